@@ -1,0 +1,47 @@
+"""Packaging of the fairseq plugin `tupe_fairseq`."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+VERSION = re.search(r'__version__ = "(.+)"', (HERE / "tupe_fairseq/__init__.py").read_text())[1]
+
+LINUX_X86_64 = "sys_platform == 'linux' and platform_machine == 'x86_64'"
+# Three distributions of the same fairseq, all named `fairseq` when imported: never two at once.
+FAIRSEQ = [
+    # PyPI's own release, whose dataclasses Python 3.11 refuses.
+    "fairseq==0.12.2; python_version < '3.11'",
+    # Builds of a later upstream commit for newer Pythons; pinned, since their uploaders are not
+    # fairseq's.
+    f"ve-fairseq==0.12.3; python_version >= '3.11' and {LINUX_X86_64}",
+    "fairseq-fixed==0.12.3.1; python_version >= '3.11' and "
+    "(sys_platform != 'linux' or platform_machine != 'x86_64')",
+    "hydra-core>=1.3.2,<1.4; python_version >= '3.11'",
+    "omegaconf>=2.3,<2.4; python_version >= '3.11'",
+]
+
+setup(
+    name="tupe_fairseq",
+    version=VERSION,
+    description="TUPE and other position encodings for RoBERTa in fairseq",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="MIT",
+    packages=find_packages(include=["tupe_fairseq", "tupe_fairseq.*"]),
+    python_requires=">=3.10,<3.13",
+    install_requires=[
+        "torch>=2.6",
+        "sacrebleu>=2.3",
+        "sentencepiece>=0.2",
+        # fairseq's sentence_prediction imports both and requires neither everywhere.
+        "scikit-learn",
+        "scipy",
+        *FAIRSEQ,
+    ],
+    extras_require={
+        "viz": ["matplotlib>=3.8"],
+        "test": ["pytest>=8", "hypothesis>=6", "matplotlib>=3.8", "ruff"],
+    },
+)

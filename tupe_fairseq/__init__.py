@@ -1,0 +1,29 @@
+"""TUPE and the other position encodings as a fairseq plugin: `--user-dir tupe_fairseq`.
+
+Importing this package registers the models with fairseq where fairseq is installed. The standalone
+encoder needs torch alone.
+"""
+
+import importlib.util
+
+from .attention import TupeMultiheadAttention
+from .errors import UsageError
+from .position import PositionEncoding, build_position_encoding, register_position_encoding
+from .standalone import TUPEConfig, TUPEEncoder
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "PositionEncoding",
+    "TUPEConfig",
+    "TUPEEncoder",
+    "TupeMultiheadAttention",
+    "UsageError",
+    "build_position_encoding",
+    "register_position_encoding",
+]
+
+if importlib.util.find_spec("fairseq") is not None:
+    from .models.tupe_roberta import TupeRobertaModel
+
+    __all__ += ["TupeRobertaModel"]

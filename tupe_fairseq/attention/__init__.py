@@ -1,0 +1,27 @@
+"""Attention with positions: one module, several backends, reached by `--attention-backend NAME`."""
+
+import importlib
+import pkgutil
+
+from .backend import (
+    ATTENTION_BACKENDS,
+    Backend,
+    SharedAttention,
+    backend_names,
+    choose_backend,
+    share_attention,
+)
+from .multihead_attention import TupeMultiheadAttention
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+
+__all__ = [
+    "ATTENTION_BACKENDS",
+    "Backend",
+    "SharedAttention",
+    "TupeMultiheadAttention",
+    "backend_names",
+    "choose_backend",
+    "share_attention",
+]

@@ -1,0 +1,1 @@
+"""The models fairseq knows by `--arch`; fairseq imports every file of this folder."""

@@ -1,0 +1,80 @@
+"""Arguments of the models: flags on the command line, keys under hydra, one set of checks."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from typing import Any
+
+from fairseq.utils import safe_getattr, safe_hasattr
+from omegaconf import DictConfig, OmegaConf
+
+from ..attention import backend_names
+from ..errors import UsageError
+from ..position import POSITION_ENCODINGS, known_options
+
+
+def add_position_args(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the encodings and of attention."""
+    parser.add_argument(
+        "--position-encoding",
+        metavar="NAME",
+        help=f"how positions enter the model: {', '.join(POSITION_ENCODINGS)} (default: tupe_r)",
+    )
+    parser.add_argument(
+        "--attention-backend",
+        metavar="NAME",
+        help=f"how attention is computed: {', '.join(backend_names())} (default: auto)",
+    )
+    for option in known_options().values():
+        users = [name for name, cls in POSITION_ENCODINGS.items() if option in cls.options()]
+        kind = {"action": "store_true"} if option.type is bool else {"type": option.type}
+        parser.add_argument(
+            option.flag,
+            help=f"{option.help} ({', '.join(users)}; default: {option.default})",
+            **kind,
+        )
+
+
+def position_options(args: Any) -> dict[str, Any]:
+    """The options of the chosen encoding, defaults filled in and written back to ``args``.
+
+    Raises:
+        UsageError: an option of another encoding is set, which would be ignored.
+    """
+    name = args.position_encoding
+    own = {option.name: option for option in POSITION_ENCODINGS[name].options()}
+    for option in known_options().values():
+        given = safe_getattr(args, option.name, option.default)
+        if option.name not in own and given not in (None, option.default):
+            raise UsageError(
+                f"{option.flag} is {given!r}, but --position-encoding {name} does not take it."
+            )
+    for option in own.values():
+        if not safe_hasattr(args, option.name):
+            setattr(args, option.name, option.default)
+    return {name: getattr(args, name) for name in own}
+
+
+def check_keys(args: Any, model_cls: type, known: set[str]) -> None:
+    """Refuse keys of a hydra configuration that no model argument has, lest typos be ignored.
+
+    On the command line argparse has done so already.
+    """
+    if not isinstance(args, DictConfig):
+        return
+    parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
+    model_cls.add_args(parser)
+    known = known | {action.dest for action in parser._actions} | {"_name", "arch"}
+    for key in args:
+        if key not in known:
+            close = difflib.get_close_matches(key, known, n=1)
+            hint = f"; did you mean model.{close[0]}?" if close else "."
+            raise UsageError(f"model.{key} is not an argument of {args.get('_name')}{hint}")
+
+
+def training_setting(args: Any, group: str, name: str) -> Any:
+    """A setting outside the model's own, from a flat Namespace or from hydra's whole tree."""
+    if isinstance(args, DictConfig):
+        return OmegaConf.select(args._get_root(), f"{group}.{name}")
+    return safe_getattr(args, name, None)

@@ -1,0 +1,157 @@
+"""`TupeRobertaModel.from_pretrained(directory)`: a trained model with RoBERTa's verbs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq import hub_utils
+from fairseq.models.roberta.hub_interface import RobertaHubInterface
+from torch import Tensor
+
+from ..analysis import positional_correlations
+from ..errors import UsageError
+
+CHECKPOINTS = ("model.pt", "checkpoint_best.pt", "checkpoint_last.pt")
+
+
+class TupeRobertaHubInterface(RobertaHubInterface):
+    """encode, decode, extract_features, fill_mask, register_classification_head, predict, ..."""
+
+    def __init__(self, cfg, task, model):
+        super().__init__(cfg, task, model)
+        # Only the pre-training task knows its mask; a fine-tuned model can fill one as well.
+        self.task.mask_idx = task.source_dictionary.index("<mask>")
+
+    def encode(self, sentence: str, *addl_sentences: str, no_separator: bool = False) -> Tensor:
+        """Ids of `<s> sentence </s>`, or of `<s> a </s> </s> b </s>` for several; length T.
+
+        Raises:
+            UsageError: no tokenizer was found beside the checkpoint.
+        """
+        self._check_tokenizer()
+        return super().encode(sentence, *addl_sentences, no_separator=no_separator)
+
+    def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
+        """The likeliest words at the one `<mask>`: (filled sentence, probability, word) each.
+
+        Raises:
+            UsageError: not exactly one `<mask>`, or no tokenizer.
+        """
+        self._check_tokenizer()
+        if (count := masked_input.count("<mask>")) != 1:
+            raise UsageError(f"the input must hold one <mask>, but holds {count}: {masked_input!r}")
+        return super().fill_mask(masked_input, topk)
+
+    def predict(self, head: str, tokens: Tensor, return_logits: bool = False) -> Tensor:
+        """Log-probabilities (or logits) of a classification head, B×classes.
+
+        Raises:
+            UsageError: the model has no head of that name.
+        """
+        heads = self.model.classification_heads
+        if head not in heads:
+            known = ", ".join(heads) or "none"
+            raise UsageError(f"head is {head!r}, but the model's heads are: {known}.")
+        return super().predict(head, tokens, return_logits)
+
+    def positional_correlations(self, length: int) -> Tensor:
+        """What positions alone add to the scores, H×T×T; see `tupe_fairseq.analysis`."""
+        return positional_correlations(self.model.encoder.sentence_encoder, length)
+
+    def _check_tokenizer(self) -> None:
+        if self.bpe is None:
+            raise UsageError(
+                "no tokenizer: put sentencepiece.bpe.model (or encoder.json and vocab.bpe) beside "
+                "the checkpoint, or pass bpe=... and its options."
+            )
+
+
+def load_directory(
+    path: str | Path,
+    checkpoint_file: str | None = None,
+    data_name_or_path: str | Path | None = None,
+    bpe: str | None = None,
+    **overrides: Any,
+) -> TupeRobertaHubInterface:
+    """Load a checkpoint and what lies beside it.
+
+    Args:
+        path: directory of the checkpoint, or the checkpoint itself.
+        checkpoint_file: its name; default the first there is of model.pt, checkpoint_best.pt,
+            checkpoint_last.pt.
+        data_name_or_path: directory of the dictionaries; default the checkpoint's own, and if
+            there are none the training data's.
+        bpe: name of a fairseq tokenizer; default by the files beside the checkpoint.
+        **overrides: further fairseq arguments to override.
+
+    Raises:
+        UsageError: no checkpoint, no dictionary.
+    """
+    directory, checkpoint_file = _find_checkpoint(Path(path), checkpoint_file)
+    settings = {**_find_tokenizer(directory, bpe), **overrides}
+    data = _find_dictionaries(directory, data_name_or_path, directory / checkpoint_file, settings)
+    loaded = hub_utils.from_pretrained(
+        str(directory), checkpoint_file, str(data), load_checkpoint_heads=True, **settings
+    )
+    return TupeRobertaHubInterface(loaded["args"], loaded["task"], loaded["models"][0].eval())
+
+
+def _find_checkpoint(path: Path, name: str | None) -> tuple[Path, str]:
+    path = path.absolute()
+    if path.is_file() and name is None:
+        return path.parent, path.name
+    for candidate in [name] if name else CHECKPOINTS:
+        if (path / candidate).is_file():
+            return path, candidate
+    raise UsageError(f"no checkpoint: {path} holds no {name or ', '.join(CHECKPOINTS)}.")
+
+
+def _find_tokenizer(directory: Path, bpe: str | None) -> dict[str, str]:
+    """Arguments of the tokenizer whose files lie in the directory."""
+    if bpe is not None:
+        return {"bpe": bpe}
+    models = sorted(directory.glob("*.model"))
+    if len(models) > 1:
+        raise UsageError(
+            f"several sentencepiece models lie in {directory} ({', '.join(m.name for m in models)})"
+            "; pass bpe='sentencepiece' and sentencepiece_model=..."
+        )
+    if models:
+        return {"bpe": "sentencepiece", "sentencepiece_model": str(models[0])}
+    encoder, merges = directory / "encoder.json", directory / "vocab.bpe"
+    if encoder.is_file() and merges.is_file():
+        return {"bpe": "gpt2", "gpt2_encoder_json": str(encoder), "gpt2_vocab_bpe": str(merges)}
+    return {}
+
+
+def _find_dictionaries(
+    directory: Path, given: str | Path | None, checkpoint: Path, settings: dict[str, Any]
+) -> Path:
+    """The directory of dict.txt (pre-trained) or of input0/ and label/ (fine-tuned).
+
+    Where only dict.txt is at hand for a fine-tuned model, the model is loaded all the same under
+    the masked-LM task: its heads work, but class indices stay without names.
+    """
+    recorded = _recorded_task(checkpoint)
+    candidates = [Path(given).absolute()] if given else [directory, Path(recorded.get("data", ""))]
+    for folder in candidates:
+        if recorded.get("_name") != "masked_lm" and (folder / "input0" / "dict.txt").is_file():
+            return folder
+        if (folder / "dict.txt").is_file():
+            if recorded.get("_name") != "masked_lm":
+                settings["task"] = {"_name": "masked_lm"}
+            return folder
+    raise UsageError(
+        f"no dictionary: {candidates[0]} holds neither dict.txt nor input0/dict.txt; copy the "
+        "training data's there."
+    )
+
+
+def _recorded_task(checkpoint: Path) -> dict[str, Any]:
+    """The task in the checkpoint's settings; memory-mapped, so the weights are not read."""
+    state = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
+    settings = state.get("cfg") or {}
+    task = settings.get("task") if "task" in settings else vars(state.get("args") or object)
+    return dict(task or {})

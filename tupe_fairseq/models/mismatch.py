@@ -1,0 +1,86 @@
+"""Why a checkpoint does not fit a model, in one line that names the flag."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..position import POSITION_ENCODINGS
+
+POSITIONS = "encoder.sentence_encoder.embed_positions."
+WORDS = "encoder.sentence_encoder.embed_tokens.weight"
+
+
+def explain_mismatch(model: nn.Module, state_dict: dict[str, Tensor]) -> str:
+    """Say what differs between a `tupe_roberta` and a state dict that it could not load.
+
+    Args:
+        model: the model; its `args` hold the flags.
+        state_dict: with today's names (after `upgrade_state_dict`).
+    """
+    own = model.state_dict()
+    differ = {k for k in own.keys() & state_dict.keys() if own[k].shape != state_dict[k].shape}
+    if WORDS in differ:
+        return (
+            f"the dictionary has {len(own[WORDS])} symbols, but the checkpoint's had "
+            f"{len(state_dict[WORDS])}: use the dict.txt that the checkpoint was trained with."
+        )
+    if _position_keys(own) != _position_keys(state_dict):
+        return _other_encoding(model.args.position_encoding, _position_keys(state_dict))
+    if positions := sorted(k for k in differ if k.startswith(POSITIONS)):
+        return _other_positions(model.args, own, state_dict, positions)
+    parts = {
+        "missing": sorted(own.keys() - state_dict.keys()),
+        "unknown": sorted(state_dict.keys() - own.keys()),
+        "of another shape": [
+            f"{k} {tuple(state_dict[k].shape)} instead of {tuple(own[k].shape)}"
+            for k in sorted(differ)
+        ],
+    }
+    told = [f"{len(keys)} {what} ({_first(keys)})" for what, keys in parts.items() if keys]
+    return (
+        f"the checkpoint does not fit this model, parameters: {', '.join(told)}; build the model "
+        "with the --arch and sizes that the checkpoint was trained with."
+    )
+
+
+def _position_keys(state_dict: dict[str, Tensor]) -> set[str]:
+    return {k.removeprefix(POSITIONS) for k in state_dict if k.startswith(POSITIONS)}
+
+
+def _other_encoding(name: str, keys: set[str]) -> str:
+    likely = [other for other in POSITION_ENCODINGS if _keys_of(other) == keys]
+    known = f"that of {' or '.join(likely)}" if likely else f"unknown ({_first(sorted(keys))})"
+    return (
+        f"--position-encoding is {name!r}, but the checkpoint's encoding is {known}: "
+        "build the model with the encoding that the checkpoint was trained with."
+    )
+
+
+def _keys_of(encoding: str) -> set[str]:
+    with torch.device("meta"):
+        return set(POSITION_ENCODINGS[encoding](8, 2, 16).state_dict())
+
+
+def _other_positions(args, own, state_dict, keys: list[str]) -> str:
+    rows = {k.removeprefix(POSITIONS): len(state_dict[k]) - len(own[k]) for k in keys}
+    if hasattr(args, "tie_cls") and all(abs(more) == 1 for more in rows.values()):
+        return (
+            f"--tie-cls is {bool(args.tie_cls)}, but the checkpoint was trained with "
+            f"{not args.tie_cls}."
+        )
+    if "weight" in rows:
+        return (
+            f"--max-positions is {args.max_positions}, but the checkpoint has "
+            f"{args.max_positions + rows['weight']} positions: give that number (in fine-tuning "
+            "too, where it also limits the length of an example)."
+        )
+    shapes = [f"{k} {tuple(state_dict[k].shape)}, here {tuple(own[k].shape)}" for k in keys]
+    return (
+        f"the positions of the checkpoint have other shapes ({_first(shapes)}): give the options "
+        f"(--num-buckets, ...) that it was trained with."
+    )
+
+
+def _first(items: list[str], most: int = 3) -> str:
+    return ", ".join(items[:most]) + (", ..." if len(items) > most else "")

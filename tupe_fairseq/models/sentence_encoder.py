@@ -1,0 +1,142 @@
+"""The encoder of `tupe_roberta`: words to hidden states, with fairseq's names and shapes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from fairseq import utils
+from fairseq.distributed import fsdp_wrap
+from fairseq.modules.quant_noise import quant_noise
+from fairseq.utils import safe_getattr
+from torch import Tensor, nn
+
+from ..modules.encoder import Encoder
+from ..position import build_position_encoding
+from .arguments import position_options
+
+
+class TupeSentenceEncoder(Encoder):
+    """Word embeddings and `Encoder`, in place of fairseq's TransformerEncoder.
+
+    Args:
+        args: arguments of the model, complete.
+        embed_tokens: word embeddings.
+    """
+
+    def __init__(self, args: Any, embed_tokens: nn.Embedding):
+        super().__init__(
+            build_position_encoding(
+                args.position_encoding,
+                args.encoder_embed_dim,
+                args.encoder_attention_heads,
+                args.max_positions,
+                **position_options(args),
+            ),
+            num_layers=args.encoder_layers,
+            ffn_dim=args.encoder_ffn_embed_dim,
+            activation_fn=activation(args.activation_fn),
+            dropout=args.dropout,
+            attention_dropout=args.attention_dropout,
+            activation_dropout=args.activation_dropout,
+            normalize_before=args.encoder_normalize_before,
+            layernorm_embedding=args.layernorm_embedding,
+            layerdrop=args.encoder_layerdrop,
+            checkpoint_activations=args.checkpoint_activations,
+            attention_backend=args.attention_backend,
+        )
+        self.embed_tokens = embed_tokens
+        self.padding_idx = embed_tokens.padding_idx
+        # In fairseq's state dicts: 3 says that LayerNorms are where their names say.
+        self.register_buffer("version", torch.tensor([3.0]))
+        self._add_quantization_noise(args)
+        self._wrap_layers(args)
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor | None = None,
+        return_all_hiddens: bool = False,
+        token_embeddings: Tensor | None = None,
+    ) -> dict[str, list[Tensor]]:
+        """Encode token ids; the result has the keys and shapes of fairseq's TransformerEncoder.
+
+        Args:
+            src_tokens: ids, B×T, padded on the right.
+            src_lengths: not used, as in fairseq.
+            return_all_hiddens: also return the first layer's input and each layer's output.
+            token_embeddings: B×T×C, to take the place of the word embeddings.
+
+        Raises:
+            UsageError: more than max_positions tokens, or padding before a token.
+        """
+        padding_mask = src_tokens.eq(self.padding_idx)
+        embedded = self.embed_tokens(src_tokens) if token_embeddings is None else token_embeddings
+        x, states = self.encode(
+            embedded,
+            padding_mask if padding_mask.any() else None,
+            src_tokens,
+            keep_states=return_all_hiddens,
+        )
+        return {
+            # B×T×C -> T×B×C
+            "encoder_out": [x.transpose(0, 1)],
+            "encoder_padding_mask": [padding_mask],
+            "encoder_embedding": [embedded],
+            "encoder_states": [state.transpose(0, 1) for state in states],
+            "src_tokens": [],
+            "src_lengths": [(~padding_mask).sum(dim=1, keepdim=True, dtype=torch.int32)],
+        }
+
+    def _embed(self, x, padding_mask, tokens):
+        x = super()._embed(x, padding_mask, tokens)
+        return x if self.quant_noise is None else self.quant_noise(x)
+
+    def _add_quantization_noise(self, args: Any) -> None:
+        """Fan*, Stock* et al. 2020, on the matrices that fairseq puts it on."""
+        noise, block = args.quant_noise_pq, args.quant_noise_pq_block_size
+        width = self.embed_tokens.embedding_dim
+        self.quant_noise = (
+            quant_noise(nn.Linear(width, width, bias=False), noise, block) if noise > 0 else None
+        )
+        for layer in self.layers:
+            attention = layer.self_attn
+            for matrix in (
+                *(attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj),
+                *(layer.fc1, layer.fc2),
+            ):
+                quant_noise(matrix, noise, block)
+
+    def _wrap_layers(self, args: Any) -> None:
+        """For --ddp-backend fully_sharded; otherwise fsdp_wrap returns the layer as it is."""
+        smallest = 0 if args.checkpoint_activations else safe_getattr(args, "min_params_to_wrap", 0)
+        for i, layer in enumerate(self.layers):
+            self.layers[i] = fsdp_wrap(layer, min_num_params=smallest)
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """Bring old fairseq state dicts to today's names, in place.
+
+        Renames `layer_norms.0/1` and splits the joint `in_proj_weight`/`in_proj_bias` of
+        attention, as fairseq's own modules do.
+        """
+        norms = {"0": "self_attn_layer_norm", "1": "final_layer_norm"}
+        for key in list(state_dict):
+            if not key.startswith(f"{name}.layers."):
+                continue
+            if match := re.fullmatch(r"(.*)\.layer_norms\.([01])\.(weight|bias)", key):
+                layer, which, kind = match.groups()
+                state_dict[f"{layer}.{norms[which]}.{kind}"] = state_dict.pop(key)
+            elif match := re.fullmatch(r"(.*)\.in_proj_(weight|bias)", key):
+                attention, kind = match.groups()
+                parts = state_dict.pop(key).chunk(3)
+                for proj, part in zip("qkv", parts, strict=True):
+                    state_dict[f"{attention}.{proj}_proj.{kind}"] = part
+        # Checkpoints from elsewhere may lack the marker.
+        state_dict.setdefault(f"{name}.version", self.version.clone())
+
+
+def activation(name: str):
+    """fairseq's function of that name; gelu without fairseq's detour over fp32 copies."""
+    return F.gelu if name == "gelu" else utils.get_activation_fn(name)

@@ -1,0 +1,151 @@
+"""A stack of layers over vectors; what the fairseq model and the standalone encoder both are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from ..attention import TupeMultiheadAttention, choose_backend, share_attention
+from ..errors import UsageError
+from ..position import LayerTerms, PositionEncoding
+from .encoder_layer import EncoderLayer
+
+
+class Encoder(nn.Module):
+    """Positions, layers, norms. Shapes: see `position/base.py`; batch first throughout.
+
+    Args:
+        embed_positions: the position encoding (fairseq's name for the module of positions).
+        num_layers: layers L.
+        ffn_dim: feed-forward width.
+        activation_fn: in the feed-forward block.
+        dropout: on the input and on the output of every block.
+        attention_dropout: on attention weights.
+        activation_dropout: after activation_fn.
+        normalize_before: pre-LN layers and a final LayerNorm.
+        layernorm_embedding: LayerNorm on the input, as BERT has.
+        layerdrop: probability of skipping a layer in training (Fan et al. 2019).
+        checkpoint_activations: recompute layers in the backward pass instead of storing them.
+        attention_backend: a registered backend or "auto".
+    """
+
+    def __init__(
+        self,
+        embed_positions: PositionEncoding,
+        num_layers: int,
+        ffn_dim: int,
+        activation_fn: Callable[[Tensor], Tensor] = F.gelu,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.1,
+        activation_dropout: float = 0.0,
+        normalize_before: bool = False,
+        layernorm_embedding: bool = False,
+        layerdrop: float = 0.0,
+        checkpoint_activations: bool = False,
+        attention_backend: str = "auto",
+    ):
+        super().__init__()
+        embed_dim = embed_positions.embed_dim
+        self.embed_positions = embed_positions
+        self.layernorm_embedding = nn.LayerNorm(embed_dim) if layernorm_embedding else None
+        self.dropout_module = nn.Dropout(dropout)
+        self.layers = nn.ModuleList(
+            EncoderLayer(
+                TupeMultiheadAttention(
+                    embed_dim,
+                    embed_positions.num_heads,
+                    attention_dropout,
+                    embed_positions.score_terms,
+                    embed_positions.build_layer_terms(),
+                ),
+                ffn_dim,
+                activation_fn,
+                dropout,
+                activation_dropout,
+                normalize_before,
+            )
+            for _ in range(num_layers)
+        )
+        self.layer_norm = nn.LayerNorm(embed_dim) if normalize_before else None
+        self.layerdrop = layerdrop
+        self.checkpoint_activations = checkpoint_activations
+        self.attention_backend = attention_backend
+        # An encoding or backend that cannot be served is refused now, not in the first batch.
+        choose_backend(attention_backend, self._layer_terms(), need_weights=False)
+
+    def forward(
+        self, x: Tensor, padding_mask: Tensor | None = None, tokens: Tensor | None = None
+    ) -> Tensor:
+        """Encode.
+
+        Args:
+            x: input vectors, B×T×C.
+            padding_mask: B×T, True at padding, which must lie at the end of each row.
+            tokens: ids of the words, B×T, for encodings that depend on the word.
+
+        Returns:
+            B×T×C.
+
+        Raises:
+            UsageError: more than max_positions tokens, or padding before a token.
+        """
+        return self.encode(x, padding_mask, tokens)[0]
+
+    def encode(
+        self,
+        x: Tensor,
+        padding_mask: Tensor | None = None,
+        tokens: Tensor | None = None,
+        keep_states: bool = False,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """As `forward`; with keep_states also the first layer's input and each layer's output."""
+        self._check(x, padding_mask)
+        x = self._embed(x, padding_mask, tokens)
+        shared = share_attention(
+            self.embed_positions,
+            x,
+            padding_mask,
+            layer_terms=self._layer_terms(),
+            backend=self.attention_backend,
+        )
+        states = [x] if keep_states else []
+        for layer in self.layers:
+            if self.training and self.layerdrop and torch.rand(()) < self.layerdrop:
+                continue
+            if self.checkpoint_activations and self.training:
+                x = checkpoint(layer, x, shared, use_reentrant=False)
+            else:
+                x = layer(x, shared)
+            if keep_states:
+                states.append(x)
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+        return x, states
+
+    def _embed(self, x: Tensor, padding_mask: Tensor | None, tokens: Tensor | None) -> Tensor:
+        x = self.embed_positions.embed(x, tokens)
+        if self.layernorm_embedding is not None:
+            x = self.layernorm_embedding(x)
+        x = self.dropout_module(x)
+        return x if padding_mask is None else x.masked_fill(padding_mask[:, :, None], 0)
+
+    def _layer_terms(self) -> LayerTerms | None:
+        """One layer's terms, which stand for all when a backend is chosen."""
+        return self.layers[0].self_attn.layer_terms if self.layers else None
+
+    def _check(self, x: Tensor, padding_mask: Tensor | None) -> None:
+        longest = self.embed_positions.max_positions
+        if x.size(1) > longest:
+            raise UsageError(
+                f"a sequence has {x.size(1)} tokens, but --max-positions (max_len) is {longest}: "
+                "shorten it (--shorten-method truncate), or train with more positions."
+            )
+        if padding_mask is not None and padding_mask[:, :1].any():
+            raise UsageError(
+                "padding stands before the first token of a sequence: pad on the right "
+                "(position 0 must hold <s>)."
+            )

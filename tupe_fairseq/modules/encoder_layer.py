@@ -1,0 +1,59 @@
+"""One Transformer layer: attention and feed-forward, each in a residual with a LayerNorm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from ..attention import SharedAttention, TupeMultiheadAttention
+
+
+class EncoderLayer(nn.Module):
+    """Post-LN (Vaswani et al. 2017) or pre-LN layer with fairseq's parameter names.
+
+    Args:
+        self_attn: the attention.
+        ffn_dim: width between the two feed-forward projections.
+        activation_fn: applied there.
+        dropout: on the output of attention and feed-forward.
+        activation_dropout: after activation_fn.
+        normalize_before: LayerNorm before each block (pre-LN) instead of after it.
+    """
+
+    def __init__(
+        self,
+        self_attn: TupeMultiheadAttention,
+        ffn_dim: int,
+        activation_fn: Callable[[Tensor], Tensor],
+        dropout: float,
+        activation_dropout: float = 0.0,
+        normalize_before: bool = False,
+    ):
+        super().__init__()
+        embed_dim = self_attn.embed_dim
+        self.self_attn = self_attn
+        self.self_attn_layer_norm = nn.LayerNorm(embed_dim)
+        self.fc1 = nn.Linear(embed_dim, ffn_dim)
+        self.fc2 = nn.Linear(ffn_dim, embed_dim)
+        self.final_layer_norm = nn.LayerNorm(embed_dim)
+        self.activation_fn = activation_fn
+        self.dropout_module = nn.Dropout(dropout)
+        self.activation_dropout_module = nn.Dropout(activation_dropout)
+        self.normalize_before = normalize_before
+
+    def forward(self, x: Tensor, shared: SharedAttention) -> Tensor:
+        """B×T×C -> B×T×C; `shared` is what `share_attention` prepared."""
+        if self.normalize_before:
+            x = x + self._attend(self.self_attn_layer_norm(x), shared)
+            return x + self._feed_forward(self.final_layer_norm(x))
+        x = self.self_attn_layer_norm(x + self._attend(x, shared))
+        return self.final_layer_norm(x + self._feed_forward(x))
+
+    def _attend(self, x: Tensor, shared: SharedAttention) -> Tensor:
+        out, _ = self.self_attn(x, shared)
+        return self.dropout_module(out)
+
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        x = self.activation_dropout_module(self.activation_fn(self.fc1(x)))
+        return self.dropout_module(self.fc2(x))

@@ -1,0 +1,32 @@
+"""Position encodings: one file each, all reached by `--position-encoding NAME`.
+
+Every file of this folder is imported, so a new encoding needs no entry anywhere.
+"""
+
+import importlib
+import pkgutil
+
+from .base import (
+    POSITION_ENCODINGS,
+    LayerTerms,
+    Option,
+    PositionEncoding,
+    build_position_encoding,
+    known_options,
+    register_position_encoding,
+)
+from .score import PositionalScore
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+
+__all__ = [
+    "POSITION_ENCODINGS",
+    "LayerTerms",
+    "Option",
+    "PositionEncoding",
+    "PositionalScore",
+    "build_position_encoding",
+    "known_options",
+    "register_position_encoding",
+]

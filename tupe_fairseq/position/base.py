@@ -1,0 +1,186 @@
+"""The hooks by which a position encoding enters a Transformer.
+
+Shape legend, used in every docstring of the package:
+    B batch    T queries    S keys    C model width    H heads    D head width (C / H)
+
+An encoding overrides the hooks its paper needs; each is the identity by default. Parameters that
+all layers share live on the encoding, parameters of one layer in the module that
+`build_layer_terms` returns. To add an encoding: one file in this folder, one subclass, one
+`@register_position_encoding(name)`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+
+from torch import Tensor, nn
+
+from ..errors import UsageError
+from ..registry import Registry
+from .score import PositionalScore
+
+POSITION_ENCODINGS = Registry("--position-encoding")
+register_position_encoding = POSITION_ENCODINGS.register
+
+
+class Option(NamedTuple):
+    """A flag of an encoding: a keyword-only argument of its constructor."""
+
+    name: str
+    type: type
+    default: Any
+    help: str
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+
+class LayerTerms(nn.Module):
+    """The part of an encoding that belongs to one attention layer (Shaw, Transformer-XL, DeBERTa).
+
+    `adds_score` and `adds_value` say which of the two methods a subclass overrides, so that a
+    backend can refuse what it cannot serve.
+    """
+
+    adds_score = False
+    adds_value = False
+
+    def score(self, q: Tensor, k: Tensor, attention: nn.Module) -> Tensor:
+        """Content-dependent term added to the scores.
+
+        Args:
+            q: scaled queries, B×H×T×D.
+            k: keys, B×H×S×D.
+            attention: the attention that owns this module, for encodings that reuse its
+                projections.
+
+        Returns:
+            B×H×T×S.
+        """
+        raise NotImplementedError
+
+    def value(self, weights: Tensor) -> Tensor:
+        """Term added to the attention output: weights B×H×T×S -> B×H×T×D."""
+        raise NotImplementedError
+
+
+class PositionEncoding(nn.Module):
+    """Base class: no position at all.
+
+    Args:
+        embed_dim: model width C.
+        num_heads: heads H.
+        max_positions: longest sequence, in tokens.
+        bidirectional: whether queries also see keys to their right; one-sided encodings spend
+            their parameters on the left.
+
+    Keyword-only arguments of a subclass are its options: annotated as
+    ``name: Annotated[type, "help"] = default`` they become flags and configuration keys.
+    """
+
+    #: Terms summed in a score; the scale is 1/√(score_terms·D). 1, for TUPE 2, for DeBERTa 3.
+    score_terms = 1
+    #: Where the encoding enters, for tables: "input", "query, key", "score", "score, value", "-".
+    enters = "-"
+    #: The paper, for tables.
+    paper = "-"
+
+    def __init__(
+        self, embed_dim: int, num_heads: int, max_positions: int, bidirectional: bool = True
+    ):
+        super().__init__()
+        self.embed_dim = embed_dim
+        self.num_heads = num_heads
+        self.head_dim = embed_dim // num_heads
+        self.max_positions = max_positions
+        self.bidirectional = bidirectional
+
+    def embed(self, x: Tensor, tokens: Tensor | None = None) -> Tensor:
+        """Positions that enter the input.
+
+        Args:
+            x: word embeddings, B×T×C.
+            tokens: their ids, B×T, where known.
+        """
+        return x
+
+    def rotate(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Positions that act on queries, keys and values: B×H×T×D, B×H×S×D, B×H×S×D."""
+        return q, k, v
+
+    def score(self, queries: int, keys: int, start: int = 0) -> PositionalScore | None:
+        """Content-free score term, computed once per forward pass and shared by all layers.
+
+        Args:
+            queries: number of queries T, at positions start, ..., start + T - 1.
+            keys: number of keys S, at positions 0, ..., S - 1.
+            start: position of the first query (not 0 in incremental decoding).
+
+        Returns:
+            The term already scaled, or None where the encoding has none.
+        """
+        return None
+
+    def build_layer_terms(self) -> LayerTerms | None:
+        """What one attention layer owns of the encoding; called once per layer."""
+        return None
+
+    @classmethod
+    def options(cls) -> tuple[Option, ...]:
+        """The encoding's flags, read from the keyword-only arguments of its constructor."""
+        hints = get_type_hints(cls.__init__, include_extras=True)
+        found = []
+        for parameter in inspect.signature(cls.__init__).parameters.values():
+            if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+                continue
+            hint = hints[parameter.name]
+            if get_origin(hint) is not Annotated:
+                raise TypeError(
+                    f"{cls.__name__}: annotate option {parameter.name!r} as Annotated[type, help]."
+                )
+            kind, text = get_args(hint)
+            found.append(Option(parameter.name, kind, parameter.default, text))
+        return tuple(found)
+
+    @classmethod
+    def uses(cls, hook: str) -> bool:
+        """Whether this encoding overrides the hook of that name."""
+        return getattr(cls, hook) is not getattr(PositionEncoding, hook)
+
+
+def build_position_encoding(
+    name: str,
+    embed_dim: int,
+    num_heads: int,
+    max_positions: int,
+    bidirectional: bool = True,
+    **options: Any,
+) -> PositionEncoding:
+    """Build the encoding registered under ``name``.
+
+    Raises:
+        UsageError: unknown name, heads that do not divide the width, or an option out of range.
+    """
+    cls = POSITION_ENCODINGS[name]
+    if embed_dim % num_heads:
+        raise UsageError(
+            f"the number of attention heads must divide the model width, but {num_heads} heads "
+            f"do not divide {embed_dim}."
+        )
+    return cls(embed_dim, num_heads, max_positions, bidirectional, **options)
+
+
+def known_options() -> dict[str, Option]:
+    """Options of all registered encodings by name; encodings that share a name share its meaning.
+
+    Raises:
+        TypeError: two encodings declare one name with different types, defaults or help.
+    """
+    merged: dict[str, Option] = {}
+    for encoding, cls in POSITION_ENCODINGS.items():
+        for option in cls.options():
+            if merged.setdefault(option.name, option) != option:
+                raise TypeError(f"{encoding} declares {option.flag} unlike another encoding.")
+    return merged

@@ -1,0 +1,100 @@
+"""Index arithmetic of positions: buckets, distances, the cells of [CLS]. Nothing is learned here."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+from ..errors import UsageError
+
+
+def distances(queries: int, keys: int, start: int = 0, device=None) -> Tensor:
+    """All distances j − i in ascending order: T+S−1 values, from −(start+T−1) to S−1−start.
+
+    Args:
+        queries: T queries at positions start, ..., start+T−1.
+        keys: S keys at positions 0, ..., S−1.
+        start: position of the first query.
+    """
+    return torch.arange(-(start + queries - 1), keys - start, device=device)
+
+
+def toeplitz(by_distance: Tensor, keys: int) -> Tensor:
+    """Spread one value per distance over the cells: ...×(T+S−1) -> ...×T×S.
+
+    Row i of the result reads the window that starts at distance −i, so the rows are the windows
+    of width S in reverse order; no table of T×S indices is made.
+    """
+    return by_distance.unfold(-1, keys, 1).flip(-2)
+
+
+def relative_buckets(
+    distance: Tensor, num_buckets: int, max_distance: int, bidirectional: bool = True
+) -> Tensor:
+    """T5's bucket of each distance j − i (Raffel et al. 2019; TUPE, section 3.3).
+
+    Half of the buckets hold one distance each, the others logarithmic ranges up to max_distance,
+    beyond which all share the last. Bidirectional: keys to the right (j > i) use the upper half of
+    num_buckets. One-sided: keys to the right share bucket 0 with the query itself.
+    """
+    sided = num_buckets // 2 if bidirectional else num_buckets
+    starts = torch.tensor(bucket_starts(sided, max_distance), device=distance.device)
+    reach = distance.abs() if bidirectional else (-distance).clamp(min=0)
+    bucket = torch.bucketize(reach, starts, right=True) - 1
+    return bucket + sided * (distance > 0) if bidirectional else bucket
+
+
+@functools.lru_cache
+def bucket_starts(sided: int, max_distance: int) -> tuple[int, ...]:
+    """The smallest |j − i| of each of the buckets of one side.
+
+    With e = sided/2 exact buckets, bucket e+k starts at the smallest n with
+    log(n/e) / log(max_distance/e) · (sided−e) ≥ k. That is n^(sided−e) ≥ e^(sided−e−k) ·
+    max_distance^k, which integers decide exactly where logarithms in floating point can miss by
+    one.
+    """
+    exact = sided // 2
+    logarithmic = sided - exact
+    starts = list(range(exact))
+    n = exact
+    for k in range(logarithmic):
+        while n**logarithmic < exact ** (logarithmic - k) * max_distance**k:
+            n += 1
+        starts.append(n)
+    return tuple(starts)
+
+
+def check_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> None:
+    """Refuse bucket counts that T5's formula does not define."""
+    sided = num_buckets // 2 if bidirectional else num_buckets
+    if bidirectional and num_buckets % 2:
+        raise UsageError(f"--num-buckets must be even, but is {num_buckets}.")
+    if sided < 2:
+        least = 4 if bidirectional else 2
+        raise UsageError(f"--num-buckets must be at least {least}, but is {num_buckets}.")
+    if max_distance <= sided // 2:
+        raise UsageError(
+            f"--max-distance must be larger than {sided // 2}, the distances that have a bucket of "
+            f"their own with --num-buckets {num_buckets}, but is {max_distance}."
+        )
+
+
+def cls_rows(num_buckets: int, bidirectional: bool) -> tuple[int, int, int]:
+    """Rows of the bias table for [CLS] -> others and others -> [CLS], and the table's length.
+
+    Bidirectional buckets never reach num_buckets/2 (distance 0 lies in the lower half), so that row
+    serves [CLS] -> others and one row is appended, as in the official release. One-sided buckets
+    reach every row: two are appended.
+    """
+    if bidirectional:
+        return num_buckets // 2, num_buckets, num_buckets + 1
+    return num_buckets, num_buckets + 1, num_buckets + 2
+
+
+def cls_cells(queries: int, keys: int, start: int = 0, device=None) -> tuple[Tensor, Tensor]:
+    """Where the query is [CLS] (position 0), and where only the key is: T×1 and T×S masks."""
+    from_cls = (torch.arange(start, start + queries, device=device) == 0)[:, None]
+    to_cls = (torch.arange(keys, device=device) == 0)[None, :]
+    return from_cls, to_cls & ~from_cls

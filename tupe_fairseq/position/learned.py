@@ -1,0 +1,35 @@
+"""Learned absolute positions (Gehring et al. 2017; Devlin et al. 2018): x_k + p_k at the input.
+
+The paper's BERT-A and stock RoBERTa. In the scores it expands to four terms,
+(x+p)_i W^Q ((x+p)_j W^K)ᵀ / √D, two of which correlate words with positions: what TUPE unties.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from .base import PositionEncoding, register_position_encoding
+
+
+@register_position_encoding("learned")
+class LearnedPosition(PositionEncoding):
+    """A table of position embeddings, laid out as fairseq's so that state dicts exchange.
+
+    fairseq counts positions from padding_idx + 1 = 2: position k lies in row k + 2, row 1 belongs
+    to padding and row 0 to nothing.
+    """
+
+    enters = "input"
+    paper = "Gehring 2017; Devlin 2018"
+    first_row = 2
+
+    def __init__(self, embed_dim, num_heads, max_positions, bidirectional=True):
+        super().__init__(embed_dim, num_heads, max_positions, bidirectional)
+        self.weight = nn.Parameter(torch.empty(max_positions + self.first_row, embed_dim))
+        nn.init.normal_(self.weight, std=0.02)
+        with torch.no_grad():
+            self.weight[self.first_row - 1].zero_()
+
+    def embed(self, x: Tensor, tokens: Tensor | None = None) -> Tensor:
+        return x + self.weight[self.first_row : self.first_row + x.size(1)]

@@ -1,0 +1,82 @@
+"""Relative position bias (Raffel et al. 2019): score_ij = x_i W^Q (x_j W^K)ᵀ / √D + b_bucket(j−i).
+
+The paper's BERT-R. One table for all layers, one value per bucket and head. T5 itself leaves out
+1/√D, which it hides in its initialisation; here the scale is as in every other encoding.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from torch import Tensor, nn
+
+from .base import PositionEncoding, register_position_encoding
+from .indices import check_buckets, cls_rows, distances, relative_buckets
+from .score import PositionalScore
+
+NumBuckets = Annotated[int, "buckets of relative positions, over both directions"]
+MaxDistance = Annotated[int, "distance from which all relative positions share a bucket"]
+
+
+class RelativeBias(nn.Module):
+    """The table b, shared by all layers.
+
+    Args:
+        num_heads: H.
+        num_buckets: buckets over both directions (all on the left where one-sided).
+        max_distance: distance from which all share the last bucket.
+        bidirectional: buckets on both sides of the query.
+        untie_cls: add the cells of [CLS], see `cls`.
+    """
+
+    def __init__(self, num_heads, num_buckets, max_distance, bidirectional, untie_cls=False):
+        super().__init__()
+        check_buckets(num_buckets, max_distance, bidirectional)
+        self.num_buckets, self.max_distance = num_buckets, max_distance
+        self.bidirectional = bidirectional
+        rows = num_buckets
+        if untie_cls:
+            self.from_cls, self.to_cls, rows = cls_rows(num_buckets, bidirectional)
+        self.weight = nn.Parameter(torch.empty(rows, num_heads))
+        nn.init.normal_(self.weight, std=0.02)
+
+    def forward(self, queries: int, keys: int, start: int = 0) -> Tensor:
+        """The bias of every distance, fp32, H×(T+S−1)."""
+        bucket = relative_buckets(
+            distances(queries, keys, start, device=self.weight.device),
+            self.num_buckets,
+            self.max_distance,
+            self.bidirectional,
+        )
+        return self.weight.float()[bucket].t()
+
+    def cls(self) -> tuple[Tensor, Tensor]:
+        """The bias of [CLS] -> others and of others -> [CLS], fp32, H each."""
+        weight = self.weight.float()
+        return weight[self.from_cls], weight[self.to_cls]
+
+
+@register_position_encoding("t5")
+class T5Bias(PositionEncoding):
+    """A bias per bucket of distances, added to the scores of every layer."""
+
+    enters = "score"
+    paper = "Raffel 2019"
+
+    def __init__(
+        self,
+        embed_dim,
+        num_heads,
+        max_positions,
+        bidirectional=True,
+        *,
+        num_buckets: NumBuckets = 32,
+        max_distance: MaxDistance = 128,
+    ):
+        super().__init__(embed_dim, num_heads, max_positions, bidirectional)
+        self.relative_bias = RelativeBias(num_heads, num_buckets, max_distance, bidirectional)
+
+    def score(self, queries: int, keys: int, start: int = 0) -> PositionalScore:
+        bias = self.relative_bias(queries, keys, start)
+        return PositionalScore(keys, by_distance=bias, start=start)

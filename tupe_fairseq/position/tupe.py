@@ -1,0 +1,112 @@
+"""TUPE (Ke, He, Liu, ICLR 2021): words and positions correlate apart, [CLS] is untied.
+
+TUPE-A, equation 7:  score_ij = [ x_i W^Q (x_j W^K)ᵀ + p_i U^Q (p_j U^K)ᵀ ] / √(2D)
+TUPE-R, equation 8:  TUPE-A + b_bucket(j−i), b as in T5 and not divided by √(2D)
+Untied [CLS], section 3.2, on the positional part: row 0 := θ1, column 0 of the other rows := θ2.
+
+p enters neither the input nor the values; p, U^Q, U^K and b are shared by all layers. As in the
+authors' release and unlike the paper, U^Q and U^K have a bias, p passes a LayerNorm before them,
+and with [CLS] untied TUPE-R resets b too, by learned values of its own. θ1 is kept for that
+release's file format, but inert: row 0 is constant over j and softmax is shift-invariant, so
+[CLS] attends by content alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import torch
+from torch import Tensor, nn
+
+from .base import PositionEncoding, register_position_encoding
+from .score import PositionalScore
+from .t5 import MaxDistance, NumBuckets, RelativeBias
+
+TieCls = Annotated[bool, "treat [CLS] as any other position (the ablation of section 3.2)"]
+
+
+@register_position_encoding("tupe_a")
+class TupeAbsolute(PositionEncoding):
+    """Absolute positions, correlated through projections of their own.
+
+    Rows of the table `weight`, with [CLS] untied as in the authors' release: 0 for θ1, 1 for θ2,
+    k + 1 for position k ≥ 1; position 0 has none, since the reset overwrites all its cells. With
+    [CLS] tied: row k for position k.
+    """
+
+    score_terms = 2
+    enters = "score"
+    paper = "Ke 2021"
+
+    def __init__(
+        self,
+        embed_dim,
+        num_heads,
+        max_positions,
+        bidirectional=True,
+        *,
+        tie_cls: TieCls = False,
+    ):
+        super().__init__(embed_dim, num_heads, max_positions, bidirectional)
+        self.untie_cls = not tie_cls
+        self.scaling = (self.score_terms * self.head_dim) ** -0.5
+        self.weight = nn.Parameter(torch.empty(max_positions + self.untie_cls, embed_dim))
+        self.layer_norm = nn.LayerNorm(embed_dim)
+        self.q_proj = nn.Linear(embed_dim, embed_dim)
+        self.k_proj = nn.Linear(embed_dim, embed_dim)
+        for weight in (self.weight, self.q_proj.weight, self.k_proj.weight):
+            nn.init.normal_(weight, std=0.02)
+        nn.init.zeros_(self.q_proj.bias)
+        nn.init.zeros_(self.k_proj.bias)
+
+    def score(self, queries: int, keys: int, start: int = 0) -> PositionalScore:
+        rows = self.layer_norm(self.weight[: keys + self.untie_cls])
+        q = self._per_head(self.q_proj(rows)) * self.scaling
+        k = self._per_head(self.k_proj(rows))
+        if not self.untie_cls:
+            return PositionalScore(keys, q[:, start : start + queries], k, start=start)
+        # Row 1 holds θ2 and stands at position 0, where the reset overwrites what it gives.
+        theta1, theta2 = (q[:, :2] * k[:, :2]).sum(-1).unbind(-1)
+        return PositionalScore(
+            keys,
+            queries=q[:, 1 + start : 1 + start + queries],
+            keys=k[:, 1:],
+            cls_row=theta1,
+            cls_column=theta2,
+            start=start,
+        )
+
+    def _per_head(self, rows: Tensor) -> Tensor:
+        # R×C -> R×H×D -> H×R×D
+        return rows.view(-1, self.num_heads, self.head_dim).transpose(0, 1).float()
+
+
+@register_position_encoding("tupe_r")
+class TupeRelative(TupeAbsolute):
+    """TUPE-A and T5's bias; with [CLS] untied, θ1 and θ2 each gain a value of their own from b."""
+
+    def __init__(
+        self,
+        embed_dim,
+        num_heads,
+        max_positions,
+        bidirectional=True,
+        *,
+        tie_cls: TieCls = False,
+        num_buckets: NumBuckets = 32,
+        max_distance: MaxDistance = 128,
+    ):
+        super().__init__(embed_dim, num_heads, max_positions, bidirectional, tie_cls=tie_cls)
+        self.relative_bias = RelativeBias(
+            num_heads, num_buckets, max_distance, bidirectional, untie_cls=self.untie_cls
+        )
+
+    def score(self, queries: int, keys: int, start: int = 0) -> PositionalScore:
+        score = super().score(queries, keys, start)
+        added = {"by_distance": self.relative_bias(queries, keys, start)}
+        if self.untie_cls:
+            from_cls, to_cls = self.relative_bias.cls()
+            added["cls_row"] = score.cls_row + from_cls
+            added["cls_column"] = score.cls_column + to_cls
+        return replace(score, **added)
