@@ -24,8 +24,8 @@ def under_fairseq_command() -> bool:
 def ends_commands_in_one_line(function):
     """Decorate an entry point that fairseq calls: a `UsageError` ends the command in one line.
 
-    fairseq and hydra wrap ordinary exceptions in tracebacks of their own; SystemExit passes through
-    both and prints its message.
+    fairseq and hydra wrap ordinary exceptions in tracebacks of their own; SystemExit passes
+    through both and prints its message.
     """
 
     @functools.wraps(function)

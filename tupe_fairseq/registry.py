@@ -1,4 +1,4 @@
-"""Name -> object tables with messages: a duplicate raises, an unknown name lists the known ones."""
+"""Tables of what a flag can name: a duplicate raises, an unknown name lists the known ones."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ class Registry:
 
     Args:
         flag: the command line flag whose values are registered, e.g. "--position-encoding".
+        special: further values of the flag that stand for no entry, e.g. "auto".
     """
 
-    def __init__(self, flag: str):
+    def __init__(self, flag: str, special: tuple[str, ...] = ()):
         self.flag = flag
+        self.special = special
         self._entries: dict[str, Any] = {}
 
     def register(self, name: str):
         """Decorator that enters a class or object under ``name``."""
 
         def enter(entry):
-            if name in self._entries:
-                raise ValueError(f"{self.flag} {name!r} is already registered: {self._entries[name]}")
+            if name in self._entries or name in self.special:
+                raise ValueError(f"{self.flag} {name!r} is registered already.")
             self._entries[name] = entry
             return entry
 
@@ -32,7 +34,9 @@ class Registry:
 
     def __getitem__(self, name: str):
         if name not in self._entries:
-            raise UsageError(f"{self.flag} is {name!r}, but the known ones are: {', '.join(self)}.")
+            raise UsageError(
+                f"{self.flag} is {name!r}, but the known ones are: {', '.join(self.names())}."
+            )
         return self._entries[name]
 
     def __contains__(self, name: str) -> bool:
@@ -41,5 +45,10 @@ class Registry:
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._entries))
 
+    def names(self) -> list[str]:
+        """Everything the flag takes."""
+        return [*self.special, *self]
+
     def items(self) -> Iterator[tuple[str, Any]]:
+        """Names and entries."""
         return ((name, self._entries[name]) for name in self)

@@ -1,4 +1,4 @@
-"""Attention with positions: one module, several backends, reached by `--attention-backend NAME`."""
+"""Attention with positions: one module, several backends (`--attention-backend NAME`)."""
 
 import importlib
 import pkgutil
@@ -7,7 +7,6 @@ from .backend import (
     ATTENTION_BACKENDS,
     Backend,
     SharedAttention,
-    backend_names,
     choose_backend,
     share_attention,
 )
@@ -21,7 +20,6 @@ __all__ = [
     "Backend",
     "SharedAttention",
     "TupeMultiheadAttention",
-    "backend_names",
     "choose_backend",
     "share_attention",
 ]

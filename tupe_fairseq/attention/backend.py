@@ -20,7 +20,7 @@ from ..registry import Registry
 
 logger = logging.getLogger(__name__)
 
-ATTENTION_BACKENDS = Registry("--attention-backend")
+ATTENTION_BACKENDS = Registry("--attention-backend", special=("auto",))
 
 
 class Backend:
@@ -115,11 +115,6 @@ def choose_backend(name: str, terms: LayerTerms | None, need_weights: bool) -> B
     if reason := chosen.refuses(terms, need_weights):
         raise UsageError(f"--attention-backend is {name!r}, but {reason}; use auto or eager.")
     return chosen
-
-
-def backend_names() -> list[str]:
-    """What `--attention-backend` takes."""
-    return ["auto", *ATTENTION_BACKENDS]
 
 
 def _dtype_of_queries(x: Tensor) -> torch.dtype:

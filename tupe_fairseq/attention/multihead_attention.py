@@ -12,8 +12,8 @@ from .backend import SharedAttention
 class TupeMultiheadAttention(nn.Module):
     """Content projections, positional terms, one backend; batch first.
 
-    score_ij = ( x_i W^Q (x_j W^K)ᵀ + terms of the encoding ) / √(score_terms·D), where the encoding
-    scales its own terms. Parameters carry fairseq's names: q_proj, k_proj, v_proj, out_proj.
+    score_ij = x_i W^Q (x_j W^K)ᵀ / √(score_terms·D) + terms of the encoding, which scales its own.
+    Parameters carry fairseq's names: q_proj, k_proj, v_proj, out_proj.
 
     Args:
         embed_dim: model width C.
@@ -50,7 +50,7 @@ class TupeMultiheadAttention(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """fairseq's initialisation: Xavier, smaller for q, k, v (which are one matrix in spirit)."""
+        """Initialise as fairseq does: Xavier, smaller for q, k, v (one matrix in spirit)."""
         for proj in (self.q_proj, self.k_proj, self.v_proj):
             nn.init.xavier_uniform_(proj.weight, gain=2**-0.5)
         nn.init.xavier_uniform_(self.out_proj.weight)

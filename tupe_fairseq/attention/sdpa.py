@@ -1,4 +1,4 @@
-"""Attention by torch's scaled_dot_product_attention, which picks a fused kernel where it has one."""
+"""Attention by torch's scaled_dot_product_attention, with a fused kernel where it has one."""
 
 from __future__ import annotations
 

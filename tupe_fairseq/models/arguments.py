@@ -9,7 +9,7 @@ from typing import Any
 from fairseq.utils import safe_getattr, safe_hasattr
 from omegaconf import DictConfig, OmegaConf
 
-from ..attention import backend_names
+from ..attention import ATTENTION_BACKENDS
 from ..errors import UsageError
 from ..position import POSITION_ENCODINGS, known_options
 
@@ -24,7 +24,7 @@ def add_position_args(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--attention-backend",
         metavar="NAME",
-        help=f"how attention is computed: {', '.join(backend_names())} (default: auto)",
+        help=f"how attention is computed: {', '.join(ATTENTION_BACKENDS.names())} (default: auto)",
     )
     for option in known_options().values():
         users = [name for name, cls in POSITION_ENCODINGS.items() if option in cls.options()]

@@ -41,7 +41,7 @@ class TupeRobertaHubInterface(RobertaHubInterface):
         """
         self._check_tokenizer()
         if (count := masked_input.count("<mask>")) != 1:
-            raise UsageError(f"the input must hold one <mask>, but holds {count}: {masked_input!r}")
+            raise UsageError(f"the input must hold one <mask>, but {masked_input!r} has {count}.")
         return super().fill_mask(masked_input, topk)
 
     def predict(self, head: str, tokens: Tensor, return_logits: bool = False) -> Tensor:
@@ -115,8 +115,9 @@ def _find_tokenizer(directory: Path, bpe: str | None) -> dict[str, str]:
     models = sorted(directory.glob("*.model"))
     if len(models) > 1:
         raise UsageError(
-            f"several sentencepiece models lie in {directory} ({', '.join(m.name for m in models)})"
-            "; pass bpe='sentencepiece' and sentencepiece_model=..."
+            f"several sentencepiece models lie in {directory}: "
+            f"{', '.join(m.name for m in models)}; pass bpe='sentencepiece' and "
+            "sentencepiece_model=..."
         )
     if models:
         return {"bpe": "sentencepiece", "sentencepiece_model": str(models[0])}

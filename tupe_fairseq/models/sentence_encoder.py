@@ -111,7 +111,9 @@ class TupeSentenceEncoder(Encoder):
 
     def _wrap_layers(self, args: Any) -> None:
         """For --ddp-backend fully_sharded; otherwise fsdp_wrap returns the layer as it is."""
-        smallest = 0 if args.checkpoint_activations else safe_getattr(args, "min_params_to_wrap", 0)
+        smallest = safe_getattr(args, "min_params_to_wrap", 0)
+        if args.checkpoint_activations:
+            smallest = 0
         for i, layer in enumerate(self.layers):
             self.layers[i] = fsdp_wrap(layer, min_num_params=smallest)
 
@@ -138,5 +140,5 @@ class TupeSentenceEncoder(Encoder):
 
 
 def activation(name: str):
-    """fairseq's function of that name; gelu without fairseq's detour over fp32 copies."""
+    """Fairseq's function of that name; gelu without fairseq's detour over fp32 copies."""
     return F.gelu if name == "gelu" else utils.get_activation_fn(name)

@@ -49,6 +49,7 @@ class TupeRobertaEncoder(RobertaEncoder):
             return_all_hiddens: also return all hidden states, T×B×C each.
             masked_tokens: B×T mask; only these tokens go through the LM head.
             token_embeddings: B×T×C, to take the place of the word embeddings.
+            **unused: what else fairseq's batches hold (src_lengths, ...).
 
         Returns:
             Features B×T×C or logits over the vocabulary, and {"inner_states": ...}.

@@ -1,0 +1,1 @@
+"""Transformer modules on torch alone."""

@@ -1,4 +1,4 @@
-"""Index arithmetic of positions: buckets, distances, the cells of [CLS]. Nothing is learned here."""
+"""Index arithmetic of positions: buckets, distances, the cells of [CLS]; nothing learned."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ def distances(queries: int, keys: int, start: int = 0, device=None) -> Tensor:
         queries: T queries at positions start, ..., start+T−1.
         keys: S keys at positions 0, ..., S−1.
         start: position of the first query.
+        device: of the result.
     """
     return torch.arange(-(start + queries - 1), keys - start, device=device)
 
@@ -76,17 +77,17 @@ def check_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> N
         raise UsageError(f"--num-buckets must be at least {least}, but is {num_buckets}.")
     if max_distance <= sided // 2:
         raise UsageError(
-            f"--max-distance must be larger than {sided // 2}, the distances that have a bucket of "
-            f"their own with --num-buckets {num_buckets}, but is {max_distance}."
+            f"--max-distance must be larger than {sided // 2} (the distances that have buckets of "
+            f"their own with --num-buckets {num_buckets}), but is {max_distance}."
         )
 
 
 def cls_rows(num_buckets: int, bidirectional: bool) -> tuple[int, int, int]:
     """Rows of the bias table for [CLS] -> others and others -> [CLS], and the table's length.
 
-    Bidirectional buckets never reach num_buckets/2 (distance 0 lies in the lower half), so that row
-    serves [CLS] -> others and one row is appended, as in the official release. One-sided buckets
-    reach every row: two are appended.
+    Bidirectional buckets never reach num_buckets/2 (distance 0 lies in the lower half), so that
+    row serves [CLS] -> others and one row is appended, as in the official release. One-sided
+    buckets reach every row: two are appended.
     """
     if bidirectional:
         return num_buckets // 2, num_buckets, num_buckets + 1
