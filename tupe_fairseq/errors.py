@@ -15,10 +15,15 @@ class UsageError(ValueError):
     """
 
 
-def under_fairseq_command() -> bool:
-    """Whether this process was started as `fairseq-train`, `python -m fairseq_cli.train`, ..."""
+def under_fairseq_command(kind: str = "") -> bool:
+    """Whether this process was started as `fairseq-train`, `python -m fairseq_cli.train`, ...
+
+    Args:
+        kind: only commands whose name holds this, e.g. "train".
+    """
     program = Path(sys.argv[0])
-    return program.name.startswith("fairseq-") or program.parent.name == "fairseq_cli"
+    is_fairseq = program.name.startswith("fairseq-") or program.parent.name == "fairseq_cli"
+    return is_fairseq and kind in program.name
 
 
 def ends_commands_in_one_line(function):

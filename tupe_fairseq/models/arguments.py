@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+from pathlib import Path
 from typing import Any
 
 from fairseq.utils import safe_getattr, safe_hasattr
@@ -12,6 +13,10 @@ from omegaconf import DictConfig, OmegaConf
 from ..attention import ATTENTION_BACKENDS
 from ..errors import UsageError
 from ..position import POSITION_ENCODINGS, known_options
+from .safe_loading import read_checkpoint
+
+#: The value of --restore-file that means: the last checkpoint of --save-dir, if there is one.
+DEFAULT_RESTORE_FILE = "checkpoint_last.pt"
 
 
 def add_position_args(parser: argparse.ArgumentParser) -> None:
@@ -78,3 +83,21 @@ def training_setting(args: Any, group: str, name: str) -> Any:
     if isinstance(args, DictConfig):
         return OmegaConf.select(args._get_root(), f"{group}.{name}")
     return safe_getattr(args, name, None)
+
+
+def check_restore_file(args: Any) -> None:
+    """Look at the checkpoint that training is about to restore, before fairseq does.
+
+    fairseq ends in a traceback where it cannot read one. That there is none is found later, by
+    the model itself (`TupeRobertaModel.forward`): fairseq may still look elsewhere.
+
+    Raises:
+        UsageError: the checkpoint is damaged, foreign, or would run code.
+    """
+    restore_file = training_setting(args, "checkpoint", "restore_file") or ""
+    save_dir = training_setting(args, "checkpoint", "save_dir") or ""
+    last = Path(save_dir) / restore_file if restore_file == DEFAULT_RESTORE_FILE else restore_file
+    finetune_from = training_setting(args, "checkpoint", "finetune_from_model")
+    for path in (last, finetune_from):
+        if path and Path(path).is_file():
+            read_checkpoint(path)

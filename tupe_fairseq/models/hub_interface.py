@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq import hub_utils
+from fairseq import hub_utils, utils
 from fairseq.models.roberta.hub_interface import RobertaHubInterface
 from torch import Tensor
 
 from ..analysis import positional_correlations
 from ..errors import UsageError
+from .safe_loading import read_checkpoint
 
 CHECKPOINTS = ("model.pt", "checkpoint_best.pt", "checkpoint_last.pt")
 
@@ -33,8 +34,12 @@ class TupeRobertaHubInterface(RobertaHubInterface):
         self._check_tokenizer()
         return super().encode(sentence, *addl_sentences, no_separator=no_separator)
 
+    @torch.no_grad()
     def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
         """The likeliest words at the one `<mask>`: (filled sentence, probability, word) each.
+
+        Special symbols are left out, since they are no words. (RoBERTa's own method loses them
+        from the list of words but not from that of probabilities, which then belong to others.)
 
         Raises:
             UsageError: not exactly one `<mask>`, or no tokenizer.
@@ -42,7 +47,30 @@ class TupeRobertaHubInterface(RobertaHubInterface):
         self._check_tokenizer()
         if (count := masked_input.count("<mask>")) != 1:
             raise UsageError(f"the input must hold one <mask>, but {masked_input!r} has {count}.")
-        return super().fill_mask(masked_input, topk)
+        dictionary = self.task.source_dictionary
+        before, after = (self.bpe.encode(part.rstrip()) for part in masked_input.split("<mask>"))
+        tokens = dictionary.encode_line(
+            f"<s> {before} <mask> {after} </s>", append_eos=False, add_if_not_exist=False
+        ).long()
+        with utils.model_eval(self.model):
+            logits, _ = self.model(tokens[None].to(self.device))
+        # 1×T×V -> V
+        probabilities = logits[0, tokens == self.task.mask_idx].float().softmax(-1)[0]
+        probabilities[: dictionary.nspecial] = 0
+        probabilities[self.task.mask_idx] = 0
+        best = probabilities.topk(topk).indices.tolist()
+        return [
+            self._filled(masked_input, dictionary[index], probabilities[index].item())
+            for index in best
+        ]
+
+    def _filled(self, masked_input: str, piece: str, probability: float) -> tuple[str, float, str]:
+        word = self.bpe.decode(piece)
+        # Decoding strips the space that sentencepiece writes as ▁ before a word.
+        if piece.startswith("▁"):
+            word = f" {word}"
+        place = " <mask>" if " <mask>" in masked_input else "<mask>"
+        return masked_input.replace(place, word), probability, word
 
     def predict(self, head: str, tokens: Tensor, return_logits: bool = False) -> Tensor:
         """Log-probabilities (or logits) of a classification head, B×classes.
@@ -142,7 +170,7 @@ def _find_dictionaries(
             return folder
         if (folder / "dict.txt").is_file():
             if recorded.get("_name") != "masked_lm":
-                settings["task"] = {"_name": "masked_lm"}
+                settings["task"] = {"_name": "masked_lm", "data": str(folder)}
             return folder
     raise UsageError(
         f"no dictionary: {candidates[0]} holds neither dict.txt nor input0/dict.txt; copy the "
@@ -151,8 +179,9 @@ def _find_dictionaries(
 
 
 def _recorded_task(checkpoint: Path) -> dict[str, Any]:
-    """The task in the checkpoint's settings; memory-mapped, so the weights are not read."""
-    state = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
-    settings = state.get("cfg") or {}
-    task = settings.get("task") if "task" in settings else vars(state.get("args") or object)
-    return dict(task or {})
+    """The task in the checkpoint's settings."""
+    state = read_checkpoint(checkpoint)
+    if state.get("args") is not None:
+        recorded = vars(state["args"])
+        return {"_name": recorded.get("task"), "data": recorded.get("data", "")}
+    return dict((state.get("cfg") or {}).get("task") or {})

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import argparse
 import collections
+import pickle
+import re
 import typing
+import zipfile
+from pathlib import Path
 
 import numpy as np
 import omegaconf
@@ -23,6 +27,8 @@ from omegaconf.nodes import (
     IntegerNode,
     StringNode,
 )
+
+from ..errors import UsageError
 
 #: Each is plain data: rebuilding one from a pickle runs nothing but its own state setting.
 CHECKPOINT_GLOBALS: list[typing.Any] = [
@@ -58,3 +64,29 @@ CHECKPOINT_GLOBALS: list[typing.Any] = [
 ]
 
 torch.serialization.add_safe_globals(CHECKPOINT_GLOBALS)
+
+
+def read_checkpoint(path: str | Path) -> dict[str, typing.Any]:
+    """Read a checkpoint without running anything it may hold; tensors are mapped, not read.
+
+    Raises:
+        UsageError: the file is no checkpoint, is damaged, or holds classes that are not listed.
+    """
+    try:
+        # Only today's zip format can be mapped; torch still reads the older one.
+        state = torch.load(
+            path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
+        )
+    except pickle.UnpicklingError as error:
+        culprit = re.search(r"GLOBAL ([\w.]+)", str(error))
+        if culprit is None:
+            raise UsageError(f"{path} is no checkpoint, or is damaged.") from error
+        raise UsageError(
+            f"{path} is refused: it holds {culprit[1]}, which is no tensor or setting and could "
+            "run code."
+        ) from error
+    except (RuntimeError, EOFError, ValueError, KeyError, AttributeError) as error:
+        raise UsageError(f"{path} is no checkpoint, or is damaged.") from error
+    if not isinstance(state, dict) or "model" not in state:
+        raise UsageError(f"{path} is no fairseq checkpoint: it has no entry 'model'.")
+    return state

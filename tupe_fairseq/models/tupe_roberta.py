@@ -16,10 +16,15 @@ from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from fairseq.utils import safe_hasattr
 from omegaconf import OmegaConf, open_dict
 
-from ..errors import UsageError, ends_commands_in_one_line
-from . import safe_loading  # noqa: F401  (registers what checkpoints may hold)
+from ..errors import UsageError, ends_commands_in_one_line, under_fairseq_command
 from .architectures import apply_roberta_architecture, register_roberta_architectures
-from .arguments import add_position_args, check_keys, training_setting
+from .arguments import (
+    DEFAULT_RESTORE_FILE,
+    add_position_args,
+    check_keys,
+    check_restore_file,
+    training_setting,
+)
 from .mismatch import explain_mismatch
 from .sentence_encoder import TupeSentenceEncoder
 
@@ -88,6 +93,8 @@ class TupeRobertaModel(RobertaModel):
         known = Namespace(tokens_per_sample=0, max_positions=0)
         apply_roberta_architecture("tupe_roberta", known)
         check_keys(args, cls, known=set(vars(known)))
+        if under_fairseq_command("train"):
+            check_restore_file(args)
         with open_dict(args) if OmegaConf.is_config(args) else nullcontext():
             apply_roberta_architecture("tupe_roberta", args)
             if not safe_hasattr(args, "max_positions"):
@@ -115,7 +122,7 @@ class TupeRobertaModel(RobertaModel):
 
     def _check_restore_file(self) -> None:
         path = training_setting(self.args, "checkpoint", "restore_file")
-        if path not in (None, "checkpoint_last.pt"):
+        if path not in (None, DEFAULT_RESTORE_FILE):
             raise UsageError(
                 f"--restore-file is {str(path)!r}, but no such file was loaded (looked in "
                 f"{Path.cwd()}); give a path that exists, or leave it out to start from scratch."
