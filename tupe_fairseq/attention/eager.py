@@ -26,7 +26,7 @@ class Eager(Backend):
         scores = q @ k.transpose(-2, -1)
         terms = layer.layer_terms
         if terms is not None and terms.adds_score:
-            scores = scores + terms.score(q, k, layer)
+            scores = scores + terms.score(q, k, shared.encoding)
         if bias is not None:
             scores = scores + bias
         if padding is not None:

@@ -40,7 +40,7 @@ class Sdpa(Backend):
         bias, padding = shared.prepared
         terms = layer.layer_terms
         if terms is not None and terms.adds_score:
-            added = terms.score(q, k, layer)
+            added = terms.score(q, k, shared.encoding)
             bias = added if bias is None else bias + added
         if padding is not None and bias is not None:
             q, k = padding_as_dimension(q, k, padding)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..position import POSITION_ENCODINGS
+from ..position import POSITION_ENCODINGS, build_position_encoding
 
 POSITIONS = "encoder.sentence_encoder.embed_positions."
 WORDS = "encoder.sentence_encoder.embed_tokens.weight"
@@ -59,7 +59,7 @@ def _other_encoding(name: str, keys: set[str]) -> str:
 
 def _keys_of(encoding: str) -> set[str]:
     with torch.device("meta"):
-        return set(POSITION_ENCODINGS[encoding](8, 2, 16).state_dict())
+        return set(build_position_encoding(encoding, 8, 2, 16, vocab_size=8).state_dict())
 
 
 def _other_positions(args, own, state_dict, keys: list[str]) -> str:

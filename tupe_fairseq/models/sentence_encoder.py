@@ -33,6 +33,7 @@ class TupeSentenceEncoder(Encoder):
                 args.encoder_embed_dim,
                 args.encoder_attention_heads,
                 args.max_positions,
+                vocab_size=embed_tokens.num_embeddings,
                 **position_options(args),
             ),
             num_layers=args.encoder_layers,

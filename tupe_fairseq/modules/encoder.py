@@ -49,15 +49,15 @@ class Encoder(nn.Module):
         attention_backend: str = "auto",
     ):
         super().__init__()
-        embed_dim = embed_positions.embed_dim
+        shape = embed_positions.shape
         self.embed_positions = embed_positions
-        self.layernorm_embedding = nn.LayerNorm(embed_dim) if layernorm_embedding else None
+        self.layernorm_embedding = nn.LayerNorm(shape.embed_dim) if layernorm_embedding else None
         self.dropout_module = nn.Dropout(dropout)
         self.layers = nn.ModuleList(
             EncoderLayer(
                 TupeMultiheadAttention(
-                    embed_dim,
-                    embed_positions.num_heads,
+                    shape.embed_dim,
+                    shape.num_heads,
                     attention_dropout,
                     embed_positions.score_terms,
                     embed_positions.build_layer_terms(),
@@ -70,7 +70,7 @@ class Encoder(nn.Module):
             )
             for _ in range(num_layers)
         )
-        self.layer_norm = nn.LayerNorm(embed_dim) if normalize_before else None
+        self.layer_norm = nn.LayerNorm(shape.embed_dim) if normalize_before else None
         self.layerdrop = layerdrop
         self.checkpoint_activations = checkpoint_activations
         self.attention_backend = attention_backend
@@ -127,7 +127,7 @@ class Encoder(nn.Module):
         return x, states
 
     def _embed(self, x: Tensor, padding_mask: Tensor | None, tokens: Tensor | None) -> Tensor:
-        x = self.embed_positions.embed(x, tokens)
+        x = self.embed_positions.embed(x, tokens, padding_mask)
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
         x = self.dropout_module(x)
@@ -138,7 +138,7 @@ class Encoder(nn.Module):
         return self.layers[0].self_attn.layer_terms if self.layers else None
 
     def _check(self, x: Tensor, padding_mask: Tensor | None) -> None:
-        longest = self.embed_positions.max_positions
+        longest = self.embed_positions.shape.max_positions
         if x.size(1) > longest:
             raise UsageError(
                 f"a sequence has {x.size(1)} tokens, but --max-positions (max_len) is {longest}: "

@@ -12,6 +12,7 @@ all layers share live on the encoding, parameters of one layer in the module tha
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from torch import Tensor, nn
@@ -47,34 +48,63 @@ class LayerTerms(nn.Module):
     adds_score = False
     adds_value = False
 
-    def score(self, q: Tensor, k: Tensor, attention: nn.Module) -> Tensor:
+    def score(self, q: Tensor, k: Tensor, encoding: PositionEncoding, start: int = 0) -> Tensor:
         """Content-dependent term added to the scores.
 
         Args:
-            q: scaled queries, B×H×T×D.
+            q: queries, already scaled by 1/√(score_terms·D), B×H×T×D.
             k: keys, B×H×S×D.
-            attention: the attention that owns this module, for encodings that reuse its
-                projections.
+            encoding: what the layers share.
+            start: position of the first query.
 
         Returns:
             B×H×T×S.
         """
         raise NotImplementedError
 
-    def value(self, weights: Tensor) -> Tensor:
-        """Term added to the attention output: weights B×H×T×S -> B×H×T×D."""
+    def value(self, weights: Tensor, start: int = 0) -> Tensor:
+        """Term added to the attention output.
+
+        Args:
+            weights: attention weights, B×H×T×S.
+            start: position of the first query.
+
+        Returns:
+            B×H×T×D.
+        """
         raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What every encoding is built for.
+
+    Attributes:
+        embed_dim: model width C.
+        num_heads: heads H.
+        max_positions: longest sequence, in tokens.
+        bidirectional: whether queries also see keys to their right; one-sided encodings spend
+            their parameters on the left and never look right.
+        vocab_size: words V, for encodings that give each word a position function of its own.
+    """
+
+    embed_dim: int
+    num_heads: int
+    max_positions: int
+    bidirectional: bool = True
+    vocab_size: int | None = None
+
+    @property
+    def head_dim(self) -> int:
+        """Head width D."""
+        return self.embed_dim // self.num_heads
 
 
 class PositionEncoding(nn.Module):
     """Base class: no position at all.
 
     Args:
-        embed_dim: model width C.
-        num_heads: heads H.
-        max_positions: longest sequence, in tokens.
-        bidirectional: whether queries also see keys to their right; one-sided encodings spend
-            their parameters on the left.
+        shape: what the encoding is built for.
 
     Keyword-only arguments of a subclass are its options: annotated as
     ``name: Annotated[type, "help"] = default`` they become flags and configuration keys.
@@ -87,27 +117,41 @@ class PositionEncoding(nn.Module):
     #: The paper, for tables.
     paper = "-"
 
-    def __init__(
-        self, embed_dim: int, num_heads: int, max_positions: int, bidirectional: bool = True
-    ):
+    def __init__(self, shape: Shape):
         super().__init__()
-        self.embed_dim = embed_dim
-        self.num_heads = num_heads
-        self.head_dim = embed_dim // num_heads
-        self.max_positions = max_positions
-        self.bidirectional = bidirectional
+        self.shape = shape
 
-    def embed(self, x: Tensor, tokens: Tensor | None = None) -> Tensor:
+    def embed(
+        self,
+        x: Tensor,
+        tokens: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        start: int = 0,
+    ) -> Tensor:
         """Positions that enter the input.
 
         Args:
             x: word embeddings, B×T×C.
             tokens: their ids, B×T, where known.
+            padding_mask: B×T, True at padding, or None where there is none.
+            start: position of the first token.
+
+        Returns:
+            B×T×C.
         """
         return x
 
-    def rotate(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Positions that act on queries, keys and values: B×H×T×D, B×H×S×D, B×H×S×D."""
+    def rotate(
+        self, q: Tensor, k: Tensor, v: Tensor, start: int = 0
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Positions that act on queries, keys and values.
+
+        Args:
+            q: B×H×T×D, at positions start, ..., start + T − 1.
+            k: B×H×S×D, at positions 0, ..., S − 1.
+            v: as k.
+            start: position of the first query.
+        """
         return q, k, v
 
     def score(self, queries: int, keys: int, start: int = 0) -> PositionalScore | None:
@@ -126,6 +170,10 @@ class PositionEncoding(nn.Module):
     def build_layer_terms(self) -> LayerTerms | None:
         """What one attention layer owns of the encoding; called once per layer."""
         return None
+
+    def before_lm_head(self, x: Tensor) -> Tensor:
+        """Positions that enter between the last layer and the LM head: B×T×C -> B×T×C."""
+        return x
 
     @classmethod
     def options(cls) -> tuple[Option, ...]:
@@ -156,9 +204,10 @@ def build_position_encoding(
     num_heads: int,
     max_positions: int,
     bidirectional: bool = True,
+    vocab_size: int | None = None,
     **options: Any,
 ) -> PositionEncoding:
-    """Build the encoding registered under ``name``.
+    """Build the encoding registered under ``name``; the arguments are those of `Shape`.
 
     Raises:
         UsageError: unknown name, heads that do not divide the width, or an option out of range.
@@ -169,7 +218,8 @@ def build_position_encoding(
             f"the number of attention heads must divide the model width, but {num_heads} heads "
             f"do not divide {embed_dim}."
         )
-    return cls(embed_dim, num_heads, max_positions, bidirectional, **options)
+    shape = Shape(embed_dim, num_heads, max_positions, bidirectional, vocab_size)
+    return cls(shape, **options)
 
 
 def known_options() -> dict[str, Option]:

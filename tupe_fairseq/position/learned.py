@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .base import PositionEncoding, register_position_encoding
+from .base import PositionEncoding, Shape, register_position_encoding
 
 
 @register_position_encoding("learned")
@@ -24,12 +24,14 @@ class LearnedPosition(PositionEncoding):
     paper = "Gehring 2017; Devlin 2018"
     first_row = 2
 
-    def __init__(self, embed_dim, num_heads, max_positions, bidirectional=True):
-        super().__init__(embed_dim, num_heads, max_positions, bidirectional)
-        self.weight = nn.Parameter(torch.empty(max_positions + self.first_row, embed_dim))
+    def __init__(self, shape: Shape):
+        super().__init__(shape)
+        rows = shape.max_positions + self.first_row
+        self.weight = nn.Parameter(torch.empty(rows, shape.embed_dim))
         nn.init.normal_(self.weight, std=0.02)
         with torch.no_grad():
             self.weight[self.first_row - 1].zero_()
 
-    def embed(self, x: Tensor, tokens: Tensor | None = None) -> Tensor:
-        return x + self.weight[self.first_row : self.first_row + x.size(1)]
+    def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
+        first = self.first_row + start
+        return x + self.weight[first : first + x.size(1)]

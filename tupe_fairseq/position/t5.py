@@ -11,7 +11,7 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from .base import PositionEncoding, register_position_encoding
+from .base import PositionEncoding, Shape, register_position_encoding
 from .indices import check_buckets, cls_rows, distances, relative_buckets
 from .score import PositionalScore
 
@@ -66,16 +66,15 @@ class T5Bias(PositionEncoding):
 
     def __init__(
         self,
-        embed_dim,
-        num_heads,
-        max_positions,
-        bidirectional=True,
+        shape: Shape,
         *,
         num_buckets: NumBuckets = 32,
         max_distance: MaxDistance = 128,
     ):
-        super().__init__(embed_dim, num_heads, max_positions, bidirectional)
-        self.relative_bias = RelativeBias(num_heads, num_buckets, max_distance, bidirectional)
+        super().__init__(shape)
+        self.relative_bias = RelativeBias(
+            shape.num_heads, num_buckets, max_distance, shape.bidirectional
+        )
 
     def score(self, queries: int, keys: int, start: int = 0) -> PositionalScore:
         bias = self.relative_bias(queries, keys, start)

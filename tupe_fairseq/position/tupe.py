@@ -19,7 +19,7 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from .base import PositionEncoding, register_position_encoding
+from .base import PositionEncoding, Shape, register_position_encoding
 from .score import PositionalScore
 from .t5 import MaxDistance, NumBuckets, RelativeBias
 
@@ -41,20 +41,19 @@ class TupeAbsolute(PositionEncoding):
 
     def __init__(
         self,
-        embed_dim,
-        num_heads,
-        max_positions,
-        bidirectional=True,
+        shape: Shape,
         *,
         tie_cls: TieCls = False,
     ):
-        super().__init__(embed_dim, num_heads, max_positions, bidirectional)
+        super().__init__(shape)
         self.untie_cls = not tie_cls
-        self.scaling = (self.score_terms * self.head_dim) ** -0.5
-        self.weight = nn.Parameter(torch.empty(max_positions + self.untie_cls, embed_dim))
-        self.layer_norm = nn.LayerNorm(embed_dim)
-        self.q_proj = nn.Linear(embed_dim, embed_dim)
-        self.k_proj = nn.Linear(embed_dim, embed_dim)
+        self.scaling = (self.score_terms * shape.head_dim) ** -0.5
+        self.weight = nn.Parameter(
+            torch.empty(shape.max_positions + self.untie_cls, shape.embed_dim)
+        )
+        self.layer_norm = nn.LayerNorm(shape.embed_dim)
+        self.q_proj = nn.Linear(shape.embed_dim, shape.embed_dim)
+        self.k_proj = nn.Linear(shape.embed_dim, shape.embed_dim)
         for weight in (self.weight, self.q_proj.weight, self.k_proj.weight):
             nn.init.normal_(weight, std=0.02)
         nn.init.zeros_(self.q_proj.bias)
@@ -79,7 +78,7 @@ class TupeAbsolute(PositionEncoding):
 
     def _per_head(self, rows: Tensor) -> Tensor:
         # R×C -> R×H×D -> H×R×D
-        return rows.view(-1, self.num_heads, self.head_dim).transpose(0, 1).float()
+        return rows.view(-1, self.shape.num_heads, self.shape.head_dim).transpose(0, 1).float()
 
 
 @register_position_encoding("tupe_r")
@@ -88,18 +87,19 @@ class TupeRelative(TupeAbsolute):
 
     def __init__(
         self,
-        embed_dim,
-        num_heads,
-        max_positions,
-        bidirectional=True,
+        shape: Shape,
         *,
         tie_cls: TieCls = False,
         num_buckets: NumBuckets = 32,
         max_distance: MaxDistance = 128,
     ):
-        super().__init__(embed_dim, num_heads, max_positions, bidirectional, tie_cls=tie_cls)
+        super().__init__(shape, tie_cls=tie_cls)
         self.relative_bias = RelativeBias(
-            num_heads, num_buckets, max_distance, bidirectional, untie_cls=self.untie_cls
+            shape.num_heads,
+            num_buckets,
+            max_distance,
+            shape.bidirectional,
+            untie_cls=self.untie_cls,
         )
 
     def score(self, queries: int, keys: int, start: int = 0) -> PositionalScore:
