@@ -27,10 +27,10 @@ def positional_correlations(encoder: Encoder, length: int) -> Tensor:
         UsageError: the encoding has no such term, or fewer positions than asked for.
     """
     encoding = encoder.embed_positions
-    if not 1 <= length <= encoding.shape.max_positions:
+    longest = encoding.shape.max_positions
+    if not 1 <= length <= longest:
         raise UsageError(
-            f"length must lie between 1 and the model's {encoding.shape.max_positions} positions, but "
-            f"is {length}."
+            f"length must lie between 1 and the model's {longest} positions, but is {length}."
         )
     score = encoding.score(length, length)
     if score is None:
