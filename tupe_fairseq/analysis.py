@@ -21,7 +21,7 @@ def positional_correlations(encoder: Encoder, length: int) -> Tensor:
         length: number of positions T.
 
     Returns:
-        H×T×T, fp32.
+        H×T×T.
 
     Raises:
         UsageError: the encoding has no such term, or fewer positions than asked for.

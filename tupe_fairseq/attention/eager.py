@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
+from ..position.tables import widened
 from .backend import ATTENTION_BACKENDS, Backend
 
 
@@ -33,7 +34,7 @@ class Eager(Backend):
             # Not −inf: a row in which every key is padding would become NaN.
             scores = scores.masked_fill(padding, torch.finfo(scores.dtype).min)
         # In half precision the sum over many small exponentials loses them: softmax in fp32.
-        weights = scores.softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+        weights = scores.softmax(dim=-1, dtype=widened(scores.dtype))
         weights = weights.type_as(v)
         dropped = F.dropout(weights, layer.dropout, layer.training)
         # B×H×T×S · B×H×S×D -> B×H×T×D

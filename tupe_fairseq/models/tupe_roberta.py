@@ -37,6 +37,10 @@ class TupeRobertaEncoder(RobertaEncoder):
         encoder.apply(init_bert_params)
         return encoder
 
+    def output_layer(self, features, masked_tokens=None, **unused):
+        features = self.sentence_encoder.embed_positions.before_lm_head(features)
+        return super().output_layer(features, masked_tokens)
+
     def forward(
         self,
         src_tokens,

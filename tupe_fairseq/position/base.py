@@ -116,6 +116,8 @@ class PositionEncoding(nn.Module):
     enters = "-"
     #: The paper, for tables.
     paper = "-"
+    #: What happens beyond the trained length, for tables.
+    beyond_trained_length = "refused without --extend-positions"
 
     def __init__(self, shape: Shape):
         super().__init__()
@@ -223,14 +225,17 @@ def build_position_encoding(
 
 
 def known_options() -> dict[str, Option]:
-    """Options of all registered encodings by name; encodings that share a name share its meaning.
+    """Options of all registered encodings by name.
+
+    Encodings that share a name share its type and help; the default may be each one's own.
 
     Raises:
-        TypeError: two encodings declare one name with different types, defaults or help.
+        TypeError: two encodings declare one name with different types or help.
     """
     merged: dict[str, Option] = {}
     for encoding, cls in POSITION_ENCODINGS.items():
         for option in cls.options():
-            if merged.setdefault(option.name, option) != option:
+            other = merged.setdefault(option.name, option)
+            if other != option._replace(default=other.default):
                 raise TypeError(f"{encoding} declares {option.flag} unlike another encoding.")
     return merged

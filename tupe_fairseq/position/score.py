@@ -15,8 +15,8 @@ class PositionalScore:
 
     v_ij = queries_i · keys_j + by_distance[j − i], after which, with [CLS] untied, row 0 becomes
     cls_row and column 0 of the other rows cls_column (Ke et al., ICLR 2021, section 3.2). Parts
-    that an encoding does not have are None. All are fp32, since a bias rounded to half precision
-    would be the same wrong bias in every layer.
+    that an encoding does not have are None. All are fp32 or wider, since a bias rounded to half
+    precision would be wrong alike in every layer.
 
     Attributes:
         num_keys: S.

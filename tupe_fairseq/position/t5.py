@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from .base import PositionEncoding, Shape, register_position_encoding
 from .indices import check_buckets, cls_rows, distances, relative_buckets
 from .score import PositionalScore
+from .tables import widened
 
 NumBuckets = Annotated[int, "buckets of relative positions, over both directions"]
 MaxDistance = Annotated[int, "distance from which all relative positions share a bucket"]
@@ -42,19 +43,22 @@ class RelativeBias(nn.Module):
         nn.init.normal_(self.weight, std=0.02)
 
     def forward(self, queries: int, keys: int, start: int = 0) -> Tensor:
-        """The bias of every distance, fp32, H×(T+S−1)."""
+        """The bias of every distance, H×(T+S−1)."""
         bucket = relative_buckets(
             distances(queries, keys, start, device=self.weight.device),
             self.num_buckets,
             self.max_distance,
             self.bidirectional,
         )
-        return self.weight.float()[bucket].t()
+        return self._values()[bucket].t()
 
     def cls(self) -> tuple[Tensor, Tensor]:
-        """The bias of [CLS] -> others and of others -> [CLS], fp32, H each."""
-        weight = self.weight.float()
-        return weight[self.from_cls], weight[self.to_cls]
+        """The bias of [CLS] -> others and of others -> [CLS], H each."""
+        values = self._values()
+        return values[self.from_cls], values[self.to_cls]
+
+    def _values(self) -> Tensor:
+        return self.weight.to(widened(self.weight.dtype))
 
 
 @register_position_encoding("t5")

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from .base import PositionEncoding, Shape, register_position_encoding
 from .score import PositionalScore
 from .t5 import MaxDistance, NumBuckets, RelativeBias
+from .tables import widened
 
 TieCls = Annotated[bool, "treat [CLS] as any other position (the ablation of section 3.2)"]
 
@@ -78,7 +79,11 @@ class TupeAbsolute(PositionEncoding):
 
     def _per_head(self, rows: Tensor) -> Tensor:
         # R×C -> R×H×D -> H×R×D
-        return rows.view(-1, self.shape.num_heads, self.shape.head_dim).transpose(0, 1).float()
+        return (
+            rows.view(-1, self.shape.num_heads, self.shape.head_dim)
+            .transpose(0, 1)
+            .to(widened(rows.dtype))
+        )
 
 
 @register_position_encoding("tupe_r")

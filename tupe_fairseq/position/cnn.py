@@ -1,0 +1,47 @@
+"""Convolution (Islam et al. 2020): x + grouped convolution over x, zero-padded.
+
+The zeros beyond the ends tell how far the ends are, so position leaks from the padding. One-sided
+encodings pad on the left only and never look ahead.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import UsageError
+from .base import PositionEncoding, Shape, register_position_encoding
+
+
+@register_position_encoding("cnn")
+class CnnPosition(PositionEncoding):
+    """A convolution at the input; padding tokens count as the zeros beyond the end."""
+
+    enters = "input"
+    paper = "Islam 2020"
+    beyond_trained_length = "goes on"
+
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        cnn_kernel: Annotated[int, "width of the convolution, odd"] = 31,
+        cnn_groups: Annotated[int, "groups of channels, a divisor of the width"] = 16,
+    ):
+        super().__init__(shape)
+        if cnn_kernel % 2 == 0:
+            raise UsageError(f"--cnn-kernel must be odd, but is {cnn_kernel}.")
+        if shape.embed_dim % cnn_groups:
+            raise UsageError(
+                f"--cnn-groups must divide the model width {shape.embed_dim}, but is {cnn_groups}."
+            )
+        self.conv = nn.Conv1d(shape.embed_dim, shape.embed_dim, cnn_kernel, groups=cnn_groups)
+        sides = (cnn_kernel // 2, cnn_kernel // 2)
+        self.padding = sides if shape.bidirectional else (cnn_kernel - 1, 0)
+
+    def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
+        words = x if padding_mask is None else x.masked_fill(padding_mask[:, :, None], 0)
+        # B×T×C -> B×C×T -> B×T×C
+        return x + self.conv(F.pad(words.transpose(1, 2), self.padding)).transpose(1, 2)

@@ -1,0 +1,46 @@
+"""Complex-valued word order (Wang et al. 2020): every word a wave over positions.
+
+Equation 9: r_j ⊙ exp(i (ω_j k + θ_j)) for word j at position k. The amplitude r_j is the word
+embedding; frequency ω_j and phase θ_j are vectors of each word. Real and imaginary part are read
+out to the model width by a learned matrix, where the paper keeps the network complex.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import UsageError
+from .base import PositionEncoding, Shape, register_position_encoding
+from .tables import widened
+
+
+@register_position_encoding("complex_order")
+class ComplexOrderPosition(PositionEncoding):
+    """x_k := [r cos(ωk + θ) ; r sin(ωk + θ)] W.
+
+    Frequencies start as the sinusoidal ones, of which the paper's encoding is the generalisation,
+    and phases at 0. Extra parameters: 2·V·C + 2·C².
+    """
+
+    enters = "input"
+    paper = "Wang 2020"
+    beyond_trained_length = "goes on"
+
+    def __init__(self, shape: Shape):
+        super().__init__(shape)
+        if shape.vocab_size is None:
+            raise UsageError("complex_order needs words: it cannot encode vectors alone.")
+        width = shape.embed_dim
+        frequencies = 10000 ** (-torch.arange(width) / width)
+        self.frequency = nn.Parameter(frequencies.repeat(shape.vocab_size, 1))
+        self.phase = nn.Parameter(torch.zeros(shape.vocab_size, width))
+        self.readout = nn.Linear(2 * width, width, bias=False)
+
+    def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
+        positions = torch.arange(start, start + x.size(1), device=x.device)
+        # In half precision far positions would lose the angle. B×T×C · T×1
+        dtype = widened(x.dtype)
+        frequency, phase = self.frequency[tokens].to(dtype), self.phase[tokens].to(dtype)
+        angle = frequency * positions[:, None] + phase
+        return self.readout(torch.cat((x * angle.cos(), x * angle.sin()), -1).to(x.dtype))

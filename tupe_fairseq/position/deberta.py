@@ -1,0 +1,91 @@
+"""Disentangled attention (He et al. 2020, DeBERTa): content and relative position, without p2p.
+
+score_ij = [ q_i k_j + q_i k^R_{δ(i,j)} + k_j q^R_{δ(j,i)} ] / √(3D), equation 4, where
+k^R = P W^K_R and q^R = P W^Q_R; P is shared by all layers and δ(i,j) = clip(i − j + k, 0, 2k − 1),
+equation 3.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import UsageError
+from .base import LayerTerms, PositionEncoding, Shape, register_position_encoding
+from .shaw import RelativeClip
+from .tables import spread
+
+
+class DebertaTerms(LayerTerms):
+    """W^K_R and W^Q_R of one layer."""
+
+    adds_score = True
+
+    def __init__(self, shape: Shape):
+        super().__init__()
+        self.shape = shape
+        self.pos_k_proj = nn.Linear(shape.embed_dim, shape.embed_dim)
+        self.pos_q_proj = nn.Linear(shape.embed_dim, shape.embed_dim)
+
+    def score(self, q, k, encoding, start=0) -> Tensor:
+        scale = (encoding.score_terms * self.shape.head_dim) ** -0.5
+        forth, back = encoding.rows(q.size(2), k.size(2), start)
+        pos_k = self._per_head(self.pos_k_proj(encoding.weight))
+        pos_q = self._per_head(self.pos_q_proj(encoding.weight)) * scale
+        # Content to position: B×H×T×D · H×D×R -> B×H×T×R -> B×H×T×S
+        c2p = spread(q @ pos_k.transpose(1, 2), forth)
+        # Position to content: B×H×S×D · H×D×R -> B×H×S×R -> B×H×S×T -> B×H×T×S
+        p2c = spread(k @ pos_q.transpose(1, 2), back.t()).transpose(-2, -1)
+        return c2p + p2c
+
+    def _per_head(self, rows: Tensor) -> Tensor:
+        # R×C -> R×H×D -> H×R×D
+        return rows.unflatten(-1, (self.shape.num_heads, -1)).transpose(0, 1)
+
+
+@register_position_encoding("deberta")
+class DebertaPosition(PositionEncoding):
+    """The relative table P, and with --deberta-emd absolute positions before the LM head.
+
+    Departure: the paper's enhanced mask decoder runs the last layer again with the absolute
+    positions in its queries; here they are added to the features that the LM head reads.
+    """
+
+    score_terms = 3
+    enters = "score"
+    paper = "He 2020"
+    beyond_trained_length = "goes on (without --deberta-emd)"
+
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        relative_clip: RelativeClip = 512,
+        deberta_emd: Annotated[bool, "add absolute positions before the LM head"] = False,
+    ):
+        super().__init__(shape)
+        if relative_clip < 1:
+            raise UsageError(f"--relative-clip must be at least 1, but is {relative_clip}.")
+        self.relative_clip = relative_clip
+        self.weight = nn.Parameter(torch.empty(2 * relative_clip, shape.embed_dim))
+        nn.init.normal_(self.weight, std=0.02)
+        self.absolute = None
+        if deberta_emd:
+            self.absolute = nn.Parameter(torch.empty(shape.max_positions, shape.embed_dim))
+            nn.init.normal_(self.absolute, std=0.02)
+
+    def rows(self, queries: int, keys: int, start: int = 0) -> tuple[Tensor, Tensor]:
+        """δ(i,j) and δ(j,i) of all cells, T×S each."""
+        device = self.weight.device
+        i = torch.arange(start, start + queries, device=device)[:, None]
+        j = torch.arange(keys, device=device)[None, :]
+        k = self.relative_clip
+        return (i - j + k).clamp(0, 2 * k - 1), (j - i + k).clamp(0, 2 * k - 1)
+
+    def build_layer_terms(self) -> DebertaTerms:
+        return DebertaTerms(self.shape)
+
+    def before_lm_head(self, x: Tensor) -> Tensor:
+        return x if self.absolute is None else x + self.absolute[: x.size(1)]

@@ -1,0 +1,73 @@
+"""FLOATER (Liu et al. 2020): positions as the path of a neural ordinary differential equation.
+
+p(t) = p(s) + ∫_s^t h(τ, p(τ)) dτ, equation 3; word k stands at t = 0.1·k. p(0) and the network h
+are learned, so there are as many positions as one integrates. Departure: the path enters the input
+alone, not each layer.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import UsageError
+from .base import PositionEncoding, Shape, register_position_encoding
+
+#: Time between neighbouring positions.
+STEP = 0.1
+
+
+@register_position_encoding("floater")
+class FloaterPosition(PositionEncoding):
+    """x + p(t_k) at the input; gradients flow through the solver (fourth-order Runge-Kutta)."""
+
+    enters = "input"
+    paper = "Liu 2020"
+    beyond_trained_length = "goes on"
+
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        floater_steps: Annotated[int, "solver steps between neighbouring positions"] = 1,
+        floater_width: Annotated[int, "hidden width of the dynamics h"] = 64,
+    ):
+        super().__init__(shape)
+        if floater_steps < 1:
+            raise UsageError(f"--floater-steps must be at least 1, but is {floater_steps}.")
+        self.odeint = _solver()
+        self.step_size = STEP / floater_steps
+        self.first = nn.Parameter(torch.empty(shape.embed_dim))
+        nn.init.normal_(self.first, std=0.02)
+        self.dynamics = nn.Sequential(
+            nn.Linear(shape.embed_dim + 1, floater_width),
+            nn.Tanh(),
+            nn.Linear(floater_width, shape.embed_dim),
+        )
+
+    def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
+        return x + self.path(start + x.size(1))[start:].to(x.dtype)
+
+    def path(self, length: int) -> Tensor:
+        """p(t_0), ..., p(t_{length−1}): length×C."""
+        if length == 1:
+            return self.first[None]
+        times = STEP * torch.arange(length, dtype=self.first.dtype, device=self.first.device)
+        options = {"step_size": self.step_size}
+        return self.odeint(self._slope, self.first, times, method="rk4", options=options)
+
+    def _slope(self, time: Tensor, position: Tensor) -> Tensor:
+        return self.dynamics(torch.cat((position, time.to(position.dtype)[None])))
+
+
+def _solver():
+    try:
+        from torchdiffeq import odeint
+    except ImportError as error:
+        raise UsageError(
+            "--position-encoding floater needs the library torchdiffeq: "
+            "pip install 'tupe_fairseq[floater]'."
+        ) from error
+    return odeint

@@ -1,0 +1,66 @@
+"""Hierarchical decomposition of absolute positions (Su 2020): a table of n rows reaches n².
+
+q_{(i−1)·n+j} = α u_i + (1−α) u_j with u = (p − α p_1)/(1−α) and α = 0.4, positions counted from 1.
+The first n are p itself, so a trained table is extended without being changed.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import UsageError
+from .base import PositionEncoding, Shape, register_position_encoding
+
+ALPHA = 0.4
+
+
+def decompose(table: Tensor, positions: Tensor) -> Tensor:
+    """The vectors of any positions below n², from the table of the first n.
+
+    Args:
+        table: p, n×C.
+        positions: counted from 0, N.
+
+    Returns:
+        N×C.
+    """
+    u = (table - ALPHA * table[0]) / (1 - ALPHA)
+    n = len(table)
+    return ALPHA * u[positions // n] + (1 - ALPHA) * u[positions % n]
+
+
+def check_reach(rows: int, max_positions: int) -> None:
+    """Refuse more positions than the decomposition of a table of that many rows has."""
+    if max_positions > rows**2:
+        raise UsageError(
+            f"--max-positions is {max_positions}, but hierarchical decomposition of {rows} "
+            f"positions reaches {rows**2}."
+        )
+
+
+@register_position_encoding("hierarchical")
+class HierarchicalPosition(PositionEncoding):
+    """x + q_k at the input, from a learned table of --hierarchical-rows rows."""
+
+    enters = "input"
+    paper = "Su 2020"
+    beyond_trained_length = "goes on, up to the square of the table's rows"
+
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        hierarchical_rows: Annotated[int, "rows n of the table; 0: --max-positions"] = 0,
+    ):
+        super().__init__(shape)
+        rows = hierarchical_rows or shape.max_positions
+        check_reach(rows, shape.max_positions)
+        self.weight = nn.Parameter(torch.empty(rows, shape.embed_dim))
+        nn.init.normal_(self.weight, std=0.02)
+
+    def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
+        positions = torch.arange(start, start + x.size(1), device=x.device)
+        return x + decompose(self.weight, positions)

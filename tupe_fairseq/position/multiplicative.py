@@ -1,0 +1,24 @@
+"""Multiplicative absolute positions (Su 2021): x ⊗ p_k at the input, p initialised around 1."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from .base import PositionEncoding, Shape, register_position_encoding
+
+
+@register_position_encoding("multiplicative")
+class MultiplicativePosition(PositionEncoding):
+    """A learned table that scales the words instead of being added to them."""
+
+    enters = "input"
+    paper = "Su 2021"
+
+    def __init__(self, shape: Shape):
+        super().__init__(shape)
+        self.weight = nn.Parameter(torch.empty(shape.max_positions, shape.embed_dim))
+        nn.init.normal_(self.weight, mean=1.0, std=0.02)
+
+    def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
+        return x * self.weight[start : start + x.size(1)]

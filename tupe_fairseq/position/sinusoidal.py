@@ -1,0 +1,29 @@
+"""Sinusoidal absolute positions (Vaswani et al. 2017, section 3.5): x + p_k at the input.
+
+p_{k,2i} = sin(k/10000^{2i/C}), p_{k,2i+1} = cos(k/10000^{2i/C}). fairseq's own module orders the
+columns otherwise (all sines, then all cosines) and counts from 2; this one follows the paper.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .base import PositionEncoding, Shape, register_position_encoding
+from .tables import ConstantTable, sinusoids
+
+
+@register_position_encoding("sinusoidal")
+class SinusoidalPosition(PositionEncoding):
+    """Nothing is learned; any length can be computed."""
+
+    enters = "input"
+    paper = "Vaswani 2017"
+    beyond_trained_length = "goes on"
+
+    def __init__(self, shape: Shape):
+        super().__init__(shape)
+        self.table = ConstantTable(sinusoids(torch.arange(shape.max_positions), shape.embed_dim))
+
+    def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
+        return x + self.table(x.dtype, start, start + x.size(1)).to(x.dtype)

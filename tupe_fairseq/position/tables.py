@@ -1,0 +1,87 @@
+"""Fixed tables and the moves between tables by distance and scores by cell."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class ConstantTable(nn.Module):
+    """A constant table that is not saved and stays exact when the model is halved.
+
+    --fp16 and --bf16 cast every floating-point buffer, and a rounded angle or frequency is off by
+    whole radians at far positions. So the bits are kept as integers, which no cast touches.
+
+    Args:
+        table: fp64, N×anything.
+    """
+
+    def __init__(self, table: Tensor):
+        super().__init__()
+        self.register_buffer("bits", table.double().view(torch.int64), persistent=False)
+
+    def forward(self, dtype: torch.dtype, start: int = 0, stop: int | None = None) -> Tensor:
+        """Rows start, ..., stop − 1, in fp32 or the model's dtype, whichever is wider."""
+        return self.bits[start:stop].view(torch.float64).to(widened(dtype))
+
+
+def widened(dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which scores and tables add up: fp32 for half precision, else unchanged."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def sinusoids(positions: Tensor, width: int) -> Tensor:
+    """p_{k,2i} = sin(k / 10000^{2i/width}), p_{k,2i+1} = cos(the same) (Vaswani et al. 2017, 3.5).
+
+    Args:
+        positions: N positions k, which may be negative.
+        width: of the result; where odd, the last cosine is left out.
+
+    Returns:
+        N×width, fp64.
+    """
+    pairs = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device)
+    # N×1 · 1×(width/2)
+    angles = positions.double()[:, None] * 10000 ** (-pairs / width)
+    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)[:, :width]
+
+
+def relative_shift(by_distance: Tensor, keys: int) -> Tensor:
+    """From a value per query and distance to one per query and key: ...×T×(T+S−1) -> ...×T×S.
+
+    Cell (i, j) reads column j − i + T − 1, distances ascending as `indices.distances` gives them.
+    In the flattened rows that is i·(T+S−2) + j + T − 1: rows one column shorter, nothing gathered.
+    """
+    queries, columns = by_distance.shape[-2:]
+    if queries == 1:
+        return by_distance
+    flat = by_distance.flatten(-2)[..., queries - 1 : queries * columns - 1]
+    return flat.unflatten(-1, (queries, columns - 1))[..., :keys]
+
+
+def spread(by_row: Tensor, index: Tensor) -> Tensor:
+    """From a value per query and table row to one per query and key.
+
+    Args:
+        by_row: B×H×T×R.
+        index: the row that each cell reads, T×S.
+
+    Returns:
+        B×H×T×S.
+    """
+    return by_row.gather(-1, index.expand(*by_row.shape[:-2], *index.shape))
+
+
+def collect(weights: Tensor, index: Tensor, rows: int) -> Tensor:
+    """Sum the weights of the keys that share a table row; the transpose of `spread`.
+
+    Args:
+        weights: B×H×T×S.
+        index: the row of each cell, T×S.
+        rows: R.
+
+    Returns:
+        B×H×T×R.
+    """
+    sums = weights.new_zeros(*weights.shape[:-1], rows)
+    return sums.scatter_add(-1, index.expand_as(weights), weights)
