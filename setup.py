@@ -33,6 +33,8 @@ setup(
     python_requires=">=3.10,<3.13",
     install_requires=[
         "torch>=2.6",
+        # numpy 2.3 removed what fairseq's --sample-break-mode eos reads.
+        "numpy<2.3",
         "sacrebleu>=2.3",
         "sentencepiece>=0.2",
         # fairseq's sentence_prediction imports both and requires neither everywhere.
@@ -42,6 +44,14 @@ setup(
     ],
     extras_require={
         "viz": ["matplotlib>=3.8"],
-        "test": ["pytest>=8", "hypothesis>=6", "matplotlib>=3.8", "ruff"],
+        "floater": ["torchdiffeq>=0.2.4"],
+        "test": [
+            "pytest>=8",
+            "pytest-xdist>=3",
+            "hypothesis>=6",
+            "matplotlib>=3.8",
+            "torchdiffeq>=0.2.4",
+            "ruff",
+        ],
     },
 )

@@ -85,6 +85,23 @@ def training_setting(args: Any, group: str, name: str) -> Any:
     return safe_getattr(args, name, None)
 
 
+def check_lengths(args: Any) -> None:
+    """Refuse blocks of text longer than the model's positions.
+
+    fairseq would leave them out, and where nothing is left speak of an empty dataset.
+
+    Raises:
+        UsageError: --tokens-per-sample exceeds --max-positions.
+    """
+    tokens = training_setting(args, "task", "tokens_per_sample")
+    sentences_alone = str(training_setting(args, "task", "sample_break_mode")) == "eos"
+    if tokens is not None and tokens > args.max_positions and not sentences_alone:
+        raise UsageError(
+            f"--tokens-per-sample is {tokens} tokens, but --max-positions is {args.max_positions}:"
+            " make them equal."
+        )
+
+
 def check_restore_file(args: Any) -> None:
     """Look at the checkpoint that training is about to restore, before fairseq does.
 

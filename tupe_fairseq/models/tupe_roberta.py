@@ -22,6 +22,7 @@ from .arguments import (
     DEFAULT_RESTORE_FILE,
     add_position_args,
     check_keys,
+    check_lengths,
     check_restore_file,
     training_setting,
 )
@@ -105,6 +106,7 @@ class TupeRobertaModel(RobertaModel):
                 if not safe_hasattr(args, "tokens_per_sample"):
                     args.tokens_per_sample = task.max_positions()
                 args.max_positions = args.tokens_per_sample
+            check_lengths(args)
             encoder = TupeRobertaEncoder(args, task.source_dictionary)
         return cls(args, encoder)
 

@@ -1,0 +1,122 @@
+"""Training through fairseq: interruptions, regularisers, and what a checkpoint is good for."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+
+from tests import toy_data
+from tests.integration.commands import FINETUNE, finetune, parameters, pretrain
+from tests.tolerances import assert_trained_alike
+
+ENCODINGS = ("tupe_r", "tupe_a", "learned", "t5", "none")
+
+
+def load(checkpoint, **overrides):
+    return checkpoint_utils.load_model_ensemble([str(checkpoint)], overrides)[0][0].eval()
+
+
+def assert_same(one, other):
+    assert one.keys() == other.keys()
+    for name in one:
+        assert torch.equal(one[name], other[name]), name
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_resumed_equals_uninterrupted(toy_masked_lm_data, tmp_path, encoding):
+    """Interrupted in the middle of an epoch, with dropout."""
+    flags = ("--position-encoding", encoding, "--save-interval-updates", 3)
+    whole = pretrain(toy_masked_lm_data, tmp_path / "whole", *flags, "--max-update", 8)
+    pretrain(toy_masked_lm_data, tmp_path / "parts", *flags, "--max-update", 3)
+    parts = pretrain(toy_masked_lm_data, tmp_path / "parts", *flags, "--max-update", 8)
+    assert_same(parameters(whole), parameters(parts))
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_reloaded_model_gives_the_same_logits(toy_masked_lm_data, tmp_path, encoding):
+    flags = ("--position-encoding", encoding)
+    model = load(pretrain(toy_masked_lm_data, tmp_path, *flags))
+    again = load(tmp_path / "checkpoint_last.pt")
+    tokens = torch.randint(4, 200, (2, 30))
+    assert torch.equal(model(tokens)[0], again(tokens)[0])
+
+
+def test_activation_checkpointing_changes_nothing(toy_masked_lm_data, tmp_path):
+    plain = pretrain(toy_masked_lm_data, tmp_path / "plain")
+    saving = pretrain(toy_masked_lm_data, tmp_path / "saving", "--checkpoint-activations")
+    assert_trained_alike(parameters(saving), parameters(plain))
+
+
+def test_backends_train_the_same_model(toy_masked_lm_data, tmp_path):
+    """Ten updates without dropout, whose masks depend on the order of draws.
+
+    A large eps keeps Adam from blowing the rounding of zero gradients up to whole steps.
+    """
+    flags = ("--dropout", 0, "--attention-dropout", 0, "--max-update", 10, "--adam-eps", 0.001)
+    eager, sdpa = (
+        pretrain(toy_masked_lm_data, tmp_path / name, *flags, "--attention-backend", name)
+        for name in ("eager", "sdpa")
+    )
+    assert_trained_alike(parameters(sdpa), parameters(eager))
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--encoder-layerdrop", 0.5),
+        ("--quant-noise-pq", 0.2, "--quant-noise-pq-block-size", 4),
+        ("--encoder-normalize-before",),
+        ("--store-ema", "--ema-decay", 0.9),
+        ("--tie-cls",),
+        ("--num-buckets", 8, "--max-distance", 16),
+        ("--untie-weights-roberta",),
+        ("--activation-fn", "relu", "--activation-dropout", 0.1),
+        ("--sample-break-mode", "eos"),
+        ("--update-freq", 2),
+    ],
+    ids=lambda flags: flags[0],
+)
+def test_flags_of_roberta_and_ours_train(toy_masked_lm_data, tmp_path, flags):
+    trained = load(pretrain(toy_masked_lm_data, tmp_path, *flags))
+    assert all(parameter.isfinite().all() for parameter in trained.parameters())
+
+
+def test_layers_to_keep(toy_masked_lm_data, tmp_path):
+    """A model trained with layerdrop is pruned when loaded."""
+    checkpoint = pretrain(toy_masked_lm_data, tmp_path, "--encoder-layerdrop", 0.5)
+    pruned = load(checkpoint, encoder_layers_to_keep="1")
+    assert len(pruned.encoder.sentence_encoder.layers) == 1
+    kept = pruned.state_dict()["encoder.sentence_encoder.layers.0.fc1.weight"]
+    assert torch.equal(
+        kept, parameters(checkpoint)["encoder.sentence_encoder.layers.1.fc1.weight"]
+    )
+
+
+def test_training_learns(toy_masked_lm_data, tmp_path):
+    """On a language whose words follow from their neighbours the loss falls."""
+    flags = ("--max-update", 60, "--lr", 0.005)
+    state = torch.load(pretrain(toy_masked_lm_data, tmp_path, *flags), weights_only=True)
+    uniform = torch.log2(torch.tensor(204.0))
+    assert state["extra_state"]["best"] < uniform - 1
+
+
+def test_finetuning_starts_from_the_pretrained_model(
+    toy_masked_lm_data, toy_sentence_data, tmp_path
+):
+    checkpoint = pretrain(toy_masked_lm_data, tmp_path / "pretrained")
+    flags = ("--num-classes", 2, "--restore-file", checkpoint, *FINETUNE, "--lr", 0)
+    tuned = parameters(finetune(toy_sentence_data["pairs"], tmp_path / "tuned", *flags))
+    for name, value in parameters(checkpoint).items():
+        assert torch.equal(tuned[name], value), name
+    assert any(name.startswith("classification_heads.") for name in tuned)
+
+
+def test_empty_lines_are_data(tmp_path):
+    """fairseq keeps an empty line as a sentence of </s> alone: document ends, empty examples."""
+    lines = ["w1 w2 w3", "", "w4 w5", ""] * 20
+    for split in ("train", "valid"):
+        toy_data.write_split(tmp_path / "data", split, lines, toy_data.word_dictionary())
+    for mode in ("eos", "complete_doc"):
+        flags = ("--sample-break-mode", mode)
+        assert pretrain(tmp_path / "data", tmp_path / mode, *flags).exists()

@@ -1,0 +1,114 @@
+"""Toy data as fairseq-preprocess leaves it, written in process: a language of 200 words.
+
+A sentence keeps to one of 20 topics of 10 words and goes through them in order, so that there is
+something to learn: a word follows from its neighbours, and a label from the topic.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+from fairseq.data import Dictionary, indexed_dataset
+
+TOPICS, WORDS_PER_TOPIC = 20, 10
+
+
+def word_dictionary() -> Dictionary:
+    """The dictionary of all toy text; the same everywhere, so that models fit all sets."""
+    return dictionary(f"w{i}" for i in range(TOPICS * WORDS_PER_TOPIC))
+
+
+def dictionary(symbols: Iterable[str]) -> Dictionary:
+    """A dictionary of these symbols in this order."""
+    made = Dictionary()
+    for symbol in symbols:
+        made.add_symbol(symbol)
+    return made
+
+
+def sentence(rng: random.Random, topic: int, length: tuple[int, int] = (5, 25)) -> str:
+    """Consecutive words of the topic, from a random one on."""
+    start = rng.randrange(WORDS_PER_TOPIC)
+    offsets = ((start + i) % WORDS_PER_TOPIC for i in range(rng.randint(*length)))
+    return " ".join(f"w{topic * WORDS_PER_TOPIC + offset}" for offset in offsets)
+
+
+def topic_of(label: int, classes: int, rng: random.Random) -> int:
+    """One of the topics of this label: those that leave it when divided by ``classes``."""
+    return rng.randrange(label, TOPICS, classes)
+
+
+def write_split(directory: Path, split: str, lines: list[str], symbols: Dictionary) -> None:
+    """Write SPLIT.bin and SPLIT.idx, and dict.txt beside them."""
+    directory.mkdir(parents=True, exist_ok=True)
+    prefix = str(directory / split)
+    builder = indexed_dataset.make_builder(f"{prefix}.bin", "mmap", vocab_size=len(symbols))
+    for line in lines:
+        ids = symbols.encode_line(line, add_if_not_exist=False, append_eos=True)
+        builder.add_item(ids)
+    builder.finalize(f"{prefix}.idx")
+    symbols.save(str(directory / "dict.txt"))
+
+
+def write_masked_lm(directory: Path, train: int = 200, valid: int = 20, seed: int = 0) -> Path:
+    """A data directory for the task `masked_lm`.
+
+    Args:
+        directory: where to write.
+        train: number of sentences to train on.
+        valid: number of sentences to validate on.
+        seed: of the text.
+
+    Returns:
+        ``directory``.
+    """
+    rng = random.Random(seed)
+    for split, size in (("train", train), ("valid", valid)):
+        lines = [sentence(rng, rng.randrange(TOPICS)) for _ in range(size)]
+        write_split(directory, split, lines, word_dictionary())
+    return directory
+
+
+def write_sentences(
+    directory: Path,
+    classes: int = 2,
+    targets: int = 0,
+    pairs: bool = False,
+    splits: tuple[str, ...] = ("train", "valid"),
+    size: int = 64,
+    seed: int = 0,
+) -> Path:
+    """A data directory for the task `sentence_prediction`.
+
+    Args:
+        directory: where to write input0/, label/ and with ``pairs`` input1/.
+        classes: labels are the strings 0, ..., classes - 1, each that of some topics.
+        targets: for regression, numbers per example; 0 for classification.
+        pairs: two sentences an example, both of the same label.
+        splits: names of the splits.
+        size: examples per split.
+        seed: of the text.
+
+    Returns:
+        ``directory``.
+    """
+    rng = random.Random(seed)
+    for split in splits:
+        labels = [i % classes for i in range(size)]
+        rng.shuffle(labels)
+        for side in ("input0", "input1")[: 1 + pairs]:
+            lines = [
+                sentence(rng, label + classes * rng.randrange(TOPICS // classes))
+                for label in labels
+            ]
+            write_split(directory / side, split, lines, word_dictionary())
+        if targets:
+            rows = [" ".join(str(label + 0.5 * k) for k in range(targets)) for label in labels]
+            (directory / "label").mkdir(exist_ok=True)
+            (directory / "label" / f"{split}.label").write_text("\n".join(rows) + "\n")
+        else:
+            names = dictionary(str(label) for label in range(classes))
+            write_split(directory / "label", split, [str(label) for label in labels], names)
+    return directory
