@@ -38,6 +38,7 @@ TUPE_DEFAULTS: dict[str, Any] = {
     "position_encoding": "tupe_r",
     "attention_backend": "auto",
     "checkpoint_activations": False,
+    "extend_positions": None,
 }
 
 

@@ -15,6 +15,8 @@ from ..errors import UsageError
 from ..position import POSITION_ENCODINGS, known_options
 from .safe_loading import read_checkpoint
 
+#: What --extend-positions takes.
+EXTENSIONS = ("hierarchical",)
 #: The value of --restore-file that means: the last checkpoint of --save-dir, if there is one.
 DEFAULT_RESTORE_FILE = "checkpoint_last.pt"
 
@@ -30,6 +32,12 @@ def add_position_args(parser: argparse.ArgumentParser) -> None:
         "--attention-backend",
         metavar="NAME",
         help=f"how attention is computed: {', '.join(ATTENTION_BACKENDS.names())} (default: auto)",
+    )
+    parser.add_argument(
+        "--extend-positions",
+        choices=EXTENSIONS,
+        help="how a checkpoint with fewer positions than --max-positions is continued: by "
+        "hierarchical decomposition of its positions (default: it is refused)",
     )
     for option in known_options().values():
         users = [name for name, cls in POSITION_ENCODINGS.items() if option in cls.options()]
@@ -48,6 +56,11 @@ def position_options(args: Any) -> dict[str, Any]:
         UsageError: an option of another encoding is set, which would be ignored.
     """
     name = args.position_encoding
+    if args.extend_positions not in (None, *EXTENSIONS):
+        raise UsageError(
+            f"--extend-positions is {args.extend_positions!r}, but must be one of: "
+            f"{', '.join(EXTENSIONS)}."
+        )
     own = {option.name: option for option in POSITION_ENCODINGS[name].options()}
     for option in known_options().values():
         given = safe_getattr(args, option.name, option.default)

@@ -74,10 +74,12 @@ def _other_positions(args, own, state_dict, keys: list[str]) -> str:
             f"{not args.tie_cls}."
         )
     if "weight" in rows:
+        longer = " or go on beyond them with --extend-positions hierarchical"
         return (
             f"--max-positions is {args.max_positions}, but the checkpoint has "
             f"{args.max_positions + rows['weight']} positions: give that number (in fine-tuning "
-            "too, where it also limits the length of an example)."
+            "too, where it also limits the length of an example)"
+            f"{longer if rows['weight'] < 0 else ''}."
         )
     shapes = [f"{k} {tuple(state_dict[k].shape)}, here {tuple(own[k].shape)}" for k in keys]
     return (

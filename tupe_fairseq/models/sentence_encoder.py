@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ..modules.encoder import Encoder
 from ..position import build_position_encoding
+from ..position.hierarchical import extend
 from .arguments import position_options
 
 
@@ -49,6 +50,7 @@ class TupeSentenceEncoder(Encoder):
             attention_backend=args.attention_backend,
         )
         self.embed_tokens = embed_tokens
+        self.extend_positions = args.extend_positions
         self.padding_idx = embed_tokens.padding_idx
         # In fairseq's state dicts: 3 says that LayerNorms are where their names say.
         self.register_buffer("version", torch.tensor([3.0]))
@@ -122,7 +124,8 @@ class TupeSentenceEncoder(Encoder):
         """Bring old fairseq state dicts to today's names, in place.
 
         Renames `layer_norms.0/1` and splits the joint `in_proj_weight`/`in_proj_bias` of
-        attention, as fairseq's own modules do.
+        attention, as fairseq's own modules do. With --extend-positions continues tables of
+        positions that are shorter than the model's.
         """
         norms = {"0": "self_attn_layer_norm", "1": "final_layer_norm"}
         for key in list(state_dict):
@@ -136,6 +139,8 @@ class TupeSentenceEncoder(Encoder):
                 parts = state_dict.pop(key).chunk(3)
                 for proj, part in zip("qkv", parts, strict=True):
                     state_dict[f"{attention}.{proj}_proj.{kind}"] = part
+        if self.extend_positions == "hierarchical":
+            extend(self.embed_positions, state_dict, f"{name}.embed_positions.")
         # Checkpoints from elsewhere may lack the marker.
         state_dict.setdefault(f"{name}.version", self.version.clone())
 

@@ -20,7 +20,6 @@ class Alibi(PositionEncoding):
 
     enters = "score"
     paper = "Press 2022"
-    beyond_trained_length = "goes on"
 
     def __init__(self, shape: Shape):
         super().__init__(shape)

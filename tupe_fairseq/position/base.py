@@ -117,7 +117,7 @@ class PositionEncoding(nn.Module):
     #: The paper, for tables.
     paper = "-"
     #: What happens beyond the trained length, for tables.
-    beyond_trained_length = "refused without --extend-positions"
+    beyond_trained_length = "goes on"
 
     def __init__(self, shape: Shape):
         super().__init__()
@@ -172,6 +172,13 @@ class PositionEncoding(nn.Module):
     def build_layer_terms(self) -> LayerTerms | None:
         """What one attention layer owns of the encoding; called once per layer."""
         return None
+
+    def position_tables(self) -> dict[str, int]:
+        """Parameters with a row per position, and the row of the first position that has one.
+
+        They limit the length to the trained one, unless they are extended (`hierarchical.extend`).
+        """
+        return {}
 
     def before_lm_head(self, x: Tensor) -> Tensor:
         """Positions that enter between the last layer and the LM head: B×T×C -> B×T×C."""

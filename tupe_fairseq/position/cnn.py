@@ -21,7 +21,6 @@ class CnnPosition(PositionEncoding):
 
     enters = "input"
     paper = "Islam 2020"
-    beyond_trained_length = "goes on"
 
     def __init__(
         self,

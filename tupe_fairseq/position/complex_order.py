@@ -25,7 +25,6 @@ class ComplexOrderPosition(PositionEncoding):
 
     enters = "input"
     paper = "Wang 2020"
-    beyond_trained_length = "goes on"
 
     def __init__(self, shape: Shape):
         super().__init__(shape)

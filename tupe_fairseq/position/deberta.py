@@ -56,7 +56,7 @@ class DebertaPosition(PositionEncoding):
     score_terms = 3
     enters = "score"
     paper = "He 2020"
-    beyond_trained_length = "goes on (without --deberta-emd)"
+    beyond_trained_length = "goes on; with --deberta-emd --extend-positions"
 
     def __init__(
         self,
@@ -86,6 +86,9 @@ class DebertaPosition(PositionEncoding):
 
     def build_layer_terms(self) -> DebertaTerms:
         return DebertaTerms(self.shape)
+
+    def position_tables(self):
+        return {} if self.absolute is None else {"absolute": 0}
 
     def before_lm_head(self, x: Tensor) -> Tensor:
         return x if self.absolute is None else x + self.absolute[: x.size(1)]

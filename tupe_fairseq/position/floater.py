@@ -25,7 +25,6 @@ class FloaterPosition(PositionEncoding):
 
     enters = "input"
     paper = "Liu 2020"
-    beyond_trained_length = "goes on"
 
     def __init__(
         self,

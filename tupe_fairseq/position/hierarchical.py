@@ -32,6 +32,28 @@ def decompose(table: Tensor, positions: Tensor) -> Tensor:
     return ALPHA * u[positions // n] + (1 - ALPHA) * u[positions % n]
 
 
+def extend(encoding: PositionEncoding, state_dict: dict[str, Tensor], prefix: str) -> None:
+    """Continue the position tables of a state dict up to the encoding's max_positions, in place.
+
+    Args:
+        encoding: the encoding about to load the state dict.
+        state_dict: trained with fewer positions, or as many.
+        prefix: of the encoding's names in the state dict.
+
+    Raises:
+        UsageError: more positions than the decomposition reaches.
+    """
+    own = encoding.state_dict()
+    for name, first in encoding.position_tables().items():
+        trained = state_dict.get(prefix + name)
+        if trained is None or len(trained) >= len(own[name]):
+            continue
+        table, rows = trained[first:], len(own[name]) - first
+        check_reach(len(table), rows)
+        continued = decompose(table.float(), torch.arange(len(table), rows)).to(table.dtype)
+        state_dict[prefix + name] = torch.cat((trained, continued))
+
+
 def check_reach(rows: int, max_positions: int) -> None:
     """Refuse more positions than the decomposition of a table of that many rows has."""
     if max_positions > rows**2:
@@ -47,18 +69,17 @@ class HierarchicalPosition(PositionEncoding):
 
     enters = "input"
     paper = "Su 2020"
-    beyond_trained_length = "goes on, up to the square of the table's rows"
+    beyond_trained_length = "goes on, up to --hierarchical-rows²"
 
     def __init__(
         self,
         shape: Shape,
         *,
-        hierarchical_rows: Annotated[int, "rows n of the table; 0: --max-positions"] = 0,
+        hierarchical_rows: Annotated[int, "rows n of the table, which reaches n²"] = 512,
     ):
         super().__init__(shape)
-        rows = hierarchical_rows or shape.max_positions
-        check_reach(rows, shape.max_positions)
-        self.weight = nn.Parameter(torch.empty(rows, shape.embed_dim))
+        check_reach(hierarchical_rows, shape.max_positions)
+        self.weight = nn.Parameter(torch.empty(hierarchical_rows, shape.embed_dim))
         nn.init.normal_(self.weight, std=0.02)
 
     def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:

@@ -22,6 +22,7 @@ class LearnedPosition(PositionEncoding):
 
     enters = "input"
     paper = "Gehring 2017; Devlin 2018"
+    beyond_trained_length = "--extend-positions"
     first_row = 2
 
     def __init__(self, shape: Shape):
@@ -31,6 +32,9 @@ class LearnedPosition(PositionEncoding):
         nn.init.normal_(self.weight, std=0.02)
         with torch.no_grad():
             self.weight[self.first_row - 1].zero_()
+
+    def position_tables(self):
+        return {"weight": self.first_row}
 
     def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
         first = self.first_row + start

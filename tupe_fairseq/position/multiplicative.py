@@ -14,11 +14,15 @@ class MultiplicativePosition(PositionEncoding):
 
     enters = "input"
     paper = "Su 2021"
+    beyond_trained_length = "--extend-positions"
 
     def __init__(self, shape: Shape):
         super().__init__(shape)
         self.weight = nn.Parameter(torch.empty(shape.max_positions, shape.embed_dim))
         nn.init.normal_(self.weight, mean=1.0, std=0.02)
+
+    def position_tables(self):
+        return {"weight": 0}
 
     def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
         return x * self.weight[start : start + x.size(1)]

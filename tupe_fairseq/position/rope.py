@@ -23,7 +23,6 @@ class RotaryPosition(PositionEncoding):
 
     enters = "query, key"
     paper = "Su 2021"
-    beyond_trained_length = "goes on"
 
     def __init__(
         self,

@@ -53,7 +53,6 @@ class ShawPosition(PositionEncoding):
 
     enters = "score, value"
     paper = "Shaw 2018"
-    beyond_trained_length = "goes on"
 
     def __init__(self, shape: Shape, *, relative_clip: RelativeClip = 16):
         super().__init__(shape)

@@ -19,7 +19,6 @@ class SinusoidalPosition(PositionEncoding):
 
     enters = "input"
     paper = "Vaswani 2017"
-    beyond_trained_length = "goes on"
 
     def __init__(self, shape: Shape):
         super().__init__(shape)

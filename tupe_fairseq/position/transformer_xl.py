@@ -45,7 +45,6 @@ class TransformerXLPosition(PositionEncoding):
 
     enters = "score"
     paper = "Dai 2019; Yang 2019"
-    beyond_trained_length = "goes on"
 
     def __init__(self, shape: Shape):
         super().__init__(shape)

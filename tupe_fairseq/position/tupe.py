@@ -39,6 +39,7 @@ class TupeAbsolute(PositionEncoding):
     score_terms = 2
     enters = "score"
     paper = "Ke 2021"
+    beyond_trained_length = "--extend-positions"
 
     def __init__(
         self,
@@ -59,6 +60,9 @@ class TupeAbsolute(PositionEncoding):
             nn.init.normal_(weight, std=0.02)
         nn.init.zeros_(self.q_proj.bias)
         nn.init.zeros_(self.k_proj.bias)
+
+    def position_tables(self):
+        return {"weight": 2 if self.untie_cls else 0}
 
     def score(self, queries: int, keys: int, start: int = 0) -> PositionalScore:
         rows = self.layer_norm(self.weight[: keys + self.untie_cls])
