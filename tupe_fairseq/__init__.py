@@ -8,13 +8,19 @@ import importlib.util
 
 from .attention import TupeMultiheadAttention
 from .errors import UsageError
-from .position import PositionEncoding, build_position_encoding, register_position_encoding
+from .position import (
+    PositionEncoding,
+    Shape,
+    build_position_encoding,
+    register_position_encoding,
+)
 from .standalone import TUPEConfig, TUPEEncoder
 
 __version__ = "0.1.0"
 
 __all__ = [
     "PositionEncoding",
+    "Shape",
     "TUPEConfig",
     "TUPEEncoder",
     "TupeMultiheadAttention",

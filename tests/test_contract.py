@@ -1,0 +1,126 @@
+"""What every registered encoding owes: it runs through fairseq, and it is told everywhere."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+
+from tests.integration.commands import parameters, pretrain
+from tests.tolerances import assert_trained_alike
+from tupe_fairseq.modules.encoder import Encoder
+from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
+
+ROOT = Path(__file__).parents[1]
+every_encoding = pytest.mark.parametrize("name", list(POSITION_ENCODINGS))
+
+
+def load(checkpoint, **overrides):
+    return checkpoint_utils.load_model_ensemble([str(checkpoint)], overrides)[0][0].eval()
+
+
+@pytest.fixture(scope="module")
+def trained(toy_masked_lm_data, tmp_path_factory):
+    """Checkpoints after five updates, made as they are asked for."""
+    made = {}
+
+    def train(name):
+        if name not in made:
+            flags = ("--position-encoding", name, "--max-update", 5, *SMALL_GROUPS)
+            made[name] = pretrain(toy_masked_lm_data, tmp_path_factory.mktemp(name), *flags)
+        return made[name]
+
+    return train
+
+
+#: Encodings with options that do not fit a toy's width of 32 need none so far.
+SMALL_GROUPS: tuple[str, ...] = ()
+
+
+@every_encoding
+def test_trains_saves_and_reloads(trained, name):
+    checkpoint = trained(name)
+    model, again = load(checkpoint), load(checkpoint)
+    tokens = torch.randint(4, 200, (2, 33))
+    assert torch.equal(model(tokens)[0], again(tokens)[0])
+    saved = parameters(checkpoint)
+    assert saved.keys() == model.state_dict().keys()
+    buffers = {name for name, _ in model.named_buffers()} & saved.keys()
+    assert buffers == {"encoder.sentence_encoder.version"}, "constant tables are not saved"
+
+
+@every_encoding
+def test_every_parameter_learns(trained, name):
+    """But for θ1, which is inert, and rows no toy sentence reaches."""
+    model = load(trained(name))
+    torch.manual_seed(0)
+    logits, _ = model(torch.randint(4, 200, (2, 33)))
+    logits.square().sum().backward()
+    positions = model.encoder.sentence_encoder.embed_positions
+    silent = [
+        name for name, p in positions.named_parameters() if p.grad is None or not p.grad.any()
+    ]
+    assert not silent
+
+
+@every_encoding
+def test_activation_checkpointing_changes_nothing(toy_masked_lm_data, tmp_path, trained, name):
+    flags = ("--position-encoding", name, "--max-update", 5, "--checkpoint-activations")
+    saving = pretrain(toy_masked_lm_data, tmp_path, *flags)
+    assert_trained_alike(parameters(saving), parameters(trained(name)))
+
+
+@every_encoding
+def test_layerdrop_and_extension_of_length(toy_masked_lm_data, tmp_path, name):
+    """A model with layerdrop loads, and goes on beyond the 64 positions it was trained with."""
+    flags = ("--position-encoding", name, "--max-update", 2, "--encoder-layerdrop", 0.5)
+    checkpoint = pretrain(toy_masked_lm_data, tmp_path, *flags)
+    longer = load(checkpoint, max_positions=100, extend_positions="hierarchical")
+    tokens = torch.randint(4, 200, (1, 100))
+    assert longer(tokens)[0].isfinite().all()
+    torch.testing.assert_close(longer(tokens[:, :64])[0], load(checkpoint)(tokens[:, :64])[0])
+
+
+@every_encoding
+def test_length_is_extended_only_when_asked(trained, name):
+    encoding = POSITION_ENCODINGS[name]
+    if encoding.beyond_trained_length == "--extend-positions":
+        with pytest.raises(ValueError, match="--extend-positions hierarchical"):
+            load(trained(name), max_positions=100)
+    else:
+        assert load(trained(name), max_positions=100).max_positions() == 100
+
+
+@every_encoding
+@pytest.mark.parametrize("backend", ["eager", "sdpa"])
+def test_bf16(name, backend):
+    """Forward and backward on a halved model: finite, and near the fp32 model's output."""
+    if backend == "sdpa" and name == "shaw":
+        pytest.skip("sdpa refuses terms on the values: tested in tests/attention")
+    torch.manual_seed(0)
+    encoding = build_position_encoding(name, 64, 4, 64, vocab_size=50)
+    encoder = Encoder(encoding, 2, 128, dropout=0, attention_dropout=0, attention_backend=backend)
+    x, tokens = torch.randn(2, 37, 64), torch.randint(50, (2, 37))
+    expected = encoder(x, tokens=tokens)
+    halved = encoder.bfloat16()(x.bfloat16(), tokens=tokens)
+    assert halved.dtype == torch.bfloat16
+    halved.sum().backward()
+    assert all(p.grad.isfinite().all() for p in encoder.parameters() if p.grad is not None)
+    assert (halved - expected).abs().mean() < expected.abs().mean() / 10
+
+
+@every_encoding
+def test_is_told(name):
+    """File with paper and equation, reference, YAML; the README's row is in test_readme."""
+    encoding = POSITION_ENCODINGS[name]
+    module = inspect.getmodule(encoding)
+    assert module.__name__.startswith("tupe_fairseq.position.")
+    year = encoding.paper[-4:]
+    assert year in module.__doc__ or name == "none"
+    reference = module.__name__.rsplit(".", 1)[1]
+    assert (ROOT / "tests" / "reference" / f"{reference}.py").is_file()
+    assert (ROOT / "examples/pretraining/config/position" / f"{name}.yaml").is_file()
+    assert inspect.getdoc(encoding)

@@ -1,0 +1,92 @@
+"""The README runs: its code blocks, and its table against the registry."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.integration.commands import COMMON, finetune, train
+from tupe_fairseq.attention import ATTENTION_BACKENDS
+from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def rows() -> dict[str, list[str]]:
+    table = re.findall(r"^\| `(\w+)`.*?\|(.*)\|$", README, flags=re.MULTILINE)
+    return {name: [cell.strip() for cell in cells.split("|")] for name, cells in table}
+
+
+def test_table_has_every_encoding():
+    assert list(rows()) == list(POSITION_ENCODINGS)
+
+
+@pytest.mark.parametrize("name", POSITION_ENCODINGS)
+def test_row(name):
+    encoding = build_position_encoding(name, 768, 12, 512, vocab_size=32769)
+    layer = encoding.build_layer_terms()
+    own = sum(p.numel() for p in encoding.parameters())
+    per_layer = sum(p.numel() for p in layer.parameters()) if layer is not None else 0
+    able = [name for name, b in ATTENTION_BACKENDS.items() if not b.refuses(layer, False)]
+    assert rows()[name] == [
+        encoding.enters,
+        encoding.paper,
+        f"{own + 12 * per_layer:,}",
+        ", ".join(able),
+        encoding.beyond_trained_length,
+        ", ".join(f"`{option.flag}`" for option in encoding.options()),
+    ]
+
+
+def test_scripts_and_files_exist():
+    for block in blocks("bash"):
+        for script in re.findall(r"^bash (\S+)", block, flags=re.MULTILINE):
+            assert (ROOT / script).is_file(), script
+    for target in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (ROOT / target).exists(), target
+
+
+def test_training_command(toy_masked_lm_data, tmp_path):
+    """The recipe as printed, with toy data in place of data-bin and a model small enough."""
+    (command,) = (block for block in blocks("bash") if block.startswith("fairseq-train"))
+    words = shlex.split(command.replace("\\\n", " "))[1:]
+    assert words[0] == "data-bin"
+    smaller = ("--encoder-layers", 1, "--encoder-embed-dim", 24, "--max-update", 2)
+    flags = (*words[1:], *COMMON, *smaller, "--update-freq", 1, "--save-dir", tmp_path)
+    assert train(toy_masked_lm_data, *flags).exists()
+
+
+def test_python(toy_sentence_data, tmp_path, monkeypatch):
+    """With a toy classifier where the quickstart would have put its model."""
+    model = tmp_path / ".quickstart" / "model"
+    trained = finetune(toy_sentence_data["single"], tmp_path / "run", "--num-classes", 2)
+    shutil.copytree(toy_sentence_data["single"], model)
+    shutil.copy(trained, model / "model.pt")
+    write_sentencepiece(model / "sentencepiece.bpe.model")
+    monkeypatch.chdir(tmp_path)
+    namespace: dict = {}
+    for block in blocks("python"):
+        exec(block, namespace)
+    assert namespace["encoder"].config.d_head == 16
+    assert namespace["roberta"].positional_correlations(64).shape == (4, 64, 64)
+
+
+def write_sentencepiece(path: Path) -> None:
+    import sentencepiece
+
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["w1 w2 w3 a delight movie good ."] * 20),
+        model_prefix=str(path.with_suffix("")),
+        vocab_size=30,
+        minloglevel=2,
+        hard_vocab_limit=False,
+    )

@@ -1,0 +1,119 @@
+"""Pictures of what a trained model has learned about positions; the tensors are in `analysis`.
+
+Needs matplotlib, the extra `viz`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from .errors import UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Width and height of a head's heat map, in inches.
+PANEL = 2.4
+#: Share of the cells, at either end, that may lie beyond the colours.
+OUTLIERS = 0.005
+
+
+def draw_positional_correlations(correlations: Tensor, title: str, caption: str = "") -> Figure:
+    """One heat map per head of what positions alone add to the scores (figure of Ke et al. 2021).
+
+    Args:
+        correlations: H×T×T, queries in rows, keys in columns.
+        title: above the figure.
+        caption: small, below it; e.g. the command that made it.
+
+    Raises:
+        UsageError: matplotlib is not installed.
+    """
+    figure_class = _figure_class()
+    heads, length, _ = correlations.shape
+    columns = min(heads, 4) if heads != 9 else 3
+    rows = -(-heads // columns)
+    figure = figure_class(
+        figsize=(PANEL * columns + 1.4, PANEL * rows + 1.3), dpi=150, layout="constrained"
+    )
+    panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    low, high = color_limits(correlations)
+    for head, panel in enumerate(panels.flat):
+        if head >= heads:
+            panel.set_visible(False)
+            continue
+        image = panel.imshow(
+            correlations[head].cpu().numpy(), cmap="viridis", vmin=low, vmax=high, aspect="equal"
+        )
+        panel.set_title(f"head {head + 1}", fontsize=9)
+        _label_positions(panel, length)
+    figure.colorbar(image, ax=panels, extend="both", shrink=0.8, pad=0.02).set_label(
+        "added to the score", fontsize=9
+    )
+    figure.supxlabel("key position", fontsize=9)
+    figure.supylabel("query position", fontsize=9)
+    figure.suptitle(title, fontsize=11)
+    if caption:
+        figure.text(0.995, 0.005, caption, fontsize=5, color="0.5", ha="right", va="bottom")
+    return figure
+
+
+def color_limits(correlations: Tensor) -> tuple[float, float]:
+    """Lowest and highest colour: the range of the words' cells, but for a few outliers.
+
+    [CLS] is left out: untied, its row and column hold values of their own, which are often far
+    from the rest and would wash it out.
+    """
+    words = correlations[:, 1:, 1:] if correlations.size(1) > 1 else correlations
+    values = words.flatten().sort().values
+    cut = int(OUTLIERS * (len(values) - 1))
+    low, high = values[cut].item(), values[-1 - cut].item()
+    return (low, high) if low < high else (low - 1, high + 1)
+
+
+def save_png(figure: Figure, path: str | Path, command: str = "") -> None:
+    """Write a figure, whole or not at all.
+
+    Args:
+        figure: the figure.
+        path: a name ending in .png, in a folder that exists.
+        command: what made it; kept in the file's metadata under Description.
+
+    Raises:
+        UsageError: the name ends otherwise, or cannot be written.
+    """
+    path = Path(path)
+    if path.suffix.lower() != ".png":
+        raise UsageError(f"the figure is a PNG, but its name is {path.name!r}: end it in .png.")
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        figure.savefig(aside, format="png", metadata={"Description": command})
+        os.replace(aside, path)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}.") from error
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _label_positions(panel: Axes, length: int) -> None:
+    """Ticks at [CLS] and at round positions, none of which crowd it."""
+    step = next((s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500) if length / s <= 5), 1000)
+    ticks = [0, *range(step, length, step)]
+    names = ["[CLS]", *map(str, ticks[1:])]
+    panel.set_xticks(ticks, names, fontsize=7)
+    panel.set_yticks(ticks, names, fontsize=7)
+
+
+def _figure_class() -> type[Figure]:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise UsageError(
+            "drawing needs matplotlib, which is not installed: pip install 'tupe_fairseq[viz]'"
+        ) from error
+    return Figure
