@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..attention import ATTENTION_BACKENDS
 from ..errors import UsageError
-from ..position import POSITION_ENCODINGS, known_options
+from ..position import POSITION_ENCODINGS, Option, known_options
 from .safe_loading import read_checkpoint
 
 #: What --extend-positions takes.
@@ -40,13 +40,18 @@ def add_position_args(parser: argparse.ArgumentParser) -> None:
         "hierarchical decomposition of its positions (default: it is refused)",
     )
     for option in known_options().values():
-        users = [name for name, cls in POSITION_ENCODINGS.items() if option in cls.options()]
         kind = {"action": "store_true"} if option.type is bool else {"type": option.type}
-        parser.add_argument(
-            option.flag,
-            help=f"{option.help} ({', '.join(users)}; default: {option.default})",
-            **kind,
-        )
+        parser.add_argument(option.flag, help=f"{option.help} ({_defaults(option)})", **kind)
+
+
+def _defaults(option: Option) -> str:
+    """Which encodings take an option, and what it is for each if not given."""
+    return ", ".join(
+        f"{name}: {own.default}"
+        for name, cls in POSITION_ENCODINGS.items()
+        for own in cls.options()
+        if own.name == option.name
+    )
 
 
 def position_options(args: Any) -> dict[str, Any]:
@@ -96,6 +101,19 @@ def training_setting(args: Any, group: str, name: str) -> Any:
     if isinstance(args, DictConfig):
         return OmegaConf.select(args._get_root(), f"{group}.{name}")
     return safe_getattr(args, name, None)
+
+
+def check_pruning(args: Any) -> None:
+    """Refuse AdaPrune's removal of heads and feed-forward units when a checkpoint is loaded.
+
+    Raises:
+        UsageError: it is asked for. A head has positions of its own, shared by all layers, while
+            AdaPrune keeps other heads in every layer.
+    """
+    for name in ("mha_heads_to_keep", "ffn_blocks_to_remove"):
+        if (number := safe_getattr(args, name, -1)) != -1:
+            flag = "--" + name.replace("_", "-")
+            raise UsageError(f"{flag} is {number}, but tupe_roberta cannot prune; leave it out.")
 
 
 def check_lengths(args: Any) -> None:

@@ -109,8 +109,8 @@ def load_directory(
         path: directory of the checkpoint, or the checkpoint itself.
         checkpoint_file: its name; default the first there is of model.pt, checkpoint_best.pt,
             checkpoint_last.pt.
-        data_name_or_path: directory of the dictionaries; default the checkpoint's own, and if
-            there are none the training data's.
+        data_name_or_path: directory of the dictionaries, where it begins with a dot relative to
+            path; default the checkpoint's own, and if there are none the training data's.
         bpe: name of a fairseq tokenizer; default by the files beside the checkpoint.
         **overrides: further fairseq arguments to override.
 
@@ -164,7 +164,10 @@ def _find_dictionaries(
     the masked-LM task: its heads work, but class indices stay without names.
     """
     recorded = _recorded_task(checkpoint)
-    candidates = [Path(given).absolute()] if given else [directory, Path(recorded.get("data", ""))]
+    if given is None:
+        candidates = [directory, Path(recorded.get("data", ""))]
+    else:
+        candidates = [directory / given if str(given).startswith(".") else Path(given).absolute()]
     for folder in candidates:
         if recorded.get("_name") != "masked_lm" and (folder / "input0" / "dict.txt").is_file():
             return folder

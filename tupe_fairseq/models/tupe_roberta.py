@@ -23,6 +23,7 @@ from .arguments import (
     add_position_args,
     check_keys,
     check_lengths,
+    check_pruning,
     check_restore_file,
     training_setting,
 )
@@ -98,6 +99,7 @@ class TupeRobertaModel(RobertaModel):
         known = Namespace(tokens_per_sample=0, max_positions=0)
         apply_roberta_architecture("tupe_roberta", known)
         check_keys(args, cls, known=set(vars(known)))
+        check_pruning(args)
         if under_fairseq_command("train"):
             check_restore_file(args)
         with open_dict(args) if OmegaConf.is_config(args) else nullcontext():
@@ -163,11 +165,20 @@ class TupeRobertaModel(RobertaModel):
         return super().get_targets(sample, net_output)
 
     @classmethod
-    def from_pretrained(cls, model_name_or_path, checkpoint_file=None, **kwargs):
+    def from_pretrained(
+        cls,
+        model_name_or_path,
+        checkpoint_file=None,
+        data_name_or_path=None,
+        bpe=None,
+        **kwargs,
+    ):
         """Load a trained model; see `hub_interface.load_directory`."""
         from .hub_interface import load_directory
 
-        return load_directory(model_name_or_path, checkpoint_file, **kwargs)
+        return load_directory(
+            model_name_or_path, checkpoint_file, data_name_or_path, bpe, **kwargs
+        )
 
 
 register_roberta_architectures()
