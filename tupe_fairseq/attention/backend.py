@@ -101,8 +101,11 @@ def share_attention(
     """
     chosen = choose_backend(backend, layer_terms, need_weights)
     _log_choice(backend, chosen.name, type(encoding).__name__, x.device.type)
-    score = encoding.score(x.size(1), x.size(1))
-    prepared = chosen.prepare(score, padding_mask, _dtype_of_queries(x))
+    dtype = _dtype_of_queries(x)
+    # Made once and used in every layer, so not worth rounding.
+    with torch.autocast(x.device.type, enabled=False):
+        score = encoding.score(x.size(1), x.size(1))
+        prepared = chosen.prepare(score, padding_mask, dtype)
     return SharedAttention(chosen, encoding, prepared, need_weights)
 
 

@@ -1,0 +1,115 @@
+"""What the tests of attention are parametrised over: encodings, and parameters that matter."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tupe_fairseq.attention import TupeMultiheadAttention, share_attention
+from tupe_fairseq.position import POSITION_ENCODINGS, PositionEncoding, build_position_encoding
+
+#: Few buckets, so that short sentences reach the logarithmic ones and the last.
+BUCKETS = {"num_buckets": 8, "max_distance": 6}
+OPTIONS = {
+    "t5": BUCKETS,
+    "tupe_r": BUCKETS,
+    "cnn": {"cnn_kernel": 3, "cnn_groups": 4},
+    "deberta": {"relative_clip": 3},
+    "shaw": {"relative_clip": 2},
+}
+
+#: The encodings of the paper; all have loops in tests/reference.
+PAPER = ("none", "learned", "t5", "tupe_a", "tupe_r")
+VARIANTS = {
+    "t5-one_sided": ("t5", {"bidirectional": False, **BUCKETS}),
+    "tupe_a-tie_cls": ("tupe_a", {"tie_cls": True}),
+    "tupe_r-tie_cls": ("tupe_r", {"tie_cls": True, **BUCKETS}),
+    "tupe_r-one_sided": ("tupe_r", {"bidirectional": False, **BUCKETS}),
+}
+#: Of the other encodings: options, and clips of which one lets no distance but 0 and 1 apart.
+OTHER_VARIANTS = {
+    "rope-values": ("rope", {"rope_values": True, "rope_theta": 100.0}),
+    "shaw-narrow": ("shaw", {"relative_clip": 1}),
+    "shaw-wide": ("shaw", {"relative_clip": 9}),
+    "deberta-narrow": ("deberta", {"relative_clip": 1}),
+    "deberta-wide": ("deberta", {"relative_clip": 9}),
+}
+#: Test id -> registered name and arguments: everything in the registry, and the variants.
+ENCODINGS = (
+    {name: (name, OPTIONS.get(name, {})) for name in POSITION_ENCODINGS}
+    | VARIANTS
+    | OTHER_VARIANTS
+)
+
+EMBED_DIM, NUM_HEADS, VOCAB_SIZE = 12, 3, 11
+
+
+def build(
+    case: str, max_positions: int, dtype: torch.dtype = torch.float32
+) -> tuple[PositionEncoding, TupeMultiheadAttention]:
+    """An encoding and an attention over it, with parameters large enough to bend the softmax."""
+    name, options = ENCODINGS[case]
+    if name == "floater":
+        pytest.importorskip("torchdiffeq")
+    encoding = build_position_encoding(
+        name, EMBED_DIM, NUM_HEADS, max_positions, vocab_size=VOCAB_SIZE, **options
+    )
+    return enlarged(encoding, 1).to(dtype), enlarged(attention_of(encoding), 2).to(dtype)
+
+
+def attention_of(encoding: PositionEncoding, dropout: float = 0.0) -> TupeMultiheadAttention:
+    return TupeMultiheadAttention(
+        EMBED_DIM, NUM_HEADS, dropout, encoding.score_terms, encoding.build_layer_terms()
+    )
+
+
+def enlarged(module: nn.Module, seed: int) -> nn.Module:
+    """Parameters from N(0, 0.5²): at the usual initialisation attention is all but uniform."""
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.5, generator=generator)
+    return module
+
+
+def normal(*shape: int, seed: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def words(x: Tensor) -> Tensor:
+    """Ids for encodings that read them, B×T: the same word at a position in every sentence."""
+    return (7 * torch.arange(x.size(1)) % VOCAB_SIZE).expand(x.shape[:2])
+
+
+def padding_mask(length: int, *padded: int) -> Tensor:
+    """B×T: the last padded[b] words of sentence b are padding."""
+    return torch.stack([torch.arange(length) >= length - n for n in padded])
+
+
+def run(
+    encoding: PositionEncoding,
+    attention: TupeMultiheadAttention,
+    x: Tensor,
+    padding: Tensor | None = None,
+    **how,
+) -> tuple[Tensor, Tensor | None]:
+    """Words through positions and attention; `how` goes to `share_attention`."""
+    x = encoding.embed(x, words(x), padding)
+    shared = share_attention(encoding, x, padding, layer_terms=attention.layer_terms, **how)
+    return attention(x, shared)
+
+
+def gradients(
+    output: Tensor, x: Tensor, encoding: nn.Module, attention: nn.Module
+) -> dict[str, Tensor]:
+    """Gradients of a fixed weighted sum of the output, by name; zero where nothing depends."""
+    named = {
+        "x": x,
+        **{f"encoding.{name}": p for name, p in encoding.named_parameters()},
+        **{f"attention.{name}": p for name, p in attention.named_parameters()},
+    }
+    loss_weights = normal(*output.shape, seed=3, dtype=output.dtype)
+    found = torch.autograd.grad(
+        output, list(named.values()), loss_weights, allow_unused=True, materialize_grads=True
+    )
+    return dict(zip(named, found, strict=True))

@@ -1,0 +1,194 @@
+"""Backends against each other, and what each promises whatever the encoding."""
+
+import logging
+
+import pytest
+import torch
+
+from tests.attention.cases import (
+    EMBED_DIM,
+    ENCODINGS,
+    NUM_HEADS,
+    PAPER,
+    VARIANTS,
+    build,
+    gradients,
+    normal,
+    padding_mask,
+    run,
+)
+from tests.tolerances import assert_close, assert_gradients_close, assert_zero
+from tupe_fairseq import UsageError
+from tupe_fairseq.attention import (
+    ATTENTION_BACKENDS,
+    TupeMultiheadAttention,
+    backend,
+    choose_backend,
+    share_attention,
+)
+
+BACKENDS = list(ATTENTION_BACKENDS)
+FAST = [name for name in BACKENDS if name != "eager"]
+#: Odd ones, since kernels work in blocks of powers of two.
+LENGTHS = (1, 2, 97, 511)
+
+
+def skip_where_refused(name, attention):
+    if reason := ATTENTION_BACKENDS[name].refuses(attention.layer_terms, need_weights=False):
+        pytest.skip(reason)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("case", PAPER)
+@pytest.mark.parametrize("name", FAST)
+def test_fast_backends_equal_eager(name, case, length, padded, dtype):
+    encoding, attention = build(case, max(LENGTHS), dtype)
+    skip_where_refused(name, attention)
+    x = normal(2, length, EMBED_DIM, seed=length, dtype=dtype).requires_grad_()
+    padding = padding_mask(length, 0, length // 2) if padded else None
+    expected, _ = run(encoding, attention, x, padding, backend="eager")
+    actual, _ = run(encoding, attention, x, padding, backend=name)
+    assert actual.dtype == dtype
+    assert_close(actual, expected)
+    assert_gradients_close(
+        gradients(actual, x, encoding, attention),
+        gradients(expected, x, encoding, attention),
+        dtype,
+    )
+
+
+@pytest.mark.parametrize("case", ENCODINGS)
+@pytest.mark.parametrize("name", FAST)
+def test_fast_backends_equal_eager_under_autocast(name, case):
+    """Autocast makes half-precision queries of fp32 words: the bias must follow them."""
+    encoding, attention = build(case, 9)
+    skip_where_refused(name, attention)
+    x, padding = normal(2, 9, EMBED_DIM, seed=0), padding_mask(9, 0, 4)
+    with torch.autocast("cpu", torch.bfloat16):
+        expected, _ = run(encoding, attention, x, padding, backend="eager")
+        actual, _ = run(encoding, attention, x, padding, backend=name)
+    assert actual.dtype == expected.dtype == torch.bfloat16
+    assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("appended", [1, 50])
+@pytest.mark.parametrize("case", ENCODINGS)
+@pytest.mark.parametrize("name", BACKENDS)
+def test_padding_never_changes_a_word(name, case, appended):
+    lengths, longest = (9, 6, 1), 9 + appended
+    encoding, attention = build(case, longest)
+    skip_where_refused(name, attention)
+    # What stands at padding is larger than any word, so that a leak shows.
+    padding = padding_mask(longest, *(longest - n for n in lengths))
+    x = normal(len(lengths), longest, EMBED_DIM, seed=appended)
+    x = torch.where(padding[:, :, None], 10 * x, x).requires_grad_()
+    batched, _ = run(encoding, attention, x, padding, backend=name)
+    for sentence, output, n in zip(x.detach(), batched, lengths, strict=True):
+        alone, _ = run(encoding, attention, sentence[None, :n], backend=name)
+        assert_close(output[:n], alone[0])
+    batched[~padding].square().sum().backward()
+    assert_zero(x.grad[padding])
+
+
+@pytest.mark.parametrize("case", ENCODINGS)
+@pytest.mark.parametrize("name", BACKENDS)
+def test_fully_padded_sentence_stays_finite(name, case):
+    encoding, attention = build(case, 5)
+    skip_where_refused(name, attention)
+    x = normal(2, 5, EMBED_DIM, seed=0).requires_grad_()
+    output, _ = run(encoding, attention, x, padding_mask(5, 5, 0), backend=name)
+    assert output.isfinite().all()
+    for gradient in gradients(output, x, encoding, attention).values():
+        assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("case", ENCODINGS)
+@pytest.mark.parametrize("name", BACKENDS)
+def test_training_without_dropout_equals_evaluation(name, case):
+    encoding, attention = build(case, 7)
+    skip_where_refused(name, attention)
+    x = normal(2, 7, EMBED_DIM, seed=0)
+    training, _ = run(encoding.train(), attention.train(), x, backend=name)
+    evaluation, _ = run(encoding.eval(), attention.eval(), x, backend=name)
+    assert_close(training, evaluation)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_dropout_acts_on_the_weights_in_training_only(name):
+    """Where every weight is dropped, only the bias of the output projection is left."""
+    encoding, attention = build("tupe_r", 7)
+    x = normal(2, 7, EMBED_DIM, seed=0)
+    kept, _ = run(encoding, attention, x, backend=name)
+    attention.dropout = 1.0
+    dropped, _ = run(encoding, attention.train(), x, backend=name)
+    evaluation, _ = run(encoding, attention.eval(), x, backend=name)
+    assert_close(dropped, attention.out_proj.bias.expand_as(dropped))
+    assert_close(evaluation, kept)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("case", ENCODINGS)
+def test_eager_weights_are_distributions_over_the_words(case, dtype):
+    encoding, attention = build(case, 7, dtype)
+    attention.dropout = 0.5  # returned are the weights before dropout
+    padding = padding_mask(7, 3, 0)
+    x = normal(2, 7, EMBED_DIM, seed=0, dtype=dtype)
+    _, weights = run(encoding, attention.train(), x, padding, backend="eager", need_weights=True)
+    assert weights.shape == (2, NUM_HEADS, 7, 7)
+    assert_close(weights.sum(-1), torch.ones(2, NUM_HEADS, 7, dtype=dtype))
+    assert not weights[0, :, :, 4:].any()
+    assert weights[1, :, :, 4:].any()
+
+
+def test_weights_come_only_where_asked_for():
+    encoding, attention = build("tupe_a", 7)
+    _, weights = run(encoding, attention, normal(1, 7, EMBED_DIM, seed=0), backend="eager")
+    assert weights is None
+
+
+def test_sdpa_refuses_to_return_weights():
+    with pytest.raises(UsageError, match=r"'sdpa', but it does not return attention weights; use"):
+        choose_backend("sdpa", None, need_weights=True)
+
+
+def test_unknown_backend_lists_the_known_ones():
+    with pytest.raises(UsageError, match=r"--attention-backend is 'flash', but .*eager, .*sdpa"):
+        choose_backend("flash", None, need_weights=False)
+
+
+def test_auto_takes_the_fastest_that_refuses_nothing():
+    fastest = choose_backend("auto", None, need_weights=False)
+    assert fastest.speed == max(b.speed for _, b in ATTENTION_BACKENDS.items())
+    assert choose_backend("auto", None, need_weights=True).name == "eager"
+
+
+def test_choice_is_logged_once(monkeypatch, caplog):
+    monkeypatch.setattr(backend, "_logged", set())
+    encoding = build("tupe_a", 7)[0]
+    with caplog.at_level(logging.INFO, logger=backend.__name__):
+        for _ in range(2):
+            share_attention(encoding, normal(1, 7, EMBED_DIM, seed=0), backend="auto")
+    assert len(caplog.messages) == 1
+    assert "sdpa (auto) for TupeAbsolute on cpu" in caplog.text
+
+
+@pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
+@pytest.mark.parametrize("case", ["t5", "tupe_a", "tupe_r", *VARIANTS])
+@pytest.mark.parametrize("name", ["eager", "sdpa"])
+def test_bias_is_not_expanded_over_the_batch(name, case, padded):
+    """One T×T table per head, whatever the batch: the official release makes one per sentence."""
+    batch, length = 5, 7
+    padding = padding_mask(length, 0, 1, 2, 3, 4) if padded else None
+    x = normal(batch, length, EMBED_DIM, seed=0)
+    bias, mask = share_attention(build(case, length)[0], x, padding, backend=name).prepared
+    assert bias.untyped_storage().nbytes() == bias.itemsize * NUM_HEADS * length * length
+    assert bias.numel() == NUM_HEADS * length * length
+    assert (mask is not None) == padded
+    assert mask is None or mask.numel() == batch * length
+
+
+def test_heads_must_divide_the_width():
+    with pytest.raises(UsageError, match="num_heads must divide embed_dim 12, but is 5"):
+        TupeMultiheadAttention(EMBED_DIM, 5)

@@ -1,0 +1,115 @@
+"""The other encodings of queries, keys, scores and values against the loops of tests/reference.
+
+Those that enter the input: tests/position/test_input_encodings.py.
+"""
+
+import functools
+
+import pytest
+import torch
+
+from tests.attention.cases import (
+    EMBED_DIM,
+    ENCODINGS,
+    NUM_HEADS,
+    OTHER_VARIANTS,
+    build,
+    gradients,
+    normal,
+    padding_mask,
+    run,
+)
+from tests.reference import alibi, deberta, rope, shaw, transformer_xl
+from tests.tolerances import assert_close, assert_gradients_close
+from tupe_fairseq import UsageError
+from tupe_fairseq.attention import ATTENTION_BACKENDS
+
+REFERENCES = {
+    "rope": rope.attend,
+    "shaw": shaw.attend,
+    "transformer_xl": transformer_xl.attend,
+    "deberta": deberta.attend,
+    "alibi": alibi.attend,
+}
+CASES = [*REFERENCES, *OTHER_VARIANTS]
+#: (backend, case): sdpa serves no terms on the values.
+SERVED = [
+    (backend, case)
+    for backend in ATTENTION_BACKENDS
+    for case in CASES
+    if (backend, ENCODINGS[case][0]) != ("sdpa", "shaw")
+]
+DTYPES = (torch.float64, torch.float32, torch.bfloat16)
+#: ALiBi has no parameter by which to tell a model of float64: its slopes are fp32 in every model.
+PRECISION = {("alibi", torch.float64): torch.float32}
+#: Length, and padding at the end of each of two sentences.
+SENTENCES = ((1, None), (2, None), (2, (0, 1)), (7, None), (7, (3, 0)))
+
+
+def inputs(length, padded, dtype):
+    x = normal(2, length, EMBED_DIM, seed=length, dtype=dtype).requires_grad_()
+    return x, None if padded is None else padding_mask(length, *padded)
+
+
+@functools.cache
+def expected_of(case, length, padded, dtype):
+    """The reference in float64, at the parameters and words that dtype holds."""
+    encoding, attention = (module.double() for module in build(case, 7, dtype))
+    name, options = ENCODINGS[case]
+    x, padding = inputs(length, padded, dtype)
+    x = x.detach().double().requires_grad_()
+    output, weights = REFERENCES[name](
+        x,
+        dict(attention.named_parameters()),
+        dict(encoding.named_parameters()),
+        NUM_HEADS,
+        padding,
+        **options,
+    )
+    return output.detach(), weights, gradients(output, x, encoding, attention)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("length", "padded"), SENTENCES)
+@pytest.mark.parametrize(("backend", "case"), SERVED)
+def test_output_and_every_gradient_equal_the_loops(backend, case, length, padded, dtype):
+    encoding, attention = build(case, 7, dtype)
+    x, padding = inputs(length, padded, dtype)
+    output, _ = run(encoding, attention, x, padding, backend=backend)
+    # Words and parameters are drawn in fp32: float64 holds the same.
+    drawn = torch.float32 if dtype == torch.float64 else dtype
+    expected, _, expected_gradients = expected_of(case, length, padded, drawn)
+    held = PRECISION.get((case, dtype), dtype)
+    assert_close(output, expected, held)
+    assert_gradients_close(gradients(output, x, encoding, attention), expected_gradients, held)
+
+
+@pytest.mark.parametrize(("length", "padded"), SENTENCES)
+@pytest.mark.parametrize("case", CASES)
+def test_weights_equal_the_loops(case, length, padded):
+    encoding, attention = build(case, 7)
+    x, padding = inputs(length, padded, torch.float32)
+    _, weights = run(encoding, attention, x, padding, need_weights=True)
+    assert_close(weights, expected_of(case, length, padded, torch.float32)[1])
+
+
+def test_every_term_is_tested():
+    """The layer terms have gradients that the loops confirm, and all are large."""
+    for case in ("shaw", "transformer_xl", "deberta"):
+        found = expected_of(case, 7, None, torch.float32)[2]
+        terms = {name: g for name, g in found.items() if "layer_terms" in name}
+        assert terms
+        for name, gradient in terms.items():
+            # Softmax is shift-invariant: what is added to all keys of a query alike does nothing.
+            if name != "attention.layer_terms.pos_k_proj.bias":
+                assert gradient.abs().max() > 0.01, name
+
+
+@pytest.mark.parametrize("case", ["shaw", "shaw-narrow", "shaw-wide"])
+def test_sdpa_refuses_shaw(case):
+    encoding, attention = build(case, 7)
+    x, _ = inputs(7, None, torch.float32)
+    with pytest.raises(UsageError, match=r"--attention-backend is 'sdpa', but .* to the values"):
+        run(encoding, attention, x, backend="sdpa")
+    automatic, _ = run(encoding, attention, x, backend="auto")
+    assert_close(automatic, run(encoding, attention, x, backend="eager")[0])

@@ -1,0 +1,100 @@
+"""Trained position tables continued by hierarchical decomposition (--extend-positions)."""
+
+import pytest
+import torch
+
+from tests.attention.cases import enlarged, normal
+from tests.reference import hierarchical
+from tests.tolerances import assert_close
+from tupe_fairseq import UsageError, build_position_encoding
+from tupe_fairseq.position import POSITION_ENCODINGS
+from tupe_fairseq.position.hierarchical import extend
+
+TRAINED, LONGER = 5, 16
+PREFIX = "encoder.embed_positions."
+#: Registered name, options, row of the first position that has one.
+CASES = {
+    "learned": ("learned", {}, {"weight": 2}),
+    "multiplicative": ("multiplicative", {}, {"weight": 0}),
+    "tupe_a": ("tupe_a", {}, {"weight": 2}),
+    "tupe_r-tie_cls": ("tupe_r", {"tie_cls": True}, {"weight": 0}),
+    "deberta-emd": ("deberta", {"deberta_emd": True, "relative_clip": 3}, {"absolute": 0}),
+}
+
+
+def build(case, max_positions, **options):
+    name, more, _ = CASES[case]
+    return enlarged(build_position_encoding(name, 12, 3, max_positions, **more, **options), 1)
+
+
+def saved(encoding):
+    return {PREFIX + name: tensor.clone() for name, tensor in encoding.state_dict().items()}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("case", CASES)
+def test_tables_go_on_by_the_decomposition(case, dtype):
+    trained, longer = build(case, TRAINED).to(dtype), build(case, LONGER).to(dtype)
+    tables = CASES[case][2]
+    assert longer.position_tables() == tables
+    before, state = saved(trained), saved(trained)
+    extend(longer, state, PREFIX)
+    for key, old in before.items():
+        new, first = state[key], tables.get(key.removeprefix(PREFIX))
+        assert new.dtype == dtype
+        assert torch.equal(new[: len(old)], old), "what was trained stays, to the last bit"
+        if first is None:
+            assert new.shape == old.shape
+            continue
+        q = hierarchical.decompose(old[first:].double())
+        for row in range(len(old), len(new)):
+            assert_close(new[row], q[row - first + 1])
+    longer.load_state_dict({k.removeprefix(PREFIX): v for k, v in state.items()})
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c != "deberta-emd"])
+def test_extended_model_agrees_up_to_the_trained_length(case):
+    trained, longer = build(case, TRAINED), build(case, LONGER)
+    state = saved(trained)
+    extend(longer, state, PREFIX)
+    longer.load_state_dict({k.removeprefix(PREFIX): v for k, v in state.items()})
+    x = normal(1, TRAINED, 12, seed=0)
+    assert torch.equal(longer.embed(x), trained.embed(x))
+    if trained.uses("score"):
+        new, old = (e.score(TRAINED, TRAINED).dense() for e in (longer, trained))
+        assert_close(new, old)
+        assert longer.score(LONGER, LONGER).dense().isfinite().all()
+    assert longer.embed(normal(1, LONGER, 12, seed=0)).isfinite().all()
+
+
+@pytest.mark.parametrize("positions", [TRAINED, TRAINED - 1])
+@pytest.mark.parametrize("case", CASES)
+def test_nothing_changes_where_nothing_is_missing(case, positions):
+    before, state = saved(build(case, TRAINED)), saved(build(case, TRAINED))
+    extend(build(case, positions), state, PREFIX)
+    assert state.keys() == before.keys()
+    for key, tensor in state.items():
+        assert torch.equal(tensor, before[key])
+
+
+def test_other_keys_are_left_alone():
+    state = {"decoder.weight": torch.zeros(3, 2)}
+    extend(build("learned", LONGER), state, PREFIX)
+    assert [*state] == ["decoder.weight"]
+
+
+def test_no_more_than_the_square():
+    state = saved(build("learned", TRAINED))
+    extend(build("learned", TRAINED**2), state, PREFIX)
+    state = saved(build("learned", TRAINED))
+    message = "--max-positions is 26, but hierarchical decomposition of 5 positions reaches 25"
+    with pytest.raises(UsageError, match=message):
+        extend(build("learned", TRAINED**2 + 1), state, PREFIX)
+
+
+def test_every_limited_encoding_is_tested():
+    for name, cls in POSITION_ENCODINGS.items():
+        tables = build_position_encoding(name, 16, 2, 7, vocab_size=5).position_tables()
+        assert bool(tables) == (cls.beyond_trained_length == "--extend-positions")
+        if tables:
+            assert name in {*(n for n, _, _ in CASES.values()), "tupe_r"}

@@ -1,0 +1,214 @@
+"""The encodings that enter the input against the loops of tests/reference."""
+
+import functools
+
+import pytest
+import torch
+from torch import nn
+
+from tests.attention.cases import (
+    EMBED_DIM,
+    NUM_HEADS,
+    VOCAB_SIZE,
+    enlarged,
+    gradients,
+    normal,
+    padding_mask,
+    words,
+)
+from tests.reference import (
+    cnn,
+    complex_order,
+    floater,
+    hierarchical,
+    multiplicative,
+    sinusoidal,
+)
+from tests.tolerances import assert_close, assert_gradients_close, assert_not_zero, assert_zero
+from tupe_fairseq import build_position_encoding
+
+LONGEST = 33
+#: Test id -> reference, registered name, arguments. Six rows reach 36 positions.
+CASES = {
+    "sinusoidal": (sinusoidal, "sinusoidal", {}),
+    "multiplicative": (multiplicative, "multiplicative", {}),
+    "hierarchical": (hierarchical, "hierarchical", {"hierarchical_rows": 6}),
+    "floater": (floater, "floater", {"floater_width": 5}),
+    "floater-steps": (floater, "floater", {"floater_width": 5, "floater_steps": 3}),
+    "complex_order": (complex_order, "complex_order", {}),
+    "cnn": (cnn, "cnn", {"cnn_kernel": 5, "cnn_groups": 4}),
+    "cnn-wide": (cnn, "cnn", {"cnn_kernel": 9, "cnn_groups": 1}),
+    "cnn-depthwise": (cnn, "cnn", {"cnn_kernel": 3, "cnn_groups": 12}),
+    "cnn-one_sided": (
+        cnn,
+        "cnn",
+        {"cnn_kernel": 5, "cnn_groups": 4, "bidirectional": False},
+    ),
+}
+#: Those that can begin at any position: a convolution needs the words before.
+STARTING = [case for case in CASES if not case.startswith("cnn")]
+#: Length, and padding at the end of each of two sentences.
+SENTENCES = ((1, None), (2, None), (2, (0, 1)), (7, None), (7, (3, 0)), (33, (0, 20)))
+DTYPES = (torch.float64, torch.float32, torch.bfloat16)
+
+
+def build(case, dtype=torch.float64):
+    _, name, options = CASES[case]
+    if name == "floater":
+        pytest.importorskip("torchdiffeq")
+    encoding = build_position_encoding(
+        name, EMBED_DIM, NUM_HEADS, LONGEST, vocab_size=VOCAB_SIZE, **options
+    )
+    return enlarged(encoding, 1).to(dtype)
+
+
+def inputs(length, padded, dtype=torch.float64):
+    x = normal(2, length, EMBED_DIM, seed=length, dtype=dtype).requires_grad_()
+    return x, None if padded is None else padding_mask(length, *padded)
+
+
+def gradients_of(output, x, encoding):
+    return gradients(output, x, encoding, nn.Identity())
+
+
+@functools.cache
+def expected_of(case, length, padded, dtype):
+    """The reference in float64, at the parameters and words that dtype holds."""
+    encoding = build(case, dtype).double()
+    reference, _, options = CASES[case]
+    x, padding = inputs(length, padded, dtype)
+    x = x.detach().double().requires_grad_()
+    output = reference.embed(x, dict(encoding.named_parameters()), words(x), padding, **options)
+    return output.detach(), gradients_of(output, x, encoding)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("length", "padded"), SENTENCES)
+@pytest.mark.parametrize("case", CASES)
+def test_output_and_every_gradient_equal_the_loops(case, length, padded, dtype):
+    encoding = build(case, dtype)
+    x, padding = inputs(length, padded, dtype)
+    output = encoding.embed(x, words(x), padding)
+    assert output.dtype == dtype
+    # Words and parameters are drawn in fp32: float64 holds the same.
+    drawn = torch.float32 if dtype == torch.float64 else dtype
+    expected, expected_gradients = expected_of(case, length, padded, drawn)
+    assert_close(output, expected, dtype)
+    assert_gradients_close(gradients_of(output, x, encoding), expected_gradients, dtype)
+
+
+@pytest.mark.parametrize("start", [1, 7, LONGEST - 1])
+@pytest.mark.parametrize("case", STARTING)
+def test_later_words_are_embedded_as_in_the_whole(case, start):
+    encoding = build(case)
+    x, _ = inputs(LONGEST, None)
+    whole = encoding.embed(x, words(x))
+    rest = encoding.embed(x[:, start:], words(x)[:, start:], start=start)
+    assert_close(rest, whole[:, start:])
+
+
+@pytest.mark.parametrize("case", STARTING)
+def test_a_word_is_embedded_alone(case):
+    """Neither padding nor other words enter."""
+    encoding = build(case)
+    x, padding = inputs(7, (3, 0))
+    together = encoding.embed(x, words(x), padding)
+    for k in range(7):
+        alone = encoding.embed(x[:, k : k + 1], words(x)[:, k : k + 1], start=k)
+        assert_close(alone[:, 0], together[:, k])
+
+
+@pytest.mark.parametrize("appended", [1, 20])
+@pytest.mark.parametrize("case", CASES)
+def test_padding_never_changes_a_word(case, appended):
+    encoding = build(case)
+    lengths, longest = (9, 6, 1), 9 + appended
+    padding = padding_mask(longest, *(longest - n for n in lengths))
+    x = normal(len(lengths), longest, EMBED_DIM, seed=appended, dtype=torch.float64)
+    x = torch.where(padding[:, :, None], 10 * x, x).requires_grad_()
+    batched = encoding.embed(x, words(x), padding)
+    for b, n in enumerate(lengths):
+        alone = encoding.embed(x[b : b + 1, :n], words(x)[:1, :n])
+        assert_close(batched[b, :n], alone[0])
+    batched[~padding].square().sum().backward()
+    assert_zero(x.grad[padding])
+
+
+@pytest.mark.parametrize("width", [9, 10])
+def test_sinusoids_of_an_odd_width(width):
+    encoding = build_position_encoding("sinusoidal", width, 1, 7)
+    x = normal(1, 7, width, seed=0, dtype=torch.float64)
+    assert_close(encoding.embed(x), sinusoidal.embed(x, {}))
+
+
+@pytest.mark.parametrize("distance", [1, 5])
+def test_sinusoid_of_a_later_position_is_linear_in_an_earlier_one(distance):
+    """p_{k+m} = M_m p_k for all k, the property for which Vaswani et al. chose it."""
+    encoding = build("sinusoidal")
+    p = encoding.embed(torch.zeros(1, LONGEST, EMBED_DIM, dtype=torch.float64))[0]
+    earlier, later = p[:-distance], p[distance:]
+    moved = torch.linalg.lstsq(earlier[:EMBED_DIM], later[:EMBED_DIM]).solution
+    # Found from the first positions, it holds at all others.
+    assert_close(earlier @ moved, later, torch.float32)
+
+
+def test_hierarchical_begins_as_its_table():
+    """x + p, as in `learned`, for the first n; then it goes on with sums of rows."""
+    encoding = build("hierarchical")
+    x, _ = inputs(LONGEST, None)
+    added = (encoding.embed(x) - x)[0]
+    assert_close(added[:6], encoding.weight)
+    assert_not_zero(added[6:12] - encoding.weight)
+
+
+def test_floater_steps_suffice():
+    """The path of the package, one step of the 3/8 rule, and the classical rule in small steps."""
+    encoding = build("floater")
+    path = encoding.path(LONGEST)
+    fine = floater.path(dict(encoding.named_parameters()), LONGEST, 4, floater.classical)
+    assert_close(path, torch.stack(fine), torch.float32)
+    assert_not_zero(path[1:] - path[:-1])
+
+
+def test_complex_words_begin_as_sinusoids():
+    """Frequencies of all words fall geometrically from 1 to 1/10000, phases are 0."""
+    encoding = build_position_encoding("complex_order", EMBED_DIM, 3, 7, vocab_size=VOCAB_SIZE)
+    expected = [10000 ** (-c / EMBED_DIM) for c in range(EMBED_DIM)]
+    assert_close(encoding.frequency, torch.tensor(expected).expand(VOCAB_SIZE, -1))
+    assert_zero(encoding.phase)
+
+
+def test_complex_words_differ_in_their_functions():
+    """The same embedding at the same position, but another word."""
+    encoding = build("complex_order")
+    x = torch.ones(1, 7, EMBED_DIM, dtype=torch.float64)
+    same, other = torch.zeros(1, 7, dtype=torch.long), torch.ones(1, 7, dtype=torch.long)
+    assert_not_zero(encoding.embed(x, same) - encoding.embed(x, other))
+    assert_not_zero(encoding.embed(x, same)[:, 1:] - encoding.embed(x, same)[:, :-1])
+
+
+def test_multiplicative_begins_near_one():
+    encoding = build_position_encoding("multiplicative", 64, 4, 512)
+    assert (encoding.weight.mean() - 1).abs() < encoding.weight.std() < 0.1
+
+
+@pytest.mark.parametrize(("case", "near_the_end"), [("cnn", 2), ("cnn-one_sided", 0)])
+def test_position_leaks_from_the_ends(case, near_the_end):
+    """One word throughout: inside all outputs are alike, near the zeros they differ."""
+    encoding = build(case)
+    x = normal(1, 1, EMBED_DIM, seed=0, dtype=torch.float64).expand(1, LONGEST, EMBED_DIM)
+    output = encoding.embed(x)[0]
+    inside = output[4 : LONGEST - near_the_end]
+    assert_close(inside, output[4].expand_as(inside))
+    for k in [0, 1, *range(LONGEST - near_the_end, LONGEST)]:
+        assert_not_zero(output[k] - output[10])
+
+
+def test_one_sided_convolution_looks_left_only():
+    encoding = build("cnn-one_sided")
+    x, _ = inputs(9, None)
+    encoding.embed(x)[0, 5].square().sum().backward()
+    assert_zero(x.grad[0, 6:])
+    assert_zero(x.grad[0, :1])
+    for k in range(1, 6):
+        assert_not_zero(x.grad[0, k])

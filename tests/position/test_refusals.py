@@ -1,0 +1,87 @@
+"""What an encoding cannot be built for is refused in one line that names the flag."""
+
+import sys
+
+import pytest
+import torch
+
+from tupe_fairseq import UsageError, build_position_encoding
+
+EMBED_DIM, NUM_HEADS, MAX_POSITIONS = 12, 3, 32
+#: Registered name, options, what the message says.
+OUT_OF_RANGE = [
+    ("shaw", {"relative_clip": 0}, "--relative-clip must be at least 1, but is 0"),
+    ("shaw", {"relative_clip": -1}, "--relative-clip must be at least 1, but is -1"),
+    ("deberta", {"relative_clip": 0}, "--relative-clip must be at least 1, but is 0"),
+    ("cnn", {"cnn_kernel": 4, "cnn_groups": 4}, "--cnn-kernel must be odd, but is 4"),
+    ("cnn", {"cnn_kernel": -1, "cnn_groups": 4}, "--cnn-kernel must .*, but is -1"),
+    ("cnn", {"cnn_groups": 16}, "--cnn-groups must divide the model width 12, but is 16"),
+    ("cnn", {"cnn_groups": 0}, "--cnn-groups must .*, but is 0"),
+    ("cnn", {"cnn_groups": -4}, "--cnn-groups must .*, but is -4"),
+    ("floater", {"floater_steps": 0}, "--floater-steps must be at least 1, but is 0"),
+    ("floater", {"floater_width": 0}, "--floater-width must .*, but is 0"),
+    ("floater", {"floater_width": -1}, "--floater-width must .*, but is -1"),
+    ("hierarchical", {"hierarchical_rows": 5}, "--max-positions is 32, but .* reaches 25"),
+    ("hierarchical", {"hierarchical_rows": 0}, "0 positions reaches 0"),
+    ("hierarchical", {"hierarchical_rows": -8}, "--hierarchical-rows must .*, but is -8"),
+    ("rope", {"rope_theta": 0.0}, "--rope-theta must .*, but is 0"),
+    ("rope", {"rope_theta": -1.0}, "--rope-theta must .*, but is -1"),
+]
+
+
+def message_of(name, embed_dim=EMBED_DIM, **options):
+    with pytest.raises(UsageError) as raised:
+        build_position_encoding(name, embed_dim, NUM_HEADS, MAX_POSITIONS, **options)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(("name", "options", "expected"), OUT_OF_RANGE)
+def test_options_out_of_range(name, options, expected):
+    if name == "floater":
+        pytest.importorskip("torchdiffeq")
+    with pytest.raises(UsageError, match=expected) as raised:
+        build_position_encoding(name, EMBED_DIM, NUM_HEADS, MAX_POSITIONS, **options)
+    assert "\n" not in str(raised.value)
+
+
+def test_rope_needs_pairs():
+    message = message_of("rope", embed_dim=9)
+    assert "rope" in message
+    assert "the head width must be even, but is 3" in message
+
+
+def test_hierarchical_reaches_the_square_exactly():
+    encoding = build_position_encoding("hierarchical", 12, 3, 25, hierarchical_rows=5)
+    assert encoding.embed(torch.zeros(1, 25, 12)).shape == (1, 25, 12)
+    assert "reaches 25" in message_of("hierarchical", hierarchical_rows=5)
+
+
+def test_floater_names_the_missing_library(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torchdiffeq", None)
+    message = message_of("floater")
+    assert "torchdiffeq" in message
+    assert "pip install 'tupe_fairseq[floater]'" in message
+    assert "\n" not in message
+
+
+def test_complex_order_needs_a_vocabulary():
+    assert "complex_order needs words" in message_of("complex_order")
+
+
+@pytest.mark.parametrize("length", [5, 7], ids=["not as long as the vocabulary", "as long"])
+def test_complex_order_needs_the_words(length):
+    """Without ids there is no frequency to take, and none must be taken from the wrong row."""
+    encoding = build_position_encoding("complex_order", 12, 3, 32, vocab_size=7)
+    with pytest.raises(UsageError, match="complex_order needs words"):
+        encoding.embed(torch.zeros(1, length, 12))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_floater_in_half_precision_at_full_length(dtype):
+    """Times 0.1·k of neighbours coincide in half precision: the solver must not see them so."""
+    pytest.importorskip("torchdiffeq")
+    encoding = build_position_encoding("floater", 12, 3, 512, floater_width=5)
+    expected = encoding.path(512)
+    found = encoding.to(dtype).path(512)
+    assert found.isfinite().all()
+    assert (found.float() - expected).norm() < expected.norm() / 100

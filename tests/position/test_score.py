@@ -1,0 +1,167 @@
+"""The content-free score of T5 and TUPE against loops, and the facts it rests on."""
+
+import pytest
+import torch
+from torch import nn
+
+from tests.reference import t5, tupe
+from tests.tolerances import assert_close, assert_gradients_close, assert_not_zero, assert_zero
+from tupe_fairseq.attention import share_attention
+from tupe_fairseq.position import build_position_encoding
+
+EMBED_DIM, NUM_HEADS, LENGTH = 12, 3, 9
+BUCKETS = {"num_buckets": 8, "max_distance": 6}
+ONE_SIDED = {"bidirectional": False, **BUCKETS}
+
+#: Test id -> registered name, arguments, reference.
+CASES = {
+    "t5": ("t5", BUCKETS, t5.positional_score),
+    "t5-one_sided": ("t5", ONE_SIDED, t5.positional_score),
+    "tupe_a": ("tupe_a", {}, tupe.positional_score),
+    "tupe_a-tie_cls": ("tupe_a", {"tie_cls": True}, tupe.positional_score),
+    "tupe_r": ("tupe_r", BUCKETS, tupe.positional_score),
+    "tupe_r-tie_cls": ("tupe_r", {"tie_cls": True, **BUCKETS}, tupe.positional_score),
+    "tupe_r-one_sided": ("tupe_r", ONE_SIDED, tupe.positional_score),
+}
+#: Queries T, keys S, position of the first query.
+CELLS = ((1, 1, 0), (9, 9, 0), (4, 9, 0), (1, 9, 8), (3, 7, 2), (2, 9, 7))
+
+
+def build(case, dtype=torch.float64):
+    name, options, _ = CASES[case]
+    encoding = build_position_encoding(name, EMBED_DIM, NUM_HEADS, LENGTH, **options)
+    generator = torch.Generator().manual_seed(1)
+    for parameter in encoding.parameters():
+        nn.init.normal_(parameter, std=0.5, generator=generator)
+    return encoding.to(dtype)
+
+
+def by_loops(case, encoding, queries, keys, start=0):
+    _, options, positional_score = CASES[case]
+    positions = {name: p.detach().double() for name, p in encoding.named_parameters()}
+    for p in positions.values():
+        p.requires_grad_()
+    cells = positional_score(positions, NUM_HEADS, queries, keys, start, **options)
+    heads = [torch.stack([torch.stack(row) for row in head]) for head in cells]
+    return torch.stack(heads), positions
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize(("queries", "keys", "start"), CELLS)
+@pytest.mark.parametrize("case", CASES)
+def test_dense_score_and_gradients_equal_the_loops(case, queries, keys, start, dtype):
+    encoding = build(case, dtype)
+    score = encoding.score(queries, keys, start).dense()
+    expected, positions = by_loops(case, encoding, queries, keys, start)
+    assert_close(score, expected, dtype)
+    weights = torch.randn(expected.shape, generator=torch.Generator().manual_seed(2)).double()
+    assert_gradients_close(
+        gradients((score * weights).sum(), dict(encoding.named_parameters())),
+        gradients((expected * weights).sum(), positions),
+        dtype,
+    )
+
+
+def gradients(loss, parameters):
+    found = torch.autograd.grad(
+        loss, list(parameters.values()), allow_unused=True, materialize_grads=True
+    )
+    return dict(zip(parameters, found, strict=True))
+
+
+@pytest.mark.parametrize(("queries", "keys", "start"), [c for c in CELLS if c[1] == LENGTH])
+@pytest.mark.parametrize("case", CASES)
+def test_incremental_rows_are_rows_of_the_whole_score(case, queries, keys, start):
+    encoding = build(case)
+    whole = encoding.score(keys, keys).dense()
+    rows = encoding.score(queries, keys, start).dense()
+    assert_close(rows, whole[:, start : start + queries])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_shorter_sentence_has_the_same_scores(case):
+    encoding = build(case)
+    assert_close(encoding.score(4, 4).dense(), encoding.score(9, 9).dense()[:, :4, :4])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_half_precision_models_keep_fp32_scores(case):
+    """Rounded to bfloat16, the bias would be wrong alike in every layer."""
+    assert build(case, torch.bfloat16).score(5, 5).dense().dtype == torch.float32
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_autocast_does_not_round_the_score(case):
+    """Projections of positions and their product stay in fp32, and so does the bias added."""
+    encoding = build(case, torch.float32)
+    x = torch.zeros(1, LENGTH, encoding.shape.embed_dim)
+    with torch.autocast("cpu", torch.bfloat16):
+        bias, _ = share_attention(encoding, x, backend="eager").prepared
+    assert torch.equal(bias, encoding.score(LENGTH, LENGTH).dense())
+
+
+@pytest.mark.parametrize("case", ["tupe_a", "tupe_r", "tupe_r-one_sided"])
+def test_untied_cls_is_reset(case):
+    """Row 0 is θ1, column 0 of the other rows θ2, constant within a head; nothing else is."""
+    score = build(case).score(LENGTH, LENGTH).dense()
+    theta1, theta2 = score[:, 0, 0], score[:, 1, 0]
+    assert_close(score[:, 0], theta1[:, None].expand(-1, LENGTH))
+    assert_close(score[:, 1:, 0], theta2[:, None].expand(-1, LENGTH - 1))
+    assert (theta1 != theta2).all()
+    assert (score[:, 1:, 1:].flatten(1).std(dim=1) > 0).all()
+
+
+@pytest.mark.parametrize("case", ["tupe_a", "tupe_r"])
+def test_theta1_is_inert_and_theta2_is_not(case):
+    """Row 0 is constant over j and softmax is shift-invariant (fact 1)."""
+    encoding = build(case)
+    content = torch.randn(2, NUM_HEADS, LENGTH, LENGTH, generator=torch.manual_seed(0)).double()
+    values = torch.randn(2, NUM_HEADS, LENGTH, 4).double()
+    weights = (content + encoding.score(LENGTH, LENGTH).dense()).softmax(-1)
+    (weights @ values).square().sum().backward()
+    theta1, theta2, *positions = encoding.weight.grad
+    assert_zero(theta1)
+    for row in (theta2, *positions[: LENGTH - 1]):
+        assert_not_zero(row)
+    if case == "tupe_r":
+        from_cls, to_cls = encoding.relative_bias.from_cls, encoding.relative_bias.to_cls
+        assert_zero(encoding.relative_bias.weight.grad[from_cls])
+        assert_not_zero(encoding.relative_bias.weight.grad[to_cls])
+
+
+def test_t5_is_constant_from_distance_91_on():
+    """The last of 32 buckets up to distance 128 begins there (fact 3)."""
+    encoding = build_position_encoding("t5", EMBED_DIM, NUM_HEADS, 300)
+    score = encoding.score(300, 300).dense()
+    left, right = score[:, :, 0], score[:, 0, :]  # by i, at j = 0, and by j, at i = 0
+    for values in (left, right):
+        assert (values[:, 91:] == values[:, 91:92]).all()
+        assert (values[:, 90] != values[:, 91]).all()
+    assert (left[:, 91] != right[:, 91]).all()
+
+
+def test_relative_bias_is_not_divided():
+    """By √(2D), as the rest of TUPE's score is."""
+    encoding = build("tupe_r-tie_cls")
+    nn.init.zeros_(encoding.q_proj.weight)
+    nn.init.zeros_(encoding.q_proj.bias)
+    score = encoding.score(3, 3).dense()
+    assert_close(score[:, 1, 1], encoding.relative_bias.weight[0])
+
+
+def count(name):
+    encoding = build_position_encoding(name, 768, 12, 512)
+    return sum(parameter.numel() for parameter in encoding.parameters())
+
+
+def test_parameter_counts_of_the_release():
+    """Models of 12 layers, 32,769 words: BERT-A 111,240,705, TUPE-A 112,424,193 (fact 5).
+
+    They differ in positions alone: BERT-A has a table of 512 rows.
+    """
+    bert_a, tupe_a = 111_240_705, 112_424_193
+    assert count("tupe_a") - 512 * 768 == tupe_a - bert_a
+    assert count("tupe_r") - count("tupe_a") == 396
+    assert count("none") == 0
+    assert count("learned") == (512 + 2) * 768  # fairseq's two rows before position 0
+    assert count("t5") == 32 * 12

@@ -1,0 +1,90 @@
+"""Softmax attention: a_ij = softmax_j(score_ij), o_i = Σ_j a_ij v_j."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+#: (head, i, j, q_i, k_j) -> what a paper adds to q_i·k_j before the scale.
+ScoreTerm = Callable[[int, int, int, Tensor, Tensor], Tensor]
+#: (head, i, j) -> what a paper adds to v_j.
+ValueTerm = Callable[[int, int, int], Tensor]
+#: (x, weights, name of the projection, number of heads) -> [position][head], see below.
+Projection = Callable[[Tensor, dict[str, Tensor], str, int], list[list[Tensor]]]
+
+
+def attend(
+    x: Tensor, weights: dict[str, Tensor], num_heads: int, padding: Tensor | None = None, **terms
+) -> tuple[Tensor, Tensor]:
+    """x B×T×C -> output B×T×C and weights B×H×T×T; `terms` as in `attend_sentence`."""
+    outputs, attention = [], []
+    for b, sentence in enumerate(x):
+        padded = [False] * len(sentence) if padding is None else padding[b].tolist()
+        output, a = attend_sentence(sentence, weights, num_heads, padded, **terms)
+        outputs.append(output)
+        attention.append(a)
+    return torch.stack(outputs), torch.stack(attention)
+
+
+def attend_sentence(
+    x: Tensor,
+    weights: dict[str, Tensor],
+    num_heads: int,
+    padded: list[bool],
+    score_terms: int = 1,
+    positional: list[list[list[Tensor]]] | None = None,
+    score_term: ScoreTerm | None = None,
+    value_term: ValueTerm | None = None,
+    project: Projection | None = None,
+) -> tuple[Tensor, Tensor]:
+    """score_ij = (q_i·k_j + score_term) / √(score_terms·d) + positional[head][i][j]."""
+    length, width = x.shape
+    scale = 1 / math.sqrt(score_terms * (width // num_heads))
+    project = project or project_per_head
+    q, k, v = (project(x, weights, f"{name}_proj", num_heads) for name in "qkv")
+    keys = [j for j in range(length) if not padded[j]]
+
+    def score(h: int, i: int, j: int) -> Tensor:
+        correlation = q[i][h].dot(k[j][h])
+        if score_term is not None:
+            correlation = correlation + score_term(h, i, j, q[i][h], k[j][h])
+        return correlation * scale + (0 if positional is None else positional[h][i][j])
+
+    def value(h: int, i: int, j: int) -> Tensor:
+        return v[j][h] if value_term is None else v[j][h] + value_term(h, i, j)
+
+    attention = x.new_zeros(num_heads, length, length)
+    rows = []
+    for i in range(length):
+        heads = []
+        for h in range(num_heads):
+            a = softmax([score(h, i, j) for j in keys])
+            heads.append(sum(a_j * value(h, i, j) for a_j, j in zip(a, keys, strict=True)))
+            for a_j, j in zip(a, keys, strict=True):
+                attention[h, i, j] = a_j.item()
+        rows.append(linear(torch.cat(heads), weights, "out_proj"))
+    return torch.stack(rows), attention
+
+
+def softmax(scores: list[Tensor]) -> list[Tensor]:
+    largest = max(score.item() for score in scores)
+    exponentials = [(score - largest).exp() for score in scores]
+    total = sum(exponentials)
+    return [e / total for e in exponentials]
+
+
+def linear(row: Tensor, parameters: dict[str, Tensor], name: str) -> Tensor:
+    """One vector through the projection of that name: Wx + b."""
+    return parameters[f"{name}.weight"].mv(row) + parameters[f"{name}.bias"]
+
+
+def project_per_head(
+    x: Tensor, parameters: dict[str, Tensor], name: str, num_heads: int
+) -> list[list[Tensor]]:
+    """T×C -> [position][head]: vectors of width d, head h at dimensions h·d, ..., h·d + d − 1."""
+    d = x.size(-1) // num_heads
+    projected = [linear(row, parameters, name) for row in x]
+    return [[row[h * d : (h + 1) * d] for h in range(num_heads)] for row in projected]

@@ -1,0 +1,39 @@
+"""Rotary positions (Su et al. 2021, equation 15): score_ij = (R_i x_i W^Q)·(R_j x_j W^K) / √d.
+
+R_k turns the pair (2i, 2i+1) of a head's dimensions by k·θ_i, θ_i = base^{−2i/d}. Option: the
+values are turned too, o_i = Σ_j a_ij R_j x_j W^V.
+"""
+
+import math
+
+import torch
+
+from . import attention
+from .attention import project_per_head
+
+
+def attend(
+    x, weights, positions, num_heads, padding=None, *, rope_theta=10000.0, rope_values=False
+):
+    turned = ("q_proj", "k_proj", "v_proj") if rope_values else ("q_proj", "k_proj")
+
+    def project(x, weights, name, num_heads):
+        rows = project_per_head(x, weights, name, num_heads)
+        if name not in turned:
+            return rows
+        return [[rotate(head, k, rope_theta) for head in row] for k, row in enumerate(rows)]
+
+    return attention.attend(x, weights, num_heads, padding, project=project)
+
+
+def rotate(vector, k, base):
+    """R_k · vector, pair by pair."""
+    d = len(vector)
+    return torch.cat(
+        [rotation(k * base ** (-2 * i / d)).mv(vector[2 * i : 2 * i + 2]) for i in range(d // 2)]
+    )
+
+
+def rotation(angle):
+    cos, sin = math.cos(angle), math.sin(angle)
+    return torch.tensor([[cos, -sin], [sin, cos]], dtype=torch.float64)
