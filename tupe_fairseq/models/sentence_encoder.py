@@ -73,7 +73,7 @@ class TupeSentenceEncoder(Encoder):
             token_embeddings: B×T×C, to take the place of the word embeddings.
 
         Raises:
-            UsageError: more than max_positions tokens, or padding before a token.
+            UsageError: more than max_positions tokens, or padding before the first token.
         """
         padding_mask = src_tokens.eq(self.padding_idx)
         embedded = self.embed_tokens(src_tokens) if token_embeddings is None else token_embeddings

@@ -91,7 +91,7 @@ class Encoder(nn.Module):
             B×T×C.
 
         Raises:
-            UsageError: more than max_positions tokens, or padding before a token.
+            UsageError: more than max_positions tokens, or padding before the first token.
         """
         return self.encode(x, padding_mask, tokens)[0]
 

@@ -160,7 +160,7 @@ class PositionEncoding(nn.Module):
         """Content-free score term, computed once per forward pass and shared by all layers.
 
         Args:
-            queries: number of queries T, at positions start, ..., start + T - 1.
+            queries: number of queries T, at positions start, ..., start + T − 1 < S.
             keys: number of keys S, at positions 0, ..., S - 1.
             start: position of the first query (not 0 in incremental decoding).
 
@@ -192,7 +192,7 @@ class PositionEncoding(nn.Module):
         for parameter in inspect.signature(cls.__init__).parameters.values():
             if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
                 continue
-            hint = hints[parameter.name]
+            hint = hints.get(parameter.name)
             if get_origin(hint) is not Annotated:
                 raise TypeError(
                     f"{cls.__name__}: annotate option {parameter.name!r} as Annotated[type, help]."
