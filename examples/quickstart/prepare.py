@@ -1,0 +1,172 @@
+"""Turn the rated snippets of Hutto and Gilbert (ICWSM 2014) into fairseq's text files.
+
+The snippets lie in an archive inside the source distribution of `vaderSentiment` (MIT licence),
+which is read here as data: nothing of it is installed or imported.
+
+Run as `python prepare.py SDIST OUT`, where SDIST is vaderSentiment-3.3.2.tar.gz. It writes into
+OUT, one snippet a line:
+
+    pretrain.train, pretrain.valid       text of all four sets: movie and product reviews,
+                                         newspaper editorials, tweets
+    SPLIT.input0, SPLIT.label            movie reviews and their sentiment, 1 positive, 0 negative
+                                         (SPLIT: train, valid, test); rated 0: left out
+
+No snippet of the split `test` is in the pre-training text, in any spelling: what the model is
+tested on, it has never seen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import io
+import math
+import sys
+import tarfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ARCHIVE = "additional_resources/hutto_ICWSM_2014.tar.gz"
+REVIEWS = "movieReviewSnippets"
+SETS = (REVIEWS, "amazonReviewSnippets", "nytEditorialSnippets", "tweets")
+
+#: Share of the snippets in each split; the test split is about a thousand movie reviews.
+SPLITS = {"test": 0.10, "valid": 0.05, "train": 0.85}
+
+
+class Snippet(NamedTuple):
+    """A text and the mean of its human ratings, from -4 (most negative) to 4 (most positive)."""
+
+    score: float
+    text: str
+
+
+def parse_snippets(lines: Iterable[str], name: str) -> Iterator[Snippet]:
+    """Read lines of a `*_GroundTruth.txt`: id, mean score, text; empty lines are left out.
+
+    Args:
+        lines: with or without their line ends.
+        name: of the file, for messages.
+
+    Raises:
+        ValueError: a line is not of that form; the message names file and line.
+    """
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        fields = line.rstrip("\r\n").split("\t", maxsplit=2)
+        if len(fields) != 3:
+            raise ValueError(f"{name}, line {number}: {len(fields)} columns instead of 3.")
+        score, text = parse_score(fields[1]), clean(fields[2])
+        if score is None:
+            raise ValueError(
+                f"{name}, line {number}: the score is {fields[1]!r}, not a number in [-4, 4]."
+            )
+        if not text:
+            raise ValueError(f"{name}, line {number}: no text.")
+        yield Snippet(score, text)
+
+
+def parse_score(field: str) -> float | None:
+    """The score, or None where the field holds none."""
+    try:
+        score = float(field)
+    except ValueError:
+        return None
+    return score if math.isfinite(score) and abs(score) <= 4 else None
+
+
+def clean(text: str) -> str:
+    """One line of text with single spaces, and with `&amp;` as `&`."""
+    return " ".join(html.unescape(text).split())
+
+
+def read_sets(sdist: Path) -> dict[str, list[Snippet]]:
+    """The snippets of every set in the source distribution; nothing is unpacked to disk."""
+    snippets = {}
+    with tarfile.open(sdist) as outer:
+        member = f"{outer.next().name.split('/')[0]}/{ARCHIVE}"
+        with tarfile.open(fileobj=outer.extractfile(member)) as inner:
+            for name in SETS:
+                file = inner.extractfile(f"hutto_ICWSM_2014/{name}_GroundTruth.txt")
+                # Not splitlines(): that would also break lines at rarer separators.
+                lines = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
+                snippets[name] = list(parse_snippets(lines, f"{name}_GroundTruth.txt"))
+    return snippets
+
+
+def label_of(snippet: Snippet) -> str | None:
+    """The string 1 for positive, 0 for negative, as fairseq wants them for F1; None for neither."""
+    if snippet.score == 0:
+        return None
+    return "1" if snippet.score > 0 else "0"
+
+
+def letters(text: str) -> str:
+    """What two spellings of one snippet share: its letters and digits in lower case."""
+    return "".join(filter(str.isalnum, text.casefold()))
+
+
+def shuffled(texts: Iterable[str]) -> list[str]:
+    """The texts without repetitions, in an order that looks random and is the same everywhere."""
+    unique = {letters(text): text for text in texts}
+    order = sorted(unique, key=lambda key: hashlib.sha256(key.encode()).digest())
+    return [unique[key] for key in order]
+
+
+def split_reviews(snippets: list[Snippet]) -> dict[str, list[tuple[str, str]]]:
+    """(text, label) pairs of every split, each with the same share of positive snippets."""
+    splits: dict[str, list[tuple[str, str]]] = {split: [] for split in SPLITS}
+    for label in ("0", "1"):
+        texts = shuffled(snippet.text for snippet in snippets if label_of(snippet) == label)
+        start = 0
+        for split, share in SPLITS.items():
+            end = start + round(len(texts) * share)
+            splits[split] += [(text, label) for text in texts[start:end]]
+            start = end
+    return splits
+
+
+def split_pretraining(texts: list[str], held_out: Iterable[str]) -> dict[str, list[str]]:
+    """Text for pre-training in its order, which is a document's in editorials and products.
+
+    Args:
+        texts: all snippets.
+        held_out: texts that must be in no split, in any spelling.
+    """
+    unseen = {letters(text) for text in held_out}
+    texts = [text for text in texts if letters(text) not in unseen]
+    order = shuffled(texts)
+    valid = {letters(text) for text in order[: round(len(order) * SPLITS["valid"])]}
+    splits: dict[str, list[str]] = {"train": [], "valid": []}
+    for text in texts:
+        splits["valid" if letters(text) in valid else "train"].append(text)
+    return splits
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write one line each."""
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def main(sdist: str, out: str) -> None:
+    """See the module's text."""
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    sets = read_sets(Path(sdist))
+    reviews = split_reviews(sets[REVIEWS])
+    for split, pairs in reviews.items():
+        write_lines(folder / f"{split}.input0", (text for text, _ in pairs))
+        write_lines(folder / f"{split}.label", (label for _, label in pairs))
+    texts = [snippet.text for snippets in sets.values() for snippet in snippets]
+    held_out = [text for text, _ in reviews["test"]]
+    for split, kept in split_pretraining(texts, held_out).items():
+        write_lines(folder / f"pretrain.{split}", kept)
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# From raw text to a fine-tuned model that one can load: pre-trains a small TUPE RoBERTa, fine-tunes
+# it to tell positive movie reviews from negative ones, and tries both. Needs Python 3.11 and pip;
+# takes a few minutes on two CPU cores and uses a GPU where there is one.
+#
+#   bash scripts/quickstart.sh           go on where the last call ended
+#   bash scripts/quickstart.sh --fresh   start over
+#
+# Everything is kept in .quickstart/ (and .venv/); examples/quickstart/README.md tells the steps.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/environment.sh
+source scripts/steps.sh
+
+fresh=
+for argument in "$@"; do
+  case $argument in
+    --fresh) fresh=yes ;;
+    -h | --help) sed -n '2,9s/^# \{0,1\}//p' scripts/quickstart.sh && exit ;;
+    *) printf 'error: unknown argument %q; the only one is --fresh.\n' "$argument" >&2 && exit 2 ;;
+  esac
+done
+
+examples=examples/quickstart
+export PYTHONWARNINGS=ignore
+# Threads that wait yield the core: on a busy machine, spinning makes training ten times slower.
+export OMP_WAIT_POLICY=PASSIVE
+
+# fairseq-train on this device, going on from the last checkpoint in $out.
+train() {
+  local -a flags=(--log-format simple)
+  [[ -t 2 ]] && flags=(--log-format tqdm)
+  python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || flags+=(--cpu)
+  repair_checkpoints "$out"
+  run fairseq-train "$@" --save-dir "$out" "${flags[@]}"
+  [[ -e $out/checkpoint_last.pt ]] || fail "fairseq-train has trained nothing; see $log."
+}
+
+download() {
+  # pip compares the checksum before it opens the file, and builds with what .venv holds.
+  run python -m pip download --no-deps --no-binary :all: --no-build-isolation --require-hashes \
+    --requirement $examples/data.txt --dest "$out"
+}
+
+text() {
+  run python $examples/prepare.py $work/download/vaderSentiment-3.3.2.tar.gz "$out"
+}
+
+pieces() {
+  run python $examples/tokenizer.py $work/text "$out"
+}
+
+data() {
+  run fairseq-preprocess --only-source --destdir "$out/pretrain" \
+    --trainpref $work/pieces/pretrain.train --validpref $work/pieces/pretrain.valid
+  run fairseq-preprocess --only-source --destdir "$out/sentiment/input0" \
+    --srcdict "$out/pretrain/dict.txt" --trainpref $work/pieces/train.input0 \
+    --validpref $work/pieces/valid.input0 --testpref $work/pieces/test.input0
+  run fairseq-preprocess --only-source --destdir "$out/sentiment/label" \
+    --trainpref $work/text/train.label --validpref $work/text/valid.label \
+    --testpref $work/text/test.label
+}
+
+pretrain() {
+  train $work/data/pretrain --user-dir tupe_fairseq --task masked_lm --criterion masked_lm \
+    --arch tupe_roberta_tiny --sample-break-mode complete --tokens-per-sample 128 \
+    --batch-size 8 --max-update 600 \
+    --optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-6 --weight-decay 0.01 \
+    --clip-norm 1.0 --lr 2e-3 --lr-scheduler polynomial_decay --warmup-updates 60 \
+    --total-num-update 600 --num-workers 0 --seed 1 --log-interval 20 \
+    --no-epoch-checkpoints --save-interval-updates 100 --keep-interval-updates 1
+}
+
+finetune() {
+  train $work/data/sentiment --user-dir tupe_fairseq --task sentence_prediction \
+    --criterion sentence_prediction --num-classes 2 --init-token 0 --separator-token 2 \
+    --arch tupe_roberta_tiny --max-positions 128 \
+    --finetune-from-model $work/pretrain/checkpoint_last.pt --batch-size 32 --max-update 350 \
+    --optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-6 --weight-decay 0.01 \
+    --clip-norm 1.0 --lr 5e-4 --lr-scheduler polynomial_decay --warmup-updates 60 \
+    --total-num-update 350 --num-workers 0 --seed 1 --log-interval 20 \
+    --no-epoch-checkpoints --save-interval-updates 100 --keep-interval-updates 1 \
+    --best-checkpoint-metric accuracy --maximize-best-checkpoint-metric
+}
+
+# All that is needed to load and use each model, in a folder of its own.
+models() {
+  local tokenizer=$work/pieces/sentencepiece.bpe.model data=$work/data
+  mkdir -p "$out/pretrained" "$out/sentiment/input0" "$out/sentiment/label"
+  run cp $work/pretrain/checkpoint_last.pt "$out/pretrained/model.pt"
+  run cp $data/pretrain/dict.txt $tokenizer "$out/pretrained/"
+  run cp $work/finetune/checkpoint_best.pt "$out/sentiment/model.pt"
+  run cp $data/sentiment/input0/dict.txt "$out/sentiment/input0/"
+  run cp $data/sentiment/label/dict.txt "$out/sentiment/label/"
+  run cp $data/pretrain/dict.txt $tokenizer "$out/sentiment/"
+}
+
+results() {
+  run python $examples/evaluate.py $work/models $work/data/pretrain $work/text "$out"
+}
+
+figures() {
+  run python scripts/plot_positional_correlations.py $work/models/pretrained \
+    --out "$out/positional_correlations.png"
+}
+
+lock_work
+[[ ! $fresh ]] || reset_work
+step download "Fetch text and labels" $examples/data.txt
+step text "Split text and labels" $examples/prepare.py
+step pieces "Train a vocabulary" $examples/tokenizer.py
+step data "Binarise"
+step --resumable pretrain "Pre-train with masked words"
+step --resumable finetune "Fine-tune on movie reviews"
+step models "Collect the models"
+step results "Evaluate, and fill a mask" $examples/evaluate.py
+step figures "Draw the positional correlations" \
+  scripts/plot_positional_correlations.py tupe_fairseq/plots.py
+python $examples/report.py $work

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Run the test suite in .venv, which is made or completed first; arguments go to pytest.
+#
+#   bash scripts/test.sh                          everything
+#   bash scripts/test.sh -m 'not slow' tests/models
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/environment.sh
+
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-PASSIVE}
+exec python -m pytest "$@"
