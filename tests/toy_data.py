@@ -52,13 +52,14 @@ def write_split(directory: Path, split: str, lines: list[str], symbols: Dictiona
     symbols.save(str(directory / "dict.txt"))
 
 
-def write_masked_lm(directory: Path, train: int = 200, valid: int = 20, seed: int = 0) -> Path:
+def write_masked_lm(directory: Path, train: int = 200, valid: int = 60, seed: int = 0) -> Path:
     """A data directory for the task `masked_lm`.
 
     Args:
         directory: where to write.
         train: number of sentences to train on.
-        valid: number of sentences to validate on.
+        valid: number of sentences to validate on. They must fill 8 samples, or else fairseq finds
+            no batch with its default --required-batch-size-multiple: 60 do for 64 tokens a sample.
         seed: of the text.
 
     Returns:

@@ -1,90 +1,46 @@
-"""The YAML files under examples/: they compose, build, hold the paper's numbers, and train."""
+"""fairseq-hydra-train: the YAML files compose, build and train; presets are the command line's."""
 
 from __future__ import annotations
 
-import ast
-import copy
-import functools
-import math
+import argparse
 import os
-import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
-from unittest import mock
 
 import pytest
 import torch
-from fairseq import checkpoint_utils, models, optim, options, tasks
-from fairseq.dataclass.initialize import add_defaults, hydra_init
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf, omegaconf_no_object_check
+from fairseq import checkpoint_utils, optim, options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.optim import lr_scheduler
-from fairseq_cli.hydra_train import _hydra_main
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
+from fairseq_cli.train import main as train
 from hydra.errors import HydraException
-from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from tests import toy_data
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.models.architectures import ROBERTA_ARCHITECTURES
 from tupe_fairseq.position import POSITION_ENCODINGS
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:(?s).*validated against ConfigStore"),
-    pytest.mark.filterwarnings("ignore:(?s).*version_base parameter is not specified"),
-]
+from .hydra_configs import (
+    FILES,
+    GLUE,
+    MAIN,
+    PIECES,
+    PRETRAINING,
+    QUIET,
+    ROOT,
+    build,
+    commanded,
+    composed,
+    launch_command,
+    relative,
+)
 
-ROOT = Path(__file__).parents[2]
-FILES = sorted((ROOT / "examples").rglob("*.yaml"))
-#: Files to be named by --config-name; the others are pieces, added by +FOLDER=NAME.
-MAIN = [path for path in FILES if path.parent.name == "config"]
-PIECES = [path for path in FILES if path.parent.parent.name == "config"]
-PRETRAINING = ROOT / "examples/pretraining/config"
-GLUE = ROOT / "examples/glue/config"
+pytestmark = [pytest.mark.filterwarnings(text) for text in QUIET]
 
-
-def relative(path: Path) -> str:
-    return str(path.relative_to(ROOT))
-
-
-@functools.cache
-def composed_once(path: Path, *overrides: str):
-    GlobalHydra.instance().clear()
-    hydra_init(path.stem)
-    with initialize_config_dir(str(path.parent)):
-        cfg = compose(path.stem, overrides=list(overrides))
-    add_defaults(cfg)
-    with omegaconf_no_object_check():
-        cfg = OmegaConf.create(OmegaConf.to_container(cfg, resolve=True, enum_to_str=True))
-    OmegaConf.set_struct(cfg, True)
-    return cfg
-
-
-def composed(path: Path, *overrides: str):
-    """What fairseq-hydra-train hands to training, from a file and overrides."""
-    return copy.deepcopy(composed_once(path, *overrides))
-
-
-def build(cfg):
-    """The model of a configuration, on the meta device, by its own task with toy dictionaries."""
-    words = toy_data.word_dictionary()
-    dictionaries = {"masked_lm": (words,), "sentence_prediction": (words, words)}
-    name = cfg.task._name
-    task = tasks.TASK_REGISTRY[name](cfg.task, *dictionaries[name])
-    # fairseq initialises by way of the CPU, where tensors without data cannot go.
-    with torch.device("meta"), mock.patch.object(torch.Tensor, "cpu", lambda tensor: tensor):
-        return task.build_model(cfg.model)
-
-
-def launch_command(path: Path) -> list[str]:
-    """The command in the header of a file."""
-    header = path.read_text().partition("\n\n")[0].replace("\n#", "\n")
-    command = re.search(r"fairseq-hydra-train(?:.*\\\n)*.*", header)[0]
-    return shlex.split(command.replace("\\\n", " ").replace("$(pwd)", str(ROOT)))
-
+TINY = PRETRAINING / "tiny.yaml"
+#: Without worker processes, whose end a test would wait for.
+ON_CPU = ("common.cpu=true", "common.fp16=false", "dataset.num_workers=0")
 
 # ---------------------------------------------------------------- files compose and build
 
@@ -97,30 +53,27 @@ def test_all_files_are_tested():
 
 @pytest.mark.parametrize("path", MAIN, ids=relative)
 def test_file_builds_what_its_header_commands(path):
-    _, where, folder, which, name, *overrides = launch_command(path)
-    assert (where, which) == ("--config-dir", "--config-name")
-    assert (ROOT / folder, name) == (path.parent, path.stem)
-    cfg = composed(path, *overrides)
+    cfg = commanded(path)
     assert Path(cfg.common.user_dir) == ROOT / "tupe_fairseq"
     model = build(cfg)
     assert isinstance(model, TupeRobertaModel)
     assert cfg.model._name in ROBERTA_ARCHITECTURES
     assert model.args.position_encoding == "tupe_r"
-    assert model.max_positions() == 512 if path.stem != "small" else 128
-    if cfg.task._name == "sentence_prediction":
+    if cfg.task._name == "masked_lm":
+        assert model.max_positions() == cfg.task.tokens_per_sample
+    else:
+        assert model.max_positions() == cfg.task.max_positions
         head = model.classification_heads[cfg.criterion.classification_head_name]
         assert head.out_proj.out_features == cfg.task.num_classes
 
 
 @pytest.mark.parametrize("path", PIECES, ids=relative)
-def test_piece_adds_to_every_file_beside_it(path):
-    folder = path.parent
-    encoding = "tupe_a" if path.stem == "tupe_a_tie_cls" else path.stem
-    for main in folder.parent.glob("*.yaml"):
-        model = build(composed(main, f"+{folder.name}={path.stem}"))
-        position = model.encoder.sentence_encoder.embed_positions
-        assert type(position) is POSITION_ENCODINGS[encoding]
-        assert getattr(position, "untie_cls", True) is (path.stem != "tupe_a_tie_cls")
+def test_position_adds_to_a_file(path):
+    position = build(composed(TINY, f"+position={path.stem}")).encoder.sentence_encoder
+    tied = path.stem == "tupe_a_tie_cls"
+    encoding = POSITION_ENCODINGS["tupe_a" if tied else path.stem]
+    assert type(position.embed_positions) is encoding
+    assert getattr(position.embed_positions, "untie_cls", not tied) is not tied
 
 
 def test_every_encoding_has_a_file():
@@ -130,95 +83,181 @@ def test_every_encoding_has_a_file():
 
 @pytest.mark.parametrize("path", MAIN, ids=relative)
 def test_learning_rate_rises_over_the_warm_up_and_falls_to_zero(path):
-    cfg = composed(path)
+    cfg = commanded(path)
     optimizer = optim.build_optimizer(cfg.optimizer, [torch.nn.Parameter(torch.zeros(1))])
     schedule = lr_scheduler.build_lr_scheduler(cfg.lr_scheduler, optimizer)
-    warmup, last, top = (
-        cfg.lr_scheduler.warmup_updates,
-        cfg.optimization.max_update,
-        cfg.optimization.lr[0],
-    )
+    warmup, last = cfg.lr_scheduler.warmup_updates, cfg.optimization.max_update
+    (top,) = cfg.optimization.lr
     assert schedule.step_update(1) == pytest.approx(top / warmup)
     assert schedule.step_update(warmup) == pytest.approx(top)
     assert schedule.step_update((warmup + last) // 2) == pytest.approx(top / 2, rel=1e-2)
     assert schedule.step_update(last) == 0
 
 
-# ---------------------------------------------------------------- the paper's numbers
-
-PAPER = {
-    "optimizer._name": "adam",
-    "optimizer.weight_decay": 0.01,
-    "lr_scheduler._name": "polynomial_decay",
-    "lr_scheduler.power": 1.0,
-    "optimization.clip_norm": 1.0,
-    "model.dropout": 0.1,
-    "model._name": "tupe_roberta_base",
-}
-PAPER_PRETRAINING = PAPER | {
-    "task.tokens_per_sample": 512,
-    "task.sample_break_mode": "complete",
-    "task.mask_prob": 0.15,
-    "task.leave_unmasked_prob": 0.1,
-    "task.random_token_prob": 0.1,
-    "optimizer.adam_eps": 1e-6,
-    "lr_scheduler.warmup_updates": 10_000,
-    "optimization.max_update": 1_000_000,
-    "optimization.lr": [1e-4],
-    "model.attention_dropout": 0.1,
-}
-PAPER_FINETUNING = PAPER | {
-    "dataset.batch_size": 32,
-    "optimization.update_freq": [1],
-    "distributed_training.distributed_world_size": 1,
-    "checkpoint.maximize_best_checkpoint_metric": True,
-}
-# Task: size of the training set, epochs, outputs, metric, what the criterion needs for it.
-GLUE_TASKS = {
-    "cola": (8_551, 10, 2, "mcc", {"report_mcc"}),
-    "sst_2": (67_349, 10, 2, "accuracy", set()),
-    "mrpc": (3_668, 10, 2, "accuracy", {"report_acc_and_f1"}),
-    "sts_b": (5_749, 10, 1, "pearson", {"regression_target", "report_pearson_and_spearman"}),
-    "qqp": (363_846, 5, 2, "accuracy", {"report_acc_and_f1"}),
-    "mnli": (392_702, 5, 3, "accuracy", set()),
-    "qnli": (104_743, 5, 2, "accuracy", set()),
-    "rte": (2_490, 10, 2, "accuracy", set()),
-    "wnli": (635, 10, 2, "accuracy", set()),
-}
+# ---------------------------------------------------------------- presets
 
 
-def differences(cfg, expected: dict) -> dict:
-    """Settings that are not as expected."""
-    found = {key: OmegaConf.select(cfg, key) for key in expected}
-    return {key: found[key] for key in expected if found[key] != expected[key]}
+def command_line_arguments(arch: str) -> dict:
+    parser = options.get_training_parser(default_task="masked_lm")
+    words = ["DATA", "--task", "masked_lm", "--criterion", "masked_lm", "--arch", arch]
+    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, words))
+    return vars(build(cfg).args)
 
 
-def test_base_is_the_papers_pretraining():
-    cfg = composed(PRETRAINING / "base.yaml")
-    assert differences(cfg, PAPER_PRETRAINING) == {}
-    assert ast.literal_eval(cfg.optimizer.adam_betas) == (0.9, 0.999)
+@pytest.fixture(scope="module")
+def stock_arguments() -> dict:
+    return command_line_arguments("roberta_base")
 
 
-@pytest.mark.parametrize(("name", "sequences"), [("base", 256), ("small", 256), ("tiny", 32)])
-def test_batch_on_one_gpu(name, sequences):
-    cfg = composed(PRETRAINING / f"{name}.yaml")
-    assert cfg.dataset.batch_size * cfg.optimization.update_freq[0] == sequences
+@pytest.mark.parametrize("arch", ROBERTA_ARCHITECTURES)
+def test_preset_is_the_same_under_hydra_and_on_the_command_line(arch):
+    cfg = composed(TINY, f"model={{_name:{arch}}}", "task.tokens_per_sample=1024")
+    hydra = dict(build(cfg).args)
+    flags = command_line_arguments(arch)
+    assert len(hydra) > 30
+    assert {key: flags.get(key) for key in hydra} == hydra
+    # What is left are flags to which argparse itself gives a value, as for stock RoBERTa.
+    parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
+    TupeRobertaModel.add_args(parser)
+    left = {action.dest for action in parser._actions} & {*flags} - {*hydra}
+    assert {key: flags[key] for key in left} == {key: parser.get_default(key) for key in left}
 
 
-@pytest.mark.parametrize("name", GLUE_TASKS)
-def test_glue_task_is_the_papers(name):
-    size, epochs, outputs, metric, needs = GLUE_TASKS[name]
-    cfg = composed(GLUE / f"{name}.yaml")
-    updates = math.ceil(size / 32) * epochs
-    assert differences(cfg, PAPER_FINETUNING) == {}
-    assert cfg.optimization.lr[0] in (2e-5, 3e-5, 4e-5, 5e-5)
-    assert cfg.optimization.max_epoch == epochs
-    assert cfg.optimization.max_update == updates
-    assert cfg.lr_scheduler.warmup_updates == round(0.06 * updates)
-    assert cfg.task.num_classes == outputs
-    assert cfg.checkpoint.best_checkpoint_metric == metric
-    assert {key for key, value in cfg.criterion.items() if value is True} == needs
+@pytest.mark.parametrize(
+    ("arch", "sizes"),
+    {
+        "tupe_roberta": (12, 768, 3072, 12),
+        "tupe_roberta_tiny": (4, 128, 512, 4),
+        "tupe_roberta_small": (6, 512, 2048, 8),
+        "tupe_roberta_base": (12, 768, 3072, 12),
+        "tupe_roberta_large": (24, 1024, 4096, 16),
+    }.items(),
+)
+def test_preset_differs_from_stock_in_sizes_only(arch, sizes, stock_arguments):
+    names = (
+        "encoder_layers",
+        "encoder_embed_dim",
+        "encoder_ffn_embed_dim",
+        "encoder_attention_heads",
+    )
+    ours = command_line_arguments(arch)
+    expected = stock_arguments | dict(zip(names, sizes, strict=True)) | {"arch": arch}
+    assert {key: ours.get(key) for key in expected} == expected | {"_name": arch}
 
 
-def test_all_nine_glue_tasks_are_there():
-    assert {path.stem for path in GLUE.glob("*.yaml")} == set(GLUE_TASKS)
+# ---------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("+model.positon_encoding=tupe_a", "did you mean model.position_encoding?"),
+        ("+model.encoder_layer=2", "did you mean model.encoder_layers?"),
+        ("model.position_encoding=tupe", "the known ones are: .*tupe_a, tupe_r"),
+        ("+model.attention_backend=fast", "the known ones are: .*eager"),
+    ],
+)
+def test_mistake_in_the_model_is_told_in_one_line(override, message, monkeypatch):
+    cfg = composed(TINY, override)
+    with pytest.raises(UsageError, match=message):
+        build(cfg)
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/fairseq-hydra-train"])
+    with pytest.raises(SystemExit, match=message) as stopped:
+        build(cfg)
+    assert len(str(stopped.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["model.positon_encoding=tupe_a", "+task.mask_probability=0.2", "+position=tupe", "task.x=1"],
+)
+def test_mistake_is_refused_by_hydra(override):
+    with pytest.raises((HydraException, OmegaConfBaseException)):
+        composed(TINY, override)
+
+
+# ---------------------------------------------------------------- training
+
+
+def run_command(path: Path, *overrides: str, **replacements: object):
+    program, *words = launch_command(path, **replacements)
+    return subprocess.run(
+        [Path(sys.executable).with_name(program), *words, *ON_CPU, *overrides],
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def pretrained(toy_masked_lm_data, tmp_path_factory) -> Path:
+    """Checkpoint of the command in the header of tiny.yaml, over two updates."""
+    run = tmp_path_factory.mktemp("tiny")
+    done = run_command(TINY, "optimization.max_update=2", data=toy_masked_lm_data, dir=run)
+    assert done.returncode == 0, done.stderr
+    return run / "checkpoints" / "checkpoint_last.pt"
+
+
+def test_command_in_the_header_trains(pretrained):
+    state = torch.load(pretrained, weights_only=True)
+    assert state["cfg"]["model"]["_name"] == "tupe_roberta_tiny"
+    assert state["optimizer_history"][-1]["num_updates"] == 2
+
+
+def test_relative_user_dir_is_refused(toy_masked_lm_data, tmp_path):
+    done = run_command(TINY, data=toy_masked_lm_data, dir=tmp_path, user_dir="tupe_fairseq")
+    assert done.returncode != 0
+    assert f"FileNotFoundError: {tmp_path}/tupe_fairseq" in done.stderr
+
+
+@pytest.fixture
+def fine_tune(tmp_path, monkeypatch):
+    """Train on a GLUE file in process and return the checkpoint; nothing moves (rate 0)."""
+    monkeypatch.delattr(checkpoint_utils.save_checkpoint, "best", raising=False)
+
+    def run(name: str, data: Path, start: Path | str, updates: int) -> dict:
+        cfg = composed(
+            GLUE / f"{name}.yaml",
+            *(f"task.data={data}", f"checkpoint.finetune_from_model={start}"),
+            *("model._name=tupe_roberta_tiny", "task.max_positions=128", "optimization.lr=[0.0]"),
+            *("lr_scheduler.warmup_updates=1", f"optimization.max_update={updates}"),
+            *(*ON_CPU, f"checkpoint.save_dir={tmp_path}"),
+        )
+        train(cfg)
+        return torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
+
+    yield run
+    monkeypatch.delattr(checkpoint_utils.save_checkpoint, "best", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("cola", "single"), ("qqp", "pairs"), ("sts_b", "regression"), ("mnli", "mnli")],
+)
+def test_glue_file_fine_tunes_the_pretrained_model(
+    name, kind, fine_tune, toy_sentence_data, pretrained
+):
+    before = torch.load(pretrained, weights_only=True)["model"]
+    after = fine_tune(name, toy_sentence_data[kind], pretrained, updates=1)["model"]
+    encoder = [key for key in before if key.startswith("encoder.sentence_encoder.")]
+    assert encoder
+    torch.testing.assert_close(
+        {k: after[k] for k in encoder}, {k: before[k] for k in encoder}, rtol=0, atol=0
+    )
+
+
+def test_fine_tuning_resumes_without_the_pretrained_model(
+    fine_tune, toy_sentence_data, pretrained
+):
+    data = toy_sentence_data["single"]
+    fine_tune("rte", data, pretrained, updates=1)
+    state = fine_tune("rte", data, "/not/there.pt", updates=2)
+    assert state["optimizer_history"][-1]["num_updates"] == 2
+
+
+def test_fine_tuning_asks_for_the_pretrained_model(fine_tune, toy_sentence_data):
+    missing = composed(GLUE / "rte.yaml").checkpoint.finetune_from_model
+    with pytest.raises(ValueError, match=f"{missing} does not exist"):
+        fine_tune("rte", toy_sentence_data["single"], missing, updates=1)
