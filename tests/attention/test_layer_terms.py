@@ -140,15 +140,26 @@ class Largest(TorchDispatchMode):
         return out
 
 
+def largest_of(encoding, terms, length):
+    """Elements of the largest tensor made by the terms, forward and backward; B = 2."""
+    q, k = (heads(length, encoding.shape.head_dim, n).float().requires_grad_() for n in (1, 2))
+    with Largest() as seen:
+        terms.score(q, k, encoding).sum().backward()
+        if terms.adds_value:
+            weights = torch.ones(2, NUM_HEADS, length, length, requires_grad=True)
+            terms.value(weights).sum().backward()
+    return seen.elements
+
+
 @pytest.mark.parametrize("case", LAYERED)
 def test_no_tensor_of_cells_and_dimensions_is_made(case):
-    """B·H·T·(T+S−1) at most, forward and backward, where a naive term needs T·S·C."""
-    length, batch = 64, 1
-    encoding, attention = build(case, length)
-    q, k = (x[:batch].float().requires_grad_() for x in queries_and_keys(attention, length))
-    with Largest() as seen:
-        attention.layer_terms.score(q, k, encoding).sum().backward()
-        if attention.layer_terms.adds_value:
-            weights = torch.ones(batch, NUM_HEADS, length, length, requires_grad=True)
-            attention.layer_terms.value(weights).sum().backward()
-    assert seen.elements <= batch * NUM_HEADS * length * (2 * length - 1)
+    """B·H·T·(T+S−1) at most, where a naive term needs T·S·C."""
+    encoding, attention = build(case, 64)
+    assert largest_of(encoding, attention.layer_terms, 64) <= 2 * NUM_HEADS * 64 * (2 * 64 - 1)
+
+
+def test_no_distance_beyond_the_sentence_is_computed():
+    """DeBERTa's table has 1,024 rows; 64 words need the middle 127 of them."""
+    encoding = build_position_encoding("deberta", 12, NUM_HEADS, 64, relative_clip=512)
+    found = largest_of(encoding, encoding.build_layer_terms(), 64)
+    assert found <= 2 * NUM_HEADS * 64 * 2 * 64

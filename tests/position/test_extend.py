@@ -31,7 +31,7 @@ def saved(encoding):
     return {PREFIX + name: tensor.clone() for name, tensor in encoding.state_dict().items()}
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("case", CASES)
 def test_tables_go_on_by_the_decomposition(case, dtype):
     trained, longer = build(case, TRAINED).to(dtype), build(case, LONGER).to(dtype)
@@ -90,6 +90,13 @@ def test_no_more_than_the_square():
     message = "--max-positions is 26, but hierarchical decomposition of 5 positions reaches 25"
     with pytest.raises(UsageError, match=message):
         extend(build("learned", TRAINED**2 + 1), state, PREFIX)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_message_has_the_number_that_was_asked_for(case):
+    """--max-positions, whatever rows an encoding has for it."""
+    with pytest.raises(UsageError, match="--max-positions is 100, "):
+        extend(build(case, 100), saved(build(case, TRAINED)), PREFIX)
 
 
 def test_every_limited_encoding_is_tested():

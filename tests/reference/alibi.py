@@ -1,6 +1,7 @@
 """Attention with linear biases (Press et al. 2022): score_ij = q_i·k_j / √d − m_h |i − j|.
 
-The symmetric form. m_h = 2^{−8h/H}, heads h counted from 1: a geometric sequence that starts at 2^{−8/H}.
+The symmetric form. m_h = 2^{−8h/H} with heads h counted from 1: a geometric sequence that starts
+at 2^{−8/H}.
 """
 
 import torch

@@ -1,0 +1,249 @@
+"""Encodings against the implementations of transformers, on shared random weights.
+
+Where a paper and its released code differ, we follow the paper: the difference is named at the
+test, which compares with the difference undone. Some classes exist in some versions only.
+"""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tests.attention.shared_weights import (
+    EMBED_DIM,
+    HEAD_DIM,
+    LENGTH,
+    NUM_HEADS,
+    PADDINGS,
+    added_mask,
+    assert_same,
+    build,
+    copy,
+    words_of,
+    zero,
+)
+from tests.tolerances import assert_close, assert_not_zero
+
+pytest.importorskip("transformers", reason="the independent implementations are in transformers")
+
+
+@PADDINGS
+@pytest.mark.parametrize("rotate_values", [False, True])
+def test_roformer(rotate_values, padding):
+    """Their table of sines is fp32."""
+    from transformers import RoFormerConfig
+    from transformers.models.roformer import modeling_roformer as roformer
+
+    encoding, attention = build("rope", torch.float32, rope_values=rotate_values)
+    config = RoFormerConfig(
+        hidden_size=EMBED_DIM, num_attention_heads=NUM_HEADS, rotary_value=rotate_values
+    )
+    theirs = roformer.RoFormerSelfAttention(config).eval()
+    for name, ours in (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj")):
+        copy(getattr(theirs, name), getattr(attention, ours))
+    table = roformer.RoFormerSinusoidalPositionalEmbedding(LENGTH, HEAD_DIM)
+    if hasattr(table, "create_weight"):  # transformers 5
+        copy(table.weight, table.create_weight())
+    else:
+        table._init_weight()
+    output, weights = theirs(
+        words_of(torch.float32),
+        attention_mask=added_mask(padding, torch.float32),
+        sinusoidal_pos=table((1, LENGTH))[None, None],
+        output_attentions=True,
+    )
+    assert_same(encoding, attention, padding, output, weights)
+
+
+def debertas(attention, encoding, clip, cls):
+    """Their attention with our weights: q, k, v of a head lie together; keys have no bias."""
+    from transformers import DebertaConfig
+
+    config = DebertaConfig(
+        hidden_size=EMBED_DIM,
+        num_attention_heads=NUM_HEADS,
+        relative_attention=True,
+        max_relative_positions=clip,
+        pos_att_type="c2p|p2c",
+    )
+    theirs = cls(config).eval().double()
+    zero(attention.k_proj.bias, attention.layer_terms.pos_k_proj.bias)
+    projections = attention.q_proj, attention.k_proj, attention.v_proj
+    by_head = [p.weight.unflatten(0, (NUM_HEADS, HEAD_DIM)) for p in projections]
+    copy(theirs.in_proj.weight, torch.stack(by_head, dim=1))
+    copy(theirs.q_bias, attention.q_proj.bias)
+    copy(theirs.v_bias, attention.v_proj.bias)
+    copy(theirs.pos_proj.weight, attention.layer_terms.pos_k_proj.weight)
+    copy(theirs.pos_q_proj, attention.layer_terms.pos_q_proj)
+    return theirs
+
+
+@PADDINGS
+@pytest.mark.parametrize("clip", [3, LENGTH, 20])
+def test_deberta(clip, padding):
+    """Their code reads q^R at δ(i,j) where the paper says δ(j,i) (equation 4): undone here."""
+    from transformers.models.deberta.modeling_deberta import DisentangledSelfAttention
+
+    class AsInThePaper(DisentangledSelfAttention):
+        def disentangled_att_bias(self, q, k, relative_pos, rel_embeddings, scale_factor):
+            total = 0
+            for self.pos_att_type, distance in ((["c2p"], relative_pos), (["p2c"], -relative_pos)):
+                total = total + super().disentangled_att_bias(
+                    q, k, distance, rel_embeddings, scale_factor
+                )
+            return total
+
+    encoding, attention = build("deberta", relative_clip=clip)
+    positions = torch.arange(LENGTH)
+    how = {
+        "attention_mask": torch.ones(1) if padding is None else ~padding[:, None, None],
+        "output_attentions": True,
+        "relative_pos": (positions[:, None] - positions)[None],
+        "rel_embeddings": encoding.weight,
+    }
+    theirs = debertas(attention, encoding, clip, AsInThePaper)
+    output, weights = theirs(words_of(), **how)
+    assert_same(encoding, attention, padding, output, weights)
+    as_released = debertas(attention, encoding, clip, DisentangledSelfAttention)
+    assert_not_zero(as_released(words_of(), **how)[1] - weights)
+
+
+def stacked_waves(r_proj):
+    """The columns of W_{K,R} for code that puts all sines before all cosines."""
+    return torch.cat((r_proj.weight[:, 0::2], r_proj.weight[:, 1::2]), 1)
+
+
+@PADDINGS
+def test_xlnet(padding):
+    """Theirs has no biases; segments and memory are left out. Their waves are fp32."""
+    from transformers import XLNetConfig
+    from transformers.models.xlnet.modeling_xlnet import XLNetModel, XLNetRelativeAttention
+
+    encoding, attention = build("transformer_xl", torch.float32)
+    terms = attention.layer_terms
+    zero(attention.q_proj.bias, attention.k_proj.bias, attention.v_proj.bias)
+    theirs = XLNetRelativeAttention(XLNetConfig(d_model=EMBED_DIM, n_head=NUM_HEADS)).eval()
+    for name in "qkv":
+        copy(getattr(theirs, name), getattr(attention, f"{name}_proj").weight.t())
+    copy(theirs.r, stacked_waves(terms.r_proj).t())
+    copy(theirs.r_w_bias, terms.content_bias)
+    copy(theirs.r_r_bias, terms.position_bias)
+    model = SimpleNamespace(
+        d_model=EMBED_DIM,
+        attn_type="bi",
+        bi_data=False,
+        clamp_len=-1,
+        positional_embedding=XLNetModel.positional_embedding,
+    )
+    waves = XLNetModel.relative_positional_encoding(model, LENGTH, LENGTH, 2)
+    heads = {
+        name: torch.einsum("tbc,chd->tbhd", h, getattr(theirs, name))
+        for name, h in (
+            *((n, words_of(torch.float32).transpose(0, 1)) for n in "qkv"),
+            ("r", waves),
+        )
+    }
+    # B×S -> T×S×B×1, of which they add −1e30 times to the scores
+    mask = None if padding is None else padding.t()[None, :, :, None].expand(LENGTH, -1, -1, 1)
+    output, weights = theirs.rel_attn_core(
+        *heads.values(), attn_mask=mask if mask is None else mask.float(), output_attentions=True
+    )
+    # T×B×H×D -> B×T×C, and T×S×B×H -> B×H×T×S
+    output = output.flatten(2).transpose(0, 1)
+    assert_same(encoding, attention, padding, output, weights.permute(2, 3, 0, 1))
+
+
+def causal_weights(attention, encoding, x):
+    """softmax over the keys up to the query, of our scores, B×H×T×S."""
+    q, k = (
+        project(x).unflatten(-1, (NUM_HEADS, -1)).transpose(1, 2)
+        for project in (attention.q_proj, attention.k_proj)
+    )
+    q = q * attention.scaling
+    scores = q @ k.transpose(-2, -1) + attention.layer_terms.score(q, k, encoding)
+    right = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
+    return scores.masked_fill(right, -torch.inf).softmax(-1)
+
+
+def test_transformer_xl():
+    """Theirs is causal, without biases, and stacks the waves (their code; the paper is silent).
+
+    Its mask cannot be applied in float64.
+    """
+    module = pytest.importorskip("transformers.models.deprecated.transfo_xl.modeling_transfo_xl")
+    encoding, attention = build("transformer_xl", torch.float32)
+    terms = attention.layer_terms
+    zero(attention.q_proj.bias, attention.k_proj.bias)
+    theirs = module.RelPartialLearnableMultiHeadAttn(
+        NUM_HEADS, EMBED_DIM, EMBED_DIM // NUM_HEADS, dropout=0.0
+    )
+    projections = attention.q_proj, attention.k_proj, attention.v_proj
+    copy(theirs.qkv_net.weight, torch.cat([p.weight for p in projections]))
+    copy(theirs.r_net.weight, stacked_waves(terms.r_proj))
+    copy(theirs.r_w_bias, terms.content_bias)
+    copy(theirs.r_r_bias, terms.position_bias)
+    waves = module.PositionalEmbedding(EMBED_DIM)(torch.arange(LENGTH - 1, -1, -1.0))
+    x = words_of(torch.float32)
+    _, weights = theirs(
+        x.transpose(0, 1),
+        waves,
+        attn_mask=torch.ones(LENGTH, LENGTH).triu(1)[:, :, None],
+        output_attentions=True,
+    )
+    # T×S×B×H -> B×H×T×S
+    assert_close(causal_weights(attention, encoding, x), weights.permute(2, 3, 0, 1))
+
+
+@PADDINGS
+def test_bert_with_relative_keys(padding):
+    """Shaw's keys, no clip within the length, and no vectors on the values."""
+    from transformers import BertConfig
+    from transformers.models.bert.modeling_bert import BertSelfAttention
+
+    config = BertConfig(
+        hidden_size=EMBED_DIM,
+        num_attention_heads=NUM_HEADS,
+        position_embedding_type="relative_key",
+        max_position_embeddings=LENGTH,
+    )
+    theirs = BertSelfAttention(config).eval().double()
+    if not hasattr(theirs, "distance_embedding"):
+        pytest.skip("this version of transformers has BERT without relative_key")
+    encoding, attention = build("shaw", relative_clip=LENGTH - 1)
+    zero(attention.layer_terms.value_weight)
+    for name, ours in (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj")):
+        copy(getattr(theirs, name), getattr(attention, ours))
+    copy(theirs.distance_embedding.weight, attention.layer_terms.key)
+    mask = added_mask(padding, torch.float64)
+    output, weights = theirs(words_of(), attention_mask=mask, output_attentions=True)
+    assert_same(encoding, attention, padding, output, weights)
+
+
+@PADDINGS
+@pytest.mark.parametrize("clip", [1, 3, 20])
+def test_wav2vec2_bert_with_relative_keys(clip, padding):
+    """Shaw's keys with a clip; theirs count j − i where the paper's equation and ours take i − j.
+
+    Shaw's own text defines a_ij by clip(j − i); method.md writes clip(i − j): the rows of the
+    table are in reverse order, no more.
+    """
+    from transformers import Wav2Vec2BertConfig
+    from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import Wav2Vec2BertSelfAttention
+
+    config = Wav2Vec2BertConfig(
+        hidden_size=EMBED_DIM,
+        num_attention_heads=NUM_HEADS,
+        position_embeddings_type="relative_key",
+        left_max_position_embeddings=clip,
+        right_max_position_embeddings=clip,
+        attn_implementation="eager",
+    )
+    encoding, attention = build("shaw", relative_clip=clip)
+    zero(attention.layer_terms.value_weight)
+    theirs = Wav2Vec2BertSelfAttention(config).eval().double()
+    for name, ours in (("q", "q_proj"), ("k", "k_proj"), ("v", "v_proj"), ("out", "out_proj")):
+        copy(getattr(theirs, f"linear_{name}"), getattr(attention, ours))
+    copy(theirs.distance_embedding.weight, attention.layer_terms.key.flip(0))
+    mask = added_mask(padding, torch.float64)
+    output, weights = theirs(words_of(), attention_mask=mask, output_attentions=True)
+    assert_same(encoding, attention, padding, output, weights)
