@@ -67,7 +67,7 @@ def test_training_command(toy_masked_lm_data, tmp_path):
 
 def test_python(toy_sentence_data, tmp_path, monkeypatch):
     """With a toy classifier where the quickstart would have put its model."""
-    model = tmp_path / ".quickstart" / "model"
+    model = tmp_path / ".quickstart" / "models" / "sentiment"
     trained = finetune(toy_sentence_data["single"], tmp_path / "run", "--num-classes", 2)
     shutil.copytree(toy_sentence_data["single"], model)
     shutil.copy(trained, model / "model.pt")

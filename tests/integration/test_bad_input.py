@@ -63,6 +63,7 @@ def test_flags(toy_masked_lm_data, tmp_path, flags, parts):
         (["--num-buckets", 16], ["relative_bias", "(33, 4)", "(17, 4)"]),
         (["--encoder-layers", 3], ["16 missing", "layers.2", "--arch"]),
         (["--encoder-ffn-embed-dim", 48], ["of another shape", "fc1"]),
+        (["--encoder-embed-dim", 64], ["of another shape", "(32,) instead of (64,)"]),
     ],
     ids=lambda value: str(value[0]) if isinstance(value, list) else "",
 )

@@ -95,10 +95,10 @@ def test_layers_to_keep(toy_masked_lm_data, tmp_path):
 
 def test_training_learns(toy_masked_lm_data, tmp_path):
     """On a language whose words follow from their neighbours the loss falls."""
-    flags = ("--max-update", 60, "--lr", 0.005)
+    flags = ("--max-update", 150, "--lr", 0.01, "--dropout", 0, "--attention-dropout", 0)
     state = torch.load(pretrain(toy_masked_lm_data, tmp_path, *flags), weights_only=True)
     uniform = torch.log2(torch.tensor(204.0))
-    assert state["extra_state"]["best"] < uniform - 1
+    assert state["extra_state"]["best"] < uniform - 2
 
 
 def test_finetuning_starts_from_the_pretrained_model(

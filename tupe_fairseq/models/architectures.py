@@ -6,6 +6,7 @@ from typing import Any
 
 from fairseq.models import register_model_architecture
 from fairseq.models.roberta.model import base_architecture as stock_roberta_base
+from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
 from fairseq.utils import safe_hasattr
 
 #: Differences from stock RoBERTa-base (12×768, post-LN, embedding LayerNorm: BERT-Base), which has
@@ -39,6 +40,8 @@ TUPE_DEFAULTS: dict[str, Any] = {
     "attention_backend": "auto",
     "checkpoint_activations": False,
     "extend_positions": None,
+    # As on the command line, where argparse sets it: hydra has no such default.
+    "min_params_to_wrap": DEFAULT_MIN_PARAMS_TO_WRAP,
 }
 
 

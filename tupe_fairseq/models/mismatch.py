@@ -21,14 +21,15 @@ def explain_mismatch(model: nn.Module, state_dict: dict[str, Tensor]) -> str:
     """
     own = model.state_dict()
     differ = {k for k in own.keys() & state_dict.keys() if own[k].shape != state_dict[k].shape}
-    if WORDS in differ:
+    if WORDS in differ and len(own[WORDS]) != len(state_dict[WORDS]):
         return (
             f"the dictionary has {len(own[WORDS])} symbols, but the checkpoint's had "
             f"{len(state_dict[WORDS])}: use the dict.txt that the checkpoint was trained with."
         )
     if _position_keys(own) != _position_keys(state_dict):
         return _other_encoding(model.args.position_encoding, _position_keys(state_dict))
-    if positions := sorted(k for k in differ if k.startswith(POSITIONS)):
+    positions = sorted(k for k in differ if k.startswith(POSITIONS))
+    if positions and WORDS not in differ:
         return _other_positions(model.args, own, state_dict, positions)
     parts = {
         "missing": sorted(own.keys() - state_dict.keys()),

@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from fairseq import utils
 from fairseq.distributed import fsdp_wrap
 from fairseq.modules.quant_noise import quant_noise
-from fairseq.utils import safe_getattr
 from torch import Tensor, nn
 
 from ..modules.encoder import Encoder
@@ -114,9 +113,7 @@ class TupeSentenceEncoder(Encoder):
 
     def _wrap_layers(self, args: Any) -> None:
         """For --ddp-backend fully_sharded; otherwise fsdp_wrap returns the layer as it is."""
-        smallest = safe_getattr(args, "min_params_to_wrap", 0)
-        if args.checkpoint_activations:
-            smallest = 0
+        smallest = 0 if args.checkpoint_activations else args.min_params_to_wrap
         for i, layer in enumerate(self.layers):
             self.layers[i] = fsdp_wrap(layer, min_num_params=smallest)
 
