@@ -55,7 +55,7 @@ def test_roformer(rotate_values, padding):
     assert_same(encoding, attention, padding, output, weights)
 
 
-def debertas(attention, encoding, clip, cls):
+def deberta_attention(attention, clip, cls):
     """Their attention with our weights: q, k, v of a head lie together; keys have no bias."""
     from transformers import DebertaConfig
 
@@ -101,16 +101,28 @@ def test_deberta(clip, padding):
         "relative_pos": (positions[:, None] - positions)[None],
         "rel_embeddings": encoding.weight,
     }
-    theirs = debertas(attention, encoding, clip, AsInThePaper)
+    theirs = deberta_attention(attention, clip, AsInThePaper)
     output, weights = theirs(words_of(), **how)
     assert_same(encoding, attention, padding, output, weights)
-    as_released = debertas(attention, encoding, clip, DisentangledSelfAttention)
+    as_released = deberta_attention(attention, clip, DisentangledSelfAttention)
     assert_not_zero(as_released(words_of(), **how)[1] - weights)
 
 
 def stacked_waves(r_proj):
     """The columns of W_{K,R} for code that puts all sines before all cosines."""
     return torch.cat((r_proj.weight[:, 0::2], r_proj.weight[:, 1::2]), 1)
+
+
+def xlnet_waves(cls):
+    """R of all distances, which their model hands to its layers, (2·T)×B×C."""
+    model = SimpleNamespace(
+        d_model=EMBED_DIM,
+        attn_type="bi",
+        bi_data=False,
+        clamp_len=-1,
+        positional_embedding=cls.positional_embedding,
+    )
+    return cls.relative_positional_encoding(model, LENGTH, LENGTH, 2)
 
 
 @PADDINGS
@@ -128,22 +140,14 @@ def test_xlnet(padding):
     copy(theirs.r, stacked_waves(terms.r_proj).t())
     copy(theirs.r_w_bias, terms.content_bias)
     copy(theirs.r_r_bias, terms.position_bias)
-    model = SimpleNamespace(
-        d_model=EMBED_DIM,
-        attn_type="bi",
-        bi_data=False,
-        clamp_len=-1,
-        positional_embedding=XLNetModel.positional_embedding,
-    )
-    waves = XLNetModel.relative_positional_encoding(model, LENGTH, LENGTH, 2)
     heads = {
         name: torch.einsum("tbc,chd->tbhd", h, getattr(theirs, name))
         for name, h in (
             *((n, words_of(torch.float32).transpose(0, 1)) for n in "qkv"),
-            ("r", waves),
+            ("r", xlnet_waves(XLNetModel)),
         )
     }
-    # B×S -> T×S×B×1, of which they add −1e30 times to the scores
+    # B×S -> T×S×B×1; they add −1e30 times the mask
     mask = None if padding is None else padding.t()[None, :, :, None].expand(LENGTH, -1, -1, 1)
     output, weights = theirs.rel_attn_core(
         *heads.values(), attn_mask=mask if mask is None else mask.float(), output_attentions=True
@@ -222,10 +226,9 @@ def test_bert_with_relative_keys(padding):
 @PADDINGS
 @pytest.mark.parametrize("clip", [1, 3, 20])
 def test_wav2vec2_bert_with_relative_keys(clip, padding):
-    """Shaw's keys with a clip; theirs count j − i where the paper's equation and ours take i − j.
+    """Shaw's keys with a clip.
 
-    Shaw's own text defines a_ij by clip(j − i); method.md writes clip(i − j): the rows of the
-    table are in reverse order, no more.
+    Theirs and the paper's section 3.2 count j − i, ours i − j: the rows in reverse order.
     """
     from transformers import Wav2Vec2BertConfig
     from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import Wav2Vec2BertSelfAttention

@@ -207,6 +207,12 @@ class PositionEncoding(nn.Module):
         return getattr(cls, hook) is not getattr(PositionEncoding, hook)
 
 
+def check_at_least(flag: str, value: int, least: int) -> None:
+    """Refuse an option below its least value."""
+    if value < least:
+        raise UsageError(f"{flag} must be at least {least}, but is {value}.")
+
+
 def build_position_encoding(
     name: str,
     embed_dim: int,

@@ -30,9 +30,9 @@ class CnnPosition(PositionEncoding):
         cnn_groups: Annotated[int, "groups of channels, a divisor of the width"] = 16,
     ):
         super().__init__(shape)
-        if cnn_kernel % 2 == 0:
-            raise UsageError(f"--cnn-kernel must be odd, but is {cnn_kernel}.")
-        if shape.embed_dim % cnn_groups:
+        if cnn_kernel < 1 or cnn_kernel % 2 == 0:
+            raise UsageError(f"--cnn-kernel must be odd and positive, but is {cnn_kernel}.")
+        if cnn_groups < 1 or shape.embed_dim % cnn_groups:
             raise UsageError(
                 f"--cnn-groups must divide the model width {shape.embed_dim}, but is {cnn_groups}."
             )

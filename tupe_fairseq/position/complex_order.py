@@ -37,6 +37,8 @@ class ComplexOrderPosition(PositionEncoding):
         self.readout = nn.Linear(2 * width, width, bias=False)
 
     def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
+        if tokens is None:
+            raise UsageError("complex_order needs words: it cannot encode vectors alone.")
         positions = torch.arange(start, start + x.size(1), device=x.device)
         # In half precision far positions would lose the angle. B×T×C · T×1
         dtype = widened(x.dtype)

@@ -12,8 +12,13 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from ..errors import UsageError
-from .base import LayerTerms, PositionEncoding, Shape, register_position_encoding
+from .base import (
+    LayerTerms,
+    PositionEncoding,
+    Shape,
+    check_at_least,
+    register_position_encoding,
+)
 from .shaw import RelativeClip
 from .tables import spread
 
@@ -31,9 +36,9 @@ class DebertaTerms(LayerTerms):
 
     def score(self, q, k, encoding, start=0) -> Tensor:
         scale = (encoding.score_terms * self.shape.head_dim) ** -0.5
-        forth, back = encoding.rows(q.size(2), k.size(2), start)
-        pos_k = self._per_head(self.pos_k_proj(encoding.weight))
-        pos_q = self._per_head(self.pos_q_proj(encoding.weight)) * scale
+        table, forth, back = encoding.rows(q.size(2), k.size(2), start)
+        pos_k = self._per_head(self.pos_k_proj(table))
+        pos_q = self._per_head(self.pos_q_proj(table)) * scale
         # Content to position: B×H×T×D · H×D×R -> B×H×T×R -> B×H×T×S
         c2p = spread(q @ pos_k.transpose(1, 2), forth)
         # Position to content: B×H×S×D · H×D×R -> B×H×S×R -> B×H×S×T -> B×H×T×S
@@ -66,8 +71,7 @@ class DebertaPosition(PositionEncoding):
         deberta_emd: Annotated[bool, "add absolute positions before the LM head"] = False,
     ):
         super().__init__(shape)
-        if relative_clip < 1:
-            raise UsageError(f"--relative-clip must be at least 1, but is {relative_clip}.")
+        check_at_least("--relative-clip", relative_clip, 1)
         self.relative_clip = relative_clip
         self.weight = nn.Parameter(torch.empty(2 * relative_clip, shape.embed_dim))
         nn.init.normal_(self.weight, std=0.02)
@@ -76,13 +80,15 @@ class DebertaPosition(PositionEncoding):
             self.absolute = nn.Parameter(torch.empty(shape.max_positions, shape.embed_dim))
             nn.init.normal_(self.absolute, std=0.02)
 
-    def rows(self, queries: int, keys: int, start: int = 0) -> tuple[Tensor, Tensor]:
-        """δ(i,j) and δ(j,i) of all cells, T×S each."""
+    def rows(self, queries: int, keys: int, start: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+        """The rows of P within reach, R×C, and of them δ(i,j) and δ(j,i) of all cells, T×S."""
         device = self.weight.device
         i = torch.arange(start, start + queries, device=device)[:, None]
         j = torch.arange(keys, device=device)[None, :]
-        k = self.relative_clip
-        return (i - j + k).clamp(0, 2 * k - 1), (j - i + k).clamp(0, 2 * k - 1)
+        # A short sentence needs the middle of the table only.
+        k = min(self.relative_clip, max(start + queries, keys))
+        table = self.weight[self.relative_clip - k : self.relative_clip + k]
+        return table, (i - j + k).clamp(0, 2 * k - 1), (j - i + k).clamp(0, 2 * k - 1)
 
     def build_layer_terms(self) -> DebertaTerms:
         return DebertaTerms(self.shape)

@@ -11,9 +11,11 @@ from typing import Annotated
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from ..errors import UsageError
-from .base import PositionEncoding, Shape, register_position_encoding
+from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
+from .tables import widened
 
 #: Time between neighbouring positions.
 STEP = 0.1
@@ -34,8 +36,8 @@ class FloaterPosition(PositionEncoding):
         floater_width: Annotated[int, "hidden width of the dynamics h"] = 64,
     ):
         super().__init__(shape)
-        if floater_steps < 1:
-            raise UsageError(f"--floater-steps must be at least 1, but is {floater_steps}.")
+        check_at_least("--floater-steps", floater_steps, 1)
+        check_at_least("--floater-width", floater_width, 1)
         self.odeint = _solver()
         self.step_size = STEP / floater_steps
         self.first = nn.Parameter(torch.empty(shape.embed_dim))
@@ -53,12 +55,16 @@ class FloaterPosition(PositionEncoding):
         """p(t_0), ..., p(t_{length−1}): length×C."""
         if length == 1:
             return self.first[None]
-        times = STEP * torch.arange(length, dtype=self.first.dtype, device=self.first.device)
-        options = {"step_size": self.step_size}
-        return self.odeint(self._slope, self.first, times, method="rk4", options=options)
+        # In half precision the times of neighbours coincide and the path's roundings add up.
+        dtype = widened(self.first.dtype)
+        parameters = {name: p.to(dtype) for name, p in self.dynamics.named_parameters()}
 
-    def _slope(self, time: Tensor, position: Tensor) -> Tensor:
-        return self.dynamics(torch.cat((position, time.to(position.dtype)[None])))
+        def slope(time: Tensor, position: Tensor) -> Tensor:
+            return functional_call(self.dynamics, parameters, torch.cat((position, time[None])))
+
+        times = STEP * torch.arange(length, dtype=dtype, device=self.first.device)
+        options = {"step_size": self.step_size}
+        return self.odeint(slope, self.first.to(dtype), times, method="rk4", options=options)
 
 
 def _solver():

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UsageError
-from .base import PositionEncoding, Shape, register_position_encoding
+from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
+from .tables import widened
 
 ALPHA = 0.4
 
@@ -49,18 +50,18 @@ def extend(encoding: PositionEncoding, state_dict: dict[str, Tensor], prefix: st
         if trained is None or len(trained) >= len(own[name]):
             continue
         table, rows = trained[first:], len(own[name]) - first
-        check_reach(len(table), rows)
-        continued = decompose(table.float(), torch.arange(len(table), rows)).to(table.dtype)
+        if rows > len(table) ** 2:
+            raise _out_of_reach(encoding.shape.max_positions, len(table))
+        wide = table.to(widened(table.dtype))
+        continued = decompose(wide, torch.arange(len(table), rows)).to(table.dtype)
         state_dict[prefix + name] = torch.cat((trained, continued))
 
 
-def check_reach(rows: int, max_positions: int) -> None:
-    """Refuse more positions than the decomposition of a table of that many rows has."""
-    if max_positions > rows**2:
-        raise UsageError(
-            f"--max-positions is {max_positions}, but hierarchical decomposition of {rows} "
-            f"positions reaches {rows**2}."
-        )
+def _out_of_reach(max_positions: int, rows: int) -> UsageError:
+    return UsageError(
+        f"--max-positions is {max_positions}, but hierarchical decomposition of {rows} positions "
+        f"reaches {rows**2}."
+    )
 
 
 @register_position_encoding("hierarchical")
@@ -78,7 +79,9 @@ class HierarchicalPosition(PositionEncoding):
         hierarchical_rows: Annotated[int, "rows n of the table, which reaches n²"] = 512,
     ):
         super().__init__(shape)
-        check_reach(hierarchical_rows, shape.max_positions)
+        check_at_least("--hierarchical-rows", hierarchical_rows, 1)
+        if shape.max_positions > hierarchical_rows**2:
+            raise _out_of_reach(shape.max_positions, hierarchical_rows)
         self.weight = nn.Parameter(torch.empty(hierarchical_rows, shape.embed_dim))
         nn.init.normal_(self.weight, std=0.02)
 

@@ -36,6 +36,8 @@ class RotaryPosition(PositionEncoding):
             raise UsageError(
                 f"rope rotates pairs: the head width must be even, but is {shape.head_dim}."
             )
+        if rope_theta <= 0:
+            raise UsageError(f"--rope-theta must be positive, but is {rope_theta}.")
         self.rope_values = rope_values
         pairs = torch.arange(0, shape.head_dim, 2, dtype=torch.float64)
         positions = torch.arange(shape.max_positions, dtype=torch.float64)

@@ -11,8 +11,13 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from ..errors import UsageError
-from .base import LayerTerms, PositionEncoding, Shape, register_position_encoding
+from .base import (
+    LayerTerms,
+    PositionEncoding,
+    Shape,
+    check_at_least,
+    register_position_encoding,
+)
 from .tables import collect, spread
 
 RelativeClip = Annotated[int, "largest relative distance told apart"]
@@ -56,8 +61,7 @@ class ShawPosition(PositionEncoding):
 
     def __init__(self, shape: Shape, *, relative_clip: RelativeClip = 16):
         super().__init__(shape)
-        if relative_clip < 1:
-            raise UsageError(f"--relative-clip must be at least 1, but is {relative_clip}.")
+        check_at_least("--relative-clip", relative_clip, 1)
         self.relative_clip = relative_clip
 
     def build_layer_terms(self) -> ShawTerms:
