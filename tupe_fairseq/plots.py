@@ -5,13 +5,14 @@ Needs matplotlib, the extra `viz`.
 
 from __future__ import annotations
 
-import os
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from .errors import UsageError
+from .files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,11 +35,10 @@ def draw_positional_correlations(correlations: Tensor, title: str, caption: str 
     Raises:
         UsageError: matplotlib is not installed.
     """
-    figure_class = _figure_class()
     heads, length, _ = correlations.shape
     columns = min(heads, 4) if heads != 9 else 3
     rows = -(-heads // columns)
-    figure = figure_class(
+    figure = figure_class()(
         figsize=(PANEL * columns + 1.4, PANEL * rows + 1.3), dpi=150, layout="constrained"
     )
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
@@ -90,14 +90,11 @@ def save_png(figure: Figure, path: str | Path, command: str = "") -> None:
     path = Path(path)
     if path.suffix.lower() != ".png":
         raise UsageError(f"the figure is a PNG, but its name is {path.name!r}: end it in .png.")
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        figure.savefig(aside, format="png", metadata={"Description": command})
-        os.replace(aside, path)
+        with replacing(path) as aside:
+            figure.savefig(aside, format="png", metadata={"Description": command})
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}.") from error
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def _label_positions(panel: Axes, length: int) -> None:
@@ -109,11 +106,18 @@ def _label_positions(panel: Axes, length: int) -> None:
     panel.set_yticks(ticks, names, fontsize=7)
 
 
-def _figure_class() -> type[Figure]:
+def figure_class() -> type[Figure]:
+    """Figure of matplotlib.
+
+    Raises:
+        UsageError: matplotlib is not installed.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise UsageError(
             "drawing needs matplotlib, which is not installed: pip install 'tupe_fairseq[viz]'"
         ) from error
+    # Importing fairseq makes all libraries tell their debugging.
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)
     return Figure

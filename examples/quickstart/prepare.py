@@ -97,7 +97,7 @@ def read_sets(sdist: Path) -> dict[str, list[Snippet]]:
 
 
 def label_of(snippet: Snippet) -> str | None:
-    """The string 1 for positive, 0 for negative, as fairseq wants them for F1; None for neither."""
+    """The string 1 for positive, 0 for negative, as F1 needs them; None for neither."""
     if snippet.score == 0:
         return None
     return "1" if snippet.score > 0 else "0"

@@ -41,7 +41,7 @@ def next_steps(work: Path) -> list[str]:
     """Commands to go on with."""
     return [
         "source .venv/bin/activate",
-        "python -c \"from tupe_fairseq import TupeRobertaModel; "
+        'python -c "from tupe_fairseq import TupeRobertaModel; '
         f"print(TupeRobertaModel.from_pretrained('{work}/models/pretrained')"
         ".fill_mask('I <mask> this film.'))\"",
         "bash scripts/test.sh        # the test suite",

@@ -9,7 +9,7 @@ has compared something. Run again, it goes on where it stopped. In DIRECTORY:
     NAME/                 checkpoints and log.txt of an encoding
     comparison.json       what the table and the figure are made of
     comparison.md         parameters, validation loss, speed relative to `learned`
-    comparison.png        validation loss against updates (with matplotlib, the extra `viz`)
+    comparison.png        validation loss against updates (matplotlib, the extra `viz`)
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shlex
 import statistics
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from tqdm import tqdm
 
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
+from tupe_fairseq.plots import figure_class, save_png
 from tupe_fairseq.position import POSITION_ENCODINGS
 
 PLUGIN = Path(__file__).parents[2] / "tupe_fairseq"
@@ -184,12 +186,7 @@ def report(arguments: argparse.Namespace) -> None:
 
 def draw(results: dict[str, Any], settings: str, out: Path) -> None:
     """Loss curves, one line an encoding, labelled in the order in which they end."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        print("no figure: pip install 'tupe_fairseq[viz]'")
-        return
-    figure = Figure(figsize=(8, 5), layout="constrained")
+    figure = figure_class()(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
     ends = sorted(results, key=lambda name: list(results[name]["losses"].values())[-1])
     colours = {name: f"C{i % 10}" for i, name in enumerate(sorted(results))}
@@ -202,8 +199,7 @@ def draw(results: dict[str, Any], settings: str, out: Path) -> None:
     place = {"loc": "center left", "bbox_to_anchor": (1, 0.5), "frameon": False}
     axes.legend(handles[::-1], labels[::-1], **place)
     axes.spines[["top", "right"]].set_visible(False)
-    with replacing(out) as path:
-        figure.savefig(path, dpi=150, format="png")
+    save_png(figure, out, shlex.join(sys.argv))
 
 
 def main(argv: list[str] | None = None) -> None:
