@@ -5,7 +5,7 @@ import torch
 
 from tests.attention.cases import enlarged, normal
 from tests.reference import hierarchical
-from tests.tolerances import assert_close
+from tests.tolerances import FORWARD, assert_close, error
 from tupe_fairseq import UsageError, build_position_encoding
 from tupe_fairseq.position import POSITION_ENCODINGS
 from tupe_fairseq.position.hierarchical import extend
@@ -50,6 +50,17 @@ def test_tables_go_on_by_the_decomposition(case, dtype):
         for row in range(len(old), len(new)):
             assert_close(new[row], q[row - first + 1])
     longer.load_state_dict({k.removeprefix(PREFIX): v for k, v in state.items()})
+
+
+def test_half_precision_is_rounded_once():
+    """At the end: no further from the exact rows than those are when written in bfloat16."""
+    state = saved(build("multiplicative", TRAINED).bfloat16())
+    trained = state[PREFIX + "weight"].double()
+    extend(build("multiplicative", LONGER).bfloat16(), state, PREFIX)
+    exact = torch.stack(list(hierarchical.decompose(trained).values()))[:LONGER]
+    unavoidable = error(exact.bfloat16(), exact, scale=1)
+    found = error(state[PREFIX + "weight"], exact, scale=1)
+    assert found <= unavoidable + FORWARD[torch.float32]
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c != "deberta-emd"])

@@ -188,6 +188,16 @@ def test_complex_words_differ_in_their_functions():
     assert_not_zero(encoding.embed(x, same)[:, 1:] - encoding.embed(x, same)[:, :-1])
 
 
+def test_complex_words_keep_their_angle_in_half_precision():
+    """Hundreds of radians at far positions: rounded to bfloat16 they would be off by one."""
+    encoding = build("complex_order", torch.bfloat16)
+    x, _ = inputs(7, None, torch.bfloat16)
+    found = encoding.embed(x, words(x), start=500)
+    positions = dict(encoding.double().named_parameters())
+    expected = complex_order.embed(x.double(), positions, words(x), start=500)
+    assert_close(found, expected, torch.bfloat16)
+
+
 def test_multiplicative_begins_near_one():
     encoding = build_position_encoding("multiplicative", 64, 4, 512)
     assert (encoding.weight.mean() - 1).abs() < encoding.weight.std()

@@ -27,10 +27,11 @@ def explain_mismatch(model: nn.Module, state_dict: dict[str, Tensor]) -> str:
             f"{len(state_dict[WORDS])}: use the dict.txt that the checkpoint was trained with."
         )
     if _position_keys(own) != _position_keys(state_dict):
-        return _other_encoding(model.args.position_encoding, _position_keys(state_dict))
+        return _other_encoding(model.args.position_encoding, own, state_dict)
     positions = sorted(k for k in differ if k.startswith(POSITIONS))
     if positions and WORDS not in differ:
-        return _other_positions(model.args, own, state_dict, positions)
+        tables = model.encoder.sentence_encoder.embed_positions.position_tables()
+        return _other_positions(model.args, own, state_dict, positions, tables)
     parts = {
         "missing": sorted(own.keys() - state_dict.keys()),
         "unknown": sorted(state_dict.keys() - own.keys()),
@@ -50,8 +51,15 @@ def _position_keys(state_dict: dict[str, Tensor]) -> set[str]:
     return {k.removeprefix(POSITIONS) for k in state_dict if k.startswith(POSITIONS)}
 
 
-def _other_encoding(name: str, keys: set[str]) -> str:
+def _other_encoding(name: str, own: dict[str, Tensor], state_dict: dict[str, Tensor]) -> str:
+    keys = _position_keys(state_dict)
     likely = [other for other in POSITION_ENCODINGS if _keys_of(other) == keys]
+    if name in likely or _keys_of(name) != _position_keys(own):
+        differ = _first(sorted(keys ^ _position_keys(own)))
+        return (
+            f"--position-encoding is {name!r}, and the checkpoint has or lacks {differ}: give the "
+            "options of the encoding that it was trained with."
+        )
     known = f"that of {' or '.join(likely)}" if likely else f"unknown ({_first(sorted(keys))})"
     return (
         f"--position-encoding is {name!r}, but the checkpoint's encoding is {known}: "
@@ -67,20 +75,20 @@ def _keys_of(encoding: str) -> set[str]:
         return set()
 
 
-def _other_positions(args, own, state_dict, keys: list[str]) -> str:
+def _other_positions(args, own, state_dict, keys: list[str], tables: dict[str, int]) -> str:
     rows = {k.removeprefix(POSITIONS): len(state_dict[k]) - len(own[k]) for k in keys}
     if hasattr(args, "tie_cls") and all(abs(more) == 1 for more in rows.values()):
         return (
             f"--tie-cls is {bool(args.tie_cls)}, but the checkpoint was trained with "
             f"{not args.tie_cls}."
         )
-    if "weight" in rows:
+    if limited := [more for name, more in rows.items() if name in tables]:
         longer = " or go on beyond them with --extend-positions hierarchical"
         return (
             f"--max-positions is {args.max_positions}, but the checkpoint has "
-            f"{args.max_positions + rows['weight']} positions: give that number (in fine-tuning "
+            f"{args.max_positions + limited[0]} positions: give that number (in fine-tuning "
             "too, where it also limits the length of an example)"
-            f"{longer if rows['weight'] < 0 else ''}."
+            f"{longer if limited[0] < 0 else ''}."
         )
     shapes = [f"{k} {tuple(state_dict[k].shape)}, here {tuple(own[k].shape)}" for k in keys]
     return (

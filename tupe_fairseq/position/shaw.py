@@ -2,6 +2,7 @@
 
 score_ij = x_i W^Q (x_j W^K + R^K_{clip(i−j)})ᵀ / √D, equation 4; output_i = Σ_j a_ij (x_j W^V +
 R^V_{clip(i−j)}), equation 3. The vectors are shared by the heads, not by the layers.
+Code that counts j − i has the rows of both tables in reverse order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Sinusoidal absolute positions (Vaswani et al. 2017, section 3.5): x + p_k at the input.
 
-p_{k,2i} = sin(k/10000^{2i/C}), p_{k,2i+1} = cos(k/10000^{2i/C}). fairseq's own module orders the
-columns otherwise (all sines, then all cosines) and counts from 2; this one follows the paper.
+p_{k,2i} = sin(k/10000^{2i/C}), p_{k,2i+1} = cos(k/10000^{2i/C}). This follows the paper;
+fairseq's own module has frequencies 10000^{−i/(C/2−1)}, all sines before all cosines, and counts
+from 2.
 """
 
 from __future__ import annotations
