@@ -23,8 +23,7 @@ STEP = 0.1
 
 @register_position_encoding("floater")
 class FloaterPosition(PositionEncoding):
-    """x + p(t_k) at the input; gradients flow through the solver, Runge-Kutta
-    of fourth order (Kutta's 3/8 rule)."""
+    """x + p(t_k) at the input, the gradients flowing through the solver (Kutta's 3/8 rule)."""
 
     enters = "input"
     paper = "Liu 2020"
