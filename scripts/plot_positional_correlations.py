@@ -50,8 +50,7 @@ def draw(args: argparse.Namespace, command: str) -> None:
         length = min(LENGTH, model_args.max_positions)
     correlations = roberta.positional_correlations(length)
     title = (
-        f"{args.checkpoint_dir.resolve().name}: {model_args.position_encoding}, "
-        f"{length} positions"
+        f"{args.checkpoint_dir.resolve().name}: {model_args.position_encoding}, {length} positions"
     )
     save_png(draw_positional_correlations(correlations, title, command), args.out, command)
 
@@ -59,8 +58,10 @@ def draw(args: argparse.Namespace, command: str) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Returns the exit status; a mistake of the user's is told in one line."""
     args = parse_arguments(argv)
-    command = shlex.join(["python", "scripts/plot_positional_correlations.py"]
-                         + (sys.argv[1:] if argv is None else argv))
+    words = sys.argv[1:] if argv is None else argv
+    # The file's own name, since the file may be moved when it is complete.
+    words = [args.out.name if word == str(args.out) else word for word in words]
+    command = shlex.join(["python", "scripts/plot_positional_correlations.py", *words])
     # fairseq turns every library's debugging output on, and its ways with hydra make that warn.
     logging.getLogger().setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", module="hydra|fairseq")

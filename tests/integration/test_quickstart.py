@@ -1,0 +1,142 @@
+"""The quickstart's parts that need no network: reading the labelled text, and its steps."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "examples" / "quickstart"))
+
+import prepare  # noqa: E402
+import report  # noqa: E402
+
+text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\r\n"), min_size=1)
+
+
+@given(score=st.floats(-4, 4), written=text)
+def test_lines_are_read_as_they_are(score, written):
+    line = f"17\t{score!r}\t{written}\n"
+    cleaned = prepare.clean(written)
+    if not cleaned:
+        with pytest.raises(ValueError, match="line 1: no text"):
+            list(prepare.parse_snippets([line], "x.txt"))
+        return
+    assert list(prepare.parse_snippets(["\n", line], "x.txt")) == [(score, cleaned)]
+    assert len(cleaned.split("\n")) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("1\t0.5", "x.txt, line 1: 2 columns instead of 3"),
+        ("1\tgood\tA film.", "the score is 'good', not a number"),
+        ("1\tnan\tA film.", "the score is 'nan'"),
+        ("1\t4.5\tA film.", r"the score is '4.5', not a number in \[-4, 4\]"),
+        ("1\t1\t  ", "no text"),
+    ],
+)
+def test_odd_lines_are_named(line, message):
+    with pytest.raises(ValueError, match=message):
+        list(prepare.parse_snippets([line], "x.txt"))
+
+
+def sdist(path: Path, snippets: dict[str, list[str]]) -> Path:
+    """A source distribution of the form that prepare.py reads."""
+    inner = io.BytesIO()
+    with tarfile.open(fileobj=inner, mode="w:gz") as archive:
+        for name, lines in snippets.items():
+            add(archive, f"hutto_ICWSM_2014/{name}_GroundTruth.txt", "\n".join(lines).encode())
+    with tarfile.open(path, "w:gz") as archive:
+        add(archive, f"vaderSentiment-3.3.2/{prepare.ARCHIVE}", inner.getvalue())
+    return path
+
+
+def add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    archive.addfile(member, io.BytesIO(content))
+
+
+def test_splits(tmp_path):
+    """Classes balanced alike, ties left out, no test review in any text one trains on."""
+    reviews = [f"{i}\t{score}\tFilm {i}, {score}!" for i in range(100) for score in (-1, 0, 2)]
+    others = {name: [f"1\t1\tFilm {i}, 2" for i in range(50)] for name in prepare.SETS[1:]}
+    made = sdist(tmp_path / "v.tar.gz", {prepare.REVIEWS: reviews, **others})
+    prepare.main(str(made), str(tmp_path / "out"))
+    read = {p.name: p.read_text().splitlines() for p in (tmp_path / "out").iterdir()}
+    for split, size in (("test", 10), ("valid", 5), ("train", 85)):
+        assert sorted(read[f"{split}.label"]) == ["0"] * size + ["1"] * size
+        for label, line in zip(read[f"{split}.label"], read[f"{split}.input0"], strict=True):
+            assert ("2!" in line) is (label == "1")
+            assert "0!" not in line
+    unseen = {prepare.letters(line) for line in read["test.input0"]}
+    for name in ("pretrain.train", "pretrain.valid", "train.input0", "valid.input0"):
+        assert not unseen & {prepare.letters(line) for line in read[name]}
+
+
+def test_closing_table():
+    results = {
+        "perplexity_before": 4000.2,
+        "perplexity_after": 700.4,
+        "test_sentences": 10,
+        "accuracy": 74.0,
+        "majority_accuracy": 50.4,
+        "sentence": "A <mask> film.",
+        "words": [["good", 0.25]],
+    }
+    rendered = report.render(results, Path(".quickstart"))
+    for part in ("4000", "700", "74.0 %", "50.4 %", "good (25 %)", "bash scripts/test.sh"):
+        assert part in rendered
+
+
+STEPS = """
+set -euo pipefail
+fail() {{ printf 'error: %s\\n' "$*" >&2; exit 1; }}
+source {root}/scripts/steps.sh
+first() {{ echo {text} >"$out/file"; echo first >>ran; {then}; }}
+second() {{ cp $work/first/file "$out/"; echo second >>ran; }}
+mkdir -p $work
+step first "First"
+step second "Second"
+"""
+
+
+def run_steps(folder: Path, text: str = "a", then: str = "true") -> tuple[int, list[str]]:
+    """Exit status, and which steps ran."""
+    (folder / "ran").write_text("")
+    script = STEPS.format(root=ROOT, text=text, then=then)
+    ended = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, check=False)
+    return ended.returncode, (folder / "ran").read_text().split()
+
+
+def test_steps_are_done_once_and_again_when_they_change(tmp_path):
+    assert run_steps(tmp_path) == (0, ["first", "second"])
+    assert run_steps(tmp_path) == (0, [])
+    assert run_steps(tmp_path, text="b") == (0, ["first", "second"])
+    assert (tmp_path / ".quickstart/second/file").read_text() == "b\n"
+
+
+def test_a_step_that_was_cut_off_is_not_taken_for_done(tmp_path):
+    status, ran = run_steps(tmp_path, then="kill -9 $$")
+    assert (status, ran) == (-9, ["first"])
+    assert not (tmp_path / ".quickstart/first").exists()
+    assert run_steps(tmp_path) == (0, ["first", "second"])
+
+
+def test_unknown_argument_is_refused():
+    """Before anything is done, but after .venv, which these tests run in or need not have."""
+    script = (ROOT / "scripts/quickstart.sh").read_text().replace("source scripts/env", ": env")
+    script = script.replace('cd "$(dirname "${BASH_SOURCE[0]}")/.."', f"cd {ROOT}")
+    ended = subprocess.run(
+        ["bash", "-s", "--", "--frsh"], input=script, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 2
+    assert ended.stderr == "error: unknown argument --frsh; the only one is --fresh.\n"

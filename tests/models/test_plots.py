@@ -1,0 +1,89 @@
+"""The heat maps, through the script that draws them."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.integration.commands import pretrain
+from tupe_fairseq.plots import color_limits
+
+ROOT = Path(__file__).parents[2]
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def script():
+    path = ROOT / "scripts" / "plot_positional_correlations.py"
+    spec = importlib.util.spec_from_file_location("plot_positional_correlations", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def model_of(toy_masked_lm_data, tmp_path_factory):
+    """Directories of trained models by encoding, made as they are asked for."""
+    made = {}
+
+    def directory(name):
+        if name not in made:
+            made[name] = tmp_path_factory.mktemp(name)
+            flags = ("--position-encoding", name, "--max-update", 2)
+            pretrain(toy_masked_lm_data, made[name], *flags)
+            shutil.copy(toy_masked_lm_data / "dict.txt", made[name])
+        return str(made[name])
+
+    return directory
+
+
+@pytest.mark.parametrize("encoding", ["tupe_r", "tupe_a", "t5", "alibi"])
+def test_draws(model_of, tmp_path, encoding):
+    out = tmp_path / "heads.png"
+    assert script().main([model_of(encoding), "--out", str(out), "--length", "20"]) == 0
+    content = out.read_bytes()
+    assert content.startswith(PNG)
+    assert b"--out" in content, "the command that made it"
+    assert [file.name for file in tmp_path.iterdir()] == ["heads.png"]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "arguments", "part"),
+    [
+        ("learned", ["--out", "x.png"], "no positional correlations"),
+        ("tupe_r", ["--out", "x.png", "--length", "65"], "64 positions, but is 65"),
+        ("tupe_r", ["--out", "x.png", "--checkpoint-file", "best.pt"], "holds no best.pt"),
+        ("tupe_r", ["--out", "x.jpg"], "end it in .png"),
+        ("tupe_r", ["--out", "nowhere/x.png"], "no such folder"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(
+    model_of, tmp_path, monkeypatch, capsys, encoding, arguments, part
+):
+    directory = model_of(encoding)
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    assert script().main([directory, *arguments]) == 1
+    told = capsys.readouterr().err.strip().splitlines()[-1]
+    assert told.startswith("error: ")
+    assert part in told
+    assert not list(tmp_path.iterdir())
+
+
+def test_missing_matplotlib_is_named(model_of, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert script().main([model_of("t5"), "--out", str(tmp_path / "x.png")]) == 1
+    assert "pip install 'tupe_fairseq[viz]'" in capsys.readouterr().err
+
+
+def test_colours_are_those_of_the_words():
+    """[CLS] lies far off and must not wash out the rest."""
+    correlations = torch.randn(2, 30, 30)
+    correlations[:, 0], correlations[:, :, 0] = 1000, -1000
+    low, high = color_limits(correlations)
+    assert -10 < low < high < 10
+    assert color_limits(torch.zeros(1, 3, 3)) == (-1, 1)
