@@ -44,14 +44,11 @@ def draw(args: argparse.Namespace, command: str) -> None:
     if not args.out.absolute().parent.is_dir():
         raise UsageError(f"--out is {str(args.out)!r}, but there is no such folder.")
     roberta = TupeRobertaModel.from_pretrained(args.checkpoint_dir, args.checkpoint_file)
-    model_args = roberta.model.args
-    length = args.length
-    if length is None:
-        length = min(LENGTH, model_args.max_positions)
+    model = roberta.model.args
+    length = min(LENGTH, model.max_positions) if args.length is None else args.length
     correlations = roberta.positional_correlations(length)
-    title = (
-        f"{args.checkpoint_dir.resolve().name}: {model_args.position_encoding}, {length} positions"
-    )
+    name = args.checkpoint_dir.resolve().name
+    title = f"Positional correlations of {name} ({model.position_encoding}, {length} positions)"
     save_png(draw_positional_correlations(correlations, title, command), args.out, command)
 
 

@@ -61,10 +61,12 @@ data() {
     --testpref $work/text/test.label
 }
 
+# No dropout: two passes over the text are too few to overfit. A snippet is a sequence of its own.
 pretrain() {
   train $work/data/pretrain --user-dir tupe_fairseq --task masked_lm --criterion masked_lm \
-    --arch tupe_roberta_tiny --sample-break-mode complete --tokens-per-sample 128 \
-    --batch-size 8 --max-update 400 \
+    --arch tupe_roberta_tiny --sample-break-mode eos --tokens-per-sample 128 \
+    --skip-invalid-size-inputs-valid-test --dropout 0 --attention-dropout 0 \
+    --max-tokens 2048 --max-update 400 \
     --optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-6 --weight-decay 0.01 \
     --clip-norm 1.0 --lr 2e-3 --lr-scheduler polynomial_decay --warmup-updates 40 \
     --total-num-update 400 --num-workers 0 --seed 1 --log-interval 20 \
@@ -75,11 +77,12 @@ finetune() {
   train $work/data/sentiment --user-dir tupe_fairseq --task sentence_prediction \
     --criterion sentence_prediction --num-classes 2 --init-token 0 --separator-token 2 \
     --arch tupe_roberta_tiny --max-positions 128 \
-    --finetune-from-model $work/pretrain/checkpoint_last.pt --batch-size 64 --max-update 280 \
+    --finetune-from-model $work/pretrain/checkpoint_last.pt \
+    --batch-size 64 --max-update 280 \
     --optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-6 --weight-decay 0.01 \
     --clip-norm 1.0 --lr 1e-3 --lr-scheduler polynomial_decay --warmup-updates 60 \
     --total-num-update 280 --num-workers 0 --seed 1 --log-interval 20 \
-    --no-epoch-checkpoints --save-interval-updates 100 --keep-interval-updates 1 \
+    --no-epoch-checkpoints --save-interval-updates 70 --keep-interval-updates 1 \
     --best-checkpoint-metric accuracy --maximize-best-checkpoint-metric
 }
 
@@ -99,8 +102,9 @@ results() {
   run python $examples/evaluate.py $work/models $work/data/pretrain $work/text "$out"
 }
 
+# The positions that an average snippet has; the later ones were rarely seen.
 figures() {
-  run python scripts/plot_positional_correlations.py $work/models/pretrained \
+  run python scripts/plot_positional_correlations.py $work/models/pretrained --length 32 \
     --out "$out/positional_correlations.png"
 }
 

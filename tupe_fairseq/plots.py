@@ -18,14 +18,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Width and height of a head's heat map, in inches.
-PANEL = 2.4
+#: Width and height of a head's heat map with its colour bar, in inches.
+WIDTH, HEIGHT = 2.4, 2.1
 #: Share of the cells, at either end, that may lie beyond the colours.
 OUTLIERS = 0.005
 
 
 def draw_positional_correlations(correlations: Tensor, title: str, caption: str = "") -> Figure:
     """One heat map per head of what positions alone add to the scores (figure of Ke et al. 2021).
+
+    Each has its own colours, since heads differ in scale and softmax never compares them.
 
     Args:
         correlations: H×T×T, queries in rows, keys in columns.
@@ -36,40 +38,42 @@ def draw_positional_correlations(correlations: Tensor, title: str, caption: str 
         UsageError: matplotlib is not installed.
     """
     heads, length, _ = correlations.shape
-    columns = min(heads, 4) if heads != 9 else 3
+    columns = 3 if heads in (3, 9) else min(heads, 4)
     rows = -(-heads // columns)
     figure = figure_class()(
-        figsize=(PANEL * columns + 1.4, PANEL * rows + 1.3), dpi=150, layout="constrained"
+        figsize=(WIDTH * columns, HEIGHT * rows + 0.5), dpi=150, layout="constrained"
     )
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-    low, high = color_limits(correlations)
     for head, panel in enumerate(panels.flat):
         if head >= heads:
             panel.set_visible(False)
             continue
-        image = panel.imshow(
-            correlations[head].cpu().numpy(), cmap="viridis", vmin=low, vmax=high, aspect="equal"
-        )
+        low, high = color_limits(correlations[head])
+        image = panel.imshow(correlations[head].cpu().numpy(), vmin=low, vmax=high)
+        bar = figure.colorbar(image, ax=panel, extend="both", shrink=0.75, pad=0.02, aspect=25)
+        bar.ax.tick_params(labelsize=6, length=2)
         panel.set_title(f"head {head + 1}", fontsize=9)
         _label_positions(panel, length)
-    figure.colorbar(image, ax=panels, extend="both", shrink=0.8, pad=0.02).set_label(
-        "added to the score", fontsize=9
-    )
-    figure.supxlabel("key position", fontsize=9)
-    figure.supylabel("query position", fontsize=9)
-    figure.suptitle(title, fontsize=11)
+    figure.supxlabel("key position", fontsize=8)
+    figure.supylabel("query position", fontsize=8)
+    figure.suptitle(title, fontsize=10)
     if caption:
-        figure.text(0.995, 0.005, caption, fontsize=5, color="0.5", ha="right", va="bottom")
+        figure.text(0.99, 0.01, caption, fontsize=5, color="0.5", ha="right", va="bottom")
+        strip = 0.12 / figure.get_figheight()
+        figure.get_layout_engine().set(rect=(0, strip, 1, 1 - strip))
     return figure
 
 
 def color_limits(correlations: Tensor) -> tuple[float, float]:
-    """Lowest and highest colour: the range of the words' cells, but for a few outliers.
+    """Lowest and highest colour of a head: the range of the words' cells, but for a few outliers.
 
     [CLS] is left out: untied, its row and column hold values of their own, which are often far
     from the rest and would wash it out.
+
+    Args:
+        correlations: T×T.
     """
-    words = correlations[:, 1:, 1:] if correlations.size(1) > 1 else correlations
+    words = correlations[1:, 1:] if len(correlations) > 1 else correlations
     values = words.flatten().sort().values
     cut = int(OUTLIERS * (len(values) - 1))
     low, high = values[cut].item(), values[-1 - cut].item()

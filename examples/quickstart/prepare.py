@@ -24,6 +24,7 @@ import math
 import sys
 import tarfile
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -105,26 +106,29 @@ def label_of(snippet: Snippet) -> str | None:
 
 def letters(text: str) -> str:
     """What two spellings of one snippet share: its letters and digits in lower case."""
-    return "".join(filter(str.isalnum, text.casefold()))
+    return "".join(filter(str.isalnum, text.casefold())) or text
 
 
 def shuffled(texts: Iterable[str]) -> list[str]:
-    """The texts without repetitions, in an order that looks random and is the same everywhere."""
+    """The texts, each spelling of one once, in an order that looks random and never changes."""
     unique = {letters(text): text for text in texts}
     order = sorted(unique, key=lambda key: hashlib.sha256(key.encode()).digest())
     return [unique[key] for key in order]
 
 
 def split_reviews(snippets: list[Snippet]) -> dict[str, list[tuple[str, str]]]:
-    """(text, label) pairs of every split, each with the same share of positive snippets."""
+    """(text, label) pairs of every split, each with the same share of positive snippets.
+
+    A snippet that occurs with both labels keeps the last, so that no two splits share it.
+    """
+    labels = {letters(snippet.text): label_of(snippet) for snippet in snippets}
     splits: dict[str, list[tuple[str, str]]] = {split: [] for split in SPLITS}
+    texts = shuffled(snippet.text for snippet in snippets)
     for label in ("0", "1"):
-        texts = shuffled(snippet.text for snippet in snippets if label_of(snippet) == label)
-        start = 0
-        for split, share in SPLITS.items():
-            end = start + round(len(texts) * share)
-            splits[split] += [(text, label) for text in texts[start:end]]
-            start = end
+        pairs = [(text, label) for text in texts if labels[letters(text)] == label]
+        ends = [round(len(pairs) * share) for share in accumulate(SPLITS.values())]
+        for split, start, end in zip(SPLITS, [0, *ends], ends, strict=False):
+            splits[split] += pairs[start:end]
     return splits
 
 

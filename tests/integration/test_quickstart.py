@@ -6,6 +6,7 @@ import io
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,15 @@ def test_splits(tmp_path):
         assert not unseen & {prepare.letters(line) for line in read[name]}
 
 
+def test_a_review_with_both_labels_is_in_one_split():
+    reviews = [prepare.Snippet(1, f"Film {i}") for i in range(200)]
+    reviews += [prepare.Snippet(-1, f"film {i}!") for i in range(0, 200, 2)]
+    splits = prepare.split_reviews(reviews)
+    kept = [prepare.letters(line) for pairs in splits.values() for line, _ in pairs]
+    assert len(kept) == len(set(kept)) == 200
+    assert {len(pairs) for pairs in splits.values()} == {20, 10, 170}
+
+
 def test_closing_table():
     results = {
         "perplexity_before": 4000.2,
@@ -129,6 +139,41 @@ def test_a_step_that_was_cut_off_is_not_taken_for_done(tmp_path):
     assert (status, ran) == (-9, ["first"])
     assert not (tmp_path / ".quickstart/first").exists()
     assert run_steps(tmp_path) == (0, ["first", "second"])
+
+
+TRAIN = """
+set -euo pipefail
+fail() {{ printf 'error: %s\\n' "$*" >&2; exit 1; }}
+source {root}/scripts/steps.sh
+train() {{ repair_checkpoints "$out"; ls "$out" >>ran; {then}; : {command}; }}
+mkdir -p $work
+step --resumable train "Train"
+"""
+
+
+def run_training(folder: Path, command: str, then: str = "true") -> list[str]:
+    """The files a resumable step found, in this call and in those before."""
+    script = TRAIN.format(root=ROOT, command=command, then=then)
+    path = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, check=False, env=path)
+    return (folder / "ran").read_text().split()
+
+
+def test_training_goes_on_from_the_last_whole_checkpoint(tmp_path):
+    """fairseq copies checkpoint_last.pt in place, so a killed run may leave a part of it."""
+    step = tmp_path / "done.zip"
+    with zipfile.ZipFile(step, "w") as archive:
+        archive.writestr("data", "weights")
+    part = "head -c 50 done.zip >$out/checkpoint_last.pt"
+    kill = f"cp done.zip $out/checkpoint_1_100.pt; {part}; kill -9 $$"
+    assert run_training(tmp_path, "--lr 1", kill) == []
+    found = run_training(tmp_path, "--lr 1", kill)
+    assert found == ["checkpoint_1_100.pt", "checkpoint_last.pt"]
+
+
+def test_training_with_another_command_starts_over(tmp_path):
+    assert run_training(tmp_path, "--lr 1", "touch $out/x; kill -9 $$") == []
+    assert run_training(tmp_path, "--lr 2") == []
 
 
 def test_unknown_argument_is_refused():

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from tests.integration.commands import pretrain
-from tupe_fairseq.plots import color_limits
+from tupe_fairseq import UsageError
+from tupe_fairseq.plots import color_limits, draw_positional_correlations, save_png
 
 ROOT = Path(__file__).parents[2]
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -80,10 +81,30 @@ def test_missing_matplotlib_is_named(model_of, tmp_path, monkeypatch, capsys):
     assert "pip install 'tupe_fairseq[viz]'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("heads", [1, 3, 5, 9, 12])
+def test_every_head_has_its_map(heads):
+    figure = draw_positional_correlations(torch.randn(heads, 5, 5), "random", "a command")
+    titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
+    assert titles == [f"head {head + 1}" for head in range(heads)]
+
+
+def test_what_stands_in_the_way_is_kept(tmp_path):
+    out = tmp_path / "x.png"
+    out.mkdir()
+    figure = draw_positional_correlations(torch.zeros(1, 4, 4), "zeros")
+    with pytest.raises(UsageError, match="cannot write"):
+        save_png(figure, out)
+    assert [file.name for file in tmp_path.iterdir()] == ["x.png"]
+
+
 def test_colours_are_those_of_the_words():
     """[CLS] lies far off and must not wash out the rest."""
-    correlations = torch.randn(2, 30, 30)
-    correlations[:, 0], correlations[:, :, 0] = 1000, -1000
+    correlations = torch.randn(30, 30)
+    correlations[0], correlations[:, 0] = 1000, -1000
     low, high = color_limits(correlations)
     assert -10 < low < high < 10
-    assert color_limits(torch.zeros(1, 3, 3)) == (-1, 1)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_colours_of_a_constant(length):
+    assert color_limits(torch.zeros(length, length)) == (-1, 1)
