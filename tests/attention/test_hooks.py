@@ -135,8 +135,8 @@ def test_value_term_sees_the_weights_after_dropout():
 def test_sdpa_refuses_value_terms():
     terms = RelativeKeysAndValues(EMBED_DIM // NUM_HEADS)
     with pytest.raises(UsageError, match=r"'sdpa', but .* to the values; use auto or eager"):
-        choose_backend("sdpa", terms, need_weights=False)
-    assert choose_backend("auto", terms, need_weights=False).name == "eager"
+        choose_backend("sdpa", build(Shaw)[0], terms)
+    assert choose_backend("auto", build(Shaw)[0], terms).name == "eager"
 
 
 def test_encoder_refuses_when_built():

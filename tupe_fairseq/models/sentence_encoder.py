@@ -92,8 +92,8 @@ class TupeSentenceEncoder(Encoder):
             "src_lengths": [(~padding_mask).sum(dim=1, keepdim=True, dtype=torch.int32)],
         }
 
-    def _embed(self, x, padding_mask, tokens):
-        x = super()._embed(x, padding_mask, tokens)
+    def _embed(self, *of_batch):
+        x = super()._embed(*of_batch)
         return x if self.quant_noise is None else self.quant_noise(x)
 
     def _add_quantization_noise(self, args: Any) -> None:
