@@ -16,6 +16,7 @@ from tests.attention.cases import (
     normal,
     padding_mask,
     run,
+    skip_where_refused,
 )
 from tests.tolerances import assert_close, assert_gradients_close, assert_zero
 from tupe_fairseq import UsageError
@@ -31,11 +32,6 @@ BACKENDS = list(ATTENTION_BACKENDS)
 FAST = [name for name in BACKENDS if name != "eager"]
 #: Odd ones, since kernels work in blocks of powers of two.
 LENGTHS = (1, 2, 97, 511)
-
-
-def skip_where_refused(name, encoding, attention):
-    if reason := ATTENTION_BACKENDS[name].refuses(encoding, attention.layer_terms, False):
-        pytest.skip(reason)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
@@ -118,7 +114,7 @@ def test_training_without_dropout_equals_evaluation(name, case):
 @pytest.mark.parametrize("name", BACKENDS)
 def test_dropout_acts_on_the_weights_in_training_only(name):
     """Where every weight is dropped, only the bias of the output projection is left."""
-    encoding, attention = build("tupe_r", 7)
+    encoding, attention = build("tupe_a", 7)
     x = normal(2, 7, EMBED_DIM, seed=0)
     kept, _ = run(encoding, attention, x, backend=name)
     attention.dropout = 1.0

@@ -12,6 +12,7 @@ from tests.attention.cases import (
     normal,
     padding_mask,
     run,
+    skip_where_refused,
 )
 from tests.reference import t5
 from tests.reference.attention import attend
@@ -108,6 +109,7 @@ def by_loops(encoding, attention, x, padding, **options):
 @pytest.mark.parametrize("name", list(ATTENTION_BACKENDS))
 def test_content_dependent_score_equals_the_loops(name, cls, options, padding, dtype):
     encoding, attention = build(cls, dtype, **options)
+    skip_where_refused(name, encoding, attention)
     x = normal(2, LENGTH, EMBED_DIM, seed=0, dtype=dtype)
     output, _ = run(encoding, attention, x, padding, backend=name)
     assert_close(output, by_loops(encoding, attention, x, padding, **options)[0])
