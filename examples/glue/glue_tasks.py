@@ -1,11 +1,12 @@
-"""The tasks of GLUE (Wang et al., ICLR 2019): one row each, for every script of this folder."""
+"""The tasks of GLUE (Wang et al., ICLR 2019): one row each, for every script of this folder.
+
+Imports nothing that takes time to load.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import NamedTuple
-
-from tupe_fairseq import UsageError
 
 ENTAILMENT = ("entailment", "not_entailment")
 #: In the order of RoBERTa's released MNLI model.
@@ -178,18 +179,6 @@ TASKS = {
         ),
     )
 }
-
-
-def task_named(name: str) -> Task:
-    """The task of that name, in any case.
-
-    Raises:
-        UsageError: there is none.
-    """
-    for task in TASKS.values():
-        if task.name.lower() == name.lower():
-            return task
-    raise UsageError(f"TASK is {name!r}, but must be one of: {', '.join(TASKS)}.")
 
 
 def find_file(glue: Path, split: Split) -> Path | None:

@@ -28,7 +28,7 @@ from pathlib import Path
 import torch
 from fairseq.data import Dictionary, indexed_dataset
 from glue_readers import Example, Read, read_split
-from glue_tasks import Split, Task, find_file, task_named
+from glue_tasks import TASKS, Split, Task, find_file
 from glue_tokenizer import Tokenizer
 from torch import Tensor
 from tqdm import tqdm
@@ -192,7 +192,9 @@ def preprocess(args: argparse.Namespace) -> None:
     Raises:
         UsageError: the download, the tokenizer or an option is not as it must be.
     """
-    task = task_named(args.task)
+    if args.task not in TASKS:
+        raise UsageError(f"TASK is {args.task!r}, but must be one of: {', '.join(TASKS)}.")
+    task = TASKS[args.task]
     if args.max_positions < 8:
         raise UsageError(f"--max-positions is {args.max_positions}, but must be at least 8.")
     for split in task.splits[:2]:
