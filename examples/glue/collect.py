@@ -37,8 +37,8 @@ class Best(NamedTuple):
 
     def __str__(self) -> str:
         low, high = min(self.scores), max(self.scores)
-        spread = f"{low:.2f} to {high:.2f}, {len(self.scores)} runs"
-        return f"**{median(self.scores):.2f}** ({self.rate:g}: {spread})"
+        runs = f"{len(self.scores)} run{'s' * (len(self.scores) > 1)}"
+        return f"**{median(self.scores):.2f}** ({self.rate:g}: {low:.2f} to {high:.2f}, {runs})"
 
 
 def by_rate(results: list[dict[str, Any]]) -> dict[tuple[str, str], Rates]:
@@ -89,8 +89,8 @@ def render(results: list[dict[str, Any]]) -> str:
     lines += [row(["model", "task", *(f"{rate:g}" for rate in rates)])]
     lines += [row(["---"] * (len(rates) + 2))]
     for model in models:
-        for column in columns:
-            scores = [table.get((model, column), {}).get(rate) for rate in rates]
+        for column in (c for c in columns if (model, c) in best):
+            scores = [table[model, column].get(rate) for rate in rates]
             cells = [f"{median(s):.2f} ({len(s)})" if s else "-" for s in scores]
             lines.append(row([model, column, *cells]))
     return "\n".join(lines)
