@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import zipfile
@@ -162,6 +163,16 @@ def test_from_official_files_to_a_checked_zip(glue, bpe, checkpoint, tmp_path, c
     with zipfile.ZipFile(tmp_path / "s.zip") as archive:
         assert archive.namelist() == ["WNLI.tsv"]
     assert "done already" in run_finetune(*words).stdout
+    readme_runs(model, tmp_path)
+
+
+def readme_runs(model: Path, folder: Path) -> None:
+    """The Python of the README, where its model would be."""
+    shutil.copytree(model, folder / "outputs/glue/rte/model")
+    (block,) = re.findall(r"```python\n(.*?)```", (GLUE / "README.md").read_text(), re.DOTALL)
+    namespace: dict = {}
+    exec(block.replace('"outputs', f'"{folder}/outputs'), namespace)
+    assert namespace["scores"].shape == (1, 2)
 
 
 def test_overrides_describe_the_checkpoint(glue, bpe, checkpoint, tmp_path):
