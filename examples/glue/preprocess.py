@@ -180,7 +180,7 @@ def count_line(split: Split, read: Read, cut: int, positions: int) -> str:
     count = len(read.examples)
     official = "as official" if count == split.count else f"OFFICIALLY {split.count:,}"
     parts = [f"{count:,} examples, {official}"]
-    parts += [f"{number:,} rows left out: {why}" for why, number in read.left_out.items()]
+    parts += [f"{number:,} left out ({why})" for why, number in read.left_out.items()]
     if cut:
         parts.append(f"{cut:,} cut to {positions} tokens")
     return f"{split.name:7} {'; '.join(parts)}"

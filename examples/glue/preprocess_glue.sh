@@ -46,11 +46,14 @@ WNLI-bin() { binarise WNLI; }
 # What a task is made of; options count as a file, since a change of theirs is one too.
 inputs() {
   local file
-  for file in "$glue/$1"/*.t[sx][vt] "$bpe"/{dict.txt,*.model,encoder.json,vocab.bpe} \
+  local -a folders=("$glue/$1")
+  # Its model answers the diagnostic set as well.
+  [[ $1 != MNLI ]] || folders+=("$glue/diagnostic" "$glue/AX")
+  for file in "$bpe"/{dict.txt,*.model,encoder.json,vocab.bpe} \
     "$here"/{preprocess,glue_tasks,glue_readers,glue_tokenizer}.py; do
     [[ ! -f $file ]] || printf '%s\n' "$file"
   done
-  [[ $1 != MNLI || ! -d $glue/diagnostic ]] || printf '%s\n' "$glue"/diagnostic/*.tsv
+  find -L "${folders[@]}" \( -name '*.tsv' -o -name '*.txt' \) -type f 2>/dev/null | sort
   printf '%s\n' "$work/.steps/options-$1"
 }
 

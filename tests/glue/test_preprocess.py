@@ -137,7 +137,7 @@ def test_long_pair_keeps_its_ends_and_both_sentences(bpe, tmp_path):
 
 def test_report_tells_every_difference(download, bpe, tmp_path):
     report = (made(download, "QQP", bpe, tmp_path) / "report.txt").read_text()
-    assert "train   2 examples, OFFICIALLY 363,846; 1 rows left out: too few columns" in report
+    assert "train   2 examples, OFFICIALLY 363,846; 1 left out (too few columns)" in report
     assert "test    2 examples, OFFICIALLY 390,965" in report
     write(tmp_path / "g", {name: OFFICIAL[name] for name in ("RTE/train.tsv", "RTE/dev.tsv")})
     report = (made(tmp_path / "g", "RTE", bpe, tmp_path / "rte") / "report.txt").read_text()

@@ -13,11 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
+from fairseq.logging.meters import Meter
 
 from ..errors import UsageError, ends_commands_in_one_line
 from . import glue_metrics
@@ -112,7 +114,7 @@ class GluePredictionCriterion(FairseqCriterion):
             return
         for key in ("predicted", "true"):
             # fairseq prints no meter whose name begins with an underscore.
-            metrics.log_concat_tensor(f"_{key}", torch.cat([log[key] for log in logging_outputs]))
+            metrics.log_custom(Collected, f"_{key}", [log[key] for log in logging_outputs])
         for name, function in (REGRESSION if regression else BINARY).items():
             metrics.log_derived(name, over_the_set(function))
 
@@ -122,12 +124,28 @@ class GluePredictionCriterion(FairseqCriterion):
         return False
 
 
+class Collected(Meter):
+    """Keeps all it is given; fairseq 0.12.2 has no such meter yet."""
+
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        self.parts = []
+
+    def update(self, parts: list[torch.Tensor]) -> None:
+        self.parts += parts
+
+    def array(self) -> np.ndarray:
+        """All values side by side, N."""
+        return torch.cat(self.parts).numpy()
+
+
 def over_the_set(function: Callable[..., float]) -> Callable[[Any], float]:
-    """A metric of the predictions that fairseq's meters have collected."""
+    """A metric of all that is collected so far."""
 
     def derived(meters: Any) -> float:
-        found, true = (meters[key].tensor.numpy() for key in ("_predicted", "_true"))
-        return round(function(found, true), DECIMALS)
+        return round(function(meters["_predicted"].array(), meters["_true"].array()), DECIMALS)
 
     return derived
 
