@@ -66,12 +66,13 @@ model() {
 }
 
 lock_work
-mkdir -p "$work/.steps"
+mkdir -p "$work/.steps" "$work/logs"
 # Who names the architecture describes all of it.
 described=()
 if [[ " ${overrides[*]-} " != *" model._name="* ]]; then
-  lines=$(python "$here/pretrained.py" "$data" "$checkpoint" 2>"$work/pretrained.log") ||
-    fail "$(sed -n 's/^error: //p' "$work/pretrained.log")"
+  log=$work/logs/pretrained.log
+  lines=$(python "$here/pretrained.py" "$data" "$checkpoint" 2>"$log") ||
+    fail "$(tail -n 1 "$log" | sed 's/^error: //')"
   while IFS= read -r line; do described+=("$line"); done <<<"$lines"
 fi
 # The end of a checkpoint, a zip archive, lists the checksums of all its tensors.

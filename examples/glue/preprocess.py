@@ -146,7 +146,9 @@ def write_labels(folder: Path, split: str, examples: list[Example], words: Dicti
         (folder / f"{split}.label").write_text(lines)
 
 
-def write_sentences(read: Read, split: Split, args: argparse.Namespace, tokenizer: Tokenizer):
+def write_sentences(
+    read: Read, split: Split, args: argparse.Namespace, tokenizer: Tokenizer
+) -> int:
     """The sentences of a split.
 
     Returns:

@@ -111,13 +111,14 @@ def test_every_run_is_done_once(place):
 
 
 @pytest.mark.slow
-def test_killed_sweep_goes_on_and_ends_as_an_unkilled_one(place):
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=lambda how: how.name)
+def test_killed_sweep_goes_on_and_ends_as_an_unkilled_one(place, how):
     command = [sys.executable, GLUE / "sweep.py", *arguments(place, "killed")]
     (place / "hold").touch()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_for(lambda: lines(place, "killed"))
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.send_signal(how)
+    assert process.wait() == (1 if how == signal.SIGTERM else -how)
     assert 0 < len(lines(place, "killed")) < 8
     (place / "hold").unlink()
     run(place, "killed")
