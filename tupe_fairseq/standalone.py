@@ -25,7 +25,7 @@ class TUPEConfig:
         num_buckets: of the relative bias.
         max_distance: from which on relative positions share a bucket.
         untie_cls: position 0 holds [CLS], whose positional correlations are reset.
-        attention_backend: "auto", "eager", "sdpa".
+        attention_backend: "auto" or a registered backend.
     """
 
     num_layers: int = 6

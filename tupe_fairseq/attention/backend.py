@@ -28,6 +28,8 @@ class Backend:
     """Computes softmax(q kᵀ + positional terms) v, exactly."""
 
     name: str
+    #: Whether torch.compile sees through it.
+    compiles = True
 
     def speed(self, device: str) -> float:
         """`auto` takes the backend that is fastest on this type of device and refuses nothing."""
@@ -90,6 +92,7 @@ def share_attention(
     layer_terms: LayerTerms | None = None,
     backend: str = "auto",
     need_weights: bool = False,
+    compiled: bool = False,
 ) -> SharedAttention:
     """Compute the positional term of one forward pass and choose who computes attention.
 
@@ -101,6 +104,7 @@ def share_attention(
         layer_terms: the encoding's terms in any one of the layers, or None.
         backend: a registered name, or "auto" for the fastest that can.
         need_weights: whether the layers return their attention weights.
+        compiled: whether the layers are compiled.
 
     Raises:
         UsageError: unknown backend, or one that cannot serve this encoding.
@@ -108,7 +112,7 @@ def share_attention(
     if layout is None:
         layout = Layout(x.size(0), x.size(1), padding_mask)
     device = x.device.type
-    chosen = choose_backend(backend, encoding, layer_terms, need_weights, device)
+    chosen = choose_backend(backend, encoding, layer_terms, need_weights, device, compiled)
     _log_choice(backend, chosen.name, type(encoding).__name__, device)
     dtype = _dtype_of_queries(x)
     # Made once and used in every layer, so not worth rounding.
@@ -124,14 +128,21 @@ def choose_backend(
     terms: LayerTerms | None = None,
     need_weights: bool = False,
     device: str = "cpu",
+    compiled: bool = False,
 ) -> Backend:
     """The backend of that name, or for "auto" the fastest on this device that refuses nothing."""
+
+    def reason_against(backend: Backend) -> str | None:
+        if compiled and not backend.compiles:
+            return "torch.compile (--compile-layers) cannot see through it"
+        return backend.refuses(encoding, terms, need_weights)
+
     if name == "auto":
         backends = [backend for _, backend in ATTENTION_BACKENDS.items()]
-        able = (b for b in backends if not b.refuses(encoding, terms, need_weights))
+        able = (b for b in backends if not reason_against(b))
         return max(able, key=lambda b: b.speed(device))
     chosen = ATTENTION_BACKENDS[name]
-    if reason := chosen.refuses(encoding, terms, need_weights):
+    if reason := reason_against(chosen):
         raise UsageError(f"--attention-backend is {name!r}, but {reason}; use auto or eager.")
     return chosen
 

@@ -70,6 +70,7 @@ class Blocked(Backend):
     """The fastest on CPUs for every encoding whose terms do not depend on content."""
 
     name = "blocked"
+    compiles = False
 
     def speed(self, device):
         return 3 if device == "cpu" else 0.5

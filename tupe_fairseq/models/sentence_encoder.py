@@ -47,6 +47,7 @@ class TupeSentenceEncoder(Encoder):
             layerdrop=args.encoder_layerdrop,
             checkpoint_activations=args.checkpoint_activations,
             attention_backend=args.attention_backend,
+            compile_layers=args.compile_layers,
         )
         self.embed_tokens = embed_tokens
         self.extend_positions = args.extend_positions

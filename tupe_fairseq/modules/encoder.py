@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ..attention import Layout, TupeMultiheadAttention, choose_backend, share_attention
 from ..errors import UsageError
+from ..native import find_compiler
 from ..position import LayerTerms, PositionEncoding
 from .dropout import Dropout
 from .encoder_layer import EncoderLayer
@@ -32,6 +33,10 @@ class Encoder(nn.Module):
         layerdrop: probability of skipping a layer in training (Fan et al. 2019).
         checkpoint_activations: recompute layers in the backward pass instead of storing them.
         attention_backend: a registered backend or "auto".
+        compile_layers: run the layers through torch.compile.
+
+    Raises:
+        UsageError: the backend cannot serve the encoding, or there is nothing to compile with.
     """
 
     def __init__(
@@ -48,6 +53,7 @@ class Encoder(nn.Module):
         layerdrop: float = 0.0,
         checkpoint_activations: bool = False,
         attention_backend: str = "auto",
+        compile_layers: bool = False,
     ):
         super().__init__()
         shape = embed_positions.shape
@@ -76,7 +82,12 @@ class Encoder(nn.Module):
         self.checkpoint_activations = checkpoint_activations
         self.attention_backend = attention_backend
         # An encoding or backend that cannot be served is refused now, not in the first batch.
-        choose_backend(attention_backend, embed_positions, self._layer_terms())
+        choose_backend(
+            attention_backend, embed_positions, self._layer_terms(), compiled=compile_layers
+        )
+        self.compile_layers = compile_layers
+        if compile_layers:
+            self._compile()
 
     def forward(
         self, x: Tensor, padding_mask: Tensor | None = None, tokens: Tensor | None = None
@@ -113,6 +124,7 @@ class Encoder(nn.Module):
             layout=layout,
             layer_terms=self._layer_terms(),
             backend=self.attention_backend,
+            compiled=self.compile_layers,
         )
         states = [layout.unpack(x)] if keep_states else []
         for layer in self.layers:
@@ -139,6 +151,16 @@ class Encoder(nn.Module):
         if padding_mask is None or x.dim() == 2:
             return x
         return x.masked_fill(padding_mask[:, :, None], 0)
+
+    def _compile(self) -> None:
+        """Layer by layer: one is compiled in the time of one, and serves them all."""
+        if find_compiler() is None:
+            raise UsageError(
+                "--compile-layers needs a C++ compiler, but there is no cc, gcc or clang: install "
+                "one (on Debian and Ubuntu: apt install g++), or leave the flag out."
+            )
+        for layer in self.layers:
+            layer.compile()
 
     def _layer_terms(self) -> LayerTerms | None:
         """One layer's terms, which stand for all when a backend is chosen."""
