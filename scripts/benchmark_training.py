@@ -1,8 +1,11 @@
 """Time and memory of `tupe_roberta` and of stock fairseq RoBERTa, of the same size, by turns.
 
-python scripts/benchmark_training.py                                 all workloads of the device
-python scripts/benchmark_training.py --workloads 4x512,half-padding
-python scripts/benchmark_training.py --workloads 4x512 --batch 8 --encodings tupe_r,alibi
+    python scripts/benchmark_training.py                   all workloads of the device
+    python scripts/benchmark_training.py --workloads 4x512,half-padding
+    python scripts/benchmark_training.py --workloads 4x512 --batch 8 --encodings tupe_r,alibi
+
+A step makes the features of a batch, without the LM head, and in training their gradients. Matrix
+products are the physical limit: those of the same step, without anything between them.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from fairseq.models.roberta.model import RobertaModel
 from tupe_fairseq import TupeRobertaModel, UsageError
 
 STOCK = Contender("stock RoBERTa", "fairseq")
-PRODUCTS = Contender("matrix products")
+PRODUCTS = Contender("matrix products", "torch")
 
 
 def prepare(work: Workload, device: str, contender: Contender) -> Step:
@@ -115,8 +118,9 @@ def parse(argv: list[str] | None) -> Namespace:
     for name in CHANGEABLE:
         kind = type(getattr(WORKLOADS["4x512"], name))
         choices = ("training", "evaluation") if name == "mode" else None
-        help = "in place of the workload's" if name == "batch" else "likewise"
-        parser.add_argument(f"--{name}", type=kind, choices=choices, help=help)
+        metavar = {int: "N", float: "P"}.get(kind)
+        told = "in place of the workload's"
+        parser.add_argument(f"--{name}", type=kind, choices=choices, metavar=metavar, help=told)
     add_arguments(parser, encodings="tupe_a,tupe_r,t5,learned,none", backends="auto")
     return parser.parse_args(argv)
 

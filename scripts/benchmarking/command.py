@@ -95,12 +95,13 @@ def contenders_of(
                 terms = encoding.build_layer_terms()
                 chosen = choose_backend(backend, encoding, terms, device=args.device)
             except UsageError as reason:
-                _tell_once(f"left out: {name} by {backend}: {reason}")
+                tell_once(f"left out: {name} by {backend}: {reason}")
                 continue
             found.append(Contender(name, chosen.name))
     return list(dict.fromkeys(found))
 
 
 @functools.cache
-def _tell_once(message: str) -> None:
+def tell_once(message: str) -> None:
+    """On stderr."""
     print(message, file=sys.stderr)

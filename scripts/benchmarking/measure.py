@@ -12,23 +12,21 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from tqdm import tqdm
 
-#: Runs before the rounds; the measurement of memory is two more.
-WARM_UP = 1
-
 Step = Callable[[], object]
 
 
 class Contender(NamedTuple):
-    """A row of a table; without a backend its memory says nothing and is not measured."""
+    """A row of a table."""
 
     name: str
-    backend: str = ""
+    backend: str
 
 
 @dataclass
@@ -56,16 +54,20 @@ class Case:
     peaks: dict[Contender, int | None] = field(default_factory=dict)
 
     def measure(self, device: str) -> None:
-        """Run all rounds; what an interruption leaves is whole rounds."""
+        """Run all rounds, warmed up by the measurement of memory.
+
+        What an interruption leaves is whole rounds.
+        """
         torch.manual_seed(1)
+        progress = partial(tqdm, leave=False, disable=None)
         steps = {contender: self.prepare(contender) for contender in self.contenders}
-        for contender, step in steps.items():
-            self.peaks[contender] = peak_memory(step, device) if contender.backend else None
+        for contender in progress(steps, "memory"):
+            self.peaks[contender] = peak_memory(steps[contender], device)
         shuffled, order = list(steps), random.Random(1)
-        for number in tqdm(range(-WARM_UP, self.rounds), "rounds", leave=False, disable=None):
+        for _ in progress(range(self.rounds), "rounds"):
             order.shuffle(shuffled)
             found = {contender: seconds_of(steps[contender], device) for contender in shuffled}
-            for contender, seconds in found.items() if number >= 0 else ():
+            for contender, seconds in found.items():
                 self.seconds.setdefault(contender, []).append(seconds)
 
     def ratios(self, contender: Contender, reference: Contender) -> list[float]:
@@ -101,10 +103,9 @@ class Case:
             peak = row["peak_bytes"]
             rows.append(
                 [
-                    *(row["name"], row["backend"] or "-", f"{row['median_seconds'] * 1e3:.1f}"),
+                    *(row["name"], row["backend"], f"{row['median_seconds'] * 1e3:.1f}"),
                     *map(spread, quartiles),
-                    "-" if peak is None else f"{peak / 2**20:.0f}",
-                    f"{peak / reference_peak:.2f}" if peak and reference_peak else "-",
+                    *(of_memory(peak, 2**20, 0), of_memory(peak, reference_peak, 2)),
                 ]
             )
         return rows
@@ -114,6 +115,11 @@ def spread(quartiles: list[float]) -> str:
     """The median, and the others where they are not the same."""
     low, middle, high = (f"{value:.2f}" for value in quartiles)
     return middle if low == middle == high else f"{middle} ({low}-{high})"
+
+
+def of_memory(peak: int | None, unit: int | None, digits: int) -> str:
+    """Bytes in that unit, where both are known."""
+    return f"{peak / unit:.{digits}f}" if peak and unit else "-"
 
 
 def seconds_of(step: Step, device: str) -> float:

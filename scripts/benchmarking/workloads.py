@@ -76,7 +76,7 @@ WORKLOADS = {
     "base-2x512": Workload(2, 512, **BASE, rounds=5),
     "evaluation-4x512": Workload(4, 512, mode="evaluation"),
     "half-padding": Workload(8, 256, padding=0.5),
-    "memory-1x4096": Workload(1, 4096, rounds=3),
+    "memory-1x4096": Workload(1, 4096, rounds=2),
     # All halved, as by fairseq's --bf16.
     "gpu-32x512": Workload(32, 512, **BASE, dtype="bfloat16", device="cuda", rounds=21),
 }
