@@ -14,8 +14,8 @@ A document is an article of WikiExtractor's, or what stands between empty lines 
 a thousand lines). Its first line decides by its checksum whether it is held out: the same
 documents are, whatever the order, the number of files, or the number of processes.
 
-Each input file is cleaned by a process of its own, into DIRECTORY/parts. Run again, it goes on
-with those that are missing.
+Each input file is cleaned by a process of its own, into DIRECTORY/parts-*; train.txt and valid.txt
+are joined from these at the end. Run again, it goes on with the files that are missing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ import shutil
 import sys
 import zlib
 from collections.abc import Iterator
-from multiprocessing import Pool
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -104,7 +106,7 @@ def documents(lines: Iterator[str], lost: list[int]) -> Iterator[list[str]]:
             yield document
             document, title, in_wiki = [], html.unescape(start[1]), True
             continue
-        if line == "</doc>" and in_wiki:
+        if line == "</doc>":
             yield document
             document, in_wiki = [], False
             continue
@@ -145,19 +147,20 @@ def clean_file(path: Path, part: Path, settings: Settings) -> dict[str, int]:
     """Clean one file into PART.train and PART.valid; PART.json, its counts, is written last."""
     lost = [0]
     counts = dict.fromkeys(SPLITS, 0)
-    with replacing(f"{part}.train") as train, replacing(f"{part}.valid") as valid:
-        with train.open("w", encoding="utf-8") as t, valid.open("w", encoding="utf-8") as v:
-            out = {"train": t, "valid": v}
-            for document in filter(None, documents(read_lines(path), lost)):
-                split = "valid" if is_held_out(document, settings.valid_share) else "train"
-                for line in document:
-                    line = line if settings.cased else line.lower()
-                    for short in cut(line, settings.longest):
-                        out[split].write(short + "\n")
-                        counts[split] += 1
+    with ExitStack() as stack:
+        out = {}
+        for split in SPLITS:
+            aside = stack.enter_context(replacing(f"{part}.{split}"))
+            out[split] = stack.enter_context(aside.open("w", encoding="utf-8"))
+        for document in filter(None, documents(read_lines(path), lost)):
+            split = "valid" if is_held_out(document, settings.valid_share) else "train"
+            for line in document:
+                for short in cut(line if settings.cased else line.lower(), settings.longest):
+                    out[split].write(f"{short}\n")
+                    counts[split] += 1
     counts["lost"] = lost[0]
-    with replacing(f"{part}.json") as path:
-        path.write_text(json.dumps(counts))
+    with replacing(f"{part}.json") as aside:
+        aside.write_text(json.dumps(counts))
     return counts
 
 
@@ -196,10 +199,13 @@ def clean(files: list[Path], out: Path, settings: Settings, workers: int) -> dic
     parts.mkdir(parents=True, exist_ok=True)
     jobs = [(path, parts / f"{number:06}", settings) for number, path in enumerate(files)]
     missing = [job for job in jobs if not job[1].with_suffix(".json").exists()]
-    with Pool(workers) as pool, tqdm(total=len(jobs), unit="file", desc="clean") as progress:
-        progress.update(len(jobs) - len(missing))
-        for _ in pool.imap_unordered(_clean_job, missing):
-            progress.update()
+    size = sum(path.stat().st_size for path, *_ in missing)
+    with (
+        ProcessPoolExecutor(workers) as pool,
+        tqdm(desc="clean", total=size, unit="B", unit_scale=True) as progress,
+    ):
+        for read in pool.map(_clean_job, missing):
+            progress.update(read)
     counts = [json.loads(part.with_suffix(".json").read_text()) for _, part, _ in jobs]
     total = {name: sum(count[name] for count in counts) for name in counts[0]}
     _check(total, settings)
@@ -212,8 +218,9 @@ def clean(files: list[Path], out: Path, settings: Settings, workers: int) -> dic
     return total
 
 
-def _clean_job(job: tuple[Path, Path, Settings]) -> None:
+def _clean_job(job: tuple[Path, Path, Settings]) -> int:
     clean_file(*job)
+    return job[0].stat().st_size
 
 
 def _check(total: dict[str, int], settings: Settings) -> None:
@@ -257,5 +264,7 @@ def main(argv: list[str] | None = None) -> None:
 if __name__ == "__main__":
     try:
         main()
+    except BrokenProcessPool:
+        sys.exit("error: a process was killed, perhaps for want of memory: give fewer --workers.")
     except UsageError as error:
         sys.exit(f"error: {error}")
