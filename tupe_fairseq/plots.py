@@ -6,6 +6,7 @@ Needs matplotlib, the extra `viz`.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,9 @@ WIDTH, HEIGHT = 2.4, 2.1
 OUTLIERS = 0.005
 
 
-def draw_positional_correlations(correlations: Tensor, title: str, caption: str = "") -> Figure:
+def draw_positional_correlations(
+    correlations: Tensor, title: str, caption: str = "", names: Sequence[str] | None = None
+) -> Figure:
     """One heat map per head of what positions alone add to the scores (figure of Ke et al. 2021).
 
     Each has its own colours, since heads differ in scale and softmax never compares them.
@@ -33,6 +36,7 @@ def draw_positional_correlations(correlations: Tensor, title: str, caption: str 
         correlations: H×T×T, queries in rows, keys in columns.
         title: above the figure.
         caption: small, below it; e.g. the command that made it.
+        names: above the maps, where these are not one per head.
 
     Raises:
         UsageError: matplotlib is not installed.
@@ -52,7 +56,7 @@ def draw_positional_correlations(correlations: Tensor, title: str, caption: str 
         image = panel.imshow(correlations[head].cpu().numpy(), vmin=low, vmax=high)
         bar = figure.colorbar(image, ax=panel, extend="both", shrink=0.75, pad=0.02, aspect=25)
         bar.ax.tick_params(labelsize=6, length=2)
-        panel.set_title(f"head {head + 1}", fontsize=9)
+        panel.set_title(names[head] if names else f"head {head + 1}", fontsize=9)
         _label_positions(panel, length)
     figure.supxlabel("key position", fontsize=8)
     figure.supylabel("query position", fontsize=8)
