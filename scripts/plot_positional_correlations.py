@@ -54,7 +54,7 @@ def draw(args: argparse.Namespace, command: str) -> None:
     length = min(LENGTH, model.max_positions) if args.length is None else args.length
     drawn = position_maps(roberta.model.encoder.sentence_encoder, length, args.layer)
     name = args.checkpoint_dir.resolve().name
-    title = f"{name} ({model.position_encoding}, {length} positions): {drawn.meaning}"
+    title = f"{name} ({model.position_encoding}, {length} positions)\n{drawn.meaning}"
     figure = draw_positional_correlations(drawn.maps, title, command, drawn.names)
     save_png(figure, args.out, command)
 

@@ -92,7 +92,7 @@ def position_maps(encoder: Encoder, length: int, layer: int = 1) -> PositionMaps
     if encoding.uses("embed"):
         vectors = encoding.position_vectors(length)
         maps = F.cosine_similarity(vectors[:, None], vectors[None], dim=-1)[None]
-        return PositionMaps(maps, ["all heads"], "cosine of position vectors")
+        return PositionMaps(maps, ["input"], "cosine of position vectors")
     raise UsageError(
         f"{type(encoding).__name__} has no positions: the model sees a bag of words, and there "
         "is nothing to draw."

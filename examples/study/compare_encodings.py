@@ -218,7 +218,6 @@ def run_rounds(arguments: argparse.Namespace, lock: int) -> None:
 def main(argv: list[str] | None = None) -> None:
     """See the module's text."""
     arguments = parse(argv)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     with locked(arguments.out) as lock:
         keep_settings(arguments)
         run_rounds(arguments, lock)
@@ -226,6 +225,8 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    # As after Ctrl-C: what has not begun is not begun any more.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     try:
         main()
     except UsageError as error:

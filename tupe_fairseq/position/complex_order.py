@@ -49,7 +49,7 @@ class ComplexOrderPosition(PositionEncoding):
         return self._wave(torch.ones_like(phase), positions, frequency, phase)
 
     def _wave(self, x: Tensor, positions: Tensor, frequency: Tensor, phase: Tensor) -> Tensor:
-        """The wave of each word, read out; x, frequency and phase are (B×)T×C or C, positions T."""
+        """The wave of each word, read out: B×T×C; or of one word, from C: T×C. Positions are T."""
         # In half precision far positions would lose the angle. (B×)T×C · T×1
         dtype = widened(x.dtype)
         angle = frequency.to(dtype) * positions[:, None] + phase.to(dtype)
