@@ -4,7 +4,8 @@
 
 DATA_BIN is what fairseq-preprocess wrote. The encodings take turns: each round trains every one of
 them a share of the updates, so that the machine's moods meet all alike and a run that is stopped
-has compared something. Run again, it goes on where it stopped. In DIRECTORY:
+has compared something. Run again, it goes on where it stopped; with --report, it writes the table
+and the figure of what there is, also while another call trains. In DIRECTORY:
 
     NAME/                 checkpoints and log.txt of an encoding
     settings.json         what all were trained with; another call must have the same
@@ -46,14 +47,15 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("data", type=Path, help="binarised masked-LM data")
     parser.add_argument("--out", type=Path, required=True, help="directory of the results")
     parser.add_argument("--encodings", default=",".join(POSITION_ENCODINGS), help="which")
-    parser.add_argument("--updates", type=int, default=4000, help="per encoding")
+    parser.add_argument("--updates", type=int, default=9600, help="per encoding")
     parser.add_argument("--rounds", type=int, default=4, help="turns in which they are trained")
     parser.add_argument("--validations", type=int, default=2, help="in each round")
     parser.add_argument("--workers", type=int, default=1, help="encodings trained side by side")
     parser.add_argument("--arch", default="tupe_roberta_tiny")
-    parser.add_argument("--batch-size", type=int, default=16, help="sequences of 128 tokens")
+    parser.add_argument("--batch-size", type=int, default=8, help="sequences of 128 tokens")
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--report", action="store_true", help="only report what there is")
     parser.epilog = "What follows -- goes to fairseq-train as it is."
     argv = sys.argv[1:] if argv is None else argv
     own, flags = argv, []
@@ -169,6 +171,7 @@ def keep_settings(arguments: argparse.Namespace) -> None:
     Raises:
         UsageError: the directory holds a run with other settings.
     """
+    arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / "settings.json"
     settings = {"data": str(arguments.data.resolve()), "flags": fixed_flags(arguments)}
     settings["flags"].remove(str(PLUGIN))
@@ -218,9 +221,13 @@ def run_rounds(arguments: argparse.Namespace, lock: int) -> None:
 def main(argv: list[str] | None = None) -> None:
     """See the module's text."""
     arguments = parse(argv)
-    with locked(arguments.out) as lock:
+    if arguments.report:
         keep_settings(arguments)
-        run_rounds(arguments, lock)
+        report(arguments.out, arguments.encodings, describe(arguments))
+    else:
+        with locked(arguments.out) as lock:
+            keep_settings(arguments)
+            run_rounds(arguments, lock)
     print((arguments.out / "comparison.md").read_text())
 
 

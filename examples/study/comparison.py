@@ -94,9 +94,9 @@ def relative_speed(result: dict[str, Any], base: dict[str, Any]) -> str:
 
 
 def table(results: dict[str, Any], settings: str) -> str:
-    """Markdown, best loss first; all at the last update that every encoding has reached."""
-    shared = set.intersection(*(set(r["losses"]) for r in results.values()))
-    at = max(shared, default=0)
+    """Markdown, best loss first; all at the last update that every encoding begun has reached."""
+    begun = [set(result["losses"]) for result in results.values() if result["losses"]]
+    at = max(set.intersection(*begun), default=0) if begun else 0
     clock = "wall-clock" if torch.cuda.is_available() else "processor"
     lines = [
         f"Validation loss (bits a masked token) after {at:,} updates. {settings} Speed: {clock} "

@@ -71,6 +71,10 @@ def test_killed_comparison_goes_on(toy_masked_lm_data, tmp_path, capsys):
     assert (out / "comparison.png").stat().st_size
 
     before = (out / "learned/log.txt").read_text()
+    table = (out / "comparison.md").read_bytes()
+    (out / "comparison.md").unlink()
+    compare.main(arguments(toy_masked_lm_data, out, "--report"))
+    assert (out / "comparison.md").read_bytes() == table
     compare.main(words)
     assert (out / "learned/log.txt").read_text() == before, "nothing is left to train"
     with pytest.raises(UsageError, match="holds a run with other settings"):
@@ -126,9 +130,9 @@ def test_table_compares_at_the_last_update_that_all_have_reached():
 
 def test_table_says_what_was_not_run():
     made = {"t5": result({2: 8.0}, {2: 1.0}), "rope": result({}, {}, None)}
-    assert "after 0 updates" in comparison.table(made, "")
+    assert "after 2 updates" in comparison.table(made, "")
     assert rows(made) == [
-        "| `t5` | 1,000 | not run | not run |",
+        "| `t5` | 1,000 | 8.000 | not run |",
         "| `rope` | not run | not run | not run |",
     ]
 
