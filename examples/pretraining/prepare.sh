@@ -17,6 +17,7 @@ fail() {
   exit 1
 }
 
+# shellcheck source=scripts/steps.sh
 source "$here/../../scripts/steps.sh"
 
 work=
@@ -25,10 +26,11 @@ vocabulary=()
 cleaning=()
 inputs=()
 while (($#)); do
+  [[ $1 != -* || $1 == --cased || $1 == -h || $1 == --help || $# -gt 1 ]] ||
+    fail "$1 lacks its value, or is unknown; see --help."
   case $1 in
     -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit ;;
     --cased) cleaning+=("$1") && shift && continue ;;
-    -*) (($# > 1)) || fail "$1 lacks its value." ;;&
     --out) work=$2 && shift 2 ;;
     --sentencepiece | --gpt2-bpe) vocabulary=("$1" "$2") && shift 2 ;;
     --longest | --valid-share) cleaning+=("$1" "$2") && shift 2 ;;
@@ -48,7 +50,8 @@ python -c 'import tupe_fairseq' 2>/dev/null || fail "python has no tupe_fairseq:
   "environment in which it is installed (or: source .venv/bin/activate)."
 
 text() {
-  run python "$here/clean.py" "${inputs[@]}" --out "$out" --workers "$workers" "${cleaning[@]}"
+  run python "$here/clean.py" "${inputs[@]}" --out "$out" --workers "$workers" \
+    "${cleaning[@]+"${cleaning[@]}"}"
 }
 
 pieces() {
@@ -65,7 +68,7 @@ bin() {
 
 lock_work
 # What a step depends on beside its scripts: arguments, and names, sizes and dates of the files.
-write "$work/.cleaning" "${cleaning[*]} $(ls -LRln "${inputs[@]}")"
+write "$work/.cleaning" "${cleaning[*]-} $(ls -LRln "${inputs[@]}")"
 write "$work/.vocabulary" "${vocabulary[*]} $(ls -Lln "${vocabulary[1]}" 2>/dev/null)"
 step --resumable text "Clean the text" "$here/clean.py" "$work/.cleaning"
 step --resumable pieces "Split it into symbols" "$here/encode.py" "$work/.vocabulary"

@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -221,6 +222,8 @@ def run_rounds(arguments: argparse.Namespace, lock: int) -> None:
 def main(argv: list[str] | None = None) -> None:
     """See the module's text."""
     arguments = parse(argv)
+    # Importing fairseq makes all libraries tell their debugging.
+    logging.getLogger().setLevel(logging.WARNING)
     if arguments.report:
         keep_settings(arguments)
         report(arguments.out, arguments.encodings, describe(arguments))
