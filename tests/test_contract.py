@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import inspect
+from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from fairseq import checkpoint_utils
+from fairseq.data import Dictionary
 
 from tests.integration.commands import parameters, pretrain
 from tests.tolerances import assert_trained_alike
+from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.modules.encoder import Encoder
 from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
 
@@ -50,6 +54,24 @@ def test_trains_saves_and_reloads(trained, name):
     assert saved.keys() == model.state_dict().keys()
     buffers = {name for name, _ in model.named_buffers()} & saved.keys()
     assert buffers == {"encoder.sentence_encoder.version"}, "constant tables are not saved"
+
+
+@every_encoding
+def test_one_seed_gives_all_encodings_the_same_backbone(name):
+    """Or else a comparison of encodings would compare initialisations too."""
+
+    def start(encoding):
+        torch.manual_seed(1)
+        task = SimpleNamespace(source_dictionary=Dictionary(), max_positions=lambda: 16)
+        sizes = {"encoder_embed_dim": 16, "encoder_ffn_embed_dim": 16, "encoder_layers": 2}
+        args = Namespace(position_encoding=encoding, encoder_attention_heads=2, **sizes)
+        return TupeRobertaModel.build_model(args, task).state_dict()
+
+    without, found = start("none"), start(name)
+    shared = without.keys() & found.keys()
+    assert shared == without.keys()
+    for key in shared:
+        assert torch.equal(found[key], without[key]), key
 
 
 @every_encoding

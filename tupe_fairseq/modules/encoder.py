@@ -13,6 +13,7 @@ from ..attention import Layout, TupeMultiheadAttention, choose_backend, share_at
 from ..errors import UsageError
 from ..native import find_compiler
 from ..position import LayerTerms, PositionEncoding
+from ..position.base import own_random_numbers
 from .dropout import Dropout
 from .encoder_layer import EncoderLayer
 
@@ -67,7 +68,7 @@ class Encoder(nn.Module):
                     shape.num_heads,
                     attention_dropout,
                     embed_positions.score_terms,
-                    embed_positions.build_layer_terms(),
+                    self._build_layer_terms(),
                 ),
                 ffn_dim,
                 activation_fn,
@@ -152,6 +153,17 @@ class Encoder(nn.Module):
             return x
         return x.masked_fill(padding_mask[:, :, None], 0)
 
+    def apply(self, fn: Callable[[nn.Module], None]) -> Encoder:
+        """As nn.Module's; initialisations of positions draw random numbers of their own."""
+        terms = [layer.self_attn.layer_terms for layer in self.layers]
+        positional = [self.embed_positions, *(term for term in terms if term is not None)]
+        own = {module for part in positional for module in part.modules()}
+        super().apply(lambda module: None if module in own else fn(module))
+        with own_random_numbers():
+            for part in positional:
+                part.apply(fn)
+        return self
+
     def _compile(self) -> None:
         """Layer by layer: one is compiled in the time of one, and serves them all."""
         if find_compiler() is None:
@@ -161,6 +173,10 @@ class Encoder(nn.Module):
             )
         for layer in self.layers:
             layer.compile()
+
+    def _build_layer_terms(self) -> LayerTerms | None:
+        with own_random_numbers():
+            return self.embed_positions.build_layer_terms()
 
     def _layer_terms(self) -> LayerTerms | None:
         """One layer's terms, which stand for all when a backend is chosen."""

@@ -12,6 +12,8 @@ all layers share live on the encoding, parameters of one layer in the module tha
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -216,6 +218,21 @@ class PositionEncoding(nn.Module):
         return getattr(cls, hook) is not getattr(PositionEncoding, hook)
 
 
+@contextmanager
+def own_random_numbers() -> Iterator[None]:
+    """What is initialised inside leaves torch's generator as if it had drawn a single number.
+
+    So that models of one seed that differ in their encoding begin with the same weights elsewhere.
+    """
+    seed = int(torch.empty((), dtype=torch.int64).random_())
+    state = torch.get_rng_state()
+    torch.default_generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)
+
+
 def check_at_least(flag: str, value: int, least: int) -> None:
     """Refuse an option below its least value."""
     if value < least:
@@ -243,7 +260,8 @@ def build_position_encoding(
             f"do not divide {embed_dim}."
         )
     shape = Shape(embed_dim, num_heads, max_positions, bidirectional, vocab_size)
-    return cls(shape, **options)
+    with own_random_numbers():
+        return cls(shape, **options)
 
 
 def known_options() -> dict[str, Option]:
