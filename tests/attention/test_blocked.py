@@ -34,7 +34,7 @@ def test_blocks_cover_every_cell_once(heads, lengths, size):
     lengths.sort(reverse=True)
     lengths[0] = max(lengths[0], 1)
     longest = lengths[0]
-    seen = torch.zeros(len(lengths), heads, longest, longest, dtype=torch.int64)
+    seen = torch.zeros(heads, len(lengths), longest, longest, dtype=torch.int64)
     taken = 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "BLOCK", size)
@@ -45,10 +45,10 @@ def test_blocks_cover_every_cell_once(heads, lengths, size):
             # Random bits are taken once.
             assert block.words == taken
             taken += blocks.words(block.group.matrices * block.rows, block.group.keys)
-            group = seen[block.group.index]
+            group = block.group.matrices_of(seen)
             group[:, block.first : block.first + block.rows, : block.group.keys] += 1
             assert block.rows == 1 or block.cells <= max(size, 1)
-    for sentence, length in zip(seen, lengths, strict=True):
+    for sentence, length in zip(seen.unbind(1), lengths, strict=True):
         assert (sentence[:, :length, :length] == 1).all()
         assert sentence.max() <= 1
 

@@ -22,6 +22,11 @@ def way(request, monkeypatch):
     return request.param
 
 
+def half(matrices):
+    """How many, where two matrices share one."""
+    return matrices // 2 if matrices % 2 == 0 else matrices
+
+
 def terms_of(shape, of_bias, padded, p, dtype):
     matrices, rows, keys = shape
     bias = padding = None
@@ -30,16 +35,22 @@ def terms_of(shape, of_bias, padded, p, dtype):
         table = 3 * torch.randn(of_bias(matrices), rows + 2, keys + 3, dtype=dtype)
         bias = table[:, 1 : rows + 1, :keys]
     if padded:
-        padding = torch.zeros(matrices, 1, keys, dtype=dtype)
+        padding = torch.zeros(padded(matrices), 1, keys, dtype=dtype)
         padding[0, :, keys // 2 + 1 :] = -1e4
     return Terms(bias, padding, p, KEY, FIRST)
 
 
 def expected_of(scores, terms):
-    for added in (terms.bias, terms.padding):
-        if added is not None:
-            scores = scores + added
-    weights = scores.softmax(-1)
+    matrices = len(scores)
+    rows = []
+    for m in range(matrices):
+        row = scores[m]
+        if terms.bias is not None:
+            row = row + terms.bias[m // (matrices // len(terms.bias))]
+        if terms.padding is not None:
+            row = row + terms.padding[m % len(terms.padding)]
+        rows.append(row)
+    weights = torch.stack(rows).softmax(-1)
     if not terms.p:
         return weights
     matrices, rows, keys = weights.shape
@@ -49,9 +60,9 @@ def expected_of(scores, terms):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize("p", [0.0, 0.25])
-@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("padded", [None, lambda m: m, half], ids=["full", "each", "half"])
 @pytest.mark.parametrize(
-    "of_bias", [None, lambda m: 1, lambda m: m], ids=["none", "shared", "each"]
+    "of_bias", [None, lambda m: 1, lambda m: m, half], ids=["none", "shared", "each", "half"]
 )
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_weights_and_gradients(way, shape, of_bias, padded, p, dtype):

@@ -142,6 +142,7 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, q, k, v, blocks, p, key, *parts):
+        q, k, v = map(_heads_first, (q, k, v))
         out = torch.zeros_like(q)
         for same_queries in blocks.walked:
             rows = blocks.rows(same_queries[0])
@@ -152,13 +153,13 @@ class _Attend(torch.autograd.Function):
                 multiply(scores, block.keys(v), block.queries(out))
         ctx.save_for_backward(q, k, v, *parts)
         ctx.blocks, ctx.p, ctx.key = blocks, p, key
-        return out
+        return out.transpose(0, 1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient):
         q, k, v, *parts = ctx.saved_tensors
-        blocks = ctx.blocks
+        blocks, gradient = ctx.blocks, _heads_first(gradient)
         of_q, of_k, of_v = (torch.zeros_like(x) for x in (q, k, v))
         of_score = _ScoreGradient(blocks.score) if any(ctx.needs_input_grad[6:]) else None
         for same_queries in blocks.walked:
@@ -180,7 +181,13 @@ class _Attend(torch.autograd.Function):
             if of_score is not None:
                 of_score.add_rows(same_queries[0], of_rows)
         of_parts = [None] * len(parts) if of_score is None else of_score.sums.values()
-        return of_q, of_k, of_v, None, None, None, *of_parts
+        of_vectors = (x.transpose(0, 1) for x in (of_q, of_k, of_v))
+        return *of_vectors, None, None, None, *of_parts
+
+
+def _heads_first(x: Tensor) -> Tensor:
+    """B×H×T×D -> H×B×T×D, contiguous: the matrices of a group stand side by side."""
+    return x.transpose(0, 1).contiguous()
 
 
 def multiply(a: Tensor, b: Tensor, out: Tensor, more: bool = False) -> None:

@@ -11,28 +11,34 @@ from .softmax import words
 
 #: Cells of a block: 4 MB in fp32. Smaller blocks cost more calls, larger ones leave the cache.
 BLOCK = 1 << 20
-#: With fewer cells than this for one head, all heads of a sentence are taken together.
-SMALL = 1 << 16
 #: Sentences are taken together that have at least this share of the words of the longest.
 ALIKE = 0.75
 
 
 class Group(NamedTuple):
-    """M attention matrices of like size: one head of several sentences, or all heads of one.
+    """M attention matrices of like size, which stand side by side in tensors H×B×T×D.
+
+    Several sentences of one head, or several heads of one sentence or of the whole batch.
 
     Attributes:
-        sentences: the sentences, for the padding mask.
+        heads: the heads.
+        sentences: the sentences.
         keys: words of the longest.
-        head: the head, or None where the matrices are those of all heads.
-        index: takes the M matrices from a tensor that begins with B×H.
-        matrices: M.
     """
 
+    heads: slice
     sentences: slice
     keys: int
-    head: int | None
-    index: tuple[slice | int, slice | int]
-    matrices: int
+
+    @property
+    def matrices(self) -> int:
+        """M."""
+        heads, sentences = self.heads, self.sentences
+        return (heads.stop - heads.start) * (sentences.stop - sentences.start)
+
+    def matrices_of(self, x: Tensor) -> Tensor:
+        """H×B×T×D -> M×T×D, a view."""
+        return x[self.heads, self.sentences].view(self.matrices, *x.shape[2:])
 
 
 class Block(NamedTuple):
@@ -62,18 +68,16 @@ class Block(NamedTuple):
         return memory[: self.cells].view(-1, self.rows, self.group.keys)
 
     def queries(self, x: Tensor) -> Tensor:
-        """B×H×T×D -> M×R×D."""
-        return x[self.group.index][:, self.first : self.first + self.rows]
+        """H×B×T×D -> M×R×D."""
+        return self.group.matrices_of(x)[:, self.first : self.first + self.rows]
 
     def keys(self, x: Tensor) -> Tensor:
-        """B×H×T×D -> M×S×D."""
-        return x[self.group.index][:, : self.group.keys]
+        """H×B×T×D -> M×S×D."""
+        return self.group.matrices_of(x)[:, : self.group.keys]
 
     def bias(self, term: Tensor) -> Tensor:
-        """What H×step×T adds to the cells: 1×R×S, the same for all sentences, or M×R×S."""
-        head = self.group.head
-        heads = term if head is None else term[head : head + 1]
-        return heads[:, : self.rows, : self.group.keys]
+        """What H×step×T adds to the cells of each of the group's heads, G×R×S."""
+        return term[self.group.heads, : self.rows, : self.group.keys]
 
 
 def walk(heads: int, lengths: Sequence[int]) -> list[list[Block]]:
@@ -86,7 +90,7 @@ def walk(heads: int, lengths: Sequence[int]) -> list[list[Block]]:
     groups = [
         group
         for start, stop in alike(lengths)
-        for group in _groups(start, stop, lengths[start], heads)
+        for group in _groups(heads, slice(start, stop), lengths[start], len(lengths))
     ]
     longest = max(lengths)
     largest = max(group.matrices * group.keys for group in groups)
@@ -112,11 +116,12 @@ def alike(lengths: Sequence[int]) -> list[tuple[int, int]]:
     return runs
 
 
-def _groups(start: int, stop: int, keys: int, heads: int) -> list[Group]:
-    count = stop - start
-    if count < heads and count * keys * keys < SMALL:
-        return [
-            Group(slice(i, i + 1), keys, None, (i, slice(None)), heads) for i in range(start, stop)
-        ]
-    sentences = slice(start, stop)
-    return [Group(sentences, keys, head, (sentences, head), count) for head in range(heads)]
+def _groups(heads: int, sentences: slice, keys: int, batch: int) -> list[Group]:
+    count = sentences.stop - sentences.start
+    together = 1
+    if count in (1, batch):
+        together = max(1, BLOCK // max(count * keys * keys, 1))
+    return [
+        Group(slice(head, min(head + together, heads)), sentences, keys)
+        for head in range(0, heads, together)
+    ]

@@ -20,8 +20,9 @@ class Terms:
     """What acts on a block of scores, M×R×S.
 
     Attributes:
-        bias: M×R×S or 1×R×S, added; its last dimension is contiguous. Or None.
-        padding: M×1×S or 1×1×S, added. Or None.
+        bias: G×R×S, added, the first to the first M/G matrices and so on; its last dimension is
+            contiguous. Or None.
+        padding: P×1×S, added, to every P-th matrix the same. Or None.
         p: probability of dropping a weight.
         key: of the dropout mask.
         first: words of the key that other blocks have taken.
@@ -38,21 +39,22 @@ class Terms:
         """Of the weights that are kept."""
         return 1 / (1 - rounded(self.p))
 
-    def in_c(self) -> native.Terms:
+    def in_c(self, matrices: int) -> native.Terms:
         """The same for the kernels."""
-        bias, padding = self.bias, self.padding
-        return native.Terms(
-            bias=None if bias is None else bias.data_ptr(),
-            padding=None if padding is None else padding.data_ptr(),
-            bias_matrix=_step(bias),
-            bias_row=0 if bias is None else bias.stride(1),
-            padding_matrix=_step(padding),
+        found = native.Terms(
             key=self.key,
             first=self.first,
             threshold=threshold(self.p),
-            scale=self.scale,
             drops=self.p > 0,
+            scale=self.scale,
         )
+        if (bias := self.bias) is not None:
+            found.bias, found.bias_shared_by = bias.data_ptr(), matrices // len(bias)
+            found.bias_matrix, found.bias_row, _ = bias.stride()
+        if (padding := self.padding) is not None:
+            found.padding, found.paddings = padding.data_ptr(), len(padding)
+            found.padding_matrix = padding.stride(0)
+        return found
 
 
 def words(rows: int, columns: int) -> int:
@@ -64,7 +66,7 @@ def weigh(scores: Tensor, terms: Terms) -> None:
     """Turn scores into dropout(softmax(scores + bias + padding)), in place."""
     kernels = native.kernels()
     if kernels is not None and scores.dtype == torch.float32:
-        kernels.weigh(scores.data_ptr(), ctypes.byref(terms.in_c()), *scores.shape)
+        kernels.weigh(scores.data_ptr(), ctypes.byref(terms.in_c(len(scores))), *scores.shape)
         return
     torch.mul(_softmax(scores, terms), _scales(scores, terms), out=scores)
 
@@ -84,20 +86,24 @@ def weigh_backward(
     if kernels is not None and scores.dtype == torch.float32:
         pointers = (scores.data_ptr(), of_dropped.data_ptr())
         bias = None if of_bias is None else of_bias.data_ptr()
-        kernels.weigh_backward(*pointers, bias, ctypes.byref(terms.in_c()), *scores.shape)
+        kernels.weigh_backward(
+            *pointers, bias, ctypes.byref(terms.in_c(len(scores))), *scores.shape
+        )
         return
     weights, scales = _softmax(scores, terms), _scales(scores, terms)
     torch.mul(weights, scales, out=scores)
     of_weights = of_dropped * scales
     torch.mul(weights, of_weights - (weights * of_weights).sum(-1, keepdim=True), out=of_dropped)
     if of_bias is not None:
-        of_bias += of_dropped.sum_to_size(of_bias.shape)
+        of_bias += of_dropped.unflatten(0, (len(of_bias), -1)).sum(1)
 
 
 def _softmax(scores: Tensor, terms: Terms) -> Tensor:
-    for added in (terms.bias, terms.padding):
-        if added is not None:
-            scores = scores + added
+    matrices = len(scores)
+    if terms.bias is not None:
+        scores = scores + terms.bias.repeat_interleave(matrices // len(terms.bias), 0)
+    if terms.padding is not None:
+        scores = scores + terms.padding.repeat(matrices // len(terms.padding), 1, 1)
     return scores.softmax(-1)
 
 
@@ -108,8 +114,3 @@ def _scales(scores: Tensor, terms: Terms) -> Tensor:
     matrices, rows, columns = scores.shape
     kept = keep_mask(matrices * rows, columns, terms.p, terms.key, terms.first)
     return kept.view(scores.shape) * scores.new_tensor(terms.scale)
-
-
-def _step(x: Tensor | None) -> int:
-    """Elements between one matrix and the next: none where all share one."""
-    return 0 if x is None or x.size(0) == 1 else x.stride(0)

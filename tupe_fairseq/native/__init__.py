@@ -40,6 +40,8 @@ class Terms(ctypes.Structure):
         ("bias_matrix", ctypes.c_long),
         ("bias_row", ctypes.c_long),
         ("padding_matrix", ctypes.c_long),
+        ("bias_shared_by", ctypes.c_long),
+        ("paddings", ctypes.c_long),
         ("key", ctypes.c_uint64),
         ("first", ctypes.c_uint64),
         ("threshold", ctypes.c_int),

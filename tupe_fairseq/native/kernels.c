@@ -62,16 +62,28 @@ static void drop(float *row, const int16_t *pieces, int threshold, float scale, 
     for (long j = 0; j < S; j++) row[j] = pieces[j] >= threshold ? scale * row[j] : 0.0f;
 }
 
-/* What is added to the scores, and how far apart it stands for the next matrix and row. */
+/* What is added to the scores, how far apart it stands for the next matrix and row, and which
+   matrices have which: bias_shared_by that follow each other one bias, every paddings-th one
+   padding. */
 typedef struct {
     const float *bias, *padding;
-    long bias_matrix, bias_row, padding_matrix;
+    long bias_matrix, bias_row, padding_matrix, bias_shared_by, paddings;
     uint64_t key, first;
     int threshold, drops;
     float scale;
 } Terms;
 
-static const float *at(const float *start, long offset) { return start ? start + offset : 0; }
+static long bias_at(const Terms *t, long m, long r) {
+    return m / t->bias_shared_by * t->bias_matrix + r * t->bias_row;
+}
+
+static const float *bias_of(const Terms *t, long m, long r) {
+    return t->bias ? t->bias + bias_at(t, m, r) : 0;
+}
+
+static const float *padding_of(const Terms *t, long m) {
+    return t->padding ? t->padding + m % t->paddings * t->padding_matrix : 0;
+}
 
 /* scores := dropped weights. */
 void weigh(float *scores, const Terms *t, long M, long R, long S) {
@@ -81,8 +93,7 @@ void weigh(float *scores, const Terms *t, long M, long R, long S) {
         int16_t pieces[PIECES * words];
         for (long m = 0; m < M; m++) {
             float *row = scores + (m * R + r) * S;
-            softmax(row, at(t->bias, m * t->bias_matrix + r * t->bias_row),
-                    at(t->padding, m * t->padding_matrix), S);
+            softmax(row, bias_of(t, m, r), padding_of(t, m), S);
             if (t->drops) {
                 draw(pieces, words, t->key, t->first + (m * R + r) * words);
                 drop(row, pieces, t->threshold, t->scale, S);
@@ -102,8 +113,7 @@ void weigh_backward(float *scores, float *of_dropped, float *of_bias, const Term
         for (long m = 0; m < M; m++) {
             float *row = scores + (m * R + r) * S, *of = of_dropped + (m * R + r) * S;
             float mean = 0.0f;
-            softmax(row, at(t->bias, m * t->bias_matrix + r * t->bias_row),
-                    at(t->padding, m * t->padding_matrix), S);
+            softmax(row, bias_of(t, m, r), padding_of(t, m), S);
             if (t->drops) {
                 draw(pieces, words, t->key, t->first + (m * R + r) * words);
                 drop(of, pieces, t->threshold, t->scale, S);
@@ -112,7 +122,7 @@ void weigh_backward(float *scores, float *of_dropped, float *of_bias, const Term
             for (long j = 0; j < S; j++) mean += row[j] * of[j];
             for (long j = 0; j < S; j++) of[j] = row[j] * (of[j] - mean);
             if (of_bias) {
-                float *sum = of_bias + m * t->bias_matrix + r * t->bias_row;
+                float *sum = of_bias + bias_at(t, m, r);
                 for (long j = 0; j < S; j++) sum[j] += of[j];
             }
             if (t->drops) drop(row, pieces, t->threshold, t->scale, S);
