@@ -45,12 +45,16 @@ setup(
     extras_require={
         "viz": ["matplotlib>=3.8"],
         "floater": ["torchdiffeq>=0.2.4"],
+        "hf": ["safetensors>=0.4", "transformers>=4.40"],
+        "slurm": ["hydra-submitit-launcher==1.2.0"],
         "test": [
             "pytest>=8",
             "pytest-xdist>=3",
             "hypothesis>=6",
             "matplotlib>=3.8",
             "torchdiffeq>=0.2.4",
+            "safetensors>=0.4",
+            "hydra-submitit-launcher==1.2.0",
             "ruff",
         ],
     },

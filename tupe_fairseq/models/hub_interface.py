@@ -117,7 +117,7 @@ def load_directory(
     Raises:
         UsageError: no checkpoint, no dictionary.
     """
-    directory, checkpoint_file = _find_checkpoint(Path(path), checkpoint_file)
+    directory, checkpoint_file = find_checkpoint(Path(path), checkpoint_file)
     settings = {**_find_tokenizer(directory, bpe), **overrides}
     data = _find_dictionaries(directory, data_name_or_path, directory / checkpoint_file, settings)
     loaded = hub_utils.from_pretrained(
@@ -126,7 +126,8 @@ def load_directory(
     return TupeRobertaHubInterface(loaded["args"], loaded["task"], loaded["models"][0].eval())
 
 
-def _find_checkpoint(path: Path, name: str | None) -> tuple[Path, str]:
+def find_checkpoint(path: Path, name: str | None) -> tuple[Path, str]:
+    """Directory and name of a checkpoint; see `load_directory`."""
     path = path.absolute()
     if path.is_file() and name is None:
         return path.parent, path.name
