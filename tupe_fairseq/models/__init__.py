@@ -6,3 +6,6 @@ import contextlib
 # (and numpy 2.3 no longer has: setup.py asks for an older one).
 with contextlib.suppress(ImportError):
     import numpy.compat  # noqa: F401
+
+# fairseq copies checkpoints in place; see there.
+from . import safe_saving  # noqa: F401

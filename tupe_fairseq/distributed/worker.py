@@ -1,0 +1,143 @@
+"""One of the processes that `launch` starts: fairseq-train, once it is sure not to be alone.
+
+fairseq can be started in ways in which N processes each train a model of their own, or nothing,
+and end with status 0. So each counts the others before training and compares parameters after it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.distributed import utils as fairseq_distributed
+from fairseq.trainer import Trainer
+from fairseq_cli import train as fairseq_train
+from torch import Tensor
+
+from ..errors import UsageError
+
+
+def rank_flags(flags: list[str], environment: dict[str, str]) -> list[str]:
+    """The flags that make fairseq-train one rank of those that torchrun started.
+
+    Args:
+        flags: of fairseq-train, the same in every process.
+        environment: with torchrun's RANK, WORLD_SIZE, LOCAL_RANK.
+    """
+    own = [
+        *("--distributed-init-method", "env://", "--distributed-no-spawn"),
+        *("--distributed-rank", environment["RANK"]),
+        *("--distributed-world-size", environment["WORLD_SIZE"]),
+    ]
+    if "--cpu" not in flags and torch.cuda.is_available():
+        return [
+            *flags,
+            *own,
+            *("--distributed-backend", "nccl", "--device-id", environment["LOCAL_RANK"]),
+        ]
+    cpu = [] if "--cpu" in flags else ["--cpu"]
+    # fairseq's other wrappers need CUDA.
+    return [*flags, *own, *cpu, "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"]
+
+
+def train_together(cfg: Any) -> None:
+    """fairseq-train's own `main`, between two checks.
+
+    Raises:
+        UsageError: the processes do not train together, or nothing was trained.
+    """
+    world = cfg.distributed_training.distributed_world_size
+    check_company(world)
+    with RecordedTrainer() as recorded:
+        fairseq_train.main(cfg)
+    trainer = recorded.trainer
+    if trainer is None or trainer.get_num_updates() == 0:
+        raise UsageError(
+            "nothing was trained: no update was made; look at the sizes of the data and of the "
+            "batches, --max-epoch, --max-update and --stop-min-lr."
+        )
+    if cfg.distributed_training.ddp_backend != "fully_sharded":
+        check_same(trainer.get_num_updates(), trainer.model.parameters(), trainer.device)
+    if dist.get_rank() == 0:
+        print(f"{world} ranks trained one model: {trainer.get_num_updates()} updates")
+
+
+class RecordedTrainer:
+    """While it is entered, fairseq-train's trainer is kept in `trainer`."""
+
+    def __init__(self):
+        self.trainer: Trainer | None = None
+
+    def __enter__(self) -> RecordedTrainer:
+        def build(*args, **kwargs):
+            self.trainer = Trainer(*args, **kwargs)
+            return self.trainer
+
+        fairseq_train.Trainer = build
+        return self
+
+    def __exit__(self, *_) -> None:
+        fairseq_train.Trainer = Trainer
+
+
+def check_company(world: int) -> None:
+    """Count the processes by a sum over them.
+
+    Raises:
+        UsageError: there are not as many as were started.
+    """
+    together = 1
+    if dist.is_initialized():
+        ones = torch.ones((), device=_device())
+        dist.all_reduce(ones)
+        together = int(ones.item())
+    if together != world:
+        raise UsageError(f"{world} processes were to train together, but {together} do.")
+
+
+def check_same(updates: int, parameters: Any, device: torch.device) -> None:
+    """Compare the number of updates and all parameters over the processes.
+
+    Raises:
+        UsageError: they differ.
+    """
+    sums = [torch.tensor(float(updates), dtype=torch.float64, device=device)]
+    sums += [_checksum(parameter.detach()) for parameter in parameters]
+    own = torch.stack(sums)
+    first = own.clone()
+    dist.broadcast(first, 0)
+    differ = (own != first).any().float()
+    dist.all_reduce(differ)
+    if differ.item():
+        raise UsageError("the processes trained different models; nothing of this can be used.")
+
+
+def _checksum(parameter: Tensor) -> Tensor:
+    """A number that any change of an entry, or of their order, would change."""
+    flat = parameter.double().flatten()
+    return flat @ torch.arange(1, len(flat) + 1, device=flat.device, dtype=torch.float64).sin()
+
+
+def _device() -> torch.device:
+    return torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")
+
+
+def main(flags: list[str]) -> None:
+    """One rank of training."""
+    # For messages in one line, see `tupe_fairseq.errors`.
+    sys.argv = ["fairseq-train", *rank_flags(flags, dict(os.environ))]
+    parser = options.get_training_parser()
+    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser))
+    fairseq_distributed.call_main(cfg, train_together)
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except UsageError as error:
+        sys.exit(f"error: {error}")
