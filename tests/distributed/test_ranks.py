@@ -14,7 +14,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.integration.commands import COMMON, PLUGIN, SMALL, parameters, pretrain, train
+from tests.integration.commands import (
+    COMMON,
+    FINETUNE,
+    PLUGIN,
+    SMALL,
+    finetune,
+    parameters,
+    pretrain,
+    train,
+)
 from tests.tolerances import assert_trained_alike
 from tupe_fairseq import UsageError
 from tupe_fairseq.distributed import launch, worker
@@ -28,13 +37,18 @@ TASK = (
 )
 
 
-def flags_of(data, save_dir, *flags):
+def alone_flags():
+    """What tests of one process share, without what the launcher sets."""
     common = list(COMMON)
-    # The launcher's own.
     for flag in ("--distributed-world-size", "--ddp-backend"):
         place = common.index(flag)
         del common[place : place + 2]
-    return [str(f) for f in (data, *TASK, *common, *SMALL, "--save-dir", save_dir, *flags)]
+    return common
+
+
+def flags_of(data, save_dir, *flags):
+    words = (data, *TASK, *alone_flags(), *SMALL, "--save-dir", save_dir, *flags)
+    return [str(word) for word in words]
 
 
 def start(ranks, *flags):
@@ -88,6 +102,29 @@ def test_two_ranks_are_one_with_twice_the_update_freq(toy_masked_lm_data, tmp_pa
     for ranks, updates in ((2, 2), (1, 4), (2, 6)):
         run(ranks, "mixed", updates)
     assert_trained_alike(parameters(tmp_path / "mixed" / last), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("report", ["mcc", "acc_and_f1"])
+def test_scores_are_of_all_ranks(toy_sentence_data, tmp_path, report):
+    """Validation by two ranks, one of which has a batch less, and by one: the same score."""
+    data, metric = toy_sentence_data["single"], report.rpartition("_")[2]
+    flags = (f"--report-{report.replace('_', '-')}", "--best-checkpoint-metric", metric)
+    flags = ("--num-classes", 2, *flags, "--maximize-best-checkpoint-metric")
+    trained = finetune(data, tmp_path / "trained", *flags, "--max-epoch", 6)
+    again = ("--restore-file", trained, *FINETUNE, "--lr", 0, "--batch-size", 24, *flags)
+    alone = torch.load(finetune(data, tmp_path / "one", *again), weights_only=True)
+    words = [
+        *(data, "--task", "sentence_prediction", "--criterion", "sentence_prediction"),
+        *("--max-positions", 64, "--init-token", 0, "--separator-token", 2, "--max-epoch", 1),
+        *("--save-dir", tmp_path / "two", *alone_flags(), *SMALL, *again),
+    ]
+    status, _, err = finished(start(2, *map(str, words)))
+    assert status == 0, err[-2000:]
+    together = torch.load(tmp_path / "two" / "checkpoint_last.pt", weights_only=True)
+    score = alone["extra_state"]["val_loss"]
+    assert 5 < score < 100, "a score that says nothing"
+    assert together["extra_state"]["val_loss"] == pytest.approx(score)
 
 
 def children(pid):

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from fairseq import options
+from fairseq.criterions.sentence_prediction import SentencePredictionCriterion
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils as fairseq_distributed
 from fairseq.trainer import Trainer
@@ -53,6 +54,7 @@ def train_together(cfg: Any) -> None:
     """
     world = cfg.distributed_training.distributed_world_size
     check_company(world)
+    gather_predictions()
     with RecordedTrainer() as recorded:
         fairseq_train.main(cfg)
     trainer = recorded.trainer
@@ -65,6 +67,23 @@ def train_together(cfg: Any) -> None:
         check_same(trainer.get_num_updates(), trainer.model.parameters(), trainer.device)
     if dist.get_rank() == 0:
         print(f"{world} ranks trained one model: {trainer.get_num_updates()} updates")
+
+
+def gather_predictions() -> None:
+    """Let MCC, F1 and correlations be of all processes' predictions.
+
+    fairseq adds up what the processes report of a batch, also their lists of predictions, and
+    fails. Gathered instead, they are told apart; its own gathering needs CUDA.
+    """
+    SentencePredictionCriterion.logging_outputs_can_be_summed = staticmethod(lambda: False)
+    fairseq_distributed.all_gather_list = all_gather_list
+
+
+def all_gather_list(data: Any, group: Any = None, max_size: int | None = None) -> list[Any]:
+    """What every process gives, in the order of ranks; `max_size` is of no account here."""
+    gathered = [None] * dist.get_world_size(group)
+    dist.all_gather_object(gathered, data, group=group)
+    return gathered
 
 
 class RecordedTrainer:
