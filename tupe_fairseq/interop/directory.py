@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -84,10 +84,8 @@ def configuration(settings: dict[str, Any]) -> DictConfig:
 def build(settings: dict[str, Any], entries: list[Entry]) -> TupeRobertaModel:
     """A model of these settings with its initial parameters, in eval mode."""
     config = configuration(settings)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "dict.txt")
-        path.write_text(dictionary_text(entries), encoding="utf-8")
-        dictionary = Dictionary.load(str(path))
+    dictionary = Dictionary()
+    dictionary.add_from_file(io.StringIO(dictionary_text(entries)))
     task = tasks.TASK_REGISTRY["masked_lm"](config.task, dictionary)
     return task.build_model(config.model).eval()
 
@@ -116,7 +114,8 @@ def write(converted: Converted, out: Path, dictionary: Path) -> None:
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
     }
     with building(out) as folder:
-        torch.save(checkpoint, folder / "model.pt")
+        with open(folder / "model.pt", "wb") as file:
+            torch.save(checkpoint, file)
         text = dictionary_text(converted.entries)
         (folder / "dict.txt").write_text(text, encoding="utf-8")
         for name in TOKENIZERS:
@@ -126,7 +125,7 @@ def write(converted: Converted, out: Path, dictionary: Path) -> None:
 
 @contextmanager
 def building(out: str | Path) -> Iterator[Path]:
-    """Build a directory aside and rename it: yields a folder beside ``out``.
+    """Build a directory aside and rename it: yields a folder beside ``out``, only to write to.
 
     Raises:
         UsageError: ``out`` exists, or cannot be written.
@@ -141,13 +140,10 @@ def building(out: str | Path) -> Iterator[Path]:
         folder.chmod(0o755)
         yield folder
         os.replace(folder, out)
-    except OSError as error:
-        raise UsageError(f"cannot write {out}: {error.strerror or error}.") from error
-    except RuntimeError as error:
-        # torch and safetensors tell of a full disk in their own ways.
-        if not re.search("(?i)write|i/o|space", str(error)):
-            raise
-        raise UsageError(f"cannot write {out}: {str(error).splitlines()[0]}") from error
+    except (OSError, RuntimeError) as error:
+        # torch tells of a full disk by a RuntimeError.
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise UsageError(f"cannot write {out}: {reason}.") from error
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)

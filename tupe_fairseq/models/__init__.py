@@ -7,5 +7,5 @@ import contextlib
 with contextlib.suppress(ImportError):
     import numpy.compat  # noqa: F401
 
-# fairseq copies checkpoints in place; see there.
-from . import safe_saving  # noqa: F401
+# Both mend functions of fairseq; see there.
+from . import data_files, safe_saving  # noqa: F401

@@ -27,6 +27,7 @@ from .arguments import (
     check_restore_file,
     training_setting,
 )
+from .data_files import check_data
 from .mismatch import explain_mismatch
 from .sentence_encoder import TupeSentenceEncoder
 
@@ -102,6 +103,7 @@ class TupeRobertaModel(RobertaModel):
         check_pruning(args)
         if under_fairseq_command("train"):
             check_restore_file(args)
+            check_data(training_setting(args, "task", "data") or "")
         with open_dict(args) if OmegaConf.is_config(args) else nullcontext():
             apply_roberta_architecture("tupe_roberta", args)
             if not safe_hasattr(args, "max_positions"):

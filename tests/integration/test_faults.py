@@ -1,0 +1,254 @@
+"""Full disks, files cut off, files of elsewhere: the old state stays, and one line says why."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.file_io import PathManager
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.integration.commands import finetune, pretrain
+from tests.integration.test_bad_input import fairseq_train
+from tests.interop import release
+from tupe_fairseq import UsageError
+from tupe_fairseq.interop.convert import convert
+from tupe_fairseq.interop.dictionaries import (
+    LONGEST_LINE,
+    Entry,
+    dictionary_text,
+    read_dictionary,
+)
+
+ROOT = Path(__file__).parents[2]
+
+
+@contextmanager
+def full_disk(after: int):
+    """No file can become longer; Python ignores the signal, so that writing raises an OSError."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (after, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def files(folder):
+    return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+
+def test_checkpoints_are_written_whole_or_not(tmp_path):
+    path, big = tmp_path / "checkpoint_last.pt", {"model": {"a": torch.rand(50_000)}}
+    checkpoint_utils.torch_persistent_save({"model": {}}, str(path))
+    other = tmp_path / "checkpoint_best.pt"
+    checkpoint_utils.torch_persistent_save(big, str(other))
+    before = files(tmp_path)
+    for write in (
+        lambda: checkpoint_utils.torch_persistent_save(big, str(path)),
+        lambda: PathManager.copy(str(other), str(path), overwrite=True),
+    ):
+        with full_disk(100_000), pytest.raises(UsageError) as error:
+            write()
+        assert "cannot write the checkpoint" in str(error.value)
+        assert str(path) in str(error.value)
+        assert files(tmp_path) == before
+    assert PathManager.copy(str(other), str(path), overwrite=True)
+    assert path.read_bytes() == other.read_bytes()
+
+
+def test_parts_that_killed_processes_left_are_removed(tmp_path):
+    part = tmp_path / ".checkpoint_last.pt.99999.partial"
+    part.write_bytes(b"a part")
+    checkpoint_utils.torch_persistent_save({"model": {}}, str(tmp_path / "checkpoint_last.pt"))
+    assert list(files(tmp_path)) == ["checkpoint_last.pt"]
+
+
+def test_training_on_a_full_disk(toy_masked_lm_data, tmp_path):
+    """It ends in one line, and goes on from the checkpoint before when there is room again."""
+    flags = ("--save-interval-updates", 2, "--max-update")
+    checkpoint = pretrain(toy_masked_lm_data, tmp_path, *flags, 2)
+    before = checkpoint.read_bytes()
+    with full_disk(50_000), pytest.raises(UsageError, match="cannot write the checkpoint"):
+        pretrain(toy_masked_lm_data, tmp_path, *flags, 4)
+    assert checkpoint.read_bytes() == before
+    again = torch.load(pretrain(toy_masked_lm_data, tmp_path, *flags, 4), weights_only=True)
+    assert again["optimizer_history"][-1]["num_updates"] == 4
+
+
+@pytest.mark.parametrize("after", [100, 5_000, 30_000])
+def test_converting_on_a_full_disk(tmp_path, after):
+    checkpoint = release.write(tmp_path / "release")
+    with full_disk(after), pytest.raises(UsageError, match="cannot write"):
+        convert(["--from", "tupe-official", str(checkpoint), "--out", str(tmp_path / "ours")])
+    assert list(files_and_folders(tmp_path)) == ["release"]
+
+
+def files_and_folders(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_output_that_is_there_stays(tmp_path):
+    checkpoint = release.write(tmp_path / "release")
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "ours" / "mine.txt").write_text("mine")
+    arguments = ["--from", "tupe-official", str(checkpoint), "--out"]
+    with pytest.raises(UsageError, match="which exists; name a new directory"):
+        convert([*arguments, str(tmp_path / "ours")])
+    assert files(tmp_path / "ours") == {"mine.txt": b"mine"}
+    with pytest.raises(UsageError, match="cannot write"):
+        convert([*arguments, str(checkpoint / "inside-a-file")])
+    for folder in ("/proc/nowhere", "/sys/nowhere"):
+        if Path(folder).parent.is_dir():
+            with pytest.raises(UsageError, match="cannot write"):
+                convert([*arguments, folder])
+
+
+def test_the_command_ends_in_one_line(tmp_path):
+    script = [sys.executable, ROOT / "scripts" / "convert_checkpoint.py", "--from"]
+    (tmp_path / "model.pt").write_bytes(b"not a checkpoint")
+    for words, part in (
+        (
+            ["tupe-official", tmp_path / "model.pt", "--out", tmp_path / "a"],
+            "model.pt is no check",
+        ),
+        (["tupe-official", tmp_path / "none.pt", "--out", tmp_path / "a"], "none.pt"),
+    ):
+        ended = subprocess.run(
+            [str(word) for word in (*script, *words)], cwd=ROOT, capture_output=True, text=True
+        )
+        assert ended.returncode == 1
+        assert "Traceback" not in ended.stderr
+        assert ended.stderr.strip().splitlines()[-1].startswith("error: ")
+        assert part in ended.stderr.strip().splitlines()[-1]
+        assert not (tmp_path / "a").exists()
+
+
+# ---------------------------------------------------------------- data
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "part"),
+    [
+        ("train.bin", lambda raw: raw[:-10], "train.bin has"),
+        ("train.bin", lambda raw: raw + b"more", "train.bin has"),
+        ("train.idx", lambda raw: raw[:-3], "train.idx is cut off"),
+        ("train.idx", lambda raw: raw[:15], "train.idx is cut off"),
+        ("valid.idx", lambda raw: raw[:17] + b"\x63" + raw[18:], "valid.idx is cut off"),
+        ("dict.txt", lambda raw: b"\xff\xfe\x00" * 9, "dict.txt is no dictionary"),
+        ("dict.txt", lambda raw: b"<html>\n", "dict.txt is no dictionary"),
+        ("dict.txt", lambda raw: raw[:-3] + b"\n", "dict.txt is no dictionary"),
+        ("dict.txt", lambda raw: b"a 1\na 1\n", "dict.txt is no dictionary"),
+    ],
+)
+def test_damaged_data_is_named(toy_masked_lm_data, tmp_path, monkeypatch, name, damage, part):
+    """In process, as the command would: its name makes the checks of commands run."""
+    data = tmp_path / "data"
+    shutil.copytree(toy_masked_lm_data, data)
+    (data / name).write_bytes(damage((data / name).read_bytes()))
+    monkeypatch.setattr(sys, "argv", ["fairseq-train"])
+    with pytest.raises(SystemExit) as ended:
+        pretrain(data, tmp_path / "model")
+    assert str(ended.value).startswith("error: ")
+    assert part in str(ended.value)
+    assert str(data) in str(ended.value)
+    assert "\n" not in str(ended.value)
+
+
+def test_damaged_labels_are_named(toy_sentence_data, tmp_path, monkeypatch):
+    shutil.copytree(toy_sentence_data["pairs"], tmp_path / "data")
+    file = tmp_path / "data" / "label" / "train.bin"
+    file.write_bytes(file.read_bytes()[:-1])
+    monkeypatch.setattr(sys, "argv", ["fairseq-train"])
+    with pytest.raises(SystemExit, match=r"label/train.bin has \d+ bytes"):
+        finetune(tmp_path / "data", tmp_path / "model", "--num-classes", 2)
+
+
+def test_the_real_command_names_damaged_data(toy_masked_lm_data, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(toy_masked_lm_data, data)
+    (data / "dict.txt").write_text("no counts\n")
+    flags = ("--task", "masked_lm", "--criterion", "masked_lm", "--tokens-per-sample", 64)
+    ended = fairseq_train(data, *flags, "--save-dir", tmp_path / "model")
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stderr
+    assert "dict.txt is no dictionary" in ended.stderr.strip().splitlines()[-1]
+
+
+# ---------------------------------------------------------------- anything at all
+
+
+def refusal(call) -> str | None:
+    """The message of the UsageError that a call ends in, or None."""
+    try:
+        call()
+    except UsageError as error:
+        return str(error)
+    return None
+
+
+words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r"), max_size=8)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(words, st.integers(-9, 10**9)), min_size=1, max_size=20))
+def test_dictionaries_keep_every_word_in_its_place(tmp_path_factory, pairs):
+    """Whatever words: what is written is read back, by us and by fairseq."""
+    from fairseq.data import Dictionary
+
+    path = tmp_path_factory.mktemp("d") / "dict.txt"
+    path.write_text(dictionary_text([Entry(*pair) for pair in pairs]), encoding="utf-8")
+    found = read_dictionary(path)
+    assert [tuple(entry) for entry in found] == pairs
+    assert Dictionary.load(str(path)).symbols[4:] == [word for word, _ in pairs]
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_dictionary_or_one_line(tmp_path_factory, raw):
+    path = tmp_path_factory.mktemp("d") / "dict.txt"
+    path.write_bytes(raw)
+    told = refusal(lambda: read_dictionary(path))
+    assert told is None or (str(path) in told and "\n" not in told)
+
+
+def test_an_endless_line_is_not_read_to_its_end(tmp_path):
+    """A gigabyte without a line's end, as a file with a hole: told at once, in little memory."""
+    path = tmp_path / "dict.txt"
+    with open(path, "wb") as file:
+        file.truncate(2**30)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(UsageError, match=f"longer than {LONGEST_LINE} characters"):
+        read_dictionary(path)
+    # Kibibytes, on Linux.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
+
+
+@settings(deadline=None, max_examples=20)
+@given(data=st.data())
+def test_any_change_of_a_checkpoint_converts_or_is_one_line(tmp_path_factory, data):
+    """Bytes changed, inserted or cut anywhere: no traceback, and no half of a directory."""
+    folder = tmp_path_factory.mktemp("c")
+    checkpoint = release.write(folder / "release")
+    raw = bytearray(checkpoint.read_bytes())
+    at = data.draw(st.integers(0, len(raw) - 1))
+    kind = data.draw(st.sampled_from(["change", "insert", "cut"]))
+    some = data.draw(st.binary(min_size=1, max_size=9))
+    raw[at : at + (len(some) if kind == "change" else 0)] = some if kind != "cut" else b""
+    checkpoint.write_bytes(raw[:at] if kind == "cut" else raw)
+    command = ["--from", "tupe-official", str(checkpoint), "--out", str(folder / "ours")]
+    told = refusal(lambda: convert(command))
+    if told is None:
+        assert files_and_folders(folder / "ours") == ["dict.txt", "model.pt"]
+    else:
+        assert "\n" not in told
+        assert files_and_folders(folder) == ["release"]
+    shutil.rmtree(folder)

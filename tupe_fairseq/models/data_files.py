@@ -1,0 +1,86 @@
+"""Dictionaries and binarised data that are damaged: one line that names the file.
+
+fairseq ends in a traceback that names none: at once for a dictionary, in the middle of an epoch
+for data whose end is missing. Importing this module lets dictionaries name themselves.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from pathlib import Path
+
+import numpy as np
+from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import _code_to_dtype
+
+from ..errors import UsageError, ends_commands_in_one_line
+
+#: Of an index as fairseq-preprocess writes it (--dataset-impl mmap): magic, version, type of the
+#: items, number of sentences; then a size (int32) and a place (int64) a sentence.
+MAGIC = b"MMIDIDX\x00\x00"
+HEADER = struct.Struct("<QBQ")
+
+
+def check_data(paths: str) -> None:
+    """Compare the sizes of binarised data with what their indices say.
+
+    Args:
+        paths: value of `data`, folders separated by colons; those that are not there are left to
+            fairseq, which names them.
+
+    Raises:
+        UsageError: a file is cut off, or no such file.
+    """
+    for folder in map(Path, str(paths).split(":")):
+        for part in (folder, *(folder / name for name in ("input0", "input1", "label"))):
+            for index in sorted(part.glob("*.idx")):
+                _check_pair(index, index.with_suffix(".bin"))
+
+
+def _check_pair(index: Path, items: Path) -> None:
+    try:
+        raw = index.read_bytes()
+        found = items.stat().st_size
+    except OSError as error:
+        raise UsageError(f"cannot read {error.filename}: {error.strerror}.") from error
+    if not raw.startswith(MAGIC):
+        # Written with another --dataset-impl, if it is one at all.
+        return
+    try:
+        _, code, count = HEADER.unpack_from(raw, len(MAGIC))
+        rest = len(MAGIC) + HEADER.size
+        if len(raw) != rest + 12 * count:
+            raise ValueError
+        sizes = np.frombuffer(raw, np.int32, count, rest)
+        item = np.dtype(_code_to_dtype[code]).itemsize
+    except (struct.error, ValueError, KeyError) as error:
+        raise UsageError(
+            f"{index} is cut off or damaged; run fairseq-preprocess again."
+        ) from error
+    wanted = int(sizes.sum(dtype=np.int64)) * item
+    if found != wanted:
+        raise UsageError(
+            f"{items} has {found} bytes, but {index.name} tells of {wanted}: it is cut off or of "
+            "other data; run fairseq-preprocess again."
+        )
+
+
+def _naming_its_file(add_from_file):
+    @functools.wraps(add_from_file)
+    @ends_commands_in_one_line
+    def wrapper(self, f):
+        try:
+            return add_from_file(self, f)
+        except (OSError, UsageError):
+            raise
+        except Exception as error:
+            if not isinstance(f, str):
+                raise
+            reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+            raise UsageError(f"{f} is no dictionary, or is damaged: {reason}.") from error
+
+    return wrapper
+
+
+Dictionary.add_from_file = _naming_its_file(Dictionary.add_from_file)
