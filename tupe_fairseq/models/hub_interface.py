@@ -29,9 +29,10 @@ class TupeRobertaHubInterface(RobertaHubInterface):
         """Ids of `<s> sentence </s>`, or of `<s> a </s> </s> b </s>` for several; length T.
 
         Raises:
-            UsageError: no tokenizer was found beside the checkpoint.
+            UsageError: no tokenizer was found beside the checkpoint, or the text is none.
         """
         self._check_tokenizer()
+        _check_text(sentence, *addl_sentences)
         return super().encode(sentence, *addl_sentences, no_separator=no_separator)
 
     @torch.no_grad()
@@ -42,12 +43,17 @@ class TupeRobertaHubInterface(RobertaHubInterface):
         from the list of words but not from that of probabilities, which then belong to others.)
 
         Raises:
-            UsageError: not exactly one `<mask>`, or no tokenizer.
+            UsageError: not exactly one `<mask>`, no tokenizer, no text, or no such topk.
         """
         self._check_tokenizer()
+        _check_text(masked_input)
         if (count := masked_input.count("<mask>")) != 1:
-            raise UsageError(f"the input must hold one <mask>, but {masked_input!r} has {count}.")
+            raise UsageError(
+                f"the input must hold one <mask>, but {masked_input[:80]!r} has {count}."
+            )
         dictionary = self.task.source_dictionary
+        if not 0 <= topk <= len(dictionary):
+            raise UsageError(f"topk is {topk}, but the dictionary has {len(dictionary)} symbols.")
         before, after = (self.bpe.encode(part.rstrip()) for part in masked_input.split("<mask>"))
         tokens = dictionary.encode_line(
             f"<s> {before} <mask> {after} </s>", append_eos=False, add_if_not_exist=False
@@ -94,6 +100,17 @@ class TupeRobertaHubInterface(RobertaHubInterface):
                 "no tokenizer: put sentencepiece.bpe.model (or encoder.json and vocab.bpe) beside "
                 "the checkpoint, or pass bpe=... and its options."
             )
+
+
+def _check_text(*sentences: str) -> None:
+    for sentence in sentences:
+        try:
+            sentence.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise UsageError(
+                f"the text has {sentence[error.start]!r} at place {error.start}, half of a "
+                "surrogate pair: it was decoded wrongly."
+            ) from error
 
 
 def load_directory(
