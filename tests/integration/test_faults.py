@@ -132,6 +132,17 @@ def test_the_command_ends_in_one_line(tmp_path):
         assert not (tmp_path / "a").exists()
 
 
+@pytest.mark.slow
+def test_the_stress_script_kills_and_compares(tmp_path):
+    """One command of it, killed once."""
+    from tests.stress import kill_and_resume
+
+    assert (
+        kill_and_resume.main(["--out", str(tmp_path), "--only", "conversion", "--kills", "1"]) == 0
+    )
+    assert "| conversion | 1 | 1 | nothing |" in (tmp_path / "kills.md").read_text()
+
+
 # ---------------------------------------------------------------- data
 
 

@@ -191,7 +191,8 @@ set -euo pipefail
 source "$1/scripts/steps.sh"
 work=work text=$2
 data() {
-  run fairseq-preprocess --only-source --trainpref "$text" --validpref "$text" --destdir "$out"
+  run python -m fairseq_cli.preprocess --only-source --destdir "$out" \\
+    --trainpref "$text" --validpref "$text"
 }
 lock_work
 step data Binarise "$text"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import io
 import os
 import shutil
@@ -72,10 +74,15 @@ def read_source(
 
 def configuration(settings: dict[str, Any]) -> DictConfig:
     """The complete fairseq configuration of a masked language model with these settings."""
+    return copy.deepcopy(_configuration(tuple(settings.items())))
+
+
+@functools.lru_cache(maxsize=4)
+def _configuration(settings: tuple[tuple[str, Any], ...]) -> DictConfig:
     flags = ["", "--task", "masked_lm", "--criterion", "masked_lm", "--arch", "tupe_roberta"]
     flags += ["--optimizer", "adam"]
     arguments = options.parse_args_and_arch(options.get_training_parser(), flags)
-    for name, value in settings.items():
+    for name, value in settings:
         setattr(arguments, name, value)
     arguments.tokens_per_sample = arguments.max_positions
     return convert_namespace_to_omegaconf(arguments)

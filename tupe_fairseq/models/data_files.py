@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 from fairseq.data import Dictionary
-from fairseq.data.indexed_dataset import _code_to_dtype
 
 from ..errors import UsageError, ends_commands_in_one_line
 
@@ -20,6 +19,8 @@ from ..errors import UsageError, ends_commands_in_one_line
 #: items, number of sentences; then a size (int32) and a place (int64) a sentence.
 MAGIC = b"MMIDIDX\x00\x00"
 HEADER = struct.Struct("<QBQ")
+#: Bytes of an item by the number of its type.
+ITEM_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 8, 7: 8, 8: 2, 9: 4, 10: 8}
 
 
 def check_data(paths: str) -> None:
@@ -53,7 +54,7 @@ def _check_pair(index: Path, items: Path) -> None:
         if len(raw) != rest + 12 * count:
             raise ValueError
         sizes = np.frombuffer(raw, np.int32, count, rest)
-        item = np.dtype(_code_to_dtype[code]).itemsize
+        item = ITEM_SIZES[code]
     except (struct.error, ValueError, KeyError) as error:
         raise UsageError(
             f"{index} is cut off or damaged; run fairseq-preprocess again."
