@@ -185,6 +185,34 @@ def test_parameters_that_do_not_fit_are_named(tmp_path, parameters, parts):
     assert checkpoint.read_bytes() == before
 
 
+def test_a_failing_comparison_leaves_nothing(tmp_path, monkeypatch):
+    checkpoint = release.write(tmp_path / "release")
+    monkeypatch.setattr("tupe_fairseq.interop.check.TOLERANCE", -1.0)
+    command = ["--from", "tupe-official", str(checkpoint), "--out", str(tmp_path / "ours")]
+    with pytest.raises(UsageError, match="computes something else: hidden states"):
+        convert([*command, "--check"])
+    assert [path.name for path in tmp_path.iterdir()] == ["release"]
+
+
+def test_a_folder_as_source(tmp_path):
+    checkpoint = release.write(tmp_path / "release")
+    checkpoint.rename(checkpoint.with_name("checkpoint_best.pt"))
+    convert(["--from", "tupe-official", str(checkpoint.parent), "--out", str(tmp_path / "ours")])
+    assert TupeRobertaModel.from_pretrained(tmp_path / "ours").model.max_positions() == 12
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--head", "a"], "--head belongs to --to huggingface"),
+        (["--position-encoding", "t5"], "--position-encoding belongs to --from fairseq-roberta"),
+    ],
+)
+def test_flags_of_other_formats(tmp_path, words, part):
+    with pytest.raises(UsageError, match=part):
+        convert(["--from", "tupe-official", "a.pt", "--out", str(tmp_path / "ours"), *words])
+
+
 CHECKOUT = os.environ.get("TUPE_OFFICIAL")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from fairseq import utils
 from torch import Tensor
 
 from ..errors import UsageError
-from ..models.hub_interface import load_directory
+from ..models.hub_interface import find_checkpoint, load_directory
 from ..models.safe_loading import read_checkpoint
 from ..pretrained import TUPEMaskedLM
 from . import fairseq_roberta, huggingface, standalone, tupe_official, tupe_official_forward
@@ -68,23 +69,27 @@ def convert(argv: list[str] | None = None) -> list[str]:
         Lines to print.
 
     Raises:
-        UsageError: it cannot be done; nothing is then written.
+        UsageError: it cannot be done, or the comparison fails; then nothing is left behind.
     """
     arguments = parse(argv)
+    if arguments.source.is_dir() and arguments.origin not in (None, "huggingface"):
+        arguments.source = Path(*find_checkpoint(arguments.source, None))
     converted = _read(arguments) if arguments.origin else load(arguments.source)[0]
     if arguments.origin:
-        dictionary = arguments.dict or _folder(arguments.source) / "dict.txt"
-        write(converted, arguments.out, dictionary)
+        folder = arguments.source if arguments.source.is_dir() else arguments.source.parent
+        write(converted, arguments.out, arguments.dict or folder / "dict.txt")
     elif arguments.target == "huggingface":
         huggingface.write(converted, arguments.out, arguments.head)
     else:
         standalone.write(converted, arguments.out)
     report = [*converted.notes, f"written: {arguments.out}"]
-    return [*report, *_check(arguments, converted)] if arguments.check else report
-
-
-def _folder(source: Path) -> Path:
-    return source if source.is_dir() else source.parent
+    if not arguments.check:
+        return report
+    try:
+        return [*report, *_check(arguments, converted)]
+    except UsageError:
+        shutil.rmtree(arguments.out)
+        raise
 
 
 def _read(arguments: argparse.Namespace) -> Converted:
