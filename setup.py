@@ -21,6 +21,8 @@ FAIRSEQ = [
     "hydra-core>=1.3.2,<1.4; python_version >= '3.11'",
     "omegaconf>=2.3,<2.4; python_version >= '3.11'",
 ]
+# Needs a newer hydra than fairseq 0.12.2 takes.
+SLURM = "hydra-submitit-launcher==1.2.0; python_version >= '3.11'"
 
 setup(
     name="tupe_fairseq",
@@ -46,7 +48,7 @@ setup(
         "viz": ["matplotlib>=3.8"],
         "floater": ["torchdiffeq>=0.2.4"],
         "hf": ["safetensors>=0.4", "transformers>=4.40"],
-        "slurm": ["hydra-submitit-launcher==1.2.0"],
+        "slurm": [SLURM],
         "test": [
             "pytest>=8",
             "pytest-xdist>=3",
@@ -54,7 +56,7 @@ setup(
             "matplotlib>=3.8",
             "torchdiffeq>=0.2.4",
             "safetensors>=0.4",
-            "hydra-submitit-launcher==1.2.0",
+            SLURM,
             "ruff",
         ],
     },

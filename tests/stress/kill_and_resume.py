@@ -157,7 +157,7 @@ def cases(out: Path) -> list[Case]:
     """All commands, with the data that they share."""
     data = toy_data.write_masked_lm(out / "data")
     (out / "text.txt").write_text(
-        "\n".join(f"w{i % 97} w{i % 89} w{i % 13}" for i in range(300_000)) + "\n"
+        "\n".join(f"w{i % 97} w{i % 89} w{i % 13}" for i in range(30_000)) + "\n"
     )
     checkpoint = release.write(out / "release")
     modules = [sys.executable, "-m"]

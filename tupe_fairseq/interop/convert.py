@@ -87,7 +87,7 @@ def convert(argv: list[str] | None = None) -> list[str]:
         return report
     try:
         return [*report, *_check(arguments, converted)]
-    except UsageError:
+    except BaseException:
         shutil.rmtree(arguments.out)
         raise
 
