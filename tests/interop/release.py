@@ -14,6 +14,14 @@ SYMBOLS = ["<s>", "<pad>", "</s>", "<unk>", "<file>", "<email>", "<url>", *WORDS
 WIDTH, HEADS, INNER, LAYERS, POSITIONS = 16, 2, 24, 2, 12
 
 
+def linear(name: str, out: int, into: int = WIDTH) -> dict[str, tuple[int, ...]]:
+    return {f"{name}.weight": (out, into), f"{name}.bias": (out,)}
+
+
+def norm(name: str) -> dict[str, tuple[int, ...]]:
+    return {f"{name}.weight": (WIDTH,), f"{name}.bias": (WIDTH,)}
+
+
 def shapes(
     *,
     relative: bool = True,
@@ -24,13 +32,6 @@ def shapes(
     short_heads: tuple[str, ...] = (),
 ) -> dict[str, tuple[int, ...]]:
     """Names and shapes of all parameters."""
-
-    def linear(name, out, into=WIDTH):
-        return {f"{name}.weight": (out, into), f"{name}.bias": (out,)}
-
-    def norm(name):
-        return {f"{name}.weight": (WIDTH,), f"{name}.bias": (WIDTH,)}
-
     encoder = {
         "embed_tokens.weight": (len(SYMBOLS), WIDTH),
         "pos.weight": (POSITIONS + 1, WIDTH),
@@ -38,37 +39,32 @@ def shapes(
         **(norm("emb_layer_norm") if embedding_norm else {}),
         **(norm("emb_out_layer_norm") if pre_norm else {}),
         **({"relative_attention_bias.weight": (33, HEADS)} if relative else {}),
-        **(
-            linear("pos_proj", 2 * WIDTH)
-            if joint
-            else linear("pos_q_linear", WIDTH) | linear("pos_k_linear", WIDTH)
-        ),
     }
-    for layer in (f"layers.{i}." for i in range(LAYERS)):
-        encoder |= {
-            f"{layer}self_attn.in_proj_weight": (3 * WIDTH, WIDTH),
-            f"{layer}self_attn.in_proj_bias": (3 * WIDTH,),
-            **linear(f"{layer}self_attn.out_proj", WIDTH),
-            **norm(f"{layer}self_attn_layer_norm"),
-            **linear(f"{layer}fc1", INNER),
-            **linear(f"{layer}fc2", WIDTH, INNER),
-            **norm(f"{layer}final_layer_norm"),
-        }
-    return {
-        **{f"{ENCODER}{name}": shape for name, shape in encoder.items()},
+    for name in ("pos_proj",) if joint else ("pos_q_linear", "pos_k_linear"):
+        encoder |= linear(name, 2 * WIDTH if joint else WIDTH)
+    for layer in range(LAYERS):
+        encoder |= layer_shapes(f"layers.{layer}.")
+    head = {
         **linear("decoder.lm_head.dense", WIDTH),
         **norm("decoder.lm_head.layer_norm"),
         "decoder.lm_head.bias": (len(SYMBOLS),),
-        **{
-            k: v
-            for h in heads
-            for k, v in linear(f"classification_heads.{h}.dense", WIDTH).items()
-        },
-        **{
-            k: v
-            for h in (*heads, *short_heads)
-            for k, v in linear(f"classification_heads.{h}.out_proj", 3).items()
-        },
+    }
+    for name in heads:
+        head |= linear(f"classification_heads.{name}.dense", WIDTH)
+    for name in (*heads, *short_heads):
+        head |= linear(f"classification_heads.{name}.out_proj", 3)
+    return {f"{ENCODER}{name}": shape for name, shape in encoder.items()} | head
+
+
+def layer_shapes(layer: str) -> dict[str, tuple[int, ...]]:
+    return {
+        f"{layer}self_attn.in_proj_weight": (3 * WIDTH, WIDTH),
+        f"{layer}self_attn.in_proj_bias": (3 * WIDTH,),
+        **linear(f"{layer}self_attn.out_proj", WIDTH),
+        **norm(f"{layer}self_attn_layer_norm"),
+        **linear(f"{layer}fc1", INNER),
+        **linear(f"{layer}fc2", WIDTH, INNER),
+        **norm(f"{layer}final_layer_norm"),
     }
 
 
