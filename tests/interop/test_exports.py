@@ -109,6 +109,31 @@ def test_transformers_classifies_the_same(toy_sentence_data, tmp_path):
         convert([*arguments[:-1], str(tmp_path / "no"), "--head", "topic"])
 
 
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"num_attention_heads": 5}, "encoder_attention_heads is 5, which does not divide 32"),
+        ({"num_attention_heads": "4"}, "encoder_attention_heads is '4'"),
+        ({"hidden_dropout_prob": "much"}, "dropout is 'much', which cannot be"),
+        ({"hidden_dropout_prob": None}, "dropout is None, which cannot be"),
+        ({"hidden_act": "swish9"}, "activation_fn is 'swish9'"),
+        ({"model_type": "bert"}, "model_type is 'bert'"),
+        ({"num_hidden_layers": 10**9}, None),
+    ],
+)
+def test_configurations_that_cannot_be(trained, tmp_path, changes, part):
+    """Sizes are taken from the parameters, so that no number makes a model of any size."""
+    directory = trained("--position-encoding", "learned")
+    convert(["--to", "huggingface", str(directory), "--out", str(tmp_path / "hf")])
+    path = tmp_path / "hf" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    if part is None:
+        assert huggingface.read(tmp_path / "hf").settings["encoder_layers"] == 2
+        return
+    with pytest.raises(UsageError, match=part):
+        huggingface.read(tmp_path / "hf")
+
+
 TUPE = {
     "tupe_r": (),
     "tupe_a": ("--position-encoding", "tupe_a"),

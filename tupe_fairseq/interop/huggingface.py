@@ -20,7 +20,7 @@ from .directory import ENCODER, WORDS, Converted, build, building
 from .fairseq_roberta import VERSION
 from .heads import head_names
 from .keys import Rule, Table, check_fit, to_ours, to_theirs
-from .settings import functions
+from .settings import functions, sizes
 from .tensors import read_tensors, write_tensors
 
 KIND = "huggingface"
@@ -163,31 +163,42 @@ def read(source: str | Path, dictionary: str | Path | None = None) -> Converted:
     theirs.pop("roberta.embeddings.position_ids", None)
     theirs.pop(TIED_BIAS, None)
     theirs.setdefault(TIED_HEAD, words)
-    settings = {here: config[there] for there, here in SAME_SETTINGS.items() if there in config}
-    settings |= functions({"activation_fn": config.get("hidden_act")}, source)
-    settings |= FIXED | {
-        "max_positions": config["max_position_embeddings"] - 2,
-        "untie_weights_roberta": not torch.equal(
-            theirs[TIED_HEAD], theirs["roberta.embeddings.word_embeddings.weight"]
-        ),
-    }
-    settings["pooler_dropout"] = settings.get("pooler_dropout") or 0.0
+    settings = _settings(config, to_ours(theirs, table()), source)
     model = build(settings, entries)
     own = {name: value for name, value in model.state_dict().items() if name != VERSION}
     check_fit(theirs, to_theirs(own, table()), source, KIND)
     return Converted(settings, to_ours(theirs, table()) | {VERSION: torch.tensor([3.0])}, entries)
 
 
+def _settings(
+    config: Mapping[str, Any], ours: Mapping[str, Tensor], source: object
+) -> dict[str, Any]:
+    """Arguments of our model; what the parameters show is taken from them."""
+    recorded = {here: config.get(there) for there, here in SAME_SETTINGS.items()}
+    recorded["activation_fn"] = config.get("hidden_act")
+    # Where it is null, transformers takes hidden_dropout_prob.
+    recorded["pooler_dropout"] = recorded["pooler_dropout"] or recorded["dropout"]
+    positions = ours.get(f"{ENCODER}embed_positions.weight")
+    if positions is None or positions.dim() != 2:
+        raise UsageError(f"{source} is no {KIND} RoBERTa: it has no table of positions.")
+    return {
+        **sizes(recorded, ours, ENCODER, source),
+        **functions(recorded, source),
+        **FIXED,
+        "max_positions": len(positions) - 2,
+        "untie_weights_roberta": not torch.equal(ours["encoder.lm_head.weight"], ours[WORDS]),
+    }
+
+
 def _read_config(path: Path) -> dict[str, Any]:
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
         kind = config["model_type"]
-        numbers = [config[name] for name in (*list(SAME_SETTINGS)[:4], "max_position_embeddings")]
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}.") from error
     except (ValueError, TypeError, KeyError) as error:
         raise UsageError(f"{path} is no configuration of RoBERTa: {error!r}.") from error
-    if kind != "roberta" or not all(isinstance(n, int) and n > 0 for n in numbers):
+    if kind != "roberta":
         raise UsageError(f"{path} is no configuration of RoBERTa: its model_type is {kind!r}.")
     return config
 
