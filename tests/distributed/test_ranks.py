@@ -99,6 +99,7 @@ def test_two_ranks_are_one_with_twice_the_update_freq(toy_masked_lm_data, tmp_pa
     last = "checkpoint_last.pt"
     expected = parameters(tmp_path / "one" / last)
     assert_trained_alike(parameters(tmp_path / "two" / last), expected)
+    assert run(2, "two", 6) == two, "a finished run is not trained on"
     for ranks, updates in ((2, 2), (1, 4), (2, 6)):
         run(ranks, "mixed", updates)
     assert_trained_alike(parameters(tmp_path / "mixed" / last), expected)
@@ -225,11 +226,9 @@ def test_training_nothing_is_found(toy_masked_lm_data, tmp_path, monkeypatch):
     for name, value in {**environment, "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "argv", ["-"])
-    try:
-        with pytest.raises(UsageError, match="nothing was trained"):
-            worker.main(flags_of(toy_masked_lm_data, tmp_path, *flags))
-    finally:
-        torch.distributed.destroy_process_group()
+    with pytest.raises(UsageError, match="nothing was trained"):
+        worker.main(flags_of(toy_masked_lm_data, tmp_path, *flags))
+    assert not torch.distributed.is_initialized()
 
 
 def test_different_models_are_found(tmp_path):

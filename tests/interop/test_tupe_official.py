@@ -163,6 +163,11 @@ def without(name):
             release.state() | {f"{release.ENCODER}pos_ln.bias": torch.zeros(3)},
             ["1 of another shape", "pos_ln.bias (3,) instead of (16,)"],
         ),
+        (
+            release.state()
+            | {f"{release.ENCODER}pos.weight": torch.zeros(1).expand(10**6, 10**6)},
+            ["pos.weight (1000000, 1000000) is not stored"],
+        ),
         (without("pos.weight"), ["tupe-official", "pos.weight"]),
         (without("embed_tokens.weight"), ["embed_tokens.weight"]),
         (without("relative_attention_bias.weight"), ["--rel-pos is True"]),

@@ -56,7 +56,12 @@ def train_together(cfg: Any) -> None:
     check_company(world)
     gather_predictions()
     with RecordedTrainer() as recorded:
-        fairseq_train.main(cfg)
+        try:
+            fairseq_train.main(cfg)
+        except SystemExit as end:
+            # Status 0: nothing was left to train.
+            if end.code:
+                raise
     trainer = recorded.trainer
     if trainer is None or trainer.get_num_updates() == 0:
         raise UsageError(
@@ -152,7 +157,12 @@ def main(flags: list[str]) -> None:
     sys.argv = ["fairseq-train", *rank_flags(flags, dict(os.environ))]
     parser = options.get_training_parser()
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser))
-    fairseq_distributed.call_main(cfg, train_together)
+    try:
+        fairseq_distributed.call_main(cfg, train_together)
+    finally:
+        # Gloo's threads, left running, would abort the process at its end.
+        if dist.is_initialized() and dist.get_backend() == "gloo":
+            dist.destroy_process_group()
 
 
 if __name__ == "__main__":

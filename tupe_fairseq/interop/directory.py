@@ -68,6 +68,12 @@ def read_source(
         for name, value in state["model"].items()
     ):
         raise UsageError(f"{checkpoint} is no fairseq checkpoint: its model is no table of names.")
+    for name, value in state["model"].items():
+        # A few bytes can be a tensor of any shape, which would fill the memory.
+        if value.numel() * value.element_size() > value.untyped_storage().nbytes():
+            raise UsageError(
+                f"{checkpoint}: {name} {tuple(value.shape)} is not stored entry by entry."
+            )
     path = Path(dictionary or Path(checkpoint).with_name("dict.txt"))
     return state, read_dictionary(path), path
 

@@ -78,8 +78,9 @@ def read(checkpoint: str | Path, dictionary: str | Path | None = None) -> Conver
     """
     state, entries, path = read_source(checkpoint, dictionary)
     theirs = dict(state["model"])
-    _check_buckets(theirs.pop(BUCKETS, None), checkpoint)
+    buckets = theirs.pop(BUCKETS, None)
     settings = _settings(recorded_settings(state), theirs, checkpoint)
+    _check_buckets(buckets, settings["max_positions"], checkpoint)
     notes = _complete_heads(theirs, settings)
     entries = [*MORE_SYMBOLS, *entries]
     check_size(entries, len(theirs[f"{THEIRS}embed_tokens.weight"]), path)
@@ -125,7 +126,7 @@ def _settings(
     return settings
 
 
-def _check_buckets(saved: Tensor | None, source: object) -> None:
+def _check_buckets(saved: Tensor | None, length: int, source: object) -> None:
     """The release's table of buckets must be the one that our model computes.
 
     Raises:
@@ -135,11 +136,10 @@ def _check_buckets(saved: Tensor | None, source: object) -> None:
         return
     from ..position.indices import distances, relative_buckets, toeplitz
 
-    length = len(saved)
     of_distance = relative_buckets(distances(length, length), NUM_BUCKETS, MAX_DISTANCE, True)
     expected = toeplitz(of_distance[None], length)[0].clone()
     expected[:, 0], expected[0, :] = NUM_BUCKETS, NUM_BUCKETS // 2
-    if not torch.equal(saved.long(), expected):
+    if saved.shape != expected.shape or not torch.equal(saved.long(), expected):
         raise UsageError(f"{source}: {BUCKETS} is not the table of {NUM_BUCKETS} buckets.")
 
 
