@@ -174,6 +174,31 @@ def test_a_killed_rank_ends_the_others(toy_masked_lm_data, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs Linux's /proc")
+def test_a_killed_launcher_ends_its_ranks(toy_masked_lm_data, tmp_path):
+    """Or they would train on beside the next run."""
+    process = start(2, *flags_of(toy_masked_lm_data, tmp_path, "--max-update", 100000))
+    deadline = time.monotonic() + 200
+    while not (tmp_path / "checkpoint_last.pt").exists() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    workers = ranks_of(process.pid)
+    assert len(workers) == 2
+    process.kill()
+    deadline = time.monotonic() + 60
+    while any(map(runs, workers.values())) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert not any(map(runs, workers.values()))
+
+
+def runs(pid):
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.slow
 def test_a_mistake_is_told_once_for_all(toy_masked_lm_data, tmp_path):
     process = start(2, *flags_of(toy_masked_lm_data, tmp_path, "--num-buckets", 13))
     status, _, err = finished(process)

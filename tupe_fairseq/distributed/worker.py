@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
 from typing import Any
 
 import torch
@@ -151,6 +153,20 @@ def _device() -> torch.device:
     return torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")
 
 
+def end_with(parent: int, every: float = 1.0) -> None:
+    """End this process when the launcher is gone, also by SIGKILL, which tells nobody.
+
+    Else it would train on beside the next run, in the same folder.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(every)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def main(flags: list[str]) -> None:
     """One rank of training."""
     # For messages in one line, see `tupe_fairseq.errors`.
@@ -166,6 +182,7 @@ def main(flags: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    end_with(os.getppid())
     try:
         main(sys.argv[1:])
     except UsageError as error:
