@@ -36,7 +36,9 @@ def test_row(name):
     layer = encoding.build_layer_terms()
     own = sum(p.numel() for p in encoding.parameters())
     per_layer = sum(p.numel() for p in layer.parameters()) if layer is not None else 0
-    able = [name for name, b in ATTENTION_BACKENDS.items() if not b.refuses(layer, False)]
+    able = [
+        name for name, b in ATTENTION_BACKENDS.items() if not b.refuses(encoding, layer, False)
+    ]
     assert rows()[name] == [
         encoding.enters,
         encoding.paper,

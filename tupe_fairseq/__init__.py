@@ -1,7 +1,7 @@
 """TUPE and the other position encodings as a fairseq plugin: `--user-dir tupe_fairseq`.
 
-Importing this package registers the models with fairseq where fairseq is installed. The standalone
-encoder needs torch alone.
+Importing this package registers models and criterions with fairseq where fairseq is installed. The
+standalone encoder needs torch alone.
 """
 
 import importlib.util
@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 if importlib.util.find_spec("fairseq") is not None:
+    from .criterions import GluePredictionCriterion
     from .models.tupe_roberta import TupeRobertaModel
 
-    __all__ += ["TupeRobertaModel"]
+    __all__ += ["GluePredictionCriterion", "TupeRobertaModel"]

@@ -31,7 +31,7 @@ class TUPEConfig:
         num_buckets: of the relative bias.
         max_distance: from which on relative positions share a bucket.
         untie_cls: position 0 holds [CLS], whose positional correlations are reset.
-        attention_backend: "auto", "eager", "sdpa".
+        attention_backend: "auto" or a registered backend.
         layernorm_embedding: LayerNorm on the input, as BERT has.
         normalize_before: pre-LN layers and a final LayerNorm.
         activation: in the feed-forward block: "gelu", "relu", "tanh".

@@ -6,7 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tupe_fairseq.attention import TupeMultiheadAttention, share_attention
+from tupe_fairseq.attention import (
+    ATTENTION_BACKENDS,
+    TupeMultiheadAttention,
+    share_attention,
+)
 from tupe_fairseq.position import POSITION_ENCODINGS, PositionEncoding, build_position_encoding
 
 #: Few buckets, so that short sentences reach the logarithmic ones and the last.
@@ -84,6 +88,12 @@ def words(x: Tensor) -> Tensor:
 def padding_mask(length: int, *padded: int) -> Tensor:
     """B×T: the last padded[b] words of sentence b are padding."""
     return torch.stack([torch.arange(length) >= length - n for n in padded])
+
+
+def skip_where_refused(name: str, encoding: PositionEncoding, attention: TupeMultiheadAttention):
+    """Skip a test of a backend that says it cannot serve the encoding."""
+    if reason := ATTENTION_BACKENDS[name].refuses(encoding, attention.layer_terms, False):
+        pytest.skip(reason)
 
 
 def run(

@@ -16,6 +16,7 @@ from tests.attention.cases import (
     normal,
     padding_mask,
     run,
+    skip_where_refused,
 )
 from tests.tolerances import assert_close, assert_gradients_close, assert_zero
 from tupe_fairseq import UsageError
@@ -33,11 +34,6 @@ FAST = [name for name in BACKENDS if name != "eager"]
 LENGTHS = (1, 2, 97, 511)
 
 
-def skip_where_refused(name, attention):
-    if reason := ATTENTION_BACKENDS[name].refuses(attention.layer_terms, need_weights=False):
-        pytest.skip(reason)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
 @pytest.mark.parametrize("length", LENGTHS)
@@ -45,7 +41,7 @@ def skip_where_refused(name, attention):
 @pytest.mark.parametrize("name", FAST)
 def test_fast_backends_equal_eager(name, case, length, padded, dtype):
     encoding, attention = build(case, max(LENGTHS), dtype)
-    skip_where_refused(name, attention)
+    skip_where_refused(name, encoding, attention)
     x = normal(2, length, EMBED_DIM, seed=length, dtype=dtype).requires_grad_()
     padding = padding_mask(length, 0, length // 2) if padded else None
     expected, _ = run(encoding, attention, x, padding, backend="eager")
@@ -64,7 +60,7 @@ def test_fast_backends_equal_eager(name, case, length, padded, dtype):
 def test_fast_backends_equal_eager_under_autocast(name, case):
     """Autocast makes half-precision queries of fp32 words: the bias must follow them."""
     encoding, attention = build(case, 9)
-    skip_where_refused(name, attention)
+    skip_where_refused(name, encoding, attention)
     x, padding = normal(2, 9, EMBED_DIM, seed=0), padding_mask(9, 0, 4)
     with torch.autocast("cpu", torch.bfloat16):
         expected, _ = run(encoding, attention, x, padding, backend="eager")
@@ -79,7 +75,7 @@ def test_fast_backends_equal_eager_under_autocast(name, case):
 def test_padding_never_changes_a_word(name, case, appended):
     lengths, longest = (9, 6, 1), 9 + appended
     encoding, attention = build(case, longest)
-    skip_where_refused(name, attention)
+    skip_where_refused(name, encoding, attention)
     # What stands at padding is larger than any word, so that a leak shows.
     padding = padding_mask(longest, *(longest - n for n in lengths))
     x = normal(len(lengths), longest, EMBED_DIM, seed=appended)
@@ -96,7 +92,7 @@ def test_padding_never_changes_a_word(name, case, appended):
 @pytest.mark.parametrize("name", BACKENDS)
 def test_fully_padded_sentence_stays_finite(name, case):
     encoding, attention = build(case, 5)
-    skip_where_refused(name, attention)
+    skip_where_refused(name, encoding, attention)
     x = normal(2, 5, EMBED_DIM, seed=0).requires_grad_()
     output, _ = run(encoding, attention, x, padding_mask(5, 5, 0), backend=name)
     assert output.isfinite().all()
@@ -108,7 +104,7 @@ def test_fully_padded_sentence_stays_finite(name, case):
 @pytest.mark.parametrize("name", BACKENDS)
 def test_training_without_dropout_equals_evaluation(name, case):
     encoding, attention = build(case, 7)
-    skip_where_refused(name, attention)
+    skip_where_refused(name, encoding, attention)
     x = normal(2, 7, EMBED_DIM, seed=0)
     training, _ = run(encoding.train(), attention.train(), x, backend=name)
     evaluation, _ = run(encoding.eval(), attention.eval(), x, backend=name)
@@ -118,7 +114,7 @@ def test_training_without_dropout_equals_evaluation(name, case):
 @pytest.mark.parametrize("name", BACKENDS)
 def test_dropout_acts_on_the_weights_in_training_only(name):
     """Where every weight is dropped, only the bias of the output projection is left."""
-    encoding, attention = build("tupe_r", 7)
+    encoding, attention = build("tupe_a", 7)
     x = normal(2, 7, EMBED_DIM, seed=0)
     kept, _ = run(encoding, attention, x, backend=name)
     attention.dropout = 1.0
@@ -150,18 +146,23 @@ def test_weights_come_only_where_asked_for():
 
 def test_sdpa_refuses_to_return_weights():
     with pytest.raises(UsageError, match=r"'sdpa', but it does not return attention weights; use"):
-        choose_backend("sdpa", None, need_weights=True)
+        choose_backend("sdpa", build("none", 5)[0], need_weights=True)
 
 
 def test_unknown_backend_lists_the_known_ones():
-    with pytest.raises(UsageError, match=r"--attention-backend is 'flash', but .*eager, .*sdpa"):
-        choose_backend("flash", None, need_weights=False)
+    with pytest.raises(
+        UsageError,
+        match=r"--attention-backend is 'fastest', but .*blocked, .*eager, .*flash, .*sdpa",
+    ):
+        choose_backend("fastest", build("none", 5)[0])
 
 
 def test_auto_takes_the_fastest_that_refuses_nothing():
-    fastest = choose_backend("auto", None, need_weights=False)
-    assert fastest.speed == max(b.speed for _, b in ATTENTION_BACKENDS.items())
-    assert choose_backend("auto", None, need_weights=True).name == "eager"
+    encoding = build("tupe_r", 5)[0]
+    assert choose_backend("auto", encoding, device="cpu").name == "blocked"
+    assert choose_backend("auto", encoding, device="cuda").name == "sdpa"
+    assert choose_backend("auto", build("tupe_a", 5)[0], device="cuda").name == "flash"
+    assert choose_backend("auto", encoding, need_weights=True).name == "eager"
 
 
 def test_choice_is_logged_once(monkeypatch, caplog):
@@ -171,7 +172,7 @@ def test_choice_is_logged_once(monkeypatch, caplog):
         for _ in range(2):
             share_attention(encoding, normal(1, 7, EMBED_DIM, seed=0), backend="auto")
     assert len(caplog.messages) == 1
-    assert "sdpa (auto) for TupeAbsolute on cpu" in caplog.text
+    assert "blocked (auto) for TupeAbsolute on cpu" in caplog.text
 
 
 @pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])

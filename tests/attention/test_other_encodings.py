@@ -32,12 +32,17 @@ REFERENCES = {
     "alibi": alibi.attend,
 }
 CASES = [*REFERENCES, *OTHER_VARIANTS]
-#: (backend, case): sdpa serves no terms on the values.
+#: What backends refuse: terms on the values, terms that depend on content, biases by distance.
+REFUSED = {
+    "sdpa": ("shaw",),
+    "blocked": ("shaw", "transformer_xl", "deberta"),
+    "flash": ("shaw", "transformer_xl", "deberta", "alibi"),
+}
 SERVED = [
     (backend, case)
     for backend in ATTENTION_BACKENDS
     for case in CASES
-    if (backend, ENCODINGS[case][0]) != ("sdpa", "shaw")
+    if ENCODINGS[case][0] not in REFUSED.get(backend, ())
 ]
 DTYPES = (torch.float64, torch.float32, torch.bfloat16)
 #: ALiBi has no parameter by which to tell a model of float64: its slopes are fp32 in every model.
@@ -105,11 +110,21 @@ def test_every_term_is_tested():
                 assert_not_zero(gradient)
 
 
-@pytest.mark.parametrize("case", ["shaw", "shaw-narrow", "shaw-wide"])
-def test_sdpa_refuses_shaw(case):
+REASONS = {
+    "sdpa": "to the values",
+    "blocked": "depends on content",
+    "flash": "depends on content|by distance",
+}
+
+
+@pytest.mark.parametrize(
+    ("backend", "case"), [(b, case) for b in REFUSED for case in CASES if case in REFUSED[b]]
+)
+def test_refusals(backend, case):
     encoding, attention = build(case, 7)
     x, _ = inputs(7, None, torch.float32)
-    with pytest.raises(UsageError, match=r"--attention-backend is 'sdpa', but .* to the values"):
-        run(encoding, attention, x, backend="sdpa")
+    reason = f"--attention-backend is {backend!r}, but .*({REASONS[backend]})"
+    with pytest.raises(UsageError, match=reason):
+        run(encoding, attention, x, backend=backend)
     automatic, _ = run(encoding, attention, x, backend="auto")
     assert_close(automatic, run(encoding, attention, x, backend="eager")[0])

@@ -67,17 +67,21 @@ def test_activation_checkpointing_changes_nothing(toy_masked_lm_data, tmp_path):
     assert_trained_alike(parameters(saving), parameters(plain))
 
 
-def test_backends_train_the_same_model(toy_masked_lm_data, tmp_path):
+@pytest.mark.parametrize(
+    ("encoding", "fast"),
+    [("tupe_r", "sdpa"), ("tupe_r", "blocked"), ("tupe_a", "blocked"), ("tupe_a", "flash")],
+)
+def test_backends_train_the_same_model(toy_masked_lm_data, tmp_path, encoding, fast):
     """Ten updates without dropout, whose masks depend on the order of draws.
 
     A large eps keeps Adam from blowing the rounding of zero gradients up to whole steps.
     """
     flags = ("--dropout", 0, "--attention-dropout", 0, "--max-update", 10, "--adam-eps", 0.001)
-    eager, sdpa = (
-        pretrain(toy_masked_lm_data, tmp_path / name, *flags, "--attention-backend", name)
-        for name in ("eager", "sdpa")
+    flags += ("--position-encoding", encoding, "--attention-backend")
+    plain, trained = (
+        pretrain(toy_masked_lm_data, tmp_path / name, *flags, name) for name in ("eager", fast)
     )
-    assert_trained_alike(parameters(sdpa), parameters(eager))
+    assert_trained_alike(parameters(trained), parameters(plain))
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,10 @@ def test_padding_never_changes_a_word(backend, changes):
         ({"num_heads": 0}, "num_heads must divide d_model 16, but is 0"),
         ({"num_buckets": 13}, "--num-buckets must be even, but is 13"),
         ({"max_distance": 2}, "--max-distance must be larger than 2.*, but is 2"),
-        ({"attention_backend": "fast"}, "is 'fast', but the known ones are: auto, eager, sdpa"),
+        (
+            {"attention_backend": "fast"},
+            "is 'fast', but the known ones are: auto, blocked, eager, flash, sdpa",
+        ),
     ],
 )
 def test_impossible_configs_are_refused(changes, message):

@@ -9,7 +9,6 @@ from tests.reference import buckets as reference
 from tupe_fairseq import UsageError
 from tupe_fairseq.position.indices import (
     check_buckets,
-    cls_cells,
     cls_rows,
     distances,
     relative_buckets,
@@ -95,19 +94,6 @@ def test_toeplitz_puts_each_distance_in_its_cells(queries, keys, start):
         for j in range(keys):
             distance = j - (i + start)
             assert spread[:, i, j].tolist() == [distance, distance + 100]
-
-
-@quickly
-@given(**sizes)
-def test_cls_cells_are_row_and_column_zero(queries, keys, start):
-    from_cls, to_cls = cls_cells(queries, keys, start)
-    assert from_cls.shape == (queries, 1)
-    assert to_cls.shape == (queries, keys)
-    for i in range(queries):
-        query_is_cls = i + start == 0
-        assert from_cls[i].item() == query_is_cls
-        for j in range(keys):
-            assert to_cls[i, j].item() == (j == 0 and not query_is_cls)
 
 
 def test_cls_rows_of_the_official_release():

@@ -10,6 +10,7 @@ from .backend import (
     choose_backend,
     share_attention,
 )
+from .layout import Layout
 from .multihead_attention import TupeMultiheadAttention
 
 for _module in pkgutil.iter_modules(__path__):
@@ -18,6 +19,7 @@ for _module in pkgutil.iter_modules(__path__):
 __all__ = [
     "ATTENTION_BACKENDS",
     "Backend",
+    "Layout",
     "SharedAttention",
     "TupeMultiheadAttention",
     "choose_backend",

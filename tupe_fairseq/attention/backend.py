@@ -17,6 +17,7 @@ from ..errors import UsageError
 from ..position.base import LayerTerms, PositionEncoding
 from ..position.score import PositionalScore
 from ..registry import Registry
+from .layout import Layout
 
 logger = logging.getLogger(__name__)
 
@@ -24,27 +25,31 @@ ATTENTION_BACKENDS = Registry("--attention-backend", special=("auto",))
 
 
 class Backend:
-    """Computes softmax(q kᵀ + positional terms) v, exactly.
-
-    Attributes:
-        speed: `auto` takes the backend of the highest speed that refuses nothing.
-    """
+    """Computes softmax(q kᵀ + positional terms) v, exactly."""
 
     name: str
-    speed: int
+    #: Whether torch.compile sees through it.
+    compiles = True
 
-    def refuses(self, terms: LayerTerms | None, need_weights: bool) -> str | None:
-        """Why this backend cannot serve these terms of a layer, or None if it can."""
+    def speed(self, device: str) -> float:
+        """`auto` takes the backend that is fastest on this type of device and refuses nothing."""
+        return 0
+
+    def refuses(
+        self, encoding: PositionEncoding, terms: LayerTerms | None, need_weights: bool
+    ) -> str | None:
+        """Why this backend cannot serve an encoding with these terms of a layer, or None."""
         return None
 
     def prepare(
-        self, score: PositionalScore | None, padding_mask: Tensor | None, dtype: torch.dtype
+        self, score: PositionalScore | None, layout: Layout, heads: int, dtype: torch.dtype
     ) -> Any:
         """Bring what all layers share into the form that `attend` reads.
 
         Args:
             score: content-free term, or None.
-            padding_mask: B×S, True at padding, or None where there is none.
+            layout: the words of the batch.
+            heads: H.
             dtype: of the queries to come.
         """
         raise NotImplementedError
@@ -73,6 +78,7 @@ class SharedAttention:
 
     backend: Backend
     encoding: PositionEncoding
+    layout: Layout
     prepared: Any
     need_weights: bool = False
 
@@ -82,40 +88,61 @@ def share_attention(
     x: Tensor,
     padding_mask: Tensor | None = None,
     *,
+    layout: Layout | None = None,
     layer_terms: LayerTerms | None = None,
     backend: str = "auto",
     need_weights: bool = False,
+    compiled: bool = False,
 ) -> SharedAttention:
     """Compute the positional term of one forward pass and choose who computes attention.
 
     Args:
         encoding: the position encoding.
-        x: input of the layers, B×T×C.
-        padding_mask: B×T, True at padding, or None.
+        x: input of the layers, B×T×C, or N×C with a layout.
+        padding_mask: B×T, True at padding, or None; not read with a layout.
+        layout: the words of the batch where padding has been taken out of x.
         layer_terms: the encoding's terms in any one of the layers, or None.
         backend: a registered name, or "auto" for the fastest that can.
         need_weights: whether the layers return their attention weights.
+        compiled: whether the layers are compiled.
 
     Raises:
         UsageError: unknown backend, or one that cannot serve this encoding.
     """
-    chosen = choose_backend(backend, layer_terms, need_weights)
-    _log_choice(backend, chosen.name, type(encoding).__name__, x.device.type)
+    if layout is None:
+        layout = Layout(x.size(0), x.size(1), padding_mask)
+    device = x.device.type
+    chosen = choose_backend(backend, encoding, layer_terms, need_weights, device, compiled)
+    _log_choice(backend, chosen.name, type(encoding).__name__, device)
     dtype = _dtype_of_queries(x)
     # Made once and used in every layer, so not worth rounding.
-    with torch.autocast(x.device.type, enabled=False):
-        score = encoding.score(x.size(1), x.size(1))
-        prepared = chosen.prepare(score, padding_mask, dtype)
-    return SharedAttention(chosen, encoding, prepared, need_weights)
+    with torch.autocast(device, enabled=False):
+        score = encoding.score(layout.length, layout.length)
+        prepared = chosen.prepare(score, layout, encoding.shape.num_heads, dtype)
+    return SharedAttention(chosen, encoding, layout, prepared, need_weights)
 
 
-def choose_backend(name: str, terms: LayerTerms | None, need_weights: bool) -> Backend:
-    """The backend of that name, or for "auto" the fastest that refuses nothing."""
+def choose_backend(
+    name: str,
+    encoding: PositionEncoding,
+    terms: LayerTerms | None = None,
+    need_weights: bool = False,
+    device: str = "cpu",
+    compiled: bool = False,
+) -> Backend:
+    """The backend of that name, or for "auto" the fastest on this device that refuses nothing."""
+
+    def reason_against(backend: Backend) -> str | None:
+        if compiled and not backend.compiles:
+            return "torch.compile (--compile-layers) cannot see through it"
+        return backend.refuses(encoding, terms, need_weights)
+
     if name == "auto":
-        able = (b for _, b in ATTENTION_BACKENDS.items() if not b.refuses(terms, need_weights))
-        return max(able, key=lambda b: b.speed)
+        backends = [backend for _, backend in ATTENTION_BACKENDS.items()]
+        able = (b for b in backends if not reason_against(b))
+        return max(able, key=lambda b: b.speed(device))
     chosen = ATTENTION_BACKENDS[name]
-    if reason := chosen.refuses(terms, need_weights):
+    if reason := reason_against(chosen):
         raise UsageError(f"--attention-backend is {name!r}, but {reason}; use auto or eager.")
     return chosen
 

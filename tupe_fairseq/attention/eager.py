@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 
+from ..modules.dropout import dropout
 from ..position.tables import widened
 from .backend import ATTENTION_BACKENDS, Backend
 
@@ -13,13 +13,12 @@ class Eager(Backend):
     """Serves every encoding and returns the attention weights."""
 
     name = "eager"
-    speed = 0
 
-    def prepare(self, score, padding_mask, dtype):
+    def prepare(self, score, layout, heads, dtype):
         bias = None if score is None else score.dense()
+        mask = layout.padding_mask
         # B×S -> B×1×1×S
-        padding = None if padding_mask is None else padding_mask[:, None, None, :]
-        return bias, padding
+        return bias, None if mask is None else mask[:, None, None, :]
 
     def attend(self, q, k, v, shared, layer):
         bias, padding = shared.prepared
@@ -36,7 +35,7 @@ class Eager(Backend):
         # In half precision the sum over many small exponentials loses them: softmax in fp32.
         weights = scores.softmax(dim=-1, dtype=widened(scores.dtype))
         weights = weights.type_as(v)
-        dropped = F.dropout(weights, layer.dropout, layer.training)
+        dropped = dropout(weights, layer.dropout) if layer.training else weights
         # B×H×T×S · B×H×S×D -> B×H×T×D
         out = dropped @ v
         if terms is not None and terms.adds_value:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UsageError
@@ -60,20 +64,33 @@ class TupeMultiheadAttention(nn.Module):
         """Attend.
 
         Args:
-            x: B×T×C.
+            x: B×T×C, or N×C where the layout of `shared` has taken padding out.
             shared: what `share_attention` prepared for this forward pass.
 
         Returns:
-            The output, B×T×C, and the attention weights, B×H×T×S, where `shared` asks for them.
+            The output, in the shape of x, and the attention weights, B×H×T×S, where `shared` asks
+            for them.
         """
-        q = self._split_heads(self.q_proj(x) * self.scaling)
-        k = self._split_heads(self.k_proj(x))
-        v = self._split_heads(self.v_proj(x))
-        q, k, v = shared.encoding.rotate(q, k, v)
+        q, k, v = shared.encoding.rotate(*self._project(x, shared))
         out, weights = shared.backend.attend(q, k, v, shared, self)
-        # B×H×T×D -> B×T×C
-        return self.out_proj(out.transpose(1, 2).reshape(x.shape)), weights
+        # B×H×T×D -> B×T×C -> N×C
+        out = shared.layout.from_attention(out.transpose(1, 2).flatten(2))
+        return self.out_proj(out), weights
 
-    def _split_heads(self, x: Tensor) -> Tensor:
-        # B×T×C -> B×T×H×D -> B×H×T×D
-        return x.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
+    def _project(self, x: Tensor, shared: SharedAttention) -> Iterable[Tensor]:
+        """Scaled queries, keys and values, B×H×T×D each."""
+        if all(map(is_plain, (self.q_proj, self.k_proj, self.v_proj))):
+            # One large product is faster than three.
+            weight = (self.q_proj.weight * self.scaling, self.k_proj.weight, self.v_proj.weight)
+            bias = (self.q_proj.bias * self.scaling, self.k_proj.bias, self.v_proj.bias)
+            qkv = F.linear(x, torch.cat(weight), torch.cat(bias))
+        else:
+            qkv = torch.cat((self.q_proj(x) * self.scaling, self.k_proj(x), self.v_proj(x)), -1)
+        # N×3C -> B×T×3C -> 3 of B×H×T×D
+        qkv = shared.layout.to_attention(qkv).unflatten(-1, (3, self.num_heads, self.head_dim))
+        return (part.transpose(1, 2) for part in qkv.unbind(2))
+
+
+def is_plain(linear: nn.Module) -> bool:
+    """Whether it is its weight and bias and nothing else: no quantisation, no hook."""
+    return type(linear) is nn.Linear and not (linear._forward_pre_hooks or linear._forward_hooks)

@@ -16,25 +16,21 @@ class Sdpa(Backend):
     """The bias stays H×T×S: padding rides on the keys where a bias takes the place of the mask."""
 
     name = "sdpa"
-    speed = 1
 
-    def refuses(self, terms, need_weights):
+    def speed(self, device):
+        return 1
+
+    def refuses(self, encoding, terms, need_weights):
         if need_weights:
             return "it does not return attention weights"
         if terms is not None and terms.adds_value:
             return "it cannot add a positional term to the values"
         return None
 
-    def prepare(self, score, padding_mask, dtype):
+    def prepare(self, score, layout, heads, dtype):
         # The kernels take a bias in the dtype of the queries only.
         bias = None if score is None else score.dense().to(dtype)[None]
-        if padding_mask is None:
-            return bias, None
-        # B×S -> B×1×1×S
-        padding = torch.zeros_like(padding_mask, dtype=dtype).masked_fill(
-            padding_mask, PADDING_SCORE
-        )[:, None, None, :]
-        return bias, padding
+        return bias, padding_scores(layout.padding_mask, dtype)
 
     def attend(self, q, k, v, shared, layer):
         bias, padding = shared.prepared
@@ -48,6 +44,13 @@ class Sdpa(Backend):
         dropout = layer.dropout if layer.training else 0.0
         # Queries arrive scaled.
         return F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=1.0), None
+
+
+def padding_scores(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """0 at words, `PADDING_SCORE` at padding: B×S -> B×1×1×S."""
+    if mask is None:
+        return None
+    return torch.zeros_like(mask, dtype=dtype).masked_fill(mask, PADDING_SCORE)[:, None, None]
 
 
 def padding_as_dimension(q: Tensor, k: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:

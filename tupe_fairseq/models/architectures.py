@@ -39,6 +39,7 @@ TUPE_DEFAULTS: dict[str, Any] = {
     "position_encoding": "tupe_r",
     "attention_backend": "auto",
     "checkpoint_activations": False,
+    "compile_layers": False,
     "extend_positions": None,
     # As on the command line, where argparse sets it: hydra has no such default.
     "min_params_to_wrap": DEFAULT_MIN_PARAMS_TO_WRAP,

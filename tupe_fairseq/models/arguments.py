@@ -34,6 +34,11 @@ def add_position_args(parser: argparse.ArgumentParser) -> None:
         help=f"how attention is computed: {', '.join(ATTENTION_BACKENDS.names())} (default: auto)",
     )
     parser.add_argument(
+        "--compile-layers",
+        action="store_true",
+        help="run the layers through torch.compile, which needs a C++ compiler",
+    )
+    parser.add_argument(
         "--extend-positions",
         choices=EXTENSIONS,
         help="how a checkpoint with fewer positions than --max-positions is continued: by "

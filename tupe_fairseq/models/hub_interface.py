@@ -135,7 +135,8 @@ def load_directory(
         UsageError: no checkpoint, no dictionary.
     """
     directory, checkpoint_file = find_checkpoint(Path(path), checkpoint_file)
-    settings = {**_find_tokenizer(directory, bpe), **overrides}
+    # Whoever loads a model need not have the compiler that trained it.
+    settings = {"compile_layers": False, **_find_tokenizer(directory, bpe), **overrides}
     data = _find_dictionaries(directory, data_name_or_path, directory / checkpoint_file, settings)
     loaded = hub_utils.from_pretrained(
         str(directory), checkpoint_file, str(data), load_checkpoint_heads=True, **settings

@@ -47,6 +47,7 @@ class TupeSentenceEncoder(Encoder):
             layerdrop=args.encoder_layerdrop,
             checkpoint_activations=args.checkpoint_activations,
             attention_backend=args.attention_backend,
+            compile_layers=args.compile_layers,
         )
         self.embed_tokens = embed_tokens
         self.extend_positions = args.extend_positions
@@ -92,8 +93,8 @@ class TupeSentenceEncoder(Encoder):
             "src_lengths": [(~padding_mask).sum(dim=1, keepdim=True, dtype=torch.int32)],
         }
 
-    def _embed(self, x, padding_mask, tokens):
-        x = super()._embed(x, padding_mask, tokens)
+    def _embed(self, *of_batch):
+        x = super()._embed(*of_batch)
         return x if self.quant_noise is None else self.quant_noise(x)
 
     def _add_quantization_noise(self, args: Any) -> None:

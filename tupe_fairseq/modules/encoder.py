@@ -9,9 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ..attention import TupeMultiheadAttention, choose_backend, share_attention
+from ..attention import Layout, TupeMultiheadAttention, choose_backend, share_attention
 from ..errors import UsageError
+from ..native import find_compiler
 from ..position import LayerTerms, PositionEncoding
+from .dropout import Dropout
 from .encoder_layer import EncoderLayer
 
 
@@ -31,6 +33,10 @@ class Encoder(nn.Module):
         layerdrop: probability of skipping a layer in training (Fan et al. 2019).
         checkpoint_activations: recompute layers in the backward pass instead of storing them.
         attention_backend: a registered backend or "auto".
+        compile_layers: run the layers through torch.compile.
+
+    Raises:
+        UsageError: the backend cannot serve the encoding, or there is nothing to compile with.
     """
 
     def __init__(
@@ -47,12 +53,13 @@ class Encoder(nn.Module):
         layerdrop: float = 0.0,
         checkpoint_activations: bool = False,
         attention_backend: str = "auto",
+        compile_layers: bool = False,
     ):
         super().__init__()
         shape = embed_positions.shape
         self.embed_positions = embed_positions
         self.layernorm_embedding = nn.LayerNorm(shape.embed_dim) if layernorm_embedding else None
-        self.dropout_module = nn.Dropout(dropout)
+        self.dropout_module = Dropout(dropout)
         self.layers = nn.ModuleList(
             EncoderLayer(
                 TupeMultiheadAttention(
@@ -75,7 +82,12 @@ class Encoder(nn.Module):
         self.checkpoint_activations = checkpoint_activations
         self.attention_backend = attention_backend
         # An encoding or backend that cannot be served is refused now, not in the first batch.
-        choose_backend(attention_backend, self._layer_terms(), need_weights=False)
+        choose_backend(
+            attention_backend, embed_positions, self._layer_terms(), compiled=compile_layers
+        )
+        self.compile_layers = compile_layers
+        if compile_layers:
+            self._compile()
 
     def forward(
         self, x: Tensor, padding_mask: Tensor | None = None, tokens: Tensor | None = None
@@ -104,15 +116,17 @@ class Encoder(nn.Module):
     ) -> tuple[Tensor, list[Tensor]]:
         """As `forward`; with keep_states also the first layer's input and each layer's output."""
         self._check(x, padding_mask)
-        x = self._embed(x, padding_mask, tokens)
+        layout = Layout.of(padding_mask, *x.shape[:2])
+        x = self._embed(x, layout, padding_mask, tokens)
         shared = share_attention(
             self.embed_positions,
             x,
-            padding_mask,
+            layout=layout,
             layer_terms=self._layer_terms(),
             backend=self.attention_backend,
+            compiled=self.compile_layers,
         )
-        states = [x] if keep_states else []
+        states = [layout.unpack(x)] if keep_states else []
         for layer in self.layers:
             if self.training and self.layerdrop and torch.rand(()) < self.layerdrop:
                 continue
@@ -121,17 +135,32 @@ class Encoder(nn.Module):
             else:
                 x = layer(x, shared)
             if keep_states:
-                states.append(x)
+                states.append(layout.unpack(x))
         if self.layer_norm is not None:
             x = self.layer_norm(x)
-        return x, states
+        return layout.unpack(x), states
 
-    def _embed(self, x: Tensor, padding_mask: Tensor | None, tokens: Tensor | None) -> Tensor:
-        x = self.embed_positions.embed(x, tokens, padding_mask)
+    def _embed(
+        self, x: Tensor, layout: Layout, padding_mask: Tensor | None, tokens: Tensor | None
+    ) -> Tensor:
+        """The input of the layers: N×C where the layout takes padding out, else B×T×C."""
+        x = layout.pack(self.embed_positions.embed(x, tokens, padding_mask))
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
         x = self.dropout_module(x)
-        return x if padding_mask is None else x.masked_fill(padding_mask[:, :, None], 0)
+        if padding_mask is None or x.dim() == 2:
+            return x
+        return x.masked_fill(padding_mask[:, :, None], 0)
+
+    def _compile(self) -> None:
+        """Layer by layer: one is compiled in the time of one, and serves them all."""
+        if find_compiler() is None:
+            raise UsageError(
+                "--compile-layers needs a C++ compiler, but there is no cc, gcc or clang: install "
+                "one (on Debian and Ubuntu: apt install g++), or leave the flag out."
+            )
+        for layer in self.layers:
+            layer.compile()
 
     def _layer_terms(self) -> LayerTerms | None:
         """One layer's terms, which stand for all when a backend is chosen."""

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention import SharedAttention, TupeMultiheadAttention
+from ..attention.multihead_attention import is_plain
+from .dropout import Dropout
 
 
 class EncoderLayer(nn.Module):
@@ -38,22 +42,28 @@ class EncoderLayer(nn.Module):
         self.fc2 = nn.Linear(ffn_dim, embed_dim)
         self.final_layer_norm = nn.LayerNorm(embed_dim)
         self.activation_fn = activation_fn
-        self.dropout_module = nn.Dropout(dropout)
-        self.activation_dropout_module = nn.Dropout(activation_dropout)
+        self.dropout_module = Dropout(dropout)
+        self.activation_dropout_module = Dropout(activation_dropout)
         self.normalize_before = normalize_before
 
     def forward(self, x: Tensor, shared: SharedAttention) -> Tensor:
-        """B×T×C -> B×T×C; `shared` is what `share_attention` prepared."""
+        """B×T×C or N×C, into the same; `shared` is what `share_attention` prepared."""
         if self.normalize_before:
-            x = x + self._attend(self.self_attn_layer_norm(x), shared)
-            return x + self._feed_forward(self.final_layer_norm(x))
-        x = self.self_attn_layer_norm(x + self._attend(x, shared))
-        return self.final_layer_norm(x + self._feed_forward(x))
+            x = self._attend(self.self_attn_layer_norm(x), shared, x)
+            return self._feed_forward(self.final_layer_norm(x), x)
+        x = self.self_attn_layer_norm(self._attend(x, shared, x))
+        return self.final_layer_norm(self._feed_forward(x, x))
 
-    def _attend(self, x: Tensor, shared: SharedAttention) -> Tensor:
+    def _attend(self, x: Tensor, shared: SharedAttention, residual: Tensor) -> Tensor:
         out, _ = self.self_attn(x, shared)
-        return self.dropout_module(out)
+        return self.dropout_module(out, residual)
 
-    def _feed_forward(self, x: Tensor) -> Tensor:
-        x = self.activation_dropout_module(self.activation_fn(self.fc1(x)))
-        return self.dropout_module(self.fc2(x))
+    def _feed_forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        x = self.activation_dropout_module(self._activate(self.fc1(x)))
+        return self.dropout_module(self.fc2(x), residual)
+
+    def _activate(self, x: Tensor) -> Tensor:
+        if self.activation_fn is F.gelu and is_plain(self.fc1) and not torch.is_grad_enabled():
+            # In place, which nobody sees: a fresh tensor of this size costs as much as gelu.
+            return torch.ops.aten.gelu_(x)
+        return self.activation_fn(x)

@@ -112,6 +112,8 @@ class PositionEncoding(nn.Module):
 
     #: Terms summed in a score; the scale is 1/√(score_terms·D). 1, for TUPE 2, for DeBERTa 3.
     score_terms = 1
+    #: Whether the score term is a product of vectors alone, with no part by distance.
+    score_is_product = False
     #: Where the encoding enters, for tables: "input", "query, key", "score", "score, value", "-".
     enters = "-"
     #: The paper, for tables.

@@ -23,12 +23,27 @@ def distances(queries: int, keys: int, start: int = 0, device=None) -> Tensor:
 
 
 def toeplitz(by_distance: Tensor, keys: int) -> Tensor:
-    """Spread one value per distance over the cells: ...×(T+S−1) -> ...×T×S.
+    """Spread one value per distance over the cells: H×(T+S−1) -> H×T×S.
 
-    Row i of the result reads the window that starts at distance −i, so the rows are the windows
-    of width S in reverse order; no table of T×S indices is made.
+    Cell (i, j) reads column j − i + T − 1; no table of T×S indices is made.
     """
-    return by_distance.unfold(-1, keys, 1).flip(-2)
+    return _Toeplitz.apply(by_distance, keys)
+
+
+class _Toeplitz(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, by_distance, keys):
+        # Windows of width S, of which row i is the one that starts at column T − 1 − i.
+        return by_distance.contiguous().unfold(-1, keys, 1).flip(-2)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        # With T columns of zeros appended and all rows joined, rows one column shorter begin at
+        # i·(S+T−1): row i moves i to the right, from the last row on one distance per column.
+        queries, keys = gradient.shape[-2:]
+        joined = torch.nn.functional.pad(gradient.flip(-2), (0, queries)).flatten(-2)
+        moved = joined[..., :-queries].unflatten(-1, (queries, queries + keys - 1))
+        return moved.sum(-2), None
 
 
 def relative_buckets(
@@ -92,10 +107,3 @@ def cls_rows(num_buckets: int, bidirectional: bool) -> tuple[int, int, int]:
     if bidirectional:
         return num_buckets // 2, num_buckets, num_buckets + 1
     return num_buckets, num_buckets + 1, num_buckets + 2
-
-
-def cls_cells(queries: int, keys: int, start: int = 0, device=None) -> tuple[Tensor, Tensor]:
-    """Where the query is [CLS] (position 0), and where only the key is: T×1 and T×S masks."""
-    from_cls = (torch.arange(start, start + queries, device=device) == 0)[:, None]
-    to_cls = (torch.arange(keys, device=device) == 0)[None, :]
-    return from_cls, to_cls & ~from_cls

@@ -2,51 +2,109 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
-from .indices import cls_cells, toeplitz
+from .indices import toeplitz
 
 
 @dataclass(frozen=True)
 class PositionalScore:
     """v_ij, the term that depends on positions alone: one for all layers and all sentences.
 
-    v_ij = queries_i · keys_j + by_distance[j − i], after which, with [CLS] untied, row 0 becomes
-    cls_row and column 0 of the other rows cls_column (Ke et al., ICLR 2021, section 3.2). Parts
-    that an encoding does not have are None. All are fp32 or wider, since a bias rounded to half
-    precision would be wrong alike in every layer.
+    v_ij = queries_i · keys_j + by_distance[j − i]. Parts that an encoding does not have are None.
+    All are fp32 or wider, since a bias rounded to half precision would be wrong alike in every
+    layer.
 
     Attributes:
         num_keys: S.
-        queries: H×T×D, scaled.
-        keys: H×S×D.
+        queries: H×T×E, scaled.
+        keys: H×S×E.
         by_distance: H×(T+S−1), the value at distance d = j − i at index d + start + T − 1.
-        cls_row: θ1, H.
-        cls_column: θ2, H.
         start: position of the first query.
+        cells: H×T×S, the sum of all parts where it has been computed; the parts are None then.
     """
 
     num_keys: int
     queries: Tensor | None = None
     keys: Tensor | None = None
     by_distance: Tensor | None = None
-    cls_row: Tensor | None = None
-    cls_column: Tensor | None = None
     start: int = 0
+    cells: Tensor | None = None
+
+    @property
+    def num_queries(self) -> int:
+        """T."""
+        if self.cells is not None:
+            return self.cells.size(1)
+        if self.queries is not None:
+            return self.queries.size(1)
+        return self.by_distance.size(1) - self.num_keys + 1
+
+    def parts(self) -> dict[str, Tensor]:
+        """The tensors of which the term is made, by the names of their fields."""
+        names = ("queries", "keys", "by_distance", "cells")
+        return {name: part for name in names if (part := getattr(self, name)) is not None}
+
+    def to(self, dtype: torch.dtype) -> PositionalScore:
+        """The same in another dtype."""
+        return replace(self, **{name: part.to(dtype) for name, part in self.parts().items()})
+
+    def rows(self, first: int, last: int) -> Tensor:
+        """The term of queries first, ..., last − 1, H×(last−first)×S."""
+        if self.cells is not None:
+            return self.cells[:, first:last]
+        relative = None
+        if self.by_distance is not None:
+            stop = self.num_queries - first + self.num_keys - 1
+            window = self.by_distance[:, self.num_queries - last : stop]
+            relative = toeplitz(window, self.num_keys)
+        if self.queries is None:
+            return relative
+        # H×R×E · H×E×S -> H×R×S
+        absolute = self.queries[:, first:last] @ self.keys.transpose(1, 2)
+        return absolute if relative is None else absolute + relative
 
     def dense(self) -> Tensor:
         """The term as a tensor, H×T×S."""
-        if self.queries is None:
-            score = toeplitz(self.by_distance, self.num_keys)
-        else:
-            # H×T×D · H×D×S -> H×T×S
-            score = self.queries @ self.keys.transpose(1, 2)
-            if self.by_distance is not None:
-                score = score + toeplitz(self.by_distance, self.num_keys)
-        if self.cls_row is None:
-            return score
-        row, column = cls_cells(score.size(1), self.num_keys, self.start, score.device)
-        score = score.where(~row, self.cls_row[:, None, None])
-        return score.where(~column, self.cls_column[:, None, None])
+        return self.rows(0, self.num_queries)
+
+    def with_untied_cls(self, from_cls: Tensor, to_cls: Tensor) -> PositionalScore:
+        """Reset what involves [CLS], at position 0 (Ke et al., ICLR 2021, section 3.2).
+
+        Row 0 becomes θ1 and column 0 of the other rows θ2, whatever was there. Two more
+        dimensions of queries and keys do it, so that the term stays a product: position 0 has no
+        vector, one dimension gives θ2 − b_{−i} to column 0, the other θ1 − b_j to row 0, and the
+        relative part b leaves θ of them.
+
+        Args:
+            from_cls: θ1, H.
+            to_cls: θ2, H.
+        """
+        heads, queries, _ = self.queries.shape
+        row = from_cls[:, None].expand(heads, self.num_keys)
+        column = to_cls[:, None].expand(heads, queries)
+        if self.by_distance is not None:
+            # Distances from the first query to all keys, and from all queries to the first key.
+            row = row - self.by_distance[:, queries - 1 :]
+            column = column - self.by_distance[:, :queries].flip(1)
+        positions = torch.arange(self.start + max(queries, self.num_keys), device=row.device)
+        is_cls = (positions == 0).to(row.dtype)[None, :, None]
+        of_query = is_cls[:, self.start : self.start + queries]
+        of_key = is_cls[:, : self.num_keys]
+        return replace(
+            self,
+            queries=torch.cat(
+                (
+                    self.queries * (1 - of_query),
+                    column[:, :, None] * (1 - of_query),
+                    of_query.expand(heads, -1, -1),
+                ),
+                dim=-1,
+            ),
+            keys=torch.cat(
+                (self.keys * (1 - of_key), of_key.expand(heads, -1, -1), row[:, :, None]), dim=-1
+            ),
+        )

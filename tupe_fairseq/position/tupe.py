@@ -13,7 +13,6 @@ release's file format, but inert: row 0 is constant over j and softmax is shift-
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 import torch
@@ -37,6 +36,7 @@ class TupeAbsolute(PositionEncoding):
     """
 
     score_terms = 2
+    score_is_product = True
     enters = "score"
     paper = "Ke 2021"
     beyond_trained_length = "--extend-positions"
@@ -60,6 +60,8 @@ class TupeAbsolute(PositionEncoding):
             nn.init.normal_(weight, std=0.02)
         nn.init.zeros_(self.q_proj.bias)
         nn.init.zeros_(self.k_proj.bias)
+        # TUPE-R's b.
+        self.relative_bias: RelativeBias | None = None
 
     def position_tables(self):
         return {"weight": 2 if self.untie_cls else 0}
@@ -68,18 +70,23 @@ class TupeAbsolute(PositionEncoding):
         rows = self.layer_norm(self.weight[: keys + self.untie_cls])
         q = self._per_head(self.q_proj(rows)) * self.scaling
         k = self._per_head(self.k_proj(rows))
-        if not self.untie_cls:
-            return PositionalScore(keys, q[:, start : start + queries], k, start=start)
-        # Row 1 holds θ2 and stands at position 0, where the reset overwrites what it gives.
-        theta1, theta2 = (q[:, :2] * k[:, :2]).sum(-1).unbind(-1)
-        return PositionalScore(
+        bias = self.relative_bias
+        first = start + self.untie_cls
+        score = PositionalScore(
             keys,
-            queries=q[:, 1 + start : 1 + start + queries],
-            keys=k[:, 1:],
-            cls_row=theta1,
-            cls_column=theta2,
+            queries=q[:, first : first + queries],
+            keys=k[:, -keys:],
+            by_distance=None if bias is None else bias(queries, keys, start),
             start=start,
         )
+        if not self.untie_cls:
+            return score
+        # Row 1 holds θ2 and stands at position 0, where the reset overwrites what it gives.
+        from_cls, to_cls = (q[:, :2] * k[:, :2]).sum(-1).unbind(-1)
+        if bias is not None:
+            relative_from_cls, relative_to_cls = bias.cls()
+            from_cls, to_cls = from_cls + relative_from_cls, to_cls + relative_to_cls
+        return score.with_untied_cls(from_cls, to_cls)
 
     def _per_head(self, rows: Tensor) -> Tensor:
         # R×C -> R×H×D -> H×R×D
@@ -93,6 +100,8 @@ class TupeAbsolute(PositionEncoding):
 @register_position_encoding("tupe_r")
 class TupeRelative(TupeAbsolute):
     """TUPE-A and T5's bias; with [CLS] untied, θ1 and θ2 each gain a value of their own from b."""
+
+    score_is_product = False
 
     def __init__(
         self,
@@ -110,12 +119,3 @@ class TupeRelative(TupeAbsolute):
             shape.bidirectional,
             untie_cls=self.untie_cls,
         )
-
-    def score(self, queries: int, keys: int, start: int = 0) -> PositionalScore:
-        score = super().score(queries, keys, start)
-        added = {"by_distance": self.relative_bias(queries, keys, start)}
-        if self.untie_cls:
-            from_cls, to_cls = self.relative_bias.cls()
-            added["cls_row"] = score.cls_row + from_cls
-            added["cls_column"] = score.cls_column + to_cls
-        return replace(score, **added)

@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Fine-tune a pre-trained checkpoint on one task of GLUE, with the paper's hyperparameters.
+#
+#   bash examples/glue/finetune.sh DATA CHECKPOINT OUT [OVERRIDE...]
+#
+#   DATA         a folder that preprocess_glue.sh made, e.g. glue/RTE-bin
+#   CHECKPOINT   of the pre-trained model, whose architecture and encoding are taken over
+#   OUT          gets model/ (the best epoch's model, for predict.py and the hub; result.json), logs
+#   OVERRIDE     of config/TASK.yaml, e.g. 'optimization.lr=[2e-05]' common.seed=2
+#
+# Goes on where it was stopped; starts over when the arguments have changed. Uses a GPU where there
+# is one. Needs this package installed (source .venv/bin/activate).
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+source "$root/scripts/steps.sh"
+
+fail() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+case ${1:-} in -h | --help) sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit ;; esac
+(($# >= 3)) || fail "three arguments are needed: DATA CHECKPOINT OUT (see --help)."
+data=$1 checkpoint=$2 work=$3
+overrides=("${@:4}")
+command -v fairseq-hydra-train >/dev/null ||
+  fail "no fairseq-hydra-train: source .venv/bin/activate first."
+[[ -f $data/task.json ]] || fail "DATA is $data, but preprocess_glue.sh has made no task.json there."
+[[ -f $checkpoint ]] || fail "CHECKPOINT is $checkpoint, but no such file is there."
+mkdir -p "$work"
+# fairseq-hydra-train changes into the folder of its run.
+data=$(cd "$data" && pwd) work=$(cd "$work" && pwd)
+checkpoint=$(cd "$(dirname "$checkpoint")" && pwd)/$(basename "$checkpoint")
+task=$(python -c 'import json, sys; print(json.load(open(sys.argv[1]))["task"])' "$data/task.json")
+config=${task//-/_}
+config=$(printf '%s' "$config" | tr '[:upper:]' '[:lower:]')
+
+# Epochs as text, from which result.py takes the best; a progress bar on a terminal.
+train() {
+  local format=simple
+  [[ -t 2 ]] && format=tqdm
+  repair_checkpoints "$out/checkpoints"
+  run fairseq-hydra-train --config-dir "$here/config" --config-name "$config" \
+    common.user_dir="$root/tupe_fairseq" task.data="$data" hydra.run.dir="$out" \
+    checkpoint.finetune_from_model="$checkpoint" common.log_format=$format \
+    "${described[@]+"${described[@]}"}" "${overrides[@]+"${overrides[@]}"}"
+}
+
+# All that is needed to load and use the model.
+model() {
+  local file
+  run python "$here/result.py" "$task" "$work/train/hydra_train.log" "$out/result.json"
+  mkdir "$out/input0"
+  cp "$data/input0/dict.txt" "$out/input0/"
+  if [[ -f $data/label/dict.txt ]]; then
+    mkdir "$out/label"
+    cp "$data/label/dict.txt" "$out/label/"
+  fi
+  for file in "$data"/{task.json,sentencepiece.bpe.model,encoder.json,vocab.bpe}; do
+    [[ ! -f $file ]] || cp "$file" "$out/"
+  done
+  # Where links cannot be made, a copy.
+  file=$work/train/checkpoints/checkpoint_best.pt
+  ln "$file" "$out/model.pt" 2>/dev/null || cp "$file" "$out/model.pt"
+}
+
+lock_work
+mkdir -p "$work/.steps" "$work/logs"
+# Who names the architecture describes all of it.
+described=()
+if [[ " ${overrides[*]-} " != *" model._name="* ]]; then
+  log=$work/logs/pretrained.log
+  lines=$(python "$here/pretrained.py" "$data" "$checkpoint" 2>"$log") ||
+    fail "$(tail -n 1 "$log" | sed 's/^error: //')"
+  while IFS= read -r line; do described+=("$line"); done <<<"$lines"
+fi
+# The end of a checkpoint, a zip archive, lists the checksums of all its tensors.
+arguments=$work/.steps/arguments
+write "$arguments" "$data $checkpoint $(tail -c 100000 "$checkpoint" | cksum) ${overrides[*]-}"
+step --resumable train "Fine-tune on $task" "$data/task.json" "$data/input0/dict.txt" \
+  "$here/config/$config.yaml" "$arguments"
+step model "Collect the model of the best epoch"
+# Twice the model with the state of the optimizer, for resuming alone.
+rm -rf "$work/train/checkpoints"
+python -c 'import json, sys; r = json.load(open(sys.argv[1]))
+print("   {task}: {metric} {score:.2f} at epoch {epoch}".format(**r))' "$work/model/result.json"

@@ -1,0 +1,145 @@
+"""Reads the official TSV files of GLUE, each in its odd form.
+
+None is CSV: a quote is a character like any other, and only a line feed ends a line. CoLA has no
+header but in its test set; test sets have no labels; QQP has rows without their last columns. MRPC
+comes as GLUE's download script writes it, or as Microsoft's two text files beside the script's
+`dev_ids.tsv` or `mrpc_dev_ids.tsv`, which tells the validation set's pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from glue_tasks import HIGHEST, LOWEST, Split, Task, find_file
+
+from tupe_fairseq import UsageError
+
+Row = dict[str, str]
+MICROSOFT = "msr_paraphrase_"
+DEV_IDS = ("dev_ids.tsv", "mrpc_dev_ids.tsv")
+
+
+class Example(NamedTuple):
+    """One or two sentences and the label's word; no label in test sets."""
+
+    sentences: tuple[str, ...]
+    label: str | None
+
+
+class Read(NamedTuple):
+    """A split as read: its examples, and how many rows were left out for what."""
+
+    path: Path
+    examples: list[Example]
+    left_out: Counter[str]
+
+
+def read_split(glue: Path, task: Task, split: Split) -> Read | None:
+    """Read a split; None where the download does not hold it.
+
+    Rows without a sentence or label are left out and counted, but never of a test set: there each
+    row needs a prediction.
+
+    Raises:
+        UsageError: a file is not of the official form.
+    """
+    path = find_file(glue, split)
+    if path is None:
+        return None
+    examples, left_out = [], Counter()
+    rows = read_rows(path, "" if split.submission else "\t".join(task.headless))
+    if path.name.startswith(MICROSOFT) and not split.submission:
+        rows = filter(chosen_pairs(path.parent, split.name), rows)
+    needed = task.sentences if split.submission else (*task.sentences, task.label)
+    for number, row in enumerate(rows):
+        if number == 0 and not {*needed} <= row.keys():
+            missing = ", ".join(column for column in needed if column not in row)
+            raise UsageError(f"{path} has no column {missing}; it has {', '.join(row)}.")
+        if split.submission:
+            check_index(row, number, path)
+        elif reason := fault(row, task):
+            left_out[reason] += 1
+            continue
+        label = None if split.submission else row[task.label]
+        examples.append(Example(tuple(row[column] for column in task.sentences), label))
+    if not examples:
+        raise UsageError(f"{path} holds no example.")
+    return Read(path, examples, left_out)
+
+
+def read_rows(path: Path, header: str = "") -> Iterator[Row]:
+    """Rows by column, empty lines left out; a column that a row lacks is empty.
+
+    Args:
+        path: of a TSV file, UTF-8 with or without byte order mark, lines ended by LF or CR LF.
+        header: names of the columns, where the file's first line does not tell them.
+
+    Raises:
+        UsageError: the file is not UTF-8.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="\n") as file:
+            lines = (line.rstrip("\r\n") for line in file)
+            columns = (header or next(lines, "")).split("\t")
+            for line in filter(None, lines):
+                fields = line.split("\t")
+                row = dict(zip(columns, fields, strict=False))
+                # What is too long has a tab in some column, and nobody knows in which.
+                yield row if len(fields) == len(columns) else mended(row, columns, len(fields))
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8: {error.reason} at byte {error.start}.") from error
+
+
+def mended(row: Row, columns: list[str], found: int) -> Row:
+    """A row of too few or too many columns, which `fault` finds by the entry without a name."""
+    why = "too few columns" if found < len(columns) else "too many columns"
+    return {column: row.get(column, "") for column in columns} | {"": why}
+
+
+def check_index(row: Row, number: int, path: Path) -> None:
+    """Refuse a test set that lost or moved a row: the leaderboard goes by their numbers."""
+    index = row.get("index", row.get("id", str(number)))
+    if index != str(number):
+        raise UsageError(f"{path} is not the official file: row {number} has the index {index!r}.")
+
+
+def fault(row: Row, task: Task) -> str | None:
+    """Why a row cannot be an example, or None."""
+    if "" in row:
+        return row[""]
+    label = row[task.label]
+    if not label:
+        return "no label"
+    known = label in task.labels if task.labels else is_similarity(label)
+    return None if known else f"label {label!r}"
+
+
+def is_similarity(word: str) -> bool:
+    """Whether a label is a number that STS-B allows."""
+    try:
+        value = float(word)
+    except ValueError:
+        return False
+    return math.isfinite(value) and LOWEST <= value <= HIGHEST
+
+
+def chosen_pairs(folder: Path, split: str) -> Callable[[Row], bool]:
+    """Which rows of msr_paraphrase_train.txt belong to a split.
+
+    Raises:
+        UsageError: no file tells the pairs of the validation set.
+    """
+    path = next((folder / name for name in DEV_IDS if (folder / name).is_file()), None)
+    if path is None:
+        raise UsageError(
+            f"{folder} holds {MICROSOFT}train.txt, but no {DEV_IDS[0]}, which tells the pairs of "
+            "the validation set: get it as GLUE's download script does."
+        )
+    lines = path.read_text(encoding="utf-8-sig").split("\n")
+    pairs = {tuple(line.split()) for line in lines}
+    valid = split == "valid"
+    return lambda row: ((row["#1 ID"], row["#2 ID"]) in pairs) == valid

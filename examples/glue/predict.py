@@ -1,0 +1,131 @@
+"""Fine-tuned models -> a zip file for the GLUE leaderboard.
+
+    python examples/glue/predict.py --data glue --out submission.zip outputs/glue/*/model
+
+Each MODEL is a folder that finetune.sh made, or sweep.py --keep-models: one for each task, in any
+order. That of MNLI answers three test sets: matched, mismatched and the diagnostic one (AX).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq import utils
+from glue_submission import FILES, check, lines_of
+from glue_tasks import HIGHEST, LOWEST, TASKS, Split, Task
+from pretrained import task_settings
+from tqdm import tqdm
+
+from tupe_fairseq import TupeRobertaModel, UsageError
+from tupe_fairseq.files import replacing
+
+HEAD = "sentence_classification_head"
+
+
+def arguments(words: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("models", nargs="+", type=Path, metavar="MODEL", help="folder of a model")
+    parser.add_argument("--data", type=Path, required=True, help="what preprocess_glue.sh made")
+    parser.add_argument("--out", type=Path, required=True, help="zip file to write")
+    parser.add_argument("--batch-size", type=int, default=32, help="examples (default: 32)")
+    return parser.parse_args(words)
+
+
+def models_by_task(folders: list[Path]) -> dict[str, Path]:
+    """The folder of each task's model.
+
+    Raises:
+        UsageError: two are of one task.
+    """
+    found: dict[str, Path] = {}
+    for folder in folders:
+        task = task_settings(folder)["task"]
+        if task in found:
+            raise UsageError(f"two models are of {task}: {found[task]} and {folder}.")
+        found[task] = folder
+    return found
+
+
+@torch.inference_mode()
+def predict(roberta: Any, data: Path, split: Split, batch_size: int) -> list[str]:
+    """What a model says of each example of a test set, in the set's order.
+
+    Args:
+        roberta: the hub interface of a fine-tuned model.
+        data: folder of the task's binarised data.
+        split: of that data.
+        batch_size: examples at a time.
+    """
+    task = roberta.task
+    task.cfg.data = str(data)
+    dataset = task.load_dataset(split.name)
+    batches = task.get_batch_iterator(dataset, max_sentences=batch_size)
+    found = [""] * len(dataset)
+    progress = batches.next_epoch_itr(shuffle=False, set_dataset_epoch=False)
+    for batch in tqdm(progress, desc=split.submission, unit=" batches", disable=None):
+        batch = utils.move_to_cuda(batch) if roberta.device.type == "cuda" else batch
+        outputs, _ = roberta.model(
+            **batch["net_input"], features_only=True, classification_head_name=HEAD
+        )
+        words = written(outputs, roberta)
+        # fairseq shuffles; this is the number in the file.
+        for index, word in zip(batch["id"].tolist(), words, strict=True):
+            found[index] = word
+    return found
+
+
+def written(outputs: torch.Tensor, roberta: Any) -> list[str]:
+    """Outputs of the head (B×classes, or B×1 for STS-B) as the leaderboard reads them."""
+    if roberta.task.cfg.regression_target:
+        numbers = outputs.view(-1).float().clamp(LOWEST, HIGHEST).tolist()
+        return [f"{number:.3f}" for number in numbers]
+    labels = roberta.task.label_dictionary
+    return [labels[index + labels.nspecial] for index in outputs.argmax(dim=1).tolist()]
+
+
+def files_of(task: Task, folder: Path, data: Path, batch_size: int) -> dict[str, str]:
+    """The files that a task's model makes of the test sets at hand."""
+    settings = task_settings(data)
+    splits = [split for split in task.tests if split.name in settings["examples"]]
+    if not splits:
+        print(f"{task.name}: no test set in {data}")
+        return {}
+    roberta = TupeRobertaModel.from_pretrained(folder)
+    roberta = roberta.cuda() if torch.cuda.is_available() else roberta
+    return {
+        split.submission: lines_of(predict(roberta, data, split, batch_size)) for split in splits
+    }
+
+
+def main(args: argparse.Namespace) -> None:
+    """See the module's text."""
+    texts: dict[str, str] = {}
+    for name, folder in models_by_task(args.models).items():
+        data = args.data.absolute() / f"{name}-bin"
+        texts |= files_of(TASKS[name], folder, data, args.batch_size)
+    if not texts:
+        raise UsageError(f"{args.data} holds no test set of these models' tasks.")
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(args.out) as aside:
+        with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name in filter(texts.get, FILES):
+                archive.writestr(name, texts[name])
+        faults, missing = check(aside)
+        if faults:
+            raise UsageError(f"{args.out} would be refused: {'; '.join(faults)}.")
+    print(f"{args.out}: {', '.join(name for name in FILES if name in texts)}")
+    if missing:
+        print(f"missing, and the leaderboard takes all or nothing: {', '.join(missing)}")
+
+
+if __name__ == "__main__":
+    try:
+        main(arguments())
+    except UsageError as error:
+        sys.exit(f"error: {error}")

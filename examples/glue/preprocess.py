@@ -1,0 +1,230 @@
+"""One task of GLUE -> the folder that fairseq's task `sentence_prediction` reads.
+
+    python examples/glue/preprocess.py GLUE_DIR TASK BPE_DIR OUT
+
+OUT gets, in the format of fairseq-preprocess:
+
+    input0/, input1/     dict.txt and the sentences of each split; no input1/ for single sentences
+    label/               dict.txt with the labels in the order of the model's outputs, and the
+                         labels of each split; for STS-B the text files train.label, valid.label
+    task.json            what the data was made for: task, positions, lower case, examples
+    report.txt           counts beside the official ones, and whatever was left out
+    and the tokenizer, for the fine-tuned model
+
+An example longer than the model's positions is cut here, the longer sentence first: fairseq's
+`--shorten-method truncate` would cut the end off, and with it </s> and maybe the second sentence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+from multiprocessing import Pool
+from pathlib import Path
+
+import torch
+from fairseq.data import Dictionary, indexed_dataset
+from glue_readers import Example, Read, read_split
+from glue_tasks import TASKS, Split, Task, find_file
+from glue_tokenizer import Tokenizer
+from torch import Tensor
+from tqdm import tqdm
+
+from tupe_fairseq import UsageError
+
+#: A dictionary that lacks more of the pieces than this is another tokenizer's.
+MOST_UNKNOWN = 0.2
+#: Examples a process takes at once.
+CHUNK = 256
+
+_tokenizer: Tokenizer
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("glue", type=Path, metavar="GLUE_DIR", help="the GLUE download")
+    parser.add_argument("task", metavar="TASK", help="CoLA, SST-2, ...")
+    parser.add_argument("bpe", type=Path, metavar="BPE_DIR", help="tokenizer and dict.txt")
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write")
+    parser.add_argument(
+        "--max-positions", type=int, default=512, help="of the pre-trained model (default: 512)"
+    )
+    case = parser.add_mutually_exclusive_group()
+    case.add_argument(
+        "--lowercase",
+        action="store_true",
+        default=None,
+        help="the pre-training text was in lower case (default: if dict.txt has no capitals)",
+    )
+    case.add_argument("--cased", dest="lowercase", action="store_false", help="it was not")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    parser.add_argument("--workers", type=int, default=cores, help="processes (default: cores)")
+    return parser.parse_args()
+
+
+def shares(lengths: tuple[int, ...], positions: int) -> tuple[int, ...]:
+    """How many tokens of each sentence are kept.
+
+    Args:
+        lengths: of one or two sentences, without special tokens.
+        positions: of the model, which `<s> a </s>` or `<s> a </s> </s> b </s>` must fit in.
+    """
+    room = positions - 2 * len(lengths)
+    if sum(lengths) <= room:
+        return lengths
+    if len(lengths) == 1:
+        return (room,)
+    # The shorter keeps what it has up to a half; the longer fills the rest.
+    first = max(min(lengths[0], room // 2), room - lengths[1])
+    return first, room - first
+
+
+def _start(tokenizer: Tokenizer) -> None:
+    global _tokenizer
+    _tokenizer = tokenizer
+
+
+def _encode(example: Example) -> list[list[int]]:
+    return [_tokenizer.encode(text).tolist() for text in example.sentences]
+
+
+def encoded(
+    examples: list[Example], tokenizer: Tokenizer, workers: int, title: str
+) -> Iterator[list[list[int]]]:
+    """Ids of the sentences of each example, in order, by so many processes."""
+    bar = {"total": len(examples), "desc": title, "unit": " examples", "disable": None}
+    if workers <= 1 or len(examples) <= CHUNK:
+        _start(tokenizer)
+        yield from tqdm(map(_encode, examples), **bar)
+        return
+    with Pool(workers, _start, (tokenizer,)) as pool:
+        yield from tqdm(pool.imap(_encode, examples, CHUNK), **bar)
+
+
+class Writer:
+    """Writes a column of a split: FOLDER/SPLIT.bin and .idx, as fairseq-preprocess does."""
+
+    def __init__(self, folder: Path, split: str, dictionary: Dictionary):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.prefix, self.end = folder / split, torch.tensor([dictionary.eos()])
+        self.builder = indexed_dataset.make_builder(
+            f"{self.prefix}.bin", "mmap", vocab_size=len(dictionary)
+        )
+        dictionary.save(str(folder / "dict.txt"))
+
+    def add(self, ids: list[int] | Tensor) -> None:
+        """Add an example, and </s>."""
+        self.builder.add_item(torch.cat([torch.as_tensor(ids, dtype=torch.long), self.end]))
+
+    def close(self) -> None:
+        """Write the index, without which there is no data."""
+        self.builder.finalize(f"{self.prefix}.idx")
+
+
+def label_dictionary(task: Task, train: list[Example]) -> Dictionary:
+    """The labels in the order of the model's outputs, with their frequency."""
+    dictionary = Dictionary()
+    for word in task.labels:
+        dictionary.add_symbol(word, n=sum(example.label == word for example in train))
+    return dictionary
+
+
+def write_labels(folder: Path, split: str, examples: list[Example], words: Dictionary) -> None:
+    """The labels of a split: ids of words, or numbers as text where there are no words."""
+    if len(words) > words.nspecial:
+        writer = Writer(folder, split, words)
+        for example in examples:
+            writer.add([words.index(example.label)])
+        writer.close()
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = "".join(f"{float(example.label)!r}\n" for example in examples)
+        (folder / f"{split}.label").write_text(lines)
+
+
+def write_sentences(
+    read: Read, split: Split, args: argparse.Namespace, tokenizer: Tokenizer
+) -> int:
+    """The sentences of a split.
+
+    Returns:
+        The number of examples that were cut.
+
+    Raises:
+        UsageError: the dictionary is not the tokenizer's.
+    """
+    dictionary = tokenizer.dictionary
+    columns = range(len(read.examples[0].sentences))
+    writers = [Writer(args.out / f"input{i}", split.name, dictionary) for i in columns]
+    cut = unknown = pieces = 0
+    for ids in encoded(read.examples, tokenizer, args.workers, split.name):
+        kept = shares(tuple(map(len, ids)), args.max_positions)
+        cut += kept != tuple(map(len, ids))
+        for writer, sentence, length in zip(writers, ids, kept, strict=True):
+            writer.add(sentence[:length])
+            unknown, pieces = unknown + sentence.count(dictionary.unk()), pieces + len(sentence)
+    if unknown > MOST_UNKNOWN * pieces:
+        raise UsageError(
+            f"{args.bpe}/dict.txt is not this tokenizer's: it lacks {100 * unknown / pieces:.0f} "
+            f"% of the pieces of {read.path}."
+        )
+    for writer in writers:
+        writer.close()
+    return cut
+
+
+def count_line(split: Split, read: Read, cut: int, positions: int) -> str:
+    """What came out of a split, beside the official count."""
+    count = len(read.examples)
+    official = "as official" if count == split.count else f"OFFICIALLY {split.count:,}"
+    parts = [f"{count:,} examples, {official}"]
+    parts += [f"{number:,} left out ({why})" for why, number in read.left_out.items()]
+    if cut:
+        parts.append(f"{cut:,} cut to {positions} tokens")
+    return f"{split.name:7} {'; '.join(parts)}"
+
+
+def preprocess(args: argparse.Namespace) -> None:
+    """Write OUT.
+
+    Raises:
+        UsageError: the download, the tokenizer or an option is not as it must be.
+    """
+    if args.task not in TASKS:
+        raise UsageError(f"TASK is {args.task!r}, but must be one of: {', '.join(TASKS)}.")
+    task = TASKS[args.task]
+    if args.max_positions < 8:
+        raise UsageError(f"--max-positions is {args.max_positions}, but must be at least 8.")
+    for split in task.splits[:2]:
+        if find_file(args.glue, split) is None:
+            raise UsageError(f"GLUE_DIR is {args.glue}, but has no {split.files[0]}.")
+    tokenizer = Tokenizer(args.bpe, args.lowercase)
+    lines = [f"{task.name}, {'in lower case' if tokenizer.lowercase else 'cased'}"]
+    words, counts = None, {}
+    for split in task.splits:
+        read = read_split(args.glue, task, split)
+        if read is None:
+            lines.append(f"{split.name:7} not there: {' or '.join(split.files)}")
+            continue
+        words = words or label_dictionary(task, read.examples)
+        cut = write_sentences(read, split, args, tokenizer)
+        if not split.submission:
+            write_labels(args.out / "label", split.name, read.examples, words)
+        counts[split.name] = len(read.examples)
+        lines.append(count_line(split, read, cut, args.max_positions))
+    tokenizer.copy_to(args.out)
+    settings = {"task": task.name, "max_positions": args.max_positions}
+    settings |= {"lowercase": tokenizer.lowercase, "examples": counts}
+    (args.out / "task.json").write_text(json.dumps(settings, indent=2) + "\n")
+    (args.out / "report.txt").write_text("\n   ".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    try:
+        preprocess(arguments())
+    except UsageError as error:
+        sys.exit(f"error: {error}")

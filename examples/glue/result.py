@@ -1,0 +1,59 @@
+"""The best epoch of a fine-tuning, from its log.
+
+    python examples/glue/result.py TASK LOG OUT
+
+Writes JSON: task, metric, score (of the best epoch on the validation set, in percent), all metrics
+of that epoch, epoch, updates. For MNLI, `mismatched_accuracy` is that of the mismatched set.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from glue_tasks import TASKS, Task
+
+LINE = re.compile(r"epoch (\d+) \| valid on '(valid1?)' subset \| (.*\bnum_updates \d+.*)")
+
+
+def best_epoch(task: Task, log: str) -> dict[str, Any] | None:
+    """The epoch whose checkpoint fairseq keeps as the best, of equal ones the last; None if none.
+
+    Args:
+        task: what was fine-tuned on.
+        log: text that fairseq-hydra-train logged with common.log_format=simple or tqdm.
+    """
+    epochs: dict[tuple[str, int], dict[str, float]] = {}
+    for number, subset, stats in LINE.findall(log):
+        pairs = (stat.rsplit(" ", 1) for stat in stats.split(" | "))
+        epochs[subset, int(number)] = {key: float(value) for key, value in pairs}
+    scores = {n: stats[task.metric] for (subset, n), stats in epochs.items() if subset == "valid"}
+    if not scores:
+        return None
+    best = max(sorted(scores, reverse=True), key=scores.__getitem__)
+    metrics = {name: epochs["valid", best][name] for name in task.metrics}
+    if ("valid1", best) in epochs:
+        metrics["mismatched_accuracy"] = epochs["valid1", best]["accuracy"]
+    return {
+        "task": task.name,
+        "metric": task.metric,
+        "score": scores[best],
+        "metrics": metrics,
+        "epoch": best,
+        "updates": int(epochs["valid", best]["num_updates"]),
+    }
+
+
+def main(task: str, log: str, out: str) -> None:
+    """See the module's text."""
+    result = best_epoch(TASKS[task], Path(log).read_text(encoding="utf-8"))
+    if result is None:
+        sys.exit(f"error: {log} tells of no validation.")
+    Path(out).write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,274 @@
+r"""Fine-tune over learning rates, seeds, tasks and pre-trained models: one process a run.
+
+    python examples/glue/sweep.py --data glue --out outputs/sweep \
+        --models tupe_a=a/checkpoint_best.pt learned=b/checkpoint_best.pt --tasks CoLA RTE
+
+Each run is a call of finetune.sh in OUT/runs/MODEL/TASK/RATE/SEED. OUT/results.jsonl gets a line
+for each that is done, and collect.py makes the paper's table of it.
+
+Called again, after a kill too, it goes on with the runs that have no line yet. A run that fails is
+tried again, and named in the end; the next call tries it once more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import itertools
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import zlib
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from glue_results import append, read_results
+from glue_tasks import TASKS
+from pretrained import overrides
+from tqdm import tqdm
+
+from tupe_fairseq import UsageError
+from tupe_fairseq.files import replacing
+
+FINETUNE = Path(__file__).with_name("finetune.sh")
+RATES = ("2e-05", "3e-05", "4e-05", "5e-05")
+SEEDS = (1, 2, 3, 4, 5)
+
+
+class Run(NamedTuple):
+    """What tells a run from the others of a sweep."""
+
+    model: str
+    task: str
+    rate: str
+    seed: int
+
+    def __str__(self) -> str:
+        return "/".join(map(str, self))
+
+    def as_json(self) -> dict[str, Any]:
+        """The beginning of its line of results."""
+        return {**self._asdict(), "rate": float(self.rate)}
+
+
+def arguments(words: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    add = parser.add_argument
+    add("--data", type=Path, required=True, help="what preprocess_glue.sh made: TASK-bin, ...")
+    add("--models", nargs="+", required=True, metavar="NAME=CHECKPOINT", help="pre-trained models")
+    add("--out", type=Path, required=True, help="folder of runs and results")
+    add("--tasks", nargs="+", default=list(TASKS), metavar="TASK", help="default: all nine")
+    add("--rates", nargs="+", default=RATES, metavar="RATE", help=f"default: {' '.join(RATES)}")
+    add("--seeds", nargs="+", type=int, default=SEEDS, metavar="SEED", help="default: 1 2 3 4 5")
+    add("--workers", type=int, default=1, help="runs at a time, in turn on all GPUs (default: 1)")
+    add("--retries", type=int, default=1, help="further trials of a failed run (default: 1)")
+    add("--keep-models", action="store_true", help="keep the model of each run's best epoch")
+    add("--overrides", nargs="+", default=[], metavar="KEY=VALUE", help="of config/TASK.yaml")
+    return parser.parse_args(words)
+
+
+class Sweep:
+    """The runs of a sweep, and how each is done."""
+
+    def __init__(self, args: argparse.Namespace):
+        self.args, self.out = args, args.out.absolute()
+        self.results = self.out / "results.jsonl"
+        self.models = named_checkpoints(args.models)
+        self.runs = [
+            Run(model, task, f"{positive(rate):g}", seed)
+            for model, task, rate, seed in itertools.product(
+                self.models, args.tasks, args.rates, args.seeds
+            )
+        ]
+        # Read once here instead of by every run.
+        self.described = {
+            (model, task): overrides(self._data(task), path)
+            for model, path in self.models.items()
+            for task in args.tasks
+        }
+        self.devices: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        for device in itertools.islice(itertools.cycle(visible_devices()), args.workers):
+            self.devices.put(device)
+        self.processes: set[subprocess.Popen] = set()
+        self.stopped = False
+
+    def _data(self, task: str) -> Path:
+        if task not in TASKS:
+            raise UsageError(f"--tasks has {task!r}, but the tasks are: {', '.join(TASKS)}.")
+        return self.args.data.absolute() / f"{task}-bin"
+
+    def folder(self, run: Run) -> Path:
+        """Where a run takes place."""
+        return self.out / "runs" / run.model / run.task / run.rate / str(run.seed)
+
+    def command(self, run: Run) -> list[str]:
+        """The call of finetune.sh; its own checks and its resuming hold here too."""
+        words = ["bash", FINETUNE, self._data(run.task), self.models[run.model], self.folder(run)]
+        words += self.described[run.model, run.task]
+        words += [f"optimization.lr=[{run.rate}]", f"common.seed={run.seed}"]
+        return [*map(str, words), *self.args.overrides]
+
+    def pending(self) -> list[Run]:
+        """The runs without a result."""
+        key = ("model", "task", "rate", "seed")
+        done = {tuple(line[k] for k in key) for line in read_results(self.results)}
+        return [run for run in self.runs if tuple(run.as_json().values()) not in done]
+
+    def do(self, run: Run) -> bool:
+        """Do a run, several times where it fails; whether it was done."""
+        device = self.devices.get()
+        try:
+            for _ in range(1 + self.args.retries):
+                if not self.stopped and self._call(run, device) == 0:
+                    return True
+            return False
+        finally:
+            self.devices.put(device)
+
+    def _call(self, run: Run, device: str | None) -> int:
+        folder = self.folder(run)
+        folder.mkdir(parents=True, exist_ok=True)
+        environment = os.environ | ({"CUDA_VISIBLE_DEVICES": device} if device else {})
+        threads = max(1, (os.cpu_count() or 1) // self.args.workers)
+        environment.setdefault("OMP_NUM_THREADS", str(threads))
+        with (folder / "output.log").open("w") as log:
+            process = subprocess.Popen(
+                self.command(run),
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+            self.processes.add(process)
+            try:
+                return process.wait()
+            finally:
+                self.processes.discard(process)
+
+    def record(self, run: Run) -> None:
+        """Add a run's line to the results, and free what its model takes."""
+        model = self.folder(run) / "model"
+        append(self.results, run.as_json() | json.loads((model / "result.json").read_text()))
+        if not self.args.keep_models:
+            (model / "model.pt").unlink(missing_ok=True)
+
+    def stop(self) -> None:
+        """End all processes; what they have done is kept and resumed."""
+        self.stopped = True
+        for process in list(self.processes):
+            process.terminate()
+
+    def __call__(self) -> list[Run]:
+        """Do what is pending; returns the runs that failed."""
+        pending, failed = self.pending(), []
+        bar = {"total": len(self.runs), "initial": len(self.runs) - len(pending), "unit": " runs"}
+        with ThreadPoolExecutor(self.args.workers) as pool, tqdm(**bar) as progress:
+            done = {pool.submit(self.do, run): run for run in pending}
+            try:
+                for future in as_completed(done):
+                    if future.result():
+                        self.record(done[future])
+                        progress.update()
+                    else:
+                        failed.append(done[future])
+                        progress.write(f"failed: {done[future]}: {self.why(done[future])}")
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                self.stop()
+                raise
+        return failed
+
+    def why(self, run: Run) -> str:
+        """The last that a failed run said."""
+        log = self.folder(run) / "output.log"
+        lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+        return f"{lines[-1] if lines else 'it said nothing'} (all of it: {log})"
+
+
+def named_checkpoints(words: list[str]) -> dict[str, Path]:
+    """NAME=CHECKPOINT words as a table."""
+    models: dict[str, Path] = {}
+    for word in words:
+        name, sign, path = word.partition("=")
+        if not (name and sign and path) or "/" in name or name in models:
+            raise UsageError(f"--models has {word!r}; each must be NAME=CHECKPOINT, names once.")
+        models[name] = Path(path).absolute()
+    return models
+
+
+def positive(rate: str) -> float:
+    """A learning rate."""
+    try:
+        value = float(rate)
+    except ValueError:
+        value = 0
+    if not 0 < value < float("inf"):
+        raise UsageError(f"--rates has {rate!r}; each must be a number above 0.")
+    return value
+
+
+def visible_devices() -> list[str | None]:
+    """What CUDA_VISIBLE_DEVICES may be set to, one GPU each; [None] where there is none."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    count = torch.cuda.device_count()
+    return (given.split(",") if given else [str(i) for i in range(count)]) if count else [None]
+
+
+def check_settings(sweep: Sweep) -> None:
+    """Refuse to mix results of other checkpoints, data or overrides with those there are.
+
+    Raises:
+        UsageError: what decides the results has changed since the last call.
+    """
+    path = sweep.out / "sweep.json"
+    old = json.loads(path.read_text()) if path.exists() else {}
+    new = {"data": str(sweep.args.data.absolute()), "overrides": sweep.args.overrides}
+    for name, checkpoint in sweep.models.items():
+        with checkpoint.open("rb") as file:
+            # The end of a checkpoint, a zip archive, lists the checksums of all its tensors.
+            file.seek(-min(100_000, checkpoint.stat().st_size), os.SEEK_END)
+            new[f"model {name}"] = f"{checkpoint} ({zlib.crc32(file.read()):08x})"
+    for key, value in new.items():
+        if old.get(key, value) != value:
+            raise UsageError(
+                f"{sweep.out} has results of other settings: {key} was {old[key]}, but is "
+                f"{value}; choose another --out."
+            )
+    with replacing(path) as aside:
+        aside.write_text(json.dumps(old | new, indent=2) + "\n")
+
+
+def main(args: argparse.Namespace) -> None:
+    """See the module's text."""
+    for name in ("workers", "retries"):
+        if (value := getattr(args, name)) < (name == "workers"):
+            raise UsageError(f"--{name} is {value}, which is too few.")
+    sweep = Sweep(args)
+    sweep.out.mkdir(parents=True, exist_ok=True)
+    with (sweep.out / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UsageError(f"another sweep is running in {sweep.out}.") from error
+        check_settings(sweep)
+        failed = sweep()
+    print(f"results: {sweep.results}")
+    if failed:
+        raise UsageError(f"{len(failed)} runs failed: {', '.join(map(str, failed))}.")
+
+
+if __name__ == "__main__":
+    # SIGTERM ends the runs as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        main(arguments())
+    except UsageError as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("stopped; the same command goes on.")

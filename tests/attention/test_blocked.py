@@ -1,0 +1,144 @@
+"""Attention in blocks: whatever the blocks, the result is that of attention written out."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.attention.cases import EMBED_DIM, build, gradients, normal, padding_mask, run
+from tests.tolerances import assert_close, assert_gradients_close
+from tupe_fairseq import native
+from tupe_fairseq.attention import blocked, blocks
+from tupe_fairseq.attention.layout import Layout
+from tupe_fairseq.modules.dropout import rounded
+
+CASES = ("none", "learned", "rope", "alibi", "t5", "tupe_a", "tupe_a-tie_cls", "tupe_r")
+LENGTH = 23
+
+
+@pytest.fixture(params=["native", "torch"])
+def way(request, monkeypatch):
+    if request.param == "torch":
+        monkeypatch.setattr(native, "kernels", lambda: None)
+    elif native.kernels() is None:
+        pytest.skip("no C compiler")
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    heads=st.integers(1, 5),
+    lengths=st.lists(st.integers(0, 40), min_size=1, max_size=8),
+    size=st.sampled_from([1, 7, 64, 1000, 1 << 20]),
+)
+def test_blocks_cover_every_cell_once(heads, lengths, size):
+    lengths.sort(reverse=True)
+    lengths[0] = max(lengths[0], 1)
+    longest = lengths[0]
+    seen = torch.zeros(len(lengths), heads, longest, longest, dtype=torch.int64)
+    taken = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "BLOCK", size)
+        walked = blocks.walk(heads, lengths)
+    for same_queries in walked:
+        assert len({(block.first, block.step) for block in same_queries}) == 1
+        for block in same_queries:
+            # Random bits are taken once.
+            assert block.words == taken
+            taken += blocks.words(block.group.matrices * block.rows, block.group.keys)
+            group = seen[block.group.index]
+            group[:, block.first : block.first + block.rows, : block.group.keys] += 1
+            assert block.rows == 1 or block.cells <= max(size, 1)
+    for sentence, length in zip(seen, lengths, strict=True):
+        assert (sentence[:, :length, :length] == 1).all()
+        assert sentence.max() <= 1
+
+
+@pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
+@pytest.mark.parametrize("dense", [True, False], ids=["dense", "factored"])
+@pytest.mark.parametrize("size", [1, 100, 1 << 20])
+@pytest.mark.parametrize("case", CASES)
+def test_size_of_blocks_does_not_matter(monkeypatch, way, case, size, dense, padded):
+    monkeypatch.setattr(blocks, "BLOCK", size)
+    if not dense:
+        monkeypatch.setattr(blocked, "DENSE", 0)
+    encoding, attention = build(case, LENGTH)
+    x = normal(3, LENGTH, EMBED_DIM, seed=0).requires_grad_()
+    padding = padding_mask(LENGTH, 0, 9, 22) if padded else None
+    expected, _ = run(encoding, attention, x, padding, backend="eager")
+    actual, _ = run(encoding, attention, x, padding, backend="blocked")
+    assert_close(actual, expected)
+    assert_gradients_close(
+        gradients(actual, x, encoding, attention),
+        gradients(expected, x, encoding, attention),
+        torch.float32,
+    )
+
+
+def vectors(*, requires_grad=False):
+    """q, k, and one-hot values, which make the output the weights themselves: B×H×T×T."""
+    q, k = (normal(2, 3, LENGTH, LENGTH, seed=seed) for seed in (1, 2))
+    v = torch.eye(LENGTH).expand(2, 3, -1, -1).clone()
+    return [t.requires_grad_(requires_grad) for t in (q, k, v)]
+
+
+def attend(q, k, v, bias, p, key=7):
+    score = blocked.PositionalScore(LENGTH, cells=bias)
+    plan = blocked.Blocked().prepare(score, Layout(2, LENGTH), 3, torch.float32)
+    return blocked._Attend.apply(q, k, v, plan, p, key, plan.score.cells)
+
+
+@pytest.mark.parametrize("size", [100, 1 << 20])
+def test_dropout_of_weights_and_its_gradients(monkeypatch, way, size):
+    """Dropped weights are 0, the others scaled; gradients are those of this very mask."""
+    monkeypatch.setattr(blocks, "BLOCK", size)
+    q, k, v = vectors(requires_grad=True)
+    bias, p = normal(3, LENGTH, LENGTH, seed=3).requires_grad_(), 0.25
+    found = attend(q, k, v, bias, p)
+    kept = found.detach() != 0
+    assert abs(kept.float().mean().item() - (1 - p)) < 0.05
+    expected = (q @ k.mT + bias).softmax(-1) * kept / (1 - rounded(p)) @ v
+    assert_close(found, expected)
+    gradient = normal(*found.shape, seed=4)
+    inputs = {"q": q, "k": k, "v": v, "bias": bias}
+    actual, wanted = (
+        dict(zip(inputs, torch.autograd.grad(out, inputs.values(), gradient), strict=True))
+        for out in (found, expected)
+    )
+    assert_gradients_close(actual, wanted, torch.float32)
+
+
+def test_every_weight_is_dropped_as_often_as_any_other(way):
+    """Over many keys: no row, column or head is favoured, and no two cells share their fate."""
+    q, k, v = vectors()
+    bias, p, draws = torch.zeros(3, LENGTH, LENGTH), 0.5, 400
+    dropped = torch.stack([attend(q, k, v, bias, p, key) == 0 for key in range(draws)]).double()
+    deviation = (p * (1 - p) / draws) ** 0.5
+    assert (dropped.mean(0) - p).abs().max() < 6 * deviation
+    flat = dropped.flatten(1)[:, ::17]
+    together = torch.corrcoef(flat.t()).fill_diagonal_(0)
+    assert together.abs().max() < 6 / draws**0.5
+
+
+def test_dropout_depends_on_the_seed_alone(way):
+    encoding, attention = build("tupe_r", LENGTH)
+    attention.dropout = 0.3
+    x = normal(2, LENGTH, EMBED_DIM, seed=0)
+    outs = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        outs.append(run(encoding, attention.train(), x, backend="blocked")[0])
+    assert torch.equal(outs[0], outs[1])
+    assert not torch.equal(outs[0], outs[2])
+
+
+def test_no_tensor_of_all_cells_where_memory_is_scarce(monkeypatch):
+    """Forward and backward of TUPE-R at a length whose dense term alone would be 16 MB."""
+    monkeypatch.setattr(blocks, "BLOCK", 1 << 14)
+    monkeypatch.setattr(blocked, "DENSE", 0)
+    length = 1 << 10
+    encoding, attention = build("tupe_r", length)
+    x = normal(1, length, EMBED_DIM, seed=0).requires_grad_()
+    with torch.profiler.profile(profile_memory=True) as profile:
+        run(encoding, attention, x, backend="blocked")[0].sum().backward()
+    largest = max(event.cpu_memory_usage for event in profile.events())
+    assert largest < length * length

@@ -1,0 +1,114 @@
+"""Padding taken out: nothing changes for the words, and nothing is computed for padding."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.attention.cases import EMBED_DIM, OPTIONS, VOCAB_SIZE, enlarged, normal, words
+from tests.tolerances import assert_close, assert_gradients_close, assert_zero
+from tupe_fairseq.attention import ATTENTION_BACKENDS, Layout
+from tupe_fairseq.modules.encoder import Encoder
+from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
+
+LENGTHS = (3, 17, 1, 9, 12)
+LONGEST = max(LENGTHS)
+MASK = torch.arange(LONGEST) >= torch.tensor(LENGTHS)[:, None]
+
+
+@settings(max_examples=50, deadline=None)
+@given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=6))
+def test_there_and_back(lengths):
+    longest = max(lengths)
+    mask = torch.arange(longest) >= torch.tensor(lengths)[:, None]
+    batch = torch.randn(*mask.shape, 2)
+    layout = Layout.of(mask, *mask.shape)
+    packed = layout.pack(batch)
+    if layout.words is None:
+        assert mask.float().mean() <= 0.1
+        assert packed is batch
+        return
+    assert packed.shape == (sum(lengths), 2)
+    assert torch.equal(layout.unpack(packed), batch * ~mask[:, :, None])
+    cells = layout.to_attention(packed)
+    assert torch.equal(layout.from_attention(cells), packed)
+    assert list(layout.lengths) == sorted(lengths, reverse=True)
+    assert layout.padding_mask.sum(1).tolist() == [longest - n for n in layout.lengths]
+    # Sentences are whole: attention's rows are the batch's, in another order.
+    rows = {tuple(row[:n].flatten().tolist()) for row, n in zip(batch, lengths, strict=True)}
+    found = zip(cells, layout.lengths, strict=True)
+    assert {tuple(row[:n].flatten().tolist()) for row, n in found} == rows
+
+
+def test_padding_has_no_gradient():
+    layout = Layout.of(MASK, *MASK.shape)
+    x = torch.randn(sum(LENGTHS), 2, requires_grad=True)
+    cells = layout.to_attention(x)
+    gradient = torch.where(layout.padding_mask[:, :, None], float("nan"), torch.ones(2))
+    cells.backward(gradient)
+    assert torch.equal(x.grad, torch.ones_like(x))
+
+
+def encoder_of(name, backend="auto", **options):
+    if name == "floater":
+        pytest.importorskip("torchdiffeq")
+    encoding = build_position_encoding(
+        name, EMBED_DIM, 3, LONGEST, vocab_size=VOCAB_SIZE, **OPTIONS.get(name, {})
+    )
+    encoder = Encoder(
+        encoding,
+        num_layers=2,
+        ffn_dim=16,
+        dropout=0,
+        attention_dropout=0,
+        attention_backend=backend,
+        **options,
+    )
+    return enlarged(encoder, 1)
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
+@pytest.mark.parametrize("name", POSITION_ENCODINGS)
+def test_words_are_those_of_each_sentence_alone(name, training):
+    encoder = encoder_of(name, layernorm_embedding=True).train(training)
+    x = normal(*MASK.shape, EMBED_DIM, seed=0)
+    found = encoder(x, MASK, words(x))
+    assert_zero(found[MASK])
+    for sentence, output, n in zip(x, found, LENGTHS, strict=True):
+        alone = encoder(sentence[None, :n], tokens=words(sentence[None, :n]))
+        assert_close(output[:n], alone[0])
+
+
+@pytest.mark.parametrize("backend", ATTENTION_BACKENDS)
+def test_gradients_are_those_with_padding_left_in(monkeypatch, backend):
+    encoder = encoder_of("tupe_a", backend, normalize_before=True, checkpoint_activations=True)
+    x, parameters = normal(*MASK.shape, EMBED_DIM, seed=0), dict(encoder.named_parameters())
+    loss_weights = normal(*x.shape, seed=1) * ~MASK[:, :, None]
+
+    def gradients():
+        loss = (encoder(x, MASK) * loss_weights).sum()
+        found = torch.autograd.grad(loss, parameters.values(), materialize_grads=True)
+        return dict(zip(parameters, found, strict=True))
+
+    packed = gradients()
+    monkeypatch.setattr("tupe_fairseq.attention.layout.WORTHWHILE", 1)
+    assert_gradients_close(packed, gradients(), torch.float32)
+
+
+def test_only_words_are_computed():
+    encoder, rows = encoder_of("tupe_r"), []
+    for layer in encoder.layers:
+        for module in (layer.fc1, layer.final_layer_norm, layer.dropout_module):
+            module.register_forward_hook(lambda _, inputs, __: rows.append(inputs[0].shape[:-1]))
+    encoder(normal(*MASK.shape, EMBED_DIM, seed=0), MASK)
+    assert set(rows) == {(sum(LENGTHS),)}
+
+
+def test_kept_states_are_batches():
+    encoder = encoder_of("tupe_r")
+    x = normal(*MASK.shape, EMBED_DIM, seed=0)
+    out, states = encoder.encode(x, MASK, keep_states=True)
+    assert len(states) == 3
+    assert torch.equal(states[-1], out)
+    for state in states:
+        assert_zero(state[MASK])

@@ -1,0 +1,102 @@
+"""The kernels between the two products: compiled and in torch, against autograd."""
+
+import pytest
+import torch
+
+from tests.tolerances import FORWARD, assert_close
+from tupe_fairseq import native
+from tupe_fairseq.attention.softmax import Terms, weigh, weigh_backward
+from tupe_fairseq.modules.dropout import keep_mask
+
+#: Matrices, rows, keys: odd ones, one of each, and more keys than a vector register holds.
+SHAPES = ((1, 1, 1), (1, 3, 2), (3, 1, 5), (2, 7, 97), (4, 5, 130))
+KEY, FIRST = 12345, 17
+
+
+@pytest.fixture(params=["native", "torch"])
+def way(request, monkeypatch):
+    if request.param == "torch":
+        monkeypatch.setattr(native, "kernels", lambda: None)
+    elif native.kernels() is None:
+        pytest.skip("no C compiler")
+    return request.param
+
+
+def terms_of(shape, of_bias, padded, p, dtype):
+    matrices, rows, keys = shape
+    bias = padding = None
+    if of_bias:
+        # A window of a larger table, as blocks see it.
+        table = 3 * torch.randn(of_bias(matrices), rows + 2, keys + 3, dtype=dtype)
+        bias = table[:, 1 : rows + 1, :keys]
+    if padded:
+        padding = torch.zeros(matrices, 1, keys, dtype=dtype)
+        padding[0, :, keys // 2 + 1 :] = -1e4
+    return Terms(bias, padding, p, KEY, FIRST)
+
+
+def expected_of(scores, terms):
+    for added in (terms.bias, terms.padding):
+        if added is not None:
+            scores = scores + added
+    weights = scores.softmax(-1)
+    if not terms.p:
+        return weights
+    matrices, rows, keys = weights.shape
+    kept = keep_mask(matrices * rows, keys, terms.p, KEY, FIRST).view(weights.shape)
+    return weights * kept / (1 - terms.p)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize("p", [0.0, 0.25])
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize(
+    "of_bias", [None, lambda m: 1, lambda m: m], ids=["none", "shared", "each"]
+)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_weights_and_gradients(way, shape, of_bias, padded, p, dtype):
+    torch.manual_seed(0)
+    terms = terms_of(shape, of_bias, padded, p, dtype)
+    scores = (3 * torch.randn(shape, dtype=dtype)).requires_grad_()
+    if terms.bias is not None:
+        terms.bias.requires_grad_()
+    expected, gradient = expected_of(scores, terms), torch.randn(shape, dtype=dtype)
+    expected.backward(gradient)
+
+    found, again, of_scores = scores.detach().clone(), scores.detach().clone(), gradient.clone()
+    of_bias = None
+    if terms.bias is not None:
+        of_bias = torch.empty_strided(terms.bias.shape, terms.bias.stride(), dtype=dtype).fill_(1)
+    with torch.no_grad():
+        weigh(found, terms)
+        weigh_backward(again, of_scores, of_bias, terms)
+    assert_close(found, expected)
+    assert_close(again, expected)
+    assert_close(of_scores, scores.grad)
+    if of_bias is not None:
+        assert_close(of_bias - 1, terms.bias.grad)
+
+
+def test_extreme_scores(way):
+    """No overflow, and weights of far smaller scores are zero, not garbage."""
+    scores = torch.tensor([[[1e4, 0.0, -1e4], [-3e4, -3e4, -2.99e4], [88.0, 0.0, -88.0]]])
+    expected = scores.double().softmax(-1)
+    weigh(scores, Terms())
+    assert_close(scores.double(), expected, torch.float32)
+
+
+def test_nan_is_not_hidden(way):
+    """A diverged model must be seen as such: fairseq looks for NaN in the loss."""
+    scores = torch.tensor([[[0.0, float("nan"), 1.0]]])
+    weigh(scores, Terms())
+    assert scores.isnan().any()
+
+
+def test_exponential_is_exact_over_its_range(way):
+    """Every float between -87 and 0 on a fine grid, relative to the sum."""
+    x = -torch.linspace(0, 87, 200_001)
+    scores = torch.stack((torch.zeros_like(x), x), -1)[None]
+    expected = scores.double().softmax(-1)
+    weigh(scores, Terms())
+    error = ((scores - expected).abs() / expected).max()
+    assert error < FORWARD[torch.float32] / 10

@@ -1,0 +1,49 @@
+"""The README of examples/glue: its commands are understood, and its Python runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+
+from tests.glue.samples import GLUE, ROOT
+
+import predict  # isort: skip
+import sweep  # isort: skip
+from glue_tasks import TASKS  # isort: skip
+
+README = (GLUE / "README.md").read_text(encoding="utf-8")
+
+
+def commands() -> list[list[str]]:
+    blocks = re.findall(r"```bash\n(.*?)```", README, flags=re.DOTALL)
+    lines = "\n".join(blocks).replace("\\\n", " ").split("\n")
+    return [words for words in map(lambda line: shlex.split(line, comments=True), lines) if words]
+
+
+def test_scripts_and_links_exist():
+    assert len(commands()) == 6
+    for program, script, *_ in commands():
+        assert program in ("bash", "python")
+        assert (ROOT / script).is_file(), script
+    for target in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (GLUE / target).exists(), target
+
+
+@pytest.mark.parametrize(
+    ("name", "parse"), [("sweep.py", sweep.arguments), ("predict.py", predict.arguments)]
+)
+def test_python_commands_are_understood(name, parse):
+    (words,) = (words for words in commands() if words[1].endswith(name))
+    assert str(parse(words[2:]).data) == "glue"
+
+
+def test_shell_commands_name_tasks_there_are():
+    folders = {word for words in commands() for word in words if word.endswith("-bin")}
+    assert folders == {"glue/RTE-bin", "glue/CoLA-bin"}
+    assert {folder[5:-4] for folder in folders} <= set(TASKS)
+    options = re.findall(r"--[a-z-]+", " ".join(" ".join(words) for words in commands()))
+    text = (GLUE / "preprocess.py").read_text() + (GLUE / "sweep.py").read_text()
+    text += (GLUE / "predict.py").read_text()
+    assert all(f'"{option}"' in text for option in options)

@@ -1,0 +1,183 @@
+"""sweep.py: every run once, whatever is killed on the way.
+
+A stand-in takes the place of fairseq-hydra-train: it logs a score worked out from the run's rate
+and seed. finetune.sh and everything else is real.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.glue.samples import GLUE
+from tupe_fairseq import UsageError
+
+import sweep  # isort: skip
+from glue_results import read_results  # isort: skip
+
+STAND_IN = """#!/usr/bin/env bash
+for word in "$@"; do
+  case $word in
+    hydra.run.dir=*) run=${word#*=} ;;
+    optimization.lr=*) rate=${word//[^0-9]/} ;;
+    common.seed=*) seed=${word#*=} ;;
+  esac
+done
+mkdir -p "$run/checkpoints"
+echo "$run" >>FOLDER/started
+for wait in 1 2 3 4 5 6 7 8 9 10; do [[ -e FOLDER/hold ]] && sleep 0.2; done
+[[ ! -e FOLDER/broken ]] || { echo "no memory"; exit 3; }
+echo "[x][valid][INFO] - epoch 001 | valid on 'valid' subset | accuracy $rate.$seed | f1 1 | mcc \\
+2 | num_updates 5" | tr -d '\\n' >"$run/hydra_train.log"
+touch "$run/checkpoints/checkpoint_best.pt"
+"""
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch) -> Path:
+    """Data, two checkpoints, and the stand-in on the PATH."""
+    for task in ("SST-2", "WNLI"):
+        data = tmp_path / "glue" / f"{task}-bin"
+        (data / "input0").mkdir(parents=True)
+        (data / "input0" / "dict.txt").write_text("a 1\n")
+        (data / "task.json").write_text(json.dumps({"task": task, "max_positions": 32}))
+    for name in "ab":
+        model = {"arch": "tupe_roberta_tiny", "position_encoding": "rope", "max_positions": 32}
+        state = {"cfg": {"model": model}, "model": {"of": torch.tensor(ord(name))}}
+        torch.save(state, tmp_path / f"{name}.pt")
+    program = tmp_path / "bin" / "fairseq-hydra-train"
+    program.parent.mkdir()
+    program.write_text(STAND_IN.replace("FOLDER", str(tmp_path)))
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    folders = (program.parent, Path(sys.executable).parent, os.environ["PATH"])
+    monkeypatch.setenv("PATH", os.pathsep.join(map(str, folders)))
+    return tmp_path
+
+
+def arguments(place: Path, out: str, *more: str) -> list[str]:
+    """2 models × 2 tasks × 1 rate × 2 seeds unless told otherwise."""
+    models = (f"a={place}/a.pt", f"b={place}/b.pt")
+    words = ["--data", f"{place}/glue", "--out", f"{place}/{out}", "--models", *models]
+    words += ["--tasks", "SST-2", "WNLI", "--rates", "2e-05", "--seeds", "1", "2"]
+    return [*words, "--workers", "2", *more]
+
+
+def run(place: Path, out: str, *more: str) -> None:
+    sweep.main(sweep.arguments(arguments(place, out, *more)))
+
+
+def lines(place: Path, out: str) -> list[dict]:
+    key = ("model", "task", "rate", "seed")
+    return sorted(read_results(place / out / "results.jsonl"), key=lambda r: [r[k] for k in key])
+
+
+def started(place: Path) -> list[str]:
+    path = place / "started"
+    return path.read_text().split() if path.exists() else []
+
+
+def wait_for(condition) -> None:
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.1)
+    raise AssertionError("waited in vain")
+
+
+def test_every_run_is_done_once(place):
+    run(place, "out")
+    found = lines(place, "out")
+    expected = itertools.product("ab", ("SST-2", "WNLI"), [2e-05], (1, 2))
+    assert [(r["model"], r["task"], r["rate"], r["seed"]) for r in found] == list(expected)
+    # What the stand-in makes of each run's own rate and seed.
+    assert {(r["seed"], r["score"]) for r in found} == {(1, 205.1), (2, 205.2)}
+    run(place, "out")
+    assert lines(place, "out") == found
+    assert len(started(place)) == 8
+    # More seeds on a later call: only theirs are done.
+    run(place, "out", "--seeds", "2", "3", "--tasks", "WNLI", "--models", f"a={place}/a.pt")
+    assert len(started(place)) == 9
+    assert not list(place.rglob("model.pt"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=lambda how: how.name)
+def test_killed_sweep_goes_on_and_ends_as_an_unkilled_one(place, how):
+    command = [sys.executable, GLUE / "sweep.py", *arguments(place, "killed")]
+    (place / "hold").touch()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_for(lambda: lines(place, "killed"))
+    process.send_signal(how)
+    assert process.wait() == (1 if how == signal.SIGTERM else -how)
+    assert 0 < len(lines(place, "killed")) < 8
+    (place / "hold").unlink()
+    run(place, "killed")
+    run(place, "whole")
+    assert lines(place, "killed") == lines(place, "whole")
+    assert len(lines(place, "whole")) == 8
+
+
+def test_failed_runs_are_tried_again_and_named(place, capsys):
+    (place / "broken").touch()
+    few = ("--tasks", "WNLI", "--models", f"a={place}/a.pt", "--workers", "1")
+    with pytest.raises(UsageError, match="2 runs failed: a/WNLI/2e-05/1, a/WNLI/2e-05/2"):
+        run(place, "out", *few, "--retries", "2")
+    assert len(started(place)) == 6
+    assert "fairseq-hydra-train ended with status 3" in "".join(capsys.readouterr())
+    assert lines(place, "out") == []
+    (place / "broken").unlink()
+    run(place, "out", *few)
+    assert len(lines(place, "out")) == 2
+
+
+def test_results_of_other_settings_are_not_mixed(place):
+    one = ("--tasks", "WNLI", "--seeds", "1")
+    run(place, "out", *one)
+    with pytest.raises(UsageError, match="overrides was"):
+        run(place, "out", *one, "--overrides", "optimization.max_epoch=1")
+    torch.save({"model": {"of": torch.zeros(3)}, "args": None}, place / "a.pt")
+    with pytest.raises(UsageError, match="does not say how many positions"):
+        run(place, "out", *one)
+    state = torch.load(place / "b.pt", weights_only=True)
+    state["model"] = {"of": torch.zeros(9)}
+    torch.save(state, place / "b.pt")
+    with pytest.raises(UsageError, match="model b was"):
+        run(place, "out", *one, "--models", f"b={place}/b.pt")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--rates", "fast"), "--rates has 'fast'; each must be a number above 0"),
+        (("--rates", "0"), "--rates has '0'"),
+        (("--tasks", "SST2"), "--tasks has 'SST2', but the tasks are: CoLA, SST-2"),
+        (("--tasks", "RTE"), "preprocess_glue.sh has made no task.json there"),
+        (("--models", "a.pt"), "--models has 'a.pt'; each must be NAME=CHECKPOINT"),
+        (("--models", "a=/not/there.pt"), "CHECKPOINT is /not/there.pt, but no such file"),
+        (("--workers", "0"), "--workers is 0"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_run(more, message, place):
+    with pytest.raises(UsageError, match=message):
+        run(place, "out", *more)
+    assert not started(place)
+
+
+def test_gpus_are_taken_in_turn(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert sweep.visible_devices() == ["0", "1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+    assert sweep.visible_devices() == ["4", "7"]
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert sweep.visible_devices() == [None]

@@ -1,0 +1,21 @@
+"""The table of tasks and the YAML files agree."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.glue import samples  # noqa: F401, for the import path
+from tests.integration.hydra_configs import GLUE, QUIET, commanded
+
+from glue_tasks import TASKS  # isort: skip
+
+pytestmark = [pytest.mark.filterwarnings(text) for text in QUIET]
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
+def test_file_and_row_are_of_the_same_task(task):
+    cfg = commanded(GLUE / f"{task.config}.yaml")
+    assert cfg.task.num_classes == (len(task.labels) or 1)
+    assert cfg.checkpoint.best_checkpoint_metric == task.metric
+    valid = [split.name for split in task.splits if split.name.startswith("valid")]
+    assert cfg.dataset.valid_subset.split(",") == valid

@@ -1,0 +1,244 @@
+"""Official files -> binarised -> fine-tuned -> predictions of the test sets, and the hub."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import zipfile
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests import toy_data
+from tests.glue.samples import GLUE, OFFICIAL, write, write_tokenizer
+from tests.integration.commands import finetune, pretrain
+from tupe_fairseq import TupeRobertaModel, UsageError
+
+import predict  # isort: skip
+import preprocess  # isort: skip
+import pretrained as describe  # isort: skip
+from glue_submission import check  # isort: skip
+from glue_tasks import TASKS  # isort: skip
+from glue_tokenizer import Tokenizer  # isort: skip
+
+HEAD = "sentence_classification_head"
+TEXT = "the cat sat on a mat . what did it see ? no bird there"
+WORDS = TEXT.split()
+
+
+def sentence(number: int, length: int = 6) -> str:
+    """Different for every number, with a capital."""
+    return " ".join(WORDS[(number // 7**i + i) % len(WORDS)] for i in range(length)).capitalize()
+
+
+def pairs(count: int, header: str, labels: list[str] | None) -> str:
+    rows = [f"{i}|{sentence(i)}|{sentence(3 * i + 1)}" for i in range(count)]
+    if labels:
+        rows = [f"{row}|{labels[i % len(labels)]}" for i, row in enumerate(rows)]
+    return "\n".join([header, *rows, ""])
+
+
+@pytest.fixture(scope="module")
+def glue(tmp_path_factory) -> Path:
+    """WNLI with as many examples as the official one has, MNLI and STS-B as samples."""
+    labelled, unlabelled = "index|sentence1|sentence2|label", "index|sentence1|sentence2"
+    texts = OFFICIAL | {
+        "WNLI/train.tsv": pairs(635, labelled, ["0", "1"]),
+        "WNLI/dev.tsv": pairs(71, labelled, ["1", "0"]),
+        "WNLI/test.tsv": pairs(146, unlabelled, None),
+        "STS-B/test.tsv": pairs(40, unlabelled, None),
+        "diagnostic/diagnostic.tsv": pairs(40, unlabelled, None),
+    }
+    return write(tmp_path_factory.mktemp("glue"), texts)
+
+
+@pytest.fixture(scope="module")
+def bpe(tmp_path_factory) -> Path:
+    return write_tokenizer(tmp_path_factory.mktemp("bpe"), TEXT)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(bpe, tmp_path_factory) -> Path:
+    """Pre-trained on text of that tokenizer, with an encoding that has options."""
+    folder, tokenizer = tmp_path_factory.mktemp("pretrained"), Tokenizer(bpe)
+    lines = [tokenizer.bpe.encode(sentence(i, 12).lower()) for i in range(80)]
+    for split in ("train", "valid"):
+        toy_data.write_split(folder / "data", split, lines, tokenizer.dictionary)
+    encoding = ("--position-encoding", "t5", "--num-buckets", 16, "--max-distance", 32)
+    return pretrain(folder / "data", folder / "run", *encoding, "--max-update", 2)
+
+
+def binarised(glue: Path, bpe: Path, task: str, out: Path) -> Path:
+    (out / f"{task}-bin").mkdir(parents=True)
+    others = {"max_positions": 64, "lowercase": None, "workers": 1, "out": out / f"{task}-bin"}
+    preprocess.preprocess(Namespace(glue=glue, task=task, bpe=bpe, **others))
+    return out / f"{task}-bin"
+
+
+def finetuned(task: str, data: Path, checkpoint: Path, run: Path) -> Path:
+    """A folder as finetune.sh leaves it, from fairseq-train in process."""
+    outputs = len(TASKS[task].labels)
+    flags = ["--num-classes", outputs or 1, "--criterion", "glue_prediction"]
+    flags += [] if outputs else ["--regression-target"]
+    flags += ["--position-encoding", "t5", "--num-buckets", 16, "--max-distance", 32]
+    model = run / "model"
+    shutil.copytree(data, model)
+    trained = finetune(data, run, *flags, "--finetune-from-model", checkpoint)
+    shutil.copy(trained, model / "model.pt")
+    return model
+
+
+@pytest.mark.parametrize("name", ["STS-B", "MNLI"])
+def test_predictions_are_the_hubs(name, glue, bpe, checkpoint, tmp_path):
+    """In the order of the file, although fairseq shuffles and batches."""
+    data = binarised(glue, bpe, name, tmp_path / "data")
+    model = finetuned(name, data, checkpoint, tmp_path / "run")
+    texts = predict.files_of(TASKS[name], model, data, batch_size=7)
+    assert list(texts) == [split.submission for split in TASKS[name].tests]
+    roberta = TupeRobertaModel.from_pretrained(model)
+    for split in TASKS[name].tests:
+        examples = preprocess.read_split(glue, TASKS[name], split).examples
+        rows = texts[split.submission].splitlines()[1:]
+        assert len(rows) == len(examples)
+        for number, (row, example) in enumerate(zip(rows, examples, strict=True)):
+            index, word = row.split("\t")
+            assert int(index) == number
+            tokens = roberta.encode(*(text.lower() for text in example.sentences))
+            with torch.no_grad():
+                outputs = roberta.predict(HEAD, tokens, return_logits=True)[0]
+            if name == "STS-B":
+                assert float(word) == pytest.approx(outputs.clamp(0, 5).item(), abs=2e-3)
+            else:
+                assert word == TASKS[name].labels[outputs.argmax()]
+
+
+def test_similarities_stay_between_0_and_5():
+    roberta = Namespace(task=Namespace(cfg=Namespace(regression_target=True)))
+    assert predict.written(torch.tensor([[-1.0], [2.3456], [7.0]]), roberta) == [
+        "0.000",
+        "2.346",
+        "5.000",
+    ]
+
+
+def run_finetune(*words: object) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        ["bash", GLUE / "finetune.sh", *map(str, words)],
+        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+def test_from_official_files_to_a_checked_zip(glue, bpe, checkpoint, tmp_path, capsys):
+    data = binarised(glue, bpe, "WNLI", tmp_path / "data")
+    short = ("optimization.max_update=3", "lr_scheduler.warmup_updates=1")
+    words = (data, checkpoint, tmp_path / "run", *short, "dataset.num_workers=0")
+    done = run_finetune(*words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    model = tmp_path / "run" / "model"
+    result = json.loads((model / "result.json").read_text())
+    assert (result["task"], result["metric"], result["updates"]) == ("WNLI", "accuracy", 3)
+    assert result["metrics"].keys() == {"accuracy", "f1", "mcc"}
+    # The score is that of the model kept, counted by hand.
+    roberta = TupeRobertaModel.from_pretrained(model)
+    (valid,) = (split for split in TASKS["WNLI"].splits if split.name == "valid")
+    examples = preprocess.read_split(glue, TASKS["WNLI"], valid).examples
+    found = predict.predict(roberta, data, valid, 16)
+    right = sum(word == example.label for word, example in zip(found, examples, strict=True))
+    assert result["score"] == pytest.approx(100 * right / len(examples), abs=1e-3)
+    args = ["--data", str(data.parent), "--out", str(tmp_path / "s.zip"), str(model)]
+    predict.main(predict.arguments(args))
+    assert "missing, and the leaderboard takes all" in capsys.readouterr().out
+    faults, missing = check(tmp_path / "s.zip")
+    assert not faults
+    assert len(missing) == 10
+    with zipfile.ZipFile(tmp_path / "s.zip") as archive:
+        assert archive.namelist() == ["WNLI.tsv"]
+    assert "done already" in run_finetune(*words).stdout
+    readme_runs(model, tmp_path)
+
+
+def readme_runs(model: Path, folder: Path) -> None:
+    """The Python of the README, where its model would be."""
+    shutil.copytree(model, folder / "outputs/glue/rte/model")
+    (block,) = re.findall(r"```python\n(.*?)```", (GLUE / "README.md").read_text(), re.DOTALL)
+    namespace: dict = {}
+    exec(block.replace('"outputs', f'"{folder}/outputs'), namespace)
+    assert namespace["scores"].shape == (1, 2)
+
+
+def test_overrides_describe_the_checkpoint(glue, bpe, checkpoint, tmp_path):
+    data = binarised(glue, bpe, "WNLI", tmp_path)
+    found = describe.overrides(data, checkpoint)
+    expected = {
+        "model._name=tupe_roberta",
+        "++model.position_encoding=t5",
+        "++model.num_buckets=16",
+        "++model.max_distance=32",
+        "++model.encoder_layers=2",
+        "++model.encoder_embed_dim=32",
+        "++model.layernorm_embedding=true",
+        "task.max_positions=64",
+    }
+    assert expected <= set(found)
+    assert not [word for word in found if "tie_cls" in word]
+
+
+@pytest.mark.parametrize("hydra", [True, False])
+def test_stock_roberta_is_learned(hydra, glue, bpe, tmp_path):
+    data = binarised(glue, bpe, "WNLI", tmp_path / "data")
+    model = {"arch": "roberta_large", "encoder_layers": 24, "max_positions": 512}
+    settings = {"cfg": {"model": model}} if hydra else {"args": Namespace(**model)}
+    torch.save({"model": {}, **settings}, tmp_path / "model.pt")
+    found = describe.overrides(data, tmp_path / "model.pt")
+    assert found[:3] == [
+        "model._name=tupe_roberta",
+        "++model.position_encoding=learned",
+        "++model.encoder_layers=24",
+    ]
+
+
+def test_data_longer_than_the_model_is_refused(glue, bpe, tmp_path):
+    data = binarised(glue, bpe, "WNLI", tmp_path / "data")
+    model = {"arch": "tupe_roberta", "position_encoding": "t5", "max_positions": 32}
+    torch.save({"model": {}, "cfg": {"model": model}}, tmp_path / "model.pt")
+    with pytest.raises(UsageError, match=r"up to 64 tokens, .* has 32 positions: .* 32"):
+        describe.overrides(data, tmp_path / "model.pt")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "three arguments are needed"),
+        (("/", "/not/there.pt", "OUT"), "DATA is /, but preprocess_glue.sh has made no task.json"),
+        (("DATA", "/not/there.pt", "OUT"), "CHECKPOINT is /not/there.pt, but no such file"),
+    ],
+)
+def test_finetune_refuses(words, message, tmp_path):
+    (tmp_path / "task.json").write_text('{"task": "RTE"}')
+    places = {"OUT": tmp_path / "run", "DATA": tmp_path}
+    done = run_finetune(*(places.get(word, word) for word in words))
+    assert done.returncode == 1
+    assert message in done.stderr
+
+
+def test_predict_refuses(glue, bpe, tmp_path):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "task.json").write_text('{"task": "RTE", "examples": {}}')
+    words = ["--data", str(tmp_path), "--out", str(tmp_path / "s.zip")]
+    with pytest.raises(UsageError, match="two models are of RTE"):
+        predict.main(predict.arguments([*words, str(tmp_path / "a"), str(tmp_path / "b")]))
+    (tmp_path / "RTE-bin").mkdir()
+    shutil.copy(tmp_path / "a" / "task.json", tmp_path / "RTE-bin")
+    with pytest.raises(UsageError, match="holds no test set of these models' tasks"):
+        predict.main(predict.arguments([*words, str(tmp_path / "a")]))
+    assert not (tmp_path / "s.zip").exists()

@@ -1,0 +1,81 @@
+"""--compile-layers: no graph breaks, the same results, and a compiler."""
+
+import pytest
+import torch
+
+from tests.attention.cases import EMBED_DIM, NUM_HEADS, OPTIONS, VOCAB_SIZE, normal, words
+from tests.tolerances import assert_close
+from tupe_fairseq import UsageError, native
+from tupe_fairseq.attention import choose_backend
+from tupe_fairseq.modules.encoder import Encoder
+from tupe_fairseq.position import build_position_encoding
+
+LENGTH = 9
+MASK = torch.arange(LENGTH) >= torch.tensor([9, 4])[:, None]
+
+
+def encoding_of(name):
+    if name == "floater":
+        pytest.importorskip("torchdiffeq")
+    return build_position_encoding(
+        name, EMBED_DIM, NUM_HEADS, LENGTH, vocab_size=VOCAB_SIZE, **OPTIONS.get(name, {})
+    )
+
+
+@pytest.mark.parametrize(
+    ("backend", "name"),
+    [
+        *(("eager", name) for name in ("shaw", "transformer_xl", "deberta")),
+        *(("sdpa", name) for name in ("rope", "tupe_r")),
+        *(("flash", name) for name in ("learned", "tupe_a")),
+    ],
+)
+def test_layers_are_one_graph(backend, name):
+    """With fullgraph, a break is an error; graphs are counted in place of a compiler."""
+    encoding = encoding_of(name)
+    encoder = Encoder(encoding, 2, 16, dropout=0, attention_dropout=0, attention_backend=backend)
+    x = normal(2, LENGTH, EMBED_DIM, seed=0)
+    expected = encoder(x, MASK, words(x))
+    graphs = []
+
+    def count(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    for layer in encoder.layers:
+        layer.compile(backend=count, fullgraph=True)
+    out = encoder(x, MASK, words(x))
+    out.sum().backward()
+    assert 1 <= len(graphs) <= len(encoder.layers)
+    assert_close(out, expected)
+
+
+def test_compiled_layers_give_the_same():
+    """Through the compiler, forward and backward, with dropout in training."""
+    if native.find_compiler() is None:
+        pytest.skip("no C++ compiler")
+    torch._dynamo.reset()
+    plain, compiled = (
+        Encoder(encoding_of("tupe_r"), 1, 16, dropout=0.1, compile_layers=compile_layers)
+        for compile_layers in (False, True)
+    )
+    compiled.load_state_dict(plain.state_dict())
+    x = normal(2, LENGTH, EMBED_DIM, seed=0)
+    compiled(x, MASK).sum().backward()
+    assert all(p.grad.isfinite().all() for p in compiled.layers.parameters())
+    assert_close(compiled.eval()(x, MASK), plain.eval()(x, MASK))
+
+
+def test_backends_that_cannot_be_compiled():
+    encoding = encoding_of("tupe_r")
+    assert choose_backend("auto", encoding, compiled=True).name == "sdpa"
+    with pytest.raises(UsageError, match=r"'blocked', but .*--compile-layers"):
+        Encoder(encoding, 1, 16, attention_backend="blocked", compile_layers=True)
+
+
+def test_missing_compiler_is_named(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("CC", raising=False)
+    with pytest.raises(UsageError, match=r"needs a C\+\+ compiler"):
+        Encoder(encoding_of("none"), 1, 16, compile_layers=True)

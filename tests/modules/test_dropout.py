@@ -1,0 +1,160 @@
+"""Dropout: its generator against plain integers, its distribution, and what seeds promise."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.tolerances import assert_close
+from tupe_fairseq import native
+from tupe_fairseq.modules.dropout import Dropout, draw_key, keep_mask
+
+SHAPE = (64, 1003)
+
+
+@pytest.fixture(params=["native", "torch"])
+def way(request, monkeypatch):
+    """The C kernels, and what takes their place where there are none."""
+    if request.param == "torch":
+        monkeypatch.setattr(native, "kernels", lambda: None)
+        monkeypatch.setattr("tupe_fairseq.modules.dropout.kernels", lambda: None)
+    elif native.kernels() is None:
+        pytest.skip("no C compiler")
+    return request.param
+
+
+def split_mix(key: int, counter: int) -> int:
+    """SplitMix64 (Steele et al. 2014), with Python's integers."""
+    modulus = 1 << 64
+    z = (key + counter * 0x9E3779B97F4A7C15) % modulus
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % modulus
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB % modulus
+    return z ^ (z >> 31)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    rows=st.integers(1, 4),
+    columns=st.integers(1, 9),
+    p=st.floats(0, 1),
+    key=st.integers(0, 2**63 - 1),
+    first=st.integers(0, 2**40),
+)
+def test_masks_are_pieces_of_split_mix(rows, columns, p, key, first):
+    mask = keep_mask(rows, columns, p, key, first)
+    words = -(-columns // 4)
+    for i in range(rows):
+        for j in range(columns):
+            word = split_mix(key, first + i * words + j // 4)
+            piece = word >> (16 * (j % 4)) & 0xFFFF
+            signed = piece - 65536 if piece >= 32768 else piece
+            assert mask[i, j].item() == (signed >= round(p * 65536) - 32768)
+
+
+@pytest.mark.parametrize("p", [0.01, 0.1, 0.5, 0.9])
+def test_masks_have_the_distribution_of_independent_draws(p):
+    """Share, neighbours in a row and a column, and other keys: within five standard deviations."""
+    rows, columns = 512, 1024
+    first, second = (~keep_mask(rows, columns, p, key).flatten() for key in (1, 2))
+    sequences = {
+        "share": (first, p),
+        "neighbours": (first[1:] & first[:-1], p * p),
+        "words": (first[4:] & first[:-4], p * p),
+        "rows": (first[columns:] & first[:-columns], p * p),
+        "keys": (first & second, p * p),
+    }
+    for name, (events, probability) in sequences.items():
+        deviation = (probability * (1 - probability) / len(events)) ** 0.5
+        # The probability is rounded to 16 bits; neighbours overlap, which widens their spread.
+        slack = 2**-16 + 8 * deviation
+        assert abs(events.double().mean().item() - probability) < slack, name
+
+
+def test_patterns_of_four_are_as_frequent_as_they_should_be():
+    """χ² over the 16 patterns that the pieces of a word may form; 15 degrees of freedom."""
+    p = 0.3
+    dropped = ~keep_mask(1, 4 * 100_000, p, key=3).view(-1, 4)
+    found = torch.bincount((dropped * torch.tensor([1, 2, 4, 8])).sum(1), minlength=16)
+    counts = torch.tensor([bin(pattern).count("1") for pattern in range(16)])
+    expected = 100_000 * p**counts * (1 - p) ** (4 - counts)
+    assert ((found - expected) ** 2 / expected).sum() < 50
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("with_residual", [False, True])
+def test_dropout_and_its_gradients(way, with_residual, dtype):
+    """Kept entries are scaled by 1/(1−p), and the gradient passes by the same mask."""
+    module, p = Dropout(0.25), 0.25
+    x = (torch.rand(SHAPE, dtype=dtype) + 1).requires_grad_()
+    residual = torch.randn(SHAPE, dtype=dtype, requires_grad=True) if with_residual else None
+    out = module(x, residual)
+    assert out.dtype == dtype
+    alone = out if residual is None else out - residual
+    # A kept entry is at least 1: a residual may round it in half precision, not hide it.
+    kept = alone.detach() > 0.5
+    assert 0.7 < kept.float().mean() < 0.8
+    expected = torch.where(kept, x / (1 - p), 0)
+    assert_close(out, expected if residual is None else expected + residual)
+    gradient = torch.randn(SHAPE).to(dtype)
+    out.backward(gradient)
+    assert_close(x.grad, torch.where(kept, gradient / (1 - p), 0))
+    if residual is not None:
+        assert torch.equal(residual.grad, gradient)
+
+
+def test_both_ways_draw_the_same_masks(monkeypatch):
+    if native.kernels() is None:
+        pytest.skip("no C compiler")
+    x, module = torch.randn(SHAPE), Dropout(0.1)
+    torch.manual_seed(5)
+    compiled = module(x)
+    monkeypatch.setattr("tupe_fairseq.modules.dropout.kernels", lambda: None)
+    torch.manual_seed(5)
+    assert torch.equal(module(x) == 0, compiled == 0)
+
+
+def test_same_seed_same_mask(way):
+    x, module = torch.ones(SHAPE), Dropout(0.5)
+    outs = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        outs.append(module(x))
+    assert torch.equal(outs[0], outs[1])
+    assert not torch.equal(outs[0], outs[2])
+    assert not torch.equal(module(x), module(x))
+
+
+def test_the_generators_state_is_what_masks_depend_on(way):
+    """So resuming a checkpoint, or recomputing activations, meets the masks again."""
+    x, module = torch.ones(SHAPE), Dropout(0.5)
+    state = torch.get_rng_state()
+    out = module(x)
+    torch.set_rng_state(state)
+    assert torch.equal(module(x), out)
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0])
+def test_nothing_and_everything_dropped(p):
+    x, residual = torch.randn(3, 5), torch.randn(3, 5)
+    assert torch.equal(Dropout(p)(x), x * (1 - p))
+    assert torch.equal(Dropout(p)(x, residual), x * (1 - p) + residual)
+
+
+def test_evaluation_drops_nothing():
+    x, residual = torch.randn(3, 5), torch.randn(3, 5)
+    module = Dropout(0.5).eval()
+    assert module(x) is x
+    assert torch.equal(module(x, residual), x + residual)
+
+
+def test_strided_and_empty_inputs(way):
+    """What transposed layers give, and a batch without words."""
+    torch.manual_seed(0)
+    x = torch.randn(40, 30).t()
+    out = Dropout(0.5)(x)
+    assert_close(out, torch.where(out != 0, 2 * x, 0))
+    assert Dropout(0.5)(torch.empty(0, 4)).shape == (0, 4)
+
+
+def test_keys_differ():
+    assert len({draw_key() for _ in range(100)}) == 100

@@ -1,0 +1,37 @@
+"""The metrics of GLUE (Wang et al., ICLR 2019, section 3), of a whole set at once, in percent.
+
+A prediction that never varies tells nothing: correlations and F1 are 0 then, where the formula
+divides by 0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.stats import rankdata
+
+
+def matthews(predicted: np.ndarray, true: np.ndarray) -> float:
+    """Matthews correlation of two binary vectors (N booleans each), the metric of CoLA.
+
+    (TP·TN - FP·FN) / √((TP+FP)(TP+FN)(TN+FP)(TN+FN)), which is their Pearson correlation.
+    """
+    return pearson(predicted, true)
+
+
+def f1(predicted: np.ndarray, true: np.ndarray) -> float:
+    """F1 of the class True (N booleans each), for MRPC and QQP: 2·TP / (2·TP + FP + FN)."""
+    found, wrong = np.sum(predicted & true), np.sum(predicted ^ true)
+    return 100 * 2 * found / (2 * found + wrong) if found else 0.0
+
+
+def pearson(predicted: np.ndarray, true: np.ndarray) -> float:
+    """Pearson correlation of two vectors (N numbers each), the metric of STS-B."""
+    x, y = (v - v.mean() for v in (predicted.astype(np.float64), true.astype(np.float64)))
+    scale = np.sqrt((x @ x) * (y @ y))
+    # Also False where a diverged model predicts NaN.
+    return float(100 * (x @ y) / scale) if scale > 0 else 0.0
+
+
+def spearman(predicted: np.ndarray, true: np.ndarray) -> float:
+    """Spearman correlation (N numbers each), for STS-B: Pearson's of the ranks, ties averaged."""
+    return pearson(rankdata(predicted), rankdata(true))

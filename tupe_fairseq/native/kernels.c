@@ -1,0 +1,137 @@
+/* What happens between the two products of attention, and dropout, in one pass over memory.
+
+   Shapes: M matrices, R rows (queries) each, S columns (keys); row-major. Each function has a twin
+   in torch (attention/softmax.py, modules/dropout.py), which says what it computes. */
+
+#include <stdint.h>
+#include <string.h>
+
+#define PIECES 4 /* masks take 16 bits each from a 64-bit word */
+
+/* SplitMix64 (Steele et al. 2014). */
+static inline uint64_t mix(uint64_t z) {
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+/* Random pieces of the counters first, ..., first + words - 1. */
+static void draw(int16_t *pieces, long words, uint64_t key, uint64_t first) {
+    for (long i = 0; i < words; i++) {
+        uint64_t word = mix(key + (first + i) * 0x9E3779B97F4A7C15u);
+        memcpy(pieces + PIECES * i, &word, sizeof word);
+    }
+}
+
+/* exp(x) for x <= 0 to about 1 ulp: 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2]. */
+static inline float exponential(float x) {
+    int32_t n = (int32_t)(x * 1.44269504f - 0.5f);
+    float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    int32_t bits = n < -126 ? 0 : (n + 127) << 23; /* 2^n, 0 where it would be denormal */
+    float power;
+    memcpy(&power, &bits, sizeof power);
+    return p * power;
+}
+
+/* row := softmax(row + bias + padding), either of which may be absent. */
+static void softmax(float *row, const float *bias, const float *padding, long S) {
+    float largest = -3.4e38f, sum = 0.0f;
+    if (bias)
+        for (long j = 0; j < S; j++) row[j] += bias[j];
+    if (padding)
+        for (long j = 0; j < S; j++) row[j] += padding[j];
+#pragma omp simd reduction(max : largest)
+    for (long j = 0; j < S; j++) largest = row[j] > largest ? row[j] : largest;
+#pragma omp simd reduction(+ : sum)
+    for (long j = 0; j < S; j++) {
+        row[j] = exponential(row[j] - largest);
+        sum += row[j];
+    }
+    float scale = 1.0f / sum;
+    for (long j = 0; j < S; j++) row[j] *= scale;
+}
+
+static void drop(float *row, const int16_t *pieces, int threshold, float scale, long S) {
+    for (long j = 0; j < S; j++) row[j] = pieces[j] >= threshold ? scale * row[j] : 0.0f;
+}
+
+/* What is added to the scores, and how far apart it stands for the next matrix and row. */
+typedef struct {
+    const float *bias, *padding;
+    long bias_matrix, bias_row, padding_matrix;
+    uint64_t key, first;
+    int threshold, drops;
+    float scale;
+} Terms;
+
+static const float *at(const float *start, long offset) { return start ? start + offset : 0; }
+
+/* scores := dropped weights. */
+void weigh(float *scores, const Terms *t, long M, long R, long S) {
+    long words = (S + PIECES - 1) / PIECES;
+#pragma omp parallel for schedule(static)
+    for (long r = 0; r < R; r++) {
+        int16_t pieces[PIECES * words];
+        for (long m = 0; m < M; m++) {
+            float *row = scores + (m * R + r) * S;
+            softmax(row, at(t->bias, m * t->bias_matrix + r * t->bias_row),
+                    at(t->padding, m * t->padding_matrix), S);
+            if (t->drops) {
+                draw(pieces, words, t->key, t->first + (m * R + r) * words);
+                drop(row, pieces, t->threshold, t->scale, S);
+            }
+        }
+    }
+}
+
+/* scores := dropped weights; of_dropped, their gradient, := the gradient of the scores, which is
+   added to of_bias as well. */
+void weigh_backward(float *scores, float *of_dropped, float *of_bias, const Terms *t, long M,
+                    long R, long S) {
+    long words = (S + PIECES - 1) / PIECES;
+#pragma omp parallel for schedule(static)
+    for (long r = 0; r < R; r++) {
+        int16_t pieces[PIECES * words];
+        for (long m = 0; m < M; m++) {
+            float *row = scores + (m * R + r) * S, *of = of_dropped + (m * R + r) * S;
+            float mean = 0.0f;
+            softmax(row, at(t->bias, m * t->bias_matrix + r * t->bias_row),
+                    at(t->padding, m * t->padding_matrix), S);
+            if (t->drops) {
+                draw(pieces, words, t->key, t->first + (m * R + r) * words);
+                drop(of, pieces, t->threshold, t->scale, S);
+            }
+#pragma omp simd reduction(+ : mean)
+            for (long j = 0; j < S; j++) mean += row[j] * of[j];
+            for (long j = 0; j < S; j++) of[j] = row[j] * (of[j] - mean);
+            if (of_bias) {
+                float *sum = of_bias + m * t->bias_matrix + r * t->bias_row;
+                for (long j = 0; j < S; j++) sum[j] += of[j];
+            }
+            if (t->drops) drop(row, pieces, t->threshold, t->scale, S);
+        }
+    }
+}
+
+/* out := scale x where kept, plus residual where there is one. */
+void dropout(float *out, const float *x, const float *residual, uint64_t key, int threshold,
+             float scale, long size) {
+    enum { CHUNK = 4096 };
+#pragma omp parallel for schedule(static)
+    for (long start = 0; start < size; start += CHUNK) {
+        long end = start + CHUNK < size ? start + CHUNK : size;
+        int16_t pieces[CHUNK];
+        draw(pieces, CHUNK / PIECES, key, start / PIECES);
+        for (long i = start; i < end; i++)
+            out[i] = pieces[i - start] >= threshold ? scale * x[i] : 0.0f;
+        if (residual)
+            for (long i = start; i < end; i++) out[i] += residual[i];
+    }
+}
