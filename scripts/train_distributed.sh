@@ -10,7 +10,7 @@
 #       -- data-bin --user-dir tupe_fairseq ...
 #
 # N processes with --update-freq F do the updates of one process with --update-freq N·F. It ends with
-# status 0 only where all of them trained the same model; where one ends badly, the others are ended.
+# status 0 only where all of them trained together; where one ends badly, the others are ended.
 set -euo pipefail
 
 if [[ ${1-} == -h || ${1-} == --help ]]; then

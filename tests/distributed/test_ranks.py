@@ -1,4 +1,4 @@
-"""Several processes through `tupe_fairseq.distributed.launch`: one model, or a clear end."""
+"""Several processes through `tupe_fairseq.distributed.launch`: one training, or a clear end."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def losses(text):
 
 @pytest.mark.slow
 def test_two_ranks_are_one_with_twice_the_update_freq(toy_masked_lm_data, tmp_path):
-    """Then on from two ranks to one and back: the same model as without interruption."""
+    """Two ranks, then on by one, then by two again: the same as one without interruption."""
 
     def run(ranks, name, updates):
         log, limit = tmp_path / f"{name}.log", ("--max-update", updates)
@@ -89,42 +89,38 @@ def test_two_ranks_are_one_with_twice_the_update_freq(toy_masked_lm_data, tmp_pa
         else:
             status, out, err = finished(start(ranks, *flags))
             assert status == 0, err[-2000:]
-            assert f"2 ranks trained one model: {updates} updates" in out
+            assert f"2 ranks trained together: {updates} updates" in out
         return losses(log.read_text())
 
-    one, two = run(1, "one", 6), run(2, "two", 6)
-    assert two.keys() == one.keys() == set(range(1, 7))
+    one = run(1, "one", 6)
+    mixed = run(2, "mixed", 2) | run(1, "mixed", 4) | run(2, "mixed", 6)
+    assert mixed.keys() == one.keys() == set(range(1, 7))
     # The log rounds to three decimals.
-    assert all(two[update] == pytest.approx(loss, abs=0.002) for update, loss in one.items())
+    assert all(mixed[update] == pytest.approx(loss, abs=0.002) for update, loss in one.items())
     last = "checkpoint_last.pt"
     expected = parameters(tmp_path / "one" / last)
-    assert_trained_alike(parameters(tmp_path / "two" / last), expected)
-    assert run(2, "two", 6) == two, "a finished run is not trained on"
-    for ranks, updates in ((2, 2), (1, 4), (2, 6)):
-        run(ranks, "mixed", updates)
     assert_trained_alike(parameters(tmp_path / "mixed" / last), expected)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("report", ["mcc", "acc_and_f1"])
-def test_scores_are_of_all_ranks(toy_sentence_data, tmp_path, report):
+def test_scores_are_of_all_ranks(toy_sentence_data, tmp_path):
     """Validation by two ranks, one of which has a batch less, and by one: the same score."""
-    data, metric = toy_sentence_data["single"], report.rpartition("_")[2]
-    flags = (f"--report-{report.replace('_', '-')}", "--best-checkpoint-metric", metric)
-    flags = ("--num-classes", 2, *flags, "--maximize-best-checkpoint-metric")
-    trained = finetune(data, tmp_path / "trained", *flags, "--max-epoch", 6)
+    data, choose = toy_sentence_data["regression"], ("--best-checkpoint-metric", "spearman")
+    flags = ("--criterion", "glue_prediction", "--num-classes", 1, "--regression-target")
+    flags = (*flags, *choose, "--maximize-best-checkpoint-metric")
+    trained = finetune(data, tmp_path / "trained", *flags, "--max-epoch", 3)
     again = ("--restore-file", trained, *FINETUNE, "--lr", 0, "--batch-size", 24, *flags)
     alone = torch.load(finetune(data, tmp_path / "one", *again), weights_only=True)
     words = [
-        *(data, "--task", "sentence_prediction", "--criterion", "sentence_prediction"),
-        *("--max-positions", 64, "--init-token", 0, "--separator-token", 2, "--max-epoch", 1),
+        *(data, "--task", "sentence_prediction", "--max-positions", 64, "--max-epoch", 1),
+        *("--init-token", 0, "--separator-token", 2),
         *("--save-dir", tmp_path / "two", *alone_flags(), *SMALL, *again),
     ]
     status, _, err = finished(start(2, *map(str, words)))
     assert status == 0, err[-2000:]
     together = torch.load(tmp_path / "two" / "checkpoint_last.pt", weights_only=True)
     score = alone["extra_state"]["val_loss"]
-    assert 5 < score < 100, "a score that says nothing"
+    assert 1 < abs(score) < 100, "a score that says nothing"
     assert together["extra_state"]["val_loss"] == pytest.approx(score)
 
 
@@ -173,29 +169,26 @@ def test_a_killed_rank_ends_the_others(toy_masked_lm_data, tmp_path):
     assert state["optimizer_history"][-1]["num_updates"] >= 2
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs Linux's /proc")
-def test_a_killed_launcher_ends_its_ranks(toy_masked_lm_data, tmp_path):
+def test_a_killed_launcher_ends_its_ranks():
     """Or they would train on beside the next run."""
-    process = start(2, *flags_of(toy_masked_lm_data, tmp_path, "--max-update", 100000))
-    deadline = time.monotonic() + 200
-    while not (tmp_path / "checkpoint_last.pt").exists() and time.monotonic() < deadline:
-        time.sleep(0.2)
-    workers = ranks_of(process.pid)
-    assert len(workers) == 2
-    process.kill()
-    deadline = time.monotonic() + 60
-    while any(map(runs, workers.values())) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert not any(map(runs, workers.values()))
-
-
-def runs(pid):
-    """Whether a process is there and no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    reading, writing = os.pipe()
+    launcher = os.fork()
+    if launcher == 0:
+        if os.fork() == 0:
+            worker.end_with(os.getppid(), every=0.05)
+            os.write(writing, b"began")
+            time.sleep(120)
+            os.write(writing, b"ended late")
+            os._exit(0)
+        time.sleep(120)
+        os._exit(0)
+    os.close(writing)
+    assert os.read(reading, 100) == b"began"
+    os.kill(launcher, signal.SIGKILL)
+    os.waitpid(launcher, 0)
+    # The end of the pipe comes when the last process that could write into it has ended.
+    assert os.read(reading, 100) == b""
+    os.close(reading)
 
 
 @pytest.mark.slow
@@ -254,32 +247,6 @@ def test_training_nothing_is_found(toy_masked_lm_data, tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="nothing was trained"):
         worker.main(flags_of(toy_masked_lm_data, tmp_path, *flags))
     assert not torch.distributed.is_initialized()
-
-
-def test_different_models_are_found(tmp_path):
-    """Two processes whose parameters differ by one entry, and two whose order differs."""
-    script = (
-        "import sys, torch, torch.distributed as dist\n"
-        "from tupe_fairseq.distributed.worker import check_same\n"
-        f"rank = int(sys.argv[1]); store = 'file://{tmp_path}/meet'\n"
-        "dist.init_process_group('gloo', init_method=store, rank=rank, world_size=2)\n"
-        "same = [torch.arange(6.).view(2, 3)]\n"
-        "check_same(5, same, torch.device('cpu'))\n"
-        "for other in ([same[0].flip(1)], [same[0] + 1e-6]):\n"
-        "    try: check_same(5, other if rank else same, torch.device('cpu'))\n"
-        "    except ValueError as error: print(error)\n"
-    )
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", script, str(rank)],
-            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )
-        for rank in (0, 1)
-    ]  # fmt: skip
-    for process in processes:
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == 0, err
-        assert out.count("the processes trained different models") == 2
 
 
 def test_the_script_hands_everything_on():

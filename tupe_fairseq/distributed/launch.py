@@ -100,8 +100,8 @@ def _told(rank: int, failure: ProcessFailure) -> str:
     else:
         how = f"ended with status {failure.exitcode} (its message stands above)"
     return (
-        f"rank {rank} {how}, so the others were ended; the last checkpoint, if any, is whole: the "
-        "same command goes on from it."
+        f"rank {rank} {how}, so the others were ended; the same command goes on from the last "
+        "checkpoint, if there is one."
     )
 
 

@@ -1,7 +1,8 @@
 """One of the processes that `launch` starts: fairseq-train, once it is sure not to be alone.
 
 fairseq can be started in ways in which N processes each train a model of their own, or nothing,
-and end with status 0. So each counts the others before training and compares parameters after it.
+and end with status 0. So each counts the others before training, and its updates after it. On GPUs
+fairseq's trainer itself compares the norms of their gradients at every update.
 """
 
 from __future__ import annotations
@@ -15,12 +16,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from fairseq import options
-from fairseq.criterions.sentence_prediction import SentencePredictionCriterion
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils as fairseq_distributed
-from fairseq.trainer import Trainer
+from fairseq.logging import metrics
 from fairseq_cli import train as fairseq_train
-from torch import Tensor
 
 from ..errors import UsageError
 
@@ -56,59 +55,29 @@ def train_together(cfg: Any) -> None:
     """
     world = cfg.distributed_training.distributed_world_size
     check_company(world)
-    gather_predictions()
-    with RecordedTrainer() as recorded:
-        try:
-            fairseq_train.main(cfg)
-        except SystemExit as end:
-            # Status 0: nothing was left to train.
-            if end.code:
-                raise
-    trainer = recorded.trainer
-    if trainer is None or trainer.get_num_updates() == 0:
+    try:
+        fairseq_train.main(cfg)
+    except SystemExit as end:
+        # Status 0: nothing was left to train.
+        if end.code:
+            raise
+    updates = updates_made()
+    if updates == 0:
         raise UsageError(
             "nothing was trained: no update was made; look at the sizes of the data and of the "
             "batches, --max-epoch, --max-update and --stop-min-lr."
         )
-    if cfg.distributed_training.ddp_backend != "fully_sharded":
-        check_same(trainer.get_num_updates(), trainer.model.parameters(), trainer.device)
     if dist.get_rank() == 0:
-        print(f"{world} ranks trained one model: {trainer.get_num_updates()} updates")
+        print(f"{world} ranks trained together: {updates} updates")
 
 
-def gather_predictions() -> None:
-    """Let MCC, F1 and correlations be of all processes' predictions.
+def updates_made() -> int:
+    """Updates of the model that was trained last, those of its checkpoint included.
 
-    fairseq adds up what the processes report of a batch, also their lists of predictions, and
-    fails. Gathered instead, they are told apart; its own gathering needs CUDA.
+    fairseq's trainer logs the number after each update, and where it loads a checkpoint.
     """
-    SentencePredictionCriterion.logging_outputs_can_be_summed = staticmethod(lambda: False)
-    fairseq_distributed.all_gather_list = all_gather_list
-
-
-def all_gather_list(data: Any, group: Any = None, max_size: int | None = None) -> list[Any]:
-    """What every process gives, in the order of ranks; `max_size` is of no account here."""
-    gathered = [None] * dist.get_world_size(group)
-    dist.all_gather_object(gathered, data, group=group)
-    return gathered
-
-
-class RecordedTrainer:
-    """While it is entered, fairseq-train's trainer is kept in `trainer`."""
-
-    def __init__(self):
-        self.trainer: Trainer | None = None
-
-    def __enter__(self) -> RecordedTrainer:
-        def build(*args, **kwargs):
-            self.trainer = Trainer(*args, **kwargs)
-            return self.trainer
-
-        fairseq_train.Trainer = build
-        return self
-
-    def __exit__(self, *_) -> None:
-        fairseq_train.Trainer = Trainer
+    meter = metrics.get_meter("default", "num_updates")
+    return 0 if meter is None else int(meter.val)
 
 
 def check_company(world: int) -> None:
@@ -124,29 +93,6 @@ def check_company(world: int) -> None:
         together = int(ones.item())
     if together != world:
         raise UsageError(f"{world} processes were to train together, but {together} do.")
-
-
-def check_same(updates: int, parameters: Any, device: torch.device) -> None:
-    """Compare the number of updates and all parameters over the processes.
-
-    Raises:
-        UsageError: they differ.
-    """
-    sums = [torch.tensor(float(updates), dtype=torch.float64, device=device)]
-    sums += [_checksum(parameter.detach()) for parameter in parameters]
-    own = torch.stack(sums)
-    first = own.clone()
-    dist.broadcast(first, 0)
-    differ = (own != first).any().float()
-    dist.all_reduce(differ)
-    if differ.item():
-        raise UsageError("the processes trained different models; nothing of this can be used.")
-
-
-def _checksum(parameter: Tensor) -> Tensor:
-    """A number that any change of an entry, or of their order, would change."""
-    flat = parameter.double().flatten()
-    return flat @ torch.arange(1, len(flat) + 1, device=flat.device, dtype=torch.float64).sin()
 
 
 def _device() -> torch.device:
