@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import shutil
 import subprocess
@@ -11,15 +12,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from fairseq import checkpoint_utils
-from fairseq.file_io import PathManager
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.integration.commands import finetune, pretrain
 from tests.integration.test_bad_input import fairseq_train
 from tests.interop import release
-from tupe_fairseq import UsageError
+from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.interop.dictionaries import (
     LONGEST_LINE,
@@ -46,42 +45,28 @@ def files(folder):
     return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
 
 
-def test_checkpoints_are_written_whole_or_not(tmp_path):
-    path, big = tmp_path / "checkpoint_last.pt", {"model": {"a": torch.rand(50_000)}}
-    checkpoint_utils.torch_persistent_save({"model": {}}, str(path))
-    other = tmp_path / "checkpoint_best.pt"
-    checkpoint_utils.torch_persistent_save(big, str(other))
-    before = files(tmp_path)
-    for write in (
-        lambda: checkpoint_utils.torch_persistent_save(big, str(path)),
-        lambda: PathManager.copy(str(other), str(path), overwrite=True),
-    ):
-        with full_disk(100_000), pytest.raises(UsageError) as error:
-            write()
-        assert "cannot write the checkpoint" in str(error.value)
-        assert str(path) in str(error.value)
-        assert files(tmp_path) == before
-    assert PathManager.copy(str(other), str(path), overwrite=True)
-    assert path.read_bytes() == other.read_bytes()
-
-
-def test_parts_that_killed_processes_left_are_removed(tmp_path):
-    part = tmp_path / ".checkpoint_last.pt.99999.partial"
-    part.write_bytes(b"a part")
-    checkpoint_utils.torch_persistent_save({"model": {}}, str(tmp_path / "checkpoint_last.pt"))
-    assert list(files(tmp_path)) == ["checkpoint_last.pt"]
-
-
-def test_training_on_a_full_disk(toy_masked_lm_data, tmp_path):
-    """It ends in one line, and goes on from the checkpoint before when there is room again."""
+def test_a_cut_off_checkpoint_names_the_one_to_go_on_from(
+    toy_masked_lm_data, tmp_path, monkeypatch
+):
+    """fairseq copies checkpoint_last.pt in place: a kill may leave a part of it."""
+    monkeypatch.setattr(sys, "argv", ["fairseq-train"])
     flags = ("--save-interval-updates", 2, "--max-update")
-    checkpoint = pretrain(toy_masked_lm_data, tmp_path, *flags, 2)
-    before = checkpoint.read_bytes()
-    with full_disk(50_000), pytest.raises(UsageError, match="cannot write the checkpoint"):
-        pretrain(toy_masked_lm_data, tmp_path, *flags, 4)
-    assert checkpoint.read_bytes() == before
-    again = torch.load(pretrain(toy_masked_lm_data, tmp_path, *flags, 4), weights_only=True)
-    assert again["optimizer_history"][-1]["num_updates"] == 4
+    last = pretrain(toy_masked_lm_data, tmp_path, *flags, 4)
+    cut_off = last.read_bytes()[:-1000]
+    last.write_bytes(cut_off)
+    (tmp_path / "checkpoint_best.pt").write_bytes(cut_off)
+    others = [tmp_path / f"checkpoint_1_{updates}.pt" for updates in (2, 4)]
+    for seconds, path in enumerate(others):
+        os.utime(path, (seconds, seconds))
+    with pytest.raises(SystemExit) as ended:
+        pretrain(toy_masked_lm_data, tmp_path, *flags, 6)
+    told = str(ended.value)
+    assert told.startswith(f"error: {last} is no checkpoint, or is damaged.")
+    assert "is checkpoint_1_4.pt: copy it to checkpoint_last.pt" in told
+    assert "\n" not in told
+    shutil.copy(others[1], last)
+    again = torch.load(pretrain(toy_masked_lm_data, tmp_path, *flags, 6), weights_only=True)
+    assert again["optimizer_history"][-1]["num_updates"] == 6
 
 
 @pytest.mark.parametrize("after", [100, 5_000, 30_000])
@@ -154,10 +139,6 @@ def test_the_stress_script_kills_and_compares(tmp_path):
         ("train.idx", lambda raw: raw[:-3], "train.idx is cut off"),
         ("train.idx", lambda raw: raw[:15], "train.idx is cut off"),
         ("valid.idx", lambda raw: raw[:17] + b"\x63" + raw[18:], "valid.idx is cut off"),
-        ("dict.txt", lambda raw: b"\xff\xfe\x00" * 9, "dict.txt is no dictionary"),
-        ("dict.txt", lambda raw: b"<html>\n", "dict.txt is no dictionary"),
-        ("dict.txt", lambda raw: raw[:-3] + b"\n", "dict.txt is no dictionary"),
-        ("dict.txt", lambda raw: b"a 1\na 1\n", "dict.txt is no dictionary"),
     ],
 )
 def test_damaged_data_is_named(toy_masked_lm_data, tmp_path, monkeypatch, name, damage, part):
@@ -183,15 +164,38 @@ def test_damaged_labels_are_named(toy_sentence_data, tmp_path, monkeypatch):
         finetune(tmp_path / "data", tmp_path / "model", "--num-classes", 2)
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda raw: b"\xff\xfe\x00" * 9,
+        lambda raw: b"<html>\n",
+        lambda raw: raw[:-3] + b"\n",
+        lambda raw: b"a 1\na 1\n",
+    ],
+)
+def test_damaged_dictionaries_are_named(tmp_path, damage):
+    """By the hub; the converters' reader is tested below."""
+    checkpoint = release.write(tmp_path / "release")
+    directory = tmp_path / "ours"
+    convert(["--from", "tupe-official", str(checkpoint), "--out", str(directory)])
+    TupeRobertaModel.from_pretrained(directory)
+    path = directory / "dict.txt"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(UsageError) as error:
+        TupeRobertaModel.from_pretrained(directory)
+    assert f"{path} is no dictionary" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
 def test_the_real_command_names_damaged_data(toy_masked_lm_data, tmp_path):
     data = tmp_path / "data"
     shutil.copytree(toy_masked_lm_data, data)
-    (data / "dict.txt").write_text("no counts\n")
+    (data / "train.idx").write_bytes((data / "train.idx").read_bytes()[:-3])
     flags = ("--task", "masked_lm", "--criterion", "masked_lm", "--tokens-per-sample", 64)
     ended = fairseq_train(data, *flags, "--save-dir", tmp_path / "model")
     assert ended.returncode == 1
     assert "Traceback" not in ended.stderr
-    assert "dict.txt is no dictionary" in ended.stderr.strip().splitlines()[-1]
+    assert "train.idx is cut off" in ended.stderr.strip().splitlines()[-1]
 
 
 # ---------------------------------------------------------------- anything at all

@@ -6,6 +6,3 @@ import contextlib
 # (and numpy 2.3 no longer has: setup.py asks for an older one).
 with contextlib.suppress(ImportError):
     import numpy.compat  # noqa: F401
-
-# Both mend functions of fairseq; see there.
-from . import data_files, safe_saving  # noqa: F401

@@ -153,4 +153,31 @@ def check_restore_file(args: Any) -> None:
     finetune_from = training_setting(args, "checkpoint", "finetune_from_model")
     for path in (last, finetune_from):
         if path and Path(path).is_file():
-            read_checkpoint(path)
+            _check_checkpoint(Path(path))
+
+
+def _check_checkpoint(path: Path) -> None:
+    """Read it; where that fails, name the newest checkpoint beside it that can be read.
+
+    fairseq copies checkpoint_last.pt in place, so a process killed meanwhile leaves a part of it.
+    """
+    try:
+        read_checkpoint(path)
+    except UsageError as error:
+        others = [other for other in path.parent.glob("checkpoint*.pt") if other != path]
+        others.sort(key=lambda other: other.stat().st_mtime, reverse=True)
+        whole = next(filter(_is_whole, others), None)
+        if whole is None:
+            raise
+        raise UsageError(
+            f"{error} The newest whole checkpoint beside it is {whole.name}: copy it to "
+            f"{path.name} to go on from there."
+        ) from error
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    try:
+        read_checkpoint(checkpoint)
+    except UsageError:
+        return False
+    return True

@@ -1,19 +1,19 @@
-"""Dictionaries and binarised data that are damaged: one line that names the file.
+"""Binarised data and dictionaries that are damaged: one line that names the file.
 
-fairseq ends in a traceback that names none: at once for a dictionary, in the middle of an epoch
-for data whose end is missing. Importing this module lets dictionaries name themselves.
+fairseq ends in a traceback that names none: in the middle of an epoch for data whose end is
+missing, at once for a dictionary. Under its commands it still does so for a dictionary, which its
+tasks read before they build our model.
 """
 
 from __future__ import annotations
 
-import functools
 import struct
 from pathlib import Path
 
 import numpy as np
 from fairseq.data import Dictionary
 
-from ..errors import UsageError, ends_commands_in_one_line
+from ..errors import UsageError
 
 #: Of an index as fairseq-preprocess writes it (--dataset-impl mmap): magic, version, type of the
 #: items, number of sentences; then a size (int32) and a place (int64) a sentence.
@@ -67,21 +67,15 @@ def _check_pair(index: Path, items: Path) -> None:
         )
 
 
-def _naming_its_file(add_from_file):
-    @functools.wraps(add_from_file)
-    @ends_commands_in_one_line
-    def wrapper(self, f):
-        try:
-            return add_from_file(self, f)
-        except (OSError, UsageError):
-            raise
-        except Exception as error:
-            if not isinstance(f, str):
-                raise
-            reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-            raise UsageError(f"{f} is no dictionary, or is damaged: {reason}.") from error
+def check_dictionary(path: Path) -> None:
+    """Read a dictionary as fairseq will.
 
-    return wrapper
-
-
-Dictionary.add_from_file = _naming_its_file(Dictionary.add_from_file)
+    Raises:
+        UsageError: fairseq cannot.
+    """
+    try:
+        Dictionary.load(str(path))
+    # fairseq raises Exception itself where the encoding is wrong.
+    except Exception as error:
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise UsageError(f"{path} is no dictionary, or is damaged: {reason}.") from error

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..analysis import positional_correlations
 from ..errors import UsageError
+from .data_files import check_dictionary
 from .safe_loading import read_checkpoint
 
 CHECKPOINTS = ("model.pt", "checkpoint_best.pt", "checkpoint_last.pt")
@@ -138,6 +139,9 @@ def load_directory(
     # Whoever loads a model need not have the compiler that trained it.
     settings = {"compile_layers": False, **_find_tokenizer(directory, bpe), **overrides}
     data = _find_dictionaries(directory, data_name_or_path, directory / checkpoint_file, settings)
+    for name in ("dict.txt", "input0/dict.txt", "label/dict.txt"):
+        if (data / name).is_file():
+            check_dictionary(data / name)
     loaded = hub_utils.from_pretrained(
         str(directory), checkpoint_file, str(data), load_checkpoint_heads=True, **settings
     )
