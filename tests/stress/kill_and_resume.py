@@ -7,7 +7,8 @@ with all that it has started, until it was killed as often as asked for; where i
 before, what it made is compared and it starts over. At the end stands a table, also in
 FOLDER/kills.md.
 
-    training      fairseq-train, resumed by the same command: all final parameters
+    training      repair_checkpoints of scripts/steps.sh, then fairseq-train, resumed by the same
+                  command: all final parameters
     ranks         the same through scripts/train_distributed.sh with two processes
     preprocessing fairseq-preprocess as a step of scripts/steps.sh: all files
     conversion    scripts/convert_checkpoint.py: the whole directory or none
@@ -163,11 +164,11 @@ def cases(out: Path) -> list[Case]:
     modules = [sys.executable, "-m"]
 
     def train(folder: Path) -> list[str]:
-        return [*modules, "fairseq_cli.train", str(data), *TINY, "--save-dir", str(folder / "m")]
+        return resumed(folder, *modules, "fairseq_cli.train", str(data), *TINY)
 
     def ranks(folder: Path) -> list[str]:
         script = ["bash", str(ROOT / "scripts/train_distributed.sh"), "2"]
-        return [*script, str(data), *TINY, "--save-dir", str(folder / "m")]
+        return resumed(folder, *script, str(data), *TINY)
 
     def preprocess(folder: Path) -> list[str]:
         return ["bash", "-c", PREPROCESS, "preprocess", str(ROOT), str(out / "text.txt")]
@@ -177,12 +178,19 @@ def cases(out: Path) -> list[Case]:
         return [*script, "--from", "tupe-official", str(checkpoint), "--out", str(folder / "m")]
 
     return [
-        Case("training", train, final_parameters, last_checkpoint_is_whole),
-        Case("ranks", ranks, final_parameters, last_checkpoint_is_whole),
+        Case("training", train, final_parameters),
+        Case("ranks", ranks, final_parameters),
         Case("preprocessing", preprocess, lambda folder: digests(folder / "work" / "data")),
         Case("conversion", convert, converted_parameters, converted_or_nothing),
         Case("quickstart", quickstart, quickstart_results),
     ]
+
+
+def resumed(folder: Path, *command: str) -> list[str]:
+    """A training whose checkpoints are mended first, since fairseq copies the last in place."""
+    mended = 'source "$1"; repair_checkpoints "$2"; exec "${@:3}" --save-dir "$2"'
+    steps = str(ROOT / "scripts/steps.sh")
+    return ["bash", "-c", mended, "resume", steps, str(folder / "m"), *command]
 
 
 #: A step as in scripts/quickstart.sh.
@@ -211,12 +219,6 @@ def final_parameters(folder: Path) -> dict[str, str]:
         name: hashlib.sha256(torch.as_tensor(value).numpy().tobytes()).hexdigest()
         for name, value in {**state["model"], **moments}.items()
     }
-
-
-def last_checkpoint_is_whole(folder: Path) -> None:
-    """It loads, or there is none yet."""
-    if (path := folder / "m" / "checkpoint_last.pt").exists():
-        torch.load(path, weights_only=True)
 
 
 def converted_parameters(folder: Path) -> dict[str, str]:
