@@ -58,9 +58,10 @@ def train_together(cfg: Any) -> None:
     try:
         fairseq_train.main(cfg)
     except SystemExit as end:
-        # Status 0: nothing was left to train.
         if end.code:
             raise
+        # Nothing was left to train, which has been said.
+        return
     updates = updates_made()
     if updates == 0:
         raise UsageError(

@@ -146,23 +146,38 @@ def check_restore_file(args: Any) -> None:
 
     Raises:
         UsageError: the checkpoint is damaged, foreign, or would run code.
+        SystemExit: it has --max-update updates; the status is 0.
     """
     restore_file = training_setting(args, "checkpoint", "restore_file") or ""
     save_dir = training_setting(args, "checkpoint", "save_dir") or ""
     last = Path(save_dir) / restore_file if restore_file == DEFAULT_RESTORE_FILE else restore_file
     finetune_from = training_setting(args, "checkpoint", "finetune_from_model")
-    for path in (last, finetune_from):
-        if path and Path(path).is_file():
-            _check_checkpoint(Path(path))
+    if last and Path(last).is_file():
+        _end_if_finished(args, _read_restored(Path(last)))
+    if finetune_from and Path(finetune_from).is_file():
+        read_checkpoint(finetune_from)
 
 
-def _check_checkpoint(path: Path) -> None:
-    """Read it; where that fails, name the newest checkpoint beside it that can be read.
+def _end_if_finished(args: Any, state: dict[str, Any]) -> None:
+    """End a finished run: fairseq would make an update more before it looks at --max-update."""
+    most = training_setting(args, "optimization", "max_update")
+    starts_anew = training_setting(args, "checkpoint", "reset_optimizer")
+    if not most or starts_anew or state.get("last_optimizer_state") is None:
+        return
+    history = state.get("optimizer_history") or [{}]
+    done = history[-1].get("num_updates", 0)
+    if done >= most:
+        print(f"nothing left to train: {done} updates are done, --max-update is {most}")
+        raise SystemExit(0)
+
+
+def _read_restored(path: Path) -> dict[str, Any]:
+    """Read a checkpoint; where that fails, name the newest beside it that can be read.
 
     fairseq copies checkpoint_last.pt in place, so a process killed meanwhile leaves a part of it.
     """
     try:
-        read_checkpoint(path)
+        return read_checkpoint(path)
     except UsageError as error:
         others = [other for other in path.parent.glob("checkpoint*.pt") if other != path]
         others.sort(key=lambda other: other.stat().st_mtime, reverse=True)

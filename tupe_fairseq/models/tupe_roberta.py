@@ -138,21 +138,6 @@ class TupeRobertaModel(RobertaModel):
                 f"{Path.cwd()}); give a path that exists, or leave it out to start from scratch."
             )
 
-    def set_num_updates(self, num_updates: int) -> None:
-        """Hear of the updates done, before each one; end a command that has none left to do.
-
-        fairseq looks at --max-update after an update only, so each start of a finished run would
-        train it by one more.
-        """
-        super().set_num_updates(num_updates)
-        # Before loading it is the number of the checkpoint, which fine-tuning starts anew.
-        if not self._loaded or not under_fairseq_command("train"):
-            return
-        most = training_setting(self.args, "optimization", "max_update")
-        if most and num_updates >= most:
-            print(f"nothing left to train: {num_updates} updates are done, --max-update is {most}")
-            raise SystemExit(0)
-
     @ends_commands_in_one_line
     def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
         """Load a state dict, of stock RoBERTa too; what does not fit is told in one line.
