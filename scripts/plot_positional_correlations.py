@@ -1,6 +1,11 @@
-"""Draw what a trained model has learned about positions: one heat map per head.
+"""Draw what a trained model has learned about positions: heat maps, query by key position.
 
     python scripts/plot_positional_correlations.py CHECKPOINT_DIR --out FILE.png
+
+Of TUPE, T5 and ALiBi it draws what positions add to the scores, one map per head; of Shaw,
+Transformer-XL and DeBERTa what a layer's positions add for an average word, or how strongly they
+act on words at random; of RoPE how q · k falls with the distance; of encodings that enter the
+input the cosine of the position vectors. The title tells which.
 
 CHECKPOINT_DIR is what `TupeRobertaModel.from_pretrained` takes: a folder with a checkpoint and
 its dictionary. The command is written below the figure and into the file's metadata.
@@ -16,6 +21,7 @@ import warnings
 from pathlib import Path
 
 from tupe_fairseq import TupeRobertaModel, UsageError
+from tupe_fairseq.analysis import position_maps
 from tupe_fairseq.plots import draw_positional_correlations, save_png
 
 #: Positions shown unless told otherwise; of more, a figure shows no single one.
@@ -30,6 +36,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--length", type=int, metavar="N", help=f"positions shown (default: at most {LENGTH})"
     )
+    parser.add_argument("--layer", type=int, default=1, metavar="N", help="where layers differ")
     parser.add_argument("--checkpoint-file", metavar="NAME", help="default: model.pt, ...")
     return parser.parse_args(argv)
 
@@ -38,18 +45,18 @@ def draw(args: argparse.Namespace, command: str) -> None:
     """Load the model, draw, write.
 
     Raises:
-        UsageError: no model there, one without positional correlations, or an `--out` that cannot
-            be written.
+        UsageError: no model there, one without positions, or an `--out` that cannot be written.
     """
     if not args.out.absolute().parent.is_dir():
         raise UsageError(f"--out is {str(args.out)!r}, but there is no such folder.")
     roberta = TupeRobertaModel.from_pretrained(args.checkpoint_dir, args.checkpoint_file)
     model = roberta.model.args
     length = min(LENGTH, model.max_positions) if args.length is None else args.length
-    correlations = roberta.positional_correlations(length)
+    drawn = position_maps(roberta.model.encoder.sentence_encoder, length, args.layer)
     name = args.checkpoint_dir.resolve().name
-    title = f"Positional correlations of {name} ({model.position_encoding}, {length} positions)"
-    save_png(draw_positional_correlations(correlations, title, command), args.out, command)
+    title = f"{name} ({model.position_encoding}, {length} positions)\n{drawn.meaning}"
+    figure = draw_positional_correlations(drawn.maps, title, command, drawn.names)
+    save_png(figure, args.out, command)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .errors import UsageError
@@ -27,11 +30,7 @@ def positional_correlations(encoder: Encoder, length: int) -> Tensor:
         UsageError: the encoding has no such term, or fewer positions than asked for.
     """
     encoding = encoder.embed_positions
-    longest = encoding.shape.max_positions
-    if not 1 <= length <= longest:
-        raise UsageError(
-            f"length must lie between 1 and the model's {longest} positions, but is {length}."
-        )
+    _check_length(encoder, length)
     score = encoding.score(length, length)
     if score is None:
         raise UsageError(
@@ -39,3 +38,94 @@ def positional_correlations(encoder: Encoder, length: int) -> Tensor:
             "alone; there are no positional correlations to show."
         )
     return score.dense()
+
+
+class PositionMaps(NamedTuple):
+    """How positions meet, as far as an encoding tells it without words.
+
+    Attributes:
+        maps: N×T×T, queries in rows, keys in columns.
+        names: of the N maps.
+        meaning: of their values, in a phrase.
+    """
+
+    maps: Tensor
+    names: list[str]
+    meaning: str
+
+
+@torch.no_grad()
+def position_maps(encoder: Encoder, length: int, layer: int = 1) -> PositionMaps:
+    """What can be shown of any encoding.
+
+    Content-free score terms (TUPE, T5, ALiBi): as `positional_correlations`. Terms of a layer
+    (Shaw, Transformer-XL, DeBERTa): what they add, see `_layer_maps`. RoPE: q · k for a query and
+    a key that are all ones, before they turn, over its value at distance 0. What enters the input:
+    the cosine of the position vectors (see `PositionEncoding.position_vectors`).
+
+    Args:
+        encoder: an `Encoder`, e.g. a standalone one or `model.encoder.sentence_encoder`.
+        length: number of positions T.
+        layer: counted from 1; of use where each layer has terms of its own.
+
+    Raises:
+        UsageError: no position enters, or there are not so many positions or layers.
+    """
+    encoding = encoder.embed_positions
+    _check_length(encoder, length)
+    if not 1 <= layer <= len(encoder.layers):
+        raise UsageError(
+            f"layer must lie between 1 and the model's {len(encoder.layers)}, but is {layer}."
+        )
+    heads = [f"head {head + 1}" for head in range(encoding.shape.num_heads)]
+    if encoding.uses("score"):
+        maps = positional_correlations(encoder, length)
+        return PositionMaps(maps, heads, "what positions add to the scores")
+    if encoding.uses("build_layer_terms"):
+        maps, meaning = _layer_maps(encoder, length, layer)
+        return PositionMaps(maps, heads, f"{meaning}, layer {layer}")
+    if encoding.uses("rotate"):
+        ones = torch.ones(1, 1, length, encoding.shape.head_dim)
+        q, k, _ = encoding.rotate(ones, ones, ones)
+        maps = (q @ k.transpose(-2, -1))[0] / encoding.shape.head_dim
+        return PositionMaps(maps, ["all heads"], "q · k of equal words, relative to distance 0")
+    if encoding.uses("embed"):
+        vectors = encoding.position_vectors(length)
+        maps = F.cosine_similarity(vectors[:, None], vectors[None], dim=-1)[None]
+        return PositionMaps(maps, ["input"], "cosine of position vectors")
+    raise UsageError(
+        f"{type(encoding).__name__} has no positions: the model sees a bag of words, and there "
+        "is nothing to draw."
+    )
+
+
+def _layer_maps(encoder: Encoder, length: int, layer: int) -> tuple[Tensor, str]:
+    """H×T×T of one layer's score term, and what it says.
+
+    The term is affine in queries and keys. Its constant part is what it adds for an average word
+    (Transformer-XL's v W_{K,R} R_{i−j}). Where that is zero (Shaw, DeBERTa), its linear part: the
+    root mean square of what is added where the entries of q and k are independent and of unit
+    variance, which for Shaw is |R^K_{i−j}|/√D.
+    """
+    encoding = encoder.embed_positions
+    terms = encoder.layers[layer - 1].self_attn.layer_terms
+    heads, width = encoding.shape.num_heads, encoding.shape.head_dim
+    zeros = next(terms.parameters()).new_zeros(1, heads, length, width)
+    constant = terms.score(zeros, zeros, encoding)[0]
+    if constant.any():
+        return constant, "added to the scores of average words"
+    # D×H×T×D: query d is one in entry d, and zero elsewhere.
+    unit = torch.eye(width).to(zeros)[:, None, None].expand(-1, heads, length, -1)
+    none = zeros.expand_as(unit)
+    scale = (encoding.score_terms * width) ** -0.5
+    for_queries = terms.score(unit * scale, none, encoding).square().sum(0)
+    for_keys = terms.score(none, unit, encoding).square().sum(0)
+    return (for_queries + for_keys).sqrt(), "added to the scores, root mean square over words"
+
+
+def _check_length(encoder: Encoder, length: int) -> None:
+    longest = encoder.embed_positions.shape.max_positions
+    if not 1 <= length <= longest:
+        raise UsageError(
+            f"length must lie between 1 and the model's {longest} positions, but is {length}."
+        )

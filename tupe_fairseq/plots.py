@@ -6,6 +6,8 @@ Needs matplotlib, the extra `viz`.
 from __future__ import annotations
 
 import logging
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +26,9 @@ WIDTH, HEIGHT = 2.4, 2.1
 OUTLIERS = 0.005
 
 
-def draw_positional_correlations(correlations: Tensor, title: str, caption: str = "") -> Figure:
+def draw_positional_correlations(
+    correlations: Tensor, title: str, caption: str = "", names: Sequence[str] | None = None
+) -> Figure:
     """One heat map per head of what positions alone add to the scores (figure of Ke et al. 2021).
 
     Each has its own colours, since heads differ in scale and softmax never compares them.
@@ -33,35 +37,51 @@ def draw_positional_correlations(correlations: Tensor, title: str, caption: str 
         correlations: H×T×T, queries in rows, keys in columns.
         title: above the figure.
         caption: small, below it; e.g. the command that made it.
+        names: above the maps, where these are not one per head.
 
     Raises:
         UsageError: matplotlib is not installed.
     """
-    heads, length, _ = correlations.shape
+    heads = len(correlations)
     columns = 3 if heads in (3, 9) else min(heads, 4)
     rows = -(-heads // columns)
-    figure = figure_class()(
-        figsize=(WIDTH * columns, HEIGHT * rows + 0.5), dpi=150, layout="constrained"
-    )
+    # A single one is larger, or the title would not fit.
+    scale = 2 if heads == 1 else 1
+    size = (scale * WIDTH * columns, scale * HEIGHT * rows + 0.6)
+    figure = figure_class()(figsize=size, dpi=150, layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     for head, panel in enumerate(panels.flat):
         if head >= heads:
             panel.set_visible(False)
             continue
-        low, high = color_limits(correlations[head])
-        image = panel.imshow(correlations[head].cpu().numpy(), vmin=low, vmax=high)
-        bar = figure.colorbar(image, ax=panel, extend="both", shrink=0.75, pad=0.02, aspect=25)
-        bar.ax.tick_params(labelsize=6, length=2)
-        panel.set_title(f"head {head + 1}", fontsize=9)
-        _label_positions(panel, length)
-    figure.supxlabel("key position", fontsize=8)
-    figure.supylabel("query position", fontsize=8)
+        _draw_map(panel, correlations[head], names[head] if names else f"head {head + 1}")
+        if head + columns >= heads:
+            panel.set_xlabel("key position", fontsize=8)
+        if head % columns == 0:
+            panel.set_ylabel("query position", fontsize=8)
     figure.suptitle(title, fontsize=10)
     if caption:
-        figure.text(0.99, 0.01, caption, fontsize=5, color="0.5", ha="right", va="bottom")
-        strip = 0.12 / figure.get_figheight()
-        figure.get_layout_engine().set(rect=(0, strip, 1, 1 - strip))
+        _write_below(figure, caption)
     return figure
+
+
+def _write_below(figure: Figure, caption: str) -> None:
+    """Small, right-aligned, in as many lines as it needs; the maps make room."""
+    lines = textwrap.wrap(caption, int(25 * figure.get_figwidth()))
+    figure.text(0.99, 0.01, "\n".join(lines), fontsize=5, color="0.5", ha="right", va="bottom")
+    strip = (0.1 + 0.1 * len(lines)) / figure.get_figheight()
+    figure.get_layout_engine().set(rect=(0, strip, 1, 1 - strip))
+
+
+def _draw_map(panel: Axes, values: Tensor, name: str) -> None:
+    """One heat map with its colour bar."""
+    low, high = color_limits(values)
+    image = panel.imshow(values.cpu().numpy(), vmin=low, vmax=high)
+    layout = {"extend": "both", "shrink": 0.75, "pad": 0.02, "aspect": 25}
+    bar = panel.figure.colorbar(image, ax=panel, **layout)
+    bar.ax.tick_params(labelsize=6, length=2)
+    panel.set_title(name, fontsize=9)
+    _label_positions(panel, len(values))
 
 
 def color_limits(correlations: Tensor) -> tuple[float, float]:

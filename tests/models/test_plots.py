@@ -42,7 +42,7 @@ def model_of(toy_masked_lm_data, tmp_path_factory):
     return directory
 
 
-@pytest.mark.parametrize("encoding", ["tupe_r", "tupe_a", "t5", "alibi"])
+@pytest.mark.parametrize("encoding", ["tupe_r", "t5", "learned", "shaw"])
 def test_draws(model_of, tmp_path, encoding):
     out = tmp_path / "heads.png"
     assert script().main([model_of(encoding), "--out", str(out), "--length", "20"]) == 0
@@ -55,7 +55,8 @@ def test_draws(model_of, tmp_path, encoding):
 @pytest.mark.parametrize(
     ("encoding", "arguments", "part"),
     [
-        ("learned", ["--out", "x.png"], "no positional correlations"),
+        ("none", ["--out", "x.png"], "there is nothing to draw"),
+        ("shaw", ["--out", "x.png", "--layer", "9"], "the model's 2, but is 9"),
         ("tupe_r", ["--out", "x.png", "--length", "65"], "64 positions, but is 65"),
         ("tupe_r", ["--out", "x.png", "--checkpoint-file", "best.pt"], "holds no best.pt"),
         ("tupe_r", ["--out", "x.jpg"], "end it in .png"),

@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from torch import nn
 
 from tests.attention.cases import (
@@ -202,6 +203,20 @@ def test_multiplicative_begins_near_one():
     encoding = build_position_encoding("multiplicative", 64, 4, 512)
     assert (encoding.weight.mean() - 1).abs() < encoding.weight.std()
     assert (encoding.weight > 0).all()
+
+
+def test_floater_begins_standing_still_and_learns_to_move():
+    """Also where fairseq's RoBERTa has initialised it; at random it would drown the words."""
+    encoding = build_position_encoding("floater", 64, 4, 512).apply(init_bert_params)
+    assert_zero(encoding.path(512) - encoding.first)
+    optimizer = torch.optim.SGD(encoding.parameters(), lr=0.1)
+    for _ in range(2):
+        optimizer.zero_grad()
+        (encoding.path(20) * normal(20, 64, seed=0)).sum().backward()
+        optimizer.step()
+    path = encoding.path(20)
+    assert_not_zero(path[19] - path[0])
+    assert_not_zero(encoding.dynamics[0].weight.grad)
 
 
 @pytest.mark.parametrize(("case", "near_the_end"), [("cnn", 2), ("cnn-one_sided", 0)])

@@ -15,6 +15,7 @@ import inspect
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
+import torch
 from torch import Tensor, nn
 
 from ..errors import UsageError
@@ -144,6 +145,12 @@ class PositionEncoding(nn.Module):
             B×T×C.
         """
         return x
+
+    def position_vectors(self, length: int) -> Tensor:
+        """What an input of ones gains at each position, for pictures: T×C."""
+        weight = next(self.parameters(), torch.empty(0))
+        ones = weight.new_ones(1, length, self.shape.embed_dim)
+        return (self.embed(ones) - ones)[0]
 
     def rotate(
         self, q: Tensor, k: Tensor, v: Tensor, start: int = 0

@@ -40,8 +40,17 @@ class ComplexOrderPosition(PositionEncoding):
         if tokens is None:
             raise UsageError("complex_order needs words: it cannot encode vectors alone.")
         positions = torch.arange(start, start + x.size(1), device=x.device)
-        # In half precision far positions would lose the angle. B×T×C · T×1
+        return self._wave(x, positions, self.frequency[tokens], self.phase[tokens])
+
+    def position_vectors(self, length: int) -> Tensor:
+        """Those of an average word of amplitude 1."""
+        frequency, phase = self.frequency.mean(0), self.phase.mean(0)
+        positions = torch.arange(length, device=phase.device)
+        return self._wave(torch.ones_like(phase), positions, frequency, phase)
+
+    def _wave(self, x: Tensor, positions: Tensor, frequency: Tensor, phase: Tensor) -> Tensor:
+        """The wave of each word, read out: B×T×C; or of one word, from C: T×C. Positions are T."""
+        # In half precision far positions would lose the angle. (B×)T×C · T×1
         dtype = widened(x.dtype)
-        frequency, phase = self.frequency[tokens].to(dtype), self.phase[tokens].to(dtype)
-        angle = frequency * positions[:, None] + phase
+        angle = frequency.to(dtype) * positions[:, None] + phase.to(dtype)
         return self.readout(torch.cat((x * angle.cos(), x * angle.sin()), -1).to(x.dtype))

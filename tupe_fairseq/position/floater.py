@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -19,6 +20,22 @@ from .tables import widened
 
 #: Time between neighbouring positions.
 STEP = 0.1
+
+
+class StillLinear(nn.Module):
+    """A linear map that starts at zero: the path stands still until it is learned.
+
+    From random dynamics it runs away with the time: |p| would be 13 times the words' at position
+    127, and 100 times at 511. No nn.Linear, to which fairseq's RoBERTa gives random weights.
+    """
+
+    def __init__(self, inputs: int, outputs: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(outputs, inputs))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self.bias)
 
 
 @register_position_encoding("floater")
@@ -45,7 +62,7 @@ class FloaterPosition(PositionEncoding):
         self.dynamics = nn.Sequential(
             nn.Linear(shape.embed_dim + 1, floater_width),
             nn.Tanh(),
-            nn.Linear(floater_width, shape.embed_dim),
+            StillLinear(floater_width, shape.embed_dim),
         )
 
     def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:

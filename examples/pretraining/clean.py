@@ -1,0 +1,270 @@
+"""Raw text or WikiExtractor output -> clean lines, some documents held out for validation.
+
+    python examples/pretraining/clean.py INPUT... --out DIRECTORY
+
+INPUT are text files or folders of them (`.gz`, `.bz2` and `.xz` are unpacked as they are read), or
+what WikiExtractor wrote. DIRECTORY gets `train.txt` and `valid.txt`, UTF-8, one paragraph a line:
+
+- single spaces, no control characters, no empty lines, lower case unless `--cased`;
+- a line of more than `--longest` characters is cut between words, so that it fits in a sequence;
+- lines that are not UTF-8 are left out, and counted;
+- of WikiExtractor's files neither `<doc>` tags nor titles nor left-over markup.
+
+A document is an article of WikiExtractor's, or what stands between empty lines elsewhere (at most
+a thousand lines). Its first line decides by its checksum whether it is held out: the same
+documents are, whatever the order, the number of files, or the number of processes.
+
+Each input file is cleaned by a process of its own, into DIRECTORY/parts-*; train.txt and valid.txt
+are joined from these at the end. Run again, it goes on with the files that are missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import bz2
+import gzip
+import hashlib
+import html
+import io
+import json
+import lzma
+import os
+import re
+import shutil
+import sys
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from tqdm import tqdm
+
+from tupe_fairseq import UsageError
+from tupe_fairseq.files import replacing
+
+OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+SPLITS = ("train", "valid")
+#: Characters read at once: what has no line ends, or is binary, must not fill the memory.
+CHUNK = 1 << 20
+#: Lines of a document without empty lines; a file that has none is still split in two.
+DOCUMENT = 1000
+
+DOC_START = re.compile(r"<doc id=.* title=\"(.*)\">$")
+MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>")
+CONTROL = {code: None for code in (*range(0x00, 0x09), *range(0x0E, 0x1C), 0x7F, 0xFEFF)}
+
+
+class Settings(NamedTuple):
+    """What decides how a file is cleaned."""
+
+    cased: bool
+    longest: int
+    valid_share: float
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Lines of a file, unpacked; one beyond CHUNK comes in parts that end between words.
+
+    Bytes that are not UTF-8 become U+FFFD. Line ends of all systems are told.
+
+    Raises:
+        UsageError: the file cannot be read to its end.
+    """
+    opener = OPENERS.get(path.suffix.lower(), open)
+    try:
+        with opener(path, "rb") as raw:
+            text = io.TextIOWrapper(raw, encoding="utf-8", errors="replace")
+            rest = ""
+            while piece := text.readline(CHUNK):
+                line, rest = rest + piece, ""
+                if len(piece) == CHUNK and not piece.endswith("\n"):
+                    line, space, rest = line.rpartition(" ")
+                    if not space:
+                        line, rest = rest, ""
+                yield line
+            yield rest
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        raise UsageError(f"cannot read {path}: {error}.") from error
+
+
+def documents(lines: Iterator[str], lost: list[int]) -> Iterator[list[str]]:
+    """Lines of each document, white space as single spaces; the invalid ones are counted.
+
+    Args:
+        lines: of a file.
+        lost: its only entry is raised by the lines that are not UTF-8.
+    """
+    document: list[str] = []
+    title = None
+    in_wiki = False
+    for line in lines:
+        line = " ".join(line.translate(CONTROL).split())
+        if start := DOC_START.match(line):
+            yield document
+            document, title, in_wiki = [], html.unescape(start[1]), True
+            continue
+        if line == "</doc>":
+            yield document
+            document, in_wiki = [], False
+            continue
+        if in_wiki:
+            line = " ".join(MARKUP.sub(" ", html.unescape(line)).split())
+            if title is not None and line:
+                is_title, title = line == title, None
+                if is_title:
+                    continue
+        if "\ufffd" in line:
+            lost[0] += 1
+        elif line:
+            document.append(line)
+        if len(document) >= DOCUMENT or not (line or in_wiki):
+            yield document
+            document = []
+    yield document
+
+
+def cut(line: str, longest: int) -> Iterator[str]:
+    """Parts of at most so many characters, ending between words where there are any."""
+    while len(line) > longest:
+        end = line.rfind(" ", 0, longest + 1)
+        end = end if end > 0 else longest
+        yield line[:end]
+        line = line[end:].lstrip()
+    if line:
+        yield line
+
+
+def is_held_out(document: list[str], share: float) -> bool:
+    """Whether the checksum of the first line falls into the share."""
+    checksum = hashlib.sha256(document[0].encode()).digest()
+    return int.from_bytes(checksum[:8], "big") < share * 2**64
+
+
+def clean_file(path: Path, part: Path, settings: Settings) -> dict[str, int]:
+    """Clean one file into PART.train and PART.valid; PART.json, its counts, is written last."""
+    lost = [0]
+    counts = dict.fromkeys(SPLITS, 0)
+    with ExitStack() as stack:
+        out = {}
+        for split in SPLITS:
+            aside = stack.enter_context(replacing(f"{part}.{split}"))
+            out[split] = stack.enter_context(aside.open("w", encoding="utf-8"))
+        for document in filter(None, documents(read_lines(path), lost)):
+            split = "valid" if is_held_out(document, settings.valid_share) else "train"
+            for line in document:
+                for short in cut(line if settings.cased else line.lower(), settings.longest):
+                    out[split].write(f"{short}\n")
+                    counts[split] += 1
+    counts["lost"] = lost[0]
+    with replacing(f"{part}.json") as aside:
+        aside.write_text(json.dumps(counts))
+    return counts
+
+
+def input_files(inputs: list[Path]) -> list[Path]:
+    """All files, folders searched through, hidden ones left out; sorted, so that order is fixed.
+
+    Raises:
+        UsageError: an input is not there, or there is no file at all, or one is a tar archive.
+    """
+    files = []
+    for path in inputs:
+        if not path.exists():
+            raise UsageError(f"INPUT {str(path)!r} does not exist.")
+        found = path.rglob("*") if path.is_dir() else [path]
+        files += [f for f in found if f.is_file() and not f.name.startswith(".")]
+    if not files:
+        raise UsageError(f"INPUT {' '.join(map(str, inputs))} holds no files.")
+    for path in files:
+        if ".tar" in path.suffixes or path.suffix in {".tgz", ".zip", ".7z"}:
+            raise UsageError(f"INPUT {str(path)!r} is an archive; unpack it and give the folder.")
+    return sorted(files)
+
+
+def clean(files: list[Path], out: Path, settings: Settings, workers: int) -> dict[str, int]:
+    """Clean all files side by side, then join the parts, which are removed.
+
+    Returns:
+        Lines in each split, and lines left out as not UTF-8.
+    """
+    stats = [(str(f.resolve()), f.stat().st_size, f.stat().st_mtime_ns) for f in files]
+    key = hashlib.sha256(json.dumps([stats, settings]).encode()).hexdigest()[:12]
+    for old in out.glob("parts-*"):
+        if old.name != f"parts-{key}":
+            shutil.rmtree(old)
+    parts = out / f"parts-{key}"
+    parts.mkdir(parents=True, exist_ok=True)
+    jobs = [(path, parts / f"{number:06}", settings) for number, path in enumerate(files)]
+    missing = [job for job in jobs if not job[1].with_suffix(".json").exists()]
+    size = sum(path.stat().st_size for path, *_ in missing)
+    with (
+        ProcessPoolExecutor(workers) as pool,
+        tqdm(desc="clean", total=size, unit="B", unit_scale=True) as progress,
+    ):
+        for read in pool.map(_clean_job, missing):
+            progress.update(read)
+    counts = [json.loads(part.with_suffix(".json").read_text()) for _, part, _ in jobs]
+    total = {name: sum(count[name] for count in counts) for name in counts[0]}
+    _check(total, settings)
+    for split in SPLITS:
+        with replacing(out / f"{split}.txt") as path, path.open("wb") as joined:
+            for _, part, _ in jobs:
+                with part.with_suffix(f".{split}").open("rb") as source:
+                    shutil.copyfileobj(source, joined)
+    shutil.rmtree(parts)
+    return total
+
+
+def _clean_job(job: tuple[Path, Path, Settings]) -> int:
+    clean_file(*job)
+    return job[0].stat().st_size
+
+
+def _check(total: dict[str, int], settings: Settings) -> None:
+    if not total["train"]:
+        raise UsageError(
+            f"INPUT holds no text: {total['lost']} lines are not UTF-8, the others are empty."
+        )
+    if settings.valid_share and not total["valid"]:
+        raise UsageError(
+            f"--valid-share {settings.valid_share} holds out none of so few documents; raise it, "
+            "or separate documents by empty lines."
+        )
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Arguments."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("inputs", type=Path, nargs="+", metavar="INPUT", help="files or folders")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIRECTORY")
+    parser.add_argument("--cased", action="store_true", help="keep upper case")
+    parser.add_argument("--longest", type=int, default=2000, help="characters in a line at most")
+    parser.add_argument("--valid-share", type=float, default=0.01, help="documents held out")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes")
+    arguments = parser.parse_args(argv)
+    if arguments.longest < 1 or arguments.workers < 1:
+        raise UsageError("--longest and --workers must be at least 1.")
+    if not 0 <= arguments.valid_share < 1:
+        raise UsageError(f"--valid-share must lie in [0, 1), but is {arguments.valid_share}.")
+    return arguments
+
+
+def main(argv: list[str] | None = None) -> None:
+    """See the module's text."""
+    arguments = parse(argv)
+    settings = Settings(arguments.cased, arguments.longest, arguments.valid_share)
+    total = clean(input_files(arguments.inputs), arguments.out, settings, arguments.workers)
+    print(f"{total['train']:,} lines to train on, {total['valid']:,} held out", end="")
+    print(f", {total['lost']:,} left out (not UTF-8)" if total["lost"] else "")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except BrokenProcessPool:
+        sys.exit("error: a process was killed, perhaps for want of memory: give fewer --workers.")
+    except UsageError as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Raw text, or what WikiExtractor wrote, to data for fairseq-train: cleans it, splits it into
+# symbols, binarises it.
+#
+#   bash examples/pretraining/prepare.sh --out DATA --sentencepiece SIZE|FILE INPUT...
+#   bash examples/pretraining/prepare.sh --out DATA --gpt2-bpe FOLDER --cased INPUT...
+#
+# INPUT are text files or folders, also .gz, .bz2 and .xz. Further arguments: --cased, --longest N
+# and --valid-share S (see clean.py), --workers N (default: one a core).
+# DATA/bin is what fairseq-train reads. A second call goes on where the first ended, and does again
+# what other arguments, files or scripts change.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+fail() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+# shellcheck source=scripts/steps.sh
+source "$here/../../scripts/steps.sh"
+
+work=
+workers=$(python -c 'import os; print(os.cpu_count())') || fail "there is no python on the PATH."
+vocabulary=()
+cleaning=()
+inputs=()
+while (($#)); do
+  [[ $1 != -* || $1 == --cased || $1 == -h || $1 == --help || $# -gt 1 ]] ||
+    fail "$1 lacks its value, or is unknown; see --help."
+  case $1 in
+    -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit ;;
+    --cased) cleaning+=("$1") && shift && continue ;;
+    --out) work=$2 && shift 2 ;;
+    --sentencepiece | --gpt2-bpe) vocabulary=("$1" "$2") && shift 2 ;;
+    --longest | --valid-share) cleaning+=("$1" "$2") && shift 2 ;;
+    --workers) workers=$2 && shift 2 ;;
+    -*) fail "unknown argument $1; see --help." ;;
+    *) inputs+=("$1") && shift ;;
+  esac
+done
+[[ $work ]] || fail "--out is missing."
+((${#inputs[@]})) || fail "INPUT is missing: text files, or folders of them."
+((${#vocabulary[@]})) || fail "--sentencepiece or --gpt2-bpe is missing."
+[[ $workers =~ ^[1-9][0-9]*$ ]] || fail "--workers must be at least 1, but is $workers."
+for path in "${inputs[@]}"; do
+  [[ -e $path ]] || fail "INPUT $path does not exist."
+done
+python -c 'import tupe_fairseq' 2>/dev/null || fail "python has no tupe_fairseq: activate the" \
+  "environment in which it is installed (or: source .venv/bin/activate)."
+
+text() {
+  run python "$here/clean.py" "${inputs[@]}" --out "$out" --workers "$workers" \
+    "${cleaning[@]+"${cleaning[@]}"}"
+}
+
+pieces() {
+  run python "$here/encode.py" "$work/text" --out "$out" --workers "$workers" "${vocabulary[@]}"
+}
+
+bin() {
+  run fairseq-preprocess --only-source --srcdict "$work/pieces/dict.txt" --destdir "$out" \
+    --trainpref "$work/pieces/train" --validpref "$work/pieces/valid" --workers "$workers"
+  # Beside the data, for fairseq's --bpe sentencepiece and for the model's folder.
+  [[ ! -e $work/pieces/sentencepiece.bpe.model ]] ||
+    run cp "$work/pieces/sentencepiece.bpe.model" "$out"
+}
+
+lock_work
+# What a step depends on beside its scripts: arguments, and names, sizes and dates of the files.
+write "$work/.cleaning" "${cleaning[*]-} $(ls -LRln "${inputs[@]}")"
+write "$work/.vocabulary" "${vocabulary[*]} $(ls -Lln "${vocabulary[1]}" 2>/dev/null)"
+step --resumable text "Clean the text" "$here/clean.py" "$work/.cleaning"
+step --resumable pieces "Split it into symbols" "$here/encode.py" "$work/.vocabulary"
+step bin "Binarise"
+printf 'Data for fairseq-train: %s\n' "$work/bin"

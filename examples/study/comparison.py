@@ -1,0 +1,145 @@
+"""What compare_encodings.py has trained, as a table and a figure."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import statistics
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tupe_fairseq.files import replacing
+from tupe_fairseq.plots import figure_class, save_png
+
+BASELINE = "learned"
+ENTRY = re.compile(r"\| (train_inner|valid|clock) \| (\{.*\})$")
+
+
+def read_log(log: Path) -> list[tuple[str, dict[str, Any]]]:
+    """The entries `train_inner`, `valid` and `clock` of a log in their order, numbers as such."""
+    entries = []
+    for line in log.read_text(encoding="utf-8").splitlines() if log.exists() else ():
+        if match := ENTRY.search(line):
+            values = json.loads(match[2])
+            entries.append((match[1], {key: _number(value) for key, value in values.items()}))
+    return entries
+
+
+def _number(value: Any) -> Any:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return value
+
+
+def newest_checkpoint(directory: Path) -> Path | None:
+    """The newest checkpoint that was written to its end: fairseq copies some in place."""
+    found = sorted(directory.glob("checkpoint*.pt"), key=lambda path: path.stat().st_mtime)
+    return next(filter(_is_whole, reversed(found)), None)
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    try:
+        with zipfile.ZipFile(checkpoint) as archive:
+            return archive.testzip() is None
+    except (zipfile.BadZipFile, EOFError, OSError):
+        return False
+
+
+def updates_done(directory: Path) -> int:
+    """How far the newest checkpoint of an encoding is."""
+    checkpoint = newest_checkpoint(directory)
+    if checkpoint is None:
+        return 0
+    state = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
+    return state["optimizer_history"][-1]["num_updates"]
+
+
+def count_parameters(checkpoint: Path) -> int:
+    """Trained numbers; the LM head shares its weight with the word embeddings."""
+    model = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)["model"]
+    return sum(v.numel() for key, v in model.items() if key != "encoder.lm_head.weight")
+
+
+def summarise(directory: Path) -> dict[str, Any]:
+    """Parameters, validation losses by update, seconds an update of each round of one encoding."""
+    losses, seconds = {}, []
+    updates = 0
+    for kind, entry in read_log(directory / "log.txt"):
+        if kind == "valid":
+            updates = int(entry["valid_num_updates"])
+            losses[updates] = entry["valid_loss"]
+        elif kind == "clock" and entry["updates"] > 0:
+            seconds.append((updates, entry["seconds"] / entry["updates"]))
+    checkpoint = newest_checkpoint(directory)
+    return {
+        "parameters": checkpoint and count_parameters(checkpoint),
+        "losses": losses,
+        "seconds": dict(seconds),
+    }
+
+
+def relative_speed(result: dict[str, Any], base: dict[str, Any]) -> str:
+    """Median over the rounds that both have, and its range."""
+    shared = result["seconds"].keys() & base["seconds"].keys()
+    ratios = sorted(base["seconds"][r] / result["seconds"][r] for r in shared)
+    if not ratios:
+        return "not run"
+    return f"{statistics.median(ratios):.2f} ({ratios[0]:.2f}–{ratios[-1]:.2f})"
+
+
+def table(results: dict[str, Any], settings: str) -> str:
+    """Markdown, best loss first; all at the last update that every encoding begun has reached."""
+    begun = [set(result["losses"]) for result in results.values() if result["losses"]]
+    at = max(set.intersection(*begun), default=0) if begun else 0
+    clock = "wall-clock" if torch.cuda.is_available() else "processor"
+    lines = [
+        f"Validation loss (bits a masked token) after {at:,} updates. {settings} Speed: {clock} "
+        f"time of `{BASELINE}`'s updates over the encoding's, median of the rounds (range).",
+        "",
+        "| encoding | parameters | loss | speed |",
+        "|---|---|---|---|",
+    ]
+    for name in sorted(results, key=lambda n: results[n]["losses"].get(at, float("inf"))):
+        result = results[name]
+        loss = f"{result['losses'][at]:.3f}" if at in result["losses"] else "not run"
+        speed = relative_speed(result, results.get(BASELINE, {"seconds": {}}))
+        size = f"{result['parameters']:,}" if result["parameters"] else "not run"
+        lines.append(f"| `{name}` | {size} | {loss} | {speed} |")
+    return "\n".join(lines) + "\n"
+
+
+def report(out: Path, encodings: list[str], settings: str) -> None:
+    """Write comparison.json, comparison.md and comparison.png from what there is so far."""
+    results = {name: summarise(out / name) for name in encodings}
+    with replacing(out / "comparison.json") as path:
+        path.write_text(json.dumps({"settings": settings, "results": results}, indent=1))
+    with replacing(out / "comparison.md") as path:
+        path.write_text(table(results, settings))
+    curves = {name: result["losses"] for name, result in results.items() if result["losses"]}
+    if curves:
+        draw(curves, settings, out / "comparison.png")
+
+
+def draw(curves: dict[str, dict[int, float]], settings: str, out: Path) -> None:
+    """Loss curves, one line an encoding, labelled in the order in which they end."""
+    figure = figure_class()(figsize=(8, 5), layout="constrained")
+    axes = figure.subplots()
+    names = sorted(curves)
+    for i, name in enumerate(sorted(curves, key=lambda n: -list(curves[n].values())[-1])):
+        style = ("-", "--", ":")[names.index(name) // 10]
+        colour = f"C{names.index(name) % 10}"
+        losses = curves[name]
+        axes.plot(losses.keys(), losses.values(), style, color=colour, label=name, zorder=i)
+    axes.set(xlabel="updates", ylabel="validation loss (bits a masked token)")
+    axes.set_title(settings, fontsize=8, wrap=True)
+    handles, labels = axes.get_legend_handles_labels()
+    place = {"loc": "center left", "bbox_to_anchor": (1, 0.5), "frameon": False}
+    axes.legend(handles[::-1], labels[::-1], **place)
+    axes.spines[["top", "right"]].set_visible(False)
+    save_png(figure, out, shlex.join(sys.argv))

@@ -1,0 +1,190 @@
+"""Time and memory of attention alone, forward and backward, with and without positions.
+
+    python scripts/benchmark_attention.py
+    python scripts/benchmark_attention.py --encodings tupe_r --backends auto,eager --lengths 1025
+
+Layers that share one positional term attend to queries, keys and values that are there. Times are
+divided by those of torch's scaled_dot_product_attention without any bias.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from benchmarking.command import DTYPES, add_arguments, check, contenders_of, listed
+from benchmarking.measure import Case, Contender, Step
+from benchmarking.report import run
+from torch import Tensor
+
+from tupe_fairseq import TupeMultiheadAttention, UsageError, build_position_encoding
+from tupe_fairseq.attention import ATTENTION_BACKENDS, share_attention
+
+NO_BIAS = Contender("no bias", "torch")
+#: For encodings that look at words.
+VOCABULARY = 1000
+#: Of a batch, unless told otherwise.
+WORDS = {"cpu": 2048, "cuda": 65536}
+DTYPE = {"cpu": "float32", "cuda": "bfloat16"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is attended to.
+
+    Attributes:
+        batch: sentences B.
+        length: words of each, T = S.
+        layers: that share one positional term.
+        width: of the model, H·D.
+        heads: H.
+        dropout: of attention weights, in training.
+        dtype: of queries, keys and values.
+        mode: "training": also backward.
+    """
+
+    batch: int
+    length: int
+    layers: int
+    width: int
+    heads: int
+    dropout: float
+    dtype: str
+    mode: str
+
+    def __str__(self):
+        return (
+            f"{self.mode}, {self.batch}×{self.length} words, {self.layers} layers, "
+            f"width {self.width}, {self.heads} heads, dropout {self.dropout:g}, {self.dtype}"
+        )
+
+
+def prepare(setting: Setting, device: str, contender: Contender) -> Step:
+    """What a contender does in a round."""
+    learns = setting.mode == "training"
+    # B×H×T×D
+    shape = (setting.batch, setting.heads, setting.length, setting.width // setting.heads)
+    made = {"device": device, "dtype": getattr(torch, setting.dtype)}
+    layers = [
+        [torch.randn(shape, **made, requires_grad=learns) for _ in "qkv"]
+        for _ in range(setting.layers)
+    ]
+    gradients = [torch.randn(shape, **made)] * setting.layers
+    # Queries arrive scaled.
+    layers = [
+        [q.detach().mul_(shape[-1] ** -0.5).requires_grad_(learns), *kv] for q, *kv in layers
+    ]
+    begin, parameters = build(setting, contender, **made)
+    leaves = [*itertools.chain(*layers), *parameters]
+
+    def step():
+        with torch.set_grad_enabled(learns):
+            attend = begin()
+            outputs = [attend(*qkv) for qkv in layers]
+        if learns:
+            torch.autograd.backward(outputs, gradients)
+            for leaf in leaves:
+                leaf.grad = None
+
+    return step
+
+
+def build(
+    setting: Setting, contender: Contender, device: str, dtype: torch.dtype
+) -> tuple[Callable[[], Callable[..., Tensor]], list[Tensor]]:
+    """What begins a pass and returns what attends in each layer, and parameters."""
+    learns = setting.mode == "training"
+    if contender == NO_BIAS:
+        dropout = setting.dropout if learns else 0.0
+        attention = partial(F.scaled_dot_product_attention, dropout_p=dropout, scale=1.0)
+        return lambda: attention, []
+    name, backend = contender
+    encoding = build_position_encoding(
+        name, setting.width, setting.heads, setting.length, vocab_size=VOCABULARY
+    )
+    layer = TupeMultiheadAttention(
+        setting.width,
+        setting.heads,
+        setting.dropout,
+        encoding.score_terms,
+        encoding.build_layer_terms(),
+    )
+    layer.train(learns)
+    for module in (encoding, layer):
+        module.to(device, dtype)
+    x = torch.empty(setting.batch, setting.length, setting.width, device=device, dtype=dtype)
+
+    def begin():
+        terms = layer.layer_terms
+        shared = share_attention(encoding, x, layer_terms=terms, backend=backend)
+
+        def attend(q, k, v):
+            return shared.backend.attend(*encoding.rotate(q, k, v), shared, layer)[0]
+
+        return attend
+
+    return begin, [*encoding.parameters(), *layer.parameters()]
+
+
+def cases(args: Namespace) -> list[Case]:
+    """A table for every length, dtype and dropout."""
+    if args.width % args.heads:
+        raise UsageError(f"--heads must divide --width {args.width}, but is {args.heads}.")
+    words = args.words or WORDS[args.device]
+    lengths = listed("--lengths", args.lengths, kind=int)
+    dtypes = listed("--dtypes", args.dtypes, DTYPES) or [DTYPE[args.device]]
+    dropouts = listed("--dropouts", args.dropouts, kind=float)
+    if min(lengths) < 1:
+        raise UsageError(f"--lengths holds {min(lengths)}, but must be at least 1.")
+    if not 0 <= min(dropouts) <= max(dropouts) < 1:
+        raise UsageError(f"--dropouts is {args.dropouts}, but must be from 0 to below 1.")
+    made = []
+    for length, dtype, dropout in itertools.product(lengths, dtypes, dropouts):
+        sizes = (max(1, words // length), length, args.layers, args.width, args.heads)
+        setting = Setting(*sizes, dropout, dtype, args.mode)
+        ours = contenders_of(args, args.width, args.heads, length, VOCABULARY)
+        ready = partial(prepare, setting, args.device)
+        title = f"{setting.batch}×{length}"
+        references = {"no bias": NO_BIAS}
+        made.append(
+            Case(title, str(setting), ready, [NO_BIAS, *ours], references, args.rounds or 11)
+        )
+    return made
+
+
+def parse(argv: list[str] | None) -> Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--lengths", metavar="N,N", default="128,512,2048", help="of sentences")
+    parser.add_argument("--words", type=int, metavar="N", help=f"in a batch (default: {WORDS})")
+    parser.add_argument("--dtypes", metavar="NAMES", help=f"default: {DTYPE}")
+    parser.add_argument("--dropouts", metavar="P,P", default="0.1", help="of attention weights")
+    parser.add_argument("--mode", choices=("training", "evaluation"), default="training")
+    parser.add_argument("--layers", type=int, default=6, help="that share a positional term")
+    parser.add_argument("--width", type=int, default=256, help="of all heads together")
+    parser.add_argument("--heads", type=int, default=4)
+    add_arguments(parser, encodings="none,t5,tupe_a,tupe_r", backends=",".join(ATTENTION_BACKENDS))
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Returns the exit status."""
+    args = parse(argv)
+    check(args)
+    return run(cases(args), args, "benchmark_attention.py", argv)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except UsageError as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,1 @@
+"""What `benchmark_training.py` and `benchmark_attention.py` share."""

@@ -1,0 +1,78 @@
+"""The physical limit: the matrix products of an encoder without anything between them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import torch
+
+from .measure import Step
+
+#: Scores of attention that are made at a time: they stay in cache.
+CELLS = {"cpu": 1 << 18, "cuda": 1 << 24}
+
+#: (matrices, rows, inner, columns) of batched products -> how often.
+Shapes = Counter[tuple[int, int, int, int]]
+
+
+def shapes_of_layer(
+    lengths: list[int], width: int, heads: int, ffn: int, learns: bool, cells: int
+) -> Shapes:
+    """What one layer must multiply for sentences of these lengths; padding is not computed.
+
+    Backward, a product has two: for the gradient of either factor.
+
+    Args:
+        lengths: words of each sentence.
+        width: of the model.
+        heads: of attention.
+        ffn: width of the feed-forward.
+        learns: forward and backward, or forward alone.
+        cells: scores of attention that are made at a time.
+    """
+    shapes: Shapes = Counter()
+    words = sum(lengths)
+    for inputs, outputs in ((width, 3 * width), (width, width), (width, ffn), (ffn, width)):
+        shapes[1, words, inputs, outputs] += 1
+        shapes[1, words, outputs, inputs] += learns
+        shapes[1, inputs, words, outputs] += learns
+    for length, sentences in Counter(lengths).items():
+        for matrices in pieces(sentences * heads, cells // length**2):
+            for rows in pieces(length, cells // length):
+                # q kᵀ, and the gradient of the weights.
+                shapes[matrices, rows, width // heads, length] += 1 + learns
+                # Weights times v, and the gradients of q, k, v.
+                shapes[matrices, rows, length, width // heads] += 1 + 3 * learns
+    return +shapes
+
+
+def pieces(total: int, size: int) -> Iterator[int]:
+    """Parts of that size (or 1 where it is less) and a rest, which sum up to the total."""
+    size = max(1, size)
+    for start in range(0, total, size):
+        yield min(size, total - start)
+
+
+def multiply(shapes: Shapes, layers: int, device: str, dtype: torch.dtype) -> Step:
+    """All these products once in every layer, into memory that is there already."""
+    random = {"device": device, "dtype": dtype}
+    products = [
+        (
+            torch.randn(matrices, rows, inner, **random),
+            torch.randn(matrices, inner, columns, **random),
+            torch.empty(matrices, rows, columns, **random),
+            times * layers,
+        )
+        for (matrices, rows, inner, columns), times in shapes.items()
+    ]
+
+    def step():
+        for a, b, out, times in products:
+            for _ in range(times):
+                if len(a) == 1:
+                    torch.mm(a[0], b[0], out=out[0])
+                else:
+                    torch.bmm(a, b, out=out)
+
+    return step

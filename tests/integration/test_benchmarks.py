@@ -1,0 +1,256 @@
+"""The benchmarks, on models that take no time: what they compare, print and write."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from tupe_fairseq import UsageError
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+TINY = (
+    *("--batch", "2", "--length", "16", "--layers", "1", "--width", "16", "--heads", "2"),
+    *("--ffn", "32", "--rounds", "2", "--device", "cpu"),
+)
+TINY_ATTENTION = (
+    *("--lengths", "7,16", "--words", "32", "--layers", "2", "--width", "16", "--heads", "2"),
+    *("--rounds", "2", "--device", "cpu"),
+)
+
+
+@pytest.fixture(scope="module")
+def script():
+    """A script or module of its folder, by name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(SCRIPTS)
+        yield importlib.import_module
+
+
+def run(main, tmp_path, *flags):
+    """Exit status, what --json wrote, and what --markdown wrote."""
+    files = {kind: tmp_path / f"results.{kind}" for kind in ("json", "markdown")}
+    status = main([*flags, *(word for kind in files for word in (f"--{kind}", str(files[kind])))])
+    assert sorted(tmp_path.iterdir()) == sorted(files.values())
+    return status, json.loads(files["json"].read_text()), files["markdown"].read_text()
+
+
+def names(table):
+    return [(row["name"], row["backend"]) for row in table["rows"]]
+
+
+def test_training(script, tmp_path, capsys):
+    flags = ("--encodings", "tupe_r,learned", "--backends", "auto,eager,blocked")
+    main = script("benchmark_training").main
+    status, results, markdown = run(
+        main, tmp_path, "--workloads", "4x512,half-padding", *flags, *TINY
+    )
+    assert status == 0
+    assert {"command", "device", "threads", "torch", "date", "commit"} < results.keys()
+    assert results["command"].startswith("python scripts/benchmark_training.py --workloads")
+    assert [table["title"] for table in results["tables"]] == [
+        "4x512, changed",
+        "half-padding, changed",
+    ]
+    assert "2×16 words, 50% padding" in results["tables"][1]["facts"]
+    for table in results["tables"]:
+        assert names(table) == [
+            ("stock RoBERTa", "fairseq"),
+            *(("tupe_r", "blocked"), ("tupe_r", "eager")),
+            *(("learned", "blocked"), ("learned", "eager")),
+            ("matrix products", "torch"),
+        ]
+        stock, ours = table["rows"][:2]
+        assert list(stock["quartiles_of_ratios"]) == ["stock", "learned", "products"]
+        assert stock["quartiles_of_ratios"]["stock"] == [1, 1, 1]
+        expected = [a / b for a, b in zip(ours["seconds"], stock["seconds"], strict=True)]
+        low, median, high = ours["quartiles_of_ratios"]["stock"]
+        assert median == pytest.approx(sum(expected) / 2)
+        assert min(expected) <= low <= median <= high <= max(expected)
+        assert ours["median_seconds"] == statistics.median(ours["seconds"])
+    lines = capsys.readouterr().out.splitlines()
+    for kind in ("stock RoBERTa", "matrix products"):
+        printed = [line.split() for line in lines if line.startswith(kind)]
+        written = [line.split(" | ") for line in markdown.splitlines() if f"| {kind}" in line]
+        assert len(printed) == len(written) == 2
+        for line, cells in zip(printed, written, strict=True):
+            assert line == " ".join(cells).strip("| ").split()
+    assert f"command: `{results['command']}`" in markdown
+
+
+def test_evaluation_in_two_dtypes(script, tmp_path, capsys):
+    flags = ("--workloads", "16x128", "--mode", "evaluation", "--dtypes", "float32,bfloat16")
+    main = script("benchmark_training").main
+    status, results, _ = run(main, tmp_path, *flags, "--encodings", "t5,none", *TINY)
+    assert status == 0
+    facts = [table["facts"] for table in results["tables"]]
+    assert all(told.startswith("evaluation, ") for told in facts)
+    assert ["float32" in facts[0], "bfloat16" in facts[1]] == [True, True]
+    # Without `learned`, nothing is compared to it.
+    assert list(results["tables"][0]["rows"][0]["quartiles_of_ratios"]) == ["stock", "products"]
+
+
+@pytest.mark.parametrize("mode", ["training", "evaluation"])
+def test_attention(script, tmp_path, capsys, mode):
+    flags = ("--encodings", "none,rope,tupe_a,tupe_r,shaw", "--dropouts", "0,0.1", "--mode", mode)
+    script("benchmarking.command").tell_once.cache_clear()
+    main = script("benchmark_attention").main
+    status, results, _ = run(main, tmp_path, *flags, *TINY_ATTENTION)
+    assert status == 0
+    tables = results["tables"]
+    assert [table["title"] for table in tables] == ["4×7", "4×7", "2×16", "2×16"]
+    expected = [("no bias", "torch")]
+    expected += [
+        (name, backend)
+        for name in ("none", "rope", "tupe_a", "tupe_r", "shaw")
+        for backend in ("blocked", "eager", "flash", "sdpa")
+        if (name, backend) != ("tupe_r", "flash") and (name != "shaw" or backend == "eager")
+    ]
+    assert all(names(table) == expected for table in tables)
+    told = capsys.readouterr().err
+    assert told.count("left out: tupe_r by flash") == 1
+
+
+def test_interruption_leaves_whole_rounds(script, tmp_path, capsys, monkeypatch):
+    measure = script("benchmarking.measure")
+    # Three rows; the third round is interrupted.
+    seconds = iter(range(1, 9))
+
+    def of_step(step, device):
+        if (found := next(seconds)) == 8:
+            raise KeyboardInterrupt
+        return found
+
+    monkeypatch.setattr(measure, "seconds_of", of_step)
+    main = script("benchmark_training").main
+    flags = ("--workloads", "4x512,16x128", "--encodings", "t5")
+    status, results, markdown = run(main, tmp_path, *flags, *TINY, "--rounds", "9")
+    assert status == 130
+    (table,) = results["tables"]
+    assert table["facts"].endswith("2 of 9 rounds")
+    assert sorted(s for row in table["rows"] for s in row["seconds"]) == [1, 2, 3, 4, 5, 6]
+    assert "2 of 9 rounds" in markdown
+    assert "interrupted" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("kind", "flags", "part"),
+    [
+        ("training", "--workloads 4x513", "'4x513'; there are: 4x512, "),
+        ("training", "--encodings tupe", "'tupe', but the known ones are"),
+        ("training", "--backends fast", "'fast', but the known ones are"),
+        ("training", "--dtypes half", "'half'; there are: float32, "),
+        ("training", "--rounds 0", "--rounds is 0"),
+        ("training", "--layers -1", "--layers is -1"),
+        ("training", "--heads 5", "--heads must divide --width 256, but is 5"),
+        ("training", "--padding 0.6", "--padding is 0.6"),
+        ("training", "--padding 0.5 --batch 1", "one sentence alone"),
+        ("training", "--dropout 1", "--dropout is 1"),
+        ("training", "--json nowhere/x.json", "no such folder"),
+        ("attention", "--lengths 8,0", "--lengths holds 0"),
+        ("attention", "--lengths 8,x", "--lengths holds 'x'"),
+        ("attention", "--lengths ,", "--lengths holds ''"),
+        ("attention", "--dropouts 0.1,1", "--dropouts is 0.1,1"),
+        ("attention", "--heads 3", "--heads must divide --width 256, but is 3"),
+    ],
+)
+def test_mistakes_are_told(script, capsys, kind, flags, part):
+    with pytest.raises(UsageError) as told:
+        script(f"benchmark_{kind}").main([*flags.split(), "--device", "cpu"])
+    assert part in str(told.value)
+    assert "\n" not in str(told.value)
+    assert not capsys.readouterr().out
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_not_there(script):
+    with pytest.raises(UsageError, match="--device is 'cuda'"):
+        script("benchmark_training").main(["--device", "cuda"])
+
+
+def test_command_ends_in_one_line():
+    command = [sys.executable, SCRIPTS / "benchmark_attention.py", "--encodings", "tupe"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("error: --position-encoding is 'tupe'")
+    assert not done.stdout
+
+
+@pytest.mark.parametrize(
+    ("kind", "part"), [("training", "memory-1x4096"), ("attention", "--words")]
+)
+def test_help(script, capsys, kind, part):
+    with pytest.raises(SystemExit) as end:
+        script(f"benchmark_{kind}").main(["--help"])
+    assert end.value.code == 0
+    assert part in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="read from /proc")
+def test_peak_memory_is_that_of_the_step(script):
+    """Neither what was held at another time, nor what is held all along."""
+    peak_memory = script("benchmarking.measure").peak_memory
+    megabytes = 2**20
+    torch.ones(50 * megabytes)
+    kept = torch.ones(25 * megabytes)
+    found = peak_memory(lambda: torch.ones(16 * megabytes).add_(1), "cpu")
+    assert found == pytest.approx(64 * megabytes, rel=0.1)
+    assert len(kept)
+
+
+@pytest.mark.parametrize("mode", ["training", "evaluation"])
+def test_products_are_those_of_stock_roberta(script, mode):
+    """torch counts the operations of both, though not those of its fused attention on CPUs."""
+    training = script("benchmark_training")
+    workload = script("benchmarking.workloads").Workload
+    work = workload(2, 24, layers=2, width=16, heads=2, ffn=40, mode=mode)
+
+    def operations(contender, of=work):
+        step = training.prepare(of, "cpu", contender)
+        with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+            step()
+        return counter.get_total_flops()
+
+    products = operations(training.PRODUCTS)
+    assert products > 0
+    assert products == operations(training.STOCK)
+    padded = workload(4, 24, padding=0.5, layers=2, width=16, heads=2, ffn=40, mode=mode)
+    assert padded.lengths() == [24, 16, 8, 1]
+    assert operations(training.PRODUCTS, padded) < products * 49 / 48
+
+
+@given(st.integers(1, 200), st.integers(0, 50))
+def test_pieces(script, total, size):
+    pieces = list(script("benchmarking.products").pieces(total, size))
+    assert sum(pieces) == total
+    assert max(pieces) <= max(1, size)
+    assert set(pieces[:-1]) <= {max(1, size)}
+
+
+@given(
+    st.lists(st.integers(1, 40), min_size=1, max_size=6),
+    st.sampled_from([1, 2, 4]),
+    st.booleans(),
+    st.integers(1, 5000),
+)
+def test_products_do_not_depend_on_the_size_of_the_cache(script, lengths, heads, learns, cells):
+    products = script("benchmarking.products")
+
+    def multiplications(cells):
+        shapes = products.shapes_of_layer(lengths, 8, heads, 12, learns, cells)
+        return sum(n * a * b * c * times for (n, a, b, c), times in shapes.items())
+
+    words, squares = sum(lengths), sum(length**2 for length in lengths)
+    expected = words * (4 * 8 * 8 + 2 * 8 * 12) + 2 * squares * 8
+    assert multiplications(cells) == expected * (3 if learns else 1)

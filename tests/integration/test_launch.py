@@ -1,0 +1,113 @@
+"""The commands of examples/pretraining/README.md, as far as they can be tested anywhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+
+import pytest
+import torch
+from fairseq.dataclass.initialize import hydra_init
+from fairseq.distributed.utils import infer_init_method
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+
+from .hydra_configs import PRETRAINING, QUIET, ROOT, composed
+
+pytestmark = [pytest.mark.filterwarnings(text) for text in QUIET]
+
+HERE = ROOT / "examples/pretraining"
+README = (HERE / "README.md").read_text(encoding="utf-8")
+
+
+def commands(program: str) -> list[list[str]]:
+    """The README's commands by their first word, as words."""
+    blocks = re.findall(r"```bash\n(.*?)```", README, flags=re.DOTALL)
+    lines = "\n".join(blocks).replace("\\\n", " ").replace("$(pwd)", str(ROOT)).splitlines()
+    found = [shlex.split(line, comments=True) for line in lines if line.startswith(program)]
+    assert found
+    return found
+
+
+def overrides(words: list[str]) -> tuple[str, list[str]]:
+    """Name of the file, and what follows, of `--config-dir DIR --config-name NAME ...`."""
+    flag, folder, name_flag, name, *rest = words
+    assert (flag, ROOT / folder, name_flag) == ("--config-dir", PRETRAINING, "--config-name")
+    return name, rest
+
+
+@pytest.mark.parametrize("words", [w for w in commands("fairseq-hydra-train") if "-m" not in w])
+def test_training_commands_compose(words):
+    name, rest = overrides(words[1:])
+    cfg = composed(PRETRAINING / f"{name}.yaml", *rest)
+    assert cfg.task.data == str(ROOT / "data/bin")
+    if name == "base":
+        # The paper's 256 sequences an update, on the GPUs that the comment names.
+        assert cfg.dataset.batch_size * cfg.optimization.update_freq[0] * 8 == 256
+
+
+def test_scripts_exist():
+    for _, script, *_ in commands("bash"):
+        assert (ROOT / script).is_file()
+
+
+@pytest.fixture
+def slurm(tmp_path, monkeypatch):
+    """Two nodes of eight GPUs, as the second one's task sees them."""
+    programs = {
+        "scontrol": 'test "$*" = "show hostnames node[1-2]" && printf "node1\\nnode2\\n"',
+        "srun": 'printf "%s\\n" "$@"',
+    }
+    for name, body in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    for name, value in {
+        "JOB_NUM_NODES": "2",
+        "NNODES": "2",
+        "NODEID": "1",
+        "PROCID": "1",
+        "LOCALID": "0",
+        "NTASKS_PER_NODE": "1",
+        "GPUS_PER_NODE": "h100:8",
+        "STEP_NODELIST": "node[1-2]",
+    }.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+
+
+def test_slurm_script_starts_what_fairseq_understands(slurm):
+    ((_, nodes, two, script, *rest),) = commands("sbatch")
+    assert (nodes, two) == ("--nodes", "2")
+    run = ["bash", str(ROOT / script), *rest]
+    out = subprocess.run(run, capture_output=True, text=True, check=True).stdout
+    program, *words = out.splitlines()
+    assert program == "fairseq-hydra-train"
+    name, given = overrides(words)
+    cfg = composed(PRETRAINING / f"{name}.yaml", *given)
+    training = cfg.distributed_training
+    infer_init_method(training)
+    assert training.distributed_init_method == "tcp://node1:29500"
+    assert (training.distributed_rank, training.distributed_world_size) == (8, 16)
+    assert training.distributed_num_procs == 8
+    sequences = cfg.dataset.batch_size * cfg.optimization.update_freq[0]
+    assert sequences * training.distributed_world_size == 256
+
+
+def test_submitit_launcher_composes(monkeypatch):
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="extra slurm")
+    ((_, many, *words),) = [w for w in commands("fairseq-hydra-train") if "-m" in w]
+    assert many == "-m"
+    name, given = overrides(words)
+    *given, sweep = given
+    key, _, values = sweep.partition("=")
+    GlobalHydra.instance().clear()
+    hydra_init(name)
+    for value in values.split(","):
+        with initialize_config_dir(str(PRETRAINING)):
+            cfg = compose(name, [*given, f"{key}={value}"], return_hydra_config=True)
+        assert cfg.hydra.launcher._target_.endswith(".SlurmLauncher")
+        assert cfg.hydra.launcher.gpus_per_node == 1
+        assert cfg.model.position_encoding == value

@@ -1,0 +1,166 @@
+"""What `analysis.position_maps` shows of each encoding, against the papers' formulas in loops."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from tests.tolerances import assert_close
+from tupe_fairseq import UsageError, build_position_encoding
+from tupe_fairseq.analysis import position_maps, positional_correlations
+from tupe_fairseq.modules.encoder import Encoder
+from tupe_fairseq.position import POSITION_ENCODINGS
+
+WIDTH, HEADS, LENGTH = 16, 2, 12
+HEAD = WIDTH // HEADS
+
+
+def encoder(name: str, **options) -> Encoder:
+    """Two layers with parameters large enough for positions to matter."""
+    torch.manual_seed(0)
+    position = build_position_encoding(name, WIDTH, HEADS, 20, vocab_size=30, **options)
+    built = Encoder(position, 2, 32).double()
+    for parameter in built.parameters():
+        torch.nn.init.normal_(parameter)
+    return built
+
+
+def cells(value) -> torch.Tensor:
+    """T×T of value(i, j)."""
+    rows = [[float(value(i, j)) for j in range(LENGTH)] for i in range(LENGTH)]
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def cosines(vector) -> torch.Tensor:
+    """T×T of the cosine of vector(i) and vector(j)."""
+
+    def norm(v):
+        return math.sqrt(sum(float(x) ** 2 for x in v))
+
+    return cells(
+        lambda i, j: (
+            sum(float(a) * float(b) for a, b in zip(vector(i), vector(j), strict=True))
+            / (norm(vector(i)) * norm(vector(j)))
+        )
+    )
+
+
+def wave(k: int) -> list[float]:
+    angles = [k / 10000 ** (2 * i / WIDTH) for i in range(WIDTH // 2)]
+    return [f(angle) for angle in angles for f in (math.sin, math.cos)]
+
+
+@pytest.mark.parametrize("name", POSITION_ENCODINGS)
+def test_every_encoding_is_drawn_or_refused(name):
+    built = encoder(name)
+    if name == "none":
+        with pytest.raises(UsageError, match="there is nothing to draw"):
+            position_maps(built, LENGTH)
+        return
+    maps, names, meaning = position_maps(built, LENGTH, layer=2)
+    assert maps.shape == (len(names), LENGTH, LENGTH)
+    assert meaning
+    assert maps.isfinite().all()
+    assert maps.std() > 0
+
+
+def test_vectors_of_the_input():
+    learned = encoder("learned")
+    table = learned.embed_positions.weight
+    assert_close(position_maps(learned, LENGTH).maps[0], cosines(lambda k: table[k + 2]))
+    multiplicative = encoder("multiplicative")
+    table = multiplicative.embed_positions.weight
+    gained = cosines(lambda k: table[k] - 1)
+    assert_close(position_maps(multiplicative, LENGTH).maps[0], gained)
+    assert_close(position_maps(encoder("sinusoidal"), LENGTH).maps[0], cosines(wave))
+
+
+def test_complex_order_is_that_of_an_average_word():
+    built = encoder("complex_order")
+    encoding = built.embed_positions
+    with torch.no_grad():
+        # Where all words are alike, each is the average.
+        encoding.frequency.copy_(encoding.frequency[3].repeat(30, 1))
+        encoding.phase.copy_(encoding.phase[3].repeat(30, 1))
+    ones = torch.ones(1, LENGTH, WIDTH, dtype=torch.float64)
+    vectors = encoding.embed(ones, torch.full((1, LENGTH), 3))[0]
+    assert_close(position_maps(built, LENGTH).maps[0], cosines(lambda k: vectors[k]))
+
+
+def test_cnn_tells_the_ends_alone():
+    maps = position_maps(encoder("cnn", cnn_kernel=5, cnn_groups=1), LENGTH).maps[0]
+    inner = slice(2, LENGTH - 2)
+    assert_close(maps[inner, inner], torch.ones_like(maps[inner, inner]))
+    assert maps[0, 5] < 0.99
+    assert maps[0, LENGTH - 1] < 0.99
+
+
+def test_rope_falls_with_the_distance():
+    angles = [10000 ** (-2 * i / HEAD) for i in range(HEAD // 2)]
+    expected = cells(lambda i, j: sum(math.cos((i - j) * a) for a in angles) / len(angles))
+    # The probe is fp32, as the model's queries are.
+    assert_close(position_maps(encoder("rope"), LENGTH).maps[0], expected.float())
+
+
+def test_shaw_is_the_length_of_its_vectors():
+    built = encoder("shaw", relative_clip=4)
+    key = built.layers[1].self_attn.layer_terms.key
+
+    def length(i, j):
+        row = key[min(max(i - j, -4), 4) + 4]
+        return math.sqrt(sum(float(x) ** 2 for x in row) / HEAD)
+
+    maps = position_maps(built, LENGTH, layer=2).maps
+    for head in range(HEADS):
+        assert_close(maps[head], cells(length))
+
+
+def test_deberta_adds_both_directions_squares():
+    built = encoder("deberta", relative_clip=4)
+    table, terms = built.embed_positions.weight, built.layers[0].self_attn.layer_terms
+    scale = 1 / math.sqrt(3 * HEAD)
+    for head, maps in enumerate(position_maps(built, LENGTH).maps):
+        own = slice(head * HEAD, (head + 1) * HEAD)
+        pos_k, pos_q = terms.pos_k_proj(table)[:, own], terms.pos_q_proj(table)[:, own]
+
+        def strength(i, j, pos_k=pos_k, pos_q=pos_q):
+            forth, back = (min(max(d + 4, 0), 7) for d in (i - j, j - i))
+            squares = pos_k[forth].square().sum() + pos_q[back].square().sum()
+            return math.sqrt(float(squares)) * scale
+
+        assert_close(maps, cells(strength))
+
+
+def test_transformer_xl_is_its_distance_term():
+    built = encoder("transformer_xl")
+    terms = built.layers[0].self_attn.layer_terms
+    for head, maps in enumerate(position_maps(built, LENGTH).maps):
+        weight = terms.r_proj.weight.view(HEADS, HEAD, WIDTH)[head]
+        direction = terms.position_bias[head, 0] @ weight / math.sqrt(HEAD)
+
+        def term(i, j, direction=direction):
+            return sum(float(a) * b for a, b in zip(direction, wave(i - j), strict=True))
+
+        assert_close(maps, cells(term))
+
+
+@pytest.mark.parametrize("name", ["tupe_a", "tupe_r", "t5", "alibi"])
+def test_scores_are_the_correlations(name):
+    built = encoder(name)
+    assert_close(position_maps(built, LENGTH).maps, positional_correlations(built, LENGTH))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((21,), "20 positions, but is 21"),
+        ((0,), "20 positions, but is 0"),
+        ((5, 3), "layer must lie between 1 and the model's 2, but is 3"),
+        ((5, 0), "but is 0"),
+    ],
+)
+def test_mistakes(arguments, message):
+    with pytest.raises(UsageError, match=message):
+        position_maps(encoder("shaw"), *arguments)
