@@ -146,29 +146,41 @@ def check_restore_file(args: Any) -> None:
 
     Raises:
         UsageError: the checkpoint is damaged, foreign, or would run code.
-        SystemExit: it has --max-update updates; the status is 0.
     """
-    restore_file = training_setting(args, "checkpoint", "restore_file") or ""
-    save_dir = training_setting(args, "checkpoint", "save_dir") or ""
-    last = Path(save_dir) / restore_file if restore_file == DEFAULT_RESTORE_FILE else restore_file
+    if (path := _restored_file(args)).is_file():
+        _read_restored(path)
     finetune_from = training_setting(args, "checkpoint", "finetune_from_model")
-    if last and Path(last).is_file():
-        _end_if_finished(args, _read_restored(Path(last)))
     if finetune_from and Path(finetune_from).is_file():
         read_checkpoint(finetune_from)
 
 
-def _end_if_finished(args: Any, state: dict[str, Any]) -> None:
-    """End a finished run: fairseq would make an update more before it looks at --max-update."""
+def end_if_finished(args: Any) -> None:
+    """End a finished run, once its checkpoint is loaded and before its data are read.
+
+    fairseq looks at --max-update after an update only, and would make one more at each start.
+
+    Raises:
+        SystemExit: the checkpoint has --max-update updates; the status is 0.
+    """
     most = training_setting(args, "optimization", "max_update")
-    starts_anew = training_setting(args, "checkpoint", "reset_optimizer")
-    if not most or starts_anew or state.get("last_optimizer_state") is None:
+    path = _restored_file(args)
+    if not most or training_setting(args, "checkpoint", "reset_optimizer") or not path.is_file():
+        return
+    state = read_checkpoint(path)
+    if state.get("last_optimizer_state") is None:
         return
     history = state.get("optimizer_history") or [{}]
     done = history[-1].get("num_updates", 0)
     if done >= most:
         print(f"nothing left to train: {done} updates are done, --max-update is {most}")
         raise SystemExit(0)
+
+
+def _restored_file(args: Any) -> Path:
+    """The checkpoint that --restore-file stands for; it need not be there."""
+    name = training_setting(args, "checkpoint", "restore_file") or DEFAULT_RESTORE_FILE
+    folder = training_setting(args, "checkpoint", "save_dir") or ""
+    return Path(folder, name) if name == DEFAULT_RESTORE_FILE else Path(name)
 
 
 def _read_restored(path: Path) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from .arguments import (
     check_lengths,
     check_pruning,
     check_restore_file,
+    end_if_finished,
     training_setting,
 )
 from .data_files import check_data
@@ -150,6 +151,8 @@ class TupeRobertaModel(RobertaModel):
         except RuntimeError as error:
             raise UsageError(explain_mismatch(self, state_dict)) from error
         self._loaded = True
+        if under_fairseq_command("train"):
+            end_if_finished(self.args)
         return result
 
     @ends_commands_in_one_line
