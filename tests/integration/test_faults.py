@@ -50,22 +50,22 @@ def test_a_cut_off_checkpoint_names_the_one_to_go_on_from(
 ):
     """fairseq copies checkpoint_last.pt in place: a kill may leave a part of it."""
     monkeypatch.setattr(sys, "argv", ["fairseq-train"])
-    flags = ("--save-interval-updates", 2, "--max-update")
-    last = pretrain(toy_masked_lm_data, tmp_path, *flags, 4)
+    flags = ("--save-interval-updates", 1, "--max-update")
+    last = pretrain(toy_masked_lm_data, tmp_path, *flags, 3)
     cut_off = last.read_bytes()[:-1000]
     last.write_bytes(cut_off)
     (tmp_path / "checkpoint_best.pt").write_bytes(cut_off)
     others = sorted(tmp_path.glob("checkpoint_?_?.pt"), key=lambda path: path.stem[-1])
-    assert len(others) == 2
+    assert len(others) == 3
     for seconds, path in enumerate(others):
         os.utime(path, (seconds, seconds))
     with pytest.raises(SystemExit) as ended:
         pretrain(toy_masked_lm_data, tmp_path, *flags, 6)
     told = str(ended.value)
     assert told.startswith(f"error: {last} is no checkpoint, or is damaged.")
-    assert f"is {others[1].name}: copy it to checkpoint_last.pt" in told
+    assert f"is {others[2].name}: copy it to checkpoint_last.pt" in told
     assert "\n" not in told
-    shutil.copy(others[1], last)
+    shutil.copy(others[2], last)
     again = torch.load(pretrain(toy_masked_lm_data, tmp_path, *flags, 6), weights_only=True)
     assert again["optimizer_history"][-1]["num_updates"] == 6
 
