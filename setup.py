@@ -21,6 +21,8 @@ FAIRSEQ = [
     "hydra-core>=1.3.2,<1.4; python_version >= '3.11'",
     "omegaconf>=2.3,<2.4; python_version >= '3.11'",
 ]
+# Needs a newer hydra than fairseq 0.12.2 takes.
+SLURM = "hydra-submitit-launcher==1.2.0; python_version >= '3.11'"
 
 setup(
     name="tupe_fairseq",
@@ -46,14 +48,16 @@ setup(
     extras_require={
         "viz": ["matplotlib>=3.8"],
         "floater": ["torchdiffeq>=0.2.4"],
-        "slurm": ["hydra-submitit-launcher==1.2.0"],
+        "hf": ["safetensors>=0.4", "transformers>=4.40"],
+        "slurm": [SLURM],
         "test": [
             "pytest>=8",
             "pytest-xdist>=3",
             "hypothesis>=6",
             "matplotlib>=3.8",
             "torchdiffeq>=0.2.4",
-            "hydra-submitit-launcher==1.2.0; python_version >= '3.11'",
+            "safetensors>=0.4",
+            SLURM,
             "ruff",
         ],
     },

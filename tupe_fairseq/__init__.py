@@ -14,6 +14,7 @@ from .position import (
     build_position_encoding,
     register_position_encoding,
 )
+from .pretrained import TUPEMaskedLM
 from .standalone import TUPEConfig, TUPEEncoder
 
 __version__ = "0.1.0"
@@ -23,6 +24,7 @@ __all__ = [
     "Shape",
     "TUPEConfig",
     "TUPEEncoder",
+    "TUPEMaskedLM",
     "TupeMultiheadAttention",
     "UsageError",
     "build_position_encoding",

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+import torch.nn.functional as F
+
 from .errors import UsageError
 from .modules.encoder import Encoder
 from .position import build_position_encoding
+
+#: What `TUPEConfig.activation` can be.
+ACTIVATIONS = {"gelu": F.gelu, "relu": F.relu, "tanh": torch.tanh}
 
 
 @dataclass
@@ -26,6 +32,9 @@ class TUPEConfig:
         max_distance: from which on relative positions share a bucket.
         untie_cls: position 0 holds [CLS], whose positional correlations are reset.
         attention_backend: "auto" or a registered backend.
+        layernorm_embedding: LayerNorm on the input, as BERT has.
+        normalize_before: pre-LN layers and a final LayerNorm.
+        activation: in the feed-forward block: "gelu", "relu", "tanh".
     """
 
     num_layers: int = 6
@@ -40,11 +49,18 @@ class TUPEConfig:
     max_distance: int = 128
     untie_cls: bool = False
     attention_backend: str = "auto"
+    layernorm_embedding: bool = False
+    normalize_before: bool = False
+    activation: str = "gelu"
 
     def __post_init__(self):
         if self.num_heads < 1 or self.d_model % self.num_heads:
             raise UsageError(
                 f"num_heads must divide d_model {self.d_model}, but is {self.num_heads}."
+            )
+        if self.activation not in ACTIVATIONS:
+            raise UsageError(
+                f"activation is {self.activation!r}, but must be one of: {', '.join(ACTIVATIONS)}."
             )
 
     @property
@@ -54,7 +70,7 @@ class TUPEConfig:
 
 
 class TUPEEncoder(Encoder):
-    """The encoder of Ke et al. (ICLR 2021) over vectors; post-LN, gelu.
+    """The encoder of Ke et al. (ICLR 2021) over vectors.
 
     `encoder(x, padding_mask=None)`: B×T×C -> B×T×C; padding_mask is B×T, True at padding.
 
@@ -79,8 +95,11 @@ class TUPEEncoder(Encoder):
             positions,
             num_layers=config.num_layers,
             ffn_dim=config.expansion_factor * config.d_model,
+            activation_fn=ACTIVATIONS[config.activation],
             dropout=config.dropout,
             attention_dropout=config.dropout,
+            normalize_before=config.normalize_before,
+            layernorm_embedding=config.layernorm_embedding,
             attention_backend=config.attention_backend,
         )
         self.config = config

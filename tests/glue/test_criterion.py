@@ -1,4 +1,4 @@
-"""`--criterion glue_prediction`: GLUE's metrics over a whole set, in any batches and ranks."""
+"""`--criterion glue_prediction`: GLUE's metrics over a whole set, in any batches."""
 
 from __future__ import annotations
 
@@ -55,26 +55,20 @@ def outputs(
 
 
 def logged(criterion, groups: list[list[dict]]) -> dict[str, float]:
-    """What fairseq logs of a set; a group is what the ranks hand on at one step."""
+    """What fairseq logs of a set; a group is what it reduces at once."""
     with metrics.aggregate(new_root=True) as aggregator:
         for group in groups:
             criterion.reduce_metrics(group)
     return aggregator.get_smoothed_values()
 
 
-def by_ranks(batches: list[dict], ranks: int) -> list[list[dict]]:
-    """Steps of several ranks; the last may lack some, whose empty batches fairseq leaves out."""
-    return [batches[i : i + ranks] for i in range(0, len(batches), ranks)]
-
-
-@pytest.mark.parametrize("ranks", [1, 2, 3])
 @pytest.mark.parametrize("order", [["0", "1"], ["1", "0"]])
-def test_binary_labels_against_sklearn(order, ranks):
-    generator = torch.Generator().manual_seed(ranks)
+def test_binary_labels_against_sklearn(order):
+    generator = torch.Generator().manual_seed(1)
     logits, targets = torch.randn(103, 2, generator=generator), torch.arange(103) % 3 // 2
     criterion = criterion_of(order)
     batches = outputs(criterion, logits, targets, [32, 32, 32, 7])
-    found = logged(criterion, by_ranks(batches, ranks))
+    found = logged(criterion, [[batch] for batch in batches])
     words = np.array([int(word) for word in order])
     predicted, true = words[logits.argmax(1).numpy()], words[targets.numpy()]
     expected = {
@@ -89,14 +83,13 @@ def test_binary_labels_against_sklearn(order, ranks):
     assert found["loss"] == pytest.approx(bits.item(), abs=1e-4)
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_regression_against_scipy(ranks):
-    generator = torch.Generator().manual_seed(ranks)
+def test_regression_against_scipy():
+    generator = torch.Generator().manual_seed(1)
     targets = torch.randint(0, 26, (103,), generator=generator) / 5
     logits = (targets + torch.randn(103, generator=generator))[:, None]
     criterion = criterion_of(None)
     batches = outputs(criterion, logits, targets, [32, 32, 32, 7])
-    found = logged(criterion, by_ranks(batches, ranks))
+    found = logged(criterion, [[batch] for batch in batches])
     assert "accuracy" not in found
     predicted, true = logits[:, 0].double().numpy(), targets.double().numpy()
     assert found["pearson"] == pytest.approx(100 * pearsonr(predicted, true)[0], abs=1e-4)
@@ -109,7 +102,7 @@ def test_mean_over_batches_would_be_wrong():
     logits = torch.tensor([[0.0, 1.0]] * 4 + [[1.0, 0.0]] * 4)
     targets = torch.tensor([1, 1, 1, 0, 0, 0, 0, 0])
     criterion = criterion_of(["0", "1"])
-    found = logged(criterion, by_ranks(outputs(criterion, logits, targets, [4, 4]), 1))
+    found = logged(criterion, [[one] for one in outputs(criterion, logits, targets, [4, 4])])
     assert found["mcc"] == pytest.approx(100 * 12 / np.sqrt(4 * 3 * 5 * 4), abs=1e-4)
 
 

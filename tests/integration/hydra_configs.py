@@ -25,7 +25,9 @@ GLUE = ROOT / "examples/glue/config"
 FILES = sorted((ROOT / "examples").rglob("*.yaml"))
 #: Files to be named by --config-name; the others are pieces, added by +FOLDER=NAME.
 MAIN = [path for path in FILES if path.parent.name == "config"]
-PIECES = [path for path in FILES if path.parent.parent.name == "config"]
+PIECES = [path for path in FILES if path.parent.name == "position"]
+#: Files that say where jobs run, added by +slurm=NAME.
+SLURM = [path for path in FILES if path.parent.name == "slurm"]
 
 #: For pytest's filterwarnings: what hydra says about fairseq's way of calling it.
 QUIET = (
@@ -56,6 +58,14 @@ def _composed(path: Path, *overrides: str):
         cfg = OmegaConf.create(OmegaConf.to_container(cfg, resolve=True, enum_to_str=True))
     OmegaConf.set_struct(cfg, True)
     return cfg
+
+
+def composed_job(path: Path, *overrides: str):
+    """A file's configuration with hydra's own settings in it, as its launcher gets it."""
+    GlobalHydra.instance().clear()
+    hydra_init(path.stem)
+    with initialize_config_dir(str(path.parent)):
+        return compose(path.stem, overrides=list(overrides), return_hydra_config=True)
 
 
 def build(cfg):

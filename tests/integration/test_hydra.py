@@ -15,6 +15,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.optim import lr_scheduler
 from fairseq_cli.train import main as train
 from hydra.errors import HydraException
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from tupe_fairseq import TupeRobertaModel, UsageError
@@ -29,9 +30,11 @@ from .hydra_configs import (
     PRETRAINING,
     QUIET,
     ROOT,
+    SLURM,
     build,
     commanded,
     composed,
+    composed_job,
     launch_command,
     relative,
 )
@@ -48,7 +51,8 @@ ON_CPU = ("common.cpu=true", "common.fp16=false", "dataset.num_workers=0")
 def test_all_files_are_tested():
     assert MAIN
     assert PIECES
-    assert set(FILES) == {*MAIN, *PIECES}
+    assert SLURM
+    assert set(FILES) == {*MAIN, *PIECES, *SLURM}
 
 
 @pytest.mark.parametrize("path", MAIN, ids=relative)
@@ -74,6 +78,21 @@ def test_position_adds_to_a_file(path):
     encoding = POSITION_ENCODINGS["tupe_a" if tied else path.stem]
     assert type(position.embed_positions) is encoding
     assert getattr(position.embed_positions, "untie_cls", not tied) is not tied
+
+
+@pytest.mark.parametrize("path", SLURM, ids=relative)
+def test_slurm_adds_to_a_file(path):
+    """The command of its header composes: a launcher of submitit that can be built."""
+    hydra_plugins = "hydra_plugins.hydra_submitit_launcher.config"
+    pytest.importorskip(hydra_plugins, reason="hydra-submitit-launcher is not installed")
+    words = launch_command(path)
+    name, overrides = words[words.index("--config-name") + 1], words[6:]
+    launcher = composed_job(PRETRAINING / f"{name}.yaml", *overrides).hydra.launcher
+    assert launcher._target_.endswith("SlurmLauncher")
+    for key, value in OmegaConf.load(path).items():
+        assert launcher[key] == value, key
+    # fairseq starts a process for each GPU itself.
+    assert launcher.tasks_per_node == 1
 
 
 def test_every_encoding_has_a_file():

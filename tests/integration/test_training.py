@@ -33,6 +33,25 @@ def test_resumed_equals_uninterrupted(toy_masked_lm_data, tmp_path, encoding):
     assert_same(parameters(whole), parameters(parts))
 
 
+def test_a_finished_run_is_not_trained_on(toy_masked_lm_data, tmp_path, monkeypatch):
+    """As when it was killed after its last checkpoint: fairseq would make one update more."""
+    flags = ("--save-interval-updates", 2, "--max-update")
+    checkpoint = pretrain(toy_masked_lm_data, tmp_path, *flags, 4)
+    before = checkpoint.read_bytes()
+    monkeypatch.setattr("sys.argv", ["fairseq-train"])
+    with pytest.raises(SystemExit) as ended:
+        pretrain(toy_masked_lm_data, tmp_path, *flags, 4)
+    assert ended.value.code == 0
+    assert checkpoint.read_bytes() == before
+    for save_dir, more in (
+        (tmp_path, ("--max-update", 6)),
+        (tmp_path / "a", ("--restore-file", checkpoint, *FINETUNE, "--max-update", 3)),
+        (tmp_path / "b", ("--finetune-from-model", checkpoint, "--max-update", 3)),
+    ):
+        state = torch.load(pretrain(toy_masked_lm_data, save_dir, *more), weights_only=True)
+        assert state["optimizer_history"][-1]["num_updates"] == more[-1]
+
+
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_reloaded_model_gives_the_same_logits(toy_masked_lm_data, tmp_path, encoding):
     flags = ("--position-encoding", encoding)

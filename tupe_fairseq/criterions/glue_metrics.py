@@ -11,7 +11,7 @@ from scipy.stats import rankdata
 
 
 def matthews(predicted: np.ndarray, true: np.ndarray) -> float:
-    """Matthews correlation of two binary vectors (N booleans each), the metric of CoLA.
+    """Matthews correlation of two binary vectors (N zeros and ones each), the metric of CoLA.
 
     (TP·TN - FP·FN) / √((TP+FP)(TP+FN)(TN+FP)(TN+FN)), which is their Pearson correlation.
     """
@@ -19,8 +19,8 @@ def matthews(predicted: np.ndarray, true: np.ndarray) -> float:
 
 
 def f1(predicted: np.ndarray, true: np.ndarray) -> float:
-    """F1 of the class True (N booleans each), for MRPC and QQP: 2·TP / (2·TP + FP + FN)."""
-    found, wrong = np.sum(predicted & true), np.sum(predicted ^ true)
+    """F1 of class 1 (N zeros and ones each), for MRPC and QQP: 2·TP / (2·TP + FP + FN)."""
+    found, wrong = np.sum(predicted * true), np.sum(predicted != true)
     return 100 * 2 * found / (2 * found + wrong) if found else 0.0
 
 

@@ -1,9 +1,9 @@
 """`--criterion glue_prediction`: classification or regression, measured as GLUE does.
 
 fairseq's own `sentence_prediction` trains the same, but rounds its metrics to a tenth of a
-percent, and with several ranks ends in an error where it would add up their lists. Here each batch
-hands on its predictions, those of all ranks are gathered, and every metric is computed once from
-the whole set's.
+percent, and with several ranks ends in an error where it would add up their lists. Here each rank
+hands on the predictions of a batch in a place of its own, so that their sum holds them side by
+side, and every metric is computed once from the whole set's.
 """
 
 # Without postponed annotations, since fairseq makes flags of the types themselves.
@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
+from fairseq.distributed import utils as distributed
 from fairseq.logging import metrics
 from fairseq.logging.meters import Meter
 
@@ -88,21 +89,21 @@ class GluePredictionCriterion(FairseqCriterion):
         if not self.regression:
             log["correct"] = (predictions == targets).sum()
         if not model.training:
-            log |= self._handed_on(predictions.cpu(), targets.cpu())
+            log |= self._handed_on(predictions, targets)
         return loss, count, log
 
     def _handed_on(self, predictions: torch.Tensor, targets: torch.Tensor) -> dict[str, Any]:
         """What the metrics are of, B each: numbers, or whether an example is of label 1."""
         if self.regression:
-            return {"predicted": predictions, "true": targets}
+            return {"examples": side_by_side(predictions, targets)}
         if self.positive is None:
             return {}
-        return {"predicted": predictions == self.positive, "true": targets == self.positive}
+        return {"examples": side_by_side(predictions == self.positive, targets == self.positive)}
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict[str, Any]]) -> None:
         """Log a batch's loss and accuracy, and the metrics of all batches of the set so far."""
-        count = sum(log["sample_size"] for log in logging_outputs)
+        count = int(sum(log["sample_size"] for log in logging_outputs))
         regression = "correct" not in logging_outputs[0]
         loss = sum(float(log["loss"]) for log in logging_outputs) / count
         # Cross-entropy in bits, as fairseq logs it everywhere.
@@ -110,18 +111,38 @@ class GluePredictionCriterion(FairseqCriterion):
         if not regression:
             correct = sum(int(log["correct"]) for log in logging_outputs)
             metrics.log_scalar("accuracy", 100 * correct / count, count, round=DECIMALS)
-        if "true" not in logging_outputs[0]:
+        if "examples" not in logging_outputs[0]:
             return
-        for key in ("predicted", "true"):
-            # fairseq prints no meter whose name begins with an underscore.
-            metrics.log_custom(Collected, f"_{key}", [log[key] for log in logging_outputs])
+        # fairseq prints no meter whose name begins with an underscore.
+        metrics.log_custom(Collected, "_examples", [log["examples"] for log in logging_outputs])
         for name, function in (REGRESSION if regression else BINARY).items():
             metrics.log_derived(name, over_the_set(function))
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
-        """Whether ranks may add them up: not the predictions, which are put side by side."""
-        return False
+        """Whether ranks may add them up; fairseq's other way needs CUDA."""
+        return True
+
+
+def side_by_side(predicted: torch.Tensor, true: torch.Tensor) -> torch.Tensor:
+    """What a rank logs of its batch (B each), so that the sum over the ranks holds all examples.
+
+    All ranks must call it at once.
+
+    Returns:
+        R×M×3 in float64 for R ranks and at most M examples a batch: the row of this rank holds 1,
+        the prediction and the truth of each of its examples; all else is 0.
+    """
+    own = torch.stack([torch.ones_like(true), predicted, true], dim=1).double()
+    group = distributed.get_data_parallel_group()
+    ranks = distributed.get_world_size(group)
+    if ranks == 1:
+        return own[None]
+    most = torch.tensor(len(own), device=own.device)
+    distributed.all_reduce(most, group, op="max")
+    rows = own.new_zeros(ranks, int(most), 3)
+    rows[distributed.get_rank(group), : len(own)] = own
+    return rows
 
 
 class Collected(Meter):
@@ -134,18 +155,20 @@ class Collected(Meter):
         self.parts = []
 
     def update(self, parts: list[torch.Tensor]) -> None:
-        self.parts += parts
+        """Take what `side_by_side` gives, summed over the ranks."""
+        self.parts += [part[part[..., 0] == 1].cpu() for part in parts]
 
-    def array(self) -> np.ndarray:
-        """All values side by side, N."""
-        return torch.cat(self.parts).numpy()
+    def columns(self) -> tuple[np.ndarray, np.ndarray]:
+        """Predictions and truths of all examples so far, N each."""
+        _, predicted, true = torch.cat(self.parts).numpy().T
+        return predicted, true
 
 
 def over_the_set(function: Callable[..., float]) -> Callable[[Any], float]:
     """A metric of all that is collected so far."""
 
     def derived(meters: Any) -> float:
-        return round(function(meters["_predicted"].array(), meters["_true"].array()), DECIMALS)
+        return round(function(*meters["_examples"].columns()), DECIMALS)
 
     return derived
 

@@ -147,10 +147,64 @@ def check_restore_file(args: Any) -> None:
     Raises:
         UsageError: the checkpoint is damaged, foreign, or would run code.
     """
-    restore_file = training_setting(args, "checkpoint", "restore_file") or ""
-    save_dir = training_setting(args, "checkpoint", "save_dir") or ""
-    last = Path(save_dir) / restore_file if restore_file == DEFAULT_RESTORE_FILE else restore_file
+    if (path := _restored_file(args)).is_file():
+        _read_restored(path)
     finetune_from = training_setting(args, "checkpoint", "finetune_from_model")
-    for path in (last, finetune_from):
-        if path and Path(path).is_file():
-            read_checkpoint(path)
+    if finetune_from and Path(finetune_from).is_file():
+        read_checkpoint(finetune_from)
+
+
+def end_if_finished(args: Any) -> None:
+    """End a finished run, once its checkpoint is loaded and before its data are read.
+
+    fairseq looks at --max-update after an update only, and would make one more at each start.
+
+    Raises:
+        SystemExit: the checkpoint has --max-update updates; the status is 0.
+    """
+    most = training_setting(args, "optimization", "max_update")
+    path = _restored_file(args)
+    if not most or training_setting(args, "checkpoint", "reset_optimizer") or not path.is_file():
+        return
+    state = read_checkpoint(path)
+    if state.get("last_optimizer_state") is None:
+        return
+    history = state.get("optimizer_history") or [{}]
+    done = history[-1].get("num_updates", 0)
+    if done >= most:
+        print(f"nothing left to train: {done} updates are done, --max-update is {most}")
+        raise SystemExit(0)
+
+
+def _restored_file(args: Any) -> Path:
+    """The checkpoint that --restore-file stands for; it need not be there."""
+    name = training_setting(args, "checkpoint", "restore_file") or DEFAULT_RESTORE_FILE
+    folder = training_setting(args, "checkpoint", "save_dir") or ""
+    return Path(folder, name) if name == DEFAULT_RESTORE_FILE else Path(name)
+
+
+def _read_restored(path: Path) -> dict[str, Any]:
+    """Read a checkpoint; where that fails, name the newest beside it that can be read.
+
+    fairseq copies checkpoint_last.pt in place, so a process killed meanwhile leaves a part of it.
+    """
+    try:
+        return read_checkpoint(path)
+    except UsageError as error:
+        others = [other for other in path.parent.glob("checkpoint*.pt") if other != path]
+        others.sort(key=lambda other: other.stat().st_mtime, reverse=True)
+        whole = next(filter(_is_whole, others), None)
+        if whole is None:
+            raise
+        raise UsageError(
+            f"{error} The newest whole checkpoint beside it is {whole.name}: copy it to "
+            f"{path.name} to go on from there."
+        ) from error
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    try:
+        read_checkpoint(checkpoint)
+    except UsageError:
+        return False
+    return True

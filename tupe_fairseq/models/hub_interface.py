@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..analysis import positional_correlations
 from ..errors import UsageError
+from .data_files import check_dictionary
 from .safe_loading import read_checkpoint
 
 CHECKPOINTS = ("model.pt", "checkpoint_best.pt", "checkpoint_last.pt")
@@ -29,9 +30,10 @@ class TupeRobertaHubInterface(RobertaHubInterface):
         """Ids of `<s> sentence </s>`, or of `<s> a </s> </s> b </s>` for several; length T.
 
         Raises:
-            UsageError: no tokenizer was found beside the checkpoint.
+            UsageError: no tokenizer was found beside the checkpoint, or the text is none.
         """
         self._check_tokenizer()
+        _check_text(sentence, *addl_sentences)
         return super().encode(sentence, *addl_sentences, no_separator=no_separator)
 
     @torch.no_grad()
@@ -42,12 +44,17 @@ class TupeRobertaHubInterface(RobertaHubInterface):
         from the list of words but not from that of probabilities, which then belong to others.)
 
         Raises:
-            UsageError: not exactly one `<mask>`, or no tokenizer.
+            UsageError: not exactly one `<mask>`, no tokenizer, no text, or no such topk.
         """
         self._check_tokenizer()
+        _check_text(masked_input)
         if (count := masked_input.count("<mask>")) != 1:
-            raise UsageError(f"the input must hold one <mask>, but {masked_input!r} has {count}.")
+            raise UsageError(
+                f"the input must hold one <mask>, but {masked_input[:80]!r} has {count}."
+            )
         dictionary = self.task.source_dictionary
+        if not 0 <= topk <= len(dictionary):
+            raise UsageError(f"topk is {topk}, but the dictionary has {len(dictionary)} symbols.")
         before, after = (self.bpe.encode(part.rstrip()) for part in masked_input.split("<mask>"))
         tokens = dictionary.encode_line(
             f"<s> {before} <mask> {after} </s>", append_eos=False, add_if_not_exist=False
@@ -96,6 +103,17 @@ class TupeRobertaHubInterface(RobertaHubInterface):
             )
 
 
+def _check_text(*sentences: str) -> None:
+    for sentence in sentences:
+        try:
+            sentence.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise UsageError(
+                f"the text has {sentence[error.start]!r} at place {error.start}, half of a "
+                "surrogate pair: it was decoded wrongly."
+            ) from error
+
+
 def load_directory(
     path: str | Path,
     checkpoint_file: str | None = None,
@@ -117,17 +135,21 @@ def load_directory(
     Raises:
         UsageError: no checkpoint, no dictionary.
     """
-    directory, checkpoint_file = _find_checkpoint(Path(path), checkpoint_file)
+    directory, checkpoint_file = find_checkpoint(Path(path), checkpoint_file)
     # Whoever loads a model need not have the compiler that trained it.
     settings = {"compile_layers": False, **_find_tokenizer(directory, bpe), **overrides}
     data = _find_dictionaries(directory, data_name_or_path, directory / checkpoint_file, settings)
+    for name in ("dict.txt", "input0/dict.txt", "label/dict.txt"):
+        if (data / name).is_file():
+            check_dictionary(data / name)
     loaded = hub_utils.from_pretrained(
         str(directory), checkpoint_file, str(data), load_checkpoint_heads=True, **settings
     )
     return TupeRobertaHubInterface(loaded["args"], loaded["task"], loaded["models"][0].eval())
 
 
-def _find_checkpoint(path: Path, name: str | None) -> tuple[Path, str]:
+def find_checkpoint(path: Path, name: str | None) -> tuple[Path, str]:
+    """Directory and name of a checkpoint; see `load_directory`."""
     path = path.absolute()
     if path.is_file() and name is None:
         return path.parent, path.name

@@ -85,6 +85,8 @@ def read_checkpoint(path: str | Path) -> dict[str, typing.Any]:
             f"{path} is refused: it holds {culprit[1]}, which is no tensor or setting and could "
             "run code."
         ) from error
+    except FileNotFoundError as error:
+        raise UsageError(f"there is no file {path}.") from error
     except (RuntimeError, OSError, EOFError, ValueError, KeyError, AttributeError) as error:
         raise UsageError(f"{path} is no checkpoint, or is damaged.") from error
     if not isinstance(state, dict) or "model" not in state:

@@ -25,8 +25,10 @@ from .arguments import (
     check_lengths,
     check_pruning,
     check_restore_file,
+    end_if_finished,
     training_setting,
 )
+from .data_files import check_data
 from .mismatch import explain_mismatch
 from .sentence_encoder import TupeSentenceEncoder
 
@@ -102,6 +104,7 @@ class TupeRobertaModel(RobertaModel):
         check_pruning(args)
         if under_fairseq_command("train"):
             check_restore_file(args)
+            check_data(training_setting(args, "task", "data") or "")
         with open_dict(args) if OmegaConf.is_config(args) else nullcontext():
             apply_roberta_architecture("tupe_roberta", args)
             if not safe_hasattr(args, "max_positions"):
@@ -148,6 +151,8 @@ class TupeRobertaModel(RobertaModel):
         except RuntimeError as error:
             raise UsageError(explain_mismatch(self, state_dict)) from error
         self._loaded = True
+        if under_fairseq_command("train"):
+            end_if_finished(self.args)
         return result
 
     @ends_commands_in_one_line

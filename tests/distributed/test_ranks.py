@@ -1,0 +1,264 @@
+"""Several processes through `tupe_fairseq.distributed.launch`: one training, or a clear end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.integration.commands import (
+    COMMON,
+    FINETUNE,
+    PLUGIN,
+    SMALL,
+    finetune,
+    parameters,
+    pretrain,
+    train,
+)
+from tests.tolerances import assert_trained_alike
+from tupe_fairseq import UsageError
+from tupe_fairseq.distributed import launch, worker
+
+ROOT = Path(__file__).parents[2]
+#: What is the same for any number of ranks: no dropout, whose masks are drawn by each rank.
+TASK = (
+    *("--task", "masked_lm", "--criterion", "masked_lm", "--tokens-per-sample", 64),
+    *("--dropout", 0, "--attention-dropout", 0, "--batch-size", 4, "--adam-eps", 0.001),
+    *("--log-format", "json", "--log-interval", 1, "--save-interval-updates", 2),
+)
+
+
+def alone_flags():
+    """What tests of one process share, without what the launcher sets."""
+    common = list(COMMON)
+    for flag in ("--distributed-world-size", "--ddp-backend"):
+        place = common.index(flag)
+        del common[place : place + 2]
+    return common
+
+
+def flags_of(data, save_dir, *flags):
+    words = (data, *TASK, *alone_flags(), *SMALL, "--save-dir", save_dir, *flags)
+    return [str(word) for word in words]
+
+
+def start(ranks, *flags):
+    """The launcher; as a group of its own, so that a failing test can end it."""
+    command = [sys.executable, "-m", "tupe_fairseq.distributed.launch", str(ranks), *flags]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        start_new_session=True,
+    )  # fmt: skip
+
+
+def finished(process, timeout=240):
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+    return process.returncode, out, err
+
+
+def losses(text):
+    """Training loss after each update, as the json log tells it."""
+    lines = re.findall(r'\{"epoch": .*"num_updates".*\}', text)
+    told = [json.loads(line) for line in lines]
+    return {int(line["num_updates"]): float(line["loss"]) for line in told if "loss" in line}
+
+
+@pytest.mark.slow
+def test_two_ranks_are_one_with_twice_the_update_freq(toy_masked_lm_data, tmp_path):
+    """Two ranks, then on by one, then by two again: the same as one without interruption."""
+
+    def run(ranks, name, updates):
+        log, limit = tmp_path / f"{name}.log", ("--max-update", updates)
+        flags = flags_of(toy_masked_lm_data, tmp_path / name, *limit, "--log-file", log)
+        if ranks == 1:
+            train(*flags, "--update-freq", 2)
+        else:
+            status, out, err = finished(start(ranks, *flags))
+            assert status == 0, err[-2000:]
+            assert f"2 ranks trained together: {updates} updates" in out
+        return losses(log.read_text())
+
+    one = run(1, "one", 6)
+    mixed = run(2, "mixed", 2) | run(1, "mixed", 4) | run(2, "mixed", 6)
+    assert mixed.keys() == one.keys() == set(range(1, 7))
+    # The log rounds to three decimals.
+    assert all(mixed[update] == pytest.approx(loss, abs=0.002) for update, loss in one.items())
+    last = "checkpoint_last.pt"
+    expected = parameters(tmp_path / "one" / last)
+    assert_trained_alike(parameters(tmp_path / "mixed" / last), expected)
+
+
+@pytest.mark.slow
+def test_scores_are_of_all_ranks(toy_sentence_data, tmp_path):
+    """Validation by two ranks, one of which has a batch less, and by one: the same score."""
+    data, choose = toy_sentence_data["regression"], ("--best-checkpoint-metric", "spearman")
+    flags = ("--criterion", "glue_prediction", "--num-classes", 1, "--regression-target")
+    flags = (*flags, *choose, "--maximize-best-checkpoint-metric")
+    trained = finetune(data, tmp_path / "trained", *flags, "--max-epoch", 3)
+    again = ("--restore-file", trained, *FINETUNE, "--lr", 0, "--batch-size", 24, *flags)
+    alone = torch.load(finetune(data, tmp_path / "one", *again), weights_only=True)
+    words = [
+        *(data, "--task", "sentence_prediction", "--max-positions", 64, "--max-epoch", 1),
+        *("--init-token", 0, "--separator-token", 2),
+        *("--save-dir", tmp_path / "two", *alone_flags(), *SMALL, *again),
+    ]
+    status, _, err = finished(start(2, *map(str, words)))
+    assert status == 0, err[-2000:]
+    together = torch.load(tmp_path / "two" / "checkpoint_last.pt", weights_only=True)
+    score = alone["extra_state"]["val_loss"]
+    assert 1 < abs(score) < 100, "a score that says nothing"
+    assert together["extra_state"]["val_loss"] == pytest.approx(score)
+
+
+def children(pid):
+    """Processes started by a process, and by those."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        if parent == pid:
+            found += [int(stat.parent.name), *children(int(stat.parent.name))]
+    return found
+
+
+def ranks_of(pid):
+    """Process ids of the launcher's workers by rank."""
+    found = {}
+    for child in children(pid):
+        environment = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+        for entry in environment:
+            if entry.startswith(b"RANK="):
+                found.setdefault(int(entry[5:]), child)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs Linux's /proc")
+def test_a_killed_rank_ends_the_others(toy_masked_lm_data, tmp_path):
+    process = start(
+        2, *flags_of(toy_masked_lm_data, tmp_path, "--max-update", 100000, "--max-epoch", 100000)
+    )
+    last = tmp_path / "checkpoint_last.pt"
+    deadline = time.monotonic() + 200
+    while not last.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert last.exists(), "training has not begun"
+    workers = ranks_of(process.pid)
+    os.kill(workers[1], signal.SIGKILL)
+    status, _, err = finished(process, timeout=60)
+    assert status == 1
+    assert re.search(r"^error: rank 1 was killed by signal 9 \(SIGKILL\)", err, re.MULTILINE)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers.values())
+    state = torch.load(last, weights_only=True)
+    assert state["optimizer_history"][-1]["num_updates"] >= 2
+
+
+def test_a_killed_launcher_ends_its_ranks():
+    """Or they would train on beside the next run."""
+    reading, writing = os.pipe()
+    launcher = os.fork()
+    if launcher == 0:
+        if os.fork() == 0:
+            worker.end_with(os.getppid(), every=0.05)
+            os.write(writing, b"began")
+            time.sleep(120)
+            os.write(writing, b"ended late")
+            os._exit(0)
+        time.sleep(120)
+        os._exit(0)
+    os.close(writing)
+    assert os.read(reading, 100) == b"began"
+    os.kill(launcher, signal.SIGKILL)
+    os.waitpid(launcher, 0)
+    # The end of the pipe comes when the last process that could write into it has ended.
+    assert os.read(reading, 100) == b""
+    os.close(reading)
+
+
+@pytest.mark.slow
+def test_a_mistake_is_told_once_for_all(toy_masked_lm_data, tmp_path):
+    process = start(2, *flags_of(toy_masked_lm_data, tmp_path, "--num-buckets", 13))
+    status, _, err = finished(process)
+    assert status == 1
+    assert "Traceback" not in err
+    assert "error: --num-buckets must be even, but is 13" in err
+    assert "ended with status 1 (its message stands above)" in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        ([], "N is 'missing'"),
+        (["two", "data"], "N is 'two'"),
+        (["0", "data"], "N is '0'"),
+        (["2"], "nothing to train"),
+        (["2", "--nnodes", "2", "--"], "nothing to train"),
+        (["2", "data", "--distributed-world-size", "4"], "--distributed-world-size follows"),
+        (["2", "data", "--device-id=1"], "--device-id follows"),
+    ],
+)
+def test_bad_command_lines(words, part):
+    with pytest.raises(UsageError, match=re.escape(part)):
+        launch.split(words)
+
+
+def test_flags_of_torchrun_stand_before_the_dashes():
+    words = ["8", "--nnodes", "2", "--", "data", "--cpu"]
+    assert launch.split(words) == (8, ["--nnodes", "2"], ["data", "--cpu"])
+
+
+def test_fewer_gpus_than_processes(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    launch.check_devices(2, ["--cpu"])
+    launch.check_devices(1, [])
+    with pytest.raises(UsageError, match="N is 2, but this machine has 1 GPU"):
+        launch.check_devices(2, [])
+
+
+def test_a_lonely_process_is_found():
+    with pytest.raises(UsageError, match="2 processes were to train together, but 1 do"):
+        worker.check_company(2)
+
+
+def test_training_nothing_is_found(toy_masked_lm_data, tmp_path, monkeypatch):
+    """fairseq itself ends with status 0, as where the learning rate is below --stop-min-lr."""
+    flags = ("--stop-min-lr", 1, "--lr", 0.5)
+    assert not pretrain(toy_masked_lm_data, tmp_path, *flags).exists()
+    environment = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
+    for name, value in {**environment, "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "argv", ["-"])
+    with pytest.raises(UsageError, match="nothing was trained"):
+        worker.main(flags_of(toy_masked_lm_data, tmp_path, *flags))
+    assert not torch.distributed.is_initialized()
+
+
+def test_the_script_hands_everything_on():
+    """Its help is the header; bash can read it; the plugin is what it starts."""
+    script = ROOT / "scripts" / "train_distributed.sh"
+    told = subprocess.run(["bash", script, "--help"], capture_output=True, text=True, check=True)
+    assert told.stdout.startswith("Train one model by N processes")
+    ended = subprocess.run(
+        ["bash", script, "none"], capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}:"
+        + os.environ["PATH"]},
+    )  # fmt: skip
+    assert ended.returncode == 1
+    assert ended.stderr.strip().splitlines()[-1].startswith("error: N is 'none'")
+    assert PLUGIN.name in script.read_text()

@@ -1,0 +1,231 @@
+"""To Hugging Face and to the standalone encoder: equal outputs, and the way back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.integration.commands import finetune, parameters, pretrain
+from tests.tolerances import assert_close
+from tupe_fairseq import TupeRobertaModel, UsageError
+from tupe_fairseq.interop import huggingface, keys, standalone
+from tupe_fairseq.interop.convert import convert
+from tupe_fairseq.pretrained import TUPEMaskedLM
+
+safetensors = pytest.importorskip("safetensors", reason="safetensors is not installed (extra hf)")
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def trained(toy_masked_lm_data, tmp_path_factory):
+    """Directories of models, made as they are asked for."""
+    made = {}
+
+    def train(*flags):
+        if flags not in made:
+            made[flags] = tmp_path_factory.mktemp("model")
+            pretrain(toy_masked_lm_data, made[flags], *flags, "--max-update", 3)
+            (made[flags] / "dict.txt").write_bytes((toy_masked_lm_data / "dict.txt").read_bytes())
+        return made[flags]
+
+    return train
+
+
+def tokens():
+    ids = torch.randint(4, 200, (2, 30), generator=torch.Generator().manual_seed(0))
+    ids[:, 0], ids[1, 20:] = 0, 1
+    return ids
+
+
+def outputs(directory):
+    model = TupeRobertaModel.from_pretrained(directory).model
+    with torch.no_grad():
+        return model(tokens(), features_only=True)[0], model(tokens())[0]
+
+
+def assert_same_words(actual, expected):
+    for one, other in zip(actual, expected, strict=True):
+        assert_close(one[tokens().ne(1)], other[tokens().ne(1)])
+
+
+@pytest.mark.parametrize("untied", [(), ("--untie-weights-roberta",)], ids=["tied", "untied"])
+def test_huggingface_and_back(trained, tmp_path, untied):
+    directory = trained("--position-encoding", "learned", *untied)
+    convert(["--to", "huggingface", str(directory), "--out", str(tmp_path / "hf")])
+    assert json.loads((tmp_path / "hf" / "config.json").read_text())["model_type"] == "roberta"
+    convert(["--from", "huggingface", str(tmp_path / "hf"), "--out", str(tmp_path / "back")])
+    back, before = (
+        parameters(tmp_path / "back/model.pt"),
+        parameters(directory / "checkpoint_last.pt"),
+    )
+    assert back.keys() == before.keys()
+    assert all(torch.equal(back[name], before[name]) for name in before)
+    assert_same_words(outputs(tmp_path / "back"), outputs(directory))
+
+
+@pytest.mark.parametrize("untied", [(), ("--untie-weights-roberta",)], ids=["tied", "untied"])
+def test_transformers_gives_the_same(trained, tmp_path, untied):
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    directory = trained("--position-encoding", "learned", *untied)
+    arguments = ["--to", "huggingface", str(directory), "--out", str(tmp_path / "hf"), "--check"]
+    assert [line for line in convert(arguments) if line.startswith("logits")]
+    model, info = transformers.RobertaForMaskedLM.from_pretrained(
+        str(tmp_path / "hf"), output_loading_info=True
+    )
+    assert not any(info.values()), info
+    with torch.no_grad():
+        out = model.eval()(tokens(), attention_mask=tokens().ne(1), output_hidden_states=True)
+    assert_same_words((out.hidden_states[-1], out.logits), outputs(directory))
+    model.save_pretrained(str(tmp_path / "again"))
+    back = [
+        "--from",
+        "huggingface",
+        str(tmp_path / "again"),
+        "--dict",
+        str(directory / "dict.txt"),
+    ]
+    assert "logits" in convert([*back, "--out", str(tmp_path / "back"), "--check"])[-1]
+
+
+def test_transformers_classifies_the_same(toy_sentence_data, tmp_path):
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    data = toy_sentence_data["single"]
+    flags = ("--num-classes", 2, "--position-encoding", "learned", "--no-save-optimizer-state")
+    checkpoint = finetune(data, tmp_path / "model", *flags)
+    (checkpoint.with_name("dict.txt")).write_bytes((data / "input0" / "dict.txt").read_bytes())
+    head = "sentence_classification_head"
+    arguments = ["--to", "huggingface", str(tmp_path / "model"), "--out", str(tmp_path / "hf")]
+    assert "logits of the head" in convert([*arguments, "--head", head, "--check"])[-1]
+    _, info = transformers.RobertaForSequenceClassification.from_pretrained(
+        str(tmp_path / "hf"), output_loading_info=True
+    )
+    assert not any(info.values()), info
+    with pytest.raises(UsageError, match=r"--head is .topic., but the model"):
+        convert([*arguments[:-1], str(tmp_path / "no"), "--head", "topic"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"num_attention_heads": 5}, "encoder_attention_heads is 5, which does not divide 32"),
+        ({"num_attention_heads": "4"}, "encoder_attention_heads is '4'"),
+        ({"hidden_dropout_prob": "much"}, "dropout is 'much', which cannot be"),
+        ({"hidden_dropout_prob": None}, "dropout is None, which cannot be"),
+        ({"hidden_act": "swish9"}, "activation_fn is 'swish9'"),
+        ({"model_type": "bert"}, "model_type is 'bert'"),
+        ({"num_hidden_layers": 10**9}, None),
+    ],
+)
+def test_configurations_that_cannot_be(trained, tmp_path, changes, part):
+    """Sizes are taken from the parameters, so that no number makes a model of any size."""
+    directory = trained("--position-encoding", "learned")
+    convert(["--to", "huggingface", str(directory), "--out", str(tmp_path / "hf")])
+    path = tmp_path / "hf" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    if part is None:
+        assert huggingface.read(tmp_path / "hf").settings["encoder_layers"] == 2
+        return
+    with pytest.raises(UsageError, match=part):
+        huggingface.read(tmp_path / "hf")
+
+
+TUPE = {
+    "tupe_r": (),
+    "tupe_a": ("--position-encoding", "tupe_a"),
+    "tied_cls": ("--tie-cls",),
+    "buckets": ("--num-buckets", 8, "--max-distance", 16),
+    "pre_norm": ("--encoder-normalize-before", "--activation-fn", "relu"),
+    "untied": ("--untie-weights-roberta",),
+}
+
+
+@pytest.mark.parametrize("flags", TUPE.values(), ids=TUPE)
+def test_standalone_gives_the_same(trained, tmp_path, flags):
+    directory = trained(*flags)
+    arguments = ["--to", "standalone", str(directory), "--out", str(tmp_path / "plain"), "--check"]
+    assert [line for line in convert(arguments) if line.startswith("logits")]
+    model = TUPEMaskedLM.from_pretrained(tmp_path / "plain")
+    with torch.no_grad():
+        assert_same_words(model(tokens()), outputs(directory))
+    saved = {
+        n: v for n, v in parameters(directory / "checkpoint_last.pt").items() if "ver" not in n
+    }
+    back = keys.to_ours(model.state_dict(), standalone.table())
+    assert back.keys() == saved.keys()
+    assert all(torch.equal(back[name], saved[name]) for name in saved)
+
+
+WITHOUT_FAIRSEQ = """
+import sys
+sys.modules["fairseq"] = sys.modules["fairseq_cli"] = None  # as if not installed
+import torch
+from tupe_fairseq.pretrained import TUPEMaskedLM
+hidden, logits = TUPEMaskedLM.from_pretrained(sys.argv[1])(torch.tensor([[0, 5, 6, 2]]))
+assert hidden.shape == (1, 4, 32) and logits.shape == (1, 4, 205)
+"""
+
+
+def test_standalone_needs_no_fairseq(trained, tmp_path):
+    convert(["--to", "standalone", str(trained()), "--out", str(tmp_path / "plain")])
+    command = [sys.executable, "-c", WITHOUT_FAIRSEQ, str(tmp_path / "plain")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "flags", "parts"),
+    [
+        ("huggingface", (), ["position_encoding 'learned' only", "'tupe_r'", "--to standalone"]),
+        ("standalone", ("--position-encoding", "learned"), ["TUPE", "'learned'"]),
+        ("standalone", ("--encoder-ffn-embed-dim", 48), ["multiple", "32", "48"]),
+        (
+            "huggingface",
+            ("--position-encoding", "learned", "--encoder-normalize-before"),
+            ["encoder_normalize_before False only", "True"],
+        ),
+    ],
+)
+def test_models_without_counterpart(trained, tmp_path, target, flags, parts):
+    with pytest.raises(UsageError) as error:
+        convert(["--to", target, str(trained(*flags)), "--out", str(tmp_path / "out")])
+    assert all(part in str(error.value) for part in parts), str(error.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_damaged_exports(trained, tmp_path):
+    def refused(load, *parts):
+        with pytest.raises(UsageError) as error:
+            load()
+        assert all(part in str(error.value) for part in parts), str(error.value)
+        assert "\n" not in str(error.value)
+
+    convert(["--to", "standalone", str(trained()), "--out", str(tmp_path / "plain")])
+    config, tensors = tmp_path / "plain/config.json", tmp_path / "plain/model.safetensors"
+
+    def load():
+        return TUPEMaskedLM.from_pretrained(tmp_path / "plain")
+
+    whole = tensors.read_bytes()
+    tensors.write_bytes(whole[:-100])
+    refused(load, "model.safetensors is no safetensors file, or is damaged")
+    tensors.unlink()
+    refused(load, "cannot read", "model.safetensors")
+    tensors.write_bytes(whole)
+    good = json.loads(config.read_text())
+    config.write_text(json.dumps(good | {"vocab_size": 7}))
+    refused(load, "does not fit config.json", "embed_tokens.weight")
+    config.write_text(json.dumps(good | {"encoder": {"size": 3}}))
+    refused(load, "config.json is damaged", "size")
+    for text in ("{", "[]", '{"format": "other"}'):
+        config.write_text(text)
+        refused(load, "config.json")
+    config.unlink()
+    refused(load, "cannot read", "config.json")
+    refused(lambda: huggingface.read(tmp_path / "plain"), "cannot read", "config.json")
+    config.write_text(json.dumps({"model_type": "bert", "hidden_size": 3}))
+    refused(lambda: huggingface.read(tmp_path / "plain"), "config.json is no configuration")

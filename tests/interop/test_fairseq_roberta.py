@@ -1,0 +1,152 @@
+"""Stock RoBERTa's checkpoints, today's and those of 2019: the same model, or a warm start."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+
+from tests.integration.commands import COMMON, SMALL, finetune, parameters, pretrain, train
+from tests.tolerances import assert_close
+from tupe_fairseq import TupeRobertaModel, UsageError
+from tupe_fairseq.interop import fairseq_roberta, keys
+from tupe_fairseq.interop.convert import convert
+from tupe_fairseq.position import POSITION_ENCODINGS
+
+STOCK = ("--arch", "roberta", *SMALL[2:])
+
+
+@pytest.fixture(scope="module")
+def stock(toy_masked_lm_data, tmp_path_factory):
+    """A RoBERTa of fairseq's own, trained for a few updates, with its dictionary beside it."""
+    folder = tmp_path_factory.mktemp("stock")
+    task = ("--task", "masked_lm", "--criterion", "masked_lm", "--tokens-per-sample", 64)
+    flags = (*task, *COMMON, *STOCK, "--max-update", 4, "--save-dir", folder)
+    checkpoint = train(toy_masked_lm_data, *flags)
+    shutil.copy(toy_masked_lm_data / "dict.txt", folder)
+    return checkpoint
+
+
+def as_of_2019(checkpoint, out):
+    """The same checkpoint with the names and settings of the first release of RoBERTa."""
+    from argparse import Namespace
+
+    state = torch.load(checkpoint, weights_only=True)
+    model = state["model"]
+    old = {}
+    for name, value in model.items():
+        if ".self_attn." in name and "out_proj" not in name:
+            layer, kind = name.split(".self_attn.")[0], name.rpartition(".")[2]
+            joint = [model[f"{layer}.self_attn.{p}_proj.{kind}"] for p in "qkv"]
+            name, value = f"{layer}.self_attn.in_proj_{kind}", torch.cat(joint)
+        name = name.replace("layernorm_embedding", "emb_layer_norm")
+        if not name.endswith(".version"):
+            old[name.replace("encoder.", "decoder.", 1)] = value
+    settings = Namespace(**{k: v for k, v in vars(state["cfg"]["model"]).items() if k != "_name"})
+    settings.arch, settings.task = "roberta_base", "masked_lm"
+    torch.save(
+        {"args": settings, "model": old, "optimizer_history": [{"num_updates": 3}]},
+        out / "model.pt",
+    )
+    shutil.copy(checkpoint.with_name("dict.txt"), out)
+    return out / "model.pt"
+
+
+def features_and_logits(model, tokens):
+    with torch.no_grad():
+        return model(tokens, features_only=True)[0], model(tokens)[0]
+
+
+@pytest.mark.parametrize("age", ["today", "2019"])
+def test_learned_is_the_same_model(stock, tmp_path, age):
+    source = stock if age == "today" else as_of_2019(stock, tmp_path)
+    arguments = ["--from", "fairseq-roberta", str(source), "--out", str(tmp_path / "ours")]
+    report = convert([*arguments, "--check"])
+    assert [line for line in report if line.startswith("logits")]
+    ours = TupeRobertaModel.from_pretrained(tmp_path / "ours").model
+    (theirs,), _ = checkpoint_utils.load_model_ensemble([str(stock)])
+    tokens = torch.randint(4, 200, (2, 30))
+    for actual, expected in zip(
+        features_and_logits(ours, tokens), features_and_logits(theirs.eval(), tokens), strict=True
+    ):
+        assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("name", [n for n in POSITION_ENCODINGS if n != "learned"])
+def test_warm_start(stock, tmp_path, name):
+    """Words and layers are kept, positions are new, and the report names both."""
+    pytest.importorskip("torchdiffeq") if name == "floater" else None
+    arguments = ["--from", "fairseq-roberta", str(stock), "--out", str(tmp_path / "ours")]
+    report = convert([*arguments, "--position-encoding", name, "--check"])
+    ours = TupeRobertaModel.from_pretrained(tmp_path / "ours").model.state_dict()
+    kept = parameters(stock)
+    positions = kept.pop("encoder.sentence_encoder.embed_positions.weight")
+    for parameter, value in kept.items():
+        assert torch.equal(ours[parameter], value), parameter
+    assert report[0] == f"left out: {fairseq_roberta.POSITIONS}"
+    new = ours.keys() - kept.keys()
+    assert all(parameter in report[1] for parameter in new)
+    assert f"new, {sum(ours[p].numel() for p in new):,} parameters" in report[1]
+    assert not any(torch.equal(ours[p], positions) for p in new)
+
+
+def test_warm_start_trains_on(stock, toy_masked_lm_data, tmp_path):
+    """Both ways in which fairseq takes a checkpoint."""
+    arguments = ["--from", "fairseq-roberta", str(stock), "--out", str(tmp_path / "warm")]
+    convert([*arguments, "--position-encoding", "tupe_a"])
+    model, kept = tmp_path / "warm" / "model.pt", parameters(tmp_path / "warm" / "model.pt")
+    for i, flag in enumerate(("--restore-file", "--finetune-from-model")):
+        flags = (flag, model, "--position-encoding", "tupe_a", "--lr", 0, "--max-update", 2)
+        trained = parameters(pretrain(toy_masked_lm_data, tmp_path / str(i), *flags))
+        assert all(torch.equal(trained[name], value) for name, value in kept.items())
+
+
+def test_classifier(toy_sentence_data, tmp_path):
+    flags = ("--num-classes", 2, "--arch", "roberta")
+    trained = finetune(toy_sentence_data["single"], tmp_path / "stock", *flags)
+    words = toy_sentence_data["single"] / "input0" / "dict.txt"
+    arguments = ["--from", "fairseq-roberta", str(trained), "--dict", str(words)]
+    convert([*arguments, "--out", str(tmp_path / "ours"), "--check"])
+    ours = TupeRobertaModel.from_pretrained(tmp_path / "ours")
+    (theirs,), _ = checkpoint_utils.load_model_ensemble([str(trained)])
+    tokens, head = torch.randint(4, 200, (2, 30)), "sentence_classification_head"
+    with torch.no_grad():
+        expected = theirs.eval()(tokens, classification_head_name=head)[0]
+    assert_close(ours.predict(head, tokens, return_logits=True), expected)
+
+
+@pytest.mark.parametrize("age", ["today", "2019"])
+def test_round_trip_of_names(stock, tmp_path, age):
+    source = stock if age == "today" else as_of_2019(stock, tmp_path)
+    state = {n: v for n, v in parameters(source).items() if not n.endswith("version")}
+    names = fairseq_roberta.table(state)
+    back = keys.to_theirs(keys.to_ours(state, names), names)
+    assert back.keys() == state.keys()
+    assert all(torch.equal(back[name], state[name]) for name in state)
+
+
+def test_what_does_not_fit_is_named(stock, tmp_path):
+    def refused(*parts, flags=(), **changes):
+        state = torch.load(stock, weights_only=True)
+        for name, value in changes.items():
+            full = f"encoder.sentence_encoder.{name.replace('__', '.')}"
+            state["model"].pop(full, None) if value is None else state["model"].update(
+                {full: value}
+            )
+        torch.save(state, tmp_path / "model.pt")
+        shutil.copy(stock.with_name("dict.txt"), tmp_path)
+        arguments = ["--from", "fairseq-roberta", str(tmp_path / "model.pt"), *flags]
+        with pytest.raises(UsageError) as error:
+            convert([*arguments, "--out", str(tmp_path / "out")])
+        assert all(part in str(error.value) for part in parts), str(error.value)
+        assert not (tmp_path / "out").exists()
+
+    refused("1 missing", "layers.0.fc2.bias", layers__0__fc2__bias=None)
+    refused("1 unknown", "gate", gate=torch.zeros(3))
+    refused("no fairseq-roberta", "embed_positions.weight", embed_positions__weight=None)
+    refused("'rotary'", "known ones", flags=("--position-encoding", "rotary"))
+    words = tmp_path / "words.txt"
+    words.write_text("one 1\ntwo 2\n")
+    refused("7 symbols", "205", flags=("--dict", str(words)))

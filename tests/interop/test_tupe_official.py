@@ -1,0 +1,281 @@
+"""The authors' checkpoints: outputs, gradients, dictionary, and what is refused."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import types
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.interop import release
+from tests.reference import tupe_release
+from tests.tolerances import assert_close, assert_gradients_close
+from tupe_fairseq import TupeRobertaModel, UsageError
+from tupe_fairseq.interop import keys, tupe_official
+from tupe_fairseq.interop.convert import convert
+
+KINDS = {
+    "tupe_r": {},
+    "tupe_a": {"relative": False},
+    "no_embedding_norm": {"embedding_norm": False},
+    "pre_norm": {"pre_norm": True, "embedding_norm": False},
+    "joint_projections": {"joint": True},
+}
+every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+
+
+def converted(tmp_path, *flags, **kind):
+    checkpoint = release.write(tmp_path / "release", **kind)
+    report = convert(
+        ["--from", "tupe-official", str(checkpoint), "--out", str(tmp_path / "ours"), *flags]
+    )
+    return TupeRobertaModel.from_pretrained(tmp_path / "ours"), report
+
+
+def of_words(batch):
+    """A padded batch as a list of its sentences."""
+    return [row[ids.ne(1)] for row, ids in zip(batch, release.tokens(), strict=True)]
+
+
+@every_kind
+def test_outputs_equal_the_equations(tmp_path, kind):
+    roberta, report = converted(tmp_path, "--check", **kind)
+    assert [line for line in report if line.startswith(("hidden states", "logits"))]
+    state = {name: value.double() for name, value in release.state(**kind).items()}
+    hidden, logits = tupe_release.hidden_and_logits(state, release.HEADS, release.tokens())
+    with torch.no_grad():
+        ours = roberta.model(release.tokens(), features_only=True)[0]
+        ours_logits = roberta.model(release.tokens())[0]
+    for actual, expected in zip(of_words(ours), hidden, strict=True):
+        assert_close(actual, expected)
+    for actual, expected in zip(of_words(ours_logits), logits, strict=True):
+        assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("kind", [KINDS["tupe_r"], KINDS["joint_projections"]], ids=["", "joint"])
+def test_gradients_equal_the_equations(tmp_path, kind):
+    roberta, _ = converted(tmp_path, **kind)
+    torch.manual_seed(0)
+    directions = [torch.randn(11, 28), torch.randn(6, 28), torch.randn(1, 28)]
+    loss = sum(
+        (x * d).sum()
+        for x, d in zip(of_words(roberta.model(release.tokens())[0]), directions, strict=True)
+    )
+    loss.backward()
+    state = {n: v.double().requires_grad_() for n, v in release.state(**kind).items()}
+    state["decoder.lm_head.weight"] = state[f"{release.ENCODER}embed_tokens.weight"]
+    _, logits = tupe_release.hidden_and_logits(state, release.HEADS, release.tokens())
+    sum((x * d.double()).sum() for x, d in zip(logits, directions, strict=True)).backward()
+    own = {n: p.grad for n, p in roberta.model.named_parameters() if p.grad is not None}
+    names = tupe_official.table(joint=kind.get("joint", False))
+    found = keys.to_theirs(own, names)
+    expected = {name: state[name].grad for name in found}
+    assert len(found) == len(state) - 1, "the tied head is no parameter of its own"
+    assert_gradients_close(found, expected, torch.float32)
+
+
+def test_dictionary_keeps_its_ids(tmp_path):
+    roberta, _ = converted(tmp_path)
+    assert roberta.task.source_dictionary.symbols == release.SYMBOLS
+    assert roberta.task.mask_idx == len(release.SYMBOLS) - 1
+
+
+def test_words_that_come_twice_keep_both_ids(tmp_path):
+    checkpoint = release.write(tmp_path / "release")
+    lines = ["<url>", *release.WORDS[1:]]
+    (tmp_path / "release" / "dict.txt").write_text("".join(f"{word} 3\n" for word in lines))
+    convert(["--from", "tupe-official", str(checkpoint), "--out", str(tmp_path / "ours")])
+    dictionary = TupeRobertaModel.from_pretrained(tmp_path / "ours").task.source_dictionary
+    assert dictionary.symbols[4:9] == ["<file>", "<email>", "<url>", "<url>", "w1"]
+    assert dictionary.index("<url>") == 7
+
+
+def test_heads(tmp_path):
+    roberta, _ = converted(tmp_path, heads=("sentence",))
+    state = release.state(heads=("sentence",))
+    cls = roberta.extract_features(release.tokens()[:1])[0, 0]
+    inner = torch.tanh(
+        state["classification_heads.sentence.dense.weight"] @ cls
+        + state["classification_heads.sentence.dense.bias"]
+    )
+    expected = (
+        state["classification_heads.sentence.out_proj.weight"] @ inner
+        + state["classification_heads.sentence.out_proj.bias"]
+    )
+    found = roberta.predict("sentence", release.tokens()[:1], return_logits=True)
+    assert_close(found[0], expected)
+
+
+def test_heads_of_one_projection(tmp_path):
+    roberta, report = converted(tmp_path, short_heads=("sentence",))
+    assert "sentence: the missing dense projection is the identity here" in report[0]
+    state = release.state(short_heads=("sentence",))
+    cls = roberta.extract_features(release.tokens()[:1])[0, 0]
+    expected = (
+        state["classification_heads.sentence.out_proj.weight"] @ cls
+        + state["classification_heads.sentence.out_proj.bias"]
+    )
+    found = roberta.predict("sentence", release.tokens()[:1], return_logits=True)
+    assert_close(found[0], expected)
+
+
+@every_kind
+def test_round_trip_of_names(kind):
+    state = release.state(**kind, heads=("a",))
+    names = tupe_official.table(joint=kind.get("joint", False))
+    back = keys.to_theirs(keys.to_ours(state, names), names)
+    assert back.keys() == state.keys()
+    assert all(torch.equal(back[name], state[name]) for name in state)
+
+
+def buckets():
+    """The table of buckets that newer code of the release saves."""
+    from tests.reference.buckets import bucket
+
+    table = torch.tensor([[bucket(j - i, 32, 128, True) for j in range(12)] for i in range(12)])
+    table[:, 0], table[0] = 32, 16
+    return table
+
+
+def test_saved_buckets_are_compared(tmp_path):
+    state = release.state() | {f"{release.ENCODER}rp_bucket": buckets()}
+    checkpoint = release.write(tmp_path / "good", state)
+    assert tupe_official.read(checkpoint).settings["position_encoding"] == "tupe_r"
+    state[f"{release.ENCODER}rp_bucket"][3, 5] += 1
+    with pytest.raises(UsageError, match="rp_bucket is not the table of 32 buckets"):
+        tupe_official.read(release.write(tmp_path / "other", state))
+
+
+def without(name):
+    return {n: v for n, v in release.state().items() if not n.endswith(name)}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "parts"),
+    [
+        (without("layers.1.fc2.bias"), ["1 missing", "layers.1.fc2.bias"]),
+        (release.state() | {"decoder.more": torch.zeros(2)}, ["1 unknown", "decoder.more"]),
+        (
+            release.state() | {f"{release.ENCODER}pos_ln.bias": torch.zeros(3)},
+            ["1 of another shape", "pos_ln.bias (3,) instead of (16,)"],
+        ),
+        (
+            release.state()
+            | {f"{release.ENCODER}pos.weight": torch.zeros(1).expand(10**6, 10**6)},
+            ["pos.weight (1000000, 1000000) is not stored"],
+        ),
+        (without("pos.weight"), ["tupe-official", "pos.weight"]),
+        (without("embed_tokens.weight"), ["embed_tokens.weight"]),
+        (without("relative_attention_bias.weight"), ["--rel-pos is True"]),
+        (without("emb_layer_norm.weight"), ["--embedding-normalize is True"]),
+        (
+            release.state(heads=("a",), short_heads=("b",)),
+            ["classification heads b", "cannot be in one model"],
+        ),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_parameters_that_do_not_fit_are_named(tmp_path, parameters, parts):
+    checkpoint = release.write(tmp_path / "release", parameters)
+    before = checkpoint.read_bytes()
+    with pytest.raises(UsageError) as error:
+        convert(["--from", "tupe-official", str(checkpoint), "--out", str(tmp_path / "ours")])
+    assert all(part in str(error.value) for part in parts), str(error.value)
+    assert "\n" not in str(error.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["release"]
+    assert checkpoint.read_bytes() == before
+
+
+def test_a_failing_comparison_leaves_nothing(tmp_path, monkeypatch):
+    checkpoint = release.write(tmp_path / "release")
+    monkeypatch.setattr("tupe_fairseq.interop.check.TOLERANCE", -1.0)
+    command = ["--from", "tupe-official", str(checkpoint), "--out", str(tmp_path / "ours")]
+    with pytest.raises(UsageError, match="computes something else: hidden states"):
+        convert([*command, "--check"])
+    assert [path.name for path in tmp_path.iterdir()] == ["release"]
+
+
+def test_a_folder_as_source(tmp_path):
+    checkpoint = release.write(tmp_path / "release")
+    checkpoint.rename(checkpoint.with_name("checkpoint_best.pt"))
+    convert(["--from", "tupe-official", str(checkpoint.parent), "--out", str(tmp_path / "ours")])
+    assert TupeRobertaModel.from_pretrained(tmp_path / "ours").model.max_positions() == 12
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--head", "a"], "--head belongs to --to huggingface"),
+        (["--position-encoding", "t5"], "--position-encoding belongs to --from fairseq-roberta"),
+    ],
+)
+def test_flags_of_other_formats(tmp_path, words, part):
+    with pytest.raises(UsageError, match=part):
+        convert(["--from", "tupe-official", "a.pt", "--out", str(tmp_path / "ours"), *words])
+
+
+CHECKOUT = os.environ.get("TUPE_OFFICIAL")
+
+
+@pytest.mark.skipif(not CHECKOUT, reason="TUPE_OFFICIAL names no checkout of guolinke/TUPE")
+@pytest.mark.parametrize("kind", [{}, {"relative": False}, {"pre_norm": True}], ids=str)
+def test_against_the_release_itself(tmp_path, kind, monkeypatch):
+    """Its encoder of positions, attention and layers, loaded by path; run on today's torch."""
+    kind = {"joint": True, **kind}
+    encoder = release_encoder(Path(CHECKOUT), monkeypatch)(
+        1, len(release.SYMBOLS), release.LAYERS, release.WIDTH, release.INNER, release.HEADS,
+        max_seq_len=release.POSITIONS, embedding_normalize=True, activation_fn="gelu",
+        rel_pos=kind.get("relative", True), encoder_normalize_before=kind.get("pre_norm", False),
+    ).eval()  # fmt: skip
+    state = release.state(**kind)
+    own = {n.removeprefix(release.ENCODER): v for n, v in state.items() if "encoder" in n}
+    buckets = {n: v for n, v in encoder.state_dict().items() if n == "rp_bucket"}
+    encoder.load_state_dict(own | buckets)
+    roberta, _ = converted(tmp_path, **kind)
+    states, _ = encoder(release.tokens(), last_state_only=True)
+    ours = roberta.model(release.tokens(), features_only=True)[0]
+    direction = torch.randn(3, 11, release.WIDTH) * release.tokens().ne(1)[..., None]
+    for actual, expected in zip(of_words(ours), of_words(states[0]), strict=True):
+        assert_close(actual, expected)
+    (states[0] * direction).sum().backward()
+    (ours * direction).sum().backward()
+    found = keys.to_theirs(
+        {n: p.grad for n, p in roberta.model.named_parameters() if p.grad is not None},
+        tupe_official.table(joint=True),
+    )
+    expected = {f"{release.ENCODER}{n}": p.grad for n, p in encoder.named_parameters()}
+    expected = {n: g for n, g in expected.items() if g is not None}
+    assert found.keys() == expected.keys()
+    assert_gradients_close(found, expected, torch.float32)
+
+
+def release_encoder(checkout: Path, monkeypatch):
+    """The class, with what the torch of 2019 still allowed brought to today's ways."""
+    import fairseq.modules
+
+    shim = types.ModuleType("fairseq.modules")
+    vars(shim).update(vars(fairseq.modules))
+    monkeypatch.setitem(sys.modules, "fairseq.modules", shim)
+    for file, name in (
+        ("multihead_attention", "MultiheadAttention"),
+        ("transformer_sentence_encoder_layer", "TransformerSentenceEncoderLayer"),
+        ("transformer_sentence_encoder", "TransformerSentenceEncoder"),
+    ):
+        path = checkout / "fairseq" / "modules" / f"{file}.py"
+        source = path.read_text().replace("pos_q *= ", "pos_q = pos_q * ")
+        module = types.ModuleType(importlib.util.spec_from_file_location(file, path).name)
+        exec(compile(source, str(path), "exec"), module.__dict__)
+        setattr(shim, name, getattr(module, name))
+    forward = shim.MultiheadAttention.forward
+
+    def by_head(self, query, *args, attn_bias=None, **kwargs):
+        # In one of the stored versions B·H×T×T, in another H×T×T.
+        shape = (-1, self.num_heads, *attn_bias.shape[-2:])
+        return forward(self, query, *args, attn_bias=attn_bias.view(shape), **kwargs)
+
+    monkeypatch.setattr(shim.MultiheadAttention, "forward", by_head)
+    return shim.TransformerSentenceEncoder

@@ -1,0 +1,128 @@
+"""What checkpoints may hold: the list, each with a reason, and payloads that never run."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+from argparse import Namespace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.interop import release
+from tupe_fairseq import TupeRobertaModel, UsageError
+from tupe_fairseq.interop.convert import convert
+from tupe_fairseq.models.safe_loading import CHECKPOINT_GLOBALS, read_checkpoint
+
+#: Whoever adds a class here says why rebuilding it from a stranger's file can run nothing.
+REASONS = {
+    "argparse.Namespace": "settings of the command line; sets attributes of itself",
+    "omegaconf.dictconfig.DictConfig": "settings as a tree; values are plain or nodes below",
+    "omegaconf.listconfig.ListConfig": "the same, a list",
+    "omegaconf.base.ContainerMetadata": "types and flags of a container",
+    "omegaconf.base.Metadata": "types and flags of a value",
+    "omegaconf.nodes.AnyNode": "holds one value",
+    "omegaconf.nodes.BooleanNode": "holds one value",
+    "omegaconf.nodes.EnumNode": "holds one value",
+    "omegaconf.nodes.FloatNode": "holds one value",
+    "omegaconf.nodes.IntegerNode": "holds one value",
+    "omegaconf.nodes.StringNode": "holds one value",
+    "typing.Any": "named as a type by nodes",
+    "builtins.int": "named as a type by nodes",
+    "builtins.list": "named as a type by nodes",
+    "builtins.dict": "named as a type by nodes",
+    "collections.defaultdict": "meters; its factory must be in this list too",
+    "numpy.ndarray": "meters; object arrays are refused with their pickles",
+    "numpy.dtype": "of a meter",
+    "numpy.dtypes.Float64DType": "of a meter",
+    "numpy.dtypes.Float32DType": "of a meter",
+    "numpy.dtypes.Int64DType": "of a meter",
+    "numpy._core.multiarray.scalar": "a meter; makes a number of bytes",
+    "numpy._core.multiarray._reconstruct": "a meter; makes an empty array",
+    "fairseq.distributed.utils._TensorPlaceholder": "a number in the place of a tensor",
+}
+
+
+def test_the_list_holds_these_and_no_more():
+    names = [
+        "typing.Any" if "Any" in repr(entry) and "Node" not in repr(entry)
+        else f"{entry.__module__}.{entry.__qualname__}"
+        for entry in CHECKPOINT_GLOBALS
+    ]  # fmt: skip
+    assert sorted(names) == sorted(REASONS)
+    assert all(REASONS.values())
+
+
+class Calls:
+    """When unpickled, calls a function."""
+
+    def __init__(self, function, *arguments):
+        self.call = function, arguments
+
+    def __reduce__(self):
+        return self.call
+
+
+def payloads(trace):
+    """Pickles that would leave a trace, through functions and through listed classes."""
+    touch = f"touch {trace}"
+    objects = np.empty(1, dtype=object)
+    objects[0] = Calls(os.system, touch)
+    return {
+        "os.system": Calls(os.system, touch),
+        "eval": Calls(eval, f"__import__('os').system({touch!r})"),
+        "subprocess": Calls(subprocess.getoutput, touch),
+        "getattr": Calls(getattr, Calls(__import__, "os"), "system"),
+        "loads": Calls(pickle.loads, pickle.dumps(Calls(os.system, touch))),
+        "in settings": Namespace(hidden=Calls(os.system, touch)),
+        "in an array": objects,
+    }
+
+
+#: torch names functions and classes, but not the arrays that it does not make.
+REFUSED = r"is refused: it holds [\w.]+, which is no tensor|is no checkpoint, or is damaged"
+
+
+@pytest.mark.parametrize("name", payloads(""))
+@pytest.mark.parametrize("where", ["model", "args", "extra_state", "last_optimizer_state", "top"])
+def test_payloads_never_run(tmp_path, name, where):
+    """Through the reader, the hub and the converter; and each would run if it could."""
+    trace = tmp_path / "it-ran"
+    checkpoint = release.write(tmp_path / "release")
+    state = torch.load(checkpoint, weights_only=True)
+    place = state if where == "top" else state.setdefault(where, {})
+    payload = payloads(trace)[name]
+    if where == "args":
+        place.more = payload
+    else:
+        place["more"] = payload
+    torch.save(state, checkpoint)
+    for load in (
+        lambda: read_checkpoint(checkpoint),
+        lambda: TupeRobertaModel.from_pretrained(checkpoint),
+        lambda: convert(
+            ["--from", "tupe-official", str(checkpoint), "--out", str(tmp_path / "o")]
+        ),
+    ):
+        with pytest.raises(UsageError, match=REFUSED):
+            load()
+    assert not trace.exists()
+    assert not (tmp_path / "o").exists()
+    if name != "getattr":
+        torch.load(checkpoint, weights_only=False)
+        assert trace.exists(), "the payload of this test does nothing"
+
+
+def test_old_format_is_read_as_safely(tmp_path):
+    """Files of before torch 1.6, which are no zip archives."""
+    trace, path = tmp_path / "it-ran", tmp_path / "old.pt"
+    state = {"model": {"a": torch.ones(2)}, "args": Namespace(x=1)}
+    torch.save(state, path, _use_new_zipfile_serialization=False)
+    assert torch.equal(read_checkpoint(path)["model"]["a"], torch.ones(2))
+    state["more"] = Calls(os.system, f"touch {trace}")
+    torch.save(state, path, _use_new_zipfile_serialization=False)
+    with pytest.raises(UsageError, match="is refused"):
+        read_checkpoint(path)
+    assert not trace.exists()

@@ -1,0 +1,1 @@
+"""Training by several processes, on one machine or several: scripts/train_distributed.sh."""

@@ -1,0 +1,136 @@
+"""One of the processes that `launch` starts: fairseq-train, once it is sure not to be alone.
+
+fairseq can be started in ways in which N processes each train a model of their own, or nothing,
+and end with status 0. So each counts the others before training, and its updates after it. On GPUs
+fairseq's trainer itself compares the norms of their gradients at every update.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.distributed import utils as fairseq_distributed
+from fairseq.logging import metrics
+from fairseq_cli import train as fairseq_train
+
+from ..errors import UsageError
+
+
+def rank_flags(flags: list[str], environment: dict[str, str]) -> list[str]:
+    """The flags that make fairseq-train one rank of those that torchrun started.
+
+    Args:
+        flags: of fairseq-train, the same in every process.
+        environment: with torchrun's RANK, WORLD_SIZE, LOCAL_RANK.
+    """
+    own = [
+        *("--distributed-init-method", "env://", "--distributed-no-spawn"),
+        *("--distributed-rank", environment["RANK"]),
+        *("--distributed-world-size", environment["WORLD_SIZE"]),
+    ]
+    if "--cpu" not in flags and torch.cuda.is_available():
+        return [
+            *flags,
+            *own,
+            *("--distributed-backend", "nccl", "--device-id", environment["LOCAL_RANK"]),
+        ]
+    cpu = [] if "--cpu" in flags else ["--cpu"]
+    # fairseq's other wrappers need CUDA.
+    return [*flags, *own, *cpu, "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"]
+
+
+def train_together(cfg: Any) -> None:
+    """fairseq-train's own `main`, between two checks.
+
+    Raises:
+        UsageError: the processes do not train together, or nothing was trained.
+    """
+    world = cfg.distributed_training.distributed_world_size
+    check_company(world)
+    try:
+        fairseq_train.main(cfg)
+    except SystemExit as end:
+        if end.code:
+            raise
+        # Nothing was left to train, which has been said.
+        return
+    updates = updates_made()
+    if updates == 0:
+        raise UsageError(
+            "nothing was trained: no update was made; look at the sizes of the data and of the "
+            "batches, --max-epoch, --max-update and --stop-min-lr."
+        )
+    if dist.get_rank() == 0:
+        print(f"{world} ranks trained together: {updates} updates")
+
+
+def updates_made() -> int:
+    """Updates of the model that was trained last, those of its checkpoint included.
+
+    fairseq's trainer logs the number after each update, and where it loads a checkpoint.
+    """
+    meter = metrics.get_meter("default", "num_updates")
+    return 0 if meter is None else int(meter.val)
+
+
+def check_company(world: int) -> None:
+    """Count the processes by a sum over them.
+
+    Raises:
+        UsageError: there are not as many as were started.
+    """
+    together = 1
+    if dist.is_initialized():
+        ones = torch.ones((), device=_device())
+        dist.all_reduce(ones)
+        together = int(ones.item())
+    if together != world:
+        raise UsageError(f"{world} processes were to train together, but {together} do.")
+
+
+def _device() -> torch.device:
+    return torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")
+
+
+def end_with(parent: int, every: float = 1.0) -> None:
+    """End this process when the launcher is gone, also by SIGKILL, which tells nobody.
+
+    Else it would train on beside the next run, in the same folder.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(every)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def main(flags: list[str]) -> None:
+    """One rank of training."""
+    # For messages in one line, see `tupe_fairseq.errors`.
+    sys.argv = ["fairseq-train", *rank_flags(flags, dict(os.environ))]
+    parser = options.get_training_parser()
+    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser))
+    try:
+        fairseq_distributed.call_main(cfg, train_together)
+    finally:
+        # Gloo's threads, left running, would abort the process at its end.
+        if dist.is_initialized() and dist.get_backend() == "gloo":
+            dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    end_with(os.getppid())
+    try:
+        main(sys.argv[1:])
+    except UsageError as error:
+        sys.exit(f"error: {error}")

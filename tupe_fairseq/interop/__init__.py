@@ -1,0 +1,1 @@
+"""Models from elsewhere and to elsewhere: one file a format, each a table that reads both ways."""

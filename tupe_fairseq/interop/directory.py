@@ -1,0 +1,182 @@
+"""Directories that `TupeRobertaModel.from_pretrained` loads: model.pt and dict.txt."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import io
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq import options, tasks
+from fairseq.data import Dictionary
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
+
+from ..errors import UsageError
+from ..models.hub_interface import find_checkpoint
+from ..models.safe_loading import read_checkpoint
+from ..models.tupe_roberta import TupeRobertaModel
+from .dictionaries import Entry, check_size, dictionary_text, read_dictionary
+from .settings import recorded_settings
+
+ENCODER = "encoder.sentence_encoder."
+WORDS = f"{ENCODER}embed_tokens.weight"
+#: Files of tokenizers, taken along from where the dictionary lies.
+TOKENIZERS = ("sentencepiece.bpe.model", "encoder.json", "vocab.bpe")
+
+
+@dataclass
+class Converted:
+    """A `tupe_roberta` model on its way to a directory.
+
+    Attributes:
+        settings: arguments of the model by name.
+        state: its parameters; empty until they are set.
+        entries: its dictionary.
+        notes: what the user should know about the conversion.
+    """
+
+    settings: dict[str, Any]
+    state: dict[str, Tensor]
+    entries: list[Entry]
+    notes: list[str] = field(default_factory=list)
+
+
+def read_source(
+    checkpoint: str | Path, dictionary: str | Path | None
+) -> tuple[dict[str, Any], list[Entry], Path]:
+    """Read a fairseq checkpoint and its dictionary, by default the dict.txt beside it.
+
+    Returns:
+        The checkpoint's entries, the dictionary, and the dictionary's path.
+
+    Raises:
+        UsageError: either cannot be read, or holds anything but what it should.
+    """
+    state = read_checkpoint(checkpoint)
+    if not isinstance(state["model"], dict) or not all(
+        isinstance(name, str) and isinstance(value, Tensor)
+        for name, value in state["model"].items()
+    ):
+        raise UsageError(f"{checkpoint} is no fairseq checkpoint: its model is no table of names.")
+    for name, value in state["model"].items():
+        # A few bytes can be a tensor of any shape, which would fill the memory.
+        if value.numel() * value.element_size() > value.untyped_storage().nbytes():
+            raise UsageError(
+                f"{checkpoint}: {name} {tuple(value.shape)} is not stored entry by entry."
+            )
+    path = Path(dictionary or Path(checkpoint).with_name("dict.txt"))
+    return state, read_dictionary(path), path
+
+
+def configuration(settings: dict[str, Any]) -> DictConfig:
+    """The complete fairseq configuration of a masked language model with these settings."""
+    return copy.deepcopy(_configuration(tuple(settings.items())))
+
+
+@functools.lru_cache(maxsize=4)
+def _configuration(settings: tuple[tuple[str, Any], ...]) -> DictConfig:
+    flags = ["", "--task", "masked_lm", "--criterion", "masked_lm", "--arch", "tupe_roberta"]
+    flags += ["--optimizer", "adam"]
+    arguments = options.parse_args_and_arch(options.get_training_parser(), flags)
+    for name, value in settings:
+        setattr(arguments, name, value)
+    arguments.tokens_per_sample = arguments.max_positions
+    return convert_namespace_to_omegaconf(arguments)
+
+
+def build(settings: dict[str, Any], entries: list[Entry]) -> TupeRobertaModel:
+    """A model of these settings with its initial parameters, in eval mode."""
+    config = configuration(settings)
+    dictionary = Dictionary()
+    dictionary.add_from_file(io.StringIO(dictionary_text(entries)))
+    task = tasks.TASK_REGISTRY["masked_lm"](config.task, dictionary)
+    return task.build_model(config.model).eval()
+
+
+def write(converted: Converted, out: Path, dictionary: Path) -> None:
+    """Write a directory, whole or not at all.
+
+    Args:
+        converted: the model.
+        out: the directory; must not exist.
+        dictionary: where the dictionary was read; tokenizers that lie beside it are taken along.
+    """
+    config = OmegaConf.to_container(configuration(converted.settings), enum_to_str=True)
+    history = {
+        "criterion_name": "MaskedLmLoss",
+        "optimizer_name": "FairseqAdam",
+        "lr_scheduler_state": {"best": None},
+        "num_updates": 0,
+    }
+    checkpoint = {
+        "args": None,
+        "cfg": config,
+        # Copies, since a part of a tensor would be saved as the whole.
+        "model": {name: value.clone() for name, value in converted.state.items()},
+        "optimizer_history": [history],
+        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
+    }
+    with building(out) as folder:
+        with open(folder / "model.pt", "wb") as file:
+            torch.save(checkpoint, file)
+        text = dictionary_text(converted.entries)
+        (folder / "dict.txt").write_text(text, encoding="utf-8")
+        for name in TOKENIZERS:
+            if (file := dictionary.with_name(name)).is_file():
+                shutil.copyfile(file, folder / name)
+
+
+@contextmanager
+def building(out: str | Path) -> Iterator[Path]:
+    """Build a directory aside and rename it: yields a folder beside ``out``, only to write to.
+
+    Raises:
+        UsageError: ``out`` exists, or cannot be written.
+    """
+    out = Path(out).absolute()
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"--out is {str(out)!r}, which exists; name a new directory.")
+    folder = None
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".partial", dir=out.parent))
+        folder.chmod(0o755)
+        yield folder
+        os.replace(folder, out)
+    except (OSError, RuntimeError) as error:
+        # torch tells of a full disk by a RuntimeError.
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise UsageError(f"cannot write {out}: {reason}.") from error
+    finally:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def load(directory: str | Path) -> tuple[Converted, Path]:
+    """Read a directory (or a checkpoint with dict.txt beside it) of a `tupe_roberta` model.
+
+    Returns:
+        The model, and the path of its dictionary.
+
+    Raises:
+        UsageError: it is none.
+    """
+    folder, name = find_checkpoint(Path(directory), None)
+    fine_tuned = folder / "input0" / "dict.txt"
+    beside = fine_tuned if fine_tuned.is_file() else folder / "dict.txt"
+    state, entries, path = read_source(folder / name, beside)
+    settings = recorded_settings(state)
+    if "position_encoding" not in settings:
+        raise UsageError(f"{folder / name} is no tupe_roberta checkpoint: it has no encoding.")
+    check_size(entries, len(state["model"].get(WORDS, ())), path)
+    return Converted(settings, state["model"], entries), path

@@ -1,0 +1,152 @@
+"""Checkpoints of stock RoBERTa, of the fairseq of 2019 and of today's.
+
+With `learned` positions the model is the same one. With any other encoding it is a warm start: the
+words and layers are RoBERTa's, the positions are new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from fairseq import utils
+from fairseq.models.roberta import RobertaModel
+from torch import Tensor
+
+from ..errors import UsageError
+from ..models.safe_loading import read_checkpoint
+from ..position import POSITION_ENCODINGS
+from .dictionaries import check_size
+from .directory import ENCODER, WORDS, Converted, build, read_source
+from .heads import register_heads
+from .keys import Rule, Table, check_fit, to_ours, to_theirs
+from .settings import functions, recorded_settings, sizes
+
+KIND = "fairseq-roberta"
+POSITIONS = f"{ENCODER}embed_positions.weight"
+#: Says in today's state dicts that the LayerNorms are where their names say.
+VERSION = f"{ENCODER}version"
+
+
+def table(names: Mapping[str, Any] | set[str]) -> Table:
+    """Names there and here; which of the older ones are used, the names themselves tell."""
+    top = "decoder." if any(name.startswith("decoder.") for name in names) else "encoder."
+    joint = any(name.endswith("in_proj_weight") for name in names)
+    old_norm = any(".emb_layer_norm." in name for name in names)
+    theirs, attention = f"{top}sentence_encoder.", "layers.*.self_attn."
+    qkv = tuple(f"{name}_proj" for name in "qkv")
+    joined = tuple(
+        Rule(
+            f"{theirs}{attention}in_proj_{kind}",
+            tuple(f"{ENCODER}{attention}{name}.{kind}" for name in qkv),
+        )
+        for kind in ("weight", "bias")
+    )
+    separate = tuple(
+        Rule(f"{theirs}{attention}{name}.*", f"{ENCODER}{attention}{name}.*") for name in qkv
+    )
+    norm = "emb_layer_norm" if old_norm else "layernorm_embedding"
+    return (
+        Rule(f"{theirs}embed_tokens.weight", WORDS),
+        Rule(f"{theirs}embed_positions.weight", POSITIONS),
+        Rule(f"{theirs}{norm}.*", f"{ENCODER}layernorm_embedding.*"),
+        Rule(f"{theirs}layer_norm.*", f"{ENCODER}layer_norm.*"),
+        *(joined if joint else separate),
+        Rule(f"{theirs}{attention}out_proj.*", f"{ENCODER}{attention}out_proj.*"),
+        *(
+            Rule(f"{theirs}layers.*.{name}.*", f"{ENCODER}layers.*.{name}.*")
+            for name in ("self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
+        ),
+        Rule(f"{top}lm_head.*", "encoder.lm_head.*"),
+        Rule(f"{top}lm_head.*.*", "encoder.lm_head.*.*"),
+        Rule("classification_heads.*.*.*", "classification_heads.*.*.*"),
+    )
+
+
+def read(
+    checkpoint: str | Path,
+    dictionary: str | Path | None = None,
+    position_encoding: str = "learned",
+    seed: int = 1,
+) -> Converted:
+    """Read a stock RoBERTa.
+
+    Args:
+        checkpoint: the file.
+        dictionary: its dict.txt; default the one beside it.
+        position_encoding: of the model that is made; but for `learned` its positions are new.
+        seed: of new parameters.
+
+    Raises:
+        UsageError: it is none, its parameters do not fit, or it uses what has no counterpart.
+    """
+    POSITION_ENCODINGS[position_encoding]
+    state, entries, path = read_source(checkpoint, dictionary)
+    theirs = {n: value for n, value in state["model"].items() if not n.endswith(".version")}
+    names = table(theirs)
+    settings = _settings(recorded_settings(state), theirs, names[0].theirs, checkpoint)
+    check_size(entries, len(theirs[names[0].theirs]), path)
+    model = build(settings, entries)
+    register_heads(model, theirs)
+    own = {name: value for name, value in model.state_dict().items() if name != VERSION}
+    check_fit(theirs, to_theirs(own, names), checkpoint, KIND)
+    ours = to_ours(theirs, names) | {VERSION: model.state_dict()[VERSION]}
+    converted = Converted(settings, ours, entries)
+    return (
+        converted if position_encoding == "learned" else warm(converted, position_encoding, seed)
+    )
+
+
+def warm(converted: Converted, position_encoding: str, seed: int) -> Converted:
+    """The same words and layers with another encoding, whose parameters are initial ones."""
+    settings = converted.settings | {"position_encoding": position_encoding}
+    utils.set_torch_seed(seed)
+    model = build(settings, converted.entries)
+    register_heads(model, converted.state)
+    fresh = model.state_dict()
+    # Its table of positions may have RoBERTa's name, but never its meaning.
+    kept = {n: v for n, v in converted.state.items() if n in fresh and n != POSITIONS}
+    new = sorted(fresh.keys() - kept.keys())
+    count = sum(fresh[name].numel() for name in new)
+    notes = [
+        f"left out: {POSITIONS}",
+        f"new, {count:,} parameters: {', '.join(new) or 'none'}",
+    ]
+    return Converted(settings, fresh | kept, converted.entries, notes)
+
+
+def stock_model(checkpoint: str | Path, converted: Converted) -> RobertaModel:
+    """Fairseq's own RoBERTa with the parameters of the checkpoint, in eval mode."""
+    ours = build(converted.settings, converted.entries)
+    task = SimpleNamespace(source_dictionary=ours.encoder.dictionary)
+    model = RobertaModel.build_model(ours.args, task)
+    register_heads(model, converted.state)
+    model.load_state_dict(dict(read_checkpoint(checkpoint)["model"]))
+    return model.eval()
+
+
+def _settings(
+    recorded: dict[str, Any], theirs: Mapping[str, Tensor], words: str, source: object
+) -> dict[str, Any]:
+    encoder = words.removesuffix("embed_tokens.weight")
+    positions = theirs.get(f"{encoder}embed_positions.weight")
+    if positions is None or positions.dim() != 2:
+        raise UsageError(
+            f"{source} is no {KIND} checkpoint: it has no {encoder}embed_positions.weight."
+        )
+    head = theirs.get(encoder.replace("sentence_encoder.", "lm_head.weight"))
+    settings = sizes(recorded, theirs, encoder, source) | functions(recorded, source)
+    return settings | {
+        "position_encoding": "learned",
+        # fairseq counts positions from padding_idx + 1 = 2.
+        "max_positions": len(positions) - 2,
+        "layernorm_embedding": any(
+            f"{encoder}{norm}.weight" in theirs
+            for norm in ("emb_layer_norm", "layernorm_embedding")
+        ),
+        "encoder_normalize_before": f"{encoder}layer_norm.weight" in theirs,
+        "untie_weights_roberta": head is not None and not torch.equal(head, theirs[words]),
+    }

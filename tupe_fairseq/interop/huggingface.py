@@ -1,0 +1,240 @@
+"""RoBERTa of Hugging Face's `transformers`: config.json and model.safetensors.
+
+Both count positions from padding_idx + 1 = 2 and have the same layers; it has a table of token
+types besides, which is zero here. Ids are those of dict.txt, which is taken along.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import UsageError
+from .dictionaries import check_size, dictionary_text, read_dictionary
+from .directory import ENCODER, WORDS, Converted, build, building
+from .fairseq_roberta import VERSION
+from .heads import head_names
+from .keys import Rule, Table, check_fit, to_ours, to_theirs
+from .settings import functions, sizes
+from .tensors import read_tensors, write_tensors
+
+KIND = "huggingface"
+#: A second token type would need inputs that fairseq has not.
+TOKEN_TYPES = "roberta.embeddings.token_type_embeddings.weight"
+TIED_HEAD, TIED_BIAS = "lm_head.decoder.weight", "lm_head.decoder.bias"
+#: Settings of the same meaning: name there, name here.
+SAME_SETTINGS = {
+    "num_hidden_layers": "encoder_layers",
+    "hidden_size": "encoder_embed_dim",
+    "intermediate_size": "encoder_ffn_embed_dim",
+    "num_attention_heads": "encoder_attention_heads",
+    "hidden_dropout_prob": "dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+    "classifier_dropout": "pooler_dropout",
+}
+#: The same function there: gelu is exact in both.
+ACTIVATIONS = {"gelu": "gelu", "relu": "relu", "tanh": "tanh", "linear": "linear"}
+#: What RoBERTa of transformers fixes, as a name here and the value it must have.
+FIXED = {
+    "position_encoding": "learned",
+    "layernorm_embedding": True,
+    "encoder_normalize_before": False,
+}
+
+
+def table(head: str | None = None) -> Table:
+    """Names there and here.
+
+    Args:
+        head: the classification head that is its `classifier`.
+    """
+    layer, ours = "roberta.encoder.layer.*.", f"{ENCODER}layers.*."
+    classifier = f"classification_heads.{head}.*.*"
+    return (
+        Rule("roberta.embeddings.word_embeddings.weight", WORDS),
+        Rule("roberta.embeddings.position_embeddings.weight", f"{ENCODER}embed_positions.weight"),
+        Rule("roberta.embeddings.LayerNorm.*", f"{ENCODER}layernorm_embedding.*"),
+        Rule(f"{layer}attention.self.query.*", f"{ours}self_attn.q_proj.*"),
+        Rule(f"{layer}attention.self.key.*", f"{ours}self_attn.k_proj.*"),
+        Rule(f"{layer}attention.self.value.*", f"{ours}self_attn.v_proj.*"),
+        Rule(f"{layer}attention.output.dense.*", f"{ours}self_attn.out_proj.*"),
+        Rule(f"{layer}attention.output.LayerNorm.*", f"{ours}self_attn_layer_norm.*"),
+        Rule(f"{layer}intermediate.dense.*", f"{ours}fc1.*"),
+        Rule(f"{layer}output.dense.*", f"{ours}fc2.*"),
+        Rule(f"{layer}output.LayerNorm.*", f"{ours}final_layer_norm.*"),
+        Rule("lm_head.dense.*", "encoder.lm_head.dense.*"),
+        Rule("lm_head.layer_norm.*", "encoder.lm_head.layer_norm.*"),
+        Rule(TIED_HEAD, "encoder.lm_head.weight"),
+        Rule("lm_head.bias", "encoder.lm_head.bias"),
+        *((Rule("classifier.*.*", classifier),) if head else ()),
+    )
+
+
+def write(converted: Converted, out: Path, head: str | None = None) -> None:
+    """Write a directory that `RobertaForMaskedLM.from_pretrained` loads.
+
+    Args:
+        converted: the model.
+        out: the directory; must not exist.
+        head: write this classification head, for `RobertaForSequenceClassification`, instead of
+            the one for masked words.
+
+    Raises:
+        UsageError: the model has what RoBERTa there has not.
+    """
+    settings = converted.settings
+    for name, value in FIXED.items():
+        if settings.get(name) != value:
+            raise UsageError(
+                f"transformers' RoBERTa has {name} {value!r} only, but the model's is "
+                f"{settings.get(name)!r} (a TUPE model: --to standalone)."
+            )
+    for name in ("activation_fn", *(["pooler_activation_fn"] if head else [])):
+        if settings[name] not in ACTIVATIONS or (name[0] == "p" and settings[name] != "tanh"):
+            raise UsageError(f"transformers' RoBERTa has no {name} {settings[name]!r}.")
+    if head and head not in head_names(converted.state):
+        known = ", ".join(head_names(converted.state)) or "none"
+        raise UsageError(f"--head is {head!r}, but the model's heads are: {known}.")
+    theirs = to_theirs(converted.state, table(head))
+    if head:
+        theirs = {n: value for n, value in theirs.items() if not n.startswith("lm_head.")}
+    elif settings.get("untie_weights_roberta"):
+        theirs[TIED_BIAS] = theirs["lm_head.bias"]
+    else:
+        del theirs[TIED_HEAD]
+    theirs[TOKEN_TYPES] = torch.zeros(1, settings["encoder_embed_dim"])
+    with building(out) as folder:
+        text = json.dumps(_config(converted, theirs, head), indent=2)
+        (folder / "config.json").write_text(text + "\n")
+        (folder / "dict.txt").write_text(dictionary_text(converted.entries), encoding="utf-8")
+        write_tensors(folder / "model.safetensors", theirs)
+
+
+def _config(
+    converted: Converted, theirs: Mapping[str, Tensor], head: str | None
+) -> dict[str, Any]:
+    settings = converted.settings
+    classes = {"num_labels": len(theirs["classifier.out_proj.weight"])} if head else {}
+    return {
+        "architectures": ["RobertaForSequenceClassification" if head else "RobertaForMaskedLM"],
+        "model_type": "roberta",
+        "vocab_size": len(converted.state[WORDS]),
+        "max_position_embeddings": len(converted.state[f"{ENCODER}embed_positions.weight"]),
+        **{there: settings[here] for there, here in SAME_SETTINGS.items()},
+        "hidden_act": ACTIVATIONS[settings["activation_fn"]],
+        "layer_norm_eps": 1e-5,
+        "type_vocab_size": 1,
+        "bos_token_id": 0,
+        "pad_token_id": 1,
+        "eos_token_id": 2,
+        "tie_word_embeddings": not settings.get("untie_weights_roberta"),
+        **classes,
+    }
+
+
+def read(source: str | Path, dictionary: str | Path | None = None) -> Converted:
+    """Read a directory that `RobertaForMaskedLM.save_pretrained` (or `write`) wrote.
+
+    Args:
+        source: the directory.
+        dictionary: dict.txt in the order of its ids; default the one in it.
+
+    Raises:
+        UsageError: it is none, its parameters do not fit, or it uses what has no counterpart.
+    """
+    folder = Path(source)
+    config = _read_config(folder / "config.json")
+    theirs = read_tensors(folder / "model.safetensors")
+    path = Path(dictionary or folder / "dict.txt")
+    entries = read_dictionary(path)
+    words = theirs.get("roberta.embeddings.word_embeddings.weight")
+    if words is None:
+        raise UsageError(f"{source} is no {KIND} RoBERTa with a head for masked words.")
+    check_size(entries, len(words), path)
+    types = theirs.pop(TOKEN_TYPES, None)
+    if types is not None:
+        # Every token has type 0, so its row may as well be added to the words.
+        theirs["roberta.embeddings.word_embeddings.weight"] = words + types[:1]
+    theirs.pop("roberta.embeddings.position_ids", None)
+    theirs.pop(TIED_BIAS, None)
+    theirs.setdefault(TIED_HEAD, words)
+    settings = _settings(config, to_ours(theirs, table()), source)
+    model = build(settings, entries)
+    own = {name: value for name, value in model.state_dict().items() if name != VERSION}
+    check_fit(theirs, to_theirs(own, table()), source, KIND)
+    return Converted(settings, to_ours(theirs, table()) | {VERSION: torch.tensor([3.0])}, entries)
+
+
+def _settings(
+    config: Mapping[str, Any], ours: Mapping[str, Tensor], source: object
+) -> dict[str, Any]:
+    """Arguments of our model; what the parameters show is taken from them."""
+    recorded = {here: config.get(there) for there, here in SAME_SETTINGS.items()}
+    recorded["activation_fn"] = config.get("hidden_act")
+    # Where it is null, transformers takes hidden_dropout_prob.
+    recorded["pooler_dropout"] = recorded["pooler_dropout"] or recorded["dropout"]
+    positions = ours.get(f"{ENCODER}embed_positions.weight")
+    if positions is None or positions.dim() != 2:
+        raise UsageError(f"{source} is no {KIND} RoBERTa: it has no table of positions.")
+    return {
+        **sizes(recorded, ours, ENCODER, source),
+        **functions(recorded, source),
+        **FIXED,
+        "max_positions": len(positions) - 2,
+        "untie_weights_roberta": not torch.equal(ours["encoder.lm_head.weight"], ours[WORDS]),
+    }
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        kind = config["model_type"]
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}.") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise UsageError(f"{path} is no configuration of RoBERTa: {error!r}.") from error
+    if kind != "roberta":
+        raise UsageError(f"{path} is no configuration of RoBERTa: its model_type is {kind!r}.")
+    return config
+
+
+def transformers_forward(directory: str | Path) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    """Transformers' own RoBERTa: ids B×T -> hidden states B×T×C and logits B×T×V.
+
+    Raises:
+        UsageError: `transformers` is not installed.
+    """
+    model = _transformers().RobertaForMaskedLM.from_pretrained(str(directory)).eval()
+
+    def forward(tokens):
+        out = model(tokens, attention_mask=tokens.ne(1), output_hidden_states=True)
+        return out.hidden_states[-1], out.logits
+
+    return forward
+
+
+def transformers_classifier(directory: str | Path) -> Callable[[Tensor], Tensor]:
+    """Transformers' classifier: ids B×T -> logits B×classes.
+
+    Raises:
+        UsageError: `transformers` is not installed.
+    """
+    library = _transformers()
+    model = library.RobertaForSequenceClassification.from_pretrained(str(directory)).eval()
+    return lambda tokens: model(tokens, attention_mask=tokens.ne(1)).logits
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ImportError as error:
+        raise UsageError(
+            "the comparison needs transformers, which is not installed: "
+            "pip install 'tupe_fairseq[hf]'"
+        ) from error
+    return transformers

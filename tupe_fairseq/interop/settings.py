@@ -1,0 +1,78 @@
+"""Settings of a model from elsewhere, taken from its parameters where these show them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from fairseq import utils
+from omegaconf import DictConfig
+from torch import Tensor
+
+from ..errors import UsageError
+
+PROBABILITIES = ("dropout", "attention_dropout", "activation_dropout", "pooler_dropout")
+ACTIVATIONS = ("activation_fn", "pooler_activation_fn")
+
+
+def recorded_settings(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of the model that a checkpoint was made with, today's and older ones' alike."""
+    recorded = state.get("args")
+    if recorded is None:
+        recorded = (state.get("cfg") or {}).get("model")
+    if recorded is None:
+        return {}
+    return dict(recorded) if isinstance(recorded, dict | DictConfig) else dict(vars(recorded))
+
+
+def sizes(
+    recorded: Mapping[str, Any], theirs: Mapping[str, Tensor], encoder: str, source: object
+) -> dict[str, Any]:
+    """Sizes of a Transformer, which its parameters show, but for the number of heads.
+
+    Args:
+        recorded: settings of the checkpoint.
+        theirs: its parameters.
+        encoder: what their names in the encoder begin with.
+        source: the file, for messages.
+
+    Raises:
+        UsageError: the parameters of the words or of layer 0 are not there, or the heads do not
+            divide the width.
+    """
+    words, fc1 = (
+        theirs.get(f"{encoder}{name}.weight") for name in ("embed_tokens", "layers.0.fc1")
+    )
+    for name, value in (("embed_tokens", words), ("layers.0.fc1", fc1)):
+        if value is None or value.dim() != 2:
+            raise UsageError(f"{source}: the checkpoint has no {encoder}{name}.weight.")
+    found = (re.match(rf"{re.escape(encoder)}layers\.(\d+)\.", name) for name in theirs)
+    heads, width = recorded.get("encoder_attention_heads"), words.size(1)
+    if not isinstance(heads, int) or heads < 1 or width % heads:
+        raise UsageError(
+            f"{source}: its encoder_attention_heads is {heads!r}, which does not divide {width}."
+        )
+    return {
+        "encoder_layers": len({match[1] for match in found if match}),
+        "encoder_embed_dim": width,
+        "encoder_ffn_embed_dim": len(fc1),
+        "encoder_attention_heads": heads,
+    }
+
+
+def functions(recorded: Mapping[str, Any], source: object) -> dict[str, Any]:
+    """Dropout probabilities and activations, as recorded.
+
+    Raises:
+        UsageError: one is no probability, or no activation that fairseq knows.
+    """
+    found = {name: recorded[name] for name in (*PROBABILITIES, *ACTIVATIONS) if name in recorded}
+    for name, value in found.items():
+        if name in PROBABILITIES:
+            good = isinstance(value, int | float) and 0 <= value < 1
+        else:
+            good = value in utils.get_available_activation_fns()
+        if not good:
+            raise UsageError(f"{source}: its {name} is {value!r}, which cannot be.")
+    return found

@@ -1,0 +1,168 @@
+"""Checkpoints of the authors' release of TUPE (guolinke/TUPE, a fork of the fairseq of 2019).
+
+They differ from ours in names, in joint projections, and in what is recorded: the settings lie in
+an argparse.Namespace, and the dictionary has three more symbols, at ids 4, 5 and 6. Newer code of
+the release joins the two projections of positions and saves a table of buckets, which follows from
+the settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import UsageError
+from .dictionaries import Entry, check_size
+from .directory import ENCODER, WORDS, Converted, build, read_source
+from .heads import head_names, register_heads
+from .keys import Rule, Table, check_fit, to_ours, to_theirs
+from .settings import functions, recorded_settings, sizes
+
+KIND = "tupe-official"
+THEIRS = "decoder.sentence_encoder."
+POSITIONS = f"{ENCODER}embed_positions."
+#: Symbols of every dictionary of the release, before the words of dict.txt.
+MORE_SYMBOLS = (Entry("<file>", 1), Entry("<email>", 1), Entry("<url>", 1))
+#: The release's buckets, which no argument changes, and what they are saved as.
+NUM_BUCKETS, MAX_DISTANCE, BUCKETS = 32, 128, f"{THEIRS}rp_bucket"
+
+
+def table(joint: bool = False) -> Table:
+    """Names there and here.
+
+    Args:
+        joint: the projections of positions are one parameter, queries above keys.
+    """
+    q, k = f"{POSITIONS}q_proj.*", f"{POSITIONS}k_proj.*"
+    separate = (Rule(f"{THEIRS}pos_q_linear.*", q), Rule(f"{THEIRS}pos_k_linear.*", k))
+    attention, qkv = "layers.*.self_attn.", tuple(f"{name}_proj" for name in "qkv")
+    return (
+        Rule(f"{THEIRS}embed_tokens.weight", WORDS),
+        Rule(f"{THEIRS}pos.weight", f"{POSITIONS}weight"),
+        Rule(f"{THEIRS}pos_ln.*", f"{POSITIONS}layer_norm.*"),
+        *((Rule(f"{THEIRS}pos_proj.*", (q, k)),) if joint else separate),
+        Rule(f"{THEIRS}relative_attention_bias.weight", f"{POSITIONS}relative_bias.weight"),
+        Rule(f"{THEIRS}emb_layer_norm.*", f"{ENCODER}layernorm_embedding.*"),
+        Rule(f"{THEIRS}emb_out_layer_norm.*", f"{ENCODER}layer_norm.*"),
+        *(
+            Rule(
+                f"{THEIRS}{attention}in_proj_{kind}",
+                tuple(f"{ENCODER}{attention}{name}.{kind}" for name in qkv),
+            )
+            for kind in ("weight", "bias")
+        ),
+        Rule(f"{THEIRS}{attention}out_proj.*", f"{ENCODER}{attention}out_proj.*"),
+        *(
+            Rule(f"{THEIRS}layers.*.{name}.*", f"{ENCODER}layers.*.{name}.*")
+            for name in ("self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
+        ),
+        Rule("decoder.lm_head.*", "encoder.lm_head.*"),
+        Rule("decoder.lm_head.*.*", "encoder.lm_head.*.*"),
+        Rule("classification_heads.*.*.*", "classification_heads.*.*.*"),
+    )
+
+
+def read(checkpoint: str | Path, dictionary: str | Path | None = None) -> Converted:
+    """Read a checkpoint of the release.
+
+    Args:
+        checkpoint: the file.
+        dictionary: its dict.txt; default the one beside it.
+
+    Raises:
+        UsageError: it is none, its parameters do not fit, or it uses what has no counterpart.
+    """
+    state, entries, path = read_source(checkpoint, dictionary)
+    theirs = dict(state["model"])
+    buckets = theirs.pop(BUCKETS, None)
+    settings = _settings(recorded_settings(state), theirs, checkpoint)
+    _check_buckets(buckets, settings["max_positions"], checkpoint)
+    notes = _complete_heads(theirs, settings)
+    entries = [*MORE_SYMBOLS, *entries]
+    check_size(entries, len(theirs[f"{THEIRS}embed_tokens.weight"]), path)
+    model = build(settings, entries)
+    register_heads(model, theirs)
+    own = {name: value for name, value in model.state_dict().items() if "version" not in name}
+    names = table(joint=f"{THEIRS}pos_proj.weight" in theirs)
+    check_fit(theirs, to_theirs(own, names), checkpoint, KIND)
+    ours = to_ours(theirs, names) | {f"{ENCODER}version": torch.tensor([3.0])}
+    return Converted(settings, ours, entries, notes)
+
+
+def _settings(
+    recorded: dict[str, Any], theirs: Mapping[str, Tensor], source: object
+) -> dict[str, Any]:
+    """Arguments of our model; what the parameters show is taken from them."""
+    positions = theirs.get(f"{THEIRS}pos.weight")
+    if positions is None or positions.dim() != 2:
+        raise UsageError(f"{source} is no {KIND} checkpoint: it has no {THEIRS}pos.weight.")
+    settings = sizes(recorded, theirs, THEIRS, source) | functions(recorded, source)
+    relative = f"{THEIRS}relative_attention_bias.weight" in theirs
+    settings |= {
+        "position_encoding": "tupe_r" if relative else "tupe_a",
+        # Rows θ1, θ2 and positions 1, ..., max_positions − 1.
+        "max_positions": len(positions) - 1,
+        "layernorm_embedding": f"{THEIRS}emb_layer_norm.weight" in theirs,
+        "encoder_normalize_before": f"{THEIRS}emb_out_layer_norm.weight" in theirs,
+    }
+    for flag, found in (
+        ("rel_pos", relative),
+        ("embedding_normalize", settings["layernorm_embedding"]),
+        ("encoder_normalize_before", settings["encoder_normalize_before"]),
+    ):
+        if flag in recorded and bool(recorded[flag]) != found:
+            raise UsageError(
+                f"{source} contradicts itself: its --{flag.replace('_', '-')} is "
+                f"{recorded[flag]}, but its parameters say {found}."
+            )
+    head, words = (
+        theirs.get(f"{p}weight") for p in ("decoder.lm_head.", f"{THEIRS}embed_tokens.")
+    )
+    settings["untie_weights_roberta"] = head is not None and not torch.equal(head, words)
+    return settings
+
+
+def _check_buckets(saved: Tensor | None, length: int, source: object) -> None:
+    """The release's table of buckets must be the one that our model computes.
+
+    Raises:
+        UsageError: it is another, as after a change of the release's code.
+    """
+    if saved is None:
+        return
+    from ..position.indices import distances, relative_buckets, toeplitz
+
+    of_distance = relative_buckets(distances(length, length), NUM_BUCKETS, MAX_DISTANCE, True)
+    expected = toeplitz(of_distance[None], length)[0].clone()
+    expected[:, 0], expected[0, :] = NUM_BUCKETS, NUM_BUCKETS // 2
+    if saved.shape != expected.shape or not torch.equal(saved.long(), expected):
+        raise UsageError(f"{source}: {BUCKETS} is not the table of {NUM_BUCKETS} buckets.")
+
+
+def _complete_heads(theirs: dict[str, Tensor], settings: dict[str, Any]) -> list[str]:
+    """Give heads of one projection, which newer code of the release has, RoBERTa's other one.
+
+    It is the identity, and so is then the activation: the outputs stay the same.
+
+    Raises:
+        UsageError: only some heads lack it, which share one activation with the others.
+    """
+    heads = head_names(theirs)
+    short = [h for h in heads if f"classification_heads.{h}.dense.weight" not in theirs]
+    if not short:
+        return []
+    if short != heads:
+        raise UsageError(
+            f"the classification heads {', '.join(short)} have no dense projection and others "
+            "have: they cannot be in one model."
+        )
+    width = settings["encoder_embed_dim"]
+    for head in short:
+        theirs[f"classification_heads.{head}.dense.weight"] = torch.eye(width)
+        theirs[f"classification_heads.{head}.dense.bias"] = torch.zeros(width)
+    settings["pooler_activation_fn"] = "linear"
+    return [f"{', '.join(short)}: the missing dense projection is the identity here"]
