@@ -22,7 +22,8 @@ def blocks(language: str) -> list[str]:
 
 
 def rows() -> dict[str, list[str]]:
-    table = re.findall(r"^\| `(\w+)`.*?\|(.*)\|$", README, flags=re.MULTILINE)
+    section = README.partition("## Encodings")[2].partition("\n## ")[0]
+    table = re.findall(r"^\| `(\w+)`.*?\|(.*)\|$", section, flags=re.MULTILINE)
     return {name: [cell.strip() for cell in cells.split("|")] for name, cells in table}
 
 

@@ -20,7 +20,7 @@ from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.distributed import utils as distributed
 from fairseq.logging import metrics
-from fairseq.logging.meters import Meter
+from fairseq.logging.meters import MetersDict
 
 from ..errors import UsageError, ends_commands_in_one_line
 from . import glue_metrics
@@ -145,10 +145,15 @@ def side_by_side(predicted: torch.Tensor, true: torch.Tensor) -> torch.Tensor:
     return rows
 
 
-class Collected(Meter):
-    """Keeps all it is given; fairseq 0.12.2 has no such meter yet."""
+class Collected(MetersDict._DerivedMeter):
+    """Keeps all it is given.
+
+    A derived meter, since others go into checkpoints with the name of their class, by which
+    fairseq finds only its own when it resumes.
+    """
 
     def __init__(self):
+        super().__init__(fn=None)
         self.reset()
 
     def reset(self):

@@ -224,7 +224,7 @@ def own_random_numbers() -> Iterator[None]:
 
     So that models of one seed that differ in their encoding begin with the same weights elsewhere.
     """
-    seed = int(torch.empty((), dtype=torch.int64).random_())
+    seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_())
     state = torch.get_rng_state()
     torch.default_generator.manual_seed(seed)
     try:
