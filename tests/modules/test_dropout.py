@@ -48,7 +48,7 @@ def test_masks_are_pieces_of_split_mix(rows, columns, p, key, first):
             word = split_mix(key, first + i * words + j // 4)
             piece = word >> (16 * (j % 4)) & 0xFFFF
             signed = piece - 65536 if piece >= 32768 else piece
-            assert mask[i, j].item() == (signed >= round(p * 65536) - 32768)
+            assert mask[i, j].item() == (signed >= min(round(p * 65536), 65535) - 32768)
 
 
 @pytest.mark.parametrize("p", [0.01, 0.1, 0.5, 0.9])
@@ -138,6 +138,14 @@ def test_nothing_and_everything_dropped(p):
     x, residual = torch.randn(3, 5), torch.randn(3, 5)
     assert torch.equal(Dropout(p)(x), x * (1 - p))
     assert torch.equal(Dropout(p)(x, residual), x * (1 - p) + residual)
+
+
+@pytest.mark.parametrize("p", [1e-9, 1 - 1e-9])
+def test_almost_nothing_and_almost_everything_dropped(way, p):
+    """Probabilities that round to 0 and 1 leave finite numbers."""
+    out = Dropout(p)(torch.ones(SHAPE))
+    assert out.isfinite().all()
+    assert (out == 0).float().mean() == pytest.approx(round(p), abs=1e-3)
 
 
 def test_evaluation_drops_nothing():

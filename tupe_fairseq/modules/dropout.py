@@ -30,13 +30,13 @@ LEVELS = 1 << 16
 
 
 def rounded(p: float) -> float:
-    """The probability that masks have."""
-    return round(p * LEVELS) / LEVELS
+    """The probability that masks have; below 1, which would leave nothing to scale."""
+    return min(round(p * LEVELS), LEVELS - 1) / LEVELS
 
 
 def threshold(p: float) -> int:
     """The smallest 16-bit piece, from −32768 on, of an entry that is kept."""
-    return round(p * LEVELS) - LEVELS // 2
+    return int(rounded(p) * LEVELS) - LEVELS // 2
 
 
 def draw_key() -> int:
@@ -50,7 +50,7 @@ def keep_mask(rows: int, columns: int, p: float, key: int, first: int = 0) -> Te
     Args:
         rows: each begins with a word of its own.
         columns: entries of a row.
-        p: probability of being dropped.
+        p: probability of being dropped, below 1.
         key: from `draw_key`.
         first: words of the key to leave out, which served other masks.
     """
