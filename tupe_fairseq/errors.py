@@ -14,6 +14,10 @@ class UsageError(ValueError):
     on stderr, exit status 1, no traceback (`ends_commands_in_one_line`).
     """
 
+    def __init__(self, message: str):
+        # Names from files may hold anything.
+        super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in message))
+
 
 def under_fairseq_command(kind: str = "") -> bool:
     """Whether this process was started as `fairseq-train`, `python -m fairseq_cli.train`, ...

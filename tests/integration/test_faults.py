@@ -248,6 +248,18 @@ def test_an_endless_line_is_not_read_to_its_end(tmp_path):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
 
 
+def test_a_name_with_a_line_break_is_told_in_one_line(tmp_path):
+    checkpoint = release.write(tmp_path / "release")
+    raw = checkpoint.read_bytes()
+    name = b"decoder.sentence_encoder.pos_q_linear.weight"
+    assert name in raw
+    checkpoint.write_bytes(raw.replace(name, name.replace(b"dec", b"de\n")))
+    command = ["--from", "tupe-official", str(checkpoint), "--out", str(tmp_path / "ours")]
+    told = refusal(lambda: convert(command))
+    assert "\n" not in told
+    assert r"de\noder" in told
+
+
 @settings(deadline=None, max_examples=20)
 @given(data=st.data())
 def test_any_change_of_a_checkpoint_converts_or_is_one_line(tmp_path_factory, data):
