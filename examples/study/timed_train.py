@@ -1,14 +1,15 @@
 """fairseq-train that also tells how long its updates take: `python timed_train.py FLAGS`.
 
-At its end it logs `clock | {"updates": N, "seconds": S}`, S being the time inside the trainer's
-updates but the first: no start-up, validation, or writing of checkpoints. On a CPU it is the time
-that the processor spent on this process, which stays the same when other programs take turns with
-it; on a GPU it is the time of the wall clock.
+At its end it logs `clock | {"updates": N, "seconds": S}`: the time from one report of training
+(--log-interval) to the next, over all such pairs with no validation or checkpoint between them. On
+a CPU it is the time that the processor spent on this process, which stays the same when other
+programs take turns with it; on a GPU it is the time of the wall clock.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import time
 
 import torch
@@ -17,23 +18,28 @@ from fairseq_cli import train as fairseq_train
 now = time.perf_counter if torch.cuda.is_available() else time.process_time
 
 
-class TimedTrainer(fairseq_train.Trainer):
-    """Adds up the time of `train_step`, of all trainers of this process."""
+class Clock(logging.Handler):
+    """Adds up what lies between two reports of training that follow each other."""
 
-    updates = -1
+    updates = 0
     seconds = 0.0
+    last: tuple[int, float] | None = None
 
-    def train_step(self, *args, **kwargs):
-        start = now()
-        ended = super().train_step(*args, **kwargs)
-        TimedTrainer.updates += 1
-        if TimedTrainer.updates:
-            TimedTrainer.seconds += now() - start
-        return ended
+    def emit(self, record: logging.LogRecord) -> None:
+        """Count the updates since the last report, if nothing else was reported since."""
+        if record.name != "train_inner":
+            self.last = None
+            return
+        done, time_now = int(json.loads(record.getMessage())["num_updates"]), now()
+        if self.last is not None:
+            self.updates += done - self.last[0]
+            self.seconds += time_now - self.last[1]
+        self.last = done, time_now
 
 
 if __name__ == "__main__":
-    fairseq_train.Trainer = TimedTrainer
+    clock = Clock(logging.INFO)
+    logging.getLogger().addHandler(clock)
     fairseq_train.cli_main()
-    clock = {"updates": TimedTrainer.updates, "seconds": round(TimedTrainer.seconds, 3)}
-    print(f"timed_train | clock | {json.dumps(clock)}", flush=True)
+    entry = {"updates": clock.updates, "seconds": round(clock.seconds, 3)}
+    print(f"timed_train | clock | {json.dumps(entry)}", flush=True)
