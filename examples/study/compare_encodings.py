@@ -39,7 +39,6 @@ from tupe_fairseq.position import POSITION_ENCODINGS
 
 HERE = Path(__file__).parent
 PLUGIN = HERE.parents[1] / "tupe_fairseq"
-TOKENS_PER_SAMPLE = 128
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -53,8 +52,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--validations", type=int, default=2, help="in each round")
     parser.add_argument("--workers", type=int, default=1, help="encodings trained side by side")
     parser.add_argument("--arch", default="tupe_roberta_tiny")
-    parser.add_argument("--batch-size", type=int, default=8, help="sequences of 128 tokens")
-    parser.add_argument("--lr", type=float, default=2e-3)
+    parser.add_argument("--tokens-per-sample", type=int, default=32, help="length of a sequence")
+    parser.add_argument("--batch-size", type=int, default=32, help="sequences")
+    parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", action="store_true", help="only report what there is")
     parser.epilog = "What follows -- goes to fairseq-train as it is."
@@ -96,7 +96,7 @@ def fixed_flags(arguments: argparse.Namespace) -> list[str]:
         *("--user-dir", PLUGIN, "--arch", arguments.arch, "--seed", arguments.seed),
         *("--task", "masked_lm", "--criterion", "masked_lm"),
         # Blocks over the ends of lines: no text is lost, and none is padding.
-        *("--sample-break-mode", "none", "--tokens-per-sample", TOKENS_PER_SAMPLE),
+        *("--sample-break-mode", "none", "--tokens-per-sample", arguments.tokens_per_sample),
         *("--batch-size", arguments.batch_size, "--required-batch-size-multiple", 1),
         # Text that is seen about once cannot be overfitted.
         *("--dropout", 0, "--attention-dropout", 0),
@@ -190,8 +190,8 @@ def describe(arguments: argparse.Namespace) -> str:
     """The settings in a sentence."""
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     return (
-        f"{arguments.arch}, {arguments.batch_size} × {TOKENS_PER_SAMPLE} tokens an update, "
-        f"{arguments.updates:,} updates planned, lr {arguments.lr:g}, seed {arguments.seed}, "
+        f"{arguments.arch}, {arguments.batch_size} × {arguments.tokens_per_sample} tokens an "
+        f"update, {arguments.updates:,} updates planned, lr {arguments.lr:g}, seed {arguments.seed}, "
         f"{device}."
     )
 
