@@ -191,8 +191,8 @@ def describe(arguments: argparse.Namespace) -> str:
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     return (
         f"{arguments.arch}, {arguments.batch_size} × {arguments.tokens_per_sample} tokens an "
-        f"update, {arguments.updates:,} updates planned, lr {arguments.lr:g}, seed {arguments.seed}, "
-        f"{device}."
+        f"update, {arguments.updates:,} updates planned, lr {arguments.lr:g}, seed "
+        f"{arguments.seed}, {device}."
     )
 
 
