@@ -50,6 +50,7 @@ class TupeSentenceEncoder(Encoder):
             compile_layers=args.compile_layers,
         )
         self.embed_tokens = embed_tokens
+        self.embed_scale = self.embed_positions.word_scale
         self.extend_positions = args.extend_positions
         self.padding_idx = embed_tokens.padding_idx
         # In fairseq's state dicts: 3 says that LayerNorms are where their names say.
@@ -76,9 +77,12 @@ class TupeSentenceEncoder(Encoder):
             UsageError: more than max_positions tokens, or padding before the first token.
         """
         padding_mask = src_tokens.eq(self.padding_idx)
-        embedded = self.embed_tokens(src_tokens) if token_embeddings is None else token_embeddings
+        if token_embeddings is None:
+            token_embeddings = self.embed_tokens(src_tokens)
+        if self.embed_scale != 1:
+            token_embeddings = self.embed_scale * token_embeddings
         x, states = self.encode(
-            embedded,
+            token_embeddings,
             padding_mask if padding_mask.any() else None,
             src_tokens,
             keep_states=return_all_hiddens,
@@ -87,7 +91,7 @@ class TupeSentenceEncoder(Encoder):
             # B×T×C -> T×B×C
             "encoder_out": [x.transpose(0, 1)],
             "encoder_padding_mask": [padding_mask],
-            "encoder_embedding": [embedded],
+            "encoder_embedding": [token_embeddings],
             "encoder_states": [state.transpose(0, 1) for state in states],
             "src_tokens": [],
             "src_lengths": [(~padding_mask).sum(dim=1, keepdim=True, dtype=torch.int32)],

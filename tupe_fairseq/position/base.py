@@ -128,6 +128,11 @@ class PositionEncoding(nn.Module):
         super().__init__()
         self.shape = shape
 
+    @property
+    def word_scale(self) -> float:
+        """What a model multiplies word embeddings by, before positions."""
+        return 1.0
+
     def embed(
         self,
         x: Tensor,

@@ -1,8 +1,9 @@
 """Sinusoidal absolute positions (Vaswani et al. 2017, section 3.5): x + p_k at the input.
 
-p_{k,2i} = sin(k/10000^{2i/C}), p_{k,2i+1} = cos(k/10000^{2i/C}). This follows the paper;
-fairseq's own module has frequencies 10000^{−i/(C/2−1)}, all sines before all cosines, and counts
-from 2.
+p_{k,2i} = sin(k/10000^{2i/C}), p_{k,2i+1} = cos(k/10000^{2i/C}); words are multiplied by √C before
+(section 3.4), since |p_k| = √(C/2) would drown words of BERT's initialisation. This follows the
+paper; fairseq's own module has frequencies 10000^{−i/(C/2−1)}, all sines before all cosines, and
+counts from 2.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ class SinusoidalPosition(PositionEncoding):
     def __init__(self, shape: Shape):
         super().__init__(shape)
         self.table = ConstantTable(sinusoids(torch.arange(shape.max_positions), shape.embed_dim))
+
+    @property
+    def word_scale(self) -> float:
+        return self.shape.embed_dim**0.5
 
     def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
         return x + self.table(x.dtype, start, start + x.size(1)).to(x.dtype)
