@@ -114,10 +114,10 @@ def weights_and_gradients(
         of_out: gradient of the output, R×BLOCK_D.
         lse: log Σ_j exp(score_ij), R.
         delta: Σ_d out_id · of_out_id, R.
-        matrix: this and the next five as in `kept`.
-        rows: R.
-        first: key.
-        T: words.
+        matrix: the sentence and head, b·H + h.
+        rows: R positions of queries.
+        first: position of the first key.
+        T: words of the longest sentence.
         key: of the mask.
         threshold: of the mask.
         scale: of weights that are kept.
