@@ -30,6 +30,8 @@ from tupe_fairseq import TupeRobertaModel, UsageError
 
 STOCK = Contender("stock RoBERTa", "fairseq")
 PRODUCTS = Contender("matrix products", "torch")
+#: By device: `auto` does not choose triton.
+BACKENDS = {"cpu": "auto", "cuda": "auto,triton"}
 
 
 def prepare(work: Workload, device: str, contender: Contender) -> Step:
@@ -121,7 +123,7 @@ def parse(argv: list[str] | None) -> Namespace:
         metavar = {int: "N", float: "P"}.get(kind)
         told = "in place of the workload's"
         parser.add_argument(f"--{name}", type=kind, choices=choices, metavar=metavar, help=told)
-    add_arguments(parser, encodings="tupe_a,tupe_r,t5,learned,none", backends="auto")
+    add_arguments(parser, encodings="tupe_a,tupe_r,t5,learned,none", backends=BACKENDS)
     return parser.parse_args(argv)
 
 

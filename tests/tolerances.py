@@ -9,9 +9,19 @@ import torch
 from torch import Tensor
 
 #: Outputs, scores and attention weights.
-FORWARD = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 4e-2}
+FORWARD = {
+    torch.float64: 1e-12,
+    torch.float32: 1e-5,
+    torch.float16: 5e-3,
+    torch.bfloat16: 4e-2,
+}
 #: Gradients pass every rounding twice, and those of parameters sum over all positions.
-GRADIENT = {torch.float64: 1e-11, torch.float32: 2e-5, torch.bfloat16: 1e-1}
+GRADIENT = {
+    torch.float64: 1e-11,
+    torch.float32: 2e-5,
+    torch.float16: 1.25e-2,
+    torch.bfloat16: 1e-1,
+}
 
 #: Parameters after a few updates by two ways of computing the same gradients.
 TRAINED = {torch.float32: 1e-4}

@@ -19,8 +19,10 @@ from .measure import Contender
 DTYPES = ("float32", "bfloat16", "float16")
 
 
-def add_arguments(parser: argparse.ArgumentParser, encodings: str, backends: str) -> None:
-    """Flags that all benchmarks have; lists are separated by commas."""
+def add_arguments(
+    parser: argparse.ArgumentParser, encodings: str, backends: str | dict[str, str]
+) -> None:
+    """Flags that all benchmarks have; lists are separated by commas, backends may be by device."""
     parser.add_argument(
         "--encodings", metavar="NAMES", default=encodings, help="default: %(default)s"
     )
@@ -41,6 +43,8 @@ def check(args: argparse.Namespace) -> None:
         UsageError: no such device, a number below 1, or a file in a folder that is not there.
     """
     args.device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if isinstance(args.backends, dict):
+        args.backends = args.backends[args.device]
     if args.device == "cuda" and not torch.cuda.is_available():
         raise UsageError("--device is 'cuda', but torch finds none here; use cpu.")
     for name, value in vars(args).items():
@@ -94,6 +98,8 @@ def contenders_of(
             try:
                 terms = encoding.build_layer_terms()
                 chosen = choose_backend(backend, encoding, terms, device=args.device)
+                if reason := chosen.lacks(args.device):
+                    raise UsageError(reason)
             except UsageError as reason:
                 tell_once(f"left out: {name} by {backend}: {reason}")
                 continue

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -22,6 +24,10 @@ OPTIONS = {
     "deberta": {"relative_clip": 3},
     "shaw": {"relative_clip": 2},
 }
+
+#: Those that run on CPUs; the kernels of `triton` do in its interpreter (test_triton.py).
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+BACKENDS = [name for name in ATTENTION_BACKENDS if name != "triton" or INTERPRETED]
 
 #: The encodings of the paper; all have loops in tests/reference.
 PAPER = ("none", "learned", "t5", "tupe_a", "tupe_r")

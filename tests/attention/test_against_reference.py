@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from tests.attention.cases import (
+    BACKENDS,
     EMBED_DIM,
     ENCODINGS,
     NUM_HEADS,
@@ -22,7 +23,6 @@ from tests.attention.cases import (
 )
 from tests.reference import learned, none, t5, tupe
 from tests.tolerances import assert_close, assert_gradients_close
-from tupe_fairseq.attention import ATTENTION_BACKENDS
 
 REFERENCES = {
     "none": none.attend,
@@ -68,7 +68,7 @@ def expected_of(case, length, padded, dtype):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(("length", "padded"), SENTENCES)
 @pytest.mark.parametrize("case", [*PAPER, *VARIANTS])
-@pytest.mark.parametrize("backend", list(ATTENTION_BACKENDS))
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_output_and_every_gradient_equal_the_loops(backend, case, length, padded, dtype):
     encoding, attention = build(case, 7, dtype)
     skip_where_refused(backend, encoding, attention)

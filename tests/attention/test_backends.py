@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.attention.cases import (
+    BACKENDS,
     EMBED_DIM,
     ENCODINGS,
     NUM_HEADS,
@@ -21,14 +22,12 @@ from tests.attention.cases import (
 from tests.tolerances import assert_close, assert_gradients_close, assert_zero
 from tupe_fairseq import UsageError
 from tupe_fairseq.attention import (
-    ATTENTION_BACKENDS,
     TupeMultiheadAttention,
     backend,
     choose_backend,
     share_attention,
 )
 
-BACKENDS = list(ATTENTION_BACKENDS)
 FAST = [name for name in BACKENDS if name != "eager"]
 #: Odd ones, since kernels work in blocks of powers of two.
 LENGTHS = (1, 2, 97, 511)
@@ -152,7 +151,7 @@ def test_sdpa_refuses_to_return_weights():
 def test_unknown_backend_lists_the_known_ones():
     with pytest.raises(
         UsageError,
-        match=r"--attention-backend is 'fastest', but .*blocked, .*eager, .*flash, .*sdpa",
+        match=r"--attention-backend is 'fastest', but .*blocked, .*flash, .*sdpa, .*triton",
     ):
         choose_backend("fastest", build("none", 5)[0])
 

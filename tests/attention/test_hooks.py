@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from tests.attention.cases import (
+    BACKENDS,
     EMBED_DIM,
     NUM_HEADS,
     attention_of,
@@ -18,7 +19,7 @@ from tests.reference import t5
 from tests.reference.attention import attend
 from tests.tolerances import assert_close
 from tupe_fairseq import PositionEncoding, UsageError
-from tupe_fairseq.attention import ATTENTION_BACKENDS, choose_backend
+from tupe_fairseq.attention import choose_backend
 from tupe_fairseq.modules.encoder import Encoder
 from tupe_fairseq.position import LayerTerms, Shape
 from tupe_fairseq.position.t5 import T5Bias
@@ -106,7 +107,7 @@ def by_loops(encoding, attention, x, padding, **options):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("padding", [None, padding_mask(LENGTH, 3, 0)], ids=["full", "padded"])
 @pytest.mark.parametrize(("cls", "options"), [(ShawKeys, {}), (ShawKeysWithBias, OPTIONS)])
-@pytest.mark.parametrize("name", list(ATTENTION_BACKENDS))
+@pytest.mark.parametrize("name", BACKENDS)
 def test_content_dependent_score_equals_the_loops(name, cls, options, padding, dtype):
     encoding, attention = build(cls, dtype, **options)
     skip_where_refused(name, encoding, attention)
@@ -155,7 +156,7 @@ def test_every_layer_owns_its_terms():
     assert first.keys is not second.keys
 
 
-@pytest.mark.parametrize("name", list(ATTENTION_BACKENDS))
+@pytest.mark.parametrize("name", BACKENDS)
 def test_rotation_acts_on_queries_keys_and_values(name):
     """A rotation that doubles the queries and turns the values around, as projections could."""
     encoding, attention = build(Rotated)

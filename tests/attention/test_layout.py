@@ -5,9 +5,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.attention.cases import EMBED_DIM, OPTIONS, VOCAB_SIZE, enlarged, normal, words
+from tests.attention.cases import (
+    BACKENDS,
+    EMBED_DIM,
+    OPTIONS,
+    VOCAB_SIZE,
+    enlarged,
+    normal,
+    words,
+)
 from tests.tolerances import assert_close, assert_gradients_close, assert_zero
-from tupe_fairseq.attention import ATTENTION_BACKENDS, Layout
+from tupe_fairseq.attention import Layout
 from tupe_fairseq.modules.encoder import Encoder
 from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
 
@@ -79,7 +87,7 @@ def test_words_are_those_of_each_sentence_alone(name, training):
         assert_close(output[:n], alone[0])
 
 
-@pytest.mark.parametrize("backend", ATTENTION_BACKENDS)
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_gradients_are_those_with_padding_left_in(monkeypatch, backend):
     encoder = encoder_of("tupe_a", backend, normalize_before=True, checkpoint_activations=True)
     x, parameters = normal(*MASK.shape, EMBED_DIM, seed=0), dict(encoder.named_parameters())

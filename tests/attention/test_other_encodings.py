@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tests.attention.cases import (
+    BACKENDS,
     EMBED_DIM,
     ENCODINGS,
     NUM_HEADS,
@@ -22,7 +23,6 @@ from tests.attention.cases import (
 from tests.reference import alibi, deberta, rope, shaw, transformer_xl
 from tests.tolerances import assert_close, assert_gradients_close, assert_not_zero
 from tupe_fairseq import UsageError
-from tupe_fairseq.attention import ATTENTION_BACKENDS
 
 REFERENCES = {
     "rope": rope.attend,
@@ -36,11 +36,12 @@ CASES = [*REFERENCES, *OTHER_VARIANTS]
 REFUSED = {
     "sdpa": ("shaw",),
     "blocked": ("shaw", "transformer_xl", "deberta"),
+    "triton": ("shaw", "transformer_xl", "deberta"),
     "flash": ("shaw", "transformer_xl", "deberta", "alibi"),
 }
 SERVED = [
     (backend, case)
-    for backend in ATTENTION_BACKENDS
+    for backend in BACKENDS
     for case in CASES
     if ENCODINGS[case][0] not in REFUSED.get(backend, ())
 ]

@@ -41,6 +41,10 @@ class Backend:
         """Why this backend cannot serve an encoding with these terms of a layer, or None."""
         return None
 
+    def lacks(self, device: str) -> str | None:
+        """Why this backend cannot run here on this type of device, or None."""
+        return None
+
     def prepare(
         self, score: PositionalScore | None, layout: Layout, heads: int, dtype: torch.dtype
     ) -> Any:
@@ -107,12 +111,14 @@ def share_attention(
         compiled: whether the layers are compiled.
 
     Raises:
-        UsageError: unknown backend, or one that cannot serve this encoding.
+        UsageError: unknown backend, or one that cannot serve this encoding or run here.
     """
     if layout is None:
         layout = Layout(x.size(0), x.size(1), padding_mask)
     device = x.device.type
     chosen = choose_backend(backend, encoding, layer_terms, need_weights, device, compiled)
+    if reason := chosen.lacks(device):
+        raise _refusal(backend, reason)
     _log_choice(backend, chosen.name, type(encoding).__name__, device)
     dtype = _dtype_of_queries(x)
     # Made once and used in every layer, so not worth rounding.
@@ -143,8 +149,12 @@ def choose_backend(
         return max(able, key=lambda b: b.speed(device))
     chosen = ATTENTION_BACKENDS[name]
     if reason := reason_against(chosen):
-        raise UsageError(f"--attention-backend is {name!r}, but {reason}; use auto or eager.")
+        raise _refusal(name, reason)
     return chosen
+
+
+def _refusal(name: str, reason: str) -> UsageError:
+    return UsageError(f"--attention-backend is {name!r}, but {reason}; use auto or eager.")
 
 
 def _dtype_of_queries(x: Tensor) -> torch.dtype:

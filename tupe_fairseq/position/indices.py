@@ -30,6 +30,16 @@ def toeplitz(by_distance: Tensor, keys: int) -> Tensor:
     return _Toeplitz.apply(by_distance, keys)
 
 
+def sum_diagonals(cells: Tensor) -> Tensor:
+    """The transpose of `toeplitz`: H×T×S -> H×(T+S−1)."""
+    # With T columns of zeros appended and all rows joined, rows one column shorter begin at
+    # i·(S+T−1): row i moves i to the right, from the last row on one distance per column.
+    queries, keys = cells.shape[-2:]
+    joined = torch.nn.functional.pad(cells.flip(-2), (0, queries)).flatten(-2)
+    moved = joined[..., :-queries].unflatten(-1, (queries, queries + keys - 1))
+    return moved.sum(-2)
+
+
 class _Toeplitz(torch.autograd.Function):
     @staticmethod
     def forward(ctx, by_distance, keys):
@@ -38,12 +48,7 @@ class _Toeplitz(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        # With T columns of zeros appended and all rows joined, rows one column shorter begin at
-        # i·(S+T−1): row i moves i to the right, from the last row on one distance per column.
-        queries, keys = gradient.shape[-2:]
-        joined = torch.nn.functional.pad(gradient.flip(-2), (0, queries)).flatten(-2)
-        moved = joined[..., :-queries].unflatten(-1, (queries, queries + keys - 1))
-        return moved.sum(-2), None
+        return sum_diagonals(gradient), None
 
 
 def relative_buckets(
