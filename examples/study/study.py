@@ -120,7 +120,6 @@ class Study:
 
     def __init__(self, arguments: argparse.Namespace):
         self.arguments, self.plan, self.out = arguments, arguments.plan, arguments.out
-        self.out.mkdir(parents=True, exist_ok=True)
         self.journal = Journal(self.out / "journal.json")
         self.runs = {
             f"{model}/{seed}": [*MODELS[model][1], "--seed", str(seed)]
@@ -175,7 +174,8 @@ class Study:
             arch=plan.arch,
             batch_size=plan.batch_size,
             lr=plan.lr,
-            seed=self.arguments.seeds[0],
+            # Each run's own flags have its seed.
+            seed=plan.seeds[0],
             flags=[*flags, *(["--fp16"] if fp16 else [])],
         )
 
@@ -205,6 +205,17 @@ class Study:
     def model(self, run: str) -> Path:
         """Folder of a trained model."""
         return self.out / "models" / run.replace("/", "-")
+
+    def finetune_all(self) -> list[str]:
+        """All tasks; returns what failed."""
+        failed = []
+        for task in self.arguments.tasks:
+            try:
+                self.finetune(task)
+            except UsageError as error:
+                failed.append(str(error))
+            self.report()
+        return failed
 
     def finetune(self, task: str) -> None:
         """All models on a task."""
@@ -244,16 +255,16 @@ def main(argv: list[str] | None = None) -> None:
     logging.getLogger().setLevel(logging.WARNING)
     # Threads that wait yield the core.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    study = Study(arguments)
+    study, failed = Study(arguments), []
     if not arguments.report:
         with locked(arguments.out) as lock:
             study.prepare()
             study.pretrain(lock)
-            for task in arguments.tasks:
-                study.finetune(task)
-                study.report()
+            failed = study.finetune_all()
     study.report()
     print(f"report: {arguments.results / 'report.md'}")
+    if failed:
+        raise UsageError("; ".join(failed))
 
 
 if __name__ == "__main__":

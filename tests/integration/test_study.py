@@ -87,7 +87,7 @@ def test_killed_study_goes_on(place):
     out, words = place / "out", arguments(place)
     script = ROOT / "examples/study/study.py"
     with subprocess.Popen([sys.executable, script, *words], start_new_session=True) as killed:
-        wait_until(lambda: [*out.glob("pretraining/*/*/checkpoint_last.pt")])
+        wait_until(lambda: [*out.glob("pretraining/*/*/checkpoint_last.pt")], 600)
         os.killpg(killed.pid, signal.SIGKILL)
     assert json.loads((out / "journal.json").read_text())["data"]["seconds"] > 0
     study.main(words)
@@ -102,9 +102,21 @@ def test_killed_study_goes_on(place):
     assert len((place / "started").read_text().split()) == 4
     again = (out / "report/report.md").read_text()
     assert re.sub(r"[\d.]+", "", again) == re.sub(r"[\d.]+", "", report)
+    check_failure(place, words)
     (place / "other.txt").write_text("x")
     with pytest.raises(UsageError, match="holds a run with other settings"):
         study.main([*words, "--text", f"{place}/other.txt"])
+
+
+def check_failure(place: Path, words: list[str]) -> None:
+    """A task that fails does not keep the others from being run, and is named."""
+    (place / "glue/RTE").mkdir()
+    cola, rte = (words.index(task) for task in ("CoLA", "RTE"))
+    words[cola], words[rte] = words[rte], words[cola]
+    (place / "out/report/report.md").unlink()
+    with pytest.raises(UsageError, match="RTE data failed"):
+        study.main(words)
+    assert "CoLA (mcc)" in (place / "out/report/report.md").read_text()
 
 
 def check_report(report: str, folder: Path) -> None:
@@ -159,6 +171,8 @@ def test_fairseq_understands_the_pretraining_of(scale, place):
     made = study.Study(study.parse(arguments(place, "--scale", scale, "--tasks", "RTE")))
     training = made.training()
     assert training.updates % (training.rounds * training.validations) == 0
+    alone = study.parse(arguments(place, "--scale", scale, "--seeds", "2", "--tasks", "RTE"))
+    assert fixed_flags(study.Study(alone).training()) == fixed_flags(training)
     seen = set()
     for name, own in plan.MODELS.items():
         flags = [str(place), *fixed_flags(training), *own[1]]
