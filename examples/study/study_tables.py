@@ -89,7 +89,7 @@ def pretraining(results: Results, unigram: float) -> Lines:
 
 
 def noise_rows(results: Results, labels: Labels) -> list[Lines]:
-    """Differences from BERT-A, one row a model; then what is known without a model."""
+    """Differences from BERT-A, one row a model."""
     tasks = list(labels)
     rows = []
     for model in results.arguments.models:
