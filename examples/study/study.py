@@ -207,7 +207,7 @@ class Study:
         return self.out / "models" / run.replace("/", "-")
 
     def finetune_all(self) -> list[str]:
-        """All tasks; returns what failed."""
+        """All tasks, with a report after each; returns what failed."""
         failed = []
         for task in self.arguments.tasks:
             try:
@@ -256,12 +256,13 @@ def main(argv: list[str] | None = None) -> None:
     # Threads that wait yield the core.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     study, failed = Study(arguments), []
-    if not arguments.report:
+    if arguments.report:
+        study.report()
+    else:
         with locked(arguments.out) as lock:
             study.prepare()
             study.pretrain(lock)
             failed = study.finetune_all()
-    study.report()
     print(f"report: {arguments.results / 'report.md'}")
     if failed:
         raise UsageError("; ".join(failed))
