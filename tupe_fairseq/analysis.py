@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from .errors import UsageError
 from .modules.encoder import Encoder
@@ -121,6 +121,71 @@ def _layer_maps(encoder: Encoder, length: int, layer: int) -> tuple[Tensor, str]
     for_queries = terms.score(unit * scale, none, encoding).square().sum(0)
     for_keys = terms.score(none, unit, encoding).square().sum(0)
     return (for_queries + for_keys).sqrt(), "added to the scores, root mean square over words"
+
+
+#: The parts of a score that `correlation_terms` tells apart, in its order; queries first.
+CORRELATION_TERMS = ("word–word", "word–position", "position–word", "position–position")
+
+
+@torch.no_grad()
+def correlation_terms(encoder: Encoder, tokens: Tensor) -> Tensor:
+    """The terms of the first layer's scores where positions are added to words (Ke et al. 2021).
+
+    The paper's equation 6 and figure 2: w_i W^Q (w_j W^K)ᵀ/√D and its three companions, w being
+    words and p positions. BERT's LayerNorm after the sum is linear for a given deviation of it, so
+    w and p are what it makes of the two; its shift and the biases of W^Q and W^K are neither, and
+    what they add to the scores is the last term.
+
+    Args:
+        encoder: with word embeddings `embed_tokens`, e.g. `model.encoder.sentence_encoder`; its
+            encoding is `learned`, `sinusoidal`, `hierarchical` or `floater`.
+        tokens: ids, B×T, without padding.
+
+    Returns:
+        5×B×H×T×T: the terms as in `CORRELATION_TERMS`, and the rest. Their sum is the score.
+
+    Raises:
+        UsageError: positions are not added to the words, or there are too many.
+    """
+    _check_length(encoder, tokens.size(1))
+    encoding = encoder.embed_positions
+    words = encoding.word_scale * encoder.embed_tokens(tokens)
+    positions = encoding.embed(torch.zeros_like(words), tokens)
+    both = encoding.embed(words, tokens)
+    if encoding.enters != "input" or not torch.allclose(both, words + positions, atol=1e-5):
+        raise UsageError(
+            f"{type(encoding).__name__} does not add positions to the words; only what does has "
+            "terms between words and positions."
+        )
+    parts = _normalised(encoder, words, positions)
+    attention = encoder.layers[0].self_attn
+    queries, keys = (
+        _project(linear, parts, attention.num_heads)
+        for linear in (attention.q_proj, attention.k_proj)
+    )
+    queries = queries * attention.scaling
+    terms = [queries[i] @ keys[j].transpose(-2, -1) for i in (0, 1) for j in (0, 1)]
+    whole = queries.sum(0) @ keys.sum(0).transpose(-2, -1)
+    return torch.stack([*terms, whole - sum(terms)])
+
+
+def _normalised(encoder: Encoder, words: Tensor, positions: Tensor) -> Tensor:
+    """What the first layer gets of words, positions and constants, 3×B×T×C."""
+    parts = torch.stack([words, positions, torch.zeros_like(words)])
+    layer = encoder.layers[0]
+    before = layer.self_attn_layer_norm if layer.normalize_before else None
+    for norm in filter(None, (encoder.layernorm_embedding, before)):
+        variance = parts.sum(0).var(-1, correction=0, keepdim=True)
+        parts = (parts - parts.mean(-1, keepdim=True)) * norm.weight / (variance + norm.eps).sqrt()
+        parts[2] += norm.bias
+    return parts
+
+
+def _project(linear: nn.Linear, parts: Tensor, heads: int) -> Tensor:
+    """3×B×T×C -> 3×B×H×T×D; the bias belongs to the constants, the last part."""
+    projected = F.linear(parts, linear.weight)
+    projected[2] += linear.bias
+    return projected.unflatten(-1, (heads, -1)).transpose(-3, -2)
 
 
 def _check_length(encoder: Encoder, length: int) -> None:

@@ -27,7 +27,11 @@ OUTLIERS = 0.005
 
 
 def draw_positional_correlations(
-    correlations: Tensor, title: str, caption: str = "", names: Sequence[str] | None = None
+    correlations: Tensor,
+    title: str,
+    caption: str = "",
+    names: Sequence[str] | None = None,
+    same_colors: bool = False,
 ) -> Figure:
     """One heat map per head of what positions alone add to the scores (figure of Ke et al. 2021).
 
@@ -38,6 +42,7 @@ def draw_positional_correlations(
         title: above the figure.
         caption: small, below it; e.g. the command that made it.
         names: above the maps, where these are not one per head.
+        same_colors: for maps that are to be compared.
 
     Raises:
         UsageError: matplotlib is not installed.
@@ -50,11 +55,15 @@ def draw_positional_correlations(
     size = (scale * WIDTH * columns, scale * HEIGHT * rows + 0.6)
     figure = figure_class()(figsize=size, dpi=150, layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    limits = [color_limits(values) for values in correlations]
+    if same_colors:
+        limits = [(min(low for low, _ in limits), max(high for _, high in limits))] * heads
     for head, panel in enumerate(panels.flat):
         if head >= heads:
             panel.set_visible(False)
             continue
-        _draw_map(panel, correlations[head], names[head] if names else f"head {head + 1}")
+        name = names[head] if names else f"head {head + 1}"
+        _draw_map(panel, correlations[head], name, limits[head])
         if head + columns >= heads:
             panel.set_xlabel("key position", fontsize=8)
         if head % columns == 0:
@@ -73,10 +82,9 @@ def _write_below(figure: Figure, caption: str) -> None:
     figure.get_layout_engine().set(rect=(0, strip, 1, 1 - strip))
 
 
-def _draw_map(panel: Axes, values: Tensor, name: str) -> None:
+def _draw_map(panel: Axes, values: Tensor, name: str, limits: tuple[float, float]) -> None:
     """One heat map with its colour bar."""
-    low, high = color_limits(values)
-    image = panel.imshow(values.cpu().numpy(), vmin=low, vmax=high)
+    image = panel.imshow(values.cpu().numpy(), vmin=limits[0], vmax=limits[1])
     layout = {"extend": "both", "shrink": 0.75, "pad": 0.02, "aspect": 25}
     bar = panel.figure.colorbar(image, ax=panel, **layout)
     bar.ax.tick_params(labelsize=6, length=2)

@@ -17,28 +17,17 @@ and the figure of what there is, also while another call trains. In DIRECTORY:
 from __future__ import annotations
 
 import argparse
-import fcntl
-import json
 import logging
-import os
 import signal
-import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
-from comparison import newest_checkpoint, report, updates_done
-from tqdm import tqdm
+from comparison import report
+from training import Training, keep_settings, locked, run_rounds
 
 from tupe_fairseq import UsageError
-from tupe_fairseq.files import replacing
 from tupe_fairseq.position import POSITION_ENCODINGS
-
-HERE = Path(__file__).parent
-PLUGIN = HERE.parents[1] / "tupe_fairseq"
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -89,103 +78,6 @@ def check(arguments: argparse.Namespace) -> None:
         )
 
 
-def fixed_flags(arguments: argparse.Namespace) -> list[str]:
-    """What all encodings and all rounds share."""
-    share = arguments.updates // arguments.rounds
-    flags: list[Any] = [
-        *("--user-dir", PLUGIN, "--arch", arguments.arch, "--seed", arguments.seed),
-        *("--task", "masked_lm", "--criterion", "masked_lm"),
-        # Blocks over the ends of lines: no text is lost, and none is padding.
-        *("--sample-break-mode", "none", "--tokens-per-sample", arguments.tokens_per_sample),
-        *("--batch-size", arguments.batch_size, "--required-batch-size-multiple", 1),
-        # Text that is seen about once cannot be overfitted.
-        *("--dropout", 0, "--attention-dropout", 0),
-        *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--adam-eps", 1e-6),
-        *("--clip-norm", 1.0, "--weight-decay", 0.01, "--lr", arguments.lr),
-        *("--lr-scheduler", "polynomial_decay", "--warmup-updates", arguments.updates // 20),
-        *("--total-num-update", arguments.updates),
-        *("--validate-interval-updates", share // arguments.validations),
-        *("--save-interval-updates", share, "--keep-interval-updates", 1),
-        *("--no-epoch-checkpoints", "--num-workers", 0),
-        *("--log-format", "json", "--log-interval", max(1, share // 10)),
-    ]
-    flags += [] if torch.cuda.is_available() else ["--cpu"]
-    return [*map(str, flags), *arguments.flags]
-
-
-def train(arguments: argparse.Namespace, name: str, until: int, lock: int) -> None:
-    """Train one encoding up to an update, from its newest checkpoint on; append to its log.
-
-    Args:
-        arguments: of the command line.
-        name: of the encoding.
-        until: update.
-        lock: file descriptor that the process keeps open while it runs.
-
-    Raises:
-        UsageError: fairseq-train failed.
-    """
-    out = arguments.out / name
-    out.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, str(HERE / "timed_train.py"), str(arguments.data)]
-    command += [*fixed_flags(arguments), "--position-encoding", name]
-    command += ["--save-dir", str(out), "--max-update", str(until)]
-    if (checkpoint := newest_checkpoint(out)) is not None:
-        command += ["--restore-file", str(checkpoint)]
-    one_thread = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
-    environment = os.environ | (one_thread if arguments.workers > 1 else {})
-    with (out / "log.txt").open("a", encoding="utf-8") as log:
-        ended = subprocess.run(
-            command,
-            stdout=log,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            env=environment,
-            pass_fds=(lock,),
-        )
-    if ended.returncode:
-        last = (ended.stderr.strip().splitlines() or [f"status {ended.returncode}"])[-1]
-        raise UsageError(f"training {name} failed: {last} (log: {log.name})")
-
-
-@contextmanager
-def locked(out: Path):
-    """Hold the directory's lock, which each training process shares: a killed call leaves some.
-
-    Yields:
-        The file descriptor.
-    """
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / ".lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print("waiting for another call, or what is left of a killed one, to end")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield file.fileno()
-
-
-def keep_settings(arguments: argparse.Namespace) -> None:
-    """Write settings.json, or compare with it: a run goes on with what it began with.
-
-    Raises:
-        UsageError: the directory holds a run with other settings.
-    """
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    path = arguments.out / "settings.json"
-    settings = {"data": str(arguments.data.resolve()), "flags": fixed_flags(arguments)}
-    settings["flags"].remove(str(PLUGIN))
-    if not path.exists():
-        with replacing(path) as aside:
-            aside.write_text(json.dumps(settings, indent=1))
-    elif json.loads(path.read_text()) != settings:
-        raise UsageError(
-            f"--out {str(arguments.out)!r} holds a run with other settings (see settings.json); "
-            "give another directory."
-        )
-
-
 def describe(arguments: argparse.Namespace) -> str:
     """The settings in a sentence."""
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
@@ -196,27 +88,11 @@ def describe(arguments: argparse.Namespace) -> str:
     )
 
 
-def run_rounds(arguments: argparse.Namespace, lock: int) -> None:
-    """Train in rounds, report after each."""
-    share = arguments.updates // arguments.rounds
-    turns = len(arguments.encodings) * arguments.rounds
-    with tqdm(total=turns, unit="run") as progress, ThreadPoolExecutor(arguments.workers) as pool:
-
-        def turn(name: str, until: int) -> None:
-            if updates_done(arguments.out / name) < until:
-                train(arguments, name, until, lock)
-            progress.set_postfix_str(f"{name} to update {until}")
-            progress.update()
-
-        for until in range(share, arguments.updates + 1, share):
-            started = [pool.submit(turn, name, until) for name in arguments.encodings]
-            try:
-                for run in started:
-                    run.result()
-            finally:
-                for run in started:
-                    run.cancel()
-            report(arguments.out, arguments.encodings, describe(arguments))
+def training_of(arguments: argparse.Namespace) -> Training:
+    """One run for each encoding, under its name."""
+    own = {name: ["--position-encoding", name] for name in arguments.encodings}
+    shared = {key: value for key, value in vars(arguments).items() if key in Training._fields}
+    return Training(runs=own, **shared)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -224,13 +100,18 @@ def main(argv: list[str] | None = None) -> None:
     arguments = parse(argv)
     # Importing fairseq makes all libraries tell their debugging.
     logging.getLogger().setLevel(logging.WARNING)
-    if arguments.report:
-        keep_settings(arguments)
+    training = training_of(arguments)
+
+    def write() -> None:
         report(arguments.out, arguments.encodings, describe(arguments))
+
+    if arguments.report:
+        keep_settings(training)
+        write()
     else:
         with locked(arguments.out) as lock:
-            keep_settings(arguments)
-            run_rounds(arguments, lock)
+            keep_settings(training)
+            run_rounds(training, lock, write)
     print((arguments.out / "comparison.md").read_text())
 
 

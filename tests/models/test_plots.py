@@ -109,3 +109,13 @@ def test_colours_are_those_of_the_words():
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_colours_of_a_constant(length):
     assert color_limits(torch.zeros(length, length)) == (-1, 1)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_maps_that_are_compared_have_the_same_colours(same):
+    maps = torch.stack([torch.linspace(0, 1, 36), torch.linspace(-5, 3, 36)]).view(2, 6, 6)
+    figure = draw_positional_correlations(maps, "t", names=["a", "b"], same_colors=same)
+    limits = [axes.images[0].get_clim() for axes in figure.axes if axes.images]
+    assert limits == (
+        [(color_limits(maps[1]))] * 2 if same else [color_limits(values) for values in maps]
+    )

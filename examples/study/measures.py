@@ -1,0 +1,105 @@
+"""What the study measures: who gets there sooner, and what is noise."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import mean, stdev
+from typing import NamedTuple
+
+from scipy import stats
+
+#: Of the intervals.
+CONFIDENCE = 0.95
+#: Loss by number of updates.
+Curve = dict[int, float]
+
+
+def reaching(curve: Curve, target: float) -> float | None:
+    """The first update at which a loss is as low as `target`, linear between validations.
+
+    Returns:
+        None where it never is.
+    """
+    points = sorted(curve.items())
+    if points and points[0][1] <= target:
+        return float(points[0][0])
+    for (before, high), (after, low) in pairwise(points):
+        if low <= target:
+            return before + (after - before) * (high - target) / (high - low)
+    return None
+
+
+def fraction(curve: Curve, baseline: Curve) -> float | None:
+    """The share of the baseline's updates at which a model reaches the baseline's last loss."""
+    last = max(baseline)
+    update = reaching(curve, baseline[last])
+    return None if update is None else update / last
+
+
+def band(curves: Sequence[Curve]) -> list[tuple[int, float, float, float]]:
+    """Update, mean, lowest and highest loss, where all curves have one."""
+    shared = set.intersection(*map(set, curves)) if curves else set()
+    losses = [(update, [curve[update] for curve in curves]) for update in sorted(shared)]
+    return [(update, mean(these), min(these), max(these)) for update, these in losses]
+
+
+class Difference(NamedTuple):
+    """A mean over seeds, and half the width of its confidence interval (None: one seed)."""
+
+    mean: float
+    half_width: float | None
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether the interval holds 0, or there is none."""
+        return self.half_width is None or abs(self.mean) <= self.half_width
+
+    def written(self, digits: int) -> str:
+        """With its interval; bold where it is more than noise."""
+        if self.half_width is None:
+            return f"{self.mean:+.{digits}f} (one seed)"
+        said = f"{self.mean:+.{digits}f} ± {self.half_width:.{digits}f}"
+        return f"{said} (noise)" if self.is_noise else f"**{said}**"
+
+
+def difference(values: Sequence[float], standard_error: float = 0.0) -> Difference:
+    """What differs between two models, from the differences of each seed.
+
+    Two causes of noise add up in quadrature: the seeds (Student's t over their differences) and
+    the choice of the examples that all seeds are validated on, which seeds do not show.
+
+    Args:
+        values: a difference for each seed.
+        standard_error: of a difference, from the number of examples.
+    """
+    if len(values) < 2:
+        return Difference(mean(values), None)
+    quantile = (1 + CONFIDENCE) / 2
+    seeds = stats.t.ppf(quantile, len(values) - 1) * stdev(values) / math.sqrt(len(values))
+    examples = stats.norm.ppf(quantile) * standard_error
+    return Difference(mean(values), math.hypot(seeds, examples))
+
+
+def standard_error(metric: str, score: float, examples: int) -> float:
+    """Standard error of a score in percent, from the number of examples.
+
+    Accuracy is a share, √(p(1−p)/n); Pearson's correlation has (1−r²)/√(n−1) for large n, and
+    Matthews' √((1−r²)/n), which is exact for labels and answers that are equally frequent.
+    """
+    share = score / 100
+    if metric == "accuracy":
+        return 100 * math.sqrt(share * (1 - share) / examples)
+    if metric == "mcc":
+        return 100 * math.sqrt((1 - share**2) / examples)
+    return 100 * (1 - share**2) / math.sqrt(examples - 1)
+
+
+def without_model(metric: str, train: Sequence[str], valid: Sequence[str]) -> float:
+    """The score of one answer to all, in percent: the most frequent label, or any number."""
+    if metric != "accuracy":
+        return 0.0
+    answer = Counter(train).most_common(1)[0][0]
+    return 100 * sum(label == answer for label in valid) / len(valid)

@@ -1,0 +1,280 @@
+"""The paper's study at a scale that fits the machine: pre-training, GLUE, what positions learn.
+
+    python examples/study/study.py --text wiki/AA --glue glue_data --out outputs/study
+
+TEXT is what examples/pretraining/prepare.sh takes, the GLUE folder what
+examples/glue/preprocess_glue.sh takes; plan.py has the settings of each scale. In OUT:
+
+    data/                 the text, binarised, and its vocabulary
+    pretraining/          MODEL/SEED: checkpoints and log.txt
+    glue-data/, glue/     the tasks, binarised; the sweep of each
+    models/               MODEL-SEED: what TupeRobertaModel.from_pretrained loads
+    journal.json          commands and times
+    report/               report.md, its figures, results.json (elsewhere: --results)
+
+Stopped at any point, the same command goes on; the report is written after each step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from comparison import newest_checkpoint
+from plan import MODELS, SCALES, Finetuning
+from study_report import write_report
+from training import Training, keep, keep_settings, locked, run_rounds
+
+from tupe_fairseq import UsageError
+from tupe_fairseq.files import replacing
+
+ROOT = Path(__file__).resolve().parents[2]
+GLUE = ROOT / "examples/glue"
+PREPARE = ROOT / "examples/pretraining/prepare.sh"
+#: Seconds between two notes of the time; a kill loses as much.
+TICK = 10
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """The command line, and the plan of its scale."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    add = parser.add_argument
+    add("--text", nargs="+", type=Path, required=True, help="text files or folders of them")
+    add("--glue", type=Path, required=True, help="the GLUE download")
+    add("--out", type=Path, required=True, help="directory of everything")
+    add("--scale", choices=SCALES, default="tiny", help="see plan.py (default: tiny)")
+    add("--workers", type=int, default=0, help="processes at a time (default: cores, or GPUs)")
+    add("--models", nargs="+", choices=MODELS, default=list(MODELS), help="default: all")
+    add("--seeds", nargs="+", type=int, help="of pre-training (default: the scale's)")
+    add("--tasks", nargs="+", help="of GLUE (default: the scale's)")
+    add("--results", type=Path, help="where the report is written (default: OUT/report)")
+    add("--report", action="store_true", help="only report what there is")
+    arguments = parser.parse_args(argv)
+    arguments.plan = plan = SCALES[arguments.scale]
+    arguments.seeds = arguments.seeds or list(plan.seeds)
+    arguments.tasks = arguments.tasks or list(plan.tasks)
+    if unknown := [task for task in arguments.tasks if task not in plan.tasks]:
+        raise UsageError(f"--tasks has {unknown[0]!r}; the scale has {', '.join(plan.tasks)}.")
+    for name, paths in (("--text", arguments.text), ("--glue", [arguments.glue])):
+        if missing := [path for path in paths if not path.exists()]:
+            raise UsageError(f"{name} is {str(missing[0])!r}, but there is no such path.")
+    if arguments.workers < 0:
+        raise UsageError(f"--workers must be at least 1, but is {arguments.workers}.")
+    arguments.workers = arguments.workers or torch.cuda.device_count() or os.cpu_count() or 1
+    arguments.results = arguments.results or arguments.out / "report"
+    words = sys.argv[1:] if argv is None else argv
+    arguments.command = shlex.join(["python", "examples/study/study.py", *words])
+    return arguments
+
+
+class Journal:
+    """Commands and times of the steps, over all calls of the study."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.steps = json.loads(path.read_text()) if path.exists() else {}
+
+    @contextmanager
+    def step(self, name: str, command: str):
+        """Add the time that the block takes to a step, tick by tick."""
+        entry = self.steps.setdefault(name, {"seconds": 0.0})
+        entry["command"] = command
+        ended = threading.Event()
+
+        def tick() -> None:
+            last = time.monotonic()
+            while not ended.is_set():
+                ended.wait(TICK)
+                now = time.monotonic()
+                entry["seconds"] = round(entry["seconds"] + now - last, 1)
+                last = now
+                self._write()
+
+        thread = threading.Thread(target=tick)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def _write(self) -> None:
+        with replacing(self.path) as aside:
+            aside.write_text(json.dumps(self.steps, indent=1))
+
+
+class Study:
+    """The steps; each goes on where an earlier call ended."""
+
+    def __init__(self, arguments: argparse.Namespace):
+        self.arguments, self.plan, self.out = arguments, arguments.plan, arguments.out
+        self.journal = Journal(self.out / "journal.json")
+        self.runs = {
+            f"{model}/{seed}": [*MODELS[model][1], "--seed", str(seed)]
+            for seed in arguments.seeds
+            for model in arguments.models
+        }
+
+    def report(self) -> None:
+        """Write what there is."""
+        write_report(self.arguments, self.journal.steps)
+
+    def call(self, step: str, *words: object) -> None:
+        """Run a command as a step.
+
+        Raises:
+            UsageError: it failed.
+        """
+        command = [*map(str, words)]
+        short = [word.replace(f"{ROOT}/", "") for word in command]
+        shown = shlex.join(["python" if word == sys.executable else word for word in short])
+        print(f"$ {shown}", flush=True)
+        with self.journal.step(step, shown), subprocess.Popen(command) as process:
+            try:
+                status = process.wait()
+            except BaseException:
+                process.terminate()
+                raise
+        if status:
+            raise UsageError(f"{step} failed (status {status}): {shown}")
+
+    def prepare(self) -> None:
+        """Text -> data/bin."""
+        # Other data under the models that were trained on these would go unnoticed.
+        made_of = {"text": [*map(str, self.arguments.text)], "vocabulary": self.plan.vocabulary}
+        keep(self.out / "made_of.json", made_of)
+        flags = ("--sentencepiece", self.plan.vocabulary, "--valid-share", self.plan.valid_share)
+        where = ("--out", self.out / "data", "--workers", self.arguments.workers)
+        self.call("data", "bash", PREPARE, *where, *flags, *self.arguments.text)
+
+    def training(self) -> Training:
+        """What the models are pre-trained with."""
+        plan, fp16 = self.plan, self.plan.fp16 and torch.cuda.is_available()
+        flags = ["--max-valid-steps", str(plan.valid_steps), *plan.flags]
+        return Training(
+            data=self.out / "data/bin",
+            out=self.out / "pretraining",
+            runs=self.runs,
+            updates=plan.updates,
+            rounds=plan.rounds,
+            validations=plan.validations,
+            workers=self.arguments.workers,
+            arch=plan.arch,
+            tokens_per_sample=plan.tokens_per_sample,
+            batch_size=plan.batch_size,
+            lr=plan.lr,
+            # Each run's own flags have its seed.
+            seed=plan.seeds[0],
+            flags=[*flags, *(["--fp16"] if fp16 else [])],
+        )
+
+    def pretrain(self, lock: int) -> None:
+        """All models, in rounds; then a folder for each that the hub can load."""
+        training = self.training()
+        keep_settings(training)
+        with self.journal.step("pre-training", "see pretraining/settings.json"):
+            run_rounds(training, lock, self.report)
+        for name in self.runs:
+            self.collect(name)
+
+    def collect(self, run: str) -> None:
+        """models/MODEL-SEED: the trained model, its dictionary and vocabulary."""
+        folder, data = self.model(run), self.out / "data/bin"
+        folder.mkdir(parents=True, exist_ok=True)
+        checkpoint = newest_checkpoint(self.out / "pretraining" / run)
+        sources = {"model.pt": checkpoint, "dict.txt": data / "dict.txt"}
+        sources["sentencepiece.bpe.model"] = data / "sentencepiece.bpe.model"
+        for name, source in sources.items():
+            with replacing(folder / name) as aside:
+                try:
+                    os.link(source, aside)
+                except OSError:
+                    shutil.copy(source, aside)
+
+    def model(self, run: str) -> Path:
+        """Folder of a trained model."""
+        return self.out / "models" / run.replace("/", "-")
+
+    def finetune_all(self) -> list[str]:
+        """All tasks, with a report after each; returns what failed."""
+        failed = []
+        for task in self.arguments.tasks:
+            try:
+                self.finetune(task)
+            except UsageError as error:
+                failed.append(str(error))
+            self.report()
+        return failed
+
+    def finetune(self, task: str) -> None:
+        """All models on a task."""
+        if not (self.arguments.glue / task).is_dir():
+            print(f"{task}: not in {self.arguments.glue}")
+            return
+        workers = ("--workers", self.arguments.workers)
+        data, bpe = self.out / "glue-data", self.out / "data/bin"
+        longest = ("--max-positions", self.plan.tokens_per_sample)
+        where = (self.arguments.glue, task, bpe, data)
+        self.call(f"{task} data", "bash", GLUE / "preprocess_glue.sh", *where, *longest, *workers)
+        models = [f"{run.replace('/', '-')}={self.model(run) / 'model.pt'}" for run in self.runs]
+        sweep = ["--data", data, "--out", self.out / "glue" / task, "--tasks", task, *workers]
+        sweep += ["--models", *models, "--rates", *self.plan.rates]
+        sweep += ["--seeds", *self.plan.finetuning_seeds]
+        sweep += overrides(self.plan.tasks[task])
+        self.call(task, sys.executable, GLUE / "sweep.py", *sweep)
+
+
+def overrides(finetuning: Finetuning | None) -> list[str]:
+    """Of the task's YAML file, for sweep.py; 6 % of the updates are warm-up, as in the paper."""
+    if finetuning is None:
+        return []
+    changed = {
+        "optimization.max_update": finetuning.updates,
+        "lr_scheduler.warmup_updates": max(1, round(0.06 * finetuning.updates)),
+        "dataset.batch_size": finetuning.batch,
+        "dataset.num_workers": 0,
+    }
+    return ["--overrides", *(f"{key}={value}" for key, value in changed.items())]
+
+
+def main(argv: list[str] | None = None) -> None:
+    """See the module's text."""
+    arguments = parse(argv)
+    # Importing fairseq makes all libraries tell their debugging.
+    logging.getLogger().setLevel(logging.WARNING)
+    # Threads that wait yield the core.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    study, failed = Study(arguments), []
+    if arguments.report:
+        study.report()
+    else:
+        with locked(arguments.out) as lock:
+            study.prepare()
+            study.pretrain(lock)
+            failed = study.finetune_all()
+    print(f"report: {arguments.results / 'report.md'}")
+    if failed:
+        raise UsageError("; ".join(failed))
+
+
+if __name__ == "__main__":
+    # As after Ctrl-C: what runs is ended or left to end, what has not begun is not begun.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+    try:
+        main()
+    except UsageError as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("stopped; the same command goes on.")

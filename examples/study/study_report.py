@@ -1,0 +1,152 @@
+"""The report of the study: report.md, its figures, and results.json with the numbers behind."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import fairseq
+import study_figures as figures
+import torch
+from plan import BASELINE, MODELS
+from study_results import Results
+from study_tables import NOT_RUN, Lines, glue, pretraining, table, title
+
+import tupe_fairseq
+from tupe_fairseq import UsageError
+from tupe_fairseq.files import replacing
+
+
+def positions(results: Results, tokens: torch.Tensor, folder: Path, command: str) -> Lines:
+    """Heat maps of TUPE and the four correlations of BERT-A, of the first seed."""
+    seed = results.arguments.seeds[0]
+    lines = ["## What positions have learned", ""]
+    for model in (model for model in results.arguments.models if model.startswith("tupe")):
+        if not (path := results.arguments.out / f"models/{model}-{seed}/model.pt").exists():
+            lines += [f"{title(model)}: {NOT_RUN}.", ""]
+            continue
+        name = f"{MODELS[model][0]}, seed {seed}"
+        out = folder / f"heads_{model}.png"
+        figures.draw_heads(path.parent, name, results.plan.tokens_per_sample, out, command)
+        lines += [f"{name}:", "", f"![What positions add to the scores]({out.name})", ""]
+    path = results.arguments.out / f"models/{BASELINE}-{seed}"
+    if not (path / "model.pt").exists():
+        return [*lines, f"The four correlations of {title(BASELINE)}: {NOT_RUN}.", ""]
+    batch = figures.sequences(tokens, 0, results.plan.tokens_per_sample)
+    said = (
+        f"{title(BASELINE)}, seed {seed}, first layer, mean of {len(batch)} held-out sequences "
+        "and all heads"
+    )
+    out = folder / "terms.png"
+    varies = figures.draw_terms(path, batch, said.replace("`", ""), out, command)
+    return [
+        *lines,
+        f"{said} (the paper's figure 2), all in the same colours:",
+        "",
+        f"![Correlations between words and positions]({out.name})",
+        "",
+        "How much each varies over pairs of positions (standard deviation), as drawn and within "
+        "a sequence and head:",
+        "",
+        *table(
+            ["query–key", "as drawn", "within a sequence"],
+            [[name, f"{drawn:.4f}", f"{inside:.4f}"] for name, (drawn, inside) in varies.items()],
+        ),
+    ]
+
+
+def device() -> str:
+    """What it ran on, and with which versions."""
+    if torch.cuda.is_available():
+        name = torch.cuda.get_device_name()
+    else:
+        try:
+            found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
+        except OSError:
+            found = None
+        name = f"{found[1] if found else platform.processor() or 'CPU'}, {os.cpu_count()} cores"
+    versions = f"torch {torch.__version__}, fairseq {fairseq.__version__}"
+    return f"{name}; {versions}, tupe_fairseq {tupe_fairseq.__version__}"
+
+
+def what_ran(results: Results, steps: dict[str, Any]) -> Lines:
+    """Runs done of those planned, times, commands."""
+    arguments, plan = results.arguments, results.plan
+    ended = sum(len(results.curves(model)) for model in arguments.models)
+    planned = len(arguments.models) * len(arguments.seeds)
+    runs = planned * len(plan.rates) * len(plan.finetuning_seeds)
+    rows = [["pre-training", f"{ended} of {planned} runs", minutes(steps, "pre-training")]]
+    for task in arguments.tasks:
+        done = sum(line["task"] == task for line in results.finetuning)
+        length = plan.tasks[task]
+        long = f"{length.updates} updates of {length.batch}" if length else "as its YAML file"
+        state = f"{done} of {runs} runs, each {long}" if done else NOT_RUN
+        rows.append([task, state, minutes(steps, task)])
+    data = sum(step["seconds"] for name, step in steps.items() if name.endswith("data"))
+    rows.insert(0, ["data", "done" if data else NOT_RUN, f"{data / 60:.1f}" if data else "-"])
+    total = sum(step["seconds"] for step in steps.values()) / 60
+    commands = [step["command"] for name, step in steps.items() if name != "pre-training"]
+    return [
+        "## What was run",
+        "",
+        f"Scale `{arguments.scale}`, seeds {', '.join(map(str, arguments.seeds))}, "
+        f"{arguments.workers} processes at a time. {device()}. Reported on "
+        f"{date.today()}. {total:.0f} minutes of wall-clock time in all, over all calls.",
+        "",
+        *table(["step", "state", "minutes"], rows),
+        "```bash",
+        arguments.command,
+        "```",
+        "",
+        "which called, besides the pre-training in rounds (its flags: `results.json`):",
+        "",
+        "```bash",
+        *commands,
+        "```",
+    ]
+
+
+def minutes(steps: dict[str, Any], name: str) -> str:
+    """Wall-clock time of a step."""
+    return f"{steps[name]['seconds'] / 60:.1f}" if name in steps else "-"
+
+
+def write_report(arguments: argparse.Namespace, steps: dict[str, Any]) -> None:
+    """Write report.md, its figures and results.json from what there is so far.
+
+    Raises:
+        UsageError: there is no data yet.
+    """
+    data = arguments.out / "data/bin"
+    if not (data / "dict.txt").exists():
+        raise UsageError(f"--out {str(arguments.out)!r} holds no data yet; leave --report out.")
+    folder = arguments.results
+    folder.mkdir(parents=True, exist_ok=True)
+    results = Results(arguments)
+    train, valid = (figures.read_tokens(data / split) for split in ("train", "valid"))
+    symbols = len(fairseq.data.Dictionary.load(str(data / "dict.txt")))
+    unigram = figures.unigram_loss(train, valid, symbols)
+    curves = {model: list(results.curves(model).values()) for model in arguments.models}
+    figures.draw_losses(curves, unigram, folder / "losses.png", arguments.command)
+    lines = ["# Position encodings in language pre-training: the paper's study", ""]
+    lines += ["Written by `examples/study/study.py`; not to be edited.", ""]
+    lines += pretraining(results, unigram) + glue(results)
+    lines += positions(results, valid, folder, arguments.command) + what_ran(results, steps)
+    with replacing(folder / "report.md") as aside:
+        aside.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    settings = arguments.out / "pretraining/settings.json"
+    numbers = {
+        "plan": arguments.plan._asdict(),
+        "pre-training": json.loads(settings.read_text()) if settings.exists() else {},
+        "losses": {model: results.curves(model) for model in arguments.models},
+        "fine-tuning": results.finetuning,
+        "steps": steps,
+    }
+    with replacing(folder / "results.json") as aside:
+        aside.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")

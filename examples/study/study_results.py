@@ -1,0 +1,75 @@
+"""What study.py has left in its directory: losses and scores, by model and seed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from statistics import median
+
+from comparison import summarise
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "glue"))
+import collect
+from glue_readers import read_split
+from glue_results import read_results
+from glue_tasks import TASKS
+
+
+class Results:
+    """All that the study has left in its directory.
+
+    Attributes:
+        pretraining: model -> seed -> what comparison.summarise tells, of all that were planned.
+        finetuning: lines of the sweeps; `model` without the seed, which is `pretrained`.
+    """
+
+    def __init__(self, arguments: argparse.Namespace):
+        self.arguments, self.plan, out = arguments, arguments.plan, arguments.out
+        self.pretraining = {
+            model: {
+                seed: summarise(out / f"pretraining/{model}/{seed}") for seed in arguments.seeds
+            }
+            for model in arguments.models
+        }
+        self.finetuning = []
+        for task in arguments.tasks:
+            for line in read_results(out / "glue" / task / "results.jsonl"):
+                model, _, seed = line["model"].rpartition("-")
+                if model in arguments.models and int(seed) in arguments.seeds:
+                    self.finetuning.append(line | {"model": model, "pretrained": int(seed)})
+
+    def curves(self, model: str) -> dict[int, dict[int, float]]:
+        """Losses by update, by seed, of the runs that have ended."""
+        runs = self.pretraining.get(model, {}).items()
+        return {s: run["losses"] for s, run in runs if self.plan.updates in run["losses"]}
+
+    def scores(self, model: str, task: str) -> dict[int, float]:
+        """Score by seed of pre-training, at the model's best rate; median of the fine-tunings."""
+        lines = [
+            line for line in self.finetuning if (line["model"], line["task"]) == (model, task)
+        ]
+        if not lines:
+            return {}
+        best = collect.best_of(collect.by_rate(lines)[model, task]).rate
+        seeds = sorted({line["pretrained"] for line in lines if line["rate"] == best})
+        return {
+            seed: median(
+                line["score"]
+                for line in lines
+                if (line["pretrained"], line["rate"]) == (seed, best)
+            )
+            for seed in seeds
+        }
+
+    def ran(self) -> list[str]:
+        """The tasks that have results."""
+        found = {line["task"] for line in self.finetuning}
+        return [task for task in self.arguments.tasks if task in found]
+
+    def labels(self, task: str) -> tuple[list[str], list[str]]:
+        """Of its training and validation examples, as the GLUE download has them."""
+        splits = (split for split in TASKS[task].splits if split.name in ("train", "valid"))
+        read = (read_split(self.arguments.glue, TASKS[task], split) for split in splits)
+        train, valid = ([example.label for example in part.examples] for part in read)
+        return train, valid

@@ -1,0 +1,201 @@
+"""Training runs that take turns: same data in the same order, same seed, same schedule.
+
+What compare_encodings.py and study.py share. Each round trains every run a share of its updates,
+in a process of its own, so that the machine's moods meet all alike and what is stopped has
+compared something. Called again, it goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from comparison import newest_checkpoint, updates_done
+from tqdm import tqdm
+
+from tupe_fairseq import UsageError
+from tupe_fairseq.files import replacing
+
+HERE = Path(__file__).parent
+PLUGIN = HERE.parents[1] / "tupe_fairseq"
+
+
+class Training(NamedTuple):
+    """What all runs share, and in what they differ.
+
+    Attributes:
+        data: binarised masked-LM data.
+        out: directory of the results.
+        runs: name of each, a folder below `out`, and the flags that are its own.
+        updates: of each run.
+        rounds: turns in which they are trained.
+        validations: in each round.
+        workers: runs trained side by side.
+        arch: of the model.
+        tokens_per_sample: length of a sequence.
+        batch_size: sequences.
+        lr: highest learning rate.
+        seed: of all; a run's own flags may have another.
+        flags: further ones for fairseq-train.
+    """
+
+    data: Path
+    out: Path
+    runs: dict[str, list[str]]
+    updates: int
+    rounds: int
+    validations: int
+    workers: int
+    arch: str
+    tokens_per_sample: int
+    batch_size: int
+    lr: float
+    seed: int
+    flags: list[str]
+
+
+def fixed_flags(training: Training) -> list[str]:
+    """What all runs and all rounds share."""
+    share = training.updates // training.rounds
+    flags: list[Any] = [
+        *("--user-dir", PLUGIN, "--arch", training.arch, "--seed", training.seed),
+        *("--task", "masked_lm", "--criterion", "masked_lm"),
+        # Blocks over the ends of lines: no text is lost, and none is padding.
+        *("--sample-break-mode", "none", "--tokens-per-sample", training.tokens_per_sample),
+        *("--batch-size", training.batch_size, "--required-batch-size-multiple", 1),
+        # Text that is seen about once cannot be overfitted.
+        *("--dropout", 0, "--attention-dropout", 0),
+        *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--adam-eps", 1e-6),
+        *("--clip-norm", 1.0, "--weight-decay", 0.01, "--lr", training.lr),
+        *("--lr-scheduler", "polynomial_decay", "--warmup-updates", training.updates // 20),
+        *("--total-num-update", training.updates),
+        *("--validate-interval-updates", share // training.validations),
+        *("--save-interval-updates", share, "--keep-interval-updates", 1),
+        *("--no-epoch-checkpoints", "--num-workers", 0),
+        *("--log-format", "json", "--log-interval", max(1, share // 10)),
+    ]
+    flags += [] if torch.cuda.is_available() else ["--cpu"]
+    return [*map(str, flags), *training.flags]
+
+
+def train(training: Training, name: str, until: int, lock: int) -> None:
+    """Train one run up to an update, from its newest checkpoint on; append to its log.
+
+    Args:
+        training: what it belongs to.
+        name: of the run.
+        until: update.
+        lock: file descriptor that the process keeps open while it runs.
+
+    Raises:
+        UsageError: fairseq-train failed.
+    """
+    out = training.out / name
+    out.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, str(HERE / "timed_train.py"), str(training.data)]
+    command += [*fixed_flags(training), *training.runs[name]]
+    command += ["--save-dir", str(out), "--max-update", str(until)]
+    if (checkpoint := newest_checkpoint(out)) is not None:
+        command += ["--restore-file", str(checkpoint)]
+    one_thread = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    environment = os.environ | (one_thread if training.workers > 1 else {})
+    with (out / "log.txt").open("a", encoding="utf-8") as log:
+        ended = subprocess.run(
+            command,
+            stdout=log,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env=environment,
+            pass_fds=(lock,),
+        )
+    # A process that has trained to the end may still crash while it shuts down.
+    if ended.returncode and updates_done(out) < until:
+        last = (ended.stderr.strip().splitlines() or [f"status {ended.returncode}"])[-1]
+        raise UsageError(f"training {name} failed: {last} (log: {log.name})")
+
+
+@contextmanager
+def locked(out: Path):
+    """Hold the directory's lock, which each training process shares: a killed call leaves some.
+
+    Yields:
+        The file descriptor.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / ".lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("waiting for another call, or what is left of a killed one, to end")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield file.fileno()
+
+
+def keep_settings(training: Training) -> None:
+    """Write settings.json, or compare with it: runs go on with what they began with.
+
+    Raises:
+        UsageError: the directory holds a run with other settings.
+    """
+    settings = {"data": str(training.data.resolve()), "flags": fixed_flags(training)}
+    settings["flags"].remove(str(PLUGIN))
+    keep(training.out / "settings.json", settings)
+
+
+def keep(path: Path, settings: dict[str, Any]) -> None:
+    """Write settings as JSON, or compare them with those that an earlier call has written.
+
+    Raises:
+        UsageError: they differ.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        with replacing(path) as aside:
+            aside.write_text(json.dumps(settings, indent=1))
+    elif json.loads(path.read_text()) != settings:
+        raise UsageError(
+            f"--out {str(path.parent)!r} holds a run with other settings (see {path.name}); "
+            "give another directory."
+        )
+
+
+def run_rounds(training: Training, lock: int, report: Callable[[], None]) -> None:
+    """Train in rounds.
+
+    Args:
+        training: what to train.
+        lock: file descriptor that the processes keep open while they run.
+        report: called after each round.
+
+    Raises:
+        UsageError: a training failed.
+    """
+    share = training.updates // training.rounds
+    turns = len(training.runs) * training.rounds
+    with tqdm(total=turns, unit="run") as progress, ThreadPoolExecutor(training.workers) as pool:
+
+        def turn(name: str, until: int) -> None:
+            if updates_done(training.out / name) < until:
+                train(training, name, until, lock)
+            progress.set_postfix_str(f"{name} to update {until}")
+            progress.update()
+
+        for until in range(share, training.updates + 1, share):
+            started = [pool.submit(turn, name, until) for name in training.runs]
+            try:
+                for run in started:
+                    run.result()
+            finally:
+                for run in started:
+                    run.cancel()
+            report()
