@@ -116,9 +116,7 @@ def share_attention(
     if layout is None:
         layout = Layout(x.size(0), x.size(1), padding_mask)
     device = x.device.type
-    chosen = choose_backend(
-        backend, encoding, layer_terms, need_weights, device, compiled, causal
-    )
+    chosen = choose_backend(backend, encoding, layer_terms, need_weights, device, compiled, causal)
     _log_choice(backend, chosen.name, type(encoding).__name__, device)
     dtype = _dtype_of_queries(x)
     # Made once and used in every layer, so not worth rounding.

@@ -116,7 +116,7 @@ class PositionalScore:
 def hide_later_keys(
     score: PositionalScore | None, heads: int, length: int, device: torch.device
 ) -> PositionalScore:
-    """Make a score of T queries and as many keys causal: keys to the right of a query get `UNSEEN`.
+    """Make a score of T queries and as many keys causal: keys to the right get `UNSEEN`.
 
     That depends on the distance alone, so the term stays factored.
 

@@ -41,7 +41,7 @@ class SinusoidalPosition(PositionEncoding):
 
 
 def as_fairseq(positions: Tensor, width: int) -> Tensor:
-    """fairseq's table: sin((k+2)·10000^{−i/(C/2−1)}) for i < C/2, then the cosines; N×C, fp64."""
+    """Fairseq's table: sin((k+2)·10000^{−i/(C/2−1)}) for i < C/2, then the cosines; N×C, fp64."""
     half = width // 2
     frequencies = 10000 ** (-torch.arange(half, dtype=torch.float64) / max(half - 1, 1))
     # N×1 · 1×(C/2)
