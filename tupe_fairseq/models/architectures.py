@@ -64,7 +64,7 @@ TRANSFORMER_ARCHITECTURES: dict[str, dict[str, Any]] = {
     },
 }
 
-#: Differences from stock fairseq's `transformer_lm` (6 layers, 512, 2048, 8 heads).
+#: Differences from stock fairseq's `transformer_lm` (6 layers, 512, 2048, 8 heads, post-LN).
 LM_ARCHITECTURES: dict[str, dict[str, Any]] = {
     "tupe_transformer_lm": {},
     "tupe_transformer_lm_tiny": {
@@ -72,12 +72,14 @@ LM_ARCHITECTURES: dict[str, dict[str, Any]] = {
         "decoder_embed_dim": 128,
         "decoder_ffn_embed_dim": 512,
         "decoder_attention_heads": 4,
+        "decoder_normalize_before": True,
     },
     "tupe_transformer_lm_gpt2_small": {
         "decoder_layers": 24,
         "decoder_embed_dim": 1024,
         "decoder_ffn_embed_dim": 4096,
         "decoder_attention_heads": 16,
+        "decoder_normalize_before": True,
         "attention_dropout": 0.1,
         "activation_fn": "gelu",
     },
@@ -121,8 +123,11 @@ def apply_lm_architecture(name: str, args: Any) -> None:
     fill(args, LM_ARCHITECTURES[name])
     fill(args, TUPE_DEFAULTS)
     # What fairseq's own takes from a dataclass.
-    fill(args, {"activation_dropout": 0.0, "relu_dropout": 0.0})
+    fill(args, {"activation_dropout": 0.0, "relu_dropout": 0.0, "decoder_normalize_before": False})
+    pre = args.decoder_normalize_before
     stock_lm_base(args)
+    # fairseq's function sets it, but fairseq's `--arch transformer_lm` never calls that function.
+    args.decoder_normalize_before = pre
 
 
 def register_architectures(

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from ..attention import Layout
-from ..errors import UsageError
 from ..position import LayerTerms, PositionalScore, PositionEncoding
 from .causal_attention import LayerCache, Step
 from .cross_attention import Source
@@ -40,16 +39,11 @@ class DecoderCache:
 
         Args:
             batch: hypotheses.
-            position: of the word.
-
-        Raises:
-            UsageError: more words than positions.
+            position: of the word, below the encoding's max_positions.
         """
-        most = self.encoding.shape.max_positions
-        if position >= most:
-            raise UsageError(f"there are {most} target positions, which are used up.")
         if position >= self.ready:
-            self._make_ready(min(max(READY, 2 * self.ready, position + 1), most))
+            longer = max(READY, 2 * self.ready, position + 1)
+            self._make_ready(min(longer, self.encoding.shape.max_positions))
         bias = None
         if self.score is not None:
             bias = self.score.rows(position, position + 1)[:, :, : position + 1]
