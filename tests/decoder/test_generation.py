@@ -129,7 +129,7 @@ def test_beam_search_equals_stock_fairseq():
 def test_beams_share_their_source():
     """Keys and values of a sentence are kept once, and outputs stay the same."""
     model, words, source = build("tupe_r"), targets(6, 4), sentences(2, 6)
-    model.decoder.set_beam_size(3)
+    model.set_beam_size(3)
     encoded = model.encoder.reorder_encoder_out(
         read(model, source), torch.arange(2).repeat_interleave(3)
     )
@@ -153,7 +153,7 @@ def test_beams_share_their_source():
 def test_hypotheses_of_different_sources_are_kept_apart_after_a_beam_search():
     """A beam size that was set for another search does not make them share one."""
     model, words, source = build("learned"), targets(4, 4), sentences(4, 6)
-    model.decoder.set_beam_size(2)
+    model.set_beam_size(2)
     found, _ = word_by_word(model, words, read(model, source))
     assert_close(found, model(source, None, words)[0])
 

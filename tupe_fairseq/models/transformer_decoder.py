@@ -221,6 +221,10 @@ class TupeTransformerDecoder(TransformerDecoderBase):
         if (found := self.get_incremental_state(incremental_state, CACHE)) is not None:
             found[CACHE].reorder(new_order)
 
+    def reorder_incremental_state_scripting(self, incremental_state, new_order) -> None:
+        """What fairseq's beam search calls; the state is all in one place, so none is searched."""
+        self.reorder_incremental_state(incremental_state, new_order)
+
     def max_positions(self) -> int:
         """Longest target sentence, in tokens."""
         return self.embed_positions.shape.max_positions

@@ -78,6 +78,10 @@ class TupeTransformerModel(CheckedModel, TransformerModel):
         """As fairseq's, but without the encoder's hidden states where they are not asked for."""
         return super().forward(*args, return_all_hiddens=return_all_hiddens, **kwargs)
 
+    def set_beam_size(self, beam_size: int) -> None:
+        """Called by fairseq's beam search: so many hypotheses share a source sentence."""
+        self.decoder.set_beam_size(beam_size)
+
     @ends_commands_in_one_line
     def prepare_for_inference_(self, cfg):
         """As fairseq's; looks at the lengths of the sentences that fairseq-generate will read."""

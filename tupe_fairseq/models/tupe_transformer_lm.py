@@ -74,16 +74,18 @@ class TupeTransformerLM(CheckedModel, TransformerLanguageModel):
 
 
 def _longest(args: Any) -> int:
-    """--max-target-positions, by default --tokens-per-sample."""
+    """--max-target-positions; by default --tokens-per-sample, and the <s> of --add-bos-token."""
     tokens = training_setting(args, "task", "tokens_per_sample")
+    if tokens is not None and training_setting(args, "task", "add_bos_token"):
+        tokens += 1
     given = getattr(args, "max_target_positions", None)
     if given is None:
         given = training_setting(args, "task", "max_target_positions")
     longest = given or tokens or DEFAULT_MAX_TARGET_POSITIONS
     if tokens is not None and tokens > longest:
         raise UsageError(
-            f"--tokens-per-sample is {tokens} tokens, but --max-target-positions is {longest}: "
-            "make them equal."
+            f"--max-target-positions is {longest}, but samples have {tokens} tokens "
+            "(--tokens-per-sample, and one of --add-bos-token): leave it out, or make it larger."
         )
     return longest
 
