@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from fairseq.data.data_utils import infer_language_pair
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerModel
 
@@ -92,8 +93,10 @@ class TupeTransformerModel(CheckedModel, TransformerModel):
 
     def check_data_lengths(self, task: Any, subsets: str) -> None:
         """Refuse sentences longer than the model's positions in some subsets of a task's data."""
-        languages = (task.source_lang, task.target_lang)
         folder = Path(str(task.data).split(":")[0])
+        languages = (task.source_lang, task.target_lang)
+        if None in languages:
+            languages = infer_language_pair(str(folder))
         for subset in subsets.split(","):
             check_lengths_of_pairs(folder, subset, languages, self.max_positions())
 
