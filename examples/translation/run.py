@@ -123,7 +123,7 @@ def fixed_flags(arguments: argparse.Namespace) -> list[str]:
         *("--log-format", "json", "--log-interval", max(1, every // 4)),
     ]
     flags += [] if torch.cuda.is_available() else ["--cpu"]
-    return [*map(str, flags), *arguments.flags]
+    return list(map(str, flags))
 
 
 def run(command: list[Any], log: Path, what: str, lock: int) -> None:
@@ -160,7 +160,8 @@ def train(arguments: argparse.Namespace, name: str, seed: int, out: Path, lock: 
         command += ["--arch", *size["stock"]]
     else:
         command += ["--user-dir", PLUGIN, "--arch", size["ours"], "--position-encoding", name]
-    command += ["--seed", seed, "--save-dir", out]
+    # The last of two equal flags counts.
+    command += ["--seed", seed, "--save-dir", out, *arguments.flags]
     if (checkpoint := newest_checkpoint(out)) is not None:
         command += ["--restore-file", checkpoint]
     run(command, out / "log.txt", f"training {name}", lock)
@@ -207,7 +208,8 @@ def keep_settings(arguments: argparse.Namespace) -> None:
     """
     path = arguments.out / arguments.size / "settings.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    settings = {"flags": fixed_flags(arguments), "vocabulary": arguments.vocabulary}
+    flags = [*fixed_flags(arguments), *arguments.flags]
+    settings = {"flags": flags, "vocabulary": arguments.vocabulary}
     if not path.exists():
         with replacing(path) as aside:
             aside.write_text(json.dumps(settings, indent=1))
