@@ -14,6 +14,12 @@ def toy_masked_lm_data(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def toy_translation_data(tmp_path_factory) -> Path:
+    """Data for the task `translation`, en to de."""
+    return toy_data.write_translation(tmp_path_factory.mktemp("translation"))
+
+
+@pytest.fixture(scope="session")
 def toy_sentence_data(tmp_path_factory) -> dict[str, Path]:
     """Data for `sentence_prediction`: "single", "pairs", "mnli" (3 classes), "regression"."""
     kinds = {

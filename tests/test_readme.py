@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.commands import COMMON, finetune, train
+from tests.integration.commands import COMMON, finetune, train, train_translation
 from tupe_fairseq.attention import ATTENTION_BACKENDS
 from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
 
@@ -46,6 +46,7 @@ def test_row(name):
         f"{own + 12 * per_layer:,}",
         ", ".join(able),
         encoding.beyond_trained_length,
+        encoding.in_decoder,
         ", ".join(f"`{option.flag}`" for option in encoding.options()),
     ]
 
@@ -60,7 +61,7 @@ def test_scripts_and_files_exist():
 
 def test_training_command(toy_masked_lm_data, tmp_path):
     """The recipe as printed, with toy data in place of data-bin and a model small enough."""
-    (command,) = (block for block in blocks("bash") if block.startswith("fairseq-train"))
+    command, _ = (block for block in blocks("bash") if block.startswith("fairseq-train"))
     words = shlex.split(command.replace("\\\n", " "))[1:]
     assert words[0] == "data-bin"
     smaller = ("--encoder-layers", 1, "--encoder-embed-dim", 24, "--max-update", 2)
@@ -68,8 +69,23 @@ def test_training_command(toy_masked_lm_data, tmp_path):
     assert train(toy_masked_lm_data, *flags).exists()
 
 
-def test_python(toy_sentence_data, tmp_path, monkeypatch):
-    """With a toy classifier where the quickstart would have put its model."""
+def test_translation_command(toy_translation_data, tmp_path):
+    """The same with a small transformer."""
+    _, command = (block for block in blocks("bash") if block.startswith("fairseq-train"))
+    words = shlex.split(command.replace("\\\n", " "))[1:]
+    assert words[0] == "data-bin"
+    smaller = ("--encoder-layers", 1, "--decoder-layers", 1, "--max-update", 2)
+    narrower = ("--encoder-embed-dim", 24, "--decoder-embed-dim", 24)
+    flags = (*words[1:], *COMMON, *smaller, *narrower, "--save-dir", tmp_path)
+    assert train(toy_translation_data, *flags).exists()
+
+
+def test_python(toy_sentence_data, toy_translation_data, tmp_path, monkeypatch):
+    """With toy models where the quickstart and the recipe would have put theirs."""
+    translator = tmp_path / "outputs" / "translation" / "tiny" / "tupe_r.1"
+    shutil.copytree(toy_translation_data, translator)
+    flags = ("--max-update", 1)
+    shutil.copy(train_translation(toy_translation_data, tmp_path / "t", *flags), translator)
     model = tmp_path / ".quickstart" / "models" / "sentiment"
     trained = finetune(toy_sentence_data["single"], tmp_path / "run", "--num-classes", 2)
     shutil.copytree(toy_sentence_data["single"], model)

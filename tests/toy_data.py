@@ -72,6 +72,35 @@ def write_masked_lm(directory: Path, train: int = 200, valid: int = 60, seed: in
     return directory
 
 
+def write_translation(
+    directory: Path, train: int = 100, valid: int = 16, joined: bool = True, seed: int = 0
+) -> Path:
+    """A data directory for the task `translation`: what is read backwards, from `en` to `de`.
+
+    Args:
+        directory: where to write.
+        train: number of pairs to train on.
+        valid: number of pairs in each of the splits valid and test.
+        joined: whether both languages have one dictionary; else that of `de` has a word more.
+        seed: of the text.
+
+    Returns:
+        ``directory``.
+    """
+    rng = random.Random(seed)
+    other = word_dictionary()
+    if not joined:
+        other.add_symbol("w200")
+    for split, size in (("train", train), ("valid", valid), ("test", valid)):
+        lines = [sentence(rng, rng.randrange(TOPICS), (2, 9)) for _ in range(size)]
+        backwards = [" ".join(reversed(line.split())) for line in lines]
+        write_split(directory, f"{split}.en-de.en", lines, word_dictionary())
+        (directory / "dict.txt").rename(directory / "dict.en.txt")
+        write_split(directory, f"{split}.en-de.de", backwards, other)
+        (directory / "dict.txt").rename(directory / "dict.de.txt")
+    return directory
+
+
 def write_sentences(
     directory: Path,
     classes: int = 2,

@@ -34,5 +34,12 @@ __all__ = [
 if importlib.util.find_spec("fairseq") is not None:
     from .criterions import GluePredictionCriterion
     from .models.tupe_roberta import TupeRobertaModel
+    from .models.tupe_transformer import TupeTransformerModel
+    from .models.tupe_transformer_lm import TupeTransformerLM
 
-    __all__ += ["GluePredictionCriterion", "TupeRobertaModel"]
+    __all__ += [
+        "GluePredictionCriterion",
+        "TupeRobertaModel",
+        "TupeTransformerLM",
+        "TupeTransformerModel",
+    ]

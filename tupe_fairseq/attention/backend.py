@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..errors import UsageError
 from ..position.base import LayerTerms, PositionEncoding
-from ..position.score import PositionalScore
+from ..position.score import PositionalScore, hide_later_keys
 from ..registry import Registry
 from .layout import Layout
 
@@ -30,6 +30,8 @@ class Backend:
     name: str
     #: Whether torch.compile sees through it.
     compiles = True
+    #: Whether it adds what a score has by distance, which is how later keys are hidden.
+    causal = False
 
     def speed(self, device: str) -> float:
         """`auto` takes the backend that is fastest on this type of device and refuses nothing."""
@@ -97,6 +99,7 @@ def share_attention(
     backend: str = "auto",
     need_weights: bool = False,
     compiled: bool = False,
+    causal: bool = False,
 ) -> SharedAttention:
     """Compute the positional term of one forward pass and choose who computes attention.
 
@@ -109,6 +112,7 @@ def share_attention(
         backend: a registered name, or "auto" for the fastest that can.
         need_weights: whether the layers return their attention weights.
         compiled: whether the layers are compiled.
+        causal: whether queries see no keys to their right.
 
     Raises:
         UsageError: unknown backend, or one that cannot serve this encoding or run here.
@@ -116,7 +120,7 @@ def share_attention(
     if layout is None:
         layout = Layout(x.size(0), x.size(1), padding_mask)
     device = x.device.type
-    chosen = choose_backend(backend, encoding, layer_terms, need_weights, device, compiled)
+    chosen = choose_backend(backend, encoding, layer_terms, need_weights, device, compiled, causal)
     if reason := chosen.lacks(device):
         raise _refusal(backend, reason)
     _log_choice(backend, chosen.name, type(encoding).__name__, device)
@@ -124,6 +128,8 @@ def share_attention(
     # Made once and used in every layer, so not worth rounding.
     with torch.autocast(device, enabled=False):
         score = encoding.score(layout.length, layout.length)
+        if causal:
+            score = hide_later_keys(score, encoding.shape.num_heads, layout.length, x.device)
         prepared = chosen.prepare(score, layout, encoding.shape.num_heads, dtype)
     return SharedAttention(chosen, encoding, layout, prepared, need_weights)
 
@@ -135,12 +141,15 @@ def choose_backend(
     need_weights: bool = False,
     device: str = "cpu",
     compiled: bool = False,
+    causal: bool = False,
 ) -> Backend:
     """The backend of that name, or for "auto" the fastest on this device that refuses nothing."""
 
     def reason_against(backend: Backend) -> str | None:
         if compiled and not backend.compiles:
             return "torch.compile (--compile-layers) cannot see through it"
+        if causal and not backend.causal:
+            return "it cannot hide later words from a decoder"
         return backend.refuses(encoding, terms, need_weights)
 
     if name == "auto":

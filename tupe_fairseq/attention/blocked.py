@@ -71,6 +71,7 @@ class Blocked(Backend):
 
     name = "blocked"
     compiles = False
+    causal = True
 
     def speed(self, device):
         return 3 if device == "cpu" else 0.5

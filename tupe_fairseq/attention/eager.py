@@ -13,6 +13,7 @@ class Eager(Backend):
     """Serves every encoding and returns the attention weights."""
 
     name = "eager"
+    causal = True
 
     def prepare(self, score, layout, heads, dtype):
         bias = None if score is None else score.dense()

@@ -81,14 +81,18 @@ class TupeMultiheadAttention(nn.Module):
         """Scaled queries, keys and values, B×H×T×D each."""
         if all(map(is_plain, (self.q_proj, self.k_proj, self.v_proj))):
             # One large product is faster than three.
-            weight = (self.q_proj.weight * self.scaling, self.k_proj.weight, self.v_proj.weight)
-            bias = (self.q_proj.bias * self.scaling, self.k_proj.bias, self.v_proj.bias)
-            qkv = F.linear(x, torch.cat(weight), torch.cat(bias))
+            qkv = F.linear(x, *self._joint())
         else:
             qkv = torch.cat((self.q_proj(x) * self.scaling, self.k_proj(x), self.v_proj(x)), -1)
         # N×3C -> B×T×3C -> 3 of B×H×T×D
         qkv = shared.layout.to_attention(qkv).unflatten(-1, (3, self.num_heads, self.head_dim))
         return (part.transpose(1, 2) for part in qkv.unbind(2))
+
+    def _joint(self) -> tuple[Tensor, Tensor]:
+        """Weight and bias of the three projections side by side, 3C×C and 3C."""
+        weight = (self.q_proj.weight * self.scaling, self.k_proj.weight, self.v_proj.weight)
+        bias = (self.q_proj.bias * self.scaling, self.k_proj.bias, self.v_proj.bias)
+        return torch.cat(weight), torch.cat(bias)
 
 
 def is_plain(linear: nn.Module) -> bool:

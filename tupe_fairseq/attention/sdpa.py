@@ -16,6 +16,7 @@ class Sdpa(Backend):
     """The bias stays H×T×S: padding rides on the keys where a bias takes the place of the mask."""
 
     name = "sdpa"
+    causal = True
 
     def speed(self, device):
         return 1

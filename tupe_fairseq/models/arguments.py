@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import difflib
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from fairseq.utils import safe_getattr, safe_hasattr
@@ -22,7 +24,7 @@ DEFAULT_RESTORE_FILE = "checkpoint_last.pt"
 
 
 def add_position_args(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the encodings and of attention."""
+    """Add the flags of the encodings and of attention that all models have."""
     parser.add_argument(
         "--position-encoding",
         metavar="NAME",
@@ -34,18 +36,14 @@ def add_position_args(parser: argparse.ArgumentParser) -> None:
         help=f"how attention is computed: {', '.join(ATTENTION_BACKENDS.names())} (default: auto)",
     )
     parser.add_argument(
-        "--compile-layers",
-        action="store_true",
-        help="run the layers through torch.compile, which needs a C++ compiler",
-    )
-    parser.add_argument(
         "--extend-positions",
         choices=EXTENSIONS,
         help="how a checkpoint with fewer positions than --max-positions is continued: by "
         "hierarchical decomposition of its positions (default: it is refused)",
     )
     for option in known_options().values():
-        kind = {"action": "store_true"} if option.type is bool else {"type": option.type}
+        boolean = {"action": argparse.BooleanOptionalAction}
+        kind = boolean if option.type is bool else {"type": option.type}
         parser.add_argument(option.flag, help=f"{option.help} ({_defaults(option)})", **kind)
 
 
@@ -59,8 +57,12 @@ def _defaults(option: Option) -> str:
     )
 
 
-def position_options(args: Any) -> dict[str, Any]:
+def position_options(args: Any, defaults: Mapping[str, Any] = MappingProxyType({})) -> dict:
     """The options of the chosen encoding, defaults filled in and written back to ``args``.
+
+    Args:
+        args: arguments of the model.
+        defaults: where the model's own differ from the encoding's.
 
     Raises:
         UsageError: an option of another encoding is set, which would be ignored.
@@ -80,7 +82,7 @@ def position_options(args: Any) -> dict[str, Any]:
             )
     for option in own.values():
         if not safe_hasattr(args, option.name):
-            setattr(args, option.name, option.default)
+            setattr(args, option.name, defaults.get(option.name, option.default))
     return {name: getattr(args, name) for name in own}
 
 

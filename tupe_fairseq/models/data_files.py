@@ -67,6 +67,46 @@ def _check_pair(index: Path, items: Path) -> None:
         )
 
 
+def check_lengths_of_pairs(
+    folder: Path, split: str, languages: tuple[str, str], longest: tuple[int, int]
+) -> None:
+    """Refuse a translation set with sentences longer than the model's positions.
+
+    fairseq would refuse them too, in a traceback.
+
+    Args:
+        folder: binarised data.
+        split: e.g. "valid"; one that is not there is left to fairseq.
+        languages: source and target.
+        longest: most tokens of source and target.
+
+    Raises:
+        UsageError: there is such a sentence.
+    """
+    source, target = languages
+    sides = zip(languages, longest, ("source", "target"), strict=True)
+    for language, most, side in sides:
+        for pair in (f"{source}-{target}", f"{target}-{source}"):
+            index = folder / f"{split}.{pair}.{language}.idx"
+            if not index.is_file() or (sizes := _sizes(index.read_bytes())) is None:
+                continue
+            if len(sizes) and sizes.max() > most:
+                raise UsageError(
+                    f"{index.name}: sentence {sizes.argmax() + 1} has {sizes.max()} tokens, but "
+                    f"--max-{side}-positions is {most}; --skip-invalid-size-inputs-valid-test "
+                    "leaves such sentences out."
+                )
+
+
+def _sizes(raw: bytes) -> np.ndarray | None:
+    """Tokens of each sentence, or None where the index is of another kind or damaged."""
+    start = len(MAGIC) + HEADER.size
+    if not raw.startswith(MAGIC) or len(raw) < start:
+        return None
+    _, _, count = HEADER.unpack_from(raw, len(MAGIC))
+    return np.frombuffer(raw, np.int32, count, start) if len(raw) == start + 12 * count else None
+
+
 def check_dictionary(path: Path) -> None:
     """Read a dictionary as fairseq will.
 

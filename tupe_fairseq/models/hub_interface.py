@@ -33,7 +33,7 @@ class TupeRobertaHubInterface(RobertaHubInterface):
             UsageError: no tokenizer was found beside the checkpoint, or the text is none.
         """
         self._check_tokenizer()
-        _check_text(sentence, *addl_sentences)
+        check_text(sentence, *addl_sentences)
         return super().encode(sentence, *addl_sentences, no_separator=no_separator)
 
     @torch.no_grad()
@@ -47,7 +47,7 @@ class TupeRobertaHubInterface(RobertaHubInterface):
             UsageError: not exactly one `<mask>`, no tokenizer, no text, or no such topk.
         """
         self._check_tokenizer()
-        _check_text(masked_input)
+        check_text(masked_input)
         if (count := masked_input.count("<mask>")) != 1:
             raise UsageError(
                 f"the input must hold one <mask>, but {masked_input[:80]!r} has {count}."
@@ -103,7 +103,8 @@ class TupeRobertaHubInterface(RobertaHubInterface):
             )
 
 
-def _check_text(*sentences: str) -> None:
+def check_text(*sentences: str) -> None:
+    """Refuse what is no text: UTF-8 cannot hold it."""
     for sentence in sentences:
         try:
             sentence.encode("utf-8")
@@ -137,7 +138,7 @@ def load_directory(
     """
     directory, checkpoint_file = find_checkpoint(Path(path), checkpoint_file)
     # Whoever loads a model need not have the compiler that trained it.
-    settings = {"compile_layers": False, **_find_tokenizer(directory, bpe), **overrides}
+    settings = {"compile_layers": False, **find_tokenizer(directory, bpe), **overrides}
     data = _find_dictionaries(directory, data_name_or_path, directory / checkpoint_file, settings)
     for name in ("dict.txt", "input0/dict.txt", "label/dict.txt"):
         if (data / name).is_file():
@@ -159,7 +160,7 @@ def find_checkpoint(path: Path, name: str | None) -> tuple[Path, str]:
     raise UsageError(f"no checkpoint: {path} holds no {name or ', '.join(CHECKPOINTS)}.")
 
 
-def _find_tokenizer(directory: Path, bpe: str | None) -> dict[str, str]:
+def find_tokenizer(directory: Path, bpe: str | None) -> dict[str, str]:
     """Arguments of the tokenizer whose files lie in the directory."""
     if bpe is not None:
         return {"bpe": bpe}
@@ -186,7 +187,7 @@ def _find_dictionaries(
     Where only dict.txt is at hand for a fine-tuned model, the model is loaded all the same under
     the masked-LM task: its heads work, but class indices stay without names.
     """
-    recorded = _recorded_task(checkpoint)
+    recorded = recorded_task(checkpoint)
     if given is None:
         candidates = [directory, Path(recorded.get("data", ""))]
     else:
@@ -204,7 +205,7 @@ def _find_dictionaries(
     )
 
 
-def _recorded_task(checkpoint: Path) -> dict[str, Any]:
+def recorded_task(checkpoint: Path) -> dict[str, Any]:
     """The task in the checkpoint's settings."""
     state = read_checkpoint(checkpoint)
     if state.get("args") is not None:

@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
+from types import MappingProxyType
+
 import torch
 from torch import Tensor, nn
 
 from ..errors import UsageError
 from ..position import POSITION_ENCODINGS, build_position_encoding
 
-POSITIONS = "encoder.sentence_encoder.embed_positions."
-WORDS = "encoder.sentence_encoder.embed_tokens.weight"
 
-
-def explain_mismatch(model: nn.Module, state_dict: dict[str, Tensor]) -> str:
-    """Say what differs between a `tupe_roberta` and a state dict that it could not load.
+def explain_mismatch(
+    model: nn.Module,
+    state_dict: dict[str, Tensor],
+    stacks: Mapping[str, str] = MappingProxyType({"encoder.sentence_encoder": "max_positions"}),
+) -> str:
+    """Say what differs between a model and a state dict that it could not load.
 
     Args:
         model: the model; its `args` hold the flags.
         state_dict: with today's names (after `upgrade_state_dict`).
+        stacks: names of encoder and decoder in the model, and the argument of their longest input.
     """
     own = model.state_dict()
     differ = {k for k in own.keys() & state_dict.keys() if own[k].shape != state_dict[k].shape}
-    if WORDS in differ and len(own[WORDS]) != len(state_dict[WORDS]):
-        return (
-            f"the dictionary has {len(own[WORDS])} symbols, but the checkpoint's had "
-            f"{len(state_dict[WORDS])}: use the dict.txt that the checkpoint was trained with."
-        )
-    if _position_keys(own) != _position_keys(state_dict):
-        return _other_encoding(model.args.position_encoding, own, state_dict)
-    positions = sorted(k for k in differ if k.startswith(POSITIONS))
-    if positions and WORDS not in differ:
-        tables = model.encoder.sentence_encoder.embed_positions.position_tables()
-        return _other_positions(model.args, own, state_dict, positions, tables)
+    for stack in stacks:
+        words = f"{stack}.embed_tokens.weight"
+        if words in differ and len(own[words]) != len(state_dict[words]):
+            return (
+                f"the dictionary has {len(own[words])} symbols, but the checkpoint's had "
+                f"{len(state_dict[words])}: use the dict.txt that the checkpoint was trained with."
+            )
+    for stack, longest in stacks.items():
+        mine, theirs = (_positions_of(stack, tensors) for tensors in (own, state_dict))
+        if mine.keys() != theirs.keys():
+            encoding = model.args.position_encoding
+            return _other_encoding(encoding, mine.keys(), theirs.keys())
+        keys = sorted(k for k in mine if mine[k].shape != theirs[k].shape)
+        if keys and f"{stack}.embed_tokens.weight" not in differ:
+            tables = model.get_submodule(stack).embed_positions.position_tables()
+            return _other_positions(model.args, longest, mine, theirs, keys, tables)
     parts = {
         "missing": sorted(own.keys() - state_dict.keys()),
         "unknown": sorted(state_dict.keys() - own.keys()),
@@ -47,15 +57,15 @@ def explain_mismatch(model: nn.Module, state_dict: dict[str, Tensor]) -> str:
     )
 
 
-def _position_keys(state_dict: dict[str, Tensor]) -> set[str]:
-    return {k.removeprefix(POSITIONS) for k in state_dict if k.startswith(POSITIONS)}
+def _positions_of(stack: str, state_dict: dict[str, Tensor]) -> dict[str, Tensor]:
+    prefix = f"{stack}.embed_positions."
+    return {k.removeprefix(prefix): v for k, v in state_dict.items() if k.startswith(prefix)}
 
 
-def _other_encoding(name: str, own: dict[str, Tensor], state_dict: dict[str, Tensor]) -> str:
-    keys = _position_keys(state_dict)
+def _other_encoding(name: str, own: Set[str], keys: Set[str]) -> str:
     likely = [other for other in POSITION_ENCODINGS if _keys_of(other) == keys]
-    if name in likely or _keys_of(name) != _position_keys(own):
-        differ = _first(sorted(keys ^ _position_keys(own)))
+    if name in likely or _keys_of(name) != own:
+        differ = _first(sorted(keys ^ own))
         return (
             f"--position-encoding is {name!r}, and the checkpoint has or lacks {differ}: give the "
             "options of the encoding that it was trained with."
@@ -75,8 +85,8 @@ def _keys_of(encoding: str) -> set[str]:
         return set()
 
 
-def _other_positions(args, own, state_dict, keys: list[str], tables: dict[str, int]) -> str:
-    rows = {k.removeprefix(POSITIONS): len(state_dict[k]) - len(own[k]) for k in keys}
+def _other_positions(args, longest: str, own, theirs, keys, tables: dict[str, int]) -> str:
+    rows = {k: len(theirs[k]) - len(own[k]) for k in keys}
     if hasattr(args, "tie_cls") and all(abs(more) == 1 for more in rows.values()):
         return (
             f"--tie-cls is {bool(args.tie_cls)}, but the checkpoint was trained with "
@@ -84,13 +94,14 @@ def _other_positions(args, own, state_dict, keys: list[str], tables: dict[str, i
         )
     if limited := [more for name, more in rows.items() if name in tables]:
         longer = " or go on beyond them with --extend-positions hierarchical"
+        flag, most = "--" + longest.replace("_", "-"), getattr(args, longest)
         return (
-            f"--max-positions is {args.max_positions}, but the checkpoint has "
-            f"{args.max_positions + limited[0]} positions: give that number (in fine-tuning "
+            f"{flag} is {most}, but the checkpoint has "
+            f"{most + limited[0]} positions: give that number (in fine-tuning "
             "too, where it also limits the length of an example)"
             f"{longer if limited[0] < 0 else ''}."
         )
-    shapes = [f"{k} {tuple(state_dict[k].shape)}, here {tuple(own[k].shape)}" for k in keys]
+    shapes = [f"{k} {tuple(theirs[k].shape)}, here {tuple(own[k].shape)}" for k in keys]
     return (
         f"the positions of the checkpoint have other shapes ({_first(shapes)}): give the options "
         f"(--num-buckets, ...) that it was trained with."

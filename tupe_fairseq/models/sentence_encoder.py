@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 
 from ..modules.encoder import Encoder
-from ..position import build_position_encoding
+from ..position import PositionEncoding, build_position_encoding
 from ..position.hierarchical import extend
 from .arguments import position_options
 
@@ -24,18 +25,26 @@ class TupeSentenceEncoder(Encoder):
     Args:
         args: arguments of the model, complete.
         embed_tokens: word embeddings.
+        embed_positions: positions; those that the arguments ask for where None.
     """
 
-    def __init__(self, args: Any, embed_tokens: nn.Embedding):
-        super().__init__(
-            build_position_encoding(
+    def __init__(
+        self,
+        args: Any,
+        embed_tokens: nn.Embedding,
+        embed_positions: PositionEncoding | None = None,
+    ):
+        if embed_positions is None:
+            embed_positions = build_position_encoding(
                 args.position_encoding,
                 args.encoder_embed_dim,
                 args.encoder_attention_heads,
                 args.max_positions,
                 vocab_size=embed_tokens.num_embeddings,
                 **position_options(args),
-            ),
+            )
+        super().__init__(
+            embed_positions,
             num_layers=args.encoder_layers,
             ffn_dim=args.encoder_ffn_embed_dim,
             activation_fn=activation(args.activation_fn),
@@ -108,19 +117,10 @@ class TupeSentenceEncoder(Encoder):
         self.quant_noise = (
             quant_noise(nn.Linear(width, width, bias=False), noise, block) if noise > 0 else None
         )
-        for layer in self.layers:
-            attention = layer.self_attn
-            for matrix in (
-                *(attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj),
-                *(layer.fc1, layer.fc2),
-            ):
-                quant_noise(matrix, noise, block)
+        add_quantization_noise(self.layers, noise, block)
 
     def _wrap_layers(self, args: Any) -> None:
-        """For --ddp-backend fully_sharded; otherwise fsdp_wrap returns the layer as it is."""
-        smallest = 0 if args.checkpoint_activations else args.min_params_to_wrap
-        for i, layer in enumerate(self.layers):
-            self.layers[i] = fsdp_wrap(layer, min_num_params=smallest)
+        wrap_layers(self.layers, 0 if args.checkpoint_activations else args.min_params_to_wrap)
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Bring old fairseq state dicts to today's names, in place.
@@ -129,22 +129,49 @@ class TupeSentenceEncoder(Encoder):
         attention, as fairseq's own modules do. With --extend-positions continues tables of
         positions that are shorter than the model's.
         """
-        norms = {"0": "self_attn_layer_norm", "1": "final_layer_norm"}
-        for key in list(state_dict):
-            if not key.startswith(f"{name}.layers."):
-                continue
-            if match := re.fullmatch(r"(.*)\.layer_norms\.([01])\.(weight|bias)", key):
-                layer, which, kind = match.groups()
-                state_dict[f"{layer}.{norms[which]}.{kind}"] = state_dict.pop(key)
-            elif match := re.fullmatch(r"(.*)\.in_proj_(weight|bias)", key):
-                attention, kind = match.groups()
-                parts = state_dict.pop(key).chunk(3)
-                for proj, part in zip("qkv", parts, strict=True):
-                    state_dict[f"{attention}.{proj}_proj.{kind}"] = part
+        rename_old_layers(state_dict, name, ("self_attn_layer_norm", "final_layer_norm"))
         if self.extend_positions == "hierarchical":
             extend(self.embed_positions, state_dict, f"{name}.embed_positions.")
         # Checkpoints from elsewhere may lack the marker.
         state_dict.setdefault(f"{name}.version", self.version.clone())
+
+
+def add_quantization_noise(layers: Iterable[nn.Module], noise: float, block: int) -> None:
+    """On the matrices of attention and feed-forward (Fan*, Stock* et al. 2020)."""
+    names = ("q_proj", "k_proj", "v_proj", "out_proj")
+    for layer in layers:
+        attentions = [layer.self_attn, getattr(layer, "encoder_attn", None)]
+        matrices = [
+            getattr(attention, name) for attention in attentions if attention for name in names
+        ]
+        for matrix in (*matrices, layer.fc1, layer.fc2):
+            quant_noise(matrix, noise, block)
+
+
+def wrap_layers(layers: nn.ModuleList, smallest: int) -> None:
+    """For --ddp-backend fully_sharded; otherwise fsdp_wrap returns the layer as it is."""
+    for i, layer in enumerate(list(layers.children())):
+        layers[i] = fsdp_wrap(layer, min_num_params=smallest)
+
+
+def rename_old_layers(state_dict: dict[str, Tensor], name: str, norms: Sequence[str]) -> None:
+    """Bring layers of old fairseq state dicts to today's names, in place.
+
+    Args:
+        state_dict: of a model.
+        name: of the encoder or decoder in it.
+        norms: today's names of `layer_norms.0`, `layer_norms.1`, ...
+    """
+    for key in list(state_dict):
+        if not key.startswith(f"{name}.layers."):
+            continue
+        if match := re.fullmatch(r"(.*)\.layer_norms\.(\d)\.(weight|bias)", key):
+            layer, which, kind = match.groups()
+            state_dict[f"{layer}.{norms[int(which)]}.{kind}"] = state_dict.pop(key)
+        elif match := re.fullmatch(r"(.*)\.in_proj_(weight|bias)", key):
+            attention, kind = match.groups()
+            for proj, part in zip("qkv", state_dict.pop(key).chunk(3), strict=True):
+                state_dict[f"{attention}.{proj}_proj.{kind}"] = part
 
 
 def activation(name: str):

@@ -17,7 +17,11 @@ from fairseq.utils import safe_hasattr
 from omegaconf import OmegaConf, open_dict
 
 from ..errors import UsageError, ends_commands_in_one_line, under_fairseq_command
-from .architectures import apply_roberta_architecture, register_roberta_architectures
+from .architectures import (
+    ROBERTA_ARCHITECTURES,
+    apply_roberta_architecture,
+    register_architectures,
+)
 from .arguments import (
     DEFAULT_RESTORE_FILE,
     add_position_args,
@@ -88,6 +92,11 @@ class TupeRobertaModel(RobertaModel):
         """Stock RoBERTa's flags and ours."""
         RobertaModel.add_args(parser)
         add_position_args(parser)
+        parser.add_argument(
+            "--compile-layers",
+            action="store_true",
+            help="run the layers through torch.compile, which needs a C++ compiler",
+        )
         parser.add_argument(
             "--checkpoint-activations",
             action="store_true",
@@ -186,4 +195,4 @@ class TupeRobertaModel(RobertaModel):
         )
 
 
-register_roberta_architectures()
+register_architectures("tupe_roberta", ROBERTA_ARCHITECTURES, apply_roberta_architecture)

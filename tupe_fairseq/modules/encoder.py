@@ -56,7 +56,8 @@ class Encoder(nn.Module):
         attention_backend: str = "auto",
         compile_layers: bool = False,
     ):
-        super().__init__()
+        # Not super(): fairseq's class of encoders, a base of one of ours, takes a dictionary.
+        nn.Module.__init__(self)
         shape = embed_positions.shape
         self.embed_positions = embed_positions
         self.layernorm_embedding = nn.LayerNorm(shape.embed_dim) if layernorm_embedding else None

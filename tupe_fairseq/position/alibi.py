@@ -20,6 +20,7 @@ class Alibi(PositionEncoding):
 
     enters = "score"
     paper = "Press 2022"
+    in_decoder = "the paper's form"
 
     def __init__(self, shape: Shape):
         super().__init__(shape)

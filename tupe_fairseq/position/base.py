@@ -51,7 +51,21 @@ class LayerTerms(nn.Module):
     adds_score = False
     adds_value = False
 
-    def score(self, q: Tensor, k: Tensor, encoding: PositionEncoding, start: int = 0) -> Tensor:
+    def project(self, encoding: PositionEncoding, length: int) -> Any:
+        """What the layer makes of positions 0, ..., length − 1 alone, or None for nothing.
+
+        `score` reads it; incremental decoding keeps it from one word to the next.
+        """
+        return None
+
+    def score(
+        self,
+        q: Tensor,
+        k: Tensor,
+        encoding: PositionEncoding,
+        start: int = 0,
+        projected: Any = None,
+    ) -> Tensor:
         """Content-dependent term added to the scores.
 
         Args:
@@ -59,6 +73,7 @@ class LayerTerms(nn.Module):
             k: keys, B×H×S×D.
             encoding: what the layers share.
             start: position of the first query.
+            projected: what `project` returned for this length or a longer one; made where None.
 
         Returns:
             B×H×T×S.
@@ -123,6 +138,10 @@ class PositionEncoding(nn.Module):
     paper = "-"
     #: What happens beyond the trained length, for tables.
     beyond_trained_length = "goes on"
+    #: What differs in a decoder, which is one-sided, for tables.
+    in_decoder = "the same"
+    #: How many words before a word `embed` reads to place it.
+    context = 0
 
     def __init__(self, shape: Shape):
         super().__init__()
@@ -160,15 +179,17 @@ class PositionEncoding(nn.Module):
         return (self.embed(ones) - ones)[0]
 
     def rotate(
-        self, q: Tensor, k: Tensor, v: Tensor, start: int = 0
+        self, q: Tensor, k: Tensor, v: Tensor, start: int = 0, first_key: int = 0
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Positions that act on queries, keys and values.
 
         Args:
             q: B×H×T×D, at positions start, ..., start + T − 1.
-            k: B×H×S×D, at positions 0, ..., S − 1.
+            k: B×H×S×D, at positions first_key, ..., first_key + S − 1.
             v: as k.
             start: position of the first query.
+            first_key: position of the first key (not 0 in incremental decoding, which keeps what
+                it has rotated).
         """
         return q, k, v
 

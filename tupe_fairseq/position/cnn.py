@@ -21,6 +21,7 @@ class CnnPosition(PositionEncoding):
 
     enters = "input"
     paper = "Islam 2020"
+    in_decoder = "padded on the left only"
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class CnnPosition(PositionEncoding):
         self.conv = nn.Conv1d(shape.embed_dim, shape.embed_dim, cnn_kernel, groups=cnn_groups)
         sides = (cnn_kernel // 2, cnn_kernel // 2)
         self.padding = sides if shape.bidirectional else (cnn_kernel - 1, 0)
+        self.context = self.padding[0]
 
     def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
         words = x if padding_mask is None else x.masked_fill(padding_mask[:, :, None], 0)

@@ -34,11 +34,18 @@ class DebertaTerms(LayerTerms):
         self.pos_k_proj = nn.Linear(shape.embed_dim, shape.embed_dim)
         self.pos_q_proj = nn.Linear(shape.embed_dim, shape.embed_dim)
 
-    def score(self, q, k, encoding, start=0) -> Tensor:
+    def project(self, encoding, length) -> tuple[Tensor, Tensor]:
+        """Keys and scaled queries of the rows of P within reach, H×R×D each."""
         scale = (encoding.score_terms * self.shape.head_dim) ** -0.5
-        table, forth, back = encoding.rows(q.size(2), k.size(2), start)
+        table = encoding.rows(length)
         pos_k = self._per_head(self.pos_k_proj(table))
-        pos_q = self._per_head(self.pos_q_proj(table)) * scale
+        return pos_k, self._per_head(self.pos_q_proj(table)) * scale
+
+    def score(self, q, k, encoding, start=0, projected=None) -> Tensor:
+        if projected is None:
+            projected = self.project(encoding, max(start + q.size(2), k.size(2)))
+        pos_k, pos_q = projected
+        forth, back = encoding.cells(q.size(2), k.size(2), start, rows=pos_k.size(1))
         # Content to position: B×H×T×D · H×D×R -> B×H×T×R -> B×H×T×S
         c2p = spread(q @ pos_k.transpose(1, 2), forth)
         # Position to content: B×H×S×D · H×D×R -> B×H×S×R -> B×H×S×T -> B×H×T×S
@@ -61,6 +68,7 @@ class DebertaPosition(PositionEncoding):
     score_terms = 3
     enters = "score"
     paper = "He 2020"
+    in_decoder = "without --deberta-emd"
     beyond_trained_length = "goes on; with --deberta-emd --extend-positions"
 
     def __init__(
@@ -80,15 +88,18 @@ class DebertaPosition(PositionEncoding):
             self.absolute = nn.Parameter(torch.empty(shape.max_positions, shape.embed_dim))
             nn.init.normal_(self.absolute, std=0.02)
 
-    def rows(self, queries: int, keys: int, start: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-        """The rows of P within reach, R×C, and of them δ(i,j) and δ(j,i) of all cells, T×S."""
+    def rows(self, length: int) -> Tensor:
+        """The rows of P within reach in so many words, R×C: the middle of the table."""
+        k = min(self.relative_clip, length)
+        return self.weight[self.relative_clip - k : self.relative_clip + k]
+
+    def cells(self, queries: int, keys: int, start: int, rows: int) -> tuple[Tensor, Tensor]:
+        """δ(i,j) and δ(j,i) of all cells, T×S, in the R rows that `rows` gave."""
         device = self.weight.device
         i = torch.arange(start, start + queries, device=device)[:, None]
         j = torch.arange(keys, device=device)[None, :]
-        # A short sentence needs the middle of the table only.
-        k = min(self.relative_clip, max(start + queries, keys))
-        table = self.weight[self.relative_clip - k : self.relative_clip + k]
-        return table, (i - j + k).clamp(0, 2 * k - 1), (j - i + k).clamp(0, 2 * k - 1)
+        k = rows // 2
+        return (i - j + k).clamp(0, rows - 1), (j - i + k).clamp(0, rows - 1)
 
     def build_layer_terms(self) -> DebertaTerms:
         return DebertaTerms(self.shape)

@@ -64,24 +64,43 @@ class FloaterPosition(PositionEncoding):
             nn.Tanh(),
             StillLinear(floater_width, shape.embed_dim),
         )
+        self._known: tuple[object, Tensor] | None = None
 
     def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
-        return x + self.path(start + x.size(1))[start:].to(x.dtype)
+        path = self.path if torch.is_grad_enabled() else self._known_path
+        return x + path(start + x.size(1))[start:].to(x.dtype)
 
     def path(self, length: int) -> Tensor:
         """p(t_0), ..., p(t_{length−1}): length×C."""
-        if length == 1:
-            return self.first[None]
         # In half precision the times of neighbours coincide and the path's roundings add up.
-        dtype = widened(self.first.dtype)
+        first = self.first.to(widened(self.first.dtype))
+        return first[None] if length == 1 else self._solve(first, 0, length)
+
+    def _known_path(self, length: int) -> Tensor:
+        """The same without gradients: what is known is kept, and grown where it is too short."""
+        # Changing a parameter in place changes its version, moving or casting it its place.
+        state = [(p.data_ptr(), p._version) for p in self.parameters()]
+        if self._known is None or self._known[0] != state:
+            self._known = state, self.path(1)
+        known = self._known[1]
+        if len(known) < length:
+            longer = min(max(length, 2 * len(known)), self.shape.max_positions)
+            new = self._solve(known[-1], len(known) - 1, max(longer, length))
+            known = torch.cat((known, new[1:]))
+            self._known = state, known
+        return known[:length]
+
+    def _solve(self, position: Tensor, start: int, stop: int) -> Tensor:
+        """The path from a position at t_start to t_{stop−1}, both included."""
+        dtype = position.dtype
         parameters = {name: p.to(dtype) for name, p in self.dynamics.named_parameters()}
 
         def slope(time: Tensor, position: Tensor) -> Tensor:
             return functional_call(self.dynamics, parameters, torch.cat((position, time[None])))
 
-        times = STEP * torch.arange(length, dtype=dtype, device=self.first.device)
+        times = STEP * torch.arange(start, stop, dtype=dtype, device=position.device)
         options = {"step_size": self.step_size}
-        return self.odeint(slope, self.first.to(dtype), times, method="rk4", options=options)
+        return self.odeint(slope, position, times, method="rk4", options=options)
 
 
 def _solver():

@@ -9,6 +9,9 @@ from torch import Tensor
 
 from .indices import toeplitz
 
+#: The score of a key that must not be seen: its weight is 0 in every dtype, and fp16 can hold it.
+UNSEEN = -1e4
+
 
 @dataclass(frozen=True)
 class PositionalScore:
@@ -108,3 +111,25 @@ class PositionalScore:
                 (self.keys * (1 - of_key), of_key.expand(heads, -1, -1), row[:, :, None]), dim=-1
             ),
         )
+
+
+def hide_later_keys(
+    score: PositionalScore | None, heads: int, length: int, device: torch.device
+) -> PositionalScore:
+    """Make a score of T queries and as many keys causal: keys to the right get `UNSEEN`.
+
+    That depends on the distance alone, so the term stays factored.
+
+    Args:
+        score: the term of the encoding, or None.
+        heads: H.
+        length: T.
+        device: of the result where there is no score.
+    """
+    mask = torch.zeros(heads, 2 * length - 1, device=device)
+    mask[:, length:] = UNSEEN
+    if score is None:
+        return PositionalScore(length, by_distance=mask)
+    if score.by_distance is not None:
+        mask = score.by_distance + mask
+    return replace(score, by_distance=mask)

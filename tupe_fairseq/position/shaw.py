@@ -25,20 +25,24 @@ RelativeClip = Annotated[int, "largest relative distance told apart"]
 
 
 class ShawTerms(LayerTerms):
-    """R^K and R^V of one layer; row r belongs to distance i − j = r − clip."""
+    """R^K and R^V of one layer; row r belongs to distance i − j = r + lowest.
+
+    `lowest` is −clip, and 0 where one-sided: keys to the right, if any, count as the query itself.
+    """
 
     adds_score = True
     adds_value = True
 
     def __init__(self, shape: Shape, clip: int):
         super().__init__()
-        self.clip = clip
-        self.key = nn.Parameter(torch.empty(2 * clip + 1, shape.head_dim))
-        self.value_weight = nn.Parameter(torch.empty(2 * clip + 1, shape.head_dim))
+        self.lowest, self.clip = -clip if shape.bidirectional else 0, clip
+        rows = clip - self.lowest + 1
+        self.key = nn.Parameter(torch.empty(rows, shape.head_dim))
+        self.value_weight = nn.Parameter(torch.empty(rows, shape.head_dim))
         nn.init.normal_(self.key, std=0.02)
         nn.init.normal_(self.value_weight, std=0.02)
 
-    def score(self, q, k, encoding, start=0) -> Tensor:
+    def score(self, q, k, encoding, start=0, projected=None) -> Tensor:
         # B×H×T×D · D×R -> B×H×T×R -> B×H×T×S
         return spread(q @ self.key.t(), self._rows(q.size(2), k.size(2), start, q.device))
 
@@ -50,7 +54,7 @@ class ShawTerms(LayerTerms):
     def _rows(self, queries: int, keys: int, start: int, device) -> Tensor:
         i = torch.arange(start, start + queries, device=device)[:, None]
         j = torch.arange(keys, device=device)[None, :]
-        return (i - j).clamp(-self.clip, self.clip) + self.clip
+        return (i - j).clamp(self.lowest, self.clip) - self.lowest
 
 
 @register_position_encoding("shaw")
@@ -59,6 +63,7 @@ class ShawPosition(PositionEncoding):
 
     enters = "score, value"
     paper = "Shaw 2018"
+    in_decoder = "vectors for the left only"
 
     def __init__(self, shape: Shape, *, relative_clip: RelativeClip = 16):
         super().__init__(shape)

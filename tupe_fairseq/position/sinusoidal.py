@@ -8,11 +8,16 @@ counts from 2.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from torch import Tensor
 
 from .base import PositionEncoding, Shape, register_position_encoding
 from .tables import ConstantTable, sinusoids
+
+#: fairseq's position of the first word: one after that of padding.
+FAIRSEQ_FIRST = 2
 
 
 @register_position_encoding("sinusoidal")
@@ -21,10 +26,17 @@ class SinusoidalPosition(PositionEncoding):
 
     enters = "input"
     paper = "Vaswani 2017"
+    in_decoder = "with --fairseq-sinusoids"
 
-    def __init__(self, shape: Shape):
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        fairseq_sinusoids: Annotated[bool, "the table of fairseq's own module"] = False,
+    ):
         super().__init__(shape)
-        self.table = ConstantTable(sinusoids(torch.arange(shape.max_positions), shape.embed_dim))
+        table = as_fairseq if fairseq_sinusoids else sinusoids
+        self.table = ConstantTable(table(torch.arange(shape.max_positions), shape.embed_dim))
 
     @property
     def word_scale(self) -> float:
@@ -32,3 +44,12 @@ class SinusoidalPosition(PositionEncoding):
 
     def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
         return x + self.table(x.dtype, start, start + x.size(1)).to(x.dtype)
+
+
+def as_fairseq(positions: Tensor, width: int) -> Tensor:
+    """Fairseq's table: sin((k+2)·10000^{−i/(C/2−1)}) for i < C/2, then the cosines; N×C, fp64."""
+    half = width // 2
+    frequencies = 10000 ** (-torch.arange(half, dtype=torch.float64) / max(half - 1, 1))
+    # N×1 · 1×(C/2)
+    angles = (positions.double()[:, None] + FAIRSEQ_FIRST) * frequencies
+    return torch.nn.functional.pad(torch.cat((angles.sin(), angles.cos()), 1), (0, width % 2))

@@ -67,6 +67,7 @@ class T5Bias(PositionEncoding):
 
     enters = "score"
     paper = "Raffel 2019"
+    in_decoder = "all buckets to the left"
 
     def __init__(
         self,

@@ -28,11 +28,19 @@ class TransformerXLTerms(LayerTerms):
         nn.init.normal_(self.content_bias, std=0.02)
         nn.init.normal_(self.position_bias, std=0.02)
 
-    def score(self, q, k, encoding, start=0) -> Tensor:
+    def project(self, encoding, length) -> Tensor:
+        """W_{K,R} R of the distances j − i from −(length−1) to length − 1, H×D×(2·length−1)."""
+        waves = self.r_proj(encoding.waves(length, self.r_proj.weight.dtype))
+        return waves.unflatten(-1, (self.shape.num_heads, -1)).permute(1, 2, 0)
+
+    def score(self, q, k, encoding, start=0, projected=None) -> Tensor:
         scale = self.shape.head_dim**-0.5
-        waves = encoding.waves(q.size(2), k.size(2), start, q.dtype)
-        # (T+S−1)×C -> (T+S−1)×H×D -> H×D×(T+S−1)
-        by_head = self.r_proj(waves).unflatten(-1, (self.shape.num_heads, -1)).permute(1, 2, 0)
+        last = start + q.size(2) - 1
+        if projected is None:
+            projected = self.project(encoding, max(last + 1, k.size(2)))
+        # The distances at hand: from the last query to the first key, ..., to the last key.
+        zero = projected.size(-1) // 2
+        by_head = projected[:, :, zero - last : zero + k.size(2) - start]
         # B×H×T×D · H×D×(T+S−1) -> B×H×T×(T+S−1) -> B×H×T×S
         distance = relative_shift((q + self.position_bias * scale) @ by_head, k.size(2))
         # H×1×D · B×H×D×S -> B×H×1×S
@@ -45,18 +53,18 @@ class TransformerXLPosition(PositionEncoding):
 
     enters = "score"
     paper = "Dai 2019; Yang 2019"
+    in_decoder = "the form of Dai 2019"
 
     def __init__(self, shape: Shape):
         super().__init__(shape)
         longest = shape.max_positions - 1
         self.table = ConstantTable(sinusoids(torch.arange(-longest, longest + 1), shape.embed_dim))
 
-    def waves(self, queries: int, keys: int, start: int, dtype: torch.dtype) -> Tensor:
-        """R_{i−j} for the distances j − i in ascending order, (T+S−1)×C."""
+    def waves(self, length: int, dtype: torch.dtype) -> Tensor:
+        """R_{i−j} for the distances j − i from −(length−1) to length − 1, (2·length−1)×C."""
         # The rows run over i − j from −(max_positions−1): ascending j − i reads them backwards.
         zero = self.shape.max_positions - 1
-        rows = self.table(dtype, zero - (keys - start - 1), zero + start + queries)
-        return rows.flip(0).to(dtype)
+        return self.table(dtype, zero - length + 1, zero + length).flip(0).to(dtype)
 
     def build_layer_terms(self) -> TransformerXLTerms:
         return TransformerXLTerms(self.shape)

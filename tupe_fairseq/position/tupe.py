@@ -39,6 +39,7 @@ class TupeAbsolute(PositionEncoding):
     score_is_product = True
     enters = "score"
     paper = "Ke 2021"
+    in_decoder = "[CLS] tied"
     beyond_trained_length = "--extend-positions"
 
     def __init__(
@@ -102,6 +103,7 @@ class TupeRelative(TupeAbsolute):
     """TUPE-A and T5's bias; with [CLS] untied, θ1 and θ2 each gain a value of their own from b."""
 
     score_is_product = False
+    in_decoder = "[CLS] tied, all buckets to the left"
 
     def __init__(
         self,

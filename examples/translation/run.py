@@ -1,0 +1,277 @@
+"""Translate Multi30k from English to German: prepare, train, generate, score.
+
+    python examples/translation/run.py SOURCE --out DIRECTORY --encodings tupe_r
+    python examples/translation/run.py SOURCE --out DIRECTORY --seeds 1,2,3
+
+SOURCE holds the parallel text (see prepare.py); `stock` among the encodings is fairseq's own
+`transformer` of the same size. Models are trained one after the other, all of one seed before the
+next. Run again, it goes on where it stopped; with --report, it writes the table of what there is.
+In DIRECTORY:
+
+    text/, pieces/, data/     see prepare.py
+    SIZE/ENCODING.SEED/       checkpoints, log.txt, generate.txt, test.hyp.de, result.json,
+                              dictionaries and vocabulary: all that `from_pretrained` needs
+    SIZE/settings.json        what all were trained with; another call must have the same
+    SIZE/results.md           BLEU, chrF, and speed relative to `stock`
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from prepare import LANGUAGES, TOKENIZER, prepare
+from scores import BASELINE, clocks, hypotheses, references, score, speed, table
+from tqdm import tqdm
+
+from tupe_fairseq import UsageError
+from tupe_fairseq.files import replacing
+from tupe_fairseq.position import POSITION_ENCODINGS
+
+HERE = Path(__file__).parent
+STUDY = HERE.parent / "study"
+sys.path.insert(0, str(STUDY))
+
+from compare_encodings import locked  # noqa: E402
+from comparison import newest_checkpoint, read_log  # noqa: E402
+
+PLUGIN = HERE.parents[1] / "tupe_fairseq"
+TABLE = (BASELINE, "sinusoidal", "learned", "t5", "shaw", "rope", "tupe_a", "tupe_r")
+#: Size -> fairseq's architecture and flags, ours, and what suits its training.
+SIZES: dict[str, dict[str, Any]] = {
+    # The dimensions of `tupe_transformer_tiny`.
+    "tiny": {
+        "stock": (
+            *("transformer", "--encoder-layers", 4, "--decoder-layers", 4),
+            *("--encoder-embed-dim", 128, "--encoder-ffn-embed-dim", 256),
+            *("--encoder-attention-heads", 4, "--decoder-attention-heads", 4),
+        ),
+        "ours": "tupe_transformer_tiny",
+        "updates": 1600,
+        "training": ("--lr", 3e-3, "--dropout", 0.1, "--max-tokens", 4096),
+    },
+    "iwslt": {
+        "stock": ("transformer_iwslt_de_en",),
+        "ours": "tupe_transformer_iwslt_de_en",
+        "updates": 8000,
+        "training": ("--lr", 5e-4, "--dropout", 0.3, "--max-tokens", 8192),
+    },
+}
+VALIDATIONS = 4
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Arguments; what follows `--` goes to fairseq-train as it is."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("source", type=Path, help="parallel text")
+    parser.add_argument("--out", type=Path, required=True, help="directory of the results")
+    parser.add_argument("--encodings", default=",".join(TABLE), help="which, and `stock`")
+    parser.add_argument("--seeds", default="1", help="which")
+    parser.add_argument("--size", choices=SIZES, default="tiny")
+    parser.add_argument("--updates", type=int, help="of each model (default: by size)")
+    parser.add_argument("--vocabulary", type=int, default=6000, help="pieces of both languages")
+    parser.add_argument("--report", action="store_true", help="only report what there is")
+    parser.epilog = "What follows -- goes to fairseq-train as it is."
+    argv = sys.argv[1:] if argv is None else argv
+    own, flags = argv, []
+    if "--" in argv:
+        own, flags = argv[: argv.index("--")], argv[argv.index("--") + 1 :]
+    arguments = parser.parse_args(own)
+    arguments.flags = flags
+    arguments.updates = arguments.updates or SIZES[arguments.size]["updates"]
+    arguments.encodings = list(dict.fromkeys(arguments.encodings.split(",")))
+    for name in arguments.encodings:
+        if name != BASELINE:
+            POSITION_ENCODINGS[name]
+    try:
+        arguments.seeds = list(dict.fromkeys(map(int, arguments.seeds.split(","))))
+    except ValueError as error:
+        raise UsageError(f"--seeds is {arguments.seeds!r}, but must be like 1,2,3.") from error
+    if arguments.updates < VALIDATIONS:
+        raise UsageError(f"--updates must be at least {VALIDATIONS}, but is {arguments.updates}.")
+    return arguments
+
+
+def fixed_flags(arguments: argparse.Namespace) -> list[str]:
+    """What all models share in training."""
+    every = arguments.updates // VALIDATIONS
+    flags: list[Any] = [
+        *("--task", "translation", "--source-lang", LANGUAGES[0], "--target-lang", LANGUAGES[1]),
+        *("--share-all-embeddings", "--max-source-positions", 256),
+        *("--max-target-positions", 256, "--skip-invalid-size-inputs-valid-test"),
+        *("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", 0.1),
+        *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--clip-norm", 1.0),
+        *("--weight-decay", 1e-4, "--lr-scheduler", "polynomial_decay"),
+        *("--warmup-updates", arguments.updates // 10),
+        *("--total-num-update", arguments.updates, "--max-update", arguments.updates),
+        *SIZES[arguments.size]["training"],
+        *("--eval-bleu", "--eval-bleu-args", '{"beam": 1, "max_len_a": 1.2, "max_len_b": 10}'),
+        *("--eval-bleu-remove-bpe", "sentencepiece", "--maximize-best-checkpoint-metric"),
+        *("--best-checkpoint-metric", "bleu", "--validate-interval-updates", every),
+        *("--save-interval-updates", every, "--keep-interval-updates", 1),
+        *("--no-epoch-checkpoints", "--validate-interval", 10**6, "--save-interval", 10**6),
+        *("--num-workers", 0, "--required-batch-size-multiple", 1),
+        *("--log-format", "json", "--log-interval", max(1, every // 4)),
+    ]
+    flags += [] if torch.cuda.is_available() else ["--cpu"]
+    return list(map(str, flags))
+
+
+def run(command: list[Any], log: Path, what: str, lock: int) -> None:
+    """Run one of fairseq's commands; what it tells is appended to a file.
+
+    Args:
+        command: script and flags.
+        log: the file.
+        what: it does, for messages.
+        lock: file descriptor that the process keeps open while it runs.
+
+    Raises:
+        UsageError: it failed.
+    """
+    with log.open("a", encoding="utf-8") as out:
+        ended = subprocess.run(
+            [sys.executable, *map(str, command)],
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            pass_fds=(lock,),
+        )
+    if ended.returncode:
+        last = (ended.stderr.strip().splitlines() or [f"status {ended.returncode}"])[-1]
+        raise UsageError(f"{what} failed: {last} (log: {log})")
+
+
+def train(arguments: argparse.Namespace, name: str, seed: int, out: Path, lock: int) -> None:
+    """Train one model, from its newest checkpoint on."""
+    size = SIZES[arguments.size]
+    command = [STUDY / "timed_train.py", arguments.out / "data", *fixed_flags(arguments)]
+    if name == BASELINE:
+        command += ["--arch", *size["stock"]]
+    else:
+        command += ["--user-dir", PLUGIN, "--arch", size["ours"], "--position-encoding", name]
+    # The last of two equal flags counts.
+    command += ["--seed", seed, "--save-dir", out, *arguments.flags]
+    if (checkpoint := newest_checkpoint(out)) is not None:
+        command += ["--restore-file", checkpoint]
+    run(command, out / "log.txt", f"training {name}", lock)
+
+
+def generate(arguments: argparse.Namespace, name: str, out: Path, lock: int) -> None:
+    """Translate the test set with the best checkpoint."""
+    device = [] if torch.cuda.is_available() else ["--cpu"]
+    search = ("--beam", 5, "--max-len-a", 1.2, "--max-len-b", 10, "--batch-size", 64)
+    command = [HERE / "timed_generate.py", arguments.out / "data", *device, *search]
+    command += ["--path", out / "checkpoint_best.pt", "--user-dir", PLUGIN]
+    command += ["--source-lang", LANGUAGES[0], "--target-lang", LANGUAGES[1]]
+    command += ["--post-process", "sentencepiece", "--required-batch-size-multiple", 1]
+    with replacing(out / "generate.txt") as aside:
+        run(command, aside, f"translating with {name}", lock)
+
+
+def evaluate(arguments: argparse.Namespace, out: Path) -> None:
+    """Score the translations, and put beside the model what it needs."""
+    generated = (out / "generate.txt").read_text(encoding="utf-8")
+    found = hypotheses(generated)
+    with replacing(out / "test.hyp.de") as path:
+        path.write_text("".join(f"{line}\n" for line in found), encoding="utf-8")
+    log = (out / "log.txt").read_text(encoding="utf-8")
+    sizes = [entry["wpb"] for kind, entry in read_log(out / "log.txt") if kind == "train_inner"]
+    tokens = statistics.mean(sizes) if sizes else 1.0
+    result = {
+        **score(found, references(arguments.out / "text")),
+        "training": speed(clocks(log), tokens),
+        "generation": speed(clocks(generated)),
+    }
+    for name in (f"dict.{language}.txt" for language in LANGUAGES):
+        shutil.copy(arguments.out / "data" / name, out)
+    shutil.copy(arguments.out / "pieces" / TOKENIZER, out)
+    with replacing(out / "result.json") as path:
+        path.write_text(json.dumps(result, indent=1))
+
+
+def keep_settings(arguments: argparse.Namespace) -> None:
+    """Write settings.json, or compare with it: a run goes on with what it began with.
+
+    Raises:
+        UsageError: the directory holds a run with other settings.
+    """
+    path = arguments.out / arguments.size / "settings.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    flags = [*fixed_flags(arguments), *arguments.flags]
+    settings = {"flags": flags, "vocabulary": arguments.vocabulary}
+    if not path.exists():
+        with replacing(path) as aside:
+            aside.write_text(json.dumps(settings, indent=1))
+    elif json.loads(path.read_text()) != settings:
+        raise UsageError(
+            f"--out {str(arguments.out)!r} holds a run with other settings (see {path}); give "
+            "another directory."
+        )
+
+
+def report(arguments: argparse.Namespace) -> str:
+    """Write results.md from what there is so far."""
+    folder = arguments.out / arguments.size
+    results: dict[str, dict[int, Any]] = {name: {} for name in arguments.encodings}
+    for name in arguments.encodings:
+        for seed in arguments.seeds:
+            path = folder / f"{name}.{seed}" / "result.json"
+            if path.exists():
+                results[name][seed] = json.loads(path.read_text())
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
+    flags = " ".join(map(str, SIZES[arguments.size]["training"]))
+    more = f", {' '.join(arguments.flags)}" if arguments.flags else ""
+    settings = f"Size {arguments.size}, {arguments.updates:,} updates, {flags}{more}, {device}."
+    found = table(results, settings)
+    with replacing(folder / "results.md") as path:
+        path.write_text(found)
+    return found
+
+
+def run_all(arguments: argparse.Namespace, lock: int) -> None:
+    """Every step that is not done."""
+    prepare(arguments.source, arguments.out, arguments.vocabulary)
+    models = [(name, seed) for seed in arguments.seeds for name in arguments.encodings]
+    with tqdm(models, unit="model") as progress:
+        for name, seed in progress:
+            out = arguments.out / arguments.size / f"{name}.{seed}"
+            out.mkdir(parents=True, exist_ok=True)
+            progress.set_postfix_str(f"{name}, seed {seed}")
+            if not (out / "result.json").exists():
+                if not (out / "generate.txt").exists():
+                    train(arguments, name, seed, out, lock)
+                    generate(arguments, name, out, lock)
+                evaluate(arguments, out)
+            report(arguments)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """See the module's text."""
+    arguments = parse(argv)
+    # Importing fairseq makes all libraries tell their debugging.
+    logging.getLogger().setLevel(logging.WARNING)
+    if not arguments.report:
+        with locked(arguments.out) as lock:
+            keep_settings(arguments)
+            run_all(arguments, lock)
+    print(report(arguments))
+
+
+if __name__ == "__main__":
+    # As after Ctrl-C: what has not begun is not begun any more.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+    try:
+        main()
+    except UsageError as error:
+        sys.exit(f"error: {error}")

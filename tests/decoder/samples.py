@@ -1,0 +1,83 @@
+"""Models with a decoder, as small as they can be, and what they read."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+import pytest
+import torch
+from fairseq import models
+from torch import Tensor, nn
+
+from tests import toy_data
+from tupe_fairseq.position import POSITION_ENCODINGS
+
+DICTIONARY = toy_data.dictionary(f"w{i}" for i in range(30))
+BOS, PAD, EOS = DICTIONARY.bos(), DICTIONARY.pad(), DICTIONARY.eos()
+
+#: Clips and buckets small enough that short sentences reach beyond them.
+OPTIONS = {
+    "cnn": {"cnn_kernel": 5, "cnn_groups": 4},
+    "deberta": {"relative_clip": 3},
+    "shaw": {"relative_clip": 2},
+    "t5": {"num_buckets": 6, "max_distance": 5},
+    "tupe_r": {"num_buckets": 6, "max_distance": 5},
+}
+#: Test id -> name and options: the registry, and what options change in a decoder.
+VARIANTS = {name: (name, OPTIONS.get(name, {})) for name in POSITION_ENCODINGS} | {
+    "rope-values": ("rope", {"rope_values": True}),
+    "sinusoidal-paper": ("sinusoidal", {"fairseq_sinusoids": False}),
+    "tupe_a-untied": ("tupe_a", {"tie_cls": False}),
+    "tupe_r-untied": ("tupe_r", {"tie_cls": False, **OPTIONS["tupe_r"]}),
+}
+every_variant = pytest.mark.parametrize("variant", list(VARIANTS))
+
+
+class Task:
+    """As much of a task as building a model needs."""
+
+    source_dictionary = target_dictionary = DICTIONARY
+
+
+def stock(arch: str, **arguments) -> nn.Module:
+    """A model of fairseq's; without dropout unless told otherwise."""
+    sizes = {
+        **dict.fromkeys(("encoder_layers", "decoder_layers"), 2),
+        **dict.fromkeys(("encoder_embed_dim", "decoder_embed_dim"), 16),
+        **dict.fromkeys(("decoder_input_dim", "decoder_output_dim"), 16),
+        **dict.fromkeys(("encoder_ffn_embed_dim", "decoder_ffn_embed_dim"), 24),
+        **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 4),
+        **dict.fromkeys(("max_source_positions", "max_target_positions"), 80),
+        "dropout": 0.0,
+    }
+    torch.manual_seed(0)
+    return models.build_model(Namespace(arch=arch, **{**sizes, **arguments}), Task())
+
+
+def build(variant: str, arch: str = "tupe_transformer", **arguments) -> nn.Module:
+    """One of ours in eval mode, with positional parameters large enough to bend the softmax."""
+    name, options = VARIANTS[variant]
+    if name == "floater":
+        pytest.importorskip("torchdiffeq")
+    model = stock(arch, position_encoding=name, **options, **arguments).eval()
+    generator = torch.Generator().manual_seed(1)
+    for key, parameter in model.named_parameters():
+        if "embed_positions" in key or "layer_terms" in key:
+            nn.init.normal_(parameter, std=0.3, generator=generator)
+    return model
+
+
+def sentences(count: int, length: int, seed: int = 0) -> Tensor:
+    """Source sentences: words and </s>."""
+    words = torch.randint(4, len(DICTIONARY), (count, length), generator=_seeded(seed))
+    words[:, -1] = EOS
+    return words
+
+
+def targets(count: int, length: int, seed: int = 1) -> Tensor:
+    """What a decoder reads: </s> and words."""
+    return sentences(count, length, seed).roll(1, dims=1)
+
+
+def _seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)

@@ -1,0 +1,108 @@
+"""No word of a decoder sees a later one, whatever the encoding and the backend."""
+
+import pytest
+import torch
+
+from tests.attention.cases import BUCKETS, EMBED_DIM, NUM_HEADS, attention_of, enlarged, normal
+from tests.decoder.samples import build, every_variant, sentences, targets
+from tests.reference import alibi, none, rope, shaw, t5, tupe
+from tests.tolerances import assert_close
+from tupe_fairseq import UsageError
+from tupe_fairseq.attention import ATTENTION_BACKENDS, share_attention
+from tupe_fairseq.position import build_position_encoding
+
+CAUSAL = [name for name, backend in ATTENTION_BACKENDS.items() if backend.causal]
+
+
+@every_variant
+def test_later_words_change_nothing(variant):
+    model, source = build(variant), sentences(2, 6)
+    before = targets(2, 9)
+    after = before.clone()
+    after[:, 5:] = targets(2, 9, seed=7)[:, 5:]
+    found, _ = model(source, None, after)
+    expected, _ = model(source, None, before)
+    assert torch.equal(found[:, :5], expected[:, :5])
+    assert not torch.allclose(found[:, 5:], expected[:, 5:]), "or else the test tests nothing"
+
+
+@every_variant
+def test_nor_in_training_with_dropout_in_a_language_model(variant):
+    model = build(variant, "tupe_transformer_lm", attention_dropout=0.2, dropout=0.1).train()
+    before = targets(2, 9)
+    after = before.clone()
+    after[:, 5:] = targets(2, 9, seed=7)[:, 5:]
+    outputs = []
+    for words in (before, after):
+        torch.manual_seed(3)
+        outputs.append(model(words)[0])
+    assert torch.equal(outputs[0][:, :5], outputs[1][:, :5])
+
+
+@every_variant
+def test_no_gradient_comes_from_later_words(variant):
+    model, source, words = build(variant), sentences(2, 6), targets(2, 9)
+    table = model.decoder.embed_tokens.weight
+    alone = model.encoder(source)
+    alone = {key: [x.detach() for x in value] for key, value in alone.items()}
+    words[:, 5:] = 4
+    words[:, :5] = words[:, :5].clamp(min=5)
+    words[:, 0] = 2
+    output, _ = model.decoder(words, alone, features_only=True)
+    output[:, :5].square().sum().backward()
+    assert not table.grad[4].any()
+    assert table.grad[2].any()
+
+
+REFERENCES = {
+    "alibi": (alibi.attend, {}, {}),
+    "none": (none.attend, {}, {}),
+    "rope": (rope.attend, {}, {}),
+    "shaw": (shaw.attend, {"relative_clip": 2}, {}),
+    "t5": (t5.attend, BUCKETS, {"bidirectional": False}),
+    "tupe_a": (tupe.attend, {"tie_cls": True}, {}),
+    "tupe_r": (tupe.attend, {"tie_cls": True, **BUCKETS}, {"bidirectional": False}),
+}
+
+
+@pytest.mark.parametrize("backend", CAUSAL)
+@pytest.mark.parametrize("name", REFERENCES)
+def test_each_word_is_the_last_of_what_it_sees(name, backend):
+    """The loops of tests/reference over the first i words give output i."""
+    reference, options, one_sided = REFERENCES[name]
+    encoding = build_position_encoding(name, EMBED_DIM, NUM_HEADS, 7, False, **options)
+    encoding, attention = enlarged(encoding, 1), enlarged(attention_of(encoding), 2)
+    if reason := ATTENTION_BACKENDS[backend].refuses(encoding, attention.layer_terms, False):
+        pytest.skip(reason)
+    x = normal(2, 7, EMBED_DIM, seed=4)
+    how = {"layer_terms": attention.layer_terms, "backend": backend, "causal": True}
+    found, _ = attention(x, share_attention(encoding, x, **how))
+    weights = {key: value.double() for key, value in attention.state_dict().items()}
+    positions = {key: value.double() for key, value in encoding.state_dict().items()}
+    if name == "shaw":
+        # The loops' tables have rows for the right too, which no word looks up here.
+        for key in ("layer_terms.key", "layer_terms.value_weight"):
+            weights[key] = torch.cat((weights[key].new_full((2, 4), 9.0), weights[key]))
+    for i in range(7):
+        expected, _ = reference(
+            x[:, : i + 1].double(), weights, positions, NUM_HEADS, **options, **one_sided
+        )
+        assert_close(found[:, i], expected[:, -1])
+
+
+@pytest.mark.parametrize("backend", sorted(set(ATTENTION_BACKENDS) - set(CAUSAL)))
+def test_a_backend_that_cannot_hide_later_words_is_refused(backend):
+    with pytest.raises(UsageError, match=r"hide later words.*use auto or eager"):
+        build("learned", attention_backend=backend)
+
+
+def test_full_context_is_given_where_it_is_asked_for():
+    """For the alignment models of Garg et al. 2019."""
+    model, source, words = build("learned"), sentences(2, 6), targets(2, 9)
+    encoded = model.encoder(source)
+    changed = words.clone()
+    changed[:, 8] = 5
+    features = [
+        model.decoder(w, encoded, full_context_alignment=True)[0][:, 0] for w in (words, changed)
+    ]
+    assert not torch.allclose(*features)

@@ -1,0 +1,64 @@
+"""A sentence gives the same whatever padding stands beside it, on either side."""
+
+import pytest
+import torch
+
+from tests.decoder.samples import PAD, build, every_variant, sentences, stock, targets
+from tests.tolerances import assert_close
+from tupe_fairseq import UsageError
+
+
+def padded(words, left):
+    rest = words.new_full((len(words), 4), PAD)
+    return torch.cat((rest, words) if left else (words, rest), 1)
+
+
+@pytest.mark.parametrize("left", [True, False], ids=["left", "right"])
+@every_variant
+def test_of_the_source(variant, left):
+    model, source, words = build(variant), sentences(3, 6), targets(3, 5)
+    batch = padded(source, left)
+    batch[2] = sentences(1, 10, seed=5)
+    found, _ = model(batch, None, words)
+    assert_close(found[:2], model(source[:2], None, words[:2])[0])
+    assert_close(found[2:], model(batch[2:], None, words[2:])[0])
+
+
+@pytest.mark.parametrize("left", [True, False], ids=["left", "right"])
+@every_variant
+def test_of_the_target(variant, left):
+    model, source, words = build(variant), sentences(2, 6), targets(2, 5)
+    found, _ = model(source, None, padded(words, left))
+    found = found[:, 4:] if left else found[:, :5]
+    assert_close(found, model(source, None, words)[0])
+
+
+@pytest.mark.parametrize("left", [True, False], ids=["left", "right"])
+def test_hidden_states_and_attention_stay_in_their_places(left):
+    model, source, words = build("tupe_r"), sentences(2, 6), targets(2, 5)
+    batch = padded(source, left)
+    encoded = model.encoder(batch, return_all_hiddens=True)
+    alone = model.encoder(source, return_all_hiddens=True)
+    own = slice(4, None) if left else slice(6)
+    for found, expected in zip(encoded["encoder_states"], alone["encoder_states"], strict=True):
+        assert_close(found[own], expected)
+    assert torch.equal(encoded["encoder_padding_mask"][0], batch.eq(PAD))
+    _, extra = model(batch, None, words)
+    assert_close(extra["attn"][0][:, :, own], model(source, None, words)[1]["attn"][0])
+    assert not extra["attn"][0][batch.eq(PAD)[:, None].expand_as(extra["attn"][0])].any()
+
+
+def test_equals_stock_fairseq_on_a_batch_of_both():
+    theirs = stock("transformer", encoder_learned_pos=True, decoder_learned_pos=True).eval()
+    ours = stock("tupe_transformer", position_encoding="learned").eval()
+    ours.load_state_dict(theirs.state_dict())
+    source, words = sentences(3, 8), targets(3, 7)
+    source[0, :3], source[1, 5:], words[1, :2], words[2, 5:] = PAD, PAD, PAD, PAD
+    found, expected = ours(source, None, words)[0], theirs(source, None, words)[0]
+    assert_close(found[words != PAD], expected[words != PAD])
+
+
+def test_a_source_longer_than_the_positions_is_refused():
+    model = build("learned", max_source_positions=5)
+    with pytest.raises(UsageError, match=r"6 tokens, but --max-source-positions is 5"):
+        model(sentences(1, 6), None, targets(1, 3))

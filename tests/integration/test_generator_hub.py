@@ -1,0 +1,90 @@
+"""`TupeTransformerModel.from_pretrained(directory).translate`, and a language model's verbs."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import torch
+
+from tests.integration.commands import generate, train_lm, train_translation
+from tests.tolerances import assert_close
+from tupe_fairseq import TupeTransformerLM, TupeTransformerModel, UsageError
+
+
+@pytest.fixture(scope="module")
+def translator_directory(toy_translation_data, tmp_path_factory):
+    """A directory as one would hand it on: checkpoint and dictionaries."""
+    directory = tmp_path_factory.mktemp("handed-on")
+    flags = ("--position-encoding", "rope", "--max-update", 2)
+    trained = train_translation(toy_translation_data, tmp_path_factory.mktemp("m"), *flags)
+    shutil.copy(trained, directory / "model.pt")
+    for language in ("en", "de"):
+        shutil.copy(toy_translation_data / f"dict.{language}.txt", directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def translator(translator_directory):
+    return TupeTransformerModel.from_pretrained(translator_directory)
+
+
+@pytest.fixture(scope="module")
+def language_model(toy_masked_lm_data, tmp_path_factory):
+    trained = train_lm(toy_masked_lm_data, tmp_path_factory.mktemp("m"), "--max-update", 2)
+    return TupeTransformerLM.from_pretrained(trained)
+
+
+def test_translates_as_fairseq_generate(translator, translator_directory, toy_translation_data):
+    """The toy sentences are words with spaces, which need no tokenizer."""
+    directory = translator_directory / "model.pt"
+    expected = generate(toy_translation_data, directory, "--beam", 3, "--max-len-b", 10)
+    dataset = translator.task
+    dataset.cfg.data = str(toy_translation_data)
+    dataset.load_dataset("test")
+    sources = [translator.src_dict.string(dataset.dataset("test")[i]["source"]) for i in range(4)]
+    found = translator.translate(sources, beam=3, max_len_b=10)
+    assert found == [expected[i] for i in range(4)]
+    assert translator.translate(sources[0], beam=3, max_len_b=10) == expected[0]
+
+
+def test_samples_and_scores(language_model):
+    text = language_model.sample("w1 w2", beam=2, max_len_b=6)
+    assert text.startswith("w1 w2")
+    scored = language_model.score("w1 w2 w3")
+    tokens = language_model.encode("w1 w2 w3")
+    (model,) = language_model.models
+    probabilities = model.get_normalized_probs(model(tokens.roll(1)[None]), log_probs=True)[0]
+    expected = probabilities[:3].gather(1, tokens[:3, None])[:, 0]
+    assert_close(scored["positional_scores"], expected)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda t, _: t.translate(""), "the sentence to translate is empty"),
+        (lambda t, _: t.translate(["w1", " \t"]), "the sentence to translate is empty"),
+        (lambda t, _: t.translate("w1 " * 40), "41 tokens, but the model takes 32"),
+        (lambda t, _: t.translate("w1 \ud800"), "half of a surrogate pair"),
+        (lambda t, _: t.score("w1"), "is a translation model"),
+        (lambda _, m: m.translate("w1"), "is a language model"),
+        (lambda _, m: m.score("w1 " * 40), "41 tokens, but the model takes 32"),
+    ],
+)
+def test_what_cannot_be_done_is_told(translator, language_model, call, message):
+    with pytest.raises(UsageError, match=message):
+        call(translator, language_model)
+
+
+def test_a_directory_without_dictionaries_is_told(translator_directory, tmp_path):
+    shutil.copy(translator_directory / "model.pt", tmp_path)
+    with pytest.raises(UsageError, match=r"does not hold dict\.en\.txt and dict\.de\.txt"):
+        TupeTransformerModel.from_pretrained(tmp_path, data_name_or_path=".")
+
+
+def test_a_checkpoint_that_would_run_code_is_refused(translator_directory, tmp_path):
+    state = torch.load(translator_directory / "model.pt", weights_only=True)
+    state["extra_state"]["hook"] = pytest.raises
+    torch.save(state, tmp_path / "model.pt")
+    with pytest.raises(UsageError, match="could run code"):
+        TupeTransformerModel.from_pretrained(tmp_path)

@@ -1,0 +1,132 @@
+"""Translation and language models by the verbs of fairseq's hub: translate, sample, score."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fairseq import hub_utils
+from fairseq.hub_utils import GeneratorHubInterface
+from torch import Tensor
+
+from ..errors import UsageError
+from .data_files import check_dictionary
+from .hub_interface import check_text, find_checkpoint, find_tokenizer, recorded_task
+
+
+class TupeGeneratorHubInterface(GeneratorHubInterface):
+    """fairseq's verbs: translate (or sample, score), encode, decode, generate."""
+
+    def __init__(self, cfg, task, models, translates: bool):
+        super().__init__(cfg, task, models)
+        self.translates = translates
+
+    def translate(self, sentences, beam: int = 5, verbose: bool = False, **kwargs):
+        """The best translation of a sentence, or of each of several.
+
+        Args:
+            sentences: text, or a list of texts.
+            beam: hypotheses kept.
+            verbose: log sources and hypotheses.
+            **kwargs: further settings of generation, e.g. lenpen.
+
+        Raises:
+            UsageError: a language model; an empty or too long sentence; no text.
+        """
+        if not self.translates:
+            raise UsageError("this is a language model, which cannot translate: use sample.")
+        return super().translate(sentences, beam, verbose, **kwargs)
+
+    def score(self, sentences, replace_newline_with_eos: bool = False, **kwargs):
+        """Log-probabilities of the words of a text (or of each of several), by a language model.
+
+        Args:
+            sentences: text, or a list of texts.
+            replace_newline_with_eos: score each line of a text as a sentence.
+            **kwargs: further settings of generation.
+
+        Returns:
+            For each text a dict: "positional_scores" by word, "score" their mean, "tokens".
+
+        Raises:
+            UsageError: a translation model; a too long text; no text.
+        """
+        if self.translates:
+            raise UsageError("this is a translation model, which cannot score: use translate.")
+        return super().score(sentences, replace_newline_with_eos, **kwargs)
+
+    def encode(self, sentence: str) -> Tensor:
+        """Ids of a sentence and </s>, T."""
+        check_text(sentence)
+        if self.translates and not sentence.strip():
+            raise UsageError("the sentence to translate is empty.")
+        return super().encode(sentence)
+
+    def generate(self, tokenized_sentences, beam: int = 5, verbose: bool = False, **kwargs):
+        """As fairseq's: a list of hypotheses for each sentence of ids, best first.
+
+        Raises:
+            UsageError: a sentence is longer than the model's positions.
+        """
+        longest = self.max_positions[0] if self.translates else self.max_positions
+        # One sentence alone is a tensor of ids.
+        alone = isinstance(tokenized_sentences, Tensor) and tokenized_sentences.dim() == 1
+        for sentence in [tokenized_sentences] if alone else tokenized_sentences:
+            if len(sentence) > longest and not kwargs.get("skip_invalid_size_inputs"):
+                raise UsageError(
+                    f"a sentence has {len(sentence)} tokens, but the model takes {longest}: "
+                    "split it, or pass skip_invalid_size_inputs=True to leave it out."
+                )
+        return super().generate(tokenized_sentences, beam, verbose, **kwargs)
+
+
+def load_generator(
+    path: str | Path,
+    checkpoint_file: str | None = None,
+    data_name_or_path: str | Path | None = None,
+    bpe: str | None = None,
+    **overrides: Any,
+) -> TupeGeneratorHubInterface:
+    """Load a translation or language model and what lies beside it.
+
+    Args:
+        path: directory of the checkpoint, or the checkpoint itself.
+        checkpoint_file: its name; default the first there is of model.pt, checkpoint_best.pt,
+            checkpoint_last.pt.
+        data_name_or_path: directory of the dictionaries, where it begins with a dot relative to
+            path; default the checkpoint's own, and if there are none the training data's.
+        bpe: name of a fairseq tokenizer; default by the files beside the checkpoint.
+        **overrides: further fairseq arguments to override.
+
+    Raises:
+        UsageError: no checkpoint, no dictionary.
+    """
+    directory, checkpoint_file = find_checkpoint(Path(path), checkpoint_file)
+    recorded = recorded_task(directory / checkpoint_file)
+    languages = [recorded.get("source_lang"), recorded.get("target_lang")]
+    names = [f"dict.{language}.txt" for language in languages if language] or ["dict.txt"]
+    data = _find_dictionaries(directory, data_name_or_path, recorded.get("data"), names)
+    # Whoever translates need not score.
+    settings = {"eval_bleu": False, **find_tokenizer(directory, bpe), **overrides}
+    loaded = hub_utils.from_pretrained(str(directory), checkpoint_file, str(data), **settings)
+    models = [model.eval() for model in loaded["models"]]
+    translates = len(names) == 2
+    return TupeGeneratorHubInterface(loaded["args"], loaded["task"], models, translates)
+
+
+def _find_dictionaries(
+    directory: Path, given: str | Path | None, recorded: str | None, names: list[str]
+) -> Path:
+    if given is None:
+        candidates = [directory, *([Path(recorded.split(":")[0])] if recorded else [])]
+    else:
+        candidates = [directory / given if str(given).startswith(".") else Path(given).absolute()]
+    for folder in candidates:
+        if all((folder / name).is_file() for name in names):
+            for name in names:
+                check_dictionary(folder / name)
+            return folder
+    raise UsageError(
+        f"no dictionary: {candidates[0]} does not hold {' and '.join(names)}; copy the training "
+        "data's there."
+    )

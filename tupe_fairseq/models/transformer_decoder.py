@@ -1,0 +1,259 @@
+"""The decoder of `tupe_transformer` and `tupe_transformer_lm`, with fairseq's interface."""
+
+from __future__ import annotations
+
+import copy
+from itertools import repeat
+from typing import Any
+
+from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from ..attention import Layout, SharedAttention, choose_backend, share_attention
+from ..errors import UsageError
+from ..modules.causal_attention import CausalAttention, Step
+from ..modules.cross_attention import CrossAttention, Source
+from ..modules.decoder_cache import DecoderCache
+from ..modules.decoder_layer import DecoderLayer
+from ..modules.dropout import Dropout
+from ..position import LayerTerms
+from ..position.base import own_random_numbers
+from ..position.hierarchical import extend
+from .sentence_encoder import (
+    activation,
+    add_quantization_noise,
+    rename_old_layers,
+    wrap_layers,
+)
+from .transformer_parts import Moved, build_positions, drop_stock_sinusoids, words_first
+
+CACHE = "decoder_cache"
+
+
+class TupeTransformerDecoder(TransformerDecoderBase):
+    """Embeddings, output layer and generation are fairseq's; positions and layers are ours.
+
+    Args:
+        cfg: arguments of the model.
+        dictionary: of the target language.
+        embed_tokens: word embeddings.
+        no_encoder_attn: a language model, which attends to no source.
+    """
+
+    def __init__(
+        self,
+        cfg: TransformerConfig,
+        dictionary: Any,
+        embed_tokens: nn.Module,
+        no_encoder_attn: bool = False,
+    ):
+        super().__init__(_without_layers(cfg), dictionary, embed_tokens, no_encoder_attn)
+        self.cfg = cfg
+        self.dropout_module = Dropout(cfg.dropout)
+        self.embed_positions = build_positions(
+            cfg, "decoder", cfg.max_target_positions, len(dictionary)
+        )
+        self.layers.extend(self._build_layer(no_encoder_attn) for _ in range(cfg.decoder.layers))
+        self.num_layers = len(self.layers)
+        terms = self._terms()[0] if self.num_layers else None
+        # What cannot be served is refused now, not in the first batch.
+        choose_backend(cfg.attention_backend, self.embed_positions, terms, causal=True)
+        add_quantization_noise(
+            self.layers.children(), cfg.quant_noise.pq, cfg.quant_noise.pq_block_size
+        )
+        wrap_layers(self.layers, 0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
+
+    def _build_layer(self, no_encoder_attn: bool) -> DecoderLayer:
+        cfg = self.cfg
+        width, heads = cfg.decoder.embed_dim, cfg.decoder.attention_heads
+        with own_random_numbers():
+            terms = self.embed_positions.build_layer_terms()
+        positions = self.embed_positions
+        self_attn = CausalAttention(
+            width, heads, cfg.attention_dropout, positions.score_terms, terms
+        )
+        encoder_attn = None
+        if not no_encoder_attn:
+            source = cfg.encoder.embed_dim
+            encoder_attn = CrossAttention(width, heads, source, cfg.attention_dropout)
+        return DecoderLayer(
+            self_attn,
+            encoder_attn,
+            cfg.decoder.ffn_embed_dim,
+            activation(cfg.activation_fn),
+            cfg.dropout,
+            float(cfg.activation_dropout or cfg.relu_dropout or 0),
+            cfg.decoder.normalize_before,
+        )
+
+    def extract_features(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: dict[str, list[Tensor]] | None = None,
+        incremental_state: dict[str, dict[str, Any]] | None = None,
+        full_context_alignment: bool = False,
+        alignment_layer: int | None = None,
+        alignment_heads: int | None = None,
+    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
+        """Hidden states before the output layer, as fairseq's decoder gives them.
+
+        Args:
+            prev_output_tokens: ids, B×T; with an incremental state only the last word is read.
+            encoder_out: what the encoder returned, or None.
+            incremental_state: of a generation, which grows by one word; or None.
+            full_context_alignment: let words see later ones (Garg et al. 2019).
+            alignment_layer: whose attention to the source to return; default the last, and in
+                training none.
+            alignment_heads: average over the first so many heads only.
+
+        Returns:
+            Features, B×T×C, and {"attn": [B×T×S or None], "inner_states": [T×B×C, ...]}.
+        """
+        cache = self._cache(incremental_state)
+        moved = None if cache else words_first(prev_output_tokens.eq(self.padding_idx))
+        tokens = prev_output_tokens if moved is None else moved.forth(prev_output_tokens)
+        x = self._embed(tokens, last=cache is not None)
+        if cache is None:
+            shared = self._share(x, causal=not full_context_alignment)
+        else:
+            shared = cache.step(len(tokens), tokens.size(1) - 1)
+        source = self._source(encoder_out, cache)
+        aligned = alignment_layer
+        if aligned is None and not self.training:
+            aligned = self.num_layers - 1
+        x, states, weights = self._run(x, shared, source, cache, aligned)
+        if weights is not None:
+            # B×H×T×S -> B×T×S
+            weights = weights[:, :alignment_heads].float().mean(1).to(x)
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+        if self.project_out_dim is not None:
+            x = self.project_out_dim(x)
+        return self._back(moved, x, weights, states)
+
+    def _run(
+        self,
+        x: Tensor,
+        shared: SharedAttention | Step,
+        source: Source | None,
+        cache: DecoderCache | None,
+        aligned: int | None,
+    ) -> tuple[Tensor, list[Tensor], Tensor | None]:
+        """Through the layers; also the states between them and the weights of one."""
+        states, found = [x], None
+        caches: Any = repeat(None) if cache is None else cache.layers
+        for i, (layer, own) in enumerate(zip(self.layers, caches, strict=False)):
+            how = (shared, source, own, i == aligned)
+            if self.cfg.checkpoint_activations and self.training:
+                x, weights = checkpoint(layer, x, *how, use_reentrant=False)
+            else:
+                x, weights = layer(x, *how)
+            found = weights if i == aligned else found
+            states.append(x)
+        return x, states, found
+
+    def _embed(self, tokens: Tensor, last: bool) -> Tensor:
+        """Words and positions: B×T×C, or of the last word alone, B×1×C."""
+        start = 0
+        if last:
+            start = max(0, tokens.size(1) - 1 - self.embed_positions.context)
+            tokens = tokens[:, start:]
+        x = self.embed_scale * self.embed_tokens(tokens)
+        if self.quant_noise is not None:
+            x = self.quant_noise(x)
+        if self.project_in_dim is not None:
+            x = self.project_in_dim(x)
+        self._check_length(start + x.size(1))
+        x = self.embed_positions.embed(x, tokens, start=start)
+        x = x[:, -1:] if last else x
+        if self.layernorm_embedding is not None:
+            x = self.layernorm_embedding(x)
+        return self.dropout_module(x)
+
+    def _check_length(self, length: int) -> None:
+        if length > self.max_positions():
+            raise UsageError(
+                f"a target sentence has {length} tokens, but --max-target-positions is "
+                f"{self.max_positions()}: shorten it, or train with more."
+            )
+
+    def _share(self, x: Tensor, causal: bool) -> SharedAttention:
+        # Padding at the end needs no mask: words do not look there.
+        return share_attention(
+            self.embed_positions,
+            x,
+            layout=Layout(*x.shape[:2]),
+            layer_terms=self._terms()[0] if self.num_layers else None,
+            backend=self.cfg.attention_backend,
+            causal=causal,
+        )
+
+    def _source(
+        self, encoder_out: dict[str, list[Tensor]] | None, cache: DecoderCache | None
+    ) -> Source | None:
+        if cache is not None and cache.source is not None:
+            return cache.source
+        if not encoder_out or not encoder_out["encoder_out"]:
+            return None
+        seen = None
+        if encoder_out["encoder_padding_mask"]:
+            # B×S -> B×1×1×S
+            mask = encoder_out["encoder_padding_mask"][0]
+            seen = ~mask[:, None, None] if mask.any() else None
+        # S×B×C -> B×S×C
+        source = Source(encoder_out["encoder_out"][0].transpose(0, 1), seen)
+        return source if cache is None else cache.attend_to(source, getattr(self, "_beam_size", 1))
+
+    def _cache(self, incremental_state: dict[str, dict[str, Any]] | None) -> DecoderCache | None:
+        if incremental_state is None:
+            return None
+        found = self.get_incremental_state(incremental_state, CACHE)
+        if found is None:
+            found = {CACHE: DecoderCache(self.embed_positions, self._terms())}
+            self.set_incremental_state(incremental_state, CACHE, found)
+        return found[CACHE]
+
+    def reorder_incremental_state(
+        self, incremental_state: dict[str, dict[str, Any]], new_order: Tensor
+    ) -> None:
+        """Hypothesis i becomes what hypothesis new_order[i] was."""
+        if (found := self.get_incremental_state(incremental_state, CACHE)) is not None:
+            found[CACHE].reorder(new_order)
+
+    def reorder_incremental_state_scripting(self, incremental_state, new_order) -> None:
+        """What fairseq's beam search calls; the state is all in one place, so none is searched."""
+        self.reorder_incremental_state(incremental_state, new_order)
+
+    def max_positions(self) -> int:
+        """Longest target sentence, in tokens."""
+        return self.embed_positions.shape.max_positions
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """As fairseq's; with --extend-positions continues tables of positions that are shorter."""
+        norms = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm")
+        rename_old_layers(state_dict, name, norms)
+        drop_stock_sinusoids(state_dict, name)
+        if self.cfg.extend_positions == "hierarchical":
+            extend(self.embed_positions, state_dict, f"{name}.embed_positions.")
+        state_dict.setdefault(f"{name}.version", self.version.clone())
+        super().upgrade_state_dict_named(state_dict, name)
+
+    def _terms(self) -> list[LayerTerms | None]:
+        return [layer.self_attn.layer_terms for layer in self.layers.children()]
+
+    @staticmethod
+    def _back(moved: Moved | None, x: Tensor, weights: Tensor | None, states: list[Tensor]):
+        if moved is not None:
+            x, states = moved.back(x), [moved.back(state) for state in states]
+            weights = None if weights is None else moved.back(weights)
+        # B×T×C -> T×B×C
+        return x, {"attn": [weights], "inner_states": [state.transpose(0, 1) for state in states]}
+
+
+def _without_layers(cfg: TransformerConfig) -> TransformerConfig:
+    """For fairseq's constructor, whose layers and positions would be thrown away."""
+    bare = copy.deepcopy(cfg)
+    bare.decoder.layers = 0
+    bare.no_token_positional_embeddings = True
+    return bare
