@@ -218,9 +218,13 @@ def test_damaged_exports(trained, tmp_path):
     tensors.write_bytes(whole)
     good = json.loads(config.read_text())
     config.write_text(json.dumps(good | {"vocab_size": 7}))
-    refused(load, "does not fit config.json", "embed_tokens.weight")
+    refused(load, "1 of another shape", "embed_tokens.weight")
     config.write_text(json.dumps(good | {"encoder": {"size": 3}}))
     refused(load, "config.json is damaged", "size")
+    # Numbers of any size, which no memory would hold.
+    for key, value in {"num_layers": 10**9, "d_model": 2**40, "max_len": 10**12}.items():
+        config.write_text(json.dumps(good | {"encoder": good["encoder"] | {key: value}}))
+        refused(load, "model.safetensors")
     for text in ("{", "[]", '{"format": "other"}'):
         config.write_text(text)
         refused(load, "config.json")

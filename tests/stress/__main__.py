@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import random
 import sys
 from pathlib import Path
@@ -51,6 +52,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--only", help="names of parts, separated by commas (default: all)")
     parser.add_argument("--seed", type=int, default=1, help="of moments and damage (default: 1)")
     arguments = parser.parse_args(argv)
+    # fairseq tells of everything it does.
+    logging.disable(logging.WARNING)
     out = arguments.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
     names = arguments.only.split(",") if arguments.only else [*commands.NAMES, *TRIED]

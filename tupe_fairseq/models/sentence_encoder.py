@@ -12,6 +12,7 @@ from fairseq.distributed import fsdp_wrap
 from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 
+from ..errors import UsageError
 from ..modules.encoder import Encoder
 from ..position import build_position_encoding
 from ..position.hierarchical import extend
@@ -73,10 +74,11 @@ class TupeSentenceEncoder(Encoder):
             token_embeddings: B×T×C, to take the place of the word embeddings.
 
         Raises:
-            UsageError: more than max_positions tokens, or padding before the first token.
+            UsageError: more than max_positions tokens, padding before the first token, or an id
+                that the dictionary has not.
         """
         padding_mask = src_tokens.eq(self.padding_idx)
-        embedded = self.embed_tokens(src_tokens) if token_embeddings is None else token_embeddings
+        embedded = self._words(src_tokens) if token_embeddings is None else token_embeddings
         x, states = self.encode(
             embedded,
             padding_mask if padding_mask.any() else None,
@@ -92,6 +94,17 @@ class TupeSentenceEncoder(Encoder):
             "src_tokens": [],
             "src_lengths": [(~padding_mask).sum(dim=1, keepdim=True, dtype=torch.int32)],
         }
+
+    def _words(self, tokens: Tensor) -> Tensor:
+        try:
+            return self.embed_tokens(tokens)
+        # On a CPU; looking at every batch before would cost time on a GPU.
+        except IndexError as error:
+            raise UsageError(
+                f"the data hold the id {int(tokens.max())}, but the dictionary has "
+                f"{self.embed_tokens.num_embeddings} symbols: the data are damaged, or were "
+                "binarised with another dictionary; run fairseq-preprocess again."
+            ) from error
 
     def _embed(self, *of_batch):
         x = super()._embed(*of_batch)
