@@ -79,6 +79,12 @@ install_packages() {
   # Builds take what is installed, so that nothing unpinned takes part in them.
   pip_install torch==2.13.0 setuptools numpy cython
   echo "installing fairseq and this package"
+  # Where it finds torch, the build of fairseq 0.12.2 compiles sources that its archive lacks, so
+  # there it is built by itself; its metadata is refused by pip 24.1 and later.
+  if .venv/bin/python -c 'import sys; sys.exit(sys.version_info >= (3, 11))'; then
+    pip_install 'pip<24.1'
+    pip_install torch==2.13.0 fairseq==0.12.2
+  fi
   pip_install --no-build-isolation --use-pep517 -e '.[viz,test]' torch==2.13.0
 }
 
