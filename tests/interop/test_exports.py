@@ -218,7 +218,7 @@ def test_damaged_exports(trained, tmp_path):
     tensors.write_bytes(whole)
     good = json.loads(config.read_text())
     config.write_text(json.dumps(good | {"vocab_size": 7}))
-    refused(load, "1 of another shape", "embed_tokens.weight")
+    refused(load, "3 of another shape", "embed_tokens.weight")
     config.write_text(json.dumps(good | {"encoder": {"size": 3}}))
     refused(load, "config.json is damaged", "size")
     # Numbers of any size, which no memory would hold.
