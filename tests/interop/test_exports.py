@@ -56,7 +56,9 @@ def assert_same_words(actual, expected):
 @pytest.mark.parametrize("untied", [(), ("--untie-weights-roberta",)], ids=["tied", "untied"])
 def test_huggingface_and_back(trained, tmp_path, untied):
     directory = trained("--position-encoding", "learned", *untied)
+    source = {path: path.read_bytes() for path in directory.iterdir()}
     convert(["--to", "huggingface", str(directory), "--out", str(tmp_path / "hf")])
+    assert {path: path.read_bytes() for path in directory.iterdir()} == source
     assert json.loads((tmp_path / "hf" / "config.json").read_text())["model_type"] == "roberta"
     convert(["--from", "huggingface", str(tmp_path / "hf"), "--out", str(tmp_path / "back")])
     back, before = (

@@ -63,7 +63,9 @@ def features_and_logits(model, tokens):
 def test_learned_is_the_same_model(stock, tmp_path, age):
     source = stock if age == "today" else as_of_2019(stock, tmp_path)
     arguments = ["--from", "fairseq-roberta", str(source), "--out", str(tmp_path / "ours")]
+    before = source.read_bytes()
     report = convert([*arguments, "--check"])
+    assert source.read_bytes() == before
     assert [line for line in report if line.startswith("logits")]
     ours = TupeRobertaModel.from_pretrained(tmp_path / "ours").model
     (theirs,), _ = checkpoint_utils.load_model_ensemble([str(stock)])

@@ -24,9 +24,11 @@ every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 def converted(tmp_path, *flags, **kind):
     checkpoint = release.write(tmp_path / "release", **kind)
+    before = {path: path.read_bytes() for path in checkpoint.parent.iterdir()}
     report = convert(
         ["--from", "tupe-official", str(checkpoint), "--out", str(tmp_path / "ours"), *flags]
     )
+    assert {path: path.read_bytes() for path in checkpoint.parent.iterdir()} == before
     return TupeRobertaModel.from_pretrained(tmp_path / "ours"), report
 
 
