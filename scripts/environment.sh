@@ -35,8 +35,10 @@ if (3, 10) <= sys.version_info < (3, 13):
 
 # Whether .venv is of the Python that was chosen, if one was.
 of_chosen_python() {
-  local version='import sys; print(sys.version)'
-  [[ ! ${PYTHON-} || $("$PYTHON" -c "$version" 2>&1) == $(.venv/bin/python -c "$version" 2>&1) ]]
+  local chosen made version='import sys; print(sys.version)'
+  [[ ${PYTHON-} ]] || return 0
+  chosen=$("$PYTHON" -c "$version" 2>/dev/null) || return
+  made=$(.venv/bin/python -c "$version" 2>/dev/null) && [[ $made == "$chosen" ]]
 }
 
 # What an up-to-date .venv was made from.
@@ -60,7 +62,8 @@ pip_install() {
 make_venv() {
   local python=$1 made_in
   made_in=$(.venv/bin/python -c 'import sys; print(sys.prefix)' 2>/dev/null) || made_in=
-  if [[ $made_in == "$PWD/.venv" ]] && grep -qsF "$PWD" .venv/bin/activate && of_chosen_python; then
+  if [[ $made_in == "$PWD/.venv" ]] && of_chosen_python &&
+    grep -qsF "$PWD" .venv/bin/activate; then
     return
   fi
   echo "making .venv with $python"

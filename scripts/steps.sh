@@ -11,8 +11,8 @@ child=
 
 # step [--resumable] NAME TITLE [INPUT...]: run NAME where needed; $out is where it writes.
 #
-# $out is a folder beside $work/NAME, empty at the start, which takes its place at the end; an older
-# one stays until then. A resumable step writes into $work/NAME itself and finds there what an
+# $out is a folder beside $work/NAME, empty at the start, which takes its place at the end; what was
+# there stays until then. A resumable step writes into $work/NAME itself and finds there what an
 # earlier call of the same key has left.
 step() {
   local resumable= name title key log out marks=$work/.steps

@@ -1,6 +1,6 @@
 """Kill commands at random moments and damage files at random places; see that nothing is lost.
 
-    python -m tests.stress --out FOLDER [--kills 20] [--tries 200] [--only sweep,files] [--seed 1]
+    python -m tests.stress --out FOLDER [--kills 20] [--tries 500] [--only sweep,files] [--seed 1]
 
 Not part of the test suite: all of it takes an hour on two cores. What a part has found is kept in
 FOLDER/NAME.json; the tables of all parts found there stand at the end, and in FOLDER/stress.md.
@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder to work in")
     parser.add_argument("--kills", type=int, default=20, help="of each command (default: 20)")
-    parser.add_argument("--tries", type=int, default=200, help="of each file and input (200)")
+    parser.add_argument("--tries", type=int, default=500, help="of each file and input (500)")
     parser.add_argument("--only", help="names of parts, separated by commas (default: all)")
     parser.add_argument("--seed", type=int, default=1, help="of moments and damage (default: 1)")
     arguments = parser.parse_args(argv)
