@@ -18,6 +18,9 @@ from ..position import build_position_encoding
 from ..position.hierarchical import extend
 from .arguments import position_options
 
+#: In fairseq 0.12.2 a stock layer has its weights twice, once more under these names.
+SECOND_COPY = re.compile(r"\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)$")
+
 
 class TupeSentenceEncoder(Encoder):
     """Word embeddings and `Encoder`, in place of fairseq's TransformerEncoder.
@@ -135,14 +138,17 @@ class TupeSentenceEncoder(Encoder):
         """Bring old fairseq state dicts to today's names, in place.
 
         Renames `layer_norms.0/1` and splits the joint `in_proj_weight`/`in_proj_bias` of
-        attention, as fairseq's own modules do. With --extend-positions continues tables of
-        positions that are shorter than the model's.
+        attention, as fairseq's own modules do; drops the second copies of a layer's weights that
+        fairseq 0.12.2 keeps. With --extend-positions continues tables of positions that are
+        shorter than the model's.
         """
         norms = {"0": "self_attn_layer_norm", "1": "final_layer_norm"}
         for key in list(state_dict):
             if not key.startswith(f"{name}.layers."):
                 continue
-            if match := re.fullmatch(r"(.*)\.layer_norms\.([01])\.(weight|bias)", key):
+            if SECOND_COPY.search(key):
+                del state_dict[key]
+            elif match := re.fullmatch(r"(.*)\.layer_norms\.([01])\.(weight|bias)", key):
                 layer, which, kind = match.groups()
                 state_dict[f"{layer}.{norms[which]}.{kind}"] = state_dict.pop(key)
             elif match := re.fullmatch(r"(.*)\.in_proj_(weight|bias)", key):
