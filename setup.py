@@ -57,6 +57,7 @@ setup(
             "matplotlib>=3.8",
             "torchdiffeq>=0.2.4",
             "safetensors>=0.4",
+            "transformers>=4.40",
             SLURM,
             "ruff",
         ],

@@ -186,5 +186,5 @@ def main(argv: list[str] | None = None) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except UsageError as error:
+    except (UsageError, OSError) as error:
         sys.exit(f"error: {error}")

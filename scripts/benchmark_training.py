@@ -99,11 +99,11 @@ def case_of(title: str, work: Workload, args: Namespace) -> Case:
     Our `learned` is RoBERTa too: with no positional bias, its time is what a bias is measured by.
     """
     ours = contenders_of(args, work.width, work.heads, work.length, VOCABULARY)
-    references = {"stock": STOCK}
+    references = {"stock": STOCK} if work.stock else {}
     if unbiased := [contender for contender in ours if contender.name == "learned"]:
         references["learned"] = unbiased[0]
     references["products"] = PRODUCTS
-    contenders = [STOCK, *ours, PRODUCTS]
+    contenders = [*([STOCK] if work.stock else []), *ours, PRODUCTS]
     ready = partial(prepare, work, args.device)
     return Case(title, str(work), ready, contenders, references, work.rounds)
 
@@ -137,5 +137,5 @@ def main(argv: list[str] | None = None) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except UsageError as error:
+    except (UsageError, OSError) as error:
         sys.exit(f"error: {error}")

@@ -30,5 +30,5 @@ def main(argv: list[str] | None = None) -> None:
 if __name__ == "__main__":
     try:
         main()
-    except UsageError as error:
+    except (UsageError, OSError) as error:
         sys.exit(f"error: {error}")

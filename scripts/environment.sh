@@ -3,7 +3,8 @@
 # needs, and puts it on the PATH. Does nothing more than the latter when .venv is up to date.
 #
 # The versions are those of scripts/constraints.txt. .venv/installed says what was installed; it
-# is written last, so an installation that was cut off is completed by the next call.
+# is written last, so an installation that was cut off is completed by the next call. PYTHON names
+# another interpreter than python3.11: `PYTHON=python3.12 bash scripts/test.sh`.
 
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 
@@ -13,10 +14,12 @@ fail() {
   exit 1
 }
 
-# The first Python that can run this package; prints its path.
+# The first Python that can run this package, or the chosen one; prints its path.
 find_python() {
   local candidate path
-  for candidate in python3.11 python3; do
+  local -a candidates=(python3.11 python3)
+  [[ ! ${PYTHON-} ]] || candidates=("$PYTHON")
+  for candidate in "${candidates[@]}"; do
     # A shim may be on the PATH and lead nowhere, hence the call.
     path=$("$candidate" -c 'import sys
 if (3, 10) <= sys.version_info < (3, 13):
@@ -26,8 +29,16 @@ if (3, 10) <= sys.version_info < (3, 13):
       return
     fi
   done
-  fail "Python 3.10, 3.11 or 3.12 is needed (best: 3.11), but python3 is" \
-    "$(python3 --version 2>/dev/null || echo 'not there')."
+  fail "Python 3.10, 3.11 or 3.12 is needed (best: 3.11), but $candidate is" \
+    "$("$candidate" --version 2>/dev/null || echo 'not there')."
+}
+
+# Whether .venv is of the Python that was chosen, if one was.
+of_chosen_python() {
+  local chosen made version='import sys; print(sys.version)'
+  [[ ${PYTHON-} ]] || return 0
+  chosen=$("$PYTHON" -c "$version" 2>/dev/null) || return
+  made=$(.venv/bin/python -c "$version" 2>/dev/null) && [[ $made == "$chosen" ]]
 }
 
 # What an up-to-date .venv was made from.
@@ -47,11 +58,12 @@ pip_install() {
   fail "the installation failed: $(grep -i error "$log" | tail -n 1) (all of it: $log)"
 }
 
-# Make .venv anew where there is none, or one of another folder or of a Python that is gone.
+# Make .venv anew where there is none, or one of another folder or Python, or of one that is gone.
 make_venv() {
   local python=$1 made_in
   made_in=$(.venv/bin/python -c 'import sys; print(sys.prefix)' 2>/dev/null) || made_in=
-  if [[ $made_in == "$PWD/.venv" ]] && grep -qsF "$PWD" .venv/bin/activate; then
+  if [[ $made_in == "$PWD/.venv" ]] && of_chosen_python &&
+    grep -qsF "$PWD" .venv/bin/activate; then
     return
   fi
   echo "making .venv with $python"
@@ -70,12 +82,18 @@ install_packages() {
   # Builds take what is installed, so that nothing unpinned takes part in them.
   pip_install torch==2.13.0 setuptools numpy cython
   echo "installing fairseq and this package"
+  # Where it finds torch, the build of fairseq 0.12.2 compiles sources that its archive lacks, so
+  # there it is built by itself; its metadata is refused by pip 24.1 and later.
+  if .venv/bin/python -c 'import sys; sys.exit(sys.version_info >= (3, 11))'; then
+    pip_install 'pip<24.1'
+    pip_install torch==2.13.0 fairseq==0.12.2
+  fi
   pip_install --no-build-isolation --use-pep517 -e '.[viz,test]' torch==2.13.0
 }
 
 setup_environment() {
   local stamp=.venv/installed python
-  if [[ ! -e $stamp || $(<"$stamp") != "$(wanted_installation)" ]]; then
+  if [[ ! -e $stamp || $(<"$stamp") != "$(wanted_installation)" ]] || ! of_chosen_python; then
     python=$(find_python)
     # One installation at a time: a lock on this file, held until it is closed.
     exec 8<scripts/environment.sh

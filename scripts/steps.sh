@@ -11,8 +11,9 @@ child=
 
 # step [--resumable] NAME TITLE [INPUT...]: run NAME where needed; $out is where it writes.
 #
-# $out is a folder beside $work/NAME, empty at the start and renamed at the end. A resumable step
-# writes into $work/NAME itself and finds there what an earlier call of the same key has left.
+# $out is a folder beside $work/NAME, empty at the start, which takes its place at the end; what was
+# there stays until then. A resumable step writes into $work/NAME itself and finds there what an
+# earlier call of the same key has left.
 step() {
   local resumable= name title key log out marks=$work/.steps
   [[ $1 == --resumable ]] && resumable=yes && shift
@@ -34,13 +35,16 @@ step() {
     write "$marks/$name.begun" "$key"
   else
     out=$work/$name.partial
-    rm -rf "${out:?}" "${work:?}/$name"
+    rm -rf "${out:?}"
     : >"$log"
   fi
   mkdir -p "$out"
   local start=$SECONDS
   "$name"
-  [[ $resumable ]] || mv "$out" "$work/$name"
+  if [[ ! $resumable ]]; then
+    rm -rf "${work:?}/$name"
+    mv "$out" "$work/$name"
+  fi
   write "$marks/$name" "$key"
   printf '   %d s\n' $((SECONDS - start))
 }

@@ -122,11 +122,8 @@ def save_png(figure: Figure, path: str | Path, command: str = "") -> None:
     path = Path(path)
     if path.suffix.lower() != ".png":
         raise UsageError(f"the figure is a PNG, but its name is {path.name!r}: end it in .png.")
-    try:
-        with replacing(path) as aside:
-            figure.savefig(aside, format="png", metadata={"Description": command})
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}.") from error
+    with replacing(path) as aside:
+        figure.savefig(aside, format="png", metadata={"Description": command})
 
 
 def _label_positions(panel: Axes, length: int) -> None:

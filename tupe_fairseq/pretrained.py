@@ -11,14 +11,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .errors import UsageError
+from .interop.keys import check_fit
 from .interop.tensors import read_tensors
 from .standalone import ACTIVATIONS, TUPEConfig, TUPEEncoder
 
 FORMAT = "tupe_fairseq standalone 1"
+#: Characters of config.json; a longer file is none.
+LONGEST_CONFIG = 1 << 16
 
 
 class MaskedWordHead(nn.Module):
@@ -90,19 +94,45 @@ class TUPEMaskedLM(nn.Module):
             UsageError: it holds no such model; the message names the file.
         """
         path = Path(directory, "config.json")
+        settings = _read_settings(path)
+        tensors = read_tensors(path.with_name("model.safetensors"))
+        layers = {name.split(".")[2] for name in tensors if name.startswith("encoder.layers.")}
         try:
-            settings = json.loads(path.read_text(encoding="utf-8"))
-            if settings.pop("format", None) != FORMAT:
-                raise UsageError(f"{path} is not of the form {FORMAT!r}.")
-            model = cls(TUPEConfig(**settings.pop("encoder")), **settings)
-        except OSError as error:
-            raise UsageError(f"cannot read {path}: {error.strerror}.") from error
-        except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
+            config = TUPEConfig(**settings.pop("encoder"))
+            if config.num_layers != len(layers):
+                raise UsageError(
+                    f"{path}: its num_layers is {config.num_layers}, but model.safetensors has "
+                    f"{len(layers)} layers."
+                )
+            # Its numbers may be any; on this device tensors take no memory.
+            with torch.device("meta"):
+                expected = cls(config, **settings).state_dict()
+        except UsageError:
+            raise
+        # What a class makes of values of other types can be any error.
+        except Exception as error:
             raise UsageError(f"{path} is damaged: {error}.") from error
-        path = path.with_name("model.safetensors")
-        try:
-            model.load_state_dict(read_tensors(path))
-        except RuntimeError as error:
-            told = " ".join(str(error).split())
-            raise UsageError(f"{path} does not fit config.json: {told[:300]}") from error
+        check_fit(tensors, expected, path.with_name("model.safetensors"), "standalone")
+        model = cls(config, **settings)
+        model.load_state_dict(tensors)
         return model.eval()
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    """What config.json holds, but for `format`.
+
+    Raises:
+        UsageError: it is not there, or something else.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            settings = json.loads(file.read(LONGEST_CONFIG))
+        if settings.pop("format", None) != FORMAT:
+            raise UsageError(f"{path} is not of the form {FORMAT!r}.")
+        return settings
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}.") from error
+    except UsageError:
+        raise
+    except (AttributeError, TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is damaged: {error}.") from error

@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 from glue_tasks import HIGHEST, LOWEST, Split, Task, find_file
 
@@ -21,6 +21,8 @@ from tupe_fairseq import UsageError
 Row = dict[str, str]
 MICROSOFT = "msr_paraphrase_"
 DEV_IDS = ("dev_ids.tsv", "mrpc_dev_ids.tsv")
+#: Characters; the official files' longest line, with parse trees, has some ten thousand.
+LONGEST_LINE = 1 << 20
 
 
 class Example(NamedTuple):
@@ -79,11 +81,11 @@ def read_rows(path: Path, header: str = "") -> Iterator[Row]:
         header: names of the columns, where the file's first line does not tell them.
 
     Raises:
-        UsageError: the file is not UTF-8.
+        UsageError: the file is not UTF-8, or has a line without an end.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="\n") as file:
-            lines = (line.rstrip("\r\n") for line in file)
+            lines = (line.rstrip("\r\n") for line in read_lines(file, path))
             columns = (header or next(lines, "")).split("\t")
             for line in filter(None, lines):
                 fields = line.split("\t")
@@ -92,6 +94,20 @@ def read_rows(path: Path, header: str = "") -> Iterator[Row]:
                 yield row if len(fields) == len(columns) else mended(row, columns, len(fields))
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8: {error.reason} at byte {error.start}.") from error
+
+
+def read_lines(file: TextIO, path: Path) -> Iterator[str]:
+    """Lines with their ends, none longer than any file of GLUE has: it would fill the memory.
+
+    Raises:
+        UsageError: one is longer.
+    """
+    while line := file.readline(LONGEST_LINE):
+        if len(line) == LONGEST_LINE and not line.endswith("\n"):
+            raise UsageError(
+                f"{path} is no file of GLUE: a line exceeds {LONGEST_LINE} characters."
+            )
+        yield line
 
 
 def mended(row: Row, columns: list[str], found: int) -> Row:
@@ -139,7 +155,7 @@ def chosen_pairs(folder: Path, split: str) -> Callable[[Row], bool]:
             f"{folder} holds {MICROSOFT}train.txt, but no {DEV_IDS[0]}, which tells the pairs of "
             "the validation set: get it as GLUE's download script does."
         )
-    lines = path.read_text(encoding="utf-8-sig").split("\n")
-    pairs = {tuple(line.split()) for line in lines}
+    with path.open(encoding="utf-8-sig") as file:
+        pairs = {tuple(line.split()) for line in read_lines(file, path)}
     valid = split == "valid"
     return lambda row: ((row["#1 ID"], row["#2 ID"]) in pairs) == valid

@@ -21,11 +21,19 @@ def read_results(path: Path) -> list[dict[str, Any]]:
 
 
 def append(path: Path, result: dict[str, Any]) -> None:
-    """Add a line, in one write; a part that a kill has left of the last line is removed first."""
-    with path.open("ab+") as file:
-        file.seek(0)
-        whole = file.read().rfind(b"\n") + 1
-        file.truncate(whole)
-        file.write(json.dumps(result).encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
+    """Add a line, in one write; a part that a kill has left of the last line is removed first.
+
+    Raises:
+        OSError: it cannot be written, on a full disk, say.
+    """
+    try:
+        with path.open("ab+") as file:
+            file.seek(0)
+            whole = file.read().rfind(b"\n") + 1
+            file.truncate(whole)
+            file.write(json.dumps(result).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        # Errors of writing do not name the file.
+        raise OSError(error.errno, error.strerror, str(path)) from error

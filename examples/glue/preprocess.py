@@ -226,5 +226,5 @@ def preprocess(args: argparse.Namespace) -> None:
 if __name__ == "__main__":
     try:
         preprocess(arguments())
-    except UsageError as error:
+    except (UsageError, OSError) as error:
         sys.exit(f"error: {error}")

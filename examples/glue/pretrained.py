@@ -99,5 +99,5 @@ def written(value: Any) -> str:
 if __name__ == "__main__":
     try:
         print("\n".join(overrides(*map(Path, sys.argv[1:]))))
-    except UsageError as error:
+    except (UsageError, OSError) as error:
         sys.exit(f"error: {error}")

@@ -266,5 +266,5 @@ if __name__ == "__main__":
         main()
     except BrokenProcessPool:
         sys.exit("error: a process was killed, perhaps for want of memory: give fewer --workers.")
-    except UsageError as error:
+    except (UsageError, OSError) as error:
         sys.exit(f"error: {error}")

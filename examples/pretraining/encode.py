@@ -70,7 +70,7 @@ def train_sentencepiece(text: Path, model: Path, size: int, threads: int) -> Non
                     num_threads=threads,
                     minloglevel=1,
                 )
-        except (RuntimeError, OSError) as error:
+        except RuntimeError as error:
             reason = str(error).strip().splitlines()[-1]
             raise UsageError(f"--sentencepiece {size} on {text} failed: {reason}") from error
 
@@ -242,5 +242,5 @@ if __name__ == "__main__":
         main()
     except BrokenProcessPool:
         sys.exit("error: a process was killed, perhaps for want of memory: give fewer --workers.")
-    except UsageError as error:
+    except (UsageError, OSError) as error:
         sys.exit(f"error: {error}")

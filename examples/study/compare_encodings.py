@@ -120,5 +120,5 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     try:
         main()
-    except UsageError as error:
+    except (UsageError, OSError) as error:
         sys.exit(f"error: {error}")

@@ -20,7 +20,9 @@ class Workload:
         batch: sentences B.
         length: words of the longest, T.
         padding: share of the cells; the lengths are spread evenly.
+        device: where it is run unless named; "named": it is run only then, on any.
         rounds: where not told otherwise.
+        stock: also stock RoBERTa, whose attention of 16,384 words alone would take 50 GB.
     """
 
     batch: int
@@ -35,6 +37,7 @@ class Workload:
     dtype: str = "float32"
     device: str = "cpu"
     rounds: int = 11
+    stock: bool = True
 
     def __str__(self):
         return (
@@ -77,6 +80,9 @@ WORKLOADS = {
     "evaluation-4x512": Workload(4, 512, mode="evaluation"),
     "half-padding": Workload(8, 256, padding=0.5),
     "memory-1x4096": Workload(1, 4096, rounds=2),
+    "long-1x16384": Workload(
+        1, 16384, layers=4, width=128, ffn=512, stock=False, device="named", rounds=1
+    ),
     # All halved, as by fairseq's --bf16.
     "gpu-32x512": Workload(32, 512, **BASE, dtype="bfloat16", device="cuda", rounds=21),
 }

@@ -115,6 +115,22 @@ def test_hostile_checkpoint(toy_masked_lm_data, tmp_path, checkpoint, where):
     assert trace.exists(), "the payload of this test does nothing"
 
 
+@pytest.mark.parametrize("flag", ["--restore-file", "--finetune-from-model"])
+@pytest.mark.parametrize("where", ["model", "extra_state", "last_optimizer_state"])
+def test_hostile_checkpoint_ends_the_command(
+    toy_masked_lm_data, tmp_path, checkpoint, monkeypatch, flag, where
+):
+    """In one line; in process, as the command would: its name makes its checks run."""
+    trace = tmp_path / "it-ran"
+    state = torch.load(checkpoint, weights_only=True)
+    state[where]["more"] = Payload(trace)
+    torch.save(state, tmp_path / "hostile.pt")
+    monkeypatch.setattr(sys, "argv", ["fairseq-train"])
+    with pytest.raises(SystemExit, match=r"^error: .*hostile.pt is refused: it holds [^\n]*$"):
+        pretrain(toy_masked_lm_data, tmp_path / "m", flag, tmp_path / "hostile.pt")
+    assert not trace.exists()
+
+
 def fairseq_train(*flags: object) -> subprocess.CompletedProcess:
     """The real command."""
     command = [sys.executable, "-m", "fairseq_cli.train", "--user-dir", PLUGIN, "--cpu"]

@@ -100,6 +100,15 @@ def test_evaluation_in_two_dtypes(script, tmp_path, capsys):
     assert list(results["tables"][0]["rows"][0]["quartiles_of_ratios"]) == ["stock", "products"]
 
 
+def test_long_text_without_stock(script, tmp_path, capsys):
+    flags = ("--workloads", "long-1x16384", "--encodings", "tupe_a")
+    main = script("benchmark_training").main
+    status, results, _ = run(main, tmp_path, *flags, *TINY)
+    assert status == 0
+    assert names(results["tables"][0]) == [("tupe_a", "blocked"), ("matrix products", "torch")]
+    assert script("benchmarking.workloads").WORKLOADS["long-1x16384"].length == 16384
+
+
 @pytest.mark.parametrize("mode", ["training", "evaluation"])
 def test_attention(script, tmp_path, capsys, mode):
     flags = ("--encodings", "none,rope,tupe_a,tupe_r,shaw", "--dropouts", "0,0.1", "--mode", mode)

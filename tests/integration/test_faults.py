@@ -7,7 +7,6 @@ import resource
 import shutil
 import subprocess
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.disks import full_disk
 from tests.integration.commands import finetune, pretrain
 from tests.integration.test_bad_input import fairseq_train
 from tests.interop import release
@@ -28,17 +28,6 @@ from tupe_fairseq.interop.dictionaries import (
 )
 
 ROOT = Path(__file__).parents[2]
-
-
-@contextmanager
-def full_disk(after: int):
-    """No file can become longer; Python ignores the signal, so that writing raises an OSError."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (after, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def files(folder):
@@ -120,13 +109,13 @@ def test_the_command_ends_in_one_line(tmp_path):
 
 @pytest.mark.slow
 def test_the_stress_script_kills_and_compares(tmp_path):
-    """One command of it, killed once."""
-    from tests.stress import kill_and_resume
-
-    assert (
-        kill_and_resume.main(["--out", str(tmp_path), "--only", "conversion", "--kills", "1"]) == 0
-    )
-    assert "| conversion | 1 | 1 | nothing |" in (tmp_path / "kills.md").read_text()
+    """One command of it, killed once; a second call adds its table."""
+    words = [sys.executable, "-m", "tests.stress", "--out", str(tmp_path)]
+    for more in (["--only", "conversion", "--kills", "1"], ["--only", "inputs", "--tries", "2"]):
+        subprocess.run([*words, *more], cwd=ROOT, capture_output=True, check=True)
+    told = (tmp_path / "stress.md").read_text()
+    assert "| conversion | 1 | 1 | nothing |" in told
+    assert "| rows of GLUE | 2 |" in told
 
 
 # ---------------------------------------------------------------- data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 import tarfile
@@ -185,3 +186,46 @@ def test_unknown_argument_is_refused():
     )
     assert ended.returncode == 2
     assert ended.stderr == "error: unknown argument --frsh; the only one is --fresh.\n"
+
+
+CHOICE = """
+source <(sed '/^setup_environment$/d' {root}/scripts/environment.sh)
+of_chosen_python && echo kept || echo other
+find_python
+"""
+
+
+@pytest.mark.parametrize(
+    ("python", "told"),
+    [
+        ("", "kept"),
+        (sys.executable, "kept"),
+        ("stub", "other"),
+        (
+            "old",
+            "other\nerror: Python 3.10, 3.11 or 3.12 is needed (best: 3.11), but old is Python 2",
+        ),
+        (
+            "none",
+            "other\nerror: Python 3.10, 3.11 or 3.12 is needed (best: 3.11), but none is not",
+        ),
+    ],
+)
+def test_chosen_python(tmp_path, python, told):
+    """PYTHON=... makes .venv anew where it is of another one, and must be one that will do."""
+    old = 'test "$1" = -c || echo Python 2'
+    for name, does in {"stub": f"echo {sys.executable}", "old": old}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", ".venv"], cwd=tmp_path, check=True
+    )
+    ended = subprocess.run(
+        ["bash", "-c", CHOICE.format(root=ROOT)],
+        cwd=tmp_path,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHON": python},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert ended.stdout.startswith(told)

@@ -56,7 +56,9 @@ def assert_same_words(actual, expected):
 @pytest.mark.parametrize("untied", [(), ("--untie-weights-roberta",)], ids=["tied", "untied"])
 def test_huggingface_and_back(trained, tmp_path, untied):
     directory = trained("--position-encoding", "learned", *untied)
+    source = {path: path.read_bytes() for path in directory.iterdir()}
     convert(["--to", "huggingface", str(directory), "--out", str(tmp_path / "hf")])
+    assert {path: path.read_bytes() for path in directory.iterdir()} == source
     assert json.loads((tmp_path / "hf" / "config.json").read_text())["model_type"] == "roberta"
     convert(["--from", "huggingface", str(tmp_path / "hf"), "--out", str(tmp_path / "back")])
     back, before = (
@@ -218,9 +220,13 @@ def test_damaged_exports(trained, tmp_path):
     tensors.write_bytes(whole)
     good = json.loads(config.read_text())
     config.write_text(json.dumps(good | {"vocab_size": 7}))
-    refused(load, "does not fit config.json", "embed_tokens.weight")
+    refused(load, "3 of another shape", "embed_tokens.weight")
     config.write_text(json.dumps(good | {"encoder": {"size": 3}}))
     refused(load, "config.json is damaged", "size")
+    # Numbers of any size, which no memory would hold.
+    for key, value in {"num_layers": 10**9, "d_model": 2**40, "max_len": 10**12}.items():
+        config.write_text(json.dumps(good | {"encoder": good["encoder"] | {key: value}}))
+        refused(load, str(tmp_path / "plain"))
     for text in ("{", "[]", '{"format": "other"}'):
         config.write_text(text)
         refused(load, "config.json")

@@ -13,6 +13,7 @@ from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.interop import fairseq_roberta, keys
 from tupe_fairseq.interop.convert import convert
+from tupe_fairseq.models.sentence_encoder import SECOND_COPY
 from tupe_fairseq.position import POSITION_ENCODINGS
 
 STOCK = ("--arch", "roberta", *SMALL[2:])
@@ -54,16 +55,39 @@ def as_of_2019(checkpoint, out):
     return out / "model.pt"
 
 
+def as_of_0_12_2(checkpoint, out):
+    """The same checkpoint with the second copy that fairseq 0.12.2 keeps of a layer's weights."""
+    state = torch.load(checkpoint, weights_only=True)
+    for layer in range(2):
+        name = f"encoder.sentence_encoder.layers.{layer}"
+        for copy, rows in (("in_proj", 96), ("out_proj", 32), ("fc1", 64), ("fc2", 32)):
+            state["model"][f"{name}.{copy}_weight"] = torch.randn(rows, 32)
+            state["model"][f"{name}.{copy}_bias"] = torch.randn(rows)
+    torch.save(state, out / "model.pt")
+    shutil.copy(checkpoint.with_name("dict.txt"), out)
+    return out / "model.pt"
+
+
+AGES = {"today": lambda checkpoint, out: checkpoint, "2019": as_of_2019, "2022": as_of_0_12_2}
+
+
+def own_parameters(checkpoint):
+    """Without second copies, which are there where the tests run on fairseq 0.12.2."""
+    return {n: v for n, v in parameters(checkpoint).items() if not SECOND_COPY.search(n)}
+
+
 def features_and_logits(model, tokens):
     with torch.no_grad():
         return model(tokens, features_only=True)[0], model(tokens)[0]
 
 
-@pytest.mark.parametrize("age", ["today", "2019"])
+@pytest.mark.parametrize("age", AGES)
 def test_learned_is_the_same_model(stock, tmp_path, age):
-    source = stock if age == "today" else as_of_2019(stock, tmp_path)
+    source = AGES[age](stock, tmp_path)
     arguments = ["--from", "fairseq-roberta", str(source), "--out", str(tmp_path / "ours")]
+    before = source.read_bytes()
     report = convert([*arguments, "--check"])
+    assert source.read_bytes() == before
     assert [line for line in report if line.startswith("logits")]
     ours = TupeRobertaModel.from_pretrained(tmp_path / "ours").model
     (theirs,), _ = checkpoint_utils.load_model_ensemble([str(stock)])
@@ -81,7 +105,7 @@ def test_warm_start(stock, tmp_path, name):
     arguments = ["--from", "fairseq-roberta", str(stock), "--out", str(tmp_path / "ours")]
     report = convert([*arguments, "--position-encoding", name, "--check"])
     ours = TupeRobertaModel.from_pretrained(tmp_path / "ours").model.state_dict()
-    kept = parameters(stock)
+    kept = own_parameters(stock)
     positions = kept.pop("encoder.sentence_encoder.embed_positions.weight")
     for parameter, value in kept.items():
         assert torch.equal(ours[parameter], value), parameter
@@ -103,6 +127,16 @@ def test_warm_start_trains_on(stock, toy_masked_lm_data, tmp_path):
         assert all(torch.equal(trained[name], value) for name, value in kept.items())
 
 
+def test_training_goes_on_from_fairseq_0_12_2(stock, toy_masked_lm_data, tmp_path):
+    """The second copies that it has left are dropped, and so they change nothing."""
+    old = as_of_0_12_2(stock, tmp_path)
+    flags = ("--finetune-from-model", old, "--position-encoding", "learned", "--max-update", 1)
+    trained = parameters(pretrain(toy_masked_lm_data, tmp_path / "m", *flags, "--lr", 0))
+    kept = {n: v for n, v in parameters(stock).items() if n in trained}
+    assert trained.keys() == kept.keys()
+    assert all(torch.equal(trained[name], value) for name, value in kept.items())
+
+
 def test_classifier(toy_sentence_data, tmp_path):
     flags = ("--num-classes", 2, "--arch", "roberta")
     trained = finetune(toy_sentence_data["single"], tmp_path / "stock", *flags)
@@ -120,7 +154,7 @@ def test_classifier(toy_sentence_data, tmp_path):
 @pytest.mark.parametrize("age", ["today", "2019"])
 def test_round_trip_of_names(stock, tmp_path, age):
     source = stock if age == "today" else as_of_2019(stock, tmp_path)
-    state = {n: v for n, v in parameters(source).items() if not n.endswith("version")}
+    state = {n: v for n, v in own_parameters(source).items() if not n.endswith("version")}
     names = fairseq_roberta.table(state)
     back = keys.to_theirs(keys.to_ours(state, names), names)
     assert back.keys() == state.keys()

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import sys
-import types
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -30,9 +24,11 @@ every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 def converted(tmp_path, *flags, **kind):
     checkpoint = release.write(tmp_path / "release", **kind)
+    before = {path: path.read_bytes() for path in checkpoint.parent.iterdir()}
     report = convert(
         ["--from", "tupe-official", str(checkpoint), "--out", str(tmp_path / "ours"), *flags]
     )
+    assert {path: path.read_bytes() for path in checkpoint.parent.iterdir()} == before
     return TupeRobertaModel.from_pretrained(tmp_path / "ours"), report
 
 
@@ -216,66 +212,3 @@ def test_a_folder_as_source(tmp_path):
 def test_flags_of_other_formats(tmp_path, words, part):
     with pytest.raises(UsageError, match=part):
         convert(["--from", "tupe-official", "a.pt", "--out", str(tmp_path / "ours"), *words])
-
-
-CHECKOUT = os.environ.get("TUPE_OFFICIAL")
-
-
-@pytest.mark.skipif(not CHECKOUT, reason="TUPE_OFFICIAL names no checkout of guolinke/TUPE")
-@pytest.mark.parametrize("kind", [{}, {"relative": False}, {"pre_norm": True}], ids=str)
-def test_against_the_release_itself(tmp_path, kind, monkeypatch):
-    """Its encoder of positions, attention and layers, loaded by path; run on today's torch."""
-    kind = {"joint": True, **kind}
-    encoder = release_encoder(Path(CHECKOUT), monkeypatch)(
-        1, len(release.SYMBOLS), release.LAYERS, release.WIDTH, release.INNER, release.HEADS,
-        max_seq_len=release.POSITIONS, embedding_normalize=True, activation_fn="gelu",
-        rel_pos=kind.get("relative", True), encoder_normalize_before=kind.get("pre_norm", False),
-    ).eval()  # fmt: skip
-    state = release.state(**kind)
-    own = {n.removeprefix(release.ENCODER): v for n, v in state.items() if "encoder" in n}
-    buckets = {n: v for n, v in encoder.state_dict().items() if n == "rp_bucket"}
-    encoder.load_state_dict(own | buckets)
-    roberta, _ = converted(tmp_path, **kind)
-    states, _ = encoder(release.tokens(), last_state_only=True)
-    ours = roberta.model(release.tokens(), features_only=True)[0]
-    direction = torch.randn(3, 11, release.WIDTH) * release.tokens().ne(1)[..., None]
-    for actual, expected in zip(of_words(ours), of_words(states[0]), strict=True):
-        assert_close(actual, expected)
-    (states[0] * direction).sum().backward()
-    (ours * direction).sum().backward()
-    found = keys.to_theirs(
-        {n: p.grad for n, p in roberta.model.named_parameters() if p.grad is not None},
-        tupe_official.table(joint=True),
-    )
-    expected = {f"{release.ENCODER}{n}": p.grad for n, p in encoder.named_parameters()}
-    expected = {n: g for n, g in expected.items() if g is not None}
-    assert found.keys() == expected.keys()
-    assert_gradients_close(found, expected, torch.float32)
-
-
-def release_encoder(checkout: Path, monkeypatch):
-    """The class, with what the torch of 2019 still allowed brought to today's ways."""
-    import fairseq.modules
-
-    shim = types.ModuleType("fairseq.modules")
-    vars(shim).update(vars(fairseq.modules))
-    monkeypatch.setitem(sys.modules, "fairseq.modules", shim)
-    for file, name in (
-        ("multihead_attention", "MultiheadAttention"),
-        ("transformer_sentence_encoder_layer", "TransformerSentenceEncoderLayer"),
-        ("transformer_sentence_encoder", "TransformerSentenceEncoder"),
-    ):
-        path = checkout / "fairseq" / "modules" / f"{file}.py"
-        source = path.read_text().replace("pos_q *= ", "pos_q = pos_q * ")
-        module = types.ModuleType(importlib.util.spec_from_file_location(file, path).name)
-        exec(compile(source, str(path), "exec"), module.__dict__)
-        setattr(shim, name, getattr(module, name))
-    forward = shim.MultiheadAttention.forward
-
-    def by_head(self, query, *args, attn_bias=None, **kwargs):
-        # In one of the stored versions B·H×T×T, in another H×T×T.
-        shape = (-1, self.num_heads, *attn_bias.shape[-2:])
-        return forward(self, query, *args, attn_bias=attn_bias.view(shape), **kwargs)
-
-    monkeypatch.setattr(shim.MultiheadAttention, "forward", by_head)
-    return shim.TransformerSentenceEncoder

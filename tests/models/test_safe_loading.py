@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import subprocess
@@ -11,10 +12,18 @@ import numpy as np
 import pytest
 import torch
 
+from tests.glue import samples  # noqa: F401  (whose import finds the scripts of examples/glue)
 from tests.interop import release
-from tupe_fairseq import TupeRobertaModel, UsageError
+from tests.scripts import load as load_script
+from tupe_fairseq import TUPEConfig, TUPEMaskedLM, TupeRobertaModel, UsageError
 from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.models.safe_loading import CHECKPOINT_GLOBALS, read_checkpoint
+
+import predict  # isort: skip
+import pretrained  # isort: skip
+from glue_tasks import TASKS  # isort: skip
+
+plot = load_script("scripts/plot_positional_correlations.py")
 
 #: Whoever adds a class here says why rebuilding it from a stranger's file can run nothing.
 REASONS = {
@@ -113,6 +122,39 @@ def test_payloads_never_run(tmp_path, name, where):
     if name != "getattr":
         torch.load(checkpoint, weights_only=False)
         assert trace.exists(), "the payload of this test does nothing"
+
+
+def test_other_ways_in(tmp_path):
+    """Where scripts read a checkpoint, and in the place of a file that should hold no pickle."""
+    checkpoint, trace = release.write(tmp_path / "release"), tmp_path / "it-ran"
+    state = torch.load(checkpoint, weights_only=True)
+    torch.save(state | {"more": Calls(os.system, f"touch {trace}")}, checkpoint)
+    data = tmp_path / "RTE-bin"
+    data.mkdir()
+    examples = {split.name: 1 for split in TASKS["RTE"].tests}
+    settings = {"task": "RTE", "max_positions": 8, "examples": examples}
+    for folder in (data, checkpoint.parent):
+        (folder / "task.json").write_text(json.dumps(settings))
+    checkpoint.rename(checkpoint.with_name("model.pt"))
+    words = ["--data", str(tmp_path), "--out", str(tmp_path / "s.zip"), str(checkpoint.parent)]
+    figure = tmp_path / "figure.png"
+    for load in (
+        lambda: predict.main(predict.arguments(words)),
+        lambda: pretrained.overrides(data, checkpoint.with_name("model.pt")),
+        lambda: plot.draw(plot.parse_arguments([words[-1], "--out", str(figure)]), ""),
+        lambda: convert(["--to", "standalone", words[-1], "--out", str(tmp_path / "plain")]),
+    ):
+        with pytest.raises(UsageError, match=REFUSED):
+            load()
+    model = TUPEMaskedLM(TUPEConfig(num_layers=1, num_heads=2, d_model=16, max_len=8), 28)
+    (tmp_path / "config.json").write_text(json.dumps(model.settings()))
+    checkpoint.with_name("model.pt").rename(tmp_path / "model.safetensors")
+    with pytest.raises(UsageError, match=r"model.safetensors is no safetensors file"):
+        TUPEMaskedLM.from_pretrained(tmp_path)
+    assert not trace.exists()
+    (tmp_path / "model.safetensors").rename(checkpoint)
+    torch.load(checkpoint, weights_only=False)
+    assert trace.exists(), "the payload of this test does nothing"
 
 
 def test_old_format_is_read_as_safely(tmp_path):

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ..errors import UsageError
 from ..models.safe_loading import read_checkpoint
+from ..models.sentence_encoder import SECOND_COPY
 from ..position import POSITION_ENCODINGS
 from .dictionaries import check_size
 from .directory import ENCODER, WORDS, Converted, build, read_source
@@ -85,7 +86,11 @@ def read(
     """
     POSITION_ENCODINGS[position_encoding]
     state, entries, path = read_source(checkpoint, dictionary)
-    theirs = {n: value for n, value in state["model"].items() if not n.endswith(".version")}
+    theirs = {
+        n: value
+        for n, value in state["model"].items()
+        if not n.endswith(".version") and not SECOND_COPY.search(n)
+    }
     names = table(theirs)
     settings = _settings(recorded_settings(state), theirs, names[0].theirs, checkpoint)
     check_size(entries, len(theirs[names[0].theirs]), path)
@@ -124,7 +129,10 @@ def stock_model(checkpoint: str | Path, converted: Converted) -> RobertaModel:
     task = SimpleNamespace(source_dictionary=ours.encoder.dictionary)
     model = RobertaModel.build_model(ours.args, task)
     register_heads(model, converted.state)
-    model.load_state_dict(dict(read_checkpoint(checkpoint)["model"]))
+    state, own = read_checkpoint(checkpoint)["model"], model.state_dict()
+    model.load_state_dict(
+        {n: v for n, v in state.items() if n in own or not SECOND_COPY.search(n)}
+    )
     return model.eval()
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UsageError
+from ..pretrained import LONGEST_CONFIG
 from .dictionaries import check_size, dictionary_text, read_dictionary
 from .directory import ENCODER, WORDS, Converted, build, building
 from .fairseq_roberta import VERSION
@@ -192,11 +193,12 @@ def _settings(
 
 def _read_config(path: Path) -> dict[str, Any]:
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        with open(path, encoding="utf-8") as file:
+            config = json.loads(file.read(LONGEST_CONFIG))
         kind = config["model_type"]
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}.") from error
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise UsageError(f"{path} is no configuration of RoBERTa: {error!r}.") from error
     if kind != "roberta":
         raise UsageError(f"{path} is no configuration of RoBERTa: its model_type is {kind!r}.")

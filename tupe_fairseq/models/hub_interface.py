@@ -16,6 +16,8 @@ from .data_files import check_dictionary
 from .safe_loading import read_checkpoint
 
 CHECKPOINTS = ("model.pt", "checkpoint_best.pt", "checkpoint_last.pt")
+#: Arguments that name the files of a tokenizer.
+TOKENIZERS = ("sentencepiece_model", "gpt2_encoder_json", "gpt2_vocab_bpe")
 
 
 class TupeRobertaHubInterface(RobertaHubInterface):
@@ -35,6 +37,19 @@ class TupeRobertaHubInterface(RobertaHubInterface):
         self._check_tokenizer()
         check_text(sentence, *addl_sentences)
         return super().encode(sentence, *addl_sentences, no_separator=no_separator)
+
+    def extract_features(self, tokens: Tensor, return_all_hiddens: bool = False) -> Tensor:
+        """Hidden states of ids, B×T or T: B×T×C, with ``return_all_hiddens`` of each layer.
+
+        Raises:
+            UsageError: more tokens than positions.
+        """
+        if tokens.size(-1) > self.model.max_positions():
+            raise UsageError(
+                f"the text has {tokens.size(-1)} tokens, but the model has "
+                f"{self.model.max_positions()} positions: cut the text."
+            )
+        return super().extract_features(tokens, return_all_hiddens)
 
     @torch.no_grad()
     def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
@@ -146,7 +161,15 @@ def load_directory(
     loaded = hub_utils.from_pretrained(
         str(directory), checkpoint_file, str(data), load_checkpoint_heads=True, **settings
     )
-    return TupeRobertaHubInterface(loaded["args"], loaded["task"], loaded["models"][0].eval())
+    model = loaded["models"][0].eval()
+    try:
+        return TupeRobertaHubInterface(loaded["args"], loaded["task"], model)
+    # Which errors a damaged tokenizer ends in, its library says nowhere.
+    except Exception as error:
+        files = ", ".join(str(settings[name]) for name in TOKENIZERS if name in settings)
+        if not files:
+            raise
+        raise UsageError(f"the tokenizer {files} is damaged, or is none: {error}.") from error
 
 
 def find_checkpoint(path: Path, name: str | None) -> tuple[Path, str]:

@@ -13,10 +13,14 @@ from fairseq.distributed import fsdp_wrap
 from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 
+from ..errors import UsageError
 from ..modules.encoder import Encoder
 from ..position import PositionEncoding, build_position_encoding
 from ..position.hierarchical import extend
 from .arguments import position_options
+
+#: In fairseq 0.12.2 a stock layer has its weights twice, once more under these names.
+SECOND_COPY = re.compile(r"\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)$")
 
 
 class TupeSentenceEncoder(Encoder):
@@ -83,11 +87,12 @@ class TupeSentenceEncoder(Encoder):
             token_embeddings: B×T×C, to take the place of the word embeddings.
 
         Raises:
-            UsageError: more than max_positions tokens, or padding before the first token.
+            UsageError: more than max_positions tokens, padding before the first token, or an id
+                that the dictionary has not.
         """
         padding_mask = src_tokens.eq(self.padding_idx)
         if token_embeddings is None:
-            token_embeddings = self.embed_tokens(src_tokens)
+            token_embeddings = self._words(src_tokens)
         if self.embed_scale != 1:
             token_embeddings = self.embed_scale * token_embeddings
         x, states = self.encode(
@@ -105,6 +110,17 @@ class TupeSentenceEncoder(Encoder):
             "src_tokens": [],
             "src_lengths": [(~padding_mask).sum(dim=1, keepdim=True, dtype=torch.int32)],
         }
+
+    def _words(self, tokens: Tensor) -> Tensor:
+        try:
+            return self.embed_tokens(tokens)
+        # On a CPU; looking at every batch before would cost time on a GPU.
+        except IndexError as error:
+            raise UsageError(
+                f"the data hold the id {int(tokens.max())}, but the dictionary has "
+                f"{self.embed_tokens.num_embeddings} symbols: the data are damaged, or were "
+                "binarised with another dictionary; run fairseq-preprocess again."
+            ) from error
 
     def _embed(self, *of_batch):
         x = super()._embed(*of_batch)
@@ -126,8 +142,9 @@ class TupeSentenceEncoder(Encoder):
         """Bring old fairseq state dicts to today's names, in place.
 
         Renames `layer_norms.0/1` and splits the joint `in_proj_weight`/`in_proj_bias` of
-        attention, as fairseq's own modules do. With --extend-positions continues tables of
-        positions that are shorter than the model's.
+        attention, as fairseq's own modules do; drops the second copies of a layer's weights that
+        fairseq 0.12.2 keeps. With --extend-positions continues tables of positions that are
+        shorter than the model's.
         """
         rename_old_layers(state_dict, name, ("self_attn_layer_norm", "final_layer_norm"))
         if self.extend_positions == "hierarchical":
@@ -155,7 +172,7 @@ def wrap_layers(layers: nn.ModuleList, smallest: int) -> None:
 
 
 def rename_old_layers(state_dict: dict[str, Tensor], name: str, norms: Sequence[str]) -> None:
-    """Bring layers of old fairseq state dicts to today's names, in place.
+    """Bring layers of old fairseq state dicts to today's names, in place; drop second copies.
 
     Args:
         state_dict: of a model.
@@ -165,7 +182,9 @@ def rename_old_layers(state_dict: dict[str, Tensor], name: str, norms: Sequence[
     for key in list(state_dict):
         if not key.startswith(f"{name}.layers."):
             continue
-        if match := re.fullmatch(r"(.*)\.layer_norms\.(\d)\.(weight|bias)", key):
+        if SECOND_COPY.search(key):
+            del state_dict[key]
+        elif match := re.fullmatch(r"(.*)\.layer_norms\.(\d)\.(weight|bias)", key):
             layer, which, kind = match.groups()
             state_dict[f"{layer}.{norms[int(which)]}.{kind}"] = state_dict.pop(key)
         elif match := re.fullmatch(r"(.*)\.in_proj_(weight|bias)", key):

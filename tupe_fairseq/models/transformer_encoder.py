@@ -50,7 +50,7 @@ class TupeTransformerEncoder(TupeSentenceEncoder, FairseqEncoder):
             UsageError: more than --max-source-positions tokens.
         """
         if token_embeddings is None:
-            token_embeddings = self.embed_tokens(src_tokens)
+            token_embeddings = self._words(src_tokens)
         moved = words_first(src_tokens.eq(self.padding_idx))
         if moved is not None:
             src_tokens, token_embeddings = moved.forth(src_tokens), moved.forth(token_embeddings)

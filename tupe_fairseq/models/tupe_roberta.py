@@ -113,7 +113,7 @@ class TupeRobertaModel(RobertaModel):
         check_pruning(args)
         if under_fairseq_command("train"):
             check_restore_file(args)
-            check_data(training_setting(args, "task", "data") or "")
+            check_data(training_setting(args, "task", "data") or "", task.source_dictionary)
         with open_dict(args) if OmegaConf.is_config(args) else nullcontext():
             apply_roberta_architecture("tupe_roberta", args)
             if not safe_hasattr(args, "max_positions"):

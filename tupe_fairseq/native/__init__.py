@@ -19,6 +19,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from ..errors import UsageError
 from ..files import replacing
 
 logger = logging.getLogger(__name__)
@@ -73,7 +74,7 @@ def kernels() -> ctypes.CDLL | None:
     for variant in VARIANTS:
         try:
             return _declared(ctypes.CDLL(str(_built(compiler, (*FLAGS, *variant)))))
-        except (OSError, subprocess.SubprocessError) as error:
+        except (OSError, subprocess.SubprocessError, UsageError) as error:
             logger.info(f"{shlex.join(compiler)} {shlex.join(variant)}: {error}")
     return None
 

@@ -1,0 +1,113 @@
+"""Files damaged anywhere, texts of any characters, lines without an end: read, or one line.
+
+What `python -m tests.stress` tries thousands of times, a few times.
+"""
+
+from __future__ import annotations
+
+import sys
+import tracemalloc
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+from tests import toy_data
+from tests.glue import samples
+from tests.integration.commands import pretrain
+from tests.interop import release
+from tests.stress import damage
+from tupe_fairseq import TUPEMaskedLM, TupeRobertaModel, UsageError
+from tupe_fairseq.interop import huggingface
+from tupe_fairseq.interop.convert import convert
+
+from glue_readers import read_split  # isort: skip
+from glue_tasks import TASKS  # isort: skip
+
+TRIED = damage.FILES | damage.INPUTS
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_nothing_but_one_line(name, tmp_path):
+    found = damage.attempt({name: TRIED[name]}, tmp_path, tries=25, seed=7)
+    assert not found["lost"], found["lost"][0]
+    assert found["tried"][name]["read"] + found["tried"][name]["refused"] == 25
+
+
+def test_what_is_neither_is_found(tmp_path):
+    def broken(folder):
+        return lambda rng: 1 / 0
+
+    found = damage.attempt({"broken": broken}, tmp_path, tries=2, seed=0)
+    assert len(found["lost"]) == 2
+    assert "ZeroDivisionError" in found["lost"][0]
+    assert "| broken | 2 | 0 | 0 | 2 |" in damage.table(found, "files")
+
+
+def test_data_of_another_dictionary(tmp_path, monkeypatch):
+    """Ids that it has not, or that are its `<mask>`: the command ends in one line."""
+    monkeypatch.setattr(sys, "argv", ["fairseq-train"])
+    data = toy_data.write_masked_lm(tmp_path / "data")
+    words = [f"w{i}" for i in range(150)]
+    toy_data.dictionary(words).save(str(data / "dict.txt"))
+    with pytest.raises(SystemExit, match=r"error: .*train.bin was binarised with another dict"):
+        pretrain(data, tmp_path / "model")
+
+
+def test_an_id_without_a_word(tmp_path):
+    model = TupeRobertaModel.from_pretrained(damage.converted(tmp_path)).model
+    with pytest.raises(UsageError, match="the data hold the id 999, but the dictionary has 28"):
+        model(torch.tensor([[0, 999, 2]]))
+
+
+@contextmanager
+def little_memory():
+    """A tenth of the gigabyte that is read would be told."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < 100e6
+    finally:
+        tracemalloc.stop()
+
+
+def endless(path):
+    """A gigabyte without a line's end, as a file with a hole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "ab") as file:
+        file.truncate(2**30)
+
+
+@pytest.mark.parametrize("name", ["SST-2/train.tsv", "SST-2/test.tsv", "MRPC/dev_ids.tsv"])
+def test_a_line_of_a_gigabyte_in_glue(name, tmp_path):
+    samples.write(tmp_path, samples.OFFICIAL)
+    if name.startswith("MRPC"):
+        (tmp_path / "MRPC/train.tsv").rename(tmp_path / "MRPC/msr_paraphrase_train.txt")
+    endless(tmp_path / name)
+    task = TASKS[name.partition("/")[0]]
+    split = task.splits[2 if "test" in name else 0]
+    with little_memory(), pytest.raises(UsageError, match=f"{name} is no file of GLUE: a line"):
+        read_split(tmp_path, task, split)
+
+
+def test_a_line_of_a_gigabyte_in_a_directory(tmp_path):
+    checkpoint = release.write(tmp_path / "release")
+    convert(["--from", "tupe-official", str(checkpoint), "--out", str(tmp_path / "ours")])
+    endless(tmp_path / "ours" / "dict.txt")
+    with little_memory(), pytest.raises(UsageError, match=r"dict.txt is no dictionary, or is dam"):
+        TupeRobertaModel.from_pretrained(tmp_path / "ours")
+    endless(tmp_path / "plain" / "config.json")
+    for load in (TUPEMaskedLM.from_pretrained, huggingface.read):
+        with little_memory(), pytest.raises(UsageError, match=r"config.json is"):
+            load(tmp_path / "plain")
+    endless(tmp_path / "release" / "checkpoint.pt")
+    with little_memory(), pytest.raises(UsageError, match=r"checkpoint.pt is no checkpoint"):
+        convert(["--from", "tupe-official", str(checkpoint), "--out", str(tmp_path / "no")])
+
+
+def test_brackets_without_an_end(tmp_path):
+    """JSON so deep that Python's reader gives up."""
+    (tmp_path / "config.json").write_text("[" * 60_000)
+    for load in (TUPEMaskedLM.from_pretrained, huggingface.read):
+        with pytest.raises(UsageError, match=r"config.json is"):
+            load(tmp_path)

@@ -1,0 +1,143 @@
+"""Every file that we write, on a full disk and in a read-only folder: the old one stays whole."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.disks import full_disk, read_only
+from tests.glue import samples  # noqa: F401  (whose import finds the scripts of examples/glue)
+from tests.interop import release
+from tests.scripts import load
+from tupe_fairseq import TUPEConfig, TUPEEncoder, UsageError
+from tupe_fairseq.analysis import positional_correlations
+from tupe_fairseq.interop.convert import convert
+from tupe_fairseq.plots import draw_positional_correlations, save_png
+
+import predict  # isort: skip
+import sweep  # isort: skip
+from glue_results import append  # isort: skip
+from glue_submission import FILES  # isort: skip
+
+clean = load("examples/pretraining/clean.py")
+encode = load("examples/pretraining/encode.py")
+comparison = load("examples/study/comparison.py")
+TEXT = "".join(f"the cat {i} sat on a mat\n\n" for i in range(200))
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory) -> Path:
+    """What the writers read."""
+    folder = tmp_path_factory.mktemp("sources")
+    release.write(folder / "release")
+    (folder / "text.txt").write_text(TEXT)
+    (folder / "text").mkdir()
+    for split in ("train", "valid"):
+        (folder / "text" / f"{split}.txt").write_text(TEXT.replace("\n\n", "\n"))
+    torch.save({"model": {}}, folder / "model.pt")
+    return folder
+
+
+def converted(sources, out):
+    checkpoint = str(sources / "release" / "checkpoint.pt")
+    convert(["--from", "tupe-official", checkpoint, "--out", str(out / "model")])
+
+
+def figure(sources, out):
+    maps = positional_correlations(TUPEEncoder(TUPEConfig(num_layers=1)), 8)
+    save_png(draw_positional_correlations(maps, "title", "command"), out / "figure.png")
+
+
+def cleaned(sources, out):
+    # In this process, since a pool of processes needs small files itself.
+    clean.clean_file(sources / "text.txt", out / "part", clean.Settings(False, 2000, 0.1))
+
+
+def encoded(sources, out):
+    encode.make_vocabulary("40", sources / "text" / "train.txt", out / encode.MODEL, workers=1)
+    encode.write_dictionary(["a", "b"], out / "dict.txt")
+
+
+def settings_of_a_sweep(sources, out):
+    args = argparse.Namespace(data=sources, overrides=[])
+    made = argparse.Namespace(out=out, args=args, models={"a": sources / "model.pt"})
+    sweep.check_settings(made)
+
+
+def results_of_a_sweep(sources, out):
+    append(out / "results.jsonl", {"score": 1.0})
+
+
+def submission(sources, out):
+    words = ["--data", str(sources), "--out", str(out / "s.zip"), str(sources)]
+    predict.main(predict.arguments(words))
+
+
+def report_of_a_comparison(sources, out):
+    comparison.report(out, ["tupe_a"], "Settings.")
+
+
+WRITERS = [
+    *(converted, figure, cleaned, encoded, settings_of_a_sweep, results_of_a_sweep),
+    *(submission, report_of_a_comparison),
+]
+
+
+def state(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def refused(call) -> str:
+    with pytest.raises((UsageError, OSError)) as error:
+        call()
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.fixture
+def writer(request, monkeypatch):
+    """A submission is written without a model."""
+    name, (task, split) = next(iter(FILES.items()))
+    monkeypatch.setattr(predict, "models_by_task", lambda folders: {task.name: folders[0]})
+    rows = ["index\tprediction", *(f"{i}\t{task.labels[0]}" for i in range(split.count))]
+    monkeypatch.setattr(predict, "files_of", lambda *_: {name: "\n".join([*rows, ""])})
+    return request.param
+
+
+each_writer = pytest.mark.parametrize("writer", WRITERS, ids=lambda f: f.__name__, indirect=True)
+
+
+@each_writer
+def test_read_only_folder(writer, sources, tmp_path):
+    (tmp_path / "old.txt").write_text("old")
+    with read_only(tmp_path):
+        told = refused(lambda: writer(sources, tmp_path))
+    assert str(tmp_path) in told
+    assert "Permission denied" in told
+    assert state(tmp_path) == {"old.txt": hashlib.sha256(b"old").hexdigest()}
+
+
+@each_writer
+def test_full_disk(writer, sources, tmp_path):
+    """The first time nothing is left; the second time what was there."""
+    with full_disk(3):
+        told = refused(lambda: writer(sources, tmp_path))
+    assert str(tmp_path) in told
+    assert "File too large" in told
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size > 3]
+    if writer is converted:
+        assert not state(tmp_path)
+        return
+    writer(sources, tmp_path)
+    before = state(tmp_path)
+    with full_disk(3):
+        refused(lambda: writer(sources, tmp_path))
+    assert before.items() <= state(tmp_path).items()

@@ -1,0 +1,129 @@
+"""The authors' own code, where a checkout of it is at hand: TUPE_OFFICIAL=FOLDER.
+
+Of github.com/guolinke/TUPE only these are read, and run on today's torch:
+fairseq/modules/{multihead_attention,transformer_sentence_encoder{,_layer}}.py and
+fairseq/models/bert/model.py.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import sys
+import types
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.interop import release
+from tests.interop.test_tupe_official import converted, of_words
+from tests.tolerances import assert_close, assert_gradients_close
+from tupe_fairseq.interop import keys, tupe_official
+
+CHECKOUT = Path(os.environ.get("TUPE_OFFICIAL", "/nonexistent"))
+pytestmark = pytest.mark.skipif(
+    not CHECKOUT.is_dir(), reason="TUPE_OFFICIAL names no checkout of guolinke/TUPE"
+)
+KINDS = {
+    "tupe_r": {},
+    "tupe_a": {"relative": False},
+    "no_embedding_norm": {"embedding_norm": False},
+    "pre_norm": {"pre_norm": True},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_outputs_and_gradients(tmp_path, kind, monkeypatch):
+    """Hidden states, logits, those of a classification head, and gradients of the logits."""
+    kind = {"joint": True, "short_heads": ("sentence",), **kind}
+    encoder, head, classifier = (module.eval() for module in models(kind, monkeypatch))
+    roberta, _ = converted(tmp_path, **kind)
+    states, _ = encoder(release.tokens(), last_state_only=True)
+    ours = roberta.model(release.tokens(), features_only=True)[0]
+    logits, our_logits = head(states[0]), roberta.model(release.tokens())[0]
+    for pair in ((ours, states[0]), (our_logits, logits)):
+        for actual, expected in zip(*map(of_words, pair), strict=True):
+            assert_close(actual, expected)
+    found = roberta.predict("sentence", release.tokens(), return_logits=True)
+    assert_close(found, classifier(states[0]))
+    direction = torch.randn(logits.shape) * release.tokens().ne(1)[..., None]
+    (logits * direction).sum().backward()
+    (our_logits * direction).sum().backward()
+    found = keys.to_theirs(
+        {n: p.grad for n, p in roberta.model.named_parameters() if p.grad is not None},
+        tupe_official.table(joint=True),
+    )
+    expected = {f"{release.ENCODER}{n}": p.grad for n, p in encoder.named_parameters()}
+    expected |= {f"decoder.lm_head.{n}": p.grad for n, p in head.named_parameters()}
+    # The head's weight is that of the words.
+    expected = {n: g for n, g in expected.items() if g is not None and "head.weight" not in n}
+    assert found.keys() == expected.keys()
+    assert_gradients_close(found, expected, torch.float32)
+
+
+def models(kind, monkeypatch):
+    """The release's encoder, head for masked words and classification head, with parameters."""
+    encoder = release_encoder(CHECKOUT, monkeypatch)(
+        1, len(release.SYMBOLS), release.LAYERS, release.WIDTH, release.INNER, release.HEADS,
+        max_seq_len=release.POSITIONS, embedding_normalize=kind.get("embedding_norm", True),
+        activation_fn="gelu", rel_pos=kind.get("relative", True),
+        encoder_normalize_before=kind.get("pre_norm", False),
+    )  # fmt: skip
+    state = release.state(**kind)
+    own = {n.removeprefix(release.ENCODER): v for n, v in state.items() if "encoder" in n}
+    buckets = {n: v for n, v in encoder.state_dict().items() if n == "rp_bucket"}
+    encoder.load_state_dict(own | buckets)
+    classes = release_heads(CHECKOUT)
+    head = classes["BertLMHead"](
+        release.WIDTH, len(release.SYMBOLS), "gelu", weight=encoder.embed_tokens.weight
+    )
+    classifier = classes["BertClassificationHead"](release.WIDTH, 3, 0.1)
+    for module, prefix in ((head, "decoder.lm_head."), (classifier, "classification_heads.")):
+        parts = {n.split(".", 2)[2]: v for n, v in state.items() if n.startswith(prefix)}
+        module.load_state_dict(parts)
+    return encoder, head, classifier
+
+
+def release_heads(checkout: Path) -> dict[str, type]:
+    """The two classes alone, since the file around them registers models."""
+    import fairseq.modules
+    import torch.nn.functional as F
+    from fairseq import utils
+
+    tree = ast.parse((checkout / "fairseq" / "models" / "bert" / "model.py").read_text())
+    wanted = ("BertLMHead", "BertClassificationHead")
+    tree.body = [node for node in tree.body if getattr(node, "name", None) in wanted]
+    names = {"torch": torch, "nn": torch.nn, "F": F, "utils": utils}
+    names["LayerNorm"] = fairseq.modules.LayerNorm
+    exec(compile(tree, "model.py", "exec"), names)
+    return names
+
+
+def release_encoder(checkout: Path, monkeypatch):
+    """The class, with what the torch of 2019 still allowed brought to today's ways."""
+    import fairseq.modules
+
+    shim = types.ModuleType("fairseq.modules")
+    vars(shim).update(vars(fairseq.modules))
+    monkeypatch.setitem(sys.modules, "fairseq.modules", shim)
+    for file, name in (
+        ("multihead_attention", "MultiheadAttention"),
+        ("transformer_sentence_encoder_layer", "TransformerSentenceEncoderLayer"),
+        ("transformer_sentence_encoder", "TransformerSentenceEncoder"),
+    ):
+        path = checkout / "fairseq" / "modules" / f"{file}.py"
+        source = path.read_text().replace("pos_q *= ", "pos_q = pos_q * ")
+        module = types.ModuleType(importlib.util.spec_from_file_location(file, path).name)
+        exec(compile(source, str(path), "exec"), module.__dict__)
+        setattr(shim, name, getattr(module, name))
+    forward = shim.MultiheadAttention.forward
+
+    def by_head(self, query, *args, attn_bias=None, **kwargs):
+        # In one of the stored versions B·H×T×T, in another H×T×T.
+        shape = (-1, self.num_heads, *attn_bias.shape[-2:])
+        return forward(self, query, *args, attn_bias=attn_bias.view(shape), **kwargs)
+
+    monkeypatch.setattr(shim.MultiheadAttention, "forward", by_head)
+    return shim.TransformerSentenceEncoder

@@ -1,0 +1,224 @@
+"""The commands that are killed, and what each has made in the end."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests import toy_data
+from tests.glue import samples
+from tests.integration.commands import pretrain
+from tests.interop import release
+from tests.stress.killing import ROOT, Case
+
+NAMES = ("training", "ranks", "preprocessing", "glue", "sweep", "conversion", "quickstart")
+TINY = (
+    *("--arch", "tupe_roberta", "--encoder-layers", "2", "--encoder-embed-dim", "32"),
+    *("--encoder-ffn-embed-dim", "64", "--encoder-attention-heads", "4", "--batch-size", "4"),
+    *("--task", "masked_lm", "--criterion", "masked_lm", "--tokens-per-sample", "64"),
+    *("--optimizer", "adam", "--lr", "0.001", "--max-update", "300", "--num-workers", "0"),
+    *("--save-interval-updates", "10", "--keep-interval-updates", "1", "--no-epoch-checkpoints"),
+    *("--user-dir", str(ROOT / "tupe_fairseq"), "--cpu", "--required-batch-size-multiple", "1"),
+)
+
+
+def cases(out: Path, names: Iterable[str]) -> list[Case]:
+    """The commands of these names, each with its data."""
+    makers: dict[str, Callable[[Path], Case]] = {
+        "training": training,
+        "ranks": ranks,
+        "preprocessing": preprocessing,
+        "glue": glue,
+        "sweep": sweep,
+        "conversion": conversion,
+        "quickstart": lambda out: Case("quickstart", quickstart, quickstart_results),
+    }
+    return [makers[name](out) for name in NAMES if name in names]
+
+
+# ---------------------------------------------------------------- training
+
+
+def training(out: Path) -> Case:
+    """By one process."""
+    data = toy_data.write_masked_lm(out / "data")
+    words = (sys.executable, "-m", "fairseq_cli.train", str(data), *TINY)
+    return Case("training", lambda folder: resumed(folder, *words), final_parameters)
+
+
+def ranks(out: Path) -> Case:
+    """By two processes."""
+    data = toy_data.write_masked_lm(out / "data")
+    words = ("bash", str(ROOT / "scripts/train_distributed.sh"), "2", str(data), *TINY)
+    return Case("ranks", lambda folder: resumed(folder, *words), final_parameters)
+
+
+def resumed(folder: Path, *command: str) -> list[str]:
+    """A training whose checkpoints are mended first, since fairseq copies the last in place."""
+    mended = 'source "$1"; repair_checkpoints "$2"; exec "${@:3}" --save-dir "$2"'
+    steps = str(ROOT / "scripts/steps.sh")
+    return ["bash", "-c", mended, "resume", steps, str(folder / "m"), *command]
+
+
+def final_parameters(folder: Path) -> dict[str, str]:
+    """Digests of the last checkpoint's parameters and of Adam's state."""
+    state = torch.load(folder / "m" / "checkpoint_last.pt", weights_only=True)
+    moments = {
+        f"{i}.{name}": value
+        for i, entry in state["last_optimizer_state"]["state"].items()
+        for name, value in entry.items()
+    }
+    return digests_of_tensors({**state["model"], **moments})
+
+
+def digests_of_tensors(tensors: dict[str, Any]) -> dict[str, str]:
+    """Of all values, by name."""
+    return {
+        name: hashlib.sha256(torch.as_tensor(value).numpy().tobytes()).hexdigest()
+        for name, value in tensors.items()
+    }
+
+
+# ---------------------------------------------------------------- data
+
+#: A step as in scripts/quickstart.sh.
+PREPROCESS = """
+set -euo pipefail
+source "$1/scripts/steps.sh"
+work=work text=$2
+data() {
+  run python -m fairseq_cli.preprocess --only-source --destdir "$out" \\
+    --trainpref "$text" --validpref "$text"
+}
+lock_work
+step data Binarise "$text"
+"""
+
+
+def preprocessing(out: Path) -> Case:
+    """Of text for pre-training."""
+    text = out / "text.txt"
+    text.write_text("\n".join(f"w{i % 97} w{i % 89} w{i % 13}" for i in range(30_000)) + "\n")
+    words = ["bash", "-c", PREPROCESS, "preprocess", str(ROOT), str(text)]
+    return Case("preprocessing", lambda _: words, lambda folder: digests(folder / "work" / "data"))
+
+
+def glue(out: Path) -> Case:
+    """The task of GLUE with the most files."""
+    download = samples.write(out / "download", samples.OFFICIAL)
+    bpe = samples.write_tokenizer(out / "bpe", "\n".join(samples.OFFICIAL.values()))
+    script = ["bash", str(samples.GLUE / "preprocess_glue.sh"), str(download), "MNLI", str(bpe)]
+
+    def outcome(folder: Path) -> dict[str, Any]:
+        return {data.name: digests(data) for data in folder.glob("glue/*-bin")}
+
+    return Case("glue", lambda folder: [*script, str(folder / "glue")], outcome)
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Of all files but logs, by their path."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix != ".log"
+    }
+
+
+# ---------------------------------------------------------------- the sweep
+
+
+def sweep(out: Path) -> Case:
+    """A small model on a small set at two learning rates, each run by finetune.sh."""
+    model = out / "pretrained" / "checkpoint_last.pt"
+    if not model.exists():
+        text = toy_data.write_masked_lm(out / "data")
+        pretrain(text, model.parent, "--tokens-per-sample", 64, "--max-update", 20)
+    data = toy_data.write_sentences(out / "sentences" / "SST-2-bin", size=128)
+    (data / "task.json").write_text(
+        json.dumps({"task": "SST-2", "max_positions": 64, "lowercase": True, "examples": {}})
+    )
+    words = [sys.executable, str(samples.GLUE / "sweep.py"), "--data", str(data.parent)]
+    words += ["--models", f"toy={model}", "--tasks", "SST-2", "--rates", "1e-3", "1e-4"]
+    words += ["--seeds", "1", "--overrides", "optimization.max_epoch=4"]
+    words += ["dataset.batch_size=16", "lr_scheduler.warmup_updates=2", "dataset.num_workers=0"]
+    return Case("sweep", lambda folder: [*words, "--out", str(folder / "sweep")], sweep_table)
+
+
+def sweep_table(folder: Path) -> tuple[list[str], str]:
+    """The results in any order, and the table that collect.py makes of them."""
+    results = folder / "sweep" / "results.jsonl"
+    script = [sys.executable, str(samples.GLUE / "collect.py"), str(results)]
+    text = subprocess.run(script, capture_output=True, text=True, check=True).stdout
+    return sorted(results.read_text().splitlines()), text
+
+
+# ---------------------------------------------------------------- conversion
+
+
+def conversion(out: Path) -> Case:
+    """Of a checkpoint of the authors' release."""
+    words = [sys.executable, str(ROOT / "scripts/convert_checkpoint.py"), "--from"]
+    words += ["tupe-official", str(release.write(out / "release"))]
+    return Case(
+        "conversion",
+        lambda folder: [*words, "--out", str(folder / "m")],
+        converted_parameters,
+        converted_or_nothing,
+    )
+
+
+def converted_parameters(folder: Path) -> dict[str, str]:
+    """Digests of a converted model."""
+    return digests_of_tensors(torch.load(folder / "m" / "model.pt", weights_only=True)["model"])
+
+
+def converted_or_nothing(folder: Path) -> None:
+    """The directory is complete, or not there; then the next call can start."""
+    if (folder / "m").exists():
+        converted_parameters(folder)
+        assert (folder / "m" / "dict.txt").stat().st_size
+        shutil.rmtree(folder / "m")
+
+
+# ---------------------------------------------------------------- the quickstart
+
+#: Numbers of updates in the quickstart, which end with a zero.
+UPDATES = re.compile(
+    r"(--(?:max-update|total-num-update|warmup-updates|save-interval-updates) \d+)0\b"
+)
+#: Says that .venv is up to date.
+INSTALLED = 'source <(sed -n "/^wanted_inst/,/^}/p" scripts/environment.sh)'
+
+
+def quickstart(folder: Path) -> list[str]:
+    """In a copy of what git knows, made by the first call, with this environment as its .venv."""
+    copy = folder / "checkout"
+    if not (copy / ".venv" / "installed").exists():
+        shutil.rmtree(copy, ignore_errors=True)
+        git = ["git", "ls-files", "-z"]
+        files = subprocess.run(git, cwd=ROOT, capture_output=True, check=True).stdout
+        for name in files.decode().split("\0")[:-1]:
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, copy / name)
+        script = copy / "scripts" / "quickstart.sh"
+        script.write_text(UPDATES.sub(r"\1", script.read_text()))
+        (copy / ".venv").mkdir()
+        for name in ("bin", "lib", "pyvenv.cfg"):
+            (copy / ".venv" / name).symlink_to(Path(sys.prefix, name))
+        written = f"{INSTALLED}; wanted_installation >.venv/installed"
+        subprocess.run(["bash", "-c", written], cwd=copy, check=True)
+    return ["env", f"PYTHONPATH={copy}", "bash", str(copy / "scripts" / "quickstart.sh")]
+
+
+def quickstart_results(folder: Path) -> str:
+    """The closing table's numbers."""
+    return (folder / "checkout/.quickstart/results/results.json").read_text()

@@ -1,0 +1,274 @@
+"""Files cut, changed and lengthened at random places, and texts of any characters.
+
+What is given is either read, or refused in one line; whatever else happens is lost.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq.data import data_utils
+from tqdm import tqdm
+
+from tests import toy_data
+from tests.glue import samples
+from tests.interop import release
+from tests.models.test_safe_loading import payloads
+from tupe_fairseq import TUPEConfig, TUPEMaskedLM, TupeRobertaModel, UsageError
+from tupe_fairseq.interop.convert import convert
+from tupe_fairseq.interop.tensors import write_tensors
+from tupe_fairseq.models.data_files import check_data
+
+from glue_readers import read_split  # isort: skip
+from glue_tasks import TASKS  # isort: skip
+
+Try = Callable[[random.Random], Any]
+#: Makes a folder ready; returns what is tried again and again.
+Maker = Callable[[Path], Try]
+
+
+def attempt(makers: dict[str, Maker], out: Path, tries: int, seed: int) -> dict[str, Any]:
+    """Try each so often.
+
+    Returns:
+        For each how often it was read and refused, and `lost`: what happened else.
+    """
+    found: dict[str, Any] = {"tried": {}, "lost": []}
+    for name, maker in makers.items():
+        folder = out / name.replace(" ", "-")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        once, rng = maker(folder), random.Random(seed)
+        counts = found["tried"][name] = {"read": 0, "refused": 0}
+        for number in tqdm(range(tries), desc=name, unit=" tries"):
+            outcome = outcome_of(once, rng)
+            if outcome in counts:
+                counts[outcome] += 1
+            else:
+                found["lost"].append(f"{name}, try {number}: {outcome}")
+    return found
+
+
+def outcome_of(once: Try, rng: random.Random) -> str:
+    """`read`, `refused`, or what happened else."""
+    try:
+        once(rng)
+    except UsageError as error:
+        told = str(error)
+        return "refused" if "\n" not in told and len(told) < 2000 else f"told: {told!r}"
+    except BaseException:
+        return traceback.format_exc().strip()[-600:]
+    return "read"
+
+
+def damaged(raw: bytes, rng: random.Random) -> bytes:
+    """Cut, changed or with something inserted at a random place, or something else at all."""
+    at, some = rng.randrange(len(raw) + 1), rng.randbytes(rng.randint(1, 9))
+    return rng.choice(
+        [
+            raw[:at],
+            raw[:at] + some + raw[at + len(some) :],
+            raw[:at] + some + raw[at:],
+            raw[:at] + raw[rng.randrange(len(raw) + 1) :],
+            some,
+            b"",
+        ]
+    )
+
+
+def damaging(folder: Path, name: str, use: Callable[[], Any]) -> Try:
+    """Damages a file of a folder, and uses it."""
+    path = folder / name
+    raw = path.read_bytes()
+
+    def once(rng: random.Random) -> None:
+        path.write_bytes(damaged(raw, rng))
+        use()
+
+    return once
+
+
+# ---------------------------------------------------------------- files
+
+
+def converted(folder: Path) -> Path:
+    """A directory for the hub, with a tokenizer."""
+    samples.write_tokenizer(folder / "release", "\n".join(samples.OFFICIAL.values()))
+    checkpoint = release.write(folder / "release", heads=("topic",))
+    if not (folder / "model").exists():
+        convert(["--from", "tupe-official", str(checkpoint), "--out", str(folder / "model")])
+    return folder / "model"
+
+
+def hub(name: str) -> Maker:
+    """A file of a directory that the hub loads."""
+
+    def make(folder: Path) -> Try:
+        model = converted(folder)
+        return damaging(model, name, lambda: TupeRobertaModel.from_pretrained(model))
+
+    return make
+
+
+def conversion(name: str) -> Maker:
+    """A file of the authors' release; a refusal leaves nothing, not half a directory."""
+
+    def make(folder: Path) -> Try:
+        checkpoint, out = release.write(folder / "release"), folder / "model"
+
+        def use() -> None:
+            shutil.rmtree(out, ignore_errors=True)
+            try:
+                convert(["--from", "tupe-official", str(checkpoint), "--out", str(out)])
+            finally:
+                assert not out.exists() or {f.name for f in out.iterdir()} == {
+                    *("model.pt", "dict.txt")
+                }
+                assert {f.name for f in folder.iterdir()} <= {"release", "model"}
+
+        return damaging(checkpoint.parent, name, use)
+
+    return make
+
+
+def hostile(folder: Path) -> Try:
+    """Checkpoints that would run code."""
+    model, trace = converted(folder), folder / "it-ran"
+    state = torch.load(model / "model.pt", weights_only=True)
+    places = ("model", "extra_state", "args", "last_optimizer_state")
+
+    def once(rng: random.Random) -> None:
+        payload = rng.choice(list(payloads(trace).values()))
+        torch.save(state | {rng.choice(places): {"more": payload}}, model / "model.pt")
+        try:
+            TupeRobertaModel.from_pretrained(model)
+        finally:
+            assert not trace.exists(), "the payload has run"
+        raise AssertionError("the payload was read")
+
+    return once
+
+
+def standalone(name: str) -> Maker:
+    """A file of the directory that needs no fairseq."""
+
+    def make(folder: Path) -> Try:
+        model = TUPEMaskedLM(TUPEConfig(num_layers=1, num_heads=2, d_model=16, max_len=8), 28)
+        (folder / "config.json").write_text(json.dumps(model.settings()))
+        write_tensors(folder / "model.safetensors", model.state_dict())
+        return damaging(folder, name, lambda: TUPEMaskedLM.from_pretrained(folder))
+
+    return make
+
+
+def binarised(name: str) -> Maker:
+    """Data for pre-training: what passes the checks can be read to its end."""
+
+    def make(folder: Path) -> Try:
+        toy_data.write_masked_lm(folder)
+
+        def use() -> None:
+            check_data(str(folder))
+            words = data_utils.load_indexed_dataset(str(folder / "train"))
+            for number in range(len(words)):
+                words[number]
+
+        return damaging(folder, name, use)
+
+    return make
+
+
+def glue(folder: Path) -> Try:
+    """Any file of the GLUE download."""
+    samples.write(folder, samples.OFFICIAL)
+    raw = {name: (folder / name).read_bytes() for name in samples.OFFICIAL}
+    splits = [(task, split) for task in TASKS.values() for split in task.splits]
+
+    def once(rng: random.Random) -> None:
+        task, split = rng.choice(splits)
+        for name in filter(raw.get, split.files):
+            (folder / name).write_bytes(damaged(raw[name], rng))
+        read_split(folder, task, split)
+
+    return once
+
+
+FILES: dict[str, Maker] = {
+    "checkpoint, hub": hub("model.pt"),
+    "checkpoint that would run code, hub": hostile,
+    "dict.txt, hub": hub("dict.txt"),
+    "sentencepiece model, hub": hub("sentencepiece.bpe.model"),
+    "checkpoint, converter": conversion("checkpoint.pt"),
+    "dict.txt, converter": conversion("dict.txt"),
+    "config.json, standalone": standalone("config.json"),
+    "model.safetensors, standalone": standalone("model.safetensors"),
+    "train.idx, training": binarised("train.idx"),
+    "train.bin, training": binarised("train.bin"),
+    "GLUE download": glue,
+}
+
+
+# ---------------------------------------------------------------- inputs
+
+#: What has a meaning to somebody.
+ODD = ["<mask>", "<s>", "</s>", "<pad>", "<unk>", "▁", "\x00", "\n", "\r", "\t", "\ud800", " ", ""]
+
+
+def anything(rng: random.Random) -> str:
+    """Characters of any kind, half of a surrogate pair too."""
+    return "".join(
+        rng.choice(ODD) if rng.random() < 0.3 else chr(rng.randrange(0x110000))
+        for _ in range(rng.randrange(30))
+    )
+
+
+def text(verb: str) -> Maker:
+    """Texts for one of the hub's verbs."""
+
+    def make(folder: Path) -> Try:
+        roberta = TupeRobertaModel.from_pretrained(converted(folder))
+        use = {
+            "encode": roberta.encode,
+            "fill_mask": lambda words: roberta.fill_mask(f"<mask>{words}", topk=2),
+            "predict": lambda words: roberta.predict("topic", roberta.encode(words)),
+        }[verb]
+        return lambda rng: use(anything(rng))
+
+    return make
+
+
+def rows(folder: Path) -> Try:
+    """Rows of any characters in a file of GLUE."""
+    task = TASKS["SST-2"]
+
+    def once(rng: random.Random) -> None:
+        lines = ["sentence\tlabel", *(f"{anything(rng)}\t{rng.choice('01x')}" for _ in "abc")]
+        content = "\n".join(lines).encode(errors="surrogatepass")
+        (folder / "SST-2").mkdir(exist_ok=True)
+        (folder / "SST-2" / "train.tsv").write_bytes(content)
+        read_split(folder, task, task.splits[0])
+
+    return once
+
+
+INPUTS: dict[str, Maker] = {
+    **{f"text to {verb}": text(verb) for verb in ("encode", "fill_mask", "predict")},
+    "rows of GLUE": rows,
+}
+
+
+def table(found: dict[str, Any], what: str) -> str:
+    """How many were tried, as Markdown."""
+    lines = [f"| {what} | tried | read | refused in one line | lost |", "|---|---|---|---|---|"]
+    for name, counts in found["tried"].items():
+        lost = [each for each in found["lost"] if each.startswith(f"{name}, try ")]
+        cells = (sum(counts.values()) + len(lost), counts["read"], counts["refused"])
+        lines.append(f"| {name} | {' | '.join(map(str, cells))} | {len(lost) or 'nothing'} |")
+    return "\n".join(lines) + "\n"
