@@ -101,7 +101,7 @@ def test_triton_takes_any_head_dimension(head_dim, dtype):
 
 
 @pytest.mark.parametrize("by_distance", [True, False], ids=["by_distance", "cells"])
-@pytest.mark.parametrize("rows", [1, 30, 1 << 20])
+@pytest.mark.parametrize("rows", [15, 1 << 20])
 def test_triton_sums_the_gradient_of_the_bias_in_parts(monkeypatch, by_distance, rows):
     """Over queries, and over shares of the sentences."""
     from tupe_fairseq.attention.triton_kernels import launch
