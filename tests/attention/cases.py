@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Iterable
 
 import pytest
 import torch
@@ -13,7 +15,12 @@ from tupe_fairseq.attention import (
     TupeMultiheadAttention,
     share_attention,
 )
-from tupe_fairseq.position import POSITION_ENCODINGS, PositionEncoding, build_position_encoding
+from tupe_fairseq.position import (
+    POSITION_ENCODINGS,
+    LayerTerms,
+    PositionEncoding,
+    build_position_encoding,
+)
 
 #: Few buckets, so that short sentences reach the logarithmic ones and the last.
 BUCKETS = {"num_buckets": 8, "max_distance": 6}
@@ -82,6 +89,28 @@ def enlarged(module: nn.Module, seed: int) -> nn.Module:
     return module
 
 
+def served(backends: Iterable[str], cases: Iterable[str]) -> list[tuple[str, str]]:
+    """The pairs of a backend and a case that it does not refuse."""
+    return [
+        (backend, case)
+        for case in cases
+        for backend in backends
+        if not ATTENTION_BACKENDS[backend].refuses(*_terms(case), False)
+    ]
+
+
+@functools.cache
+def _terms(case: str) -> tuple[PositionEncoding, LayerTerms | None]:
+    name, options = ENCODINGS[case]
+    if name == "floater":
+        # For a backend it is the same, and does not need torchdiffeq.
+        name, options = "learned", {}
+    encoding = build_position_encoding(
+        name, EMBED_DIM, NUM_HEADS, 1, vocab_size=VOCAB_SIZE, **options
+    )
+    return encoding, encoding.build_layer_terms()
+
+
 def normal(*shape: int, seed: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
@@ -94,12 +123,6 @@ def words(x: Tensor) -> Tensor:
 def padding_mask(length: int, *padded: int) -> Tensor:
     """B×T: the last padded[b] words of sentence b are padding."""
     return torch.stack([torch.arange(length) >= length - n for n in padded])
-
-
-def skip_where_refused(name: str, encoding: PositionEncoding, attention: TupeMultiheadAttention):
-    """Skip a test of a backend that says it cannot serve the encoding."""
-    if reason := ATTENTION_BACKENDS[name].refuses(encoding, attention.layer_terms, False):
-        pytest.skip(reason)
 
 
 def run(

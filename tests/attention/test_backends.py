@@ -17,7 +17,7 @@ from tests.attention.cases import (
     normal,
     padding_mask,
     run,
-    skip_where_refused,
+    served,
 )
 from tests.tolerances import assert_close, assert_gradients_close, assert_zero
 from tupe_fairseq import UsageError
@@ -36,11 +36,9 @@ LENGTHS = (1, 2, 97, 511)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
 @pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("case", PAPER)
-@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize(("name", "case"), served(FAST, PAPER))
 def test_fast_backends_equal_eager(name, case, length, padded, dtype):
     encoding, attention = build(case, max(LENGTHS), dtype)
-    skip_where_refused(name, encoding, attention)
     x = normal(2, length, EMBED_DIM, seed=length, dtype=dtype).requires_grad_()
     padding = padding_mask(length, 0, length // 2) if padded else None
     expected, _ = run(encoding, attention, x, padding, backend="eager")
@@ -54,12 +52,10 @@ def test_fast_backends_equal_eager(name, case, length, padded, dtype):
     )
 
 
-@pytest.mark.parametrize("case", ENCODINGS)
-@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize(("name", "case"), served(FAST, ENCODINGS))
 def test_fast_backends_equal_eager_under_autocast(name, case):
     """Autocast makes half-precision queries of fp32 words: the bias must follow them."""
     encoding, attention = build(case, 9)
-    skip_where_refused(name, encoding, attention)
     x, padding = normal(2, 9, EMBED_DIM, seed=0), padding_mask(9, 0, 4)
     with torch.autocast("cpu", torch.bfloat16):
         expected, _ = run(encoding, attention, x, padding, backend="eager")
@@ -69,12 +65,10 @@ def test_fast_backends_equal_eager_under_autocast(name, case):
 
 
 @pytest.mark.parametrize("appended", [1, 50])
-@pytest.mark.parametrize("case", ENCODINGS)
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize(("name", "case"), served(BACKENDS, ENCODINGS))
 def test_padding_never_changes_a_word(name, case, appended):
     lengths, longest = (9, 6, 1), 9 + appended
     encoding, attention = build(case, longest)
-    skip_where_refused(name, encoding, attention)
     # What stands at padding is larger than any word, so that a leak shows.
     padding = padding_mask(longest, *(longest - n for n in lengths))
     x = normal(len(lengths), longest, EMBED_DIM, seed=appended)
@@ -87,11 +81,9 @@ def test_padding_never_changes_a_word(name, case, appended):
     assert_zero(x.grad[padding])
 
 
-@pytest.mark.parametrize("case", ENCODINGS)
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize(("name", "case"), served(BACKENDS, ENCODINGS))
 def test_fully_padded_sentence_stays_finite(name, case):
     encoding, attention = build(case, 5)
-    skip_where_refused(name, encoding, attention)
     x = normal(2, 5, EMBED_DIM, seed=0).requires_grad_()
     output, _ = run(encoding, attention, x, padding_mask(5, 5, 0), backend=name)
     assert output.isfinite().all()
@@ -99,11 +91,9 @@ def test_fully_padded_sentence_stays_finite(name, case):
         assert gradient.isfinite().all()
 
 
-@pytest.mark.parametrize("case", ENCODINGS)
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize(("name", "case"), served(BACKENDS, ENCODINGS))
 def test_training_without_dropout_equals_evaluation(name, case):
     encoding, attention = build(case, 7)
-    skip_where_refused(name, encoding, attention)
     x = normal(2, 7, EMBED_DIM, seed=0)
     training, _ = run(encoding.train(), attention.train(), x, backend=name)
     evaluation, _ = run(encoding.eval(), attention.eval(), x, backend=name)
