@@ -57,7 +57,8 @@ setup(
             "matplotlib>=3.8",
             "torchdiffeq>=0.2.4",
             "safetensors>=0.4",
-            "transformers>=4.40",
+            # 5 loads torchaudio, which comes with fairseq and not always fits torch.
+            "transformers>=4.40,<5",
             SLURM,
             "ruff",
         ],
