@@ -96,3 +96,11 @@ def test_in_half_precision(variant):
     for features, wanted in ((found, expected), (last, expected[:, -1:])):
         assert features.dtype == torch.bfloat16
         assert (features - wanted).abs().mean() < wanted.abs().mean() / 10
+
+
+@pytest.mark.parametrize("left", [True, False], ids=["left", "right"])
+def test_given_embeddings_take_the_place_of_words(left):
+    model, source = build("t5"), padded(sentences(2, 6), left)
+    given = model.encoder.embed_tokens(source)
+    (found,) = model.encoder(source, token_embeddings=given)["encoder_out"]
+    assert torch.equal(found, model.encoder(source)["encoder_out"][0])

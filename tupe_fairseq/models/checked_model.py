@@ -90,5 +90,7 @@ def completed(
         check_data(training_setting(args, "task", "data") or "")
     with open_dict(args) if OmegaConf.is_config(args) else nullcontext():
         apply(name, args)
+        # Its older name.
+        args.activation_dropout = args.activation_dropout or getattr(args, "relu_dropout", 0.0)
         fill_position_options(args)
         yield Namespace(**args) if isinstance(args, DictConfig) else args
