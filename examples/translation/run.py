@@ -41,8 +41,8 @@ HERE = Path(__file__).parent
 STUDY = HERE.parent / "study"
 sys.path.insert(0, str(STUDY))
 
-from compare_encodings import locked  # noqa: E402
 from comparison import newest_checkpoint, read_log  # noqa: E402
+from training import locked  # noqa: E402
 
 PLUGIN = HERE.parents[1] / "tupe_fairseq"
 TABLE = (BASELINE, "sinusoidal", "learned", "t5", "shaw", "rope", "tupe_a", "tupe_r")

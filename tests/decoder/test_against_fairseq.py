@@ -1,9 +1,12 @@
 """`learned` and `sinusoidal` are stock fairseq: state dicts load, outputs and gradients agree."""
 
+from argparse import Namespace
+
 import pytest
 import torch
+from fairseq import models
 
-from tests.decoder.samples import PAD, sentences, stock, targets
+from tests.decoder.samples import PAD, Task, sentences, stock, targets
 from tests.tolerances import assert_close, assert_gradients_close
 
 LEARNED = {"encoder_learned_pos": True, "decoder_learned_pos": True}
@@ -52,17 +55,13 @@ def test_language_model(encoding):
     if encoding == "learned":
         settings["activation_fn"] = "gelu"
     flags = {"decoder_learned_pos": True} if encoding == "learned" else {}
-    # Stock's model takes what its dataclass holds.
-    theirs = stock("transformer_lm", **STOCK_LM, **flags, **settings).eval()
+    theirs = stock("transformer_lm", **flags, **settings).eval()
     ours = stock("tupe_transformer_lm", position_encoding=encoding, **settings).eval()
     ours.load_state_dict(theirs.state_dict(), strict=True)
     words = targets(3, 9)
     found, expected = ours(words)[0], theirs(words)[0]
     assert_close(found, expected)
     assert_gradients_close(gradients(ours, found), gradients(theirs, expected), torch.float32)
-
-
-STOCK_LM = {"relu_dropout": 0.0, "activation_dropout": 0.0}
 
 
 def test_old_state_dicts_load():
@@ -93,12 +92,6 @@ def test_old_state_dicts_load():
 
 @pytest.mark.parametrize("arch", ["transformer", "transformer_iwslt_de_en"])
 def test_architectures_have_the_sizes_of_stock(arch):
-    from argparse import Namespace
-
-    from fairseq import models
-
-    from tests.decoder.samples import Task
-
     sizes = []
     for name in (arch, f"tupe_{arch}"):
         arguments = {"encoder_layers": 1, "decoder_layers": 1, "position_encoding": "none"}

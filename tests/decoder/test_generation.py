@@ -175,3 +175,20 @@ def test_prefixes_are_followed():
     )
     assert found[0][0]["tokens"][:3].tolist() == [7, 8, 9]
     assert found[1][0]["tokens"][:2].tolist() == [10, 11]
+
+
+@torch.no_grad()
+def test_a_known_path_of_floater_is_forgotten_when_it_changes():
+    """By a step of training, by loading, by casting."""
+    positions = build("floater").decoder.embed_positions
+    zeros = torch.zeros(1, 9, 16)
+    other = {key: value + 0.1 for key, value in positions.state_dict().items()}
+    for change in (
+        lambda: positions.first.add_(1.0),
+        lambda: positions.load_state_dict(other),
+        lambda: positions.double(),
+    ):
+        positions.embed(zeros)
+        change()
+        found = positions.embed(zeros.to(positions.first.dtype))
+        assert_close(found[0], positions.path(9))

@@ -62,3 +62,45 @@ def test_a_source_longer_than_the_positions_is_refused():
     model = build("learned", max_source_positions=5)
     with pytest.raises(UsageError, match=r"6 tokens, but --max-source-positions is 5"):
         model(sentences(1, 6), None, targets(1, 3))
+
+
+@torch.no_grad()
+@every_variant
+def test_trained_positions_are_continued_on_both_sides(variant):
+    """With --extend-positions: what the shorter model gives, and more words."""
+    short = build(variant, max_source_positions=12, max_target_positions=10)
+    longer = build(
+        *(variant, "tupe_transformer"),
+        max_source_positions=30,
+        max_target_positions=25,
+        extend_positions="hierarchical",
+    )
+    longer.load_state_dict(short.state_dict())
+    source, words = sentences(2, 12), targets(2, 10)
+    assert_close(longer(source, None, words)[0], short(source, None, words)[0])
+    assert longer(sentences(2, 30), None, targets(2, 25))[0].isfinite().all()
+
+
+@torch.no_grad()
+@every_variant
+def test_in_half_precision(variant):
+    """At once and word by word, finite and near what fp32 gives."""
+    model, source, words = build(variant), sentences(2, 6), targets(2, 8)
+    expected, _ = model(source, None, words, features_only=True)
+    model = model.bfloat16()
+    found, _ = model(source, None, words, features_only=True)
+    encoded, state = model.encoder(source), {}
+    for i in range(8):
+        step = words[:, : i + 1]
+        last, _ = model.decoder(step, encoded, incremental_state=state, features_only=True)
+    for features, wanted in ((found, expected), (last, expected[:, -1:])):
+        assert features.dtype == torch.bfloat16
+        assert (features - wanted).abs().mean() < wanted.abs().mean() / 10
+
+
+@pytest.mark.parametrize("left", [True, False], ids=["left", "right"])
+def test_given_embeddings_take_the_place_of_words(left):
+    model, source = build("t5"), padded(sentences(2, 6), left)
+    given = model.encoder.embed_tokens(source)
+    (found,) = model.encoder(source, token_embeddings=given)["encoder_out"]
+    assert torch.equal(found, model.encoder(source)["encoder_out"][0])

@@ -119,6 +119,7 @@ def test_training_learns_to_read_backwards(toy_translation_data, tmp_path):
         ("--adaptive-softmax-cutoff", "50,100", "--criterion", "adaptive_loss"),
         ("--decoder-output-dim", 24),
         ("--quant-noise-pq", 0.5, "--quant-noise-pq-block-size", 8),
+        ("--position-encoding", "tupe_a", "--no-tie-cls"),
         ("--attention-dropout", 0.1, "--activation-dropout", 0.1, "--activation-fn", "gelu"),
     ],
     ids=lambda flags: str(flags[0]),

@@ -45,6 +45,7 @@ def source(tmp_path):
     return folder
 
 
+@pytest.mark.slow
 def test_whole_path(source, tmp_path, monkeypatch, capsys):
     """By the real commands; and a second call does nothing again."""
     out = tmp_path / "out"

@@ -1,4 +1,4 @@
-"""What the transformer models look at before fairseq does, so that faults end in one line."""
+"""What the models look at before fairseq does, so that faults end in one line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CheckedModel:
         """As fairseq's.
 
         Raises:
-            UsageError: too long input; training with a --restore-file that named no file, where
+            UsageError: too long or left-padded input; training with a --restore-file that named no file, where
                 fairseq would start from scratch with exit status 0.
         """
         if self.training and not self._loaded:
@@ -90,5 +90,7 @@ def completed(
         check_data(training_setting(args, "task", "data") or "")
     with open_dict(args) if OmegaConf.is_config(args) else nullcontext():
         apply(name, args)
+        # Its older name.
+        args.activation_dropout = args.activation_dropout or getattr(args, "relu_dropout", 0.0)
         fill_position_options(args)
         yield Namespace(**args) if isinstance(args, DictConfig) else args

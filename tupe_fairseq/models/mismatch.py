@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -13,9 +12,7 @@ from ..position import POSITION_ENCODINGS, build_position_encoding
 
 
 def explain_mismatch(
-    model: nn.Module,
-    state_dict: dict[str, Tensor],
-    stacks: Mapping[str, str] = MappingProxyType({"encoder.sentence_encoder": "max_positions"}),
+    model: nn.Module, state_dict: dict[str, Tensor], stacks: Mapping[str, str]
 ) -> str:
     """Say what differs between a model and a state dict that it could not load.
 

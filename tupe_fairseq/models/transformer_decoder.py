@@ -83,7 +83,7 @@ class TupeTransformerDecoder(TransformerDecoderBase):
             cfg.decoder.ffn_embed_dim,
             activation(cfg.activation_fn),
             cfg.dropout,
-            float(cfg.activation_dropout or cfg.relu_dropout or 0),
+            cfg.activation_dropout,
             cfg.decoder.normalize_before,
         )
 

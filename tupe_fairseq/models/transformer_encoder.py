@@ -49,11 +49,11 @@ class TupeTransformerEncoder(TupeSentenceEncoder, FairseqEncoder):
         Raises:
             UsageError: more than --max-source-positions tokens.
         """
-        if token_embeddings is None:
-            token_embeddings = self._words(src_tokens)
         moved = words_first(src_tokens.eq(self.padding_idx))
         if moved is not None:
-            src_tokens, token_embeddings = moved.forth(src_tokens), moved.forth(token_embeddings)
+            src_tokens = moved.forth(src_tokens)
+            if token_embeddings is not None:
+                token_embeddings = moved.forth(token_embeddings)
         found = super().forward(src_tokens, src_lengths, return_all_hiddens, token_embeddings)
         found["encoder_embedding"] = []
         if moved is not None:

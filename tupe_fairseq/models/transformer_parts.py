@@ -74,9 +74,10 @@ def build_positions(args: Any, side: str, max_positions: int, vocab_size: int) -
         vocab_size=vocab_size,
         **position_options(args, OPTION_DEFAULTS),
     )
-    if isinstance(encoding, LearnedPosition):
-        # As fairseq starts it, whose words are as large as ours.
-        with own_random_numbers(), torch.no_grad():
+    # Around the condition, so that all encodings leave the same random numbers.
+    with own_random_numbers(), torch.no_grad():
+        if isinstance(encoding, LearnedPosition):
+            # As fairseq starts it, whose words are as large as ours.
             nn.init.normal_(encoding.weight, std=width**-0.5)
             encoding.weight[encoding.first_row - 1].zero_()
     return encoding

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from contextlib import nullcontext
-from pathlib import Path
-from typing import Any
+from types import MappingProxyType
 
 from fairseq.models import register_model
 from fairseq.models.roberta.model import RobertaEncoder, RobertaModel
@@ -23,17 +22,15 @@ from .architectures import (
     register_architectures,
 )
 from .arguments import (
-    DEFAULT_RESTORE_FILE,
     add_position_args,
     check_keys,
     check_lengths,
     check_pruning,
     check_restore_file,
-    end_if_finished,
     training_setting,
 )
+from .checked_model import CheckedModel
 from .data_files import check_data
-from .mismatch import explain_mismatch
 from .sentence_encoder import TupeSentenceEncoder
 
 
@@ -80,8 +77,10 @@ class TupeRobertaEncoder(RobertaEncoder):
 
 
 @register_model("tupe_roberta")
-class TupeRobertaModel(RobertaModel):
+class TupeRobertaModel(CheckedModel, RobertaModel):
     """RoBERTa with `--position-encoding`."""
+
+    stacks = MappingProxyType({"encoder.sentence_encoder": "max_positions"})
 
     @classmethod
     def hub_models(cls):
@@ -123,46 +122,6 @@ class TupeRobertaModel(RobertaModel):
             check_lengths(args)
             encoder = TupeRobertaEncoder(args, task.source_dictionary)
         return cls(args, encoder)
-
-    def __init__(self, args: Any, encoder: TupeRobertaEncoder):
-        super().__init__(args, encoder)
-        self._loaded = False
-
-    @ends_commands_in_one_line
-    def forward(self, *args, **kwargs):
-        """RoBERTa's forward; see `TupeRobertaEncoder.forward`.
-
-        Raises:
-            UsageError: too long or left-padded input; training with a --restore-file that named no
-                file, where fairseq would start from scratch with exit status 0.
-        """
-        if self.training and not self._loaded:
-            self._check_restore_file()
-        return super().forward(*args, **kwargs)
-
-    def _check_restore_file(self) -> None:
-        path = training_setting(self.args, "checkpoint", "restore_file")
-        if path not in (None, DEFAULT_RESTORE_FILE):
-            raise UsageError(
-                f"--restore-file is {str(path)!r}, but no such file was loaded (looked in "
-                f"{Path.cwd()}); give a path that exists, or leave it out to start from scratch."
-            )
-
-    @ends_commands_in_one_line
-    def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
-        """Load a state dict, of stock RoBERTa too; what does not fit is told in one line.
-
-        Raises:
-            UsageError: it belongs to another encoding, number of positions, dictionary or shape.
-        """
-        try:
-            result = super().load_state_dict(state_dict, strict, model_cfg, args)
-        except RuntimeError as error:
-            raise UsageError(explain_mismatch(self, state_dict)) from error
-        self._loaded = True
-        if under_fairseq_command("train"):
-            end_if_finished(self.args)
-        return result
 
     @ends_commands_in_one_line
     def get_targets(self, sample, net_output):

@@ -3,10 +3,9 @@
 Shape legend, used in every docstring of the package:
     B batch    T queries    S keys    C model width    H heads    D head width (C / H)
 
-An encoding overrides the hooks its paper needs; each is the identity by default. Parameters that
-all layers share live on the encoding, parameters of one layer in the module that
-`build_layer_terms` returns. To add an encoding: one file in this folder, one subclass, one
-`@register_position_encoding(name)`.
+An encoding overrides the hooks its paper needs; each is the identity by default. Parameters of all
+layers live on the encoding, those of one in the module that `build_layer_terms` returns. To add an
+encoding: one file in this folder, one subclass, one `@register_position_encoding(name)`.
 """
 
 from __future__ import annotations
@@ -188,8 +187,7 @@ class PositionEncoding(nn.Module):
             k: B×H×S×D, at positions first_key, ..., first_key + S − 1.
             v: as k.
             start: position of the first query.
-            first_key: position of the first key (not 0 in incremental decoding, which keeps what
-                it has rotated).
+            first_key: position of the first key (not 0 in incremental decoding).
         """
         return q, k, v
 

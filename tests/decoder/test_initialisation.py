@@ -1,0 +1,36 @@
+"""What models with a decoder begin with."""
+
+import pytest
+import torch
+
+from tests.decoder.samples import VARIANTS, build, every_variant, stock
+
+
+@every_variant
+@pytest.mark.parametrize("arch", ["tupe_transformer", "tupe_transformer_lm"])
+def test_one_seed_gives_all_encodings_the_same_backbone(variant, arch):
+    """Or else a comparison of encodings would compare initialisations too."""
+    name, options = VARIANTS[variant]
+    without = stock(arch, position_encoding="none").state_dict()
+    found = stock(arch, position_encoding=name, **options).state_dict()
+    assert without.keys() <= found.keys()
+    for key, value in without.items():
+        assert torch.equal(found[key], value), key
+
+
+def test_learned_positions_begin_as_large_as_fairseqs():
+    ours = stock("tupe_transformer", position_encoding="learned")
+    theirs = stock("transformer", encoder_learned_pos=True, decoder_learned_pos=True)
+    for side in ("encoder", "decoder"):
+        tables = [getattr(model, side).embed_positions.weight for model in (ours, theirs)]
+        assert tables[0].std().item() == pytest.approx(tables[1].std().item(), rel=0.1)
+        assert not tables[0][1].any()
+
+
+@every_variant
+def test_every_parameter_learns(variant):
+    """But for single rows that no sentence reaches; FLOATER once it has begun to move."""
+    model = build(variant)
+    source, words = torch.randint(4, 34, (2, 9)), torch.randint(4, 34, (2, 12))
+    model(source, None, words)[0].square().sum().backward()
+    assert not [key for key, p in model.named_parameters() if p.grad is None or not p.grad.any()]
