@@ -36,8 +36,8 @@ class CheckedModel:
         """As fairseq's.
 
         Raises:
-            UsageError: too long or left-padded input; training with a --restore-file that named no file, where
-                fairseq would start from scratch with exit status 0.
+            UsageError: too long or left-padded input; training with a --restore-file that named
+                no file, where fairseq would start from scratch with exit status 0.
         """
         if self.training and not self._loaded:
             path = training_setting(self.args, "checkpoint", "restore_file")
