@@ -18,7 +18,7 @@ from ..modules.decoder_cache import DecoderCache
 from ..modules.decoder_layer import DecoderLayer
 from ..modules.dropout import Dropout
 from ..position import LayerTerms
-from ..position.base import own_random_numbers
+from ..position.random_numbers import own_random_numbers
 from ..position.hierarchical import extend
 from .sentence_encoder import (
     activation,

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..errors import UsageError
 from ..position import PositionEncoding, build_position_encoding
-from ..position.base import own_random_numbers
+from ..position.random_numbers import own_random_numbers
 from ..position.learned import LearnedPosition
 from .arguments import position_options
 

@@ -13,7 +13,7 @@ from ..attention import Layout, TupeMultiheadAttention, choose_backend, share_at
 from ..errors import UsageError
 from ..native import find_compiler
 from ..position import LayerTerms, PositionEncoding
-from ..position.base import own_random_numbers
+from ..position.random_numbers import own_random_numbers
 from .dropout import Dropout
 from .encoder_layer import EncoderLayer
 

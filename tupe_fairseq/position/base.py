@@ -11,8 +11,6 @@ encoding: one file in this folder, one subclass, one `@register_position_encodin
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -21,6 +19,7 @@ from torch import Tensor, nn
 
 from ..errors import UsageError
 from ..registry import Registry
+from .random_numbers import own_random_numbers
 from .score import PositionalScore
 
 POSITION_ENCODINGS = Registry("--position-encoding")
@@ -240,21 +239,6 @@ class PositionEncoding(nn.Module):
     def uses(cls, hook: str) -> bool:
         """Whether this encoding overrides the hook of that name."""
         return getattr(cls, hook) is not getattr(PositionEncoding, hook)
-
-
-@contextmanager
-def own_random_numbers() -> Iterator[None]:
-    """What is initialised inside leaves torch's generator as if it had drawn a single number.
-
-    So that models of one seed that differ in their encoding begin with the same weights elsewhere.
-    """
-    seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_())
-    state = torch.get_rng_state()
-    torch.default_generator.manual_seed(seed)
-    try:
-        yield
-    finally:
-        torch.set_rng_state(state)
 
 
 def check_at_least(flag: str, value: int, least: int) -> None:
