@@ -18,8 +18,8 @@ from ..modules.decoder_cache import DecoderCache
 from ..modules.decoder_layer import DecoderLayer
 from ..modules.dropout import Dropout
 from ..position import LayerTerms
-from ..position.random_numbers import own_random_numbers
 from ..position.hierarchical import extend
+from ..position.random_numbers import own_random_numbers
 from .sentence_encoder import (
     activation,
     add_quantization_noise,

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from ..errors import UsageError
 from ..position import PositionEncoding, build_position_encoding
-from ..position.random_numbers import own_random_numbers
 from ..position.learned import LearnedPosition
+from ..position.random_numbers import own_random_numbers
 from .arguments import position_options
 
 #: Options of encodings whose default is another in these models: position 0 holds no [CLS], and
