@@ -72,9 +72,5 @@ class DecoderLayer(EncoderLayer):
             asks = self.encoder_attn_layer_norm(x) if pre else x
             out, weights = self.encoder_attn(asks, source, projected, need_weights)
             x = self._add(out, x, self.encoder_attn_layer_norm)
-        out = self._feed_forward(self.final_layer_norm(x) if pre else x, x)
-        return (out if pre else self.final_layer_norm(out)), weights
-
-    def _add(self, out: Tensor, residual: Tensor, norm: nn.LayerNorm) -> Tensor:
-        x = self.dropout_module(out, residual)
-        return x if self.normalize_before else norm(x)
+        out = self._feed_forward(self.final_layer_norm(x) if pre else x)
+        return self._add(out, x, self.final_layer_norm), weights

@@ -104,8 +104,13 @@ def _dropped(x: Tensor, residual: Tensor | None, p: float, key: int) -> Tensor:
 class Dropout(nn.Dropout):
     """nn.Dropout, fast on CPU, and able to add a residual in the same pass."""
 
+    @property
+    def acts(self) -> bool:
+        """Whether anything is dropped now."""
+        return self.training and self.p > 0
+
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """Entries of x dropped in training, plus residual, of the same shape, where given."""
-        if self.training and self.p > 0:
+        if self.acts:
             return dropout(x, self.p, residual)
         return x if residual is None else residual + x

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ..attention import SharedAttention, TupeMultiheadAttention
 from ..attention.multihead_attention import is_plain
 from .dropout import Dropout
+from .layer_norm import add_and_normalise
 
 
 class EncoderLayer(nn.Module):
@@ -48,19 +49,22 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, shared: SharedAttention) -> Tensor:
         """B×T×C or N×C, into the same; `shared` is what `share_attention` prepared."""
+        pre = self.normalize_before
+        out, _ = self.self_attn(self.self_attn_layer_norm(x) if pre else x, shared)
+        x = self._add(out, x, self.self_attn_layer_norm)
+        out = self._feed_forward(self.final_layer_norm(x) if pre else x)
+        return self._add(out, x, self.final_layer_norm)
+
+    def _add(self, out: Tensor, residual: Tensor, norm: nn.LayerNorm) -> Tensor:
+        """The end of a block."""
         if self.normalize_before:
-            x = self._attend(self.self_attn_layer_norm(x), shared, x)
-            return self._feed_forward(self.final_layer_norm(x), x)
-        x = self.self_attn_layer_norm(self._attend(x, shared, x))
-        return self.final_layer_norm(self._feed_forward(x, x))
+            return self.dropout_module(out, residual)
+        if self.dropout_module.acts:
+            return norm(self.dropout_module(out, residual))
+        return add_and_normalise(out, residual, norm)
 
-    def _attend(self, x: Tensor, shared: SharedAttention, residual: Tensor) -> Tensor:
-        out, _ = self.self_attn(x, shared)
-        return self.dropout_module(out, residual)
-
-    def _feed_forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        x = self.activation_dropout_module(self._activate(self.fc1(x)))
-        return self.dropout_module(self.fc2(x), residual)
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        return self.fc2(self.activation_dropout_module(self._activate(self.fc1(x))))
 
     def _activate(self, x: Tensor) -> Tensor:
         if self.activation_fn is F.gelu and is_plain(self.fc1) and not torch.is_grad_enabled():

@@ -59,6 +59,7 @@ ARGUMENTS = {
         *(ctypes.c_void_p,) * 3,
         *(ctypes.c_uint64, ctypes.c_int, ctypes.c_float, ctypes.c_long),
     ),
+    "add_layer_norm": (*(ctypes.c_void_p,) * 5, ctypes.c_float, *(ctypes.c_long,) * 2),
 }
 
 

@@ -1,8 +1,10 @@
-/* What happens between the two products of attention, and dropout, in one pass over memory.
+/* What happens between the products of a layer, in one pass over memory.
 
    Shapes: M matrices, R rows (queries) each, S columns (keys); row-major. Each function has a twin
-   in torch (attention/softmax.py, modules/dropout.py), which says what it computes. */
+   in torch (attention/softmax.py, modules/dropout.py, modules/layer_norm.py), which says what it
+   computes. */
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -143,5 +145,25 @@ void dropout(float *out, const float *x, const float *residual, uint64_t key, in
             out[i] = pieces[i - start] >= threshold ? scale * x[i] : 0.0f;
         if (residual)
             for (long i = start; i < end; i++) out[i] += residual[i];
+    }
+}
+
+/* out := LayerNorm(x + residual), row by row. */
+void add_layer_norm(float *out, const float *x, const float *residual, const float *weight,
+                    const float *bias, float eps, long rows, long width) {
+#pragma omp parallel for schedule(static)
+    for (long r = 0; r < rows; r++) {
+        const float *a = x + r * width, *b = residual + r * width;
+        float *row = out + r * width, sum = 0.0f, squares = 0.0f;
+#pragma omp simd reduction(+ : sum)
+        for (long c = 0; c < width; c++) {
+            row[c] = a[c] + b[c];
+            sum += row[c];
+        }
+        float mean = sum / width;
+#pragma omp simd reduction(+ : squares)
+        for (long c = 0; c < width; c++) squares += (row[c] - mean) * (row[c] - mean);
+        float scale = 1.0f / sqrtf(squares / width + eps);
+        for (long c = 0; c < width; c++) row[c] = (row[c] - mean) * scale * weight[c] + bias[c];
     }
 }
