@@ -23,7 +23,7 @@ from .sdpa import padding_scores
 from .softmax import Terms, weigh, weigh_backward
 
 #: Bytes of a positional term that is made dense once for all layers; beyond, block by block.
-DENSE = 1 << 26
+DENSE = 1 << 29
 
 
 @dataclass(frozen=True)
