@@ -1,7 +1,7 @@
 """fairseq-train that also tells how long its updates take: `python timed_train.py FLAGS`.
 
 At its end it logs `clock | {"updates": N, "seconds": S}`: the time from one report of training
-(--log-interval) to the next, over all such pairs with no validation or checkpoint between them. On
+(--log-interval) to the next, over all such pairs without validation or checkpoint between them. On
 a CPU it is the time that the processor spent on this process, which stays the same when other
 programs take turns with it; on a GPU it is the time of the wall clock.
 """
@@ -15,20 +15,24 @@ import time
 import torch
 from fairseq_cli import train as fairseq_train
 
+#: Who reports validation and checkpoints.
+OTHERS = ("valid", "fairseq.checkpoint_utils")
+
 now = time.perf_counter if torch.cuda.is_available() else time.process_time
 
 
 class Clock(logging.Handler):
-    """Adds up what lies between two reports of training that follow each other."""
+    """Adds up what lies between reports of training."""
 
     updates = 0
     seconds = 0.0
     last: tuple[int, float] | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Count the updates since the last report, if nothing else was reported since."""
-        if record.name != "train_inner":
+        """Count the updates since the last report, if there has been nothing else since."""
+        if record.name in OTHERS:
             self.last = None
+        if record.name != "train_inner":
             return
         done, time_now = int(json.loads(record.getMessage())["num_updates"]), now()
         if self.last is not None:

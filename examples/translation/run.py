@@ -172,7 +172,8 @@ def generate(arguments: argparse.Namespace, name: str, out: Path, lock: int) -> 
     device = [] if torch.cuda.is_available() else ["--cpu"]
     search = ("--beam", 5, "--max-len-a", 1.2, "--max-len-b", 10, "--batch-size", 64)
     command = [HERE / "timed_generate.py", arguments.out / "data", *device, *search]
-    command += ["--path", out / "checkpoint_best.pt", "--user-dir", PLUGIN]
+    command += ["--task", "timed_translation", "--path", out / "checkpoint_best.pt"]
+    command += ["--user-dir", PLUGIN]
     command += ["--source-lang", LANGUAGES[0], "--target-lang", LANGUAGES[1]]
     command += ["--post-process", "sentencepiece", "--required-batch-size-multiple", 1]
     with replacing(out / "generate.txt") as aside:

@@ -1,8 +1,9 @@
 """fairseq-generate that also tells how long it searches: `python timed_generate.py FLAGS`.
 
-At its end it logs `clock | {"tokens": N, "seconds": S}`, S being the time inside the search: no
-start-up and no reading. On a CPU it is the time that the processor spent on this process, which
-stays the same when other programs take turns with it; on a GPU it is the time of the wall clock.
+FLAGS have `--task timed_translation`, which is fairseq's translation with a clock. At its end it
+logs `clock | {"tokens": N, "seconds": S}`, S being the time inside the search: no start-up and no
+reading. On a CPU it is the time that the processor spent on this process, which stays the same
+when other programs take turns with it; on a GPU it is the time of the wall clock.
 """
 
 from __future__ import annotations
@@ -11,30 +12,32 @@ import json
 import time
 
 import torch
-from fairseq.logging.meters import StopwatchMeter
+from fairseq.tasks import register_task
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq_cli import generate as fairseq_generate
 
 now = time.perf_counter if torch.cuda.is_available() else time.process_time
 
 
-class SearchClock(StopwatchMeter):
-    """Adds up the time of all searches of this process."""
+@register_task("timed_translation", dataclass=TranslationConfig)
+class TimedTranslation(TranslationTask):
+    """Adds up the time of all searches of this process, and the tokens of the best hypotheses."""
 
     tokens = 0
     seconds = 0.0
 
-    def start(self):
-        super().start()
-        self.began = now()
-
-    def stop(self, n=1, prehook=None):
-        super().stop(n, prehook)
-        SearchClock.tokens += int(n)
-        SearchClock.seconds += now() - self.began
+    def inference_step(self, *args, **kwargs):
+        """As fairseq's."""
+        began = now()
+        found = super().inference_step(*args, **kwargs)
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        TimedTranslation.seconds += now() - began
+        TimedTranslation.tokens += sum(len(hypotheses[0]["tokens"]) for hypotheses in found)
+        return found
 
 
 if __name__ == "__main__":
-    fairseq_generate.StopwatchMeter = SearchClock
     fairseq_generate.cli_main()
-    clock = {"tokens": SearchClock.tokens, "seconds": round(SearchClock.seconds, 3)}
+    clock = {"tokens": TimedTranslation.tokens, "seconds": round(TimedTranslation.seconds, 3)}
     print(f"timed_generate | clock | {json.dumps(clock)}", flush=True)

@@ -49,7 +49,7 @@ def source(tmp_path):
 def test_whole_path(source, tmp_path, monkeypatch, capsys):
     """By the real commands; and a second call does nothing again."""
     out = tmp_path / "out"
-    own = [str(source), "--out", str(out), "--encodings", "stock,rope", "--updates", "4"]
+    own = [str(source), "--out", str(out), "--encodings", "stock,rope", "--updates", "8"]
     arguments = [*own, "--vocabulary", "60", "--", *SMALLER]
     run.main(arguments)
     result = json.loads((out / "tiny" / "rope.1" / "result.json").read_text())
