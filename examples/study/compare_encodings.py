@@ -24,7 +24,7 @@ from pathlib import Path
 
 import torch
 from comparison import report
-from training import Training, keep_settings, locked, run_rounds
+from training import Training, keep_settings, locked, parse_with_flags, run_rounds
 
 from tupe_fairseq import UsageError
 from tupe_fairseq.position import POSITION_ENCODINGS
@@ -46,13 +46,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", action="store_true", help="only report what there is")
-    parser.epilog = "What follows -- goes to fairseq-train as it is."
-    argv = sys.argv[1:] if argv is None else argv
-    own, flags = argv, []
-    if "--" in argv:
-        own, flags = argv[: argv.index("--")], argv[argv.index("--") + 1 :]
-    arguments = parser.parse_args(own)
-    arguments.flags = flags
+    arguments = parse_with_flags(parser, argv)
     arguments.encodings = arguments.encodings.split(",")
     check(arguments)
     return arguments

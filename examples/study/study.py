@@ -154,7 +154,7 @@ class Study:
         """Text -> data/bin."""
         # Other data under the models that were trained on these would go unnoticed.
         made_of = {"text": [*map(str, self.arguments.text)], "vocabulary": self.plan.vocabulary}
-        keep(self.out / "made_of.json", made_of)
+        keep(self.out, made_of, "made_of.json")
         flags = ("--sentencepiece", self.plan.vocabulary, "--valid-share", self.plan.valid_share)
         where = ("--out", self.out / "data", "--workers", self.arguments.workers)
         self.call("data", "bash", PREPARE, *where, *flags, *self.arguments.text)

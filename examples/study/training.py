@@ -7,6 +7,7 @@ compared something. Called again, it goes on where it stopped.
 
 from __future__ import annotations
 
+import argparse
 import fcntl
 import json
 import os
@@ -27,6 +28,20 @@ from tupe_fairseq.files import replacing
 
 HERE = Path(__file__).parent
 PLUGIN = HERE.parents[1] / "tupe_fairseq"
+
+
+def parse_with_flags(
+    parser: argparse.ArgumentParser, argv: list[str] | None = None
+) -> argparse.Namespace:
+    """Arguments; `flags` are those that follow `--`, for fairseq-train."""
+    parser.epilog = "What follows -- goes to fairseq-train as it is."
+    argv = sys.argv[1:] if argv is None else argv
+    own, flags = argv, []
+    if "--" in argv:
+        own, flags = argv[: argv.index("--")], argv[argv.index("--") + 1 :]
+    arguments = parser.parse_args(own)
+    arguments.flags = flags
+    return arguments
 
 
 class Training(NamedTuple):
@@ -149,23 +164,29 @@ def keep_settings(training: Training) -> None:
     """
     settings = {"data": str(training.data.resolve()), "flags": fixed_flags(training)}
     settings["flags"].remove(str(PLUGIN))
-    keep(training.out / "settings.json", settings)
+    keep(training.out, settings)
 
 
-def keep(path: Path, settings: dict[str, Any]) -> None:
+def keep(out: Path, settings: dict[str, Any], name: str = "settings.json") -> None:
     """Write settings as JSON, or compare them with those that an earlier call has written.
+
+    Args:
+        out: the directory that --out names.
+        settings: what a run goes on with.
+        name: of the file below `out`.
 
     Raises:
         UsageError: they differ.
     """
+    path = out / name
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
         with replacing(path) as aside:
             aside.write_text(json.dumps(settings, indent=1))
     elif json.loads(path.read_text()) != settings:
         raise UsageError(
-            f"--out {str(path.parent)!r} holds a run with other settings (see {path.name}); "
-            "give another directory."
+            f"--out {str(out)!r} holds a run with other settings (see {name}); give another "
+            "directory."
         )
 
 

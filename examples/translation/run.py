@@ -42,7 +42,7 @@ STUDY = HERE.parent / "study"
 sys.path.insert(0, str(STUDY))
 
 from comparison import newest_checkpoint, read_log  # noqa: E402
-from training import locked  # noqa: E402
+from training import keep, locked, parse_with_flags  # noqa: E402
 
 PLUGIN = HERE.parents[1] / "tupe_fairseq"
 TABLE = (BASELINE, "sinusoidal", "learned", "t5", "shaw", "rope", "tupe_a", "tupe_r")
@@ -80,13 +80,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--updates", type=int, help="of each model (default: by size)")
     parser.add_argument("--vocabulary", type=int, default=6000, help="pieces of both languages")
     parser.add_argument("--report", action="store_true", help="only report what there is")
-    parser.epilog = "What follows -- goes to fairseq-train as it is."
-    argv = sys.argv[1:] if argv is None else argv
-    own, flags = argv, []
-    if "--" in argv:
-        own, flags = argv[: argv.index("--")], argv[argv.index("--") + 1 :]
-    arguments = parser.parse_args(own)
-    arguments.flags = flags
+    arguments = parse_with_flags(parser, argv)
     arguments.updates = arguments.updates or SIZES[arguments.size]["updates"]
     arguments.encodings = list(dict.fromkeys(arguments.encodings.split(",")))
     for name in arguments.encodings:
@@ -207,18 +201,9 @@ def keep_settings(arguments: argparse.Namespace) -> None:
     Raises:
         UsageError: the directory holds a run with other settings.
     """
-    path = arguments.out / arguments.size / "settings.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
     flags = [*fixed_flags(arguments), *arguments.flags]
     settings = {"flags": flags, "vocabulary": arguments.vocabulary}
-    if not path.exists():
-        with replacing(path) as aside:
-            aside.write_text(json.dumps(settings, indent=1))
-    elif json.loads(path.read_text()) != settings:
-        raise UsageError(
-            f"--out {str(arguments.out)!r} holds a run with other settings (see {path}); give "
-            "another directory."
-        )
+    keep(arguments.out, settings, f"{arguments.size}/settings.json")
 
 
 def report(arguments: argparse.Namespace) -> str:
