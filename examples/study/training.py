@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -121,8 +122,6 @@ def train(training: Training, name: str, until: int, lock: int) -> None:
     command += ["--save-dir", str(out), "--max-update", str(until)]
     if (checkpoint := newest_checkpoint(out)) is not None:
         command += ["--restore-file", str(checkpoint)]
-    one_thread = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
-    environment = os.environ | (one_thread if training.workers > 1 else {})
     with (out / "log.txt").open("a", encoding="utf-8") as log:
         ended = subprocess.run(
             command,
@@ -130,13 +129,19 @@ def train(training: Training, name: str, until: int, lock: int) -> None:
             stderr=subprocess.PIPE,
             text=True,
             check=False,
-            env=environment,
+            env=environment(training.workers),
             pass_fds=(lock,),
         )
     # A process that has trained to the end may still crash while it shuts down.
     if ended.returncode and updates_done(out) < until:
         last = (ended.stderr.strip().splitlines() or [f"status {ended.returncode}"])[-1]
         raise UsageError(f"training {name} failed: {last} (log: {log.name})")
+
+
+def environment(workers: int) -> dict[str, str]:
+    """Of a process beside which others train: one thread, which does not spin while it waits."""
+    one_thread = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    return os.environ | (one_thread if workers > 1 else {})
 
 
 @contextmanager
@@ -190,6 +195,40 @@ def keep(out: Path, settings: dict[str, Any], name: str = "settings.json") -> No
         )
 
 
+def side_by_side(
+    jobs: dict[str, Callable[[], None]],
+    workers: int,
+    progress: tqdm,
+    report: Callable[[], object] = lambda: None,
+) -> None:
+    """Do jobs, some at a time; where one fails, those that have not begun are left out.
+
+    Args:
+        jobs: by what the progress bar calls them.
+        workers: jobs at a time.
+        progress: counts them.
+        report: called after each.
+
+    Raises:
+        UsageError: what a job raised.
+    """
+
+    def do(name: str, job: Callable[[], None]) -> None:
+        job()
+        progress.set_postfix_str(name)
+        progress.update()
+
+    with ThreadPoolExecutor(workers) as pool:
+        started = [pool.submit(do, name, job) for name, job in jobs.items()]
+        try:
+            for job in started:
+                job.result()
+                report()
+        finally:
+            for job in started:
+                job.cancel()
+
+
 def run_rounds(training: Training, lock: int, report: Callable[[], None]) -> None:
     """Train in rounds.
 
@@ -202,21 +241,13 @@ def run_rounds(training: Training, lock: int, report: Callable[[], None]) -> Non
         UsageError: a training failed.
     """
     share = training.updates // training.rounds
-    turns = len(training.runs) * training.rounds
-    with tqdm(total=turns, unit="run") as progress, ThreadPoolExecutor(training.workers) as pool:
 
-        def turn(name: str, until: int) -> None:
-            if updates_done(training.out / name) < until:
-                train(training, name, until, lock)
-            progress.set_postfix_str(f"{name} to update {until}")
-            progress.update()
+    def turn(name: str, until: int) -> None:
+        if updates_done(training.out / name) < until:
+            train(training, name, until, lock)
 
+    with tqdm(total=len(training.runs) * training.rounds, unit="run") as progress:
         for until in range(share, training.updates + 1, share):
-            started = [pool.submit(turn, name, until) for name in training.runs]
-            try:
-                for run in started:
-                    run.result()
-            finally:
-                for run in started:
-                    run.cancel()
+            turns = {f"{n} to update {until}": partial(turn, n, until) for n in training.runs}
+            side_by_side(turns, training.workers, progress)
             report()

@@ -4,8 +4,9 @@
     python examples/translation/run.py SOURCE --out DIRECTORY --seeds 1,2,3
 
 SOURCE holds the parallel text (see prepare.py); `stock` among the encodings is fairseq's own
-`transformer` of the same size. Models are trained one after the other, all of one seed before the
-next. Run again, it goes on where it stopped; with --report, it writes the table of what there is.
+`transformer` of the same size. All models of one seed are trained before those of the next;
+--workers 2 trains two side by side, with a thread each. Run again, it goes on where it stopped;
+with --report, it writes the table of what there is.
 In DIRECTORY:
 
     text/, pieces/, data/     see prepare.py
@@ -25,6 +26,7 @@ import signal
 import statistics
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,7 @@ STUDY = HERE.parent / "study"
 sys.path.insert(0, str(STUDY))
 
 from comparison import newest_checkpoint, read_log  # noqa: E402
-from training import keep, locked, parse_with_flags  # noqa: E402
+from training import environment, keep, locked, parse_with_flags, side_by_side  # noqa: E402
 
 PLUGIN = HERE.parents[1] / "tupe_fairseq"
 TABLE = (BASELINE, "sinusoidal", "learned", "t5", "shaw", "rope", "tupe_a", "tupe_r")
@@ -78,6 +80,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seeds", default="1", help="which")
     parser.add_argument("--size", choices=SIZES, default="tiny")
     parser.add_argument("--updates", type=int, help="of each model (default: by size)")
+    parser.add_argument("--workers", type=int, default=1, help="models trained side by side")
     parser.add_argument("--vocabulary", type=int, default=6000, help="pieces of both languages")
     parser.add_argument("--report", action="store_true", help="only report what there is")
     arguments = parse_with_flags(parser, argv)
@@ -90,6 +93,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         arguments.seeds = list(dict.fromkeys(map(int, arguments.seeds.split(","))))
     except ValueError as error:
         raise UsageError(f"--seeds is {arguments.seeds!r}, but must be like 1,2,3.") from error
+    if arguments.workers < 1:
+        raise UsageError(f"--workers must be at least 1, but is {arguments.workers}.")
     if arguments.updates < VALIDATIONS:
         raise UsageError(f"--updates must be at least {VALIDATIONS}, but is {arguments.updates}.")
     return arguments
@@ -120,13 +125,14 @@ def fixed_flags(arguments: argparse.Namespace) -> list[str]:
     return list(map(str, flags))
 
 
-def run(command: list[Any], log: Path, what: str, lock: int) -> None:
+def run(command: list[Any], log: Path, what: str, workers: int, lock: int) -> None:
     """Run one of fairseq's commands; what it tells is appended to a file.
 
     Args:
         command: script and flags.
         log: the file.
         what: it does, for messages.
+        workers: processes side by side.
         lock: file descriptor that the process keeps open while it runs.
 
     Raises:
@@ -139,6 +145,7 @@ def run(command: list[Any], log: Path, what: str, lock: int) -> None:
             stderr=subprocess.PIPE,
             text=True,
             check=False,
+            env=environment(workers),
             pass_fds=(lock,),
         )
     if ended.returncode:
@@ -158,7 +165,7 @@ def train(arguments: argparse.Namespace, name: str, seed: int, out: Path, lock: 
     command += ["--seed", seed, "--save-dir", out, *arguments.flags]
     if (checkpoint := newest_checkpoint(out)) is not None:
         command += ["--restore-file", checkpoint]
-    run(command, out / "log.txt", f"training {name}", lock)
+    run(command, out / "log.txt", f"training {name}", arguments.workers, lock)
 
 
 def generate(arguments: argparse.Namespace, name: str, out: Path, lock: int) -> None:
@@ -171,7 +178,7 @@ def generate(arguments: argparse.Namespace, name: str, out: Path, lock: int) -> 
     command += ["--source-lang", LANGUAGES[0], "--target-lang", LANGUAGES[1]]
     command += ["--post-process", "sentencepiece", "--required-batch-size-multiple", 1]
     with replacing(out / "generate.txt") as aside:
-        run(command, aside, f"translating with {name}", lock)
+        run(command, aside, f"translating with {name}", arguments.workers, lock)
 
 
 def evaluate(arguments: argparse.Namespace, out: Path) -> None:
@@ -225,21 +232,28 @@ def report(arguments: argparse.Namespace) -> str:
     return found
 
 
-def run_all(arguments: argparse.Namespace, lock: int) -> None:
-    """Every step that is not done."""
+def make(arguments: argparse.Namespace, name: str, seed: int, lock: int) -> None:
+    """Every step of one model that is not done."""
+    out = arguments.out / arguments.size / f"{name}.{seed}"
+    out.mkdir(parents=True, exist_ok=True)
+    if (out / "result.json").exists():
+        return
+    if not (out / "generate.txt").exists():
+        train(arguments, name, seed, out, lock)
+        generate(arguments, name, out, lock)
+    evaluate(arguments, out)
+
+
+def make_all(arguments: argparse.Namespace, lock: int) -> None:
+    """The data, and all models."""
     prepare(arguments.source, arguments.out, arguments.vocabulary)
-    models = [(name, seed) for seed in arguments.seeds for name in arguments.encodings]
-    with tqdm(models, unit="model") as progress:
-        for name, seed in progress:
-            out = arguments.out / arguments.size / f"{name}.{seed}"
-            out.mkdir(parents=True, exist_ok=True)
-            progress.set_postfix_str(f"{name}, seed {seed}")
-            if not (out / "result.json").exists():
-                if not (out / "generate.txt").exists():
-                    train(arguments, name, seed, out, lock)
-                    generate(arguments, name, out, lock)
-                evaluate(arguments, out)
-            report(arguments)
+    models = {
+        f"{name}, seed {seed}": partial(make, arguments, name, seed, lock)
+        for seed in arguments.seeds
+        for name in arguments.encodings
+    }
+    with tqdm(total=len(models), unit="model") as progress:
+        side_by_side(models, arguments.workers, progress, partial(report, arguments))
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -250,7 +264,7 @@ def main(argv: list[str] | None = None) -> None:
     if not arguments.report:
         with locked(arguments.out) as lock:
             keep_settings(arguments)
-            run_all(arguments, lock)
+            make_all(arguments, lock)
     print(report(arguments))
 
 
