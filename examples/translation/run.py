@@ -59,7 +59,7 @@ SIZES: dict[str, dict[str, Any]] = {
         ),
         "ours": "tupe_transformer_tiny",
         "updates": 1600,
-        "training": ("--lr", 3e-3, "--dropout", 0.1, "--max-tokens", 4096),
+        "training": ("--lr", 2e-3, "--dropout", 0.1, "--max-tokens", 2048),
     },
     "iwslt": {
         "stock": ("transformer_iwslt_de_en",),
