@@ -10,6 +10,7 @@ import torch
 from tests.integration.commands import generate, train_lm, train_translation
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeTransformerLM, TupeTransformerModel, UsageError
+from tupe_fairseq.models.safe_loading import read_checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -88,3 +89,18 @@ def test_a_checkpoint_that_would_run_code_is_refused(translator_directory, tmp_p
     torch.save(state, tmp_path / "model.pt")
     with pytest.raises(UsageError, match="could run code"):
         TupeTransformerModel.from_pretrained(tmp_path)
+
+
+def test_a_damaged_tokenizer(translator_directory, tmp_path):
+    directory = shutil.copytree(translator_directory, tmp_path / "damaged")
+    (directory / "sentencepiece.bpe.model").write_bytes(b"no model")
+    with pytest.raises(UsageError, match=r"sentencepiece\.bpe\.model is damaged, or is none"):
+        TupeTransformerModel.from_pretrained(directory)
+
+
+def test_data_in_parts(translator_directory, toy_translation_data, tmp_path):
+    """fairseq takes data in parts, divided by colons; the first holds the dictionaries."""
+    state = read_checkpoint(translator_directory / "model.pt")
+    state["cfg"]["task"]["data"] = f"{toy_translation_data}:elsewhere"
+    torch.save(state, tmp_path / "model.pt")
+    assert TupeTransformerModel.from_pretrained(tmp_path).src_dict.index("w1") > 3

@@ -12,7 +12,8 @@ from fairseq import utils
 from torch import Tensor
 
 from ..errors import UsageError
-from ..models.hub_interface import find_checkpoint, load_directory
+from ..models.hub_files import find_checkpoint
+from ..models.hub_interface import load_directory
 from ..models.safe_loading import read_checkpoint
 from ..pretrained import TUPEMaskedLM
 from . import fairseq_roberta, huggingface, standalone, tupe_official, tupe_official_forward

@@ -22,7 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from ..errors import UsageError
-from ..models.hub_interface import find_checkpoint
+from ..models.hub_files import find_checkpoint
 from ..models.safe_loading import read_checkpoint
 from ..models.tupe_roberta import TupeRobertaModel
 from .dictionaries import Entry, check_size, dictionary_text, read_dictionary

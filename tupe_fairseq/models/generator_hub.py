@@ -11,7 +11,14 @@ from torch import Tensor
 
 from ..errors import UsageError
 from .data_files import check_dictionary
-from .hub_interface import check_text, find_checkpoint, find_tokenizer, recorded_task
+from .hub_files import (
+    check_text,
+    data_folders,
+    find_checkpoint,
+    find_tokenizer,
+    reading_tokenizer,
+    recorded_task,
+)
 
 
 class TupeGeneratorHubInterface(GeneratorHubInterface):
@@ -105,28 +112,24 @@ def load_generator(
     recorded = recorded_task(directory / checkpoint_file)
     languages = [recorded.get("source_lang"), recorded.get("target_lang")]
     names = [f"dict.{language}.txt" for language in languages if language] or ["dict.txt"]
-    data = _find_dictionaries(directory, data_name_or_path, recorded.get("data"), names)
+    folders = data_folders(directory, data_name_or_path, recorded.get("data"))
+    data = _find_dictionaries(folders, names)
     # Whoever translates need not score.
     settings = {"eval_bleu": False, **find_tokenizer(directory, bpe), **overrides}
     loaded = hub_utils.from_pretrained(str(directory), checkpoint_file, str(data), **settings)
     models = [model.eval() for model in loaded["models"]]
     translates = len(names) == 2
-    return TupeGeneratorHubInterface(loaded["args"], loaded["task"], models, translates)
+    with reading_tokenizer(settings):
+        return TupeGeneratorHubInterface(loaded["args"], loaded["task"], models, translates)
 
 
-def _find_dictionaries(
-    directory: Path, given: str | Path | None, recorded: str | None, names: list[str]
-) -> Path:
-    if given is None:
-        candidates = [directory, *([Path(recorded.split(":")[0])] if recorded else [])]
-    else:
-        candidates = [directory / given if str(given).startswith(".") else Path(given).absolute()]
-    for folder in candidates:
+def _find_dictionaries(folders: list[Path], names: list[str]) -> Path:
+    for folder in folders:
         if all((folder / name).is_file() for name in names):
             for name in names:
                 check_dictionary(folder / name)
             return folder
     raise UsageError(
-        f"no dictionary: {candidates[0]} does not hold {' and '.join(names)}; copy the training "
+        f"no dictionary: {folders[0]} does not hold {' and '.join(names)}; copy the training "
         "data's there."
     )

@@ -13,11 +13,14 @@ from torch import Tensor
 from ..analysis import positional_correlations
 from ..errors import UsageError
 from .data_files import check_dictionary
-from .safe_loading import read_checkpoint
-
-CHECKPOINTS = ("model.pt", "checkpoint_best.pt", "checkpoint_last.pt")
-#: Arguments that name the files of a tokenizer.
-TOKENIZERS = ("sentencepiece_model", "gpt2_encoder_json", "gpt2_vocab_bpe")
+from .hub_files import (
+    check_text,
+    data_folders,
+    find_checkpoint,
+    find_tokenizer,
+    reading_tokenizer,
+    recorded_task,
+)
 
 
 class TupeRobertaHubInterface(RobertaHubInterface):
@@ -118,18 +121,6 @@ class TupeRobertaHubInterface(RobertaHubInterface):
             )
 
 
-def check_text(*sentences: str) -> None:
-    """Refuse what is no text: UTF-8 cannot hold it."""
-    for sentence in sentences:
-        try:
-            sentence.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise UsageError(
-                f"the text has {sentence[error.start]!r} at place {error.start}, half of a "
-                "surrogate pair: it was decoded wrongly."
-            ) from error
-
-
 def load_directory(
     path: str | Path,
     checkpoint_file: str | None = None,
@@ -162,44 +153,8 @@ def load_directory(
         str(directory), checkpoint_file, str(data), load_checkpoint_heads=True, **settings
     )
     model = loaded["models"][0].eval()
-    try:
+    with reading_tokenizer(settings):
         return TupeRobertaHubInterface(loaded["args"], loaded["task"], model)
-    # Which errors a damaged tokenizer ends in, its library says nowhere.
-    except Exception as error:
-        files = ", ".join(str(settings[name]) for name in TOKENIZERS if name in settings)
-        if not files:
-            raise
-        raise UsageError(f"the tokenizer {files} is damaged, or is none: {error}.") from error
-
-
-def find_checkpoint(path: Path, name: str | None) -> tuple[Path, str]:
-    """Directory and name of a checkpoint; see `load_directory`."""
-    path = path.absolute()
-    if path.is_file() and name is None:
-        return path.parent, path.name
-    for candidate in [name] if name else CHECKPOINTS:
-        if (path / candidate).is_file():
-            return path, candidate
-    raise UsageError(f"no checkpoint: {path} holds no {name or ', '.join(CHECKPOINTS)}.")
-
-
-def find_tokenizer(directory: Path, bpe: str | None) -> dict[str, str]:
-    """Arguments of the tokenizer whose files lie in the directory."""
-    if bpe is not None:
-        return {"bpe": bpe}
-    models = sorted(directory.glob("*.model"))
-    if len(models) > 1:
-        raise UsageError(
-            f"several sentencepiece models lie in {directory}: "
-            f"{', '.join(m.name for m in models)}; pass bpe='sentencepiece' and "
-            "sentencepiece_model=..."
-        )
-    if models:
-        return {"bpe": "sentencepiece", "sentencepiece_model": str(models[0])}
-    encoder, merges = directory / "encoder.json", directory / "vocab.bpe"
-    if encoder.is_file() and merges.is_file():
-        return {"bpe": "gpt2", "gpt2_encoder_json": str(encoder), "gpt2_vocab_bpe": str(merges)}
-    return {}
 
 
 def _find_dictionaries(
@@ -211,10 +166,7 @@ def _find_dictionaries(
     the masked-LM task: its heads work, but class indices stay without names.
     """
     recorded = recorded_task(checkpoint)
-    if given is None:
-        candidates = [directory, Path(recorded.get("data", ""))]
-    else:
-        candidates = [directory / given if str(given).startswith(".") else Path(given).absolute()]
+    candidates = data_folders(directory, given, recorded.get("data"))
     for folder in candidates:
         if recorded.get("_name") != "masked_lm" and (folder / "input0" / "dict.txt").is_file():
             return folder
@@ -226,12 +178,3 @@ def _find_dictionaries(
         f"no dictionary: {candidates[0]} holds neither dict.txt nor input0/dict.txt; copy the "
         "training data's there."
     )
-
-
-def recorded_task(checkpoint: Path) -> dict[str, Any]:
-    """The task in the checkpoint's settings."""
-    state = read_checkpoint(checkpoint)
-    if state.get("args") is not None:
-        recorded = vars(state["args"])
-        return {"_name": recorded.get("task"), "data": recorded.get("data", "")}
-    return dict((state.get("cfg") or {}).get("task") or {})
