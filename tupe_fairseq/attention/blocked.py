@@ -48,6 +48,10 @@ class Blocks:
             return None
         return self.score.rows(block.first, block.first + block.step)
 
+    def empty_like(self, x: Tensor) -> Tensor:
+        """Where to write what the blocks give: they leave out padding, which stays 0."""
+        return torch.empty_like(x) if self.padding is None else torch.zeros_like(x)
+
     @property
     def served_by_torch(self) -> bool:
         """Whether torch's fused kernel is faster: it has no dropout and no gradient of a bias."""
@@ -144,7 +148,7 @@ class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, blocks, p, key, *parts):
         q, k, v = map(_heads_first, (q, k, v))
-        out = torch.zeros_like(q)
+        out = blocks.empty_like(q)
         for same_queries in blocks.walked:
             rows = blocks.rows(same_queries[0])
             for block in same_queries:
@@ -161,7 +165,7 @@ class _Attend(torch.autograd.Function):
     def backward(ctx, gradient):
         q, k, v, *parts = ctx.saved_tensors
         blocks, gradient = ctx.blocks, _heads_first(gradient)
-        of_q, of_k, of_v = (torch.zeros_like(x) for x in (q, k, v))
+        of_q, of_k, of_v = map(blocks.empty_like, (q, k, v))
         of_score = _ScoreGradient(blocks.score) if any(ctx.needs_input_grad[6:]) else None
         for same_queries in blocks.walked:
             rows = blocks.rows(same_queries[0])
