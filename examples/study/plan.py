@@ -1,9 +1,10 @@
 """What study.py does at each scale: all its settings in one place.
 
-tiny, measured in processor time on a shared CPU: an update of 8 × 128 tokens takes 0.107 s
-(`learned`) to 0.121 s (`tupe_r`), so that 5,400 of them (5.5 M tokens) with 18 validations take 11
-minutes, and 15 runs on two cores 90. A fine-tuning takes 10 s and what stands at its `Finetuning`;
-15 models, two rates and five tasks on two cores: an hour. small has not been run.
+tiny, by the comparison of all encodings (README.md) on a shared CPU: an update of 32 × 32 tokens
+takes a core 0.1 to 0.12 s, so that 9,600 of them (9.8 M tokens) take 16 to 19 minutes, and 15 runs
+on two cores 130. A fine-tuning takes 10 s and half of what stands at its `Finetuning`, which was
+measured with 128 tokens; 15 models, two rates and five tasks on two cores: 40 minutes. small has
+not been run.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class Scale(NamedTuple):
         tasks: of GLUE, and how long each is trained on; None: as its YAML file has it.
         rates: learning rates of fine-tuning.
         finetuning_seeds: for each pre-trained model.
-        tokens_per_sample: length of a sequence, and of the examples of GLUE at most.
+        tokens_per_sample: length of a sequence.
+        glue_tokens: length of the examples of GLUE at most.
     """
 
     vocabulary: int
@@ -74,6 +76,7 @@ class Scale(NamedTuple):
     seeds: tuple[int, ...] = (1, 2, 3)
     finetuning_seeds: tuple[int, ...] = (1,)
     tokens_per_sample: int = 128
+    glue_tokens: int = 128
 
 
 SCALES = {
@@ -92,17 +95,20 @@ SCALES = {
         rates=("1e-3",),
         flags=("--encoder-layers", "2", "--encoder-embed-dim", "32"),
     ),
-    # Two CPU cores, two and a half hours.
+    # Two CPU cores, three hours. In short sequences `learned` uses order after 5 M tokens.
     "tiny": Scale(
         vocabulary=1000,
         valid_share=0.01,
         arch="tupe_roberta_tiny",
-        batch_size=8,
-        updates=5400,
-        lr=2e-3,
-        rounds=2,
-        validations=9,
-        valid_steps=80,
+        tokens_per_sample=32,
+        batch_size=32,
+        updates=9600,
+        lr=1e-3,
+        rounds=4,
+        validations=4,
+        valid_steps=50,
+        # Longer than the sequences: these positions are first seen in fine-tuning.
+        glue_tokens=64,
         tasks={
             "CoLA": Finetuning(400),  # 1.5 epochs, 44 s
             "SST-2": Finetuning(500),  # a quarter of an epoch, 30 s

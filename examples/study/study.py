@@ -225,7 +225,7 @@ class Study:
             return
         workers = ("--workers", self.arguments.workers)
         data, bpe = self.out / "glue-data", self.out / "data/bin"
-        longest = ("--max-positions", self.plan.tokens_per_sample)
+        longest = ("--max-positions", self.plan.glue_tokens)
         where = (self.arguments.glue, task, bpe, data)
         self.call(f"{task} data", "bash", GLUE / "preprocess_glue.sh", *where, *longest, *workers)
         models = [f"{run.replace('/', '-')}={self.model(run) / 'model.pt'}" for run in self.runs]

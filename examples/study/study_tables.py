@@ -140,7 +140,8 @@ def glue(results: Results) -> Lines:
         *lines,
         "Scores in percent of each run's best epoch on the validation set; each run is a "
         "fine-tuning of a model of another seed of pre-training. In bold the median of the best "
-        "learning rate (rate: lowest to highest, runs).",
+        "learning rate (rate: lowest to highest, runs). Examples are cut at "
+        f"{results.plan.glue_tokens} tokens.",
         "",
         collect.render(titled),
         "",
