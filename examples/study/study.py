@@ -162,7 +162,8 @@ class Study:
     def training(self) -> Training:
         """What the models are pre-trained with."""
         plan, fp16 = self.plan, self.plan.fp16 and torch.cuda.is_available()
-        flags = ["--max-valid-steps", str(plan.valid_steps), *plan.flags]
+        positions = max(plan.tokens_per_sample, plan.glue_tokens)
+        flags = ["--max-positions", str(positions), "--max-valid-steps", str(plan.valid_steps)]
         return Training(
             data=self.out / "data/bin",
             out=self.out / "pretraining",
@@ -177,7 +178,7 @@ class Study:
             lr=plan.lr,
             # Each run's own flags have its seed.
             seed=plan.seeds[0],
-            flags=[*flags, *(["--fp16"] if fp16 else [])],
+            flags=[*flags, *plan.flags, *(["--fp16"] if fp16 else [])],
         )
 
     def pretrain(self, lock: int) -> None:

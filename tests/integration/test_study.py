@@ -170,6 +170,7 @@ def test_fairseq_understands_the_pretraining_of(scale, place):
         parsed = options.parse_args_and_arch(options.get_training_parser(), flags)
         seen.add((parsed.position_encoding, getattr(parsed, "tie_cls", False)))
         assert parsed.arch == plan.SCALES[scale].arch, name
+        assert parsed.max_positions >= plan.SCALES[scale].glue_tokens, "GLUE would be refused"
     assert seen == {
         *(("learned", False), ("t5", False)),
         *(("tupe_a", True), ("tupe_a", False), ("tupe_r", False)),
