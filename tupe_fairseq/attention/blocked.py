@@ -19,7 +19,7 @@ from ..position.score import PositionalScore
 from ..position.tables import widened
 from .backend import ATTENTION_BACKENDS, Backend
 from .blocks import Block, walk
-from .sdpa import padding_scores
+from .fused import padding_scores
 from .softmax import Terms, weigh, weigh_backward
 
 #: Bytes of a positional term that is made dense once for all layers; beyond, block by block.

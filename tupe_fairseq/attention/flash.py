@@ -7,15 +7,8 @@ negative number on the key. No T×T tensor exists, and dropout is the kernel's o
 
 from __future__ import annotations
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-
 from .backend import ATTENTION_BACKENDS, Backend
-from .sdpa import padding_scores
-
-#: Widths of the vectors that flash kernels take without copying them.
-MULTIPLE = 8
+from .fused import fused_attention, padding_as_dimension, padding_scores
 
 
 class Flash(Backend):
@@ -44,32 +37,16 @@ class Flash(Backend):
 
     def attend(self, q, k, v, shared, layer):
         positions_q, positions_k, padding = shared.prepared
-        dropout = layer.dropout if layer.training else 0.0
         queries, keys = [q], [k]
         if positions_q is not None:
             queries.append(positions_q.expand(len(q), -1, -1, -1))
             keys.append(positions_k.expand(len(k), -1, -1, -1))
         if padding is not None:
-            queries.append(q.new_ones(()).expand(*q.shape[:-1], 1))
-            # B×1×1×S -> B×H×S×1
-            keys.append(padding.mT.expand(*k.shape[:-1], 1))
-        if len(queries) == 1:
-            return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, scale=1.0), None
-        width = sum(part.size(-1) for part in queries)
-        width += -width % MULTIPLE
-        # Flash kernels want values as wide as keys.
-        out = F.scaled_dot_product_attention(
-            *(_joined(parts, width) for parts in (queries, keys, [v])),
-            dropout_p=dropout,
-            scale=1.0,
-        )
-        return out[..., : v.size(-1)], None
-
-
-def _joined(parts: list[Tensor], width: int) -> Tensor:
-    """Side by side, with zeros up to the width."""
-    joined = torch.cat(parts, -1) if len(parts) > 1 else parts[0]
-    return F.pad(joined, (0, width - joined.size(-1)))
+            one, score = padding_as_dimension(q, k, padding)
+            queries.append(one)
+            keys.append(score)
+        dropout = layer.dropout if layer.training else 0.0
+        return fused_attention(queries, keys, v, dropout=dropout), None
 
 
 ATTENTION_BACKENDS.register(Flash.name)(Flash())

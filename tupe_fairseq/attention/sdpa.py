@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-
 from .backend import ATTENTION_BACKENDS, Backend
-
-#: A score at padding: its exponential is 0 in every dtype, and fp16 can hold it.
-PADDING_SCORE = -1e4
+from .fused import fused_attention, padding_as_dimension, padding_scores
 
 
 class Sdpa(Backend):
@@ -39,36 +33,14 @@ class Sdpa(Backend):
         if terms is not None and terms.adds_score:
             added = terms.score(q, k, shared.encoding)
             bias = added if bias is None else bias + added
+        queries, keys = [q], [k]
         if padding is not None and bias is not None:
-            q, k = padding_as_dimension(q, k, padding)
+            one, score = padding_as_dimension(q, k, padding)
+            queries.append(one)
+            keys.append(score)
         mask = padding if bias is None else bias
         dropout = layer.dropout if layer.training else 0.0
-        # Queries arrive scaled.
-        return F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=1.0), None
-
-
-def padding_scores(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """0 at words, `PADDING_SCORE` at padding: B×S -> B×1×1×S."""
-    if mask is None:
-        return None
-    return torch.zeros_like(mask, dtype=dtype).masked_fill(mask, PADDING_SCORE)[:, None, None]
-
-
-def padding_as_dimension(q: Tensor, k: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:
-    """Carry the padding mask in one more dimension of queries and keys: 1 there, its score here.
-
-    Args:
-        q: B×H×T×D.
-        k: B×H×S×D.
-        padding: 0 at tokens, `PADDING_SCORE` at padding, B×1×1×S.
-
-    Returns:
-        B×H×T×(D+1) and B×H×S×(D+1), whose products are q·k plus the padding score.
-    """
-    ones = q.new_ones(()).expand(*q.shape[:-1], 1)
-    # B×1×1×S -> B×H×S×1
-    column = padding.transpose(-2, -1).expand(*k.shape[:-1], 1)
-    return torch.cat((q, ones), -1), torch.cat((k, column), -1)
+        return fused_attention(queries, keys, v, mask, dropout), None
 
 
 ATTENTION_BACKENDS.register(Sdpa.name)(Sdpa())

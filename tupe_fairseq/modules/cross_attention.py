@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..attention.fused import fused_attention
 from ..position.tables import widened
 from .dropout import dropout
 
@@ -85,7 +85,7 @@ class CrossAttention(nn.Module):
             weights = self._weights(q, k, source.seen)
             out = (dropout(weights, p) if p else weights) @ v
         else:
-            out = F.scaled_dot_product_attention(q, k, v, source.seen, scale=1.0)
+            out = fused_attention([q], [k], v, source.seen)
         # B×H×n·T×D -> n·B×T×C
         out = self.out_proj(out.transpose(1, 2).reshape(x.shape))
         return out, self._per_hypothesis(weights, x) if need_weights else None
