@@ -61,6 +61,10 @@ if [[ $chosen != ALL ]]; then
   [[ " ${tasks[*]} " == *" $chosen "* ]] ||
     fail "TASK is $chosen, but must be ALL or one of: ${tasks[*]}."
   tasks=("$chosen")
+else
+  found=
+  for task in "${tasks[@]}"; do [[ ! -d $glue/$task ]] || found=yes; done
+  [[ $found ]] || fail "GLUE_DIR is $glue, but has none of: ${tasks[*]}."
 fi
 
 lock_work

@@ -236,6 +236,7 @@ def test_script_resumes_and_does_changed_tasks_again(download, bpe, tmp_path):
     ],
 )
 def test_script_refuses(words, message, tmp_path):
+        (("OUT", "ALL", "/", "OUT"), "has none of: CoLA SST-2"),
     done = run_script(*(tmp_path if word == "OUT" else word for word in words))
     assert done.returncode == 1
     assert message in done.stderr
