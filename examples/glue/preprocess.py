@@ -199,8 +199,8 @@ def preprocess(args: argparse.Namespace) -> None:
     task = TASKS[args.task]
     if args.max_positions < 8:
         raise UsageError(f"--max-positions is {args.max_positions}, but must be at least 8.")
-    for split in task.splits[:2]:
-        if find_file(args.glue, split) is None:
+    for split in task.splits:
+        if not split.submission and find_file(args.glue, split) is None:
             raise UsageError(f"GLUE_DIR is {args.glue}, but has no {split.files[0]}.")
     tokenizer = Tokenizer(args.bpe, args.lowercase)
     lines = [f"{task.name}, {'in lower case' if tokenizer.lowercase else 'cased'}"]

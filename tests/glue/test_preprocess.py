@@ -191,6 +191,9 @@ def test_mistakes_are_told(download, bpe, tmp_path):
     empty.mkdir()
     refused("TASK is 'rte', but must be one of: CoLA", download, "rte", bpe, tmp_path / "a")
     refused("has no RTE/train.tsv", empty, "RTE", bpe, tmp_path / "a")
+    matched = {name: text for name, text in OFFICIAL.items() if "dev_mis" not in name}
+    write(tmp_path / "matched", matched)
+    refused("has no MNLI/dev_mism", tmp_path / "matched", "MNLI", bpe, tmp_path / "a")
     refused("must be at least 8", download, "RTE", bpe, tmp_path / "a", max_positions=2)
     refused("BPE_DIR is .*it has neither", download, "RTE", empty, tmp_path / "a")
     (empty / "one.model").write_text("")
@@ -233,10 +236,10 @@ def test_script_resumes_and_does_changed_tasks_again(download, bpe, tmp_path):
         ((), "four arguments are needed"),
         (("/nowhere", "ALL", "/", "OUT"), "GLUE_DIR is /nowhere, but no such folder is there."),
         (("/", "cola", "/", "OUT"), "TASK is cola, but must be ALL or one of: CoLA SST-2"),
+        (("OUT", "ALL", "/", "OUT"), "has none of: CoLA SST-2"),
     ],
 )
 def test_script_refuses(words, message, tmp_path):
-        (("OUT", "ALL", "/", "OUT"), "has none of: CoLA SST-2"),
     done = run_script(*(tmp_path if word == "OUT" else word for word in words))
     assert done.returncode == 1
     assert message in done.stderr
