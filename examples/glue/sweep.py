@@ -80,12 +80,10 @@ class Sweep:
         self.args, self.out = args, args.out.absolute()
         self.results = self.out / "results.jsonl"
         self.models = named_checkpoints(args.models)
-        self.runs = [
-            Run(model, task, f"{positive(rate):g}", seed)
-            for model, task, rate, seed in itertools.product(
-                self.models, args.tasks, args.rates, args.seeds
-            )
-        ]
+        rates = [f"{positive(rate):g}" for rate in args.rates]
+        words = itertools.product(self.models, args.tasks, rates, args.seeds)
+        # A word given twice is one run: its score would count twice in the median.
+        self.runs = list(dict.fromkeys(Run(*each) for each in words))
         # Read once here instead of by every run.
         self.described = {
             (model, task): overrides(self._data(task), path)

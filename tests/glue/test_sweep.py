@@ -110,6 +110,13 @@ def test_every_run_is_done_once(place):
     assert not list(place.rglob("model.pt"))
 
 
+def test_a_word_given_twice_is_one_run(place):
+    """A rate written in two ways, too: its seeds would count twice in the median."""
+    twice = ("--tasks", "WNLI", "WNLI", "--rates", "2e-5", "0.00002", "--seeds", "1", "1")
+    run(place, "out", *twice, "--models", f"a={place}/a.pt")
+    assert len(lines(place, "out")) == len(started(place)) == 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=lambda how: how.name)
 def test_killed_sweep_goes_on_and_ends_as_an_unkilled_one(place, how):
