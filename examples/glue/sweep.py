@@ -225,7 +225,9 @@ def check_settings(sweep: Sweep) -> None:
         UsageError: what decides the results has changed since the last call.
     """
     path = sweep.out / "sweep.json"
-    old = json.loads(path.read_text()) if path.exists() else {}
+    # Without a result there is nothing to mix, and finetune.sh does again what has changed.
+    known = path.exists() and read_results(sweep.results)
+    old = json.loads(path.read_text()) if known else {}
     new = {"data": str(sweep.args.data.absolute()), "overrides": sweep.args.overrides}
     for name, checkpoint in sweep.models.items():
         with checkpoint.open("rb") as file:

@@ -162,6 +162,17 @@ def test_results_of_other_settings_are_not_mixed(place):
         run(place, "out", *one, "--models", f"b={place}/b.pt")
 
 
+def test_settings_without_a_result_may_change(place):
+    """Whose first call had a mistake in it needs no other folder."""
+    (place / "broken").touch()
+    one = ("--tasks", "WNLI", "--seeds", "1", "--models", f"a={place}/a.pt")
+    with pytest.raises(UsageError, match="1 runs failed"):
+        run(place, "out", *one, "--retries", "0", "--overrides", "optimization.max_epoc=1")
+    (place / "broken").unlink()
+    run(place, "out", *one, "--overrides", "optimization.max_epoch=1")
+    assert len(lines(place, "out")) == 1
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

@@ -63,8 +63,9 @@ def encoded(sources, out):
 
 
 def settings_of_a_sweep(sources, out):
-    args = argparse.Namespace(data=sources, overrides=[])
-    made = argparse.Namespace(out=out, args=args, models={"a": sources / "model.pt"})
+    args = argparse.Namespace(data=sources, overrides=[], tasks=[])
+    given = {"args": args, "models": {"a": sources / "model.pt"}}
+    made = argparse.Namespace(out=out, results=out / "results.jsonl", **given)
     sweep.check_settings(made)
 
 
