@@ -86,7 +86,7 @@ class Sweep:
         self.runs = list(dict.fromkeys(Run(*each) for each in words))
         # Read once here instead of by every run.
         self.described = {
-            (model, task): overrides(self._data(task), path)
+            (model, task): overrides(self.data(task), path)
             for model, path in self.models.items()
             for task in args.tasks
         }
@@ -96,7 +96,8 @@ class Sweep:
         self.processes: set[subprocess.Popen] = set()
         self.stopped = False
 
-    def _data(self, task: str) -> Path:
+    def data(self, task: str) -> Path:
+        """The folder that preprocess_glue.sh made of a task."""
         if task not in TASKS:
             raise UsageError(f"--tasks has {task!r}, but the tasks are: {', '.join(TASKS)}.")
         return self.args.data.absolute() / f"{task}-bin"
@@ -107,7 +108,7 @@ class Sweep:
 
     def command(self, run: Run) -> list[str]:
         """The call of finetune.sh; its own checks and its resuming hold here too."""
-        words = ["bash", FINETUNE, self._data(run.task), self.models[run.model], self.folder(run)]
+        words = ["bash", FINETUNE, self.data(run.task), self.models[run.model], self.folder(run)]
         words += self.described[run.model, run.task]
         words += [f"optimization.lr=[{run.rate}]", f"common.seed={run.seed}"]
         return [*map(str, words), *self.args.overrides]
@@ -234,6 +235,10 @@ def check_settings(sweep: Sweep) -> None:
             # The end of a checkpoint, a zip archive, lists the checksums of all its tensors.
             file.seek(-min(100_000, checkpoint.stat().st_size), os.SEEK_END)
             new[f"model {name}"] = f"{checkpoint} ({zlib.crc32(file.read()):08x})"
+    for task in sweep.args.tasks:
+        # What finetune.sh starts over for.
+        files = (sweep.data(task) / name for name in ("task.json", "input0/dict.txt"))
+        new[f"data of {task}"] = f"{zlib.crc32(b''.join(file.read_bytes() for file in files)):08x}"
     for key, value in new.items():
         if old.get(key, value) != value:
             raise UsageError(

@@ -162,6 +162,16 @@ def test_results_of_other_settings_are_not_mixed(place):
         run(place, "out", *one, "--models", f"b={place}/b.pt")
 
 
+def test_results_of_other_data_are_not_mixed(place):
+    """In the same folder, but made anew: cut to another length, say."""
+    run(place, "out", "--tasks", "WNLI", "--seeds", "1")
+    path = place / "glue" / "WNLI-bin" / "task.json"
+    path.write_text(json.dumps({"task": "WNLI", "max_positions": 16}))
+    with pytest.raises(UsageError, match="data of WNLI was"):
+        run(place, "out", "--tasks", "WNLI", "--seeds", "2")
+    run(place, "out", "--tasks", "SST-2", "--seeds", "2")
+
+
 def test_settings_without_a_result_may_change(place):
     """Whose first call had a mistake in it needs no other folder."""
     (place / "broken").touch()
