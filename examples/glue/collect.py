@@ -109,8 +109,14 @@ def main(path: str) -> None:
         results = read_results(Path(path))
     except json.JSONDecodeError as error:
         sys.exit(f"error: {path} holds a line that is no JSON: {error.doc[:60]!r}.")
+    except (OSError, UnicodeDecodeError) as error:
+        sys.exit(f"error: cannot read {path}: {error}")
     if not results:
         sys.exit(f"error: {path} holds no results.")
+    for line in results:
+        if not isinstance(line, dict) or not line.keys() >= KEYS:
+            begin = json.dumps(line)[:60]
+            sys.exit(f"error: {path} holds a line that is no result of a sweep: {begin!r}.")
     print(render(results))
 
 

@@ -123,7 +123,12 @@ def test_a_line_cut_off_by_a_kill_is_left_out_and_removed(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("", "holds no results."), ("{}\nnot json\n", "holds a line that is no JSON: 'not json'.")],
+    [
+        ("", "holds no results."),
+        ("{}\nnot json\n", "holds a line that is no JSON: 'not json'."),
+        ('{"a": 1}\n', "holds a line that is no result of a sweep: '{\"a\": 1}'."),
+        ("[1]\n", "holds a line that is no result of a sweep: '[1]'."),
+    ],
 )
 def test_results_that_are_none(text, message, tmp_path):
     path = tmp_path / "results.jsonl"
@@ -131,3 +136,11 @@ def test_results_that_are_none(text, message, tmp_path):
     command = [sys.executable, GLUE / "collect.py", path]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, f"error: {path} {message}\n")
+
+
+def test_folder_instead_of_results(tmp_path):
+    command = [sys.executable, GLUE / "collect.py", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert str(tmp_path) in done.stderr
