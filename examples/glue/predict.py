@@ -41,10 +41,15 @@ def models_by_task(folders: list[Path]) -> dict[str, Path]:
     """The folder of each task's model.
 
     Raises:
-        UsageError: two are of one task.
+        UsageError: one is no such folder, or two are of one task.
     """
     found: dict[str, Path] = {}
     for folder in folders:
+        if not (folder / "task.json").is_file():
+            raise UsageError(
+                f"MODEL is {folder}, but finetune.sh has made no task.json there: give the folder "
+                "model/ that it left in OUT."
+            )
         task = task_settings(folder)["task"]
         if task in found:
             raise UsageError(f"two models are of {task}: {found[task]} and {folder}.")
