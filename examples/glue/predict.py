@@ -94,14 +94,39 @@ def written(outputs: torch.Tensor, roberta: Any) -> list[str]:
     return [labels[index + labels.nspecial] for index in outputs.argmax(dim=1).tolist()]
 
 
+def check_fit(roberta: Any, folder: Path, data: Path) -> None:
+    """Refuse data made for another model: fairseq would take them, and the answers be guesses.
+
+    Raises:
+        UsageError: other dictionary or case, or examples that would lose their ends.
+    """
+    if len({(place / "input0" / "dict.txt").read_bytes() for place in (folder, data)}) > 1:
+        raise UsageError(f"{data} was made with another dictionary than {folder}.")
+    made, given = (task_settings(place) for place in (folder, data))
+    if made["lowercase"] != given["lowercase"]:
+        case, other = ("in lower case" if s["lowercase"] else "cased" for s in (given, made))
+        raise UsageError(f"{data} is {case}, but the data of {folder} was {other}.")
+    positions = roberta.task.cfg.max_positions
+    if given["max_positions"] > positions:
+        raise UsageError(
+            f"{data} holds examples of up to {given['max_positions']} tokens, but {folder} has "
+            f"{positions} positions: run preprocess_glue.sh with --max-positions {positions}."
+        )
+
+
 def files_of(task: Task, folder: Path, data: Path, batch_size: int) -> dict[str, str]:
-    """The files that a task's model makes of the test sets at hand."""
+    """The files that a task's model makes of the test sets at hand.
+
+    Raises:
+        UsageError: the data were made for another model.
+    """
     settings = task_settings(data)
     splits = [split for split in task.tests if split.name in settings["examples"]]
     if not splits:
         print(f"{task.name}: no test set in {data}")
         return {}
     roberta = TupeRobertaModel.from_pretrained(folder)
+    check_fit(roberta, folder, data)
     roberta = roberta.cuda() if torch.cuda.is_available() else roberta
     return {
         split.submission: lines_of(predict(roberta, data, split, batch_size)) for split in splits

@@ -244,3 +244,26 @@ def test_predict_refuses(glue, bpe, tmp_path):
     with pytest.raises(UsageError, match=r"MODEL is .*, but finetune\.sh has made no task"):
         predict.main(predict.arguments([*words, str(tmp_path)]))
     assert not (tmp_path / "s.zip").exists()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda data: (data / "input0" / "dict.txt").write_text("a 1\n"), "another dictionary"),
+        (lambda data: change_settings(data, lowercase=False), "cased, .* lower case"),
+        (lambda data: change_settings(data, max_positions=65), "up to 65 tokens, .* 64"),
+    ],
+)
+def test_data_made_for_another_model_is_refused(spoil, message, glue, bpe, tmp_path):
+    data = binarised(glue, bpe, "WNLI", tmp_path)
+    shutil.copytree(data, tmp_path / "model")
+    roberta = Namespace(task=Namespace(cfg=Namespace(max_positions=64)))
+    predict.check_fit(roberta, tmp_path / "model", data)
+    spoil(data)
+    with pytest.raises(UsageError, match=message):
+        predict.check_fit(roberta, tmp_path / "model", data)
+
+
+def change_settings(data: Path, **changed: object) -> None:
+    settings = json.loads((data / "task.json").read_text())
+    (data / "task.json").write_text(json.dumps(settings | changed))
