@@ -36,14 +36,21 @@ task=$(python -c 'import json, sys; print(json.load(open(sys.argv[1]))["task"])'
 config=${task//-/_}
 config=$(printf '%s' "$config" | tr '[:upper:]' '[:lower:]')
 
+# A path as hydra takes it, which else stumbles over commas, parentheses, letters beyond ASCII.
+quoted() {
+  local quote="'" escaped="\\'"
+  printf "'%s'" "${1//$quote/$escaped}"
+}
+
 # Epochs as text, from which result.py takes the best; a progress bar on a terminal.
 train() {
   local format=simple
   [[ -t 2 ]] && format=tqdm
   repair_checkpoints "$out/checkpoints"
   run fairseq-hydra-train --config-dir "$here/config" --config-name "$config" \
-    common.user_dir="$root/tupe_fairseq" task.data="$data" hydra.run.dir="$out" \
-    checkpoint.finetune_from_model="$checkpoint" common.log_format=$format \
+    common.user_dir="$(quoted "$root/tupe_fairseq")" task.data="$(quoted "$data")" \
+    hydra.run.dir="$(quoted "$out")" common.log_format=$format \
+    checkpoint.finetune_from_model="$(quoted "$checkpoint")" \
     "${described[@]+"${described[@]}"}" "${overrides[@]+"${overrides[@]}"}"
 }
 

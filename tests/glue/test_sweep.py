@@ -28,7 +28,7 @@ from glue_results import read_results  # isort: skip
 STAND_IN = """#!/usr/bin/env bash
 for word in "$@"; do
   case $word in
-    hydra.run.dir=*) run=${word#*=} ;;
+    hydra.run.dir=*) run=${word#*=\\'} run=${run%\\'} ;;
     optimization.lr=*) rate=${word//[^0-9]/} ;;
     common.seed=*) seed=${word#*=} ;;
   esac

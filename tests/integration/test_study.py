@@ -36,7 +36,7 @@ STAND_IN = """#!/usr/bin/env bash
 score=50
 for word in "$@"; do
   case $word in
-    hydra.run.dir=*) run=${word#*=} ;;
+    hydra.run.dir=*) run=${word#*=\\'} run=${run%\\'} ;;
     ++model.position_encoding=tupe*) score=60 ;;
   esac
 done
