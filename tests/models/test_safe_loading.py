@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import subprocess
+import typing
 from argparse import Namespace
 
 import numpy as np
@@ -43,20 +44,21 @@ REASONS = {
     "builtins.list": "named as a type by nodes",
     "builtins.dict": "named as a type by nodes",
     "collections.defaultdict": "meters; its factory must be in this list too",
-    "numpy.ndarray": "meters; object arrays are refused with their pickles",
-    "numpy.dtype": "of a meter",
-    "numpy.dtypes.Float64DType": "of a meter",
-    "numpy.dtypes.Float32DType": "of a meter",
-    "numpy.dtypes.Int64DType": "of a meter",
-    "numpy._core.multiarray.scalar": "a meter; makes a number of bytes",
-    "numpy._core.multiarray._reconstruct": "a meter; makes an empty array",
+    "builtins.bytes": "entries of an array that has none",
+    "numpy.dtype -> PlainDtype": "of a meter; plain numbers alone",
+    "numpy.ndarray -> PlainArray": "meters; of plain numbers alone",
+    "numpy._core.multiarray.scalar -> scalar": "a meter; makes a plain number of bytes",
+    "numpy._core.multiarray._reconstruct -> empty_array": "a meter; makes an empty array",
+    "numpy.core.multiarray.scalar -> scalar": "as numpy 1 wrote it",
+    "numpy.core.multiarray._reconstruct -> empty_array": "as numpy 1 wrote it",
     "fairseq.distributed.utils._TensorPlaceholder": "a number in the place of a tensor",
 }
 
 
 def test_the_list_holds_these_and_no_more():
     names = [
-        "typing.Any" if "Any" in repr(entry) and "Node" not in repr(entry)
+        f"{entry[1]} -> {entry[0].__qualname__}" if isinstance(entry, tuple)
+        else "typing.Any" if entry is typing.Any
         else f"{entry.__module__}.{entry.__qualname__}"
         for entry in CHECKPOINT_GLOBALS
     ]  # fmt: skip

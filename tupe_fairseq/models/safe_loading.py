@@ -14,7 +14,6 @@ import typing
 import zipfile
 from pathlib import Path
 
-import numpy as np
 import omegaconf
 import torch
 from fairseq.distributed.utils import _TensorPlaceholder
@@ -29,8 +28,10 @@ from omegaconf.nodes import (
 )
 
 from ..errors import UsageError
+from .safe_numpy import NUMPY_GLOBALS
 
-#: Each is plain data: rebuilding one from a pickle runs nothing but its own state setting.
+#: Each is plain data: rebuilding one from a pickle runs nothing but its own state setting. A pair
+#: is a class or function, and the name in whose place it is taken.
 CHECKPOINT_GLOBALS: list[typing.Any] = [
     # Settings given on the command line; `args` of old checkpoints.
     argparse.Namespace,
@@ -52,13 +53,7 @@ CHECKPOINT_GLOBALS: list[typing.Any] = [
     dict,
     collections.defaultdict,
     # Validation losses and meters, which are numpy scalars and arrays.
-    np.ndarray,
-    np.dtype,
-    np.dtypes.Float64DType,
-    np.dtypes.Float32DType,
-    np.dtypes.Int64DType,
-    np._core.multiarray.scalar,
-    np._core.multiarray._reconstruct,
+    *NUMPY_GLOBALS,
     # What several ranks exchange when one reads the checkpoint for all.
     _TensorPlaceholder,
 ]

@@ -1,0 +1,123 @@
+"""Numbers of numpy in checkpoints: read as they were, and never made of what is none."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tupe_fairseq import UsageError
+from tupe_fairseq.models.safe_loading import read_checkpoint
+
+NUMBERS = {
+    "float64": np.float64(2.5),
+    "float32": np.float32(-1e-9),
+    "int64": np.int64(-(2**40)),
+    "bool": np.bool_(True),
+    "big endian": np.dtype(">f8").type(3.25),
+    "vector": np.arange(5.0),
+    "columns first": np.asfortranarray(np.arange(6, dtype=np.int32).reshape(2, 3)),
+    "of big endians": np.arange(4, dtype=">i4"),
+    "empty": np.zeros((0, 3), np.float32),
+    "no axis": np.array(7.0),
+}
+
+
+def saved(value, path, old_numpy=False):
+    torch.save({"model": {}, "value": value}, path)
+    if old_numpy:
+        # The old format keeps the pickle as it is, and a name ends with its line.
+        torch.save({"model": {}, "value": value}, path, _use_new_zipfile_serialization=False)
+        path.write_bytes(path.read_bytes().replace(b"cnumpy._core.", b"cnumpy.core."))
+    return path
+
+
+@pytest.mark.parametrize("old_numpy", [False, True], ids=["numpy 2", "numpy 1"])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_come_back(tmp_path, name, old_numpy):
+    """Also when they were read and saved again."""
+    value, path = NUMBERS[name], tmp_path / "model.pt"
+    found = read_checkpoint(saved(value, path, old_numpy))["value"]
+    again = read_checkpoint(saved(found, path))["value"]
+    for each in (found, again):
+        assert each.dtype.newbyteorder("=") == value.dtype.newbyteorder("=")
+        np.testing.assert_array_equal(each, value)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.floats(allow_nan=False), max_size=9))
+def test_any_numbers_come_back(tmp_path_factory, numbers):
+    path = tmp_path_factory.mktemp("n") / "model.pt"
+    found = read_checkpoint(saved(np.array(numbers), path))["value"]
+    assert found.tolist() == numbers
+
+
+def test_what_is_read_becomes_numpys_own(tmp_path):
+    """Stock fairseq knows no other class."""
+    found = read_checkpoint(saved(np.arange(3.0), tmp_path / "model.pt"))["value"]
+    assert type(pickle.loads(pickle.dumps(found))) is np.ndarray
+    assert type(found.sum()) is np.float64
+    assert type(found + found) is np.ndarray
+
+
+class Made:
+    """Pickled as a call, and then perhaps as a state."""
+
+    def __init__(self, *parts):
+        self.parts = parts
+
+    def __reduce__(self):
+        return self.parts
+
+
+def forgeries():
+    """Arrays whose entries would be the objects at addresses that the file names."""
+    address = b"AAAAAAAA"
+    multiarray = np._core.multiarray
+    objects = Made(np.dtype, ("O8", False, True))
+    structure = (3, "|", None, ("a",), {"a": (objects, 0)}, 8, 1, 0)
+    disguised = Made(np.dtype, ("f8", False, True), structure)
+    empty = (multiarray._reconstruct, (np.ndarray, (0,), b"b"))
+    return {
+        "by name": Made(np.ndarray, ((1,), "O", address)),
+        "by a type": Made(np.ndarray, ((1,), np.dtype([("a", "O")]), address)),
+        "as a number": Made(multiarray.scalar, (objects, address)),
+        "as a disguised number": Made(multiarray.scalar, (disguised, address)),
+        "as a state": Made(*empty, (1, (1,), objects, False, address)),
+        "as a disguised state": Made(*empty, (1, (1,), disguised, False, address)),
+        "text": np.array(["abc"]),
+        "objects": np.array([{}], dtype=object),
+        "too few bytes": Made(*empty, (1, (1000,), np.dtype("f8"), False, address)),
+        "too many bytes": Made(multiarray.scalar, (np.dtype("f8"), 2 * address)),
+        "as if made": Made(*empty, (1, (-1,), np.dtype("f8"), False, address)),
+    }
+
+
+LOOK = """
+import sys
+from tupe_fairseq import UsageError
+from tupe_fairseq.models.safe_loading import read_checkpoint
+for path in sys.argv[1:]:
+    try:
+        print("read", repr(read_checkpoint(path)["value"]))
+    except UsageError:
+        print("refused")
+"""
+
+
+def test_forged_arrays_are_refused(tmp_path):
+    """In a process of its own, which one that was read would crash when it is looked at."""
+    paths = []
+    for name, value in forgeries().items():
+        paths.append(tmp_path / f"{name}.pt".replace(" ", "-"))
+        torch.save({"model": {}, "value": value}, paths[-1])
+    ended = subprocess.run([sys.executable, "-c", LOOK, *paths], capture_output=True, text=True)
+    assert ended.stdout.split("\n")[:-1] == ["refused"] * len(paths), ended.stdout
+    with pytest.raises(UsageError):
+        read_checkpoint(paths[0])
