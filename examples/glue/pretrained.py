@@ -17,6 +17,7 @@ import torch
 
 from tupe_fairseq import UsageError
 from tupe_fairseq.models.architectures import ROBERTA_ARCHITECTURES
+from tupe_fairseq.models.hub_files import recorded
 from tupe_fairseq.models.safe_loading import read_checkpoint
 from tupe_fairseq.position import POSITION_ENCODINGS
 
@@ -71,12 +72,7 @@ def encoder_settings(model: dict[str, Any]) -> dict[str, Any]:
 
 def model_arguments(checkpoint: Path) -> dict[str, Any]:
     """The settings of the model, as fairseq-train or fairseq-hydra-train recorded them."""
-    state = read_checkpoint(checkpoint)
-    if state.get("args") is not None:
-        return vars(state["args"])
-    model = (state.get("cfg") or {}).get("model") or {}
-    # A Namespace from the command line, a tree from hydra.
-    return dict(model) if hasattr(model, "keys") else vars(model)
+    return recorded(read_checkpoint(checkpoint), "model", checkpoint)
 
 
 def task_settings(data: Path) -> dict[str, Any]:

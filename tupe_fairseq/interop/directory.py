@@ -22,11 +22,10 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from ..errors import UsageError
-from ..models.hub_files import find_checkpoint
+from ..models.hub_files import find_checkpoint, recorded
 from ..models.safe_loading import read_checkpoint
 from ..models.tupe_roberta import TupeRobertaModel
 from .dictionaries import Entry, check_size, dictionary_text, read_dictionary
-from .settings import recorded_settings
 
 ENCODER = "encoder.sentence_encoder."
 WORDS = f"{ENCODER}embed_tokens.weight"
@@ -175,7 +174,7 @@ def load(directory: str | Path) -> tuple[Converted, Path]:
     fine_tuned = folder / "input0" / "dict.txt"
     beside = fine_tuned if fine_tuned.is_file() else folder / "dict.txt"
     state, entries, path = read_source(folder / name, beside)
-    settings = recorded_settings(state)
+    settings = recorded(state, "model", folder / name)
     if "position_encoding" not in settings:
         raise UsageError(f"{folder / name} is no tupe_roberta checkpoint: it has no encoding.")
     check_size(entries, len(state["model"].get(WORDS, ())), path)

@@ -17,6 +17,7 @@ from fairseq.models.roberta import RobertaModel
 from torch import Tensor
 
 from ..errors import UsageError
+from ..models.hub_files import recorded
 from ..models.safe_loading import read_checkpoint
 from ..models.sentence_encoder import SECOND_COPY
 from ..position import POSITION_ENCODINGS
@@ -24,7 +25,7 @@ from .dictionaries import check_size
 from .directory import ENCODER, WORDS, Converted, build, read_source
 from .heads import register_heads
 from .keys import Rule, Table, check_fit, to_ours, to_theirs
-from .settings import functions, recorded_settings, sizes
+from .settings import functions, sizes
 
 KIND = "fairseq-roberta"
 POSITIONS = f"{ENCODER}embed_positions.weight"
@@ -92,7 +93,7 @@ def read(
         if not n.endswith(".version") and not SECOND_COPY.search(n)
     }
     names = table(theirs)
-    settings = _settings(recorded_settings(state), theirs, names[0].theirs, checkpoint)
+    settings = _settings(recorded(state, "model", checkpoint), theirs, names[0].theirs, checkpoint)
     check_size(entries, len(theirs[names[0].theirs]), path)
     model = build(settings, entries)
     register_heads(model, theirs)

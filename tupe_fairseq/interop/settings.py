@@ -7,23 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairseq import utils
-from omegaconf import DictConfig
 from torch import Tensor
 
 from ..errors import UsageError
 
 PROBABILITIES = ("dropout", "attention_dropout", "activation_dropout", "pooler_dropout")
 ACTIVATIONS = ("activation_fn", "pooler_activation_fn")
-
-
-def recorded_settings(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of the model that a checkpoint was made with, today's and older ones' alike."""
-    recorded = state.get("args")
-    if recorded is None:
-        recorded = (state.get("cfg") or {}).get("model")
-    if recorded is None:
-        return {}
-    return dict(recorded) if isinstance(recorded, dict | DictConfig) else dict(vars(recorded))
 
 
 def sizes(

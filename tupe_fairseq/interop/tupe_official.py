@@ -16,11 +16,12 @@ import torch
 from torch import Tensor
 
 from ..errors import UsageError
+from ..models.hub_files import recorded
 from .dictionaries import Entry, check_size
 from .directory import ENCODER, WORDS, Converted, build, read_source
 from .heads import head_names, register_heads
 from .keys import Rule, Table, check_fit, to_ours, to_theirs
-from .settings import functions, recorded_settings, sizes
+from .settings import functions, sizes
 
 KIND = "tupe-official"
 THEIRS = "decoder.sentence_encoder."
@@ -79,7 +80,7 @@ def read(checkpoint: str | Path, dictionary: str | Path | None = None) -> Conver
     state, entries, path = read_source(checkpoint, dictionary)
     theirs = dict(state["model"])
     buckets = theirs.pop(BUCKETS, None)
-    settings = _settings(recorded_settings(state), theirs, checkpoint)
+    settings = _settings(recorded(state, "model", checkpoint), theirs, checkpoint)
     _check_buckets(buckets, settings["max_positions"], checkpoint)
     notes = _complete_heads(theirs, settings)
     entries = [*MORE_SYMBOLS, *entries]

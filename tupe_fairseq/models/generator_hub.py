@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fairseq import hub_utils
 from fairseq.hub_utils import GeneratorHubInterface
 from torch import Tensor
 
@@ -16,9 +15,12 @@ from .hub_files import (
     data_folders,
     find_checkpoint,
     find_tokenizer,
+    load_checkpoint,
     reading_tokenizer,
     recorded_task,
 )
+from .tupe_transformer import TupeTransformerModel
+from .tupe_transformer_lm import TupeTransformerLM
 
 
 class TupeGeneratorHubInterface(GeneratorHubInterface):
@@ -106,17 +108,17 @@ def load_generator(
         **overrides: further fairseq arguments to override.
 
     Raises:
-        UsageError: no checkpoint, no dictionary.
+        UsageError: no checkpoint, one of another model or damaged, no dictionary.
     """
     directory, checkpoint_file = find_checkpoint(Path(path), checkpoint_file)
-    recorded = recorded_task(directory / checkpoint_file)
+    recorded = recorded_task(directory / checkpoint_file, TupeTransformerModel, TupeTransformerLM)
     languages = [recorded.get("source_lang"), recorded.get("target_lang")]
     names = [f"dict.{language}.txt" for language in languages if language] or ["dict.txt"]
     folders = data_folders(directory, data_name_or_path, recorded.get("data"))
     data = _find_dictionaries(folders, names)
     # Whoever translates need not score.
     settings = {"eval_bleu": False, **find_tokenizer(directory, bpe), **overrides}
-    loaded = hub_utils.from_pretrained(str(directory), checkpoint_file, str(data), **settings)
+    loaded = load_checkpoint(directory, checkpoint_file, data, **settings)
     models = [model.eval() for model in loaded["models"]]
     translates = len(names) == 2
     with reading_tokenizer(settings):

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from fairseq import hub_utils
+from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
+from fairseq.tasks import TASK_REGISTRY
+from omegaconf.errors import OmegaConfBaseException
 
 from ..errors import UsageError
 from .safe_loading import read_checkpoint
 
 CHECKPOINTS = ("model.pt", "checkpoint_best.pt", "checkpoint_last.pt")
+#: Tasks of fairseq that a checkpoint may name: they evaluate nothing.
+TASKS = (
+    "masked_lm",
+    "sentence_prediction",
+    "sentence_ranking",
+    "translation",
+    "language_modeling",
+)
 #: Arguments that name the files of a tokenizer.
 TOKENIZERS = ("sentencepiece_model", "gpt2_encoder_json", "gpt2_vocab_bpe")
 
@@ -34,13 +48,79 @@ def find_checkpoint(path: Path, name: str | None) -> tuple[Path, str]:
     raise UsageError(f"no checkpoint: {path} holds no {name or ', '.join(CHECKPOINTS)}.")
 
 
-def recorded_task(checkpoint: Path) -> dict[str, Any]:
-    """The task in the checkpoint's settings."""
+def recorded(state: Mapping[str, Any], group: str, source: object) -> dict[str, Any]:
+    """A group of a checkpoint's settings, "model" or "task", today's and older ones' alike.
+
+    Raises:
+        UsageError: they are no table of names.
+    """
+    settings = state.get("args")
+    if settings is None:
+        # Since 2020 a tree, whose branches may be of the older kind.
+        settings = _table(state.get("cfg"), source).get(group)
+    return _table(settings, source)
+
+
+def _table(settings: Any, source: object) -> dict[str, Any]:
+    try:
+        if settings is None:
+            return {}
+        return dict(vars(settings) if isinstance(settings, Namespace) else settings)
+    except (TypeError, ValueError, OmegaConfBaseException) as error:
+        raise UsageError(f"{source} is damaged: its settings are no table of names.") from error
+
+
+def recorded_task(checkpoint: Path, *models: type) -> dict[str, Any]:
+    """The task in a checkpoint's settings, which name nothing that is not to be loaded.
+
+    fairseq makes whatever model and task a checkpoint names, and of many evaluates settings as
+    Python.
+
+    Args:
+        checkpoint: the file.
+        *models: classes that it may be of.
+
+    Raises:
+        UsageError: it is of another model, or of a task of fairseq's that is not in `TASKS`.
+    """
     state = read_checkpoint(checkpoint)
-    if state.get("args") is not None:
-        recorded = vars(state["args"])
-        return {"_name": recorded.get("task"), "data": recorded.get("data", "")}
-    return dict((state.get("cfg") or {}).get("task") or {})
+    model, task = (recorded(state, group, checkpoint) for group in ("model", "task"))
+    refused = f"{checkpoint} is refused: its settings name "
+    for name in _names(model, "arch") or [None]:
+        cls = ARCH_MODEL_REGISTRY.get(str(name), MODEL_REGISTRY.get(str(name)))
+        if cls is None or not issubclass(cls, models):
+            known = " or ".join(each.__name__ for each in models)
+            raise UsageError(f"{refused}the model {name!r}, which is no {known}.")
+    for name in _names(task, "task"):
+        cls = TASK_REGISTRY.get(str(name), type(None))
+        if not isinstance(name, str) or (
+            cls.__module__.startswith("fairseq.") and name not in TASKS
+        ):
+            raise UsageError(f"{refused}the task {name!r}, which is none of {', '.join(TASKS)}.")
+    return {"_name": task.get("task"), **task}
+
+
+def _names(settings: dict[str, Any], older: str) -> list[Any]:
+    """What fairseq may take for the name of a model or task."""
+    return [settings[key] for key in ("_name", older) if settings.get(key)]
+
+
+def load_checkpoint(
+    directory: Path, checkpoint_file: str, data: Path, **settings: Any
+) -> dict[str, Any]:
+    """By fairseq's hub: "models", "task" and "args".
+
+    Raises:
+        UsageError: the checkpoint does not hold what fairseq looks for in it.
+    """
+    try:
+        return hub_utils.from_pretrained(str(directory), checkpoint_file, str(data), **settings)
+    except UsageError:
+        raise
+    # What fairseq makes of values that it does not expect can be any error.
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"[:300]
+        raise UsageError(f"{directory / checkpoint_file} cannot be loaded: {reason}.") from error
 
 
 def data_folders(directory: Path, given: str | Path | None, recorded: str | None) -> list[Path]:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq import hub_utils, utils
+from fairseq import utils
+from fairseq.models.roberta import RobertaModel
 from fairseq.models.roberta.hub_interface import RobertaHubInterface
 from torch import Tensor
 
@@ -18,9 +19,11 @@ from .hub_files import (
     data_folders,
     find_checkpoint,
     find_tokenizer,
+    load_checkpoint,
     reading_tokenizer,
     recorded_task,
 )
+from .tupe_roberta import TupeRobertaModel
 
 
 class TupeRobertaHubInterface(RobertaHubInterface):
@@ -140,7 +143,7 @@ def load_directory(
         **overrides: further fairseq arguments to override.
 
     Raises:
-        UsageError: no checkpoint, no dictionary.
+        UsageError: no checkpoint, one of another model or damaged, no dictionary.
     """
     directory, checkpoint_file = find_checkpoint(Path(path), checkpoint_file)
     # Whoever loads a model need not have the compiler that trained it.
@@ -149,8 +152,8 @@ def load_directory(
     for name in ("dict.txt", "input0/dict.txt", "label/dict.txt"):
         if (data / name).is_file():
             check_dictionary(data / name)
-    loaded = hub_utils.from_pretrained(
-        str(directory), checkpoint_file, str(data), load_checkpoint_heads=True, **settings
+    loaded = load_checkpoint(
+        directory, checkpoint_file, data, load_checkpoint_heads=True, **settings
     )
     model = loaded["models"][0].eval()
     with reading_tokenizer(settings):
@@ -165,7 +168,7 @@ def _find_dictionaries(
     Where only dict.txt is at hand for a fine-tuned model, the model is loaded all the same under
     the masked-LM task: its heads work, but class indices stay without names.
     """
-    recorded = recorded_task(checkpoint)
+    recorded = recorded_task(checkpoint, TupeRobertaModel, RobertaModel)
     candidates = data_folders(directory, given, recorded.get("data"))
     for folder in candidates:
         if recorded.get("_name") != "masked_lm" and (folder / "input0" / "dict.txt").is_file():

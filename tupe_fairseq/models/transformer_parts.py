@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,12 @@ def check_transformer(args: Any, model: str) -> None:
         if value := getattr(args, name, None):
             flag = "--" + name.replace("_", "-")
             raise UsageError(f"{flag} is {value!r}, but {model} has no such thing: {way_out}.")
+    cutoff = getattr(args, "adaptive_softmax_cutoff", None)
+    # fairseq evaluates it as Python.
+    if isinstance(cutoff, str) and not re.fullmatch(r"[\d\s,()\[\]]*", cutoff):
+        raise UsageError(
+            f"--adaptive-softmax-cutoff is {cutoff!r}, but must be numbers between commas."
+        )
     if getattr(args, "deberta_emd", False):
         raise UsageError(
             "--deberta-emd adds positions for the prediction of masked words, but "
