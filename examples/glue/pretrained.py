@@ -9,6 +9,7 @@ position encoding and its options, the number of positions; without a GPU, that 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def overrides(data: Path, checkpoint: Path) -> list[str]:
         raise UsageError(f"CHECKPOINT is {checkpoint}, but no such file is there.")
     model = model_arguments(checkpoint)
     positions = model.get("max_positions") or model.get("tokens_per_sample")
-    if positions is None:
+    if not isinstance(positions, int):
         raise UsageError(f"{checkpoint} does not say how many positions its model has.")
     cut_to = task_settings(data)["max_positions"]
     if cut_to > positions:
@@ -54,7 +55,11 @@ def overrides(data: Path, checkpoint: Path) -> list[str]:
         )
     arch = model.get("arch", model.get("_name"))
     found = [f"model._name={arch if arch in ROBERTA_ARCHITECTURES else 'tupe_roberta'}"]
-    found += [f"++model.{key}={written(value)}" for key, value in encoder_settings(model).items()]
+    for key, value in encoder_settings(model).items():
+        # A line more would be another override, and hydra reads more than words and numbers.
+        if not re.fullmatch(r"[\w.+-]+", written(value)):
+            raise UsageError(f"{checkpoint}: its {key} is {value!r}, which cannot be.")
+        found.append(f"++model.{key}={written(value)}")
     found.append(f"task.max_positions={positions}")
     if not torch.cuda.is_available():
         found += ["common.cpu=true", "common.fp16=false"]

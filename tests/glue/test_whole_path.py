@@ -217,6 +217,19 @@ def test_data_longer_than_the_model_is_refused(glue, bpe, tmp_path):
 
 
 @pytest.mark.parametrize(
+    "value",
+    ["gelu\ncommon.user_dir=/tmp", "gelu task.data=x", "${oc.env:HOME}", "{a: 1}", [1], ""],
+)
+def test_a_setting_cannot_be_more_than_one(glue, bpe, tmp_path, value):
+    """Each line is an override; fairseq-hydra-train imports what common.user_dir names."""
+    data = binarised(glue, bpe, "WNLI", tmp_path / "data")
+    model = {"arch": "tupe_roberta", "max_positions": 64, "activation_fn": value}
+    torch.save({"model": {}, "cfg": {"model": model}}, tmp_path / "model.pt")
+    with pytest.raises(UsageError, match=r"model.pt: its activation_fn is .*, which cannot be"):
+        describe.overrides(data, tmp_path / "model.pt")
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         ((), "three arguments are needed"),
