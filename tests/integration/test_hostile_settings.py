@@ -111,6 +111,9 @@ FOREIGN = {
     "a model without a name": {"cfg": {"model": {}, "task": {"_name": "masked_lm"}}},
     "a task that is none": {"cfg": {"model": {"_name": "tupe_roberta"}, "task": 4}},
     "a name that is none": {"cfg": {"model": {"_name": [1]}, "task": {"_name": "masked_lm"}}},
+    "data that are none": {
+        "cfg": {"model": {"_name": "tupe_roberta"}, "task": {"_name": "masked_lm", "data": 3}}
+    },
     "history": {"optimizer_history": 3},
     "parameters": {"model": 7},
 }

@@ -132,7 +132,7 @@ def data_folders(directory: Path, given: str | Path | None, recorded: str | None
         recorded: the data that the model was trained on, parts of which are divided by colons.
     """
     if given is None:
-        return [directory, *([Path(recorded.split(":")[0])] if recorded else [])]
+        return [directory, *([Path(str(recorded).split(":")[0])] if recorded else [])]
     return [directory / given if str(given).startswith(".") else Path(given).absolute()]
 
 
