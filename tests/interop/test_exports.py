@@ -118,7 +118,12 @@ def test_transformers_classifies_the_same(toy_sentence_data, tmp_path):
         ({"num_attention_heads": "4"}, "encoder_attention_heads is '4'"),
         ({"hidden_dropout_prob": "much"}, "dropout is 'much', which cannot be"),
         ({"hidden_dropout_prob": None}, "dropout is None, which cannot be"),
-        ({"hidden_act": "swish9"}, "activation_fn is 'swish9'"),
+        ({"hidden_act": "swish9"}, "hidden_act is 'swish9'"),
+        ({"hidden_act": "relu"}, "its hidden_act is 'relu', but here it is 'gelu'"),
+        ({"layer_norm_eps": 1e-12}, "its layer_norm_eps is 1e-12, but here it is 1e-05"),
+        ({"pad_token_id": 0}, "its pad_token_id is 0, but here it is 1"),
+        ({"is_decoder": True}, "its is_decoder is True, but here it is False"),
+        ({"position_embedding_type": "relative_key"}, "its position_embedding_type is 'relative"),
         ({"model_type": "bert"}, "model_type is 'bert'"),
         ({"num_hidden_layers": 10**9}, None),
     ],
@@ -185,6 +190,8 @@ def test_standalone_needs_no_fairseq(trained, tmp_path):
         ("huggingface", (), ["position_encoding 'learned' only", "'tupe_r'", "--to standalone"]),
         ("standalone", ("--position-encoding", "learned"), ["TUPE", "'learned'"]),
         ("standalone", ("--encoder-ffn-embed-dim", 48), ["multiple", "32", "48"]),
+        # There the head for masked words has gelu, whatever the layers have.
+        ("huggingface", ("--position-encoding", "learned", "--activation-fn", "relu"), ["'relu'"]),
         (
             "huggingface",
             ("--position-encoding", "learned", "--encoder-normalize-before"),
@@ -197,6 +204,60 @@ def test_models_without_counterpart(trained, tmp_path, target, flags, parts):
         convert(["--to", target, str(trained(*flags)), "--out", str(tmp_path / "out")])
     assert all(part in str(error.value) for part in parts), str(error.value)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("target", ["huggingface", "standalone"])
+def test_parameters_that_do_not_fit_are_named(trained, tmp_path, target):
+    """None is left out in silence, and none is missing in what is written."""
+    directory = trained(*(("--position-encoding", "learned") if target == "huggingface" else ()))
+    whole = torch.load(directory / "checkpoint_last.pt", weights_only=True)
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "dict.txt").write_bytes((directory / "dict.txt").read_bytes())
+    bias = "encoder.sentence_encoder.layers.1.fc2.bias"
+    noise = "encoder.sentence_encoder.quant_noise.weight"
+    for changes, parts in (
+        ({bias: None}, ["1 missing", "layers.1", "bias"]),
+        ({noise: torch.zeros(32, 32)}, ["1 unknown", "quant_noise.weight"]),
+        ({bias: torch.zeros(3)}, ["1 of another shape", "(3,) instead of (32,)"]),
+    ):
+        model = {n: v for n, v in (whole["model"] | changes).items() if v is not None}
+        torch.save(whole | {"model": model}, tmp_path / "m" / "model.pt")
+        with pytest.raises(UsageError) as error:
+            convert(["--to", target, str(tmp_path / "m"), "--out", str(tmp_path / "out")])
+        assert all(part in str(error.value) for part in parts), str(error.value)
+        assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("target", ["huggingface", "standalone"])
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"activation_fn": None}, "activation_fn"),
+        ({"dropout": "much"}, "dropout is 'much'"),
+        ({"encoder_attention_heads": 5}, "encoder_attention_heads is 5"),
+        ({"encoder_layers": 10**9}, None),
+        ({"encoder_embed_dim": "x"}, None),
+        ({"layernorm_embedding": None}, "layernorm_embedding"),
+        ({"max_positions": 10**12}, r"embed_positions.weight .* instead of .1000000000"),
+        ({"num_buckets": "many"}, "settings of the model cannot be"),
+    ],
+)
+def test_recorded_settings_that_cannot_be(trained, tmp_path, target, changes, part):
+    """Sizes are those of the parameters; what else is needed and is not there is named."""
+    encoding = ("--position-encoding", "learned") if target == "huggingface" else ()
+    directory = trained(*encoding)
+    state = torch.load(directory / "checkpoint_last.pt", weights_only=True)
+    settings = {**vars(state["cfg"]["model"]), **changes}
+    state["cfg"]["model"] = {n: v for n, v in settings.items() if v is not None}
+    (tmp_path / "m").mkdir()
+    torch.save(state, tmp_path / "m" / "model.pt")
+    (tmp_path / "m" / "dict.txt").write_bytes((directory / "dict.txt").read_bytes())
+    command = ["--to", target, str(tmp_path / "m"), "--out", str(tmp_path / "out")]
+    if part is None or (encoding and ("max_positions" in changes or "num_buckets" in changes)):
+        convert(command)
+        return
+    with pytest.raises(UsageError, match=part):
+        convert(command)
 
 
 def test_damaged_exports(trained, tmp_path):

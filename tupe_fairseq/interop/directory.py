@@ -26,9 +26,15 @@ from ..models.hub_files import find_checkpoint, recorded
 from ..models.safe_loading import read_checkpoint
 from ..models.tupe_roberta import TupeRobertaModel
 from .dictionaries import Entry, check_size, dictionary_text, read_dictionary
+from .settings import ACTIVATIONS, PROBABILITIES, functions, sizes
 
 ENCODER = "encoder.sentence_encoder."
 WORDS = f"{ENCODER}embed_tokens.weight"
+#: Settings that every `tupe_roberta` records, besides sizes.
+RECORDED = (
+    *("max_positions", "layernorm_embedding", "encoder_normalize_before"),
+    *(*PROBABILITIES, *ACTIVATIONS),
+)
 #: Files of tokenizers, taken along from where the dictionary lies.
 TOKENIZERS = ("sentencepiece.bpe.model", "encoder.json", "vocab.bpe")
 
@@ -174,8 +180,12 @@ def load(directory: str | Path) -> tuple[Converted, Path]:
     fine_tuned = folder / "input0" / "dict.txt"
     beside = fine_tuned if fine_tuned.is_file() else folder / "dict.txt"
     state, entries, path = read_source(folder / name, beside)
-    settings = recorded(state, "model", folder / name)
+    source = folder / name
+    settings = recorded(state, "model", source)
     if "position_encoding" not in settings:
-        raise UsageError(f"{folder / name} is no tupe_roberta checkpoint: it has no encoding.")
+        raise UsageError(f"{source} is no tupe_roberta checkpoint: it has no encoding.")
+    settings |= sizes(settings, state["model"], ENCODER, source) | functions(settings, source)
+    if lacking := [setting for setting in RECORDED if settings.get(setting) is None]:
+        raise UsageError(f"{source} is damaged: it does not say its {', '.join(lacking)}.")
     check_size(entries, len(state["model"].get(WORDS, ())), path)
     return Converted(settings, state["model"], entries), path

@@ -19,7 +19,7 @@ from ..pretrained import LONGEST_CONFIG
 from .dictionaries import check_size, dictionary_text, read_dictionary
 from .directory import ENCODER, WORDS, Converted, build, building
 from .fairseq_roberta import VERSION
-from .heads import head_names
+from .heads import head_names, register_heads
 from .keys import Rule, Table, check_fit, to_ours, to_theirs
 from .settings import functions, sizes
 from .tensors import read_tensors, write_tensors
@@ -45,6 +45,16 @@ FIXED = {
     "position_encoding": "learned",
     "layernorm_embedding": True,
     "encoder_normalize_before": False,
+}
+
+
+#: What our model fixes, by its name there: the value, and what is meant there by saying nothing.
+FIXED_THERE = {
+    "hidden_act": ("gelu", "gelu"),
+    "layer_norm_eps": (1e-5, 1e-12),
+    "pad_token_id": (1, 1),
+    "is_decoder": (False, False),
+    "position_embedding_type": ("absolute", "absolute"),
 }
 
 
@@ -95,9 +105,15 @@ def write(converted: Converted, out: Path, head: str | None = None) -> None:
                 f"transformers' RoBERTa has {name} {value!r} only, but the model's is "
                 f"{settings.get(name)!r} (a TUPE model: --to standalone)."
             )
-    for name in ("activation_fn", *(["pooler_activation_fn"] if head else [])):
-        if settings[name] not in ACTIVATIONS or (name[0] == "p" and settings[name] != "tanh"):
-            raise UsageError(f"transformers' RoBERTa has no {name} {settings[name]!r}.")
+    allowed = {"activation_fn": ACTIVATIONS, "pooler_activation_fn": ("tanh",)}
+    # Its head for masked words has gelu, whatever its layers have.
+    for name, functions_there in (allowed if head else {"activation_fn": ("gelu",)}).items():
+        if settings[name] not in functions_there:
+            raise UsageError(
+                f"transformers' RoBERTa has {name} {', '.join(functions_there)} only, but the "
+                f"model's is {settings[name]!r}."
+            )
+    _check_parameters(converted)
     if head and head not in head_names(converted.state):
         known = ", ".join(head_names(converted.state)) or "none"
         raise UsageError(f"--head is {head!r}, but the model's heads are: {known}.")
@@ -114,6 +130,13 @@ def write(converted: Converted, out: Path, head: str | None = None) -> None:
         (folder / "config.json").write_text(text + "\n")
         (folder / "dict.txt").write_text(dictionary_text(converted.entries), encoding="utf-8")
         write_tensors(folder / "model.safetensors", theirs)
+
+
+def _check_parameters(converted: Converted) -> None:
+    """None is missing, unknown or of another shape."""
+    own = build(_settings(converted.settings, converted.state, "the model"), converted.entries)
+    register_heads(own, converted.state)
+    check_fit(converted.state, own.state_dict(), "the model", "tupe_roberta")
 
 
 def _config(
@@ -164,7 +187,10 @@ def read(source: str | Path, dictionary: str | Path | None = None) -> Converted:
     theirs.pop("roberta.embeddings.position_ids", None)
     theirs.pop(TIED_BIAS, None)
     theirs.setdefault(TIED_HEAD, words)
-    settings = _settings(config, to_ours(theirs, table()), source)
+    recorded = {here: config.get(there) for there, here in SAME_SETTINGS.items()}
+    # Where it is null, transformers takes hidden_dropout_prob.
+    recorded["pooler_dropout"] = recorded["pooler_dropout"] or recorded["dropout"]
+    settings = _settings(recorded, to_ours(theirs, table()), source)
     model = build(settings, entries)
     own = {name: value for name, value in model.state_dict().items() if name != VERSION}
     check_fit(theirs, to_theirs(own, table()), source, KIND)
@@ -172,13 +198,9 @@ def read(source: str | Path, dictionary: str | Path | None = None) -> Converted:
 
 
 def _settings(
-    config: Mapping[str, Any], ours: Mapping[str, Tensor], source: object
+    recorded: Mapping[str, Any], ours: Mapping[str, Tensor], source: object
 ) -> dict[str, Any]:
     """Arguments of our model; what the parameters show is taken from them."""
-    recorded = {here: config.get(there) for there, here in SAME_SETTINGS.items()}
-    recorded["activation_fn"] = config.get("hidden_act")
-    # Where it is null, transformers takes hidden_dropout_prob.
-    recorded["pooler_dropout"] = recorded["pooler_dropout"] or recorded["dropout"]
     positions = ours.get(f"{ENCODER}embed_positions.weight")
     if positions is None or positions.dim() != 2:
         raise UsageError(f"{source} is no {KIND} RoBERTa: it has no table of positions.")
@@ -192,6 +214,7 @@ def _settings(
 
 
 def _read_config(path: Path) -> dict[str, Any]:
+    """What config.json holds, where it is of a model that can be one of ours."""
     try:
         with open(path, encoding="utf-8") as file:
             config = json.loads(file.read(LONGEST_CONFIG))
@@ -202,6 +225,9 @@ def _read_config(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} is no configuration of RoBERTa: {error!r}.") from error
     if kind != "roberta":
         raise UsageError(f"{path} is no configuration of RoBERTa: its model_type is {kind!r}.")
+    for name, (here, unsaid) in FIXED_THERE.items():
+        if (found := config.get(name, unsaid)) != here:
+            raise UsageError(f"{path}: its {name} is {found!r}, but here it is {here!r}.")
     return config
 
 

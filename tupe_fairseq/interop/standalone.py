@@ -7,13 +7,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ..errors import UsageError
 from ..pretrained import TUPEMaskedLM
 from ..standalone import ACTIVATIONS, TUPEConfig
 from .dictionaries import dictionary_text
 from .directory import ENCODER, WORDS, Converted, building
+from .fairseq_roberta import VERSION
 from .heads import head_names
-from .keys import Rule, Table, check_fit, to_theirs
+from .keys import Rule, Table, check_fit, to_theirs, without_rule
 from .tensors import write_tensors
 
 KIND = "standalone"
@@ -39,16 +42,28 @@ def write(converted: Converted, out: Path) -> None:
         out: the directory; must not exist.
 
     Raises:
-        UsageError: the model is no TUPE, or has what the standalone encoder has not.
+        UsageError: the model is no TUPE, or has or lacks what the standalone encoder has not or
+            has.
     """
-    model = TUPEMaskedLM(
-        config_of(converted.settings),
-        len(converted.state[WORDS]),
-        tied=not converted.settings.get("untie_weights_roberta"),
-    )
-    theirs = to_theirs(converted.state, table())
-    check_fit(theirs, model.state_dict(), "the model", KIND)
-    if heads := head_names(converted.state):
+    state, heads = converted.state, head_names(converted.state)
+    try:
+        # What is recorded may be any number; on this device tensors take no memory.
+        with torch.device("meta"):
+            model = TUPEMaskedLM(
+                config_of(converted.settings),
+                len(state[WORDS]),
+                tied=not converted.settings.get("untie_weights_roberta"),
+            )
+    except UsageError:
+        raise
+    # What a class makes of values of other types can be any error.
+    except Exception as error:
+        raise UsageError(f"the settings of the model cannot be: {error}.") from error
+    theirs = to_theirs(state, table())
+    left_out = ("classification_heads.", VERSION)
+    unknown = {n: v for n, v in without_rule(state, table()).items() if not n.startswith(left_out)}
+    check_fit(theirs | unknown, model.state_dict(), "the model", KIND)
+    if heads:
         converted.notes.append(f"left out, classification heads: {', '.join(heads)}")
     with building(out) as folder:
         text = json.dumps(model.settings(), indent=2)
