@@ -59,6 +59,25 @@ def test_a_cut_off_checkpoint_names_the_one_to_go_on_from(
     assert again["optimizer_history"][-1]["num_updates"] == 6
 
 
+OVERWRITTEN = """
+import sys
+from tupe_fairseq.interop.directory import read_source
+state = read_source(sys.argv[1], None)[0]
+open(sys.argv[1], "wb").close()
+print(sum(value.sum().item() for value in state["model"].values()))
+"""
+
+
+def test_a_checkpoint_may_be_overwritten_while_it_is_converted(tmp_path):
+    """As training does with checkpoint_last.pt; reading a mapped file then is a bus error."""
+    checkpoint = release.write(tmp_path / "release")
+    command = [sys.executable, "-c", OVERWRITTEN, checkpoint]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    total = sum(value.sum().item() for value in release.state().values())
+    assert float(ended.stdout) == pytest.approx(total, rel=1e-4)
+
+
 @pytest.mark.parametrize("after", [100, 5_000, 30_000])
 def test_converting_on_a_full_disk(tmp_path, after):
     checkpoint = release.write(tmp_path / "release")

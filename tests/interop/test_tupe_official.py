@@ -164,6 +164,14 @@ def without(name):
             | {f"{release.ENCODER}pos.weight": torch.zeros(1).expand(10**6, 10**6)},
             ["pos.weight (1000000, 1000000) is not stored"],
         ),
+        (
+            release.state() | {f"{release.ENCODER}pos.weight": torch.eye(13, 16).to_sparse()},
+            ["pos.weight (13, 16) is not stored"],
+        ),
+        (
+            release.state() | {f"{release.ENCODER}pos.weight": torch.eye(13, 16, device="meta")},
+            ["pos.weight (13, 16) is not stored"],
+        ),
         (without("pos.weight"), ["tupe-official", "pos.weight"]),
         (without("embed_tokens.weight"), ["embed_tokens.weight"]),
         (without("relative_attention_bias.weight"), ["--rel-pos is True"]),

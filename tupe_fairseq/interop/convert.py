@@ -14,11 +14,10 @@ from torch import Tensor
 from ..errors import UsageError
 from ..models.hub_files import find_checkpoint
 from ..models.hub_interface import load_directory
-from ..models.safe_loading import read_checkpoint
 from ..pretrained import TUPEMaskedLM
 from . import fairseq_roberta, huggingface, standalone, tupe_official, tupe_official_forward
 from .check import batch, check_directory, compare
-from .directory import Converted, load, write
+from .directory import Converted, load, read_parameters, write
 
 Forward = Callable[[Tensor], tuple[Tensor, Tensor]]
 SOURCES = ("tupe-official", "fairseq-roberta", "huggingface")
@@ -119,7 +118,7 @@ def _check(arguments: argparse.Namespace, converted: Converted) -> list[str]:
 
 def official(checkpoint: Path, converted: Converted) -> Forward:
     """The release's model, on its own parameters."""
-    state = read_checkpoint(checkpoint)["model"]
+    state = read_parameters(checkpoint)["model"]
     heads = converted.settings["encoder_attention_heads"]
     activation = utils.get_activation_fn(converted.settings.get("activation_fn", "gelu"))
     return lambda tokens: tupe_official_forward.logits(state, heads, tokens, activation)

@@ -56,6 +56,29 @@ class Converted:
     notes: list[str] = field(default_factory=list)
 
 
+def read_parameters(checkpoint: str | Path) -> dict[str, Any]:
+    """Read a fairseq checkpoint; its parameters are copies, since training may overwrite the file.
+
+    Raises:
+        UsageError: it is none, or its parameters are no table of tensors.
+    """
+    state = read_checkpoint(checkpoint)
+    if not isinstance(state["model"], dict) or not all(
+        isinstance(name, str) and isinstance(value, Tensor)
+        for name, value in state["model"].items()
+    ):
+        raise UsageError(f"{checkpoint} is no fairseq checkpoint: its model is no table of names.")
+    for name, value in state["model"].items():
+        # A few bytes can be a tensor of any shape, which would fill the memory.
+        dense = value.layout is torch.strided and value.device.type == "cpu"
+        if not dense or value.numel() * value.element_size() > value.untyped_storage().nbytes():
+            raise UsageError(
+                f"{checkpoint}: {name} {tuple(value.shape)} is not stored entry by entry."
+            )
+    # As a whole, lest many names of one tensor become many tensors.
+    return state | {"model": copy.deepcopy(state["model"])}
+
+
 def read_source(
     checkpoint: str | Path, dictionary: str | Path | None
 ) -> tuple[dict[str, Any], list[Entry], Path]:
@@ -67,18 +90,7 @@ def read_source(
     Raises:
         UsageError: either cannot be read, or holds anything but what it should.
     """
-    state = read_checkpoint(checkpoint)
-    if not isinstance(state["model"], dict) or not all(
-        isinstance(name, str) and isinstance(value, Tensor)
-        for name, value in state["model"].items()
-    ):
-        raise UsageError(f"{checkpoint} is no fairseq checkpoint: its model is no table of names.")
-    for name, value in state["model"].items():
-        # A few bytes can be a tensor of any shape, which would fill the memory.
-        if value.numel() * value.element_size() > value.untyped_storage().nbytes():
-            raise UsageError(
-                f"{checkpoint}: {name} {tuple(value.shape)} is not stored entry by entry."
-            )
+    state = read_parameters(checkpoint)
     path = Path(dictionary or Path(checkpoint).with_name("dict.txt"))
     return state, read_dictionary(path), path
 

@@ -18,11 +18,10 @@ from torch import Tensor
 
 from ..errors import UsageError
 from ..models.hub_files import recorded
-from ..models.safe_loading import read_checkpoint
 from ..models.sentence_encoder import SECOND_COPY
 from ..position import POSITION_ENCODINGS
 from .dictionaries import check_size
-from .directory import ENCODER, WORDS, Converted, build, read_source
+from .directory import ENCODER, WORDS, Converted, build, read_parameters, read_source
 from .heads import register_heads
 from .keys import Rule, Table, check_fit, to_ours, to_theirs
 from .settings import functions, sizes
@@ -130,7 +129,7 @@ def stock_model(checkpoint: str | Path, converted: Converted) -> RobertaModel:
     task = SimpleNamespace(source_dictionary=ours.encoder.dictionary)
     model = RobertaModel.build_model(ours.args, task)
     register_heads(model, converted.state)
-    state, own = read_checkpoint(checkpoint)["model"], model.state_dict()
+    state, own = read_parameters(checkpoint)["model"], model.state_dict()
     model.load_state_dict(
         {n: v for n, v in state.items() if n in own or not SECOND_COPY.search(n)}
     )

@@ -64,6 +64,10 @@ torch.serialization.add_safe_globals(CHECKPOINT_GLOBALS)
 def read_checkpoint(path: str | Path) -> dict[str, typing.Any]:
     """Read a checkpoint without running anything it may hold; tensors are mapped, not read.
 
+    So one that holds Adam's state costs little to look at. Copy what is to outlast the call: a
+    process that reads a mapped tensor after the file was overwritten in place (by `torch.save` to
+    the same path, or by fairseq's copies) ends with a bus error.
+
     Raises:
         UsageError: the file is no checkpoint, is damaged, or holds classes that are not listed.
     """
