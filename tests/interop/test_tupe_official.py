@@ -52,6 +52,14 @@ def test_outputs_equal_the_equations(tmp_path, kind):
         assert_close(actual, expected)
 
 
+def test_half_precision_is_compared_in_full(tmp_path):
+    """As a training with --fp16 leaves parameters; models are loaded in fp32."""
+    halves = {name: value.half() for name, value in release.state().items()}
+    checkpoint = release.write(tmp_path / "release", halves)
+    command = ["--from", "tupe-official", str(checkpoint), "--out", str(tmp_path / "ours")]
+    assert "logits" in convert([*command, "--check"])[-1]
+
+
 @pytest.mark.parametrize("kind", [KINDS["tupe_r"], KINDS["joint_projections"]], ids=["", "joint"])
 def test_gradients_equal_the_equations(tmp_path, kind):
     roberta, _ = converted(tmp_path, **kind)

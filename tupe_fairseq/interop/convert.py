@@ -117,8 +117,8 @@ def _check(arguments: argparse.Namespace, converted: Converted) -> list[str]:
 
 
 def official(checkpoint: Path, converted: Converted) -> Forward:
-    """The release's model, on its own parameters."""
-    state = read_parameters(checkpoint)["model"]
+    """The release's model, on its own parameters, in fp32 as ours."""
+    state = {n: value.float() for n, value in read_parameters(checkpoint)["model"].items()}
     heads = converted.settings["encoder_attention_heads"]
     activation = utils.get_activation_fn(converted.settings.get("activation_fn", "gelu"))
     return lambda tokens: tupe_official_forward.logits(state, heads, tokens, activation)
