@@ -172,6 +172,30 @@ def test_training_goes_on_from_the_last_whole_checkpoint(tmp_path):
     assert found == ["checkpoint_1_100.pt", "checkpoint_last.pt"]
 
 
+def test_checkpoints_are_judged_by_their_checksums(tmp_path):
+    """A byte that has changed is found, and where nothing can be judged nothing is removed."""
+    for name in ("last", "best"):
+        with zipfile.ZipFile(tmp_path / f"checkpoint_{name}.pt", "w") as archive:
+            archive.writestr("data", "weights" * 99)
+    last = tmp_path / "checkpoint_last.pt"
+    last.write_bytes(last.read_bytes().replace(b"weights", b"wei-hts", 1))
+    broken = tmp_path / "bin"
+    broken.mkdir()
+    (broken / "python").write_text("#!/bin/sh\nkill -9 $$\n")
+    (broken / "python").chmod(0o755)
+    before = {path: path.read_bytes() for path in tmp_path.glob("*.pt")}
+    for folder, status in ((broken, 7), (Path(sys.executable).parent, 0)):
+        script = 'fail() { exit 7; }; source "$1"; repair_checkpoints "$2"'
+        ended = subprocess.run(
+            ["bash", "-c", script, "-", ROOT / "scripts/steps.sh", tmp_path],
+            env={"PATH": f"{folder}:/usr/bin:/bin"},
+        )
+        assert ended.returncode == status
+        if status:
+            assert {path: path.read_bytes() for path in tmp_path.glob("*.pt")} == before
+    assert last.read_bytes() == before[tmp_path / "checkpoint_best.pt"]
+
+
 def test_training_with_another_command_starts_over(tmp_path):
     assert run_training(tmp_path, "--lr 1", "touch $out/x; kill -9 $$") == []
     assert run_training(tmp_path, "--lr 2") == []
