@@ -99,24 +99,7 @@ def write(converted: Converted, out: Path, head: str | None = None) -> None:
         UsageError: the model has what RoBERTa there has not.
     """
     settings = converted.settings
-    for name, value in FIXED.items():
-        if settings.get(name) != value:
-            raise UsageError(
-                f"transformers' RoBERTa has {name} {value!r} only, but the model's is "
-                f"{settings.get(name)!r} (a TUPE model: --to standalone)."
-            )
-    allowed = {"activation_fn": ACTIVATIONS, "pooler_activation_fn": ("tanh",)}
-    # Its head for masked words has gelu, whatever its layers have.
-    for name, functions_there in (allowed if head else {"activation_fn": ("gelu",)}).items():
-        if settings[name] not in functions_there:
-            raise UsageError(
-                f"transformers' RoBERTa has {name} {', '.join(functions_there)} only, but the "
-                f"model's is {settings[name]!r}."
-            )
-    _check_parameters(converted)
-    if head and head not in head_names(converted.state):
-        known = ", ".join(head_names(converted.state)) or "none"
-        raise UsageError(f"--head is {head!r}, but the model's heads are: {known}.")
+    _check_counterpart(converted, head)
     theirs = to_theirs(converted.state, table(head))
     if head:
         theirs = {n: value for n, value in theirs.items() if not n.startswith("lm_head.")}
@@ -132,9 +115,27 @@ def write(converted: Converted, out: Path, head: str | None = None) -> None:
         write_tensors(folder / "model.safetensors", theirs)
 
 
-def _check_parameters(converted: Converted) -> None:
-    """None is missing, unknown or of another shape."""
-    own = build(_settings(converted.settings, converted.state, "the model"), converted.entries)
+def _check_counterpart(converted: Converted, head: str | None) -> None:
+    """Refuse what RoBERTa there has not; no parameter is missing, unknown or of another shape."""
+    settings = converted.settings
+    for name, value in FIXED.items():
+        if settings.get(name) != value:
+            raise UsageError(
+                f"transformers' RoBERTa has {name} {value!r} only, but the model's is "
+                f"{settings.get(name)!r} (a TUPE model: --to standalone)."
+            )
+    allowed = {"activation_fn": ACTIVATIONS, "pooler_activation_fn": ("tanh",)}
+    # Its head for masked words has gelu, whatever its layers have.
+    for name, functions_there in (allowed if head else {"activation_fn": ("gelu",)}).items():
+        if settings[name] not in functions_there:
+            raise UsageError(
+                f"transformers' RoBERTa has {name} {', '.join(functions_there)} only, but the "
+                f"model's is {settings[name]!r}."
+            )
+    if head and head not in head_names(converted.state):
+        known = ", ".join(head_names(converted.state)) or "none"
+        raise UsageError(f"--head is {head!r}, but the model's heads are: {known}.")
+    own = build(_settings(settings, converted.state, "the model"), converted.entries)
     register_heads(own, converted.state)
     check_fit(converted.state, own.state_dict(), "the model", "tupe_roberta")
 

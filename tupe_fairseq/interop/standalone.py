@@ -42,8 +42,8 @@ def write(converted: Converted, out: Path) -> None:
         out: the directory; must not exist.
 
     Raises:
-        UsageError: the model is no TUPE, or has or lacks what the standalone encoder has not or
-            has.
+        UsageError: the model is no TUPE, or its parameters are not those of the standalone
+            encoder.
     """
     state, heads = converted.state, head_names(converted.state)
     try:
