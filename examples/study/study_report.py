@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+import shlex
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,36 @@ from study_tables import NOT_RUN, Lines, glue, pretraining, table, title
 import tupe_fairseq
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
+
+#: A name that ends with a number.
+NUMBERED = re.compile(r"(.*?)(\d+)", re.DOTALL)
+
+
+def shortened(command: str) -> str:
+    """A command whose numbered words in a row are written by bash's braces: wiki_{00..39}."""
+    runs: list[list[str]] = []
+    for word in shlex.split(command):
+        if runs and _follows(runs[-1][-1], word):
+            runs[-1].append(word)
+        else:
+            runs.append([word])
+    words: Lines = []
+    for run in runs:
+        if len(run) < 3:
+            words += map(shlex.quote, run)
+            continue
+        (prefix, first), (_, last) = (NUMBERED.fullmatch(run[i]).groups() for i in (0, -1))
+        words.append(f"{shlex.quote(prefix)}{{{first}..{last}}}")
+    return " ".join(words)
+
+
+def _follows(word: str, after: str) -> bool:
+    """Whether `after` is the same name with the next number, as many digits long."""
+    both = [NUMBERED.fullmatch(each) for each in (word, after)]
+    if not all(both) or len(word) != len(after):
+        return False
+    (prefix, number), (name, following) = (found.groups() for found in both)
+    return prefix == name and int(following) == int(number) + 1
 
 
 def positions(results: Results, tokens: torch.Tensor, folder: Path, command: str) -> Lines:
@@ -91,7 +122,9 @@ def what_ran(results: Results, steps: dict[str, Any]) -> Lines:
     data = sum(step["seconds"] for name, step in steps.items() if name.endswith("data"))
     rows.insert(0, ["data", "done" if data else NOT_RUN, f"{data / 60:.1f}" if data else "-"])
     total = sum(step["seconds"] for step in steps.values()) / 60
-    commands = [step["command"] for name, step in steps.items() if name != "pre-training"]
+    commands = [
+        shortened(step["command"]) for name, step in steps.items() if name != "pre-training"
+    ]
     return [
         "## What was run",
         "",
@@ -101,7 +134,7 @@ def what_ran(results: Results, steps: dict[str, Any]) -> Lines:
         "",
         *table(["step", "state", "minutes"], rows),
         "```bash",
-        arguments.command,
+        shortened(arguments.command),
         "```",
         "",
         "which called, besides the pre-training in rounds (its flags: `results.json`):",
@@ -133,11 +166,12 @@ def write_report(arguments: argparse.Namespace, steps: dict[str, Any]) -> None:
     symbols = len(fairseq.data.Dictionary.load(str(data / "dict.txt")))
     unigram = figures.unigram_loss(train, valid, symbols)
     curves = {model: list(results.curves(model).values()) for model in arguments.models}
-    figures.draw_losses(curves, unigram, folder / "losses.png", arguments.command)
+    command = shortened(arguments.command)
+    figures.draw_losses(curves, unigram, folder / "losses.png", command)
     lines = ["# Position encodings in language pre-training: the paper's study", ""]
     lines += ["Written by `examples/study/study.py`; not to be edited.", ""]
     lines += pretraining(results, unigram) + glue(results)
-    lines += positions(results, valid, folder, arguments.command) + what_ran(results, steps)
+    lines += positions(results, valid, folder, command) + what_ran(results, steps)
     with replacing(folder / "report.md") as aside:
         aside.write_text("\n".join(lines) + "\n", encoding="utf-8")
     settings = arguments.out / "pretraining/settings.json"
