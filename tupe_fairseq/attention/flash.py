@@ -8,7 +8,7 @@ negative number on the key. No T×T tensor exists, and dropout is the kernel's o
 from __future__ import annotations
 
 from .backend import ATTENTION_BACKENDS, Backend
-from .fused import fused_attention, padding_as_dimension, padding_scores
+from .fused import fused_attention, padding_scores
 
 
 class Flash(Backend):
@@ -41,12 +41,8 @@ class Flash(Backend):
         if positions_q is not None:
             queries.append(positions_q.expand(len(q), -1, -1, -1))
             keys.append(positions_k.expand(len(k), -1, -1, -1))
-        if padding is not None:
-            one, score = padding_as_dimension(q, k, padding)
-            queries.append(one)
-            keys.append(score)
         dropout = layer.dropout if layer.training else 0.0
-        return fused_attention(queries, keys, v, dropout=dropout), None
+        return fused_attention(queries, keys, v, dropout=dropout, padding=padding), None
 
 
 ATTENTION_BACKENDS.register(Flash.name)(Flash())

@@ -25,8 +25,9 @@ def fused_attention(
     v: Tensor,
     mask: Tensor | None = None,
     dropout: float = 0.0,
+    padding: Tensor | None = None,
 ) -> Tensor:
-    """softmax(q kᵀ + mask) v, of queries and keys in parts that belong side by side.
+    """softmax(q kᵀ + mask + padding) v, of queries and keys in parts that belong side by side.
 
     Args:
         queries: already scaled, B×H×T×Dn each.
@@ -34,10 +35,17 @@ def fused_attention(
         v: values, B×H×S×D.
         mask: added to the scores, broadcastable to B×H×T×S; or what may be seen, where bool.
         dropout: probability of dropping an attention weight.
+        padding: scores, B×1×1×S, which ride on one more dimension instead of the mask: 1 in
+            queries, the score in keys.
 
     Returns:
         B×H×T×D.
     """
+    if padding is not None:
+        q, k = queries[0], keys[0]
+        queries = [*queries, q.new_ones(()).expand(*q.shape[:-1], 1)]
+        # B×1×1×S -> B×H×S×1
+        keys = [*keys, padding.mT.expand(*k.shape[:-1], 1)]
     width = sum(part.size(-1) for part in queries)
     width += -width % MULTIPLE
     # The kernels want values as wide as keys.
@@ -60,18 +68,3 @@ def padding_scores(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     if mask is None:
         return None
     return torch.zeros_like(mask, dtype=dtype).masked_fill(mask, PADDING_SCORE)[:, None, None]
-
-
-def padding_as_dimension(q: Tensor, k: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:
-    """One more dimension of queries and keys whose product is the padding score.
-
-    Args:
-        q: B×H×T×D.
-        k: B×H×S×D.
-        padding: 0 at words, `PADDING_SCORE` at padding, B×1×1×S.
-
-    Returns:
-        Ones, B×H×T×1, and the padding scores, B×H×S×1.
-    """
-    # B×1×1×S -> B×H×S×1
-    return q.new_ones(()).expand(*q.shape[:-1], 1), padding.mT.expand(*k.shape[:-1], 1)

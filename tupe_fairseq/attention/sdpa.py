@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .backend import ATTENTION_BACKENDS, Backend
-from .fused import fused_attention, padding_as_dimension, padding_scores
+from .fused import fused_attention, padding_scores
 
 
 class Sdpa(Backend):
@@ -33,14 +33,10 @@ class Sdpa(Backend):
         if terms is not None and terms.adds_score:
             added = terms.score(q, k, shared.encoding)
             bias = added if bias is None else bias + added
-        queries, keys = [q], [k]
-        if padding is not None and bias is not None:
-            one, score = padding_as_dimension(q, k, padding)
-            queries.append(one)
-            keys.append(score)
-        mask = padding if bias is None else bias
         dropout = layer.dropout if layer.training else 0.0
-        return fused_attention(queries, keys, v, mask, dropout), None
+        if bias is None:
+            return fused_attention([q], [k], v, padding, dropout), None
+        return fused_attention([q], [k], v, bias, dropout, padding), None
 
 
 ATTENTION_BACKENDS.register(Sdpa.name)(Sdpa())
