@@ -12,6 +12,7 @@ from tests.attention.cases import (
     NUM_HEADS,
     PAPER,
     VARIANTS,
+    assert_equals_eager,
     build,
     gradients,
     normal,
@@ -19,7 +20,7 @@ from tests.attention.cases import (
     run,
     served,
 )
-from tests.tolerances import assert_close, assert_gradients_close, assert_zero
+from tests.tolerances import assert_close, assert_zero
 from tupe_fairseq import UsageError
 from tupe_fairseq.attention import (
     TupeMultiheadAttention,
@@ -38,18 +39,7 @@ LENGTHS = (1, 2, 97, 511)
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize(("name", "case"), served(FAST, PAPER))
 def test_fast_backends_equal_eager(name, case, length, padded, dtype):
-    encoding, attention = build(case, max(LENGTHS), dtype)
-    x = normal(2, length, EMBED_DIM, seed=length, dtype=dtype).requires_grad_()
-    padding = padding_mask(length, 0, length // 2) if padded else None
-    expected, _ = run(encoding, attention, x, padding, backend="eager")
-    actual, _ = run(encoding, attention, x, padding, backend=name)
-    assert actual.dtype == dtype
-    assert_close(actual, expected)
-    assert_gradients_close(
-        gradients(actual, x, encoding, attention),
-        gradients(expected, x, encoding, attention),
-        dtype,
-    )
+    assert_equals_eager(name, case, length, padded, dtype, max(LENGTHS))
 
 
 @pytest.mark.parametrize(("name", "case"), served(FAST, ENCODINGS))

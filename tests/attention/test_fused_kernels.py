@@ -9,14 +9,13 @@ from tests.attention.cases import (
     EMBED_DIM,
     ENCODINGS,
     PAPER,
+    assert_equals_eager,
     build,
-    gradients,
     normal,
     padding_mask,
     run,
     served,
 )
-from tests.tolerances import assert_close, assert_gradients_close
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
@@ -69,14 +68,4 @@ def test_cudnn_is_kept_from_masks(name, case, padded):
 @pytest.mark.parametrize("length", [63, 64, 192])
 @pytest.mark.parametrize(("name", "case"), served(("sdpa", "flash", "triton"), PAPER))
 def test_on_a_gpu_equals_eager(name, case, length, padded, dtype):
-    encoding, attention = (module.cuda() for module in build(case, length, dtype))
-    x = normal(2, length, EMBED_DIM, seed=length, dtype=dtype).cuda().requires_grad_()
-    padding = padding_mask(length, 0, length // 2).cuda() if padded else None
-    expected, _ = run(encoding, attention, x, padding, backend="eager")
-    actual, _ = run(encoding, attention, x, padding, backend=name)
-    assert_close(actual, expected)
-    assert_gradients_close(
-        gradients(actual, x, encoding, attention),
-        gradients(expected, x, encoding, attention),
-        dtype,
-    )
+    assert_equals_eager(name, case, length, padded, dtype, length, "cuda")
