@@ -34,7 +34,7 @@ from pathlib import Path
 import torch
 from comparison import newest_checkpoint
 from plan import MODELS, SCALES, Finetuning
-from study_report import write_report
+from study_report import shortened, write_report
 from training import Training, keep, keep_settings, locked, run_rounds
 
 from tupe_fairseq import UsageError
@@ -75,7 +75,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     arguments.workers = arguments.workers or torch.cuda.device_count() or os.cpu_count() or 1
     arguments.results = arguments.results or arguments.out / "report"
     words = sys.argv[1:] if argv is None else argv
-    arguments.command = shlex.join(["python", "examples/study/study.py", *words])
+    arguments.command = shortened(shlex.join(["python", "examples/study/study.py", *words]))
     return arguments
 
 

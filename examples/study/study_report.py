@@ -134,7 +134,7 @@ def what_ran(results: Results, steps: dict[str, Any]) -> Lines:
         "",
         *table(["step", "state", "minutes"], rows),
         "```bash",
-        shortened(arguments.command),
+        arguments.command,
         "```",
         "",
         "which called, besides the pre-training in rounds (its flags: `results.json`):",
@@ -166,12 +166,11 @@ def write_report(arguments: argparse.Namespace, steps: dict[str, Any]) -> None:
     symbols = len(fairseq.data.Dictionary.load(str(data / "dict.txt")))
     unigram = figures.unigram_loss(train, valid, symbols)
     curves = {model: list(results.curves(model).values()) for model in arguments.models}
-    command = shortened(arguments.command)
-    figures.draw_losses(curves, unigram, folder / "losses.png", command)
+    figures.draw_losses(curves, unigram, folder / "losses.png", arguments.command)
     lines = ["# Position encodings in language pre-training: the paper's study", ""]
     lines += ["Written by `examples/study/study.py`; not to be edited.", ""]
     lines += pretraining(results, unigram) + glue(results)
-    lines += positions(results, valid, folder, command) + what_ran(results, steps)
+    lines += positions(results, valid, folder, arguments.command) + what_ran(results, steps)
     with replacing(folder / "report.md") as aside:
         aside.write_text("\n".join(lines) + "\n", encoding="utf-8")
     settings = arguments.out / "pretraining/settings.json"
