@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
@@ -20,6 +20,8 @@ from tupe_fairseq import UsageError
 
 Row = dict[str, str]
 MICROSOFT = "msr_paraphrase_"
+#: Columns of Microsoft's files that name a pair.
+PAIR = ("#1 ID", "#2 ID")
 DEV_IDS = ("dev_ids.tsv", "mrpc_dev_ids.tsv")
 #: Characters; the official files' longest line, with parse trees, has some ten thousand.
 LONGEST_LINE = 1 << 20
@@ -53,14 +55,13 @@ def read_split(glue: Path, task: Task, split: Split) -> Read | None:
     if path is None:
         return None
     examples, left_out = [], Counter()
-    rows = read_rows(path, "" if split.submission else "\t".join(task.headless))
-    if path.name.startswith(MICROSOFT) and not split.submission:
-        rows = filter(chosen_pairs(path.parent, split.name), rows)
     needed = task.sentences if split.submission else (*task.sentences, task.label)
+    rows = read_rows(path, "" if split.submission else "\t".join(task.headless))
+    shared = path.name.startswith(MICROSOFT) and not split.submission
+    rows = check_columns(rows, (*PAIR, *needed) if shared else needed, path)
+    if shared:
+        rows = filter(chosen_pairs(path.parent, split.name), rows)
     for number, row in enumerate(rows):
-        if number == 0 and not {*needed} <= row.keys():
-            missing = ", ".join(column for column in needed if column not in row)
-            raise UsageError(f"{path} has no column {missing}; it has {', '.join(row)}.")
         if split.submission:
             check_index(row, number, path)
         elif reason := fault(row, task):
@@ -108,6 +109,15 @@ def read_lines(file: TextIO, path: Path) -> Iterator[str]:
                 f"{path} is no file of GLUE: a line exceeds {LONGEST_LINE} characters."
             )
         yield line
+
+
+def check_columns(rows: Iterable[Row], needed: tuple[str, ...], path: Path) -> Iterator[Row]:
+    """The rows, the first of which must have the columns; so have the others."""
+    for number, row in enumerate(rows):
+        if number == 0 and not {*needed} <= row.keys():
+            missing = ", ".join(column for column in needed if column not in row)
+            raise UsageError(f"{path} has no column {missing}; it has {', '.join(row)}.")
+        yield row
 
 
 def mended(row: Row, columns: list[str], found: int) -> Row:
@@ -158,4 +168,4 @@ def chosen_pairs(folder: Path, split: str) -> Callable[[Row], bool]:
     with path.open(encoding="utf-8-sig") as file:
         pairs = {tuple(line.split()) for line in read_lines(file, path)}
     valid = split == "valid"
-    return lambda row: ((row["#1 ID"], row["#2 ID"]) in pairs) == valid
+    return lambda row: (tuple(row[column] for column in PAIR) in pairs) == valid

@@ -107,6 +107,9 @@ def test_mrpc_as_microsoft_gives_it(tmp_path):
     assert read(folder, "MRPC", "valid").examples == [Example(("C.", "D."), "0")]
     assert [e.sentences[0] for e in read(folder, "MRPC", "train").examples] == ["A.", "E."]
     assert read(folder, "MRPC", "test").examples == [Example(("G.", "H."), None)]
+    write(folder, {"MRPC/msr_paraphrase_train.txt": header.replace("#1 ID", "ID") + "1|1|2|A.|B."})
+    with pytest.raises(UsageError, match=r"train\.txt has no column #1 ID; it has Quality, ID"):
+        read(folder, "MRPC", "train")
 
 
 @pytest.mark.parametrize(
