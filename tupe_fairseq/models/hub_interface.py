@@ -175,7 +175,8 @@ def _find_dictionaries(
             return folder
         if (folder / "dict.txt").is_file():
             if recorded.get("_name") != "masked_lm":
-                settings["task"] = {"_name": "masked_lm", "data": str(folder)}
+                # As an older setting too: there fairseq takes what the task knows, no more.
+                settings["task"] = {"_name": "masked_lm", "task": "masked_lm", "data": str(folder)}
             return folder
     raise UsageError(
         f"no dictionary: {candidates[0]} holds neither dict.txt nor input0/dict.txt; copy the "
