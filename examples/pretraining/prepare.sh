@@ -66,10 +66,22 @@ bin() {
     run cp "$work/pieces/sentencepiece.bpe.model" "$out"
 }
 
+# Names, sizes and times of change of files and folders; nothing for what is not there.
+state_of() {
+  python - "$@" <<'END'
+import sys
+from pathlib import Path
+for path in map(Path, sys.argv[1:]):
+    for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+        if file.is_file():
+            print(ascii(str(file)), file.stat().st_size, file.stat().st_mtime_ns)
+END
+}
+
 lock_work
-# What a step depends on beside its scripts: arguments, and names, sizes and dates of the files.
-write "$work/.cleaning" "${cleaning[*]-} $(ls -LRln "${inputs[@]}")"
-write "$work/.vocabulary" "${vocabulary[*]} $(ls -Lln "${vocabulary[1]}" 2>/dev/null)"
+# What a step depends on beside its scripts: arguments and files.
+write "$work/.cleaning" "${cleaning[*]-} $(state_of "${inputs[@]}")"
+write "$work/.vocabulary" "${vocabulary[*]} $(state_of "${vocabulary[1]}")"
 step --resumable text "Clean the text" "$here/clean.py" "$work/.cleaning"
 step --resumable pieces "Split it into symbols" "$here/encode.py" "$work/.vocabulary"
 step bin "Binarise"
