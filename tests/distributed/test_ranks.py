@@ -26,7 +26,7 @@ from tests.integration.commands import (
 )
 from tests.tolerances import assert_trained_alike
 from tupe_fairseq import UsageError
-from tupe_fairseq.distributed import launch, worker
+from tupe_fairseq.distributed import LAUNCHER, launch, worker
 
 ROOT = Path(__file__).parents[2]
 #: What is the same for any number of ranks: no dropout, whose masks are drawn by each rank.
@@ -201,6 +201,19 @@ def test_a_killed_launcher_ends_its_ranks():
     # The end of the pipe comes when the last process that could write into it has ended.
     assert os.read(reading, 100) == b""
     os.close(reading)
+
+
+@pytest.mark.slow
+def test_a_worker_that_begins_after_its_launcher_has_ended():
+    """It would wait for the others for ever."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    meeting = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "localhost"}
+    ended = subprocess.run(
+        [sys.executable, "-m", launch.WORKER, *flags_of("data", "models")], cwd=ROOT, timeout=60,
+        env={**os.environ, **meeting, "MASTER_PORT": "9", LAUNCHER: str(gone.pid)}, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 1
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from torch.distributed.launcher.api import elastic_launch
 from torch.distributed.run import config_from_args, get_args_parser
 
 from ..errors import UsageError
+from . import LAUNCHER
 
 WORKER = "tupe_fairseq.distributed.worker"
 #: Set by the worker, each for its own process.
@@ -80,6 +81,7 @@ def launch(argv: list[str]) -> None:
     check_devices(processes, flags)
     # As many threads as there are cores: more would wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
+    os.environ[LAUNCHER] = str(os.getpid())
     command = [*(torchrun or ALONE), f"--nproc-per-node={processes}", "-m", WORKER, *flags]
     config, entrypoint, arguments = config_from_args(get_args_parser().parse_args(command))
     # It reports failures as tables of tracebacks; ours is one line.

@@ -22,6 +22,7 @@ from fairseq.logging import metrics
 from fairseq_cli import train as fairseq_train
 
 from ..errors import UsageError
+from . import LAUNCHER
 
 
 def rank_flags(flags: list[str], environment: dict[str, str]) -> list[str]:
@@ -129,7 +130,7 @@ def main(flags: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    end_with(os.getppid())
+    end_with(int(os.environ[LAUNCHER]))
     try:
         main(sys.argv[1:])
     except UsageError as error:
