@@ -13,6 +13,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.distributed.elastic.multiprocessing import SignalException
+from torch.distributed.elastic.rendezvous.api import (
+    RendezvousConnectionError,
+    RendezvousTimeoutError,
+)
 
 from tests.integration.commands import (
     COMMON,
@@ -241,6 +246,23 @@ def test_fewer_gpus_than_processes(monkeypatch):
     launch.check_devices(1, [])
     with pytest.raises(UsageError, match="N is 2, but this machine has 1 GPU"):
         launch.check_devices(2, [])
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (SignalException("got signal", signal.SIGINT), r"ended by SIGINT, .*; the same command"),
+        (RendezvousConnectionError("no store"), r"could not meet at localhost:0 \(.*Connection"),
+        (RendezvousTimeoutError(), r"could not meet at localhost:0 \(.*Timeout"),
+    ],
+)
+def test_the_launcher_tells_in_one_line(error, told, monkeypatch):
+    def launched(*_):
+        raise error
+
+    monkeypatch.setattr(launch, "elastic_launch", lambda *_: launched)
+    with pytest.raises(UsageError, match=told):
+        launch.launch(["1", "data", "--cpu"])
 
 
 def test_a_lonely_process_is_found():
