@@ -52,7 +52,7 @@ def alone_flags():
 
 
 def flags_of(data, save_dir, *flags):
-    words = (data, *TASK, *alone_flags(), *SMALL, "--save-dir", save_dir, *flags)
+    words = (data, *alone_flags(), *TASK, *SMALL, "--save-dir", save_dir, *flags)
     return [str(word) for word in words]
 
 
@@ -84,17 +84,20 @@ def losses(text):
 
 @pytest.mark.slow
 def test_two_ranks_are_one_with_twice_the_update_freq(toy_masked_lm_data, tmp_path):
-    """Two ranks, then on by one, then by two again: the same as one without interruption."""
+    """Two ranks, then on by one, then by two again: the same as one without interruption.
+
+    An epoch has more updates than that, so each goes on in the midst of its data.
+    """
 
     def run(ranks, name, updates):
         log, limit = tmp_path / f"{name}.log", ("--max-update", updates)
         flags = flags_of(toy_masked_lm_data, tmp_path / name, *limit, "--log-file", log)
-        if ranks == 1:
+        if name == "one":
             train(*flags, "--update-freq", 2)
         else:
-            status, out, err = finished(start(ranks, *flags))
+            status, out, err = finished(start(ranks, *flags, "--update-freq", str(2 // ranks)))
             assert status == 0, err[-2000:]
-            assert f"2 ranks trained together: {updates} updates" in out
+            assert f"{ranks} ranks trained together: 2 updates, {updates} in all" in out
         return losses(log.read_text())
 
     one = run(1, "one", 6)

@@ -18,10 +18,11 @@ import torch.distributed as dist
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils as fairseq_distributed
-from fairseq.logging import metrics
+from fairseq.trainer import Trainer
 from fairseq_cli import train as fairseq_train
 
 from ..errors import UsageError
+from ..models.safe_loading import read_checkpoint
 
 
 def rank_flags(flags: list[str], environment: dict[str, str]) -> list[str]:
@@ -55,6 +56,13 @@ def train_together(cfg: Any) -> None:
     """
     world = cfg.distributed_training.distributed_world_size
     check_company(world)
+    trainers = []
+
+    def build(*args: Any, **kwargs: Any) -> RankTrainer:
+        trainers.append(RankTrainer(*args, **kwargs))
+        return trainers[-1]
+
+    stock, fairseq_train.Trainer = fairseq_train.Trainer, build
     try:
         fairseq_train.main(cfg)
     except SystemExit as end:
@@ -62,23 +70,41 @@ def train_together(cfg: Any) -> None:
             raise
         # Nothing was left to train, which has been said.
         return
-    updates = updates_made()
+    finally:
+        fairseq_train.Trainer = stock
+    total = trainers[-1].get_num_updates()
+    updates = total - trainers[-1].loaded_updates
     if updates == 0:
         raise UsageError(
             "nothing was trained: no update was made; look at the sizes of the data and of the "
             "batches, --max-epoch, --max-update and --stop-min-lr."
         )
     if dist.get_rank() == 0:
-        print(f"{world} ranks trained together: {updates} updates")
+        print(f"{world} ranks trained together: {updates} updates, {total} in all")
 
 
-def updates_made() -> int:
-    """Updates of the model that was trained last, those of its checkpoint included.
+class RankTrainer(Trainer):
+    """fairseq's trainer, which goes on at the same place of the data with another number of ranks.
 
-    fairseq's trainer logs the number after each update, and where it loads a checkpoint.
+    A checkpoint counts the batches of one rank; fairseq itself would repeat or leave out some, or
+    end in an error where that many are not left.
     """
-    meter = metrics.get_meter("default", "num_updates")
-    return 0 if meter is None else int(meter.val)
+
+    #: Made before, by the checkpoint's training.
+    loaded_updates = 0
+
+    def load_checkpoint(self, filename, *args, **kwargs):
+        """As fairseq's; returns the checkpoint's extra state."""
+        extra = super().load_checkpoint(filename, *args, **kwargs)
+        self.loaded_updates = self.get_num_updates()
+        place = (extra or {}).get("train_iterator", {})
+        if place.get("iterations_in_epoch"):
+            saved = read_checkpoint(filename).get("cfg") or {}
+            then = saved.get("distributed_training", {}).get("distributed_world_size")
+            ranks = self.data_parallel_world_size
+            # Batches are dealt out in turn. A part of a round is done once more.
+            place["iterations_in_epoch"] = place["iterations_in_epoch"] * (then or ranks) // ranks
+        return extra
 
 
 def check_company(world: int) -> None:
