@@ -13,11 +13,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch.distributed.elastic.multiprocessing import SignalException
-from torch.distributed.elastic.rendezvous.api import (
-    RendezvousConnectionError,
-    RendezvousTimeoutError,
-)
 
 from tests.integration.commands import (
     COMMON,
@@ -31,7 +26,7 @@ from tests.integration.commands import (
 )
 from tests.tolerances import assert_trained_alike
 from tupe_fairseq import UsageError
-from tupe_fairseq.distributed import launch, worker
+from tupe_fairseq.distributed import worker
 
 ROOT = Path(__file__).parents[2]
 #: What is the same for any number of ranks: no dropout, whose masks are drawn by each rank.
@@ -213,59 +208,19 @@ def test_a_killed_launcher_ends_its_ranks():
 
 @pytest.mark.slow
 def test_a_mistake_is_told_once_for_all(toy_masked_lm_data, tmp_path):
-    process = start(2, *flags_of(toy_masked_lm_data, tmp_path, "--num-buckets", 13))
-    status, _, err = finished(process)
-    assert status == 1
-    assert "Traceback" not in err
-    assert "error: --num-buckets must be even, but is 13" in err
-    assert "ended with status 1 (its message stands above)" in err.splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        ([], "N is 'missing'"),
-        (["two", "data"], "N is 'two'"),
-        (["0", "data"], "N is '0'"),
-        (["2"], "nothing to train"),
-        (["2", "--nnodes", "2", "--"], "nothing to train"),
-        (["2", "data", "--distributed-world-size", "4"], "--distributed-world-size follows"),
-        (["2", "data", "--device-id=1"], "--device-id follows"),
-    ],
-)
-def test_bad_command_lines(words, part):
-    with pytest.raises(UsageError, match=re.escape(part)):
-        launch.split(words)
-
-
-def test_flags_of_torchrun_stand_before_the_dashes():
-    words = ["8", "--nnodes", "2", "--", "data", "--cpu"]
-    assert launch.split(words) == (8, ["--nnodes", "2"], ["data", "--cpu"])
-
-
-def test_fewer_gpus_than_processes(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    launch.check_devices(2, ["--cpu"])
-    launch.check_devices(1, [])
-    with pytest.raises(UsageError, match="N is 2, but this machine has 1 GPU"):
-        launch.check_devices(2, [])
-
-
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (SignalException("got signal", signal.SIGINT), r"ended by SIGINT, .*; the same command"),
-        (RendezvousConnectionError("no store"), r"could not meet at localhost:0 \(.*Connection"),
-        (RendezvousTimeoutError(), r"could not meet at localhost:0 \(.*Timeout"),
-    ],
-)
-def test_the_launcher_tells_in_one_line(error, told, monkeypatch):
-    def launched(*_):
-        raise error
-
-    monkeypatch.setattr(launch, "elastic_launch", lambda *_: launched)
-    with pytest.raises(UsageError, match=told):
-        launch.launch(["1", "data", "--cpu"])
+    """Also one that is found when threads read data, which must not abort the process."""
+    missing = tmp_path / "missing.pt"
+    for flags, told in (
+        (("--num-buckets", 13), "error: --num-buckets must be even, but is 13"),
+        (("--restore-file", missing), f"error: --restore-file is '{missing}', but no such file"),
+    ):
+        process = start(2, *flags_of(toy_masked_lm_data, tmp_path, *flags))
+        status, out, err = finished(process)
+        assert status == 1
+        assert "Traceback" not in err
+        assert told in err
+        assert "ended with status 1 (its message stands above)" in err.splitlines()[-1]
+        assert re.search(r"^\d{4}-.* \| INFO \| fairseq", out, re.MULTILINE), "as fairseq-train"
 
 
 def test_a_lonely_process_is_found():

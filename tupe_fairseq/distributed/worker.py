@@ -7,6 +7,7 @@ fairseq's trainer itself compares the norms of their gradients at every update.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -154,9 +155,32 @@ def main(flags: list[str]) -> None:
             dist.destroy_process_group()
 
 
+def log_as_fairseq_train() -> None:
+    """Its format, on stdout; importing fairseq before it has set another."""
+    logging.basicConfig(
+        format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
+        datefmt="%Y-%m-%d %H:%M:%S",
+        level=os.environ.get("LOGLEVEL", "INFO").upper(),
+        stream=sys.stdout,
+        force=True,
+    )
+
+
+def end(status: str | int | None) -> None:
+    """End as `sys.exit` does, without waiting for threads that read data: they would abort it."""
+    if isinstance(status, str):
+        print(status, file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1 if isinstance(status, str) else status or 0)
+
+
 if __name__ == "__main__":
     end_with(os.getppid())
+    log_as_fairseq_train()
     try:
         main(sys.argv[1:])
     except UsageError as error:
-        sys.exit(f"error: {error}")
+        end(f"error: {error}")
+    except SystemExit as error:
+        end(error.code)
