@@ -223,6 +223,20 @@ def test_a_mistake_is_told_once_for_all(toy_masked_lm_data, tmp_path):
         assert re.search(r"^\d{4}-.* \| INFO \| fairseq", out, re.MULTILINE), "as fairseq-train"
 
 
+def test_two_trainings_in_one_folder(tmp_path):
+    """Each would write over the other's checkpoints."""
+    folder = tmp_path / "new" / "models"
+    again = pytest.raises(UsageError, match="another training writes there")
+    with worker.alone_in(str(folder)), again, worker.alone_in(str(folder), patience=0):
+        pass
+    with worker.alone_in(str(folder), patience=0):
+        pass
+    (tmp_path / "file").touch()
+    inside = str(tmp_path / "file" / "models")
+    with pytest.raises(UsageError, match="Not a directory"), worker.alone_in(inside):
+        pass
+
+
 def test_a_lonely_process_is_found():
     with pytest.raises(UsageError, match="2 processes were to train together, but 1 do"):
         worker.check_company(2)

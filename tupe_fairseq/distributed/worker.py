@@ -7,11 +7,14 @@ fairseq's trainer itself compares the norms of their gradients at every update.
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -53,10 +56,29 @@ def train_together(cfg: Any) -> None:
     """fairseq-train's own `main`, between two checks.
 
     Raises:
-        UsageError: the processes do not train together, or nothing was trained.
+        UsageError: the processes do not train together, nothing was trained, or another training
+            is in --save-dir.
     """
     world = cfg.distributed_training.distributed_world_size
     check_company(world)
+    writes = dist.get_rank() == 0 and not cfg.checkpoint.no_save
+    with alone_in(cfg.checkpoint.save_dir) if writes else nullcontext():
+        trainer = train(cfg)
+    if trainer is None:
+        return
+    total = trainer.get_num_updates()
+    updates = total - trainer.loaded_updates
+    if updates == 0:
+        raise UsageError(
+            "nothing was trained: no update was made; look at the sizes of the data and of the "
+            "batches, --max-epoch, --max-update and --stop-min-lr."
+        )
+    if dist.get_rank() == 0:
+        print(f"{world} ranks trained together: {updates} updates, {total} in all")
+
+
+def train(cfg: Any) -> RankTrainer | None:
+    """Run fairseq-train with our trainer, and return it; none where nothing was left to train."""
     trainers = []
 
     def build(*args: Any, **kwargs: Any) -> RankTrainer:
@@ -69,19 +91,54 @@ def train_together(cfg: Any) -> None:
     except SystemExit as end:
         if end.code:
             raise
-        # Nothing was left to train, which has been said.
-        return
+        # Which has been said.
+        return None
     finally:
         fairseq_train.Trainer = stock
-    total = trainers[-1].get_num_updates()
-    updates = total - trainers[-1].loaded_updates
-    if updates == 0:
-        raise UsageError(
-            "nothing was trained: no update was made; look at the sizes of the data and of the "
-            "batches, --max-epoch, --max-update and --stop-min-lr."
-        )
-    if dist.get_rank() == 0:
-        print(f"{world} ranks trained together: {updates} updates, {total} in all")
+    return trainers[-1]
+
+
+@contextmanager
+def alone_in(folder: str, patience: int = 15) -> Iterator[None]:
+    """Keep other trainings that are started like this out of a folder, which is made if need be.
+
+    Args:
+        folder: --save-dir.
+        patience: seconds to wait; processes that read data outlive a killed training by five.
+
+    Raises:
+        UsageError: it cannot be made, or another training is in it.
+    """
+    try:
+        os.makedirs(folder, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise UsageError(f"--save-dir is {folder!r}: {error.strerror}.") from error
+    while not _locked(descriptor):
+        if patience <= 0:
+            os.close(descriptor)
+            raise UsageError(
+                f"--save-dir is {folder!r}, but another training writes there: wait for its end, "
+                "or name another folder."
+            )
+        patience -= 1
+        time.sleep(1)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    """Lock a file or folder until its descriptor is closed, as at the end of the process."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        # Some network file systems have no locks.
+        pass
+    return True
 
 
 class RankTrainer(Trainer):
