@@ -27,6 +27,7 @@ from tests.integration.commands import (
 from tests.tolerances import assert_trained_alike
 from tupe_fairseq import UsageError
 from tupe_fairseq.distributed import LAUNCHER, launch, worker
+from tupe_fairseq.distributed.save_dir import alone_in
 
 ROOT = Path(__file__).parents[2]
 #: What is the same for any number of ranks: no dropout, whose masks are drawn by each rank.
@@ -47,7 +48,7 @@ def alone_flags():
 
 
 def flags_of(data, save_dir, *flags):
-    words = (data, *TASK, *alone_flags(), *SMALL, "--save-dir", save_dir, *flags)
+    words = (data, *alone_flags(), *TASK, *SMALL, "--save-dir", save_dir, *flags)
     return [str(word) for word in words]
 
 
@@ -79,17 +80,20 @@ def losses(text):
 
 @pytest.mark.slow
 def test_two_ranks_are_one_with_twice_the_update_freq(toy_masked_lm_data, tmp_path):
-    """Two ranks, then on by one, then by two again: the same as one without interruption."""
+    """Two ranks, then on by one, then by two again: the same as one without interruption.
+
+    An epoch has more updates than that, so each goes on in the midst of its data.
+    """
 
     def run(ranks, name, updates):
         log, limit = tmp_path / f"{name}.log", ("--max-update", updates)
         flags = flags_of(toy_masked_lm_data, tmp_path / name, *limit, "--log-file", log)
-        if ranks == 1:
+        if name == "one":
             train(*flags, "--update-freq", 2)
         else:
-            status, out, err = finished(start(ranks, *flags))
+            status, out, err = finished(start(ranks, *flags, "--update-freq", str(2 // ranks)))
             assert status == 0, err[-2000:]
-            assert f"2 ranks trained together: {updates} updates" in out
+            assert f"{ranks} ranks trained together: 2 updates, {updates} in all" in out
         return losses(log.read_text())
 
     one = run(1, "one", 6)
@@ -218,42 +222,33 @@ def test_a_worker_that_begins_after_its_launcher_has_ended():
 
 @pytest.mark.slow
 def test_a_mistake_is_told_once_for_all(toy_masked_lm_data, tmp_path):
-    process = start(2, *flags_of(toy_masked_lm_data, tmp_path, "--num-buckets", 13))
-    status, _, err = finished(process)
-    assert status == 1
-    assert "Traceback" not in err
-    assert "error: --num-buckets must be even, but is 13" in err
-    assert "ended with status 1 (its message stands above)" in err.splitlines()[-1]
+    """Also one that is found when threads read data, which must not abort the process."""
+    missing = tmp_path / "missing.pt"
+    for flags, told in (
+        (("--num-buckets", 13), "error: --num-buckets must be even, but is 13"),
+        (("--restore-file", missing), f"error: --restore-file is '{missing}', but no such file"),
+    ):
+        process = start(2, *flags_of(toy_masked_lm_data, tmp_path, *flags))
+        status, out, err = finished(process)
+        assert status == 1
+        assert "Traceback" not in err
+        assert told in err
+        assert "ended with status 1 (its message stands above)" in err.splitlines()[-1]
+        assert re.search(r"^\d{4}-.* \| INFO \| fairseq", out, re.MULTILINE), "as fairseq-train"
 
 
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        ([], "N is 'missing'"),
-        (["two", "data"], "N is 'two'"),
-        (["0", "data"], "N is '0'"),
-        (["2"], "nothing to train"),
-        (["2", "--nnodes", "2", "--"], "nothing to train"),
-        (["2", "data", "--distributed-world-size", "4"], "--distributed-world-size follows"),
-        (["2", "data", "--device-id=1"], "--device-id follows"),
-    ],
-)
-def test_bad_command_lines(words, part):
-    with pytest.raises(UsageError, match=re.escape(part)):
-        launch.split(words)
-
-
-def test_flags_of_torchrun_stand_before_the_dashes():
-    words = ["8", "--nnodes", "2", "--", "data", "--cpu"]
-    assert launch.split(words) == (8, ["--nnodes", "2"], ["data", "--cpu"])
-
-
-def test_fewer_gpus_than_processes(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    launch.check_devices(2, ["--cpu"])
-    launch.check_devices(1, [])
-    with pytest.raises(UsageError, match="N is 2, but this machine has 1 GPU"):
-        launch.check_devices(2, [])
+def test_two_trainings_in_one_folder(tmp_path):
+    """Each would write over the other's checkpoints."""
+    folder = tmp_path / "new" / "models"
+    again = pytest.raises(UsageError, match="another training writes there")
+    with alone_in(str(folder)), again, alone_in(str(folder), patience=0):
+        pass
+    with alone_in(str(folder), patience=0):
+        pass
+    (tmp_path / "file").touch()
+    inside = str(tmp_path / "file" / "models")
+    with pytest.raises(UsageError, match="Not a directory"), alone_in(inside):
+        pass
 
 
 def test_a_lonely_process_is_found():

@@ -52,6 +52,26 @@ def test_a_finished_run_is_not_trained_on(toy_masked_lm_data, tmp_path, monkeypa
         assert state["optimizer_history"][-1]["num_updates"] == more[-1]
 
 
+def test_a_run_of_all_epochs_says_that_it_is_finished(
+    toy_masked_lm_data, tmp_path, monkeypatch, capsys
+):
+    """fairseq says that it is done with training, as where it has trained."""
+    checkpoint = pretrain(toy_masked_lm_data, tmp_path, "--max-epoch", 2, "--max-update", 100)
+    monkeypatch.setattr("sys.argv", ["fairseq-train"])
+    with pytest.raises(SystemExit) as ended:
+        pretrain(toy_masked_lm_data, tmp_path, "--max-epoch", 2, "--max-update", 100)
+    assert ended.value.code == 0
+    assert "nothing left to train: 2 epochs are done, --max-epoch is 2" in capsys.readouterr().out
+    for save_dir, more in (
+        (tmp_path, ("--max-epoch", 3)),
+        (tmp_path / "a", ("--restore-file", checkpoint, *FINETUNE, "--max-epoch", 1)),
+    ):
+        state = torch.load(
+            pretrain(toy_masked_lm_data, save_dir, *more, "--max-update", 100), weights_only=True
+        )
+        assert state["extra_state"]["train_iterator"]["epoch"] == more[-1] + 1
+
+
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_reloaded_model_gives_the_same_logits(toy_masked_lm_data, tmp_path, encoding):
     flags = ("--position-encoding", encoding)

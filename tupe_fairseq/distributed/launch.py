@@ -14,7 +14,9 @@ import signal
 import sys
 
 import torch
+from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+from torch.distributed.elastic.rendezvous import RendezvousError
 from torch.distributed.launcher.api import elastic_launch
 from torch.distributed.run import config_from_args, get_args_parser
 
@@ -32,6 +34,7 @@ ALONE = (
     *("--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"),
     *("--rdzv-id", f"{os.getpid()}", "--local-addr", "localhost"),
 )
+GO_ON = "the same command goes on from the last checkpoint, if there is one."
 
 
 def split(argv: list[str]) -> tuple[int, list[str], list[str]]:
@@ -75,7 +78,8 @@ def launch(argv: list[str]) -> None:
     """Run and wait.
 
     Raises:
-        UsageError: it cannot start, or a process ended badly; the message says which and how.
+        UsageError: it cannot start, a process ended badly, or a signal came; the message says
+            which and how.
     """
     processes, torchrun, flags = split(argv)
     check_devices(processes, flags)
@@ -91,6 +95,13 @@ def launch(argv: list[str]) -> None:
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
         raise UsageError(_told(rank, failure)) from error
+    except SignalException as error:
+        raise UsageError(f"ended by {error.sigval.name}, all ranks too; {GO_ON}") from error
+    except RendezvousError as error:
+        raise UsageError(
+            f"the machines could not meet at {config.rdzv_endpoint} ({type(error).__name__}): "
+            "name a host and port that the first of them has free, and start all of --nnodes."
+        ) from error
     except (RuntimeError, ValueError, ConnectionError) as error:
         raise UsageError(f"the processes could not meet: {error}.") from error
 
@@ -101,10 +112,7 @@ def _told(rank: int, failure: ProcessFailure) -> str:
         how = f"was killed by signal {-failure.exitcode} ({name})"
     else:
         how = f"ended with status {failure.exitcode} (its message stands above)"
-    return (
-        f"rank {rank} {how}, so the others were ended; the same command goes on from the last "
-        "checkpoint, if there is one."
-    )
+    return f"rank {rank} {how}, so the others were ended; {GO_ON}"
 
 
 if __name__ == "__main__":

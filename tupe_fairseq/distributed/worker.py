@@ -7,11 +7,12 @@ fairseq's trainer itself compares the norms of their gradients at every update.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
 import time
-from typing import Any
+from contextlib import nullcontext
 
 import torch
 import torch.distributed as dist
@@ -20,9 +21,12 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils as fairseq_distributed
 from fairseq.logging import metrics
 from fairseq_cli import train as fairseq_train
+from omegaconf import DictConfig
 
 from ..errors import UsageError
 from . import LAUNCHER
+from .resume import resumed
+from .save_dir import alone_in
 
 
 def rank_flags(flags: list[str], environment: dict[str, str]) -> list[str]:
@@ -48,29 +52,35 @@ def rank_flags(flags: list[str], environment: dict[str, str]) -> list[str]:
     return [*flags, *own, *cpu, "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"]
 
 
-def train_together(cfg: Any) -> None:
+def train_together(cfg: DictConfig) -> None:
     """fairseq-train's own `main`, between two checks.
 
     Raises:
-        UsageError: the processes do not train together, or nothing was trained.
+        UsageError: the processes do not train together, nothing was trained, or another training
+            is in --save-dir.
     """
     world = cfg.distributed_training.distributed_world_size
     check_company(world)
+    writes = dist.get_rank() == 0 and not cfg.checkpoint.no_save
     try:
-        fairseq_train.main(cfg)
+        with (
+            alone_in(cfg.checkpoint.save_dir) if writes else nullcontext(),
+            resumed(cfg) as before,
+        ):
+            fairseq_train.main(cfg)
     except SystemExit as end:
         if end.code:
             raise
         # Nothing was left to train, which has been said.
         return
-    updates = updates_made()
-    if updates == 0:
+    total = updates_made()
+    if total <= before:
         raise UsageError(
             "nothing was trained: no update was made; look at the sizes of the data and of the "
             "batches, --max-epoch, --max-update and --stop-min-lr."
         )
     if dist.get_rank() == 0:
-        print(f"{world} ranks trained together: {updates} updates")
+        print(f"{world} ranks trained together: {total - before} updates, {total} in all")
 
 
 def updates_made() -> int:
@@ -78,8 +88,9 @@ def updates_made() -> int:
 
     fairseq's trainer logs the number after each update, and where it loads a checkpoint.
     """
-    meter = metrics.get_meter("default", "num_updates")
-    return 0 if meter is None else int(meter.val)
+    # By name it finds meters of the checkpoint, which have taken the place of those that are used.
+    everything = metrics.get_active_aggregators()[0]
+    return int(everything["num_updates"].val) if "num_updates" in everything else 0
 
 
 def check_company(world: int) -> None:
@@ -129,9 +140,32 @@ def main(flags: list[str]) -> None:
             dist.destroy_process_group()
 
 
+def log_as_fairseq_train() -> None:
+    """Its format, on stdout; importing fairseq before it has set another."""
+    logging.basicConfig(
+        format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
+        datefmt="%Y-%m-%d %H:%M:%S",
+        level=os.environ.get("LOGLEVEL", "INFO").upper(),
+        stream=sys.stdout,
+        force=True,
+    )
+
+
+def end(status: str | int | None) -> None:
+    """End as `sys.exit` does, without waiting for threads that read data: they would abort it."""
+    if isinstance(status, str):
+        print(status, file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1 if isinstance(status, str) else status or 0)
+
+
 if __name__ == "__main__":
     end_with(int(os.environ[LAUNCHER]))
+    log_as_fairseq_train()
     try:
         main(sys.argv[1:])
     except UsageError as error:
-        sys.exit(f"error: {error}")
+        end(f"error: {error}")
+    except SystemExit as error:
+        end(error.code)

@@ -149,7 +149,7 @@ def check_restore_file(args: Any) -> None:
     Raises:
         UsageError: the checkpoint is damaged, foreign, or would run code.
     """
-    if (path := _restored_file(args)).is_file():
+    if (path := restored_file(args)).is_file():
         _read_restored(path)
     finetune_from = training_setting(args, "checkpoint", "finetune_from_model")
     if finetune_from and Path(finetune_from).is_file():
@@ -159,26 +159,30 @@ def check_restore_file(args: Any) -> None:
 def end_if_finished(args: Any) -> None:
     """End a finished run, once its checkpoint is loaded and before its data are read.
 
-    fairseq looks at --max-update after an update only, and would make one more at each start.
+    fairseq looks at --max-update after an update only, and would make one more at each start; of
+    --max-epoch it says nothing.
 
     Raises:
-        SystemExit: the checkpoint has --max-update updates; the status is 0.
+        SystemExit: the checkpoint has --max-update updates or --max-epoch epochs; the status is 0.
     """
-    most = training_setting(args, "optimization", "max_update")
-    path = _restored_file(args)
-    if not most or training_setting(args, "checkpoint", "reset_optimizer") or not path.is_file():
+    path = restored_file(args)
+    if not path.is_file():
         return
     state = read_checkpoint(path)
-    if state.get("last_optimizer_state") is None:
-        return
     history = state.get("optimizer_history") or [{}]
-    done = history[-1].get("num_updates", 0)
-    if done >= most:
-        print(f"nothing left to train: {done} updates are done, --max-update is {most}")
-        raise SystemExit(0)
+    updates = history[-1].get("num_updates", 0) if state.get("last_optimizer_state") else 0
+    place = (state.get("extra_state") or {}).get("train_iterator") or {}
+    for unit, done, reset in (
+        ("update", updates, "reset_optimizer"),
+        ("epoch", place.get("epoch", 1) - 1, "reset_dataloader"),
+    ):
+        most = training_setting(args, "optimization", f"max_{unit}")
+        if most and done >= most and not training_setting(args, "checkpoint", reset):
+            print(f"nothing left to train: {done} {unit}s are done, --max-{unit} is {most}")
+            raise SystemExit(0)
 
 
-def _restored_file(args: Any) -> Path:
+def restored_file(args: Any) -> Path:
     """The checkpoint that --restore-file stands for; it need not be there."""
     name = training_setting(args, "checkpoint", "restore_file") or DEFAULT_RESTORE_FILE
     folder = training_setting(args, "checkpoint", "save_dir") or ""
