@@ -61,7 +61,7 @@ def test_a_run_of_all_epochs_says_that_it_is_finished(
     with pytest.raises(SystemExit) as ended:
         pretrain(toy_masked_lm_data, tmp_path, "--max-epoch", 2, "--max-update", 100)
     assert ended.value.code == 0
-    assert "nothing left to train: 2 epochs are done, --max-epoch is 2" in capsys.readouterr().out
+    assert "nothing left to train: --max-epoch is 2, and 2 are done" in capsys.readouterr().out
     for save_dir, more in (
         (tmp_path, ("--max-epoch", 3)),
         (tmp_path / "a", ("--restore-file", checkpoint, *FINETUNE, "--max-epoch", 1)),

@@ -178,7 +178,7 @@ def end_if_finished(args: Any) -> None:
     ):
         most = training_setting(args, "optimization", f"max_{unit}")
         if most and done >= most and not training_setting(args, "checkpoint", reset):
-            print(f"nothing left to train: {done} {unit}s are done, --max-{unit} is {most}")
+            print(f"nothing left to train: --max-{unit} is {most}, and {done} are done")
             raise SystemExit(0)
 
 
