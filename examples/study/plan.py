@@ -2,9 +2,8 @@
 
 tiny, by the comparison of all encodings (README.md) on a shared CPU: an update of 32 × 32 tokens
 takes a core 0.1 to 0.12 s, so that 9,600 of them (9.8 M tokens) take 16 to 19 minutes, and 15 runs
-on two cores 130. A fine-tuning takes 10 s and half of what stands at its `Finetuning`, which was
-measured with 128 tokens; 15 models, two rates and five tasks on two cores: 40 minutes. small has
-not been run.
+on two cores 130. A fine-tuning takes a core 25 s (RTE) to 80 s (SST-2); 15 models, two rates and
+five tasks on two cores: 70 minutes. small has not been run.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ SCALES = {
         rates=("1e-3",),
         flags=("--encoder-layers", "2", "--encoder-embed-dim", "32"),
     ),
-    # Two CPU cores, three hours. In short sequences `learned` uses order after 5 M tokens.
+    # Two CPU cores, three and a half hours. In short sequences `learned` uses order after 5 M tokens.
     "tiny": Scale(
         vocabulary=1000,
         valid_share=0.01,
@@ -110,11 +109,11 @@ SCALES = {
         # Longer than the sequences: these positions are first seen in fine-tuning.
         glue_tokens=64,
         tasks={
-            "CoLA": Finetuning(400),  # 1.5 epochs, 44 s
-            "SST-2": Finetuning(500),  # a quarter of an epoch, 30 s
-            "MRPC": Finetuning(115),  # 1 epoch, 30 s
-            "STS-B": Finetuning(270),  # 1.5 epochs, 50 s
-            "RTE": Finetuning(78),  # 1 epoch, 27 s
+            "CoLA": Finetuning(400),  # 1.5 epochs
+            "SST-2": Finetuning(500),  # a quarter of an epoch
+            "MRPC": Finetuning(115),  # 1 epoch
+            "STS-B": Finetuning(270),  # 1.5 epochs
+            "RTE": Finetuning(78),  # 1 epoch
         },
         rates=("5e-4", "1e-3"),
     ),
