@@ -94,7 +94,7 @@ SCALES = {
         rates=("1e-3",),
         flags=("--encoder-layers", "2", "--encoder-embed-dim", "32"),
     ),
-    # Two CPU cores, three and a half hours. In short sequences `learned` uses order after 5 M tokens.
+    # Two CPU cores, 3.5 hours. In short sequences `learned` uses order after 5 M tokens.
     "tiny": Scale(
         vocabulary=1000,
         valid_share=0.01,
