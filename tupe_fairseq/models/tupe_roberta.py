@@ -12,7 +12,7 @@ from types import MappingProxyType
 from fairseq.models import register_model
 from fairseq.models.roberta.model import RobertaEncoder, RobertaModel
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
-from fairseq.utils import safe_hasattr
+from fairseq.utils import safe_getattr, safe_hasattr
 from omegaconf import OmegaConf, open_dict
 
 from ..errors import UsageError, ends_commands_in_one_line, under_fairseq_command
@@ -106,7 +106,7 @@ class TupeRobertaModel(CheckedModel, RobertaModel):
     @ends_commands_in_one_line
     def build_model(cls, args, task):
         """Build a model from a Namespace (command line) or DictConfig (hydra)."""
-        known = Namespace(tokens_per_sample=0, max_positions=0)
+        known = Namespace(tokens_per_sample=0, max_positions=0, base_layers=0)
         apply_roberta_architecture("tupe_roberta", known)
         check_keys(args, cls, known=set(vars(known)))
         check_pruning(args)
@@ -117,9 +117,13 @@ class TupeRobertaModel(CheckedModel, RobertaModel):
             apply_roberta_architecture("tupe_roberta", args)
             if not safe_hasattr(args, "max_positions"):
                 if not safe_hasattr(args, "tokens_per_sample"):
-                    args.tokens_per_sample = task.max_positions()
+                    # fairseq 0.12.2's masked_lm does not tell.
+                    given = training_setting(args, "task", "tokens_per_sample")
+                    args.tokens_per_sample = given or task.max_positions()
                 args.max_positions = args.tokens_per_sample
             check_lengths(args)
+            # Under hydra 1.0 fairseq's trainer finds None where this is missing, and compares it.
+            args.base_layers = safe_getattr(args, "base_layers", 0)
             encoder = TupeRobertaEncoder(args, task.source_dictionary)
         return cls(args, encoder)
 
