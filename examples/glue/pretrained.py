@@ -59,7 +59,9 @@ def overrides(data: Path, checkpoint: Path) -> list[str]:
         # A line more would be another override, and hydra reads more than words and numbers.
         if not re.fullmatch(r"[\w.+-]+", written(value)):
             raise UsageError(f"{checkpoint}: its {key} is {value!r}, which cannot be.")
-        found.append(f"++model.{key}={written(value)}")
+        # The YAML files have the encoding; `++`, for both, is not known to hydra 1.0.
+        added = "" if key == "position_encoding" else "+"
+        found.append(f"{added}model.{key}={written(value)}")
     found.append(f"task.max_positions={positions}")
     if not torch.cuda.is_available():
         found += ["common.cpu=true", "common.fp16=false"]

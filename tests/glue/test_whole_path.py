@@ -182,12 +182,12 @@ def test_overrides_describe_the_checkpoint(glue, bpe, checkpoint, tmp_path):
     found = describe.overrides(data, checkpoint)
     expected = {
         "model._name=tupe_roberta",
-        "++model.position_encoding=t5",
-        "++model.num_buckets=16",
-        "++model.max_distance=32",
-        "++model.encoder_layers=2",
-        "++model.encoder_embed_dim=32",
-        "++model.layernorm_embedding=true",
+        "model.position_encoding=t5",
+        "+model.num_buckets=16",
+        "+model.max_distance=32",
+        "+model.encoder_layers=2",
+        "+model.encoder_embed_dim=32",
+        "+model.layernorm_embedding=true",
         "task.max_positions=64",
     }
     assert expected <= set(found)
@@ -203,8 +203,8 @@ def test_stock_roberta_is_learned(hydra, glue, bpe, tmp_path):
     found = describe.overrides(data, tmp_path / "model.pt")
     assert found[:3] == [
         "model._name=tupe_roberta",
-        "++model.position_encoding=learned",
-        "++model.encoder_layers=24",
+        "model.position_encoding=learned",
+        "+model.encoder_layers=24",
     ]
 
 

@@ -38,7 +38,7 @@ score=50
 for word in "$@"; do
   case $word in
     hydra.run.dir=*) run=${word#*=\\'} run=${run%\\'} ;;
-    ++model.position_encoding=tupe*) score=60 ;;
+    model.position_encoding=tupe*) score=60 ;;
   esac
 done
 mkdir -p "$run/checkpoints"
