@@ -13,11 +13,15 @@ import torch
 from fairseq import tasks
 from fairseq.dataclass.initialize import add_defaults, hydra_init
 from fairseq.dataclass.utils import omegaconf_no_object_check
-from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from tests import toy_data
+
+try:
+    from hydra import compose, initialize_config_dir
+except ImportError:  # hydra 1.0, which fairseq 0.12.2 asks for
+    from hydra.experimental import compose, initialize_config_dir
 
 ROOT = Path(__file__).parents[2]
 PRETRAINING = ROOT / "examples/pretraining/config"

@@ -11,10 +11,9 @@ import pytest
 import torch
 from fairseq.dataclass.initialize import hydra_init
 from fairseq.distributed.utils import infer_init_method
-from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
-from .hydra_configs import PRETRAINING, QUIET, ROOT, composed
+from .hydra_configs import PRETRAINING, QUIET, ROOT, compose, composed, initialize_config_dir
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in QUIET]
 
