@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import signal
@@ -36,6 +37,12 @@ TASK = (
     *("--dropout", 0, "--attention-dropout", 0, "--batch-size", 4, "--adam-eps", 0.001),
     *("--log-format", "json", "--log-interval", 1, "--save-interval-updates", 2),
 )
+
+
+@pytest.fixture(autouse=True)
+def logs_of_this_process(caplog):
+    """They are compared with those of ranks; a script run before may have set another level."""
+    caplog.set_level(logging.INFO)
 
 
 def alone_flags():
