@@ -28,7 +28,6 @@ from tests.integration.commands import (
 from tests.tolerances import assert_trained_alike
 from tupe_fairseq import UsageError
 from tupe_fairseq.distributed import LAUNCHER, launch, worker
-from tupe_fairseq.distributed.save_dir import alone_in
 
 ROOT = Path(__file__).parents[2]
 #: What is the same for any number of ranks: no dropout, whose masks are drawn by each rank.
@@ -244,33 +243,35 @@ def test_a_mistake_is_told_once_for_all(toy_masked_lm_data, tmp_path):
         assert re.search(r"^\d{4}-.* \| INFO \| fairseq", out, re.MULTILINE), "as fairseq-train"
 
 
-def test_two_trainings_in_one_folder(tmp_path):
-    """Each would write over the other's checkpoints."""
-    folder = tmp_path / "new" / "models"
-    again = pytest.raises(UsageError, match="another training writes there")
-    with alone_in(str(folder)), again, alone_in(str(folder), patience=0):
-        pass
-    with alone_in(str(folder), patience=0):
-        pass
-    (tmp_path / "file").touch()
-    inside = str(tmp_path / "file" / "models")
-    with pytest.raises(UsageError, match="Not a directory"), alone_in(inside):
-        pass
-
-
 def test_a_lonely_process_is_found():
     with pytest.raises(UsageError, match="2 processes were to train together, but 1 do"):
         worker.check_company(2)
 
 
-def test_training_nothing_is_found(toy_masked_lm_data, tmp_path, monkeypatch):
-    """fairseq itself ends with status 0, as where the learning rate is below --stop-min-lr."""
-    flags = ("--stop-min-lr", 1, "--lr", 0.5)
-    assert not pretrain(toy_masked_lm_data, tmp_path, *flags).exists()
+@pytest.fixture
+def one_rank(monkeypatch):
+    """What torchrun tells a worker that is alone."""
     environment = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
     for name, value in {**environment, "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "argv", ["-"])
+
+
+def test_updates_without_an_optimizer_are_not_gone_on_from(
+    toy_masked_lm_data, tmp_path, one_rank, capsys
+):
+    made = pretrain(
+        toy_masked_lm_data, tmp_path / "a", "--max-update", 4, "--no-save-optimizer-state"
+    )
+    flags = ("--restore-file", made, "--reset-dataloader", "--max-update", 2)
+    worker.main(flags_of(toy_masked_lm_data, tmp_path / "b", *flags))
+    assert "trained together: 2 updates, 2 in all" in capsys.readouterr().out
+
+
+def test_training_nothing_is_found(toy_masked_lm_data, tmp_path, one_rank):
+    """fairseq itself ends with status 0, as where the learning rate is below --stop-min-lr."""
+    flags = ("--stop-min-lr", 1, "--lr", 0.5)
+    assert not pretrain(toy_masked_lm_data, tmp_path, *flags).exists()
     with pytest.raises(UsageError, match="nothing was trained"):
         worker.main(flags_of(toy_masked_lm_data, tmp_path, *flags))
     assert not torch.distributed.is_initialized()

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from omegaconf import DictConfig
 
 from ..files import replacing
-from ..models.arguments import restored_file
+from ..models.arguments import progress, restored_file
 from ..models.hub_files import recorded
 from ..models.safe_loading import read_checkpoint
 
@@ -69,9 +69,9 @@ def resumed(cfg: DictConfig) -> Iterator[int]:
 def _dealt_anew(path: Path, cfg: DictConfig) -> tuple[int, dict[str, Any] | None]:
     """Updates of a checkpoint, and the whole of it where its place must be counted anew."""
     state = read_checkpoint(path)
-    history = state.get("optimizer_history") or [{}]
-    updates = 0 if cfg.checkpoint.reset_optimizer else history[-1].get("num_updates", 0)
-    place = (state.get("extra_state") or {}).get("train_iterator") or {}
+    updates, place = progress(state)
+    if cfg.checkpoint.reset_optimizer:
+        updates = 0
     batches = place.get("iterations_in_epoch", 0)
     now = cfg.distributed_training.distributed_world_size
     then = recorded(state, "distributed_training", path).get("distributed_world_size") or now

@@ -169,9 +169,7 @@ def end_if_finished(args: Any) -> None:
     if not path.is_file():
         return
     state = read_checkpoint(path)
-    history = state.get("optimizer_history") or [{}]
-    updates = history[-1].get("num_updates", 0) if state.get("last_optimizer_state") else 0
-    place = (state.get("extra_state") or {}).get("train_iterator") or {}
+    updates, place = progress(state)
     for unit, done, reset in (
         ("update", updates, "reset_optimizer"),
         ("epoch", place.get("epoch", 1) - 1, "reset_dataloader"),
@@ -180,6 +178,18 @@ def end_if_finished(args: Any) -> None:
         if most and done >= most and not training_setting(args, "checkpoint", reset):
             print(f"nothing left to train: --max-{unit} is {most}, and {done} are done")
             raise SystemExit(0)
+
+
+def progress(state: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """How far a checkpoint has come.
+
+    Returns:
+        The updates that fairseq goes on from, none where the optimizer's state was not saved; and
+        the place in the training data, as fairseq's iterator tells it.
+    """
+    history = state.get("optimizer_history") or [{}]
+    updates = history[-1].get("num_updates", 0) if state.get("last_optimizer_state") else 0
+    return updates, (state.get("extra_state") or {}).get("train_iterator") or {}
 
 
 def restored_file(args: Any) -> Path:
