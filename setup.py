@@ -32,7 +32,7 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     packages=find_packages(include=["tupe_fairseq", "tupe_fairseq.*"]),
-    package_data={"tupe_fairseq.native": ["kernels.c"]},
+    package_data={"tupe_fairseq.kernels": ["kernels.c"]},
     python_requires=">=3.10,<3.13",
     install_requires=[
         "torch>=2.6",

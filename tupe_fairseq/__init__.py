@@ -8,14 +8,9 @@ import importlib.util
 
 from .attention import TupeMultiheadAttention
 from .errors import UsageError
-from .position import (
-    PositionEncoding,
-    Shape,
-    build_position_encoding,
-    register_position_encoding,
-)
-from .pretrained import TUPEMaskedLM
-from .standalone import TUPEConfig, TUPEEncoder
+from .position import PositionEncoding, Shape, build_position_encoding, register_position_encoding
+from .standalone.encoder import TUPEConfig, TUPEEncoder
+from .standalone.masked_lm import TUPEMaskedLM
 
 __version__ = "0.1.0"
 
@@ -32,7 +27,7 @@ __all__ = [
 ]
 
 if importlib.util.find_spec("fairseq") is not None:
-    from .criterions import GluePredictionCriterion
+    from .glue import GluePredictionCriterion
     from .models.tupe_roberta import TupeRobertaModel
     from .models.tupe_transformer import TupeTransformerModel
     from .models.tupe_transformer_lm import TupeTransformerLM

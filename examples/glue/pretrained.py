@@ -17,9 +17,9 @@ from typing import Any
 import torch
 
 from tupe_fairseq import UsageError
-from tupe_fairseq.models.architectures import ROBERTA_ARCHITECTURES
-from tupe_fairseq.models.hub_files import recorded
-from tupe_fairseq.models.safe_loading import read_checkpoint
+from tupe_fairseq.arguments.architectures import ROBERTA_ARCHITECTURES
+from tupe_fairseq.checkpoints.reading import read_checkpoint
+from tupe_fairseq.hub.files import recorded
 from tupe_fairseq.position import POSITION_ENCODINGS
 
 #: Arguments of stock RoBERTa that decide what the weights of its encoder mean.

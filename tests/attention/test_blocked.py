@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from tests.attention.cases import EMBED_DIM, build, gradients, normal, padding_mask, run
 from tests.tolerances import assert_close, assert_gradients_close
-from tupe_fairseq import native
 from tupe_fairseq.attention import blocked, blocks
 from tupe_fairseq.attention.layout import Layout
-from tupe_fairseq.modules.dropout import rounded
+from tupe_fairseq.kernels import native
+from tupe_fairseq.kernels.dropout import rounded
 
 CASES = ("none", "learned", "rope", "alibi", "t5", "tupe_a", "tupe_a-tie_cls", "tupe_r")
 LENGTH = 23

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from tests.tolerances import FORWARD, assert_close
-from tupe_fairseq import native
-from tupe_fairseq.attention.softmax import Terms, weigh, weigh_backward
-from tupe_fairseq.modules.dropout import keep_mask
+from tupe_fairseq.kernels import native
+from tupe_fairseq.kernels.dropout import keep_mask
+from tupe_fairseq.kernels.softmax import Terms, weigh, weigh_backward
 
 #: Matrices, rows, keys: odd ones, one of each, and more keys than a vector register holds.
 SHAPES = ((1, 1, 1), (1, 3, 2), (3, 1, 5), (2, 7, 97), (4, 5, 130))

@@ -16,7 +16,7 @@ from tests.attention.cases import (
 )
 from tests.tolerances import assert_close, assert_gradients_close, assert_trained_alike
 from tupe_fairseq.attention import Layout, share_attention, triton_backend
-from tupe_fairseq.modules.dropout import keep_mask, rounded
+from tupe_fairseq.kernels.dropout import keep_mask, rounded
 from tupe_fairseq.modules.encoder import Encoder
 from tupe_fairseq.position import build_position_encoding
 from tupe_fairseq.position.indices import toeplitz
@@ -104,7 +104,7 @@ def test_triton_takes_any_head_dimension(head_dim, dtype):
 @pytest.mark.parametrize("rows", [15, 1 << 20])
 def test_triton_sums_the_gradient_of_the_bias_in_parts(monkeypatch, by_distance, rows):
     """Over queries, and over shares of the sentences."""
-    from tupe_fairseq.attention.triton_kernels import launch
+    from tupe_fairseq.kernels.triton import launch
 
     length = 37
     monkeypatch.setattr(triton_backend, "ROWS", rows * 4 * HEADS * length)

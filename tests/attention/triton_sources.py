@@ -23,7 +23,7 @@ def compiled(name: str, architecture: int, optional: bool):
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from tupe_fairseq.attention.triton_kernels import backward, forward, launch
+    from tupe_fairseq.kernels.triton import backward, forward, launch
 
     kernel = getattr(forward if name == "attend" else backward, name)
     tiles = launch.tiles(64, torch.bfloat16)

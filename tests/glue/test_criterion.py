@@ -19,7 +19,7 @@ from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 from tests import toy_data
 from tests.integration.commands import finetune
 from tupe_fairseq import UsageError
-from tupe_fairseq.criterions import glue_metrics
+from tupe_fairseq.glue import metrics as glue_metrics
 
 HEAD = "sentence_classification_head"
 GLUE_PREDICTION = ("--criterion", "glue_prediction")

@@ -10,7 +10,7 @@ import torch
 from tests.integration.commands import generate, train_lm, train_translation
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeTransformerLM, TupeTransformerModel, UsageError
-from tupe_fairseq.models.safe_loading import read_checkpoint
+from tupe_fairseq.checkpoints.reading import read_checkpoint
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from tupe_fairseq import TupeRobertaModel, UsageError
-from tupe_fairseq.models.architectures import ROBERTA_ARCHITECTURES
+from tupe_fairseq.arguments.architectures import ROBERTA_ARCHITECTURES
 from tupe_fairseq.position import POSITION_ENCODINGS
 
 from .hydra_configs import (

@@ -15,7 +15,7 @@ from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.interop import huggingface, keys, standalone
 from tupe_fairseq.interop.convert import convert
-from tupe_fairseq.pretrained import TUPEMaskedLM
+from tupe_fairseq.standalone.masked_lm import TUPEMaskedLM
 
 safetensors = pytest.importorskip("safetensors", reason="safetensors is not installed (extra hf)")
 ROOT = Path(__file__).parents[2]
@@ -171,7 +171,7 @@ WITHOUT_FAIRSEQ = """
 import sys
 sys.modules["fairseq"] = sys.modules["fairseq_cli"] = None  # as if not installed
 import torch
-from tupe_fairseq.pretrained import TUPEMaskedLM
+from tupe_fairseq.standalone.masked_lm import TUPEMaskedLM
 hidden, logits = TUPEMaskedLM.from_pretrained(sys.argv[1])(torch.tensor([[0, 5, 6, 2]]))
 assert hidden.shape == (1, 4, 32) and logits.shape == (1, 4, 205)
 """

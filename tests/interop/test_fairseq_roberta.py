@@ -11,9 +11,9 @@ from fairseq import checkpoint_utils
 from tests.integration.commands import COMMON, SMALL, finetune, parameters, pretrain, train
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel, UsageError
+from tupe_fairseq.checkpoints.migration import SECOND_COPY
 from tupe_fairseq.interop import fairseq_roberta, keys
 from tupe_fairseq.interop.convert import convert
-from tupe_fairseq.models.sentence_encoder import SECOND_COPY
 from tupe_fairseq.position import POSITION_ENCODINGS
 
 STOCK = ("--arch", "roberta", *SMALL[2:])

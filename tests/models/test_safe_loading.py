@@ -17,8 +17,8 @@ from tests.glue import samples  # noqa: F401  (whose import finds the scripts of
 from tests.interop import release
 from tests.scripts import load as load_script
 from tupe_fairseq import TUPEConfig, TUPEMaskedLM, TupeRobertaModel, UsageError
+from tupe_fairseq.checkpoints.reading import CHECKPOINT_GLOBALS, read_checkpoint
 from tupe_fairseq.interop.convert import convert
-from tupe_fairseq.models.safe_loading import CHECKPOINT_GLOBALS, read_checkpoint
 
 import predict  # isort: skip
 import pretrained  # isort: skip

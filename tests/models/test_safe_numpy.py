@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tupe_fairseq import UsageError
-from tupe_fairseq.models.safe_loading import read_checkpoint
+from tupe_fairseq.checkpoints.reading import read_checkpoint
 
 NUMBERS = {
     "float64": np.float64(2.5),
@@ -102,7 +102,7 @@ def forgeries():
 LOOK = """
 import sys
 from tupe_fairseq import UsageError
-from tupe_fairseq.models.safe_loading import read_checkpoint
+from tupe_fairseq.checkpoints.reading import read_checkpoint
 for path in sys.argv[1:]:
     try:
         print("read", repr(read_checkpoint(path)["value"]))

@@ -5,8 +5,9 @@ import torch
 
 from tests.attention.cases import EMBED_DIM, NUM_HEADS, OPTIONS, VOCAB_SIZE, normal, words
 from tests.tolerances import assert_close
-from tupe_fairseq import UsageError, native
+from tupe_fairseq import UsageError
 from tupe_fairseq.attention import choose_backend
+from tupe_fairseq.kernels import native
 from tupe_fairseq.modules.encoder import Encoder
 from tupe_fairseq.position import build_position_encoding
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tolerances import assert_close
-from tupe_fairseq import native
-from tupe_fairseq.modules.dropout import Dropout, draw_key, keep_mask
+from tupe_fairseq.kernels import native
+from tupe_fairseq.kernels.dropout import Dropout, draw_key, keep_mask
 
 SHAPE = (64, 1003)
 
@@ -17,7 +17,7 @@ def way(request, monkeypatch):
     """The C kernels, and what takes their place where there are none."""
     if request.param == "torch":
         monkeypatch.setattr(native, "kernels", lambda: None)
-        monkeypatch.setattr("tupe_fairseq.modules.dropout.kernels", lambda: None)
+        monkeypatch.setattr("tupe_fairseq.kernels.dropout.kernels", lambda: None)
     elif native.kernels() is None:
         pytest.skip("no C compiler")
     return request.param
@@ -108,7 +108,7 @@ def test_both_ways_draw_the_same_masks(monkeypatch):
     x, module = torch.randn(SHAPE), Dropout(0.1)
     torch.manual_seed(5)
     compiled = module(x)
-    monkeypatch.setattr("tupe_fairseq.modules.dropout.kernels", lambda: None)
+    monkeypatch.setattr("tupe_fairseq.kernels.dropout.kernels", lambda: None)
     torch.manual_seed(5)
     assert torch.equal(module(x) == 0, compiled == 0)
 

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from tests.tolerances import assert_close
-from tupe_fairseq import native
-from tupe_fairseq.modules.layer_norm import add_and_normalise
+from tupe_fairseq.kernels import native
+from tupe_fairseq.kernels.layer_norm import add_and_normalise
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_inputs_are_left_alone(norm):
 
 def test_without_a_compiler(norm, monkeypatch):
     monkeypatch.setattr(native, "kernels", lambda: None)
-    monkeypatch.setattr("tupe_fairseq.modules.layer_norm.kernels", lambda: None)
+    monkeypatch.setattr("tupe_fairseq.kernels.layer_norm.kernels", lambda: None)
     x, residual = torch.randn(2, 5, 67)
     with torch.no_grad():
         assert_close(add_and_normalise(x, residual, norm), by_equation(x, residual, norm))

@@ -22,9 +22,9 @@ from tests.glue import samples
 from tests.interop import release
 from tests.models.test_safe_loading import payloads
 from tupe_fairseq import TUPEConfig, TUPEMaskedLM, TupeRobertaModel, UsageError
+from tupe_fairseq.checks.data import check_data
 from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.interop.tensors import write_tensors
-from tupe_fairseq.models.data_files import check_data
 
 from glue_readers import read_split  # isort: skip
 from glue_tasks import TASKS  # isort: skip

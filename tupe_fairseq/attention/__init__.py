@@ -3,13 +3,7 @@
 import importlib
 import pkgutil
 
-from .backend import (
-    ATTENTION_BACKENDS,
-    Backend,
-    SharedAttention,
-    choose_backend,
-    share_attention,
-)
+from .backend import ATTENTION_BACKENDS, Backend, SharedAttention, choose_backend, share_attention
 from .layout import Layout
 from .multihead_attention import TupeMultiheadAttention
 

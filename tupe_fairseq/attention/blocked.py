@@ -14,13 +14,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ..modules.dropout import draw_key
+from ..kernels.dropout import draw_key
+from ..kernels.softmax import Terms, weigh, weigh_backward
 from ..position.score import PositionalScore
 from ..position.tables import widened
 from .backend import ATTENTION_BACKENDS, Backend
 from .blocks import Block, walk
 from .fused import padding_scores
-from .softmax import Terms, weigh, weigh_backward
 
 #: Bytes of a positional term that is made dense once for all layers; beyond, block by block.
 DENSE = 1 << 29

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ..modules.dropout import dropout
+from ..kernels.dropout import dropout
 from ..position.tables import widened
 from .backend import ATTENTION_BACKENDS, Backend
 

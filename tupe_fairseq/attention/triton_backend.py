@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ..errors import UsageError
-from ..modules.dropout import draw_key, rounded, threshold
+from ..kernels.dropout import draw_key, rounded, threshold
 from ..position.indices import sum_diagonals
 from .backend import ATTENTION_BACKENDS, Backend
 
@@ -99,7 +99,7 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, q, k, v, bias, shared, p, key):
-        from .triton_kernels import launch
+        from ..kernels.triton import launch
 
         q, k, v = _alike(q, k, v)
         dropout = (key, threshold(p), 1 / (1 - rounded(p)), p > 0)
@@ -111,7 +111,7 @@ class _Attend(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient):
-        from .triton_kernels import launch
+        from ..kernels.triton import launch
 
         q, k, v, bias, out, lse = ctx.saved_tensors
         job = launch.Job(q, k, v, bias, *ctx.constants)

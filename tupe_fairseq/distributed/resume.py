@@ -16,10 +16,10 @@ import torch
 import torch.distributed as dist
 from omegaconf import DictConfig
 
+from ..checkpoints.reading import read_checkpoint
+from ..checkpoints.restoring import progress, restored_file
 from ..files import replacing
-from ..models.arguments import progress, restored_file
-from ..models.hub_files import recorded
-from ..models.safe_loading import read_checkpoint
+from ..hub.files import recorded
 
 #: In --save-dir while a training lasts; a killed one leaves it to be written over.
 COPY = ".restored.pt"

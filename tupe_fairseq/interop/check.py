@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UsageError
-from ..models.hub_interface import load_directory
+from ..hub.roberta import load_directory
 
 #: How far hidden states and logits may lie apart, of their largest entry, in fp32.
 TOLERANCE = 1e-5

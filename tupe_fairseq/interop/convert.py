@@ -12,9 +12,9 @@ from fairseq import utils
 from torch import Tensor
 
 from ..errors import UsageError
-from ..models.hub_files import find_checkpoint
-from ..models.hub_interface import load_directory
-from ..pretrained import TUPEMaskedLM
+from ..hub.files import find_checkpoint
+from ..hub.roberta import load_directory
+from ..standalone.masked_lm import TUPEMaskedLM
 from . import fairseq_roberta, huggingface, standalone, tupe_official, tupe_official_forward
 from .check import batch, check_directory, compare
 from .directory import Converted, load, read_parameters, write

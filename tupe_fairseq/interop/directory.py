@@ -21,9 +21,9 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
+from ..checkpoints.reading import read_checkpoint
 from ..errors import UsageError
-from ..models.hub_files import find_checkpoint, recorded
-from ..models.safe_loading import read_checkpoint
+from ..hub.files import find_checkpoint, recorded
 from ..models.tupe_roberta import TupeRobertaModel
 from .dictionaries import Entry, check_size, dictionary_text, read_dictionary
 from .settings import ACTIVATIONS, PROBABILITIES, functions, sizes

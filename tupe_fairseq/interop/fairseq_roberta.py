@@ -16,9 +16,9 @@ from fairseq import utils
 from fairseq.models.roberta import RobertaModel
 from torch import Tensor
 
+from ..checkpoints.migration import SECOND_COPY
 from ..errors import UsageError
-from ..models.hub_files import recorded
-from ..models.sentence_encoder import SECOND_COPY
+from ..hub.files import recorded
 from ..position import POSITION_ENCODINGS
 from .dictionaries import check_size
 from .directory import ENCODER, WORDS, Converted, build, read_parameters, read_source

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UsageError
-from ..pretrained import LONGEST_CONFIG
+from ..standalone.masked_lm import LONGEST_CONFIG
 from .dictionaries import check_size, dictionary_text, read_dictionary
 from .directory import ENCODER, WORDS, Converted, build, building
 from .fairseq_roberta import VERSION

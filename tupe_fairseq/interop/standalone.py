@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from ..errors import UsageError
-from ..pretrained import TUPEMaskedLM
-from ..standalone import ACTIVATIONS, TUPEConfig
+from ..standalone.encoder import ACTIVATIONS, TUPEConfig
+from ..standalone.masked_lm import TUPEMaskedLM
 from .dictionaries import dictionary_text
 from .directory import ENCODER, WORDS, Converted, building
 from .fairseq_roberta import VERSION

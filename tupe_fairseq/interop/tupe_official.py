@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UsageError
-from ..models.hub_files import recorded
+from ..hub.files import recorded
 from .dictionaries import Entry, check_size
 from .directory import ENCODER, WORDS, Converted, build, read_source
 from .heads import head_names, register_heads

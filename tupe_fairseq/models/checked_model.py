@@ -10,16 +10,11 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from ..arguments.flags import check_keys, training_setting
+from ..checkpoints.mismatch import explain_mismatch
+from ..checkpoints.restoring import DEFAULT_RESTORE_FILE, check_restore_file, end_if_finished
+from ..checks.data import check_data
 from ..errors import UsageError, ends_commands_in_one_line, under_fairseq_command
-from .arguments import (
-    DEFAULT_RESTORE_FILE,
-    check_keys,
-    check_restore_file,
-    end_if_finished,
-    training_setting,
-)
-from .data_files import check_data
-from .mismatch import explain_mismatch
 from .transformer_parts import check_transformer, fill_position_options
 
 

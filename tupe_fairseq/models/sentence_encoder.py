@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -13,14 +12,12 @@ from fairseq.distributed import fsdp_wrap
 from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 
+from ..arguments.flags import position_options
+from ..checkpoints.migration import rename_old_layers
 from ..errors import UsageError
 from ..modules.encoder import Encoder
 from ..position import PositionEncoding, build_position_encoding
 from ..position.hierarchical import extend
-from .arguments import position_options
-
-#: In fairseq 0.12.2 a stock layer has its weights twice, once more under these names.
-SECOND_COPY = re.compile(r"\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)$")
 
 
 class TupeSentenceEncoder(Encoder):
@@ -169,28 +166,6 @@ def wrap_layers(layers: nn.ModuleList, smallest: int) -> None:
     """For --ddp-backend fully_sharded; otherwise fsdp_wrap returns the layer as it is."""
     for i, layer in enumerate(list(layers.children())):
         layers[i] = fsdp_wrap(layer, min_num_params=smallest)
-
-
-def rename_old_layers(state_dict: dict[str, Tensor], name: str, norms: Sequence[str]) -> None:
-    """Bring layers of old fairseq state dicts to today's names, in place; drop second copies.
-
-    Args:
-        state_dict: of a model.
-        name: of the encoder or decoder in it.
-        norms: today's names of `layer_norms.0`, `layer_norms.1`, ...
-    """
-    for key in list(state_dict):
-        if not key.startswith(f"{name}.layers."):
-            continue
-        if SECOND_COPY.search(key):
-            del state_dict[key]
-        elif match := re.fullmatch(r"(.*)\.layer_norms\.(\d)\.(weight|bias)", key):
-            layer, which, kind = match.groups()
-            state_dict[f"{layer}.{norms[int(which)]}.{kind}"] = state_dict.pop(key)
-        elif match := re.fullmatch(r"(.*)\.in_proj_(weight|bias)", key):
-            attention, kind = match.groups()
-            for proj, part in zip("qkv", state_dict.pop(key).chunk(3), strict=True):
-                state_dict[f"{attention}.{proj}_proj.{kind}"] = part
 
 
 def activation(name: str):

@@ -11,22 +11,18 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..attention import Layout, SharedAttention, choose_backend, share_attention
+from ..attention.causal_attention import CausalAttention, Step
+from ..attention.cross_attention import CrossAttention, Source
+from ..checkpoints.migration import drop_stock_sinusoids, rename_old_layers
 from ..errors import UsageError
-from ..modules.causal_attention import CausalAttention, Step
-from ..modules.cross_attention import CrossAttention, Source
+from ..kernels.dropout import Dropout
 from ..modules.decoder_cache import DecoderCache
 from ..modules.decoder_layer import DecoderLayer
-from ..modules.dropout import Dropout
 from ..position import LayerTerms
 from ..position.hierarchical import extend
 from ..position.random_numbers import own_random_numbers
-from .sentence_encoder import (
-    activation,
-    add_quantization_noise,
-    rename_old_layers,
-    wrap_layers,
-)
-from .transformer_parts import Moved, build_positions, drop_stock_sinusoids, words_first
+from .sentence_encoder import activation, add_quantization_noise, wrap_layers
+from .transformer_parts import Moved, build_positions, words_first
 
 CACHE = "decoder_cache"
 

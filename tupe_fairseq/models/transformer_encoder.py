@@ -8,9 +8,10 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoder
 from torch import Tensor, nn
 
+from ..checkpoints.migration import drop_stock_sinusoids
 from ..errors import UsageError
 from .sentence_encoder import TupeSentenceEncoder
-from .transformer_parts import build_positions, drop_stock_sinusoids, words_first
+from .transformer_parts import build_positions, words_first
 
 
 class TupeTransformerEncoder(TupeSentenceEncoder, FairseqEncoder):

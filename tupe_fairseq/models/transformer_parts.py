@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..arguments.flags import position_options
 from ..errors import UsageError
 from ..position import PositionEncoding, build_position_encoding
 from ..position.learned import LearnedPosition
 from ..position.random_numbers import own_random_numbers
-from .arguments import position_options
 
 #: Options of encodings whose default is another in these models: position 0 holds no [CLS], and
 #: `sinusoidal` is fairseq's, so that its checkpoints serve.
@@ -127,9 +127,3 @@ def _taken(x: Tensor, columns: Tensor) -> Tensor:
     if x.dim() == 3:
         columns = columns[:, :, None].expand_as(x)
     return x.gather(1, columns)
-
-
-def drop_stock_sinusoids(state_dict: dict[str, Tensor], name: str) -> None:
-    """Leave out what fairseq's sinusoidal positions have saved, which nothing reads, in place."""
-    for key in ("_float_tensor", "weights"):
-        state_dict.pop(f"{name}.embed_positions.{key}", None)

@@ -15,22 +15,22 @@ from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from fairseq.utils import safe_getattr, safe_hasattr
 from omegaconf import OmegaConf, open_dict
 
-from ..errors import UsageError, ends_commands_in_one_line, under_fairseq_command
-from .architectures import (
+from ..arguments.architectures import (
     ROBERTA_ARCHITECTURES,
     apply_roberta_architecture,
     register_architectures,
 )
-from .arguments import (
+from ..arguments.flags import (
     add_position_args,
     check_keys,
     check_lengths,
     check_pruning,
-    check_restore_file,
     training_setting,
 )
+from ..checkpoints.restoring import check_restore_file
+from ..checks.data import check_data
+from ..errors import UsageError, ends_commands_in_one_line, under_fairseq_command
 from .checked_model import CheckedModel
-from .data_files import check_data
 from .sentence_encoder import TupeSentenceEncoder
 
 
@@ -151,7 +151,7 @@ class TupeRobertaModel(CheckedModel, RobertaModel):
         **kwargs,
     ):
         """Load a trained model; see `hub_interface.load_directory`."""
-        from .hub_interface import load_directory
+        from ..hub.roberta import load_directory
 
         return load_directory(
             model_name_or_path, checkpoint_file, data_name_or_path, bpe, **kwargs

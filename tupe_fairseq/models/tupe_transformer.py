@@ -13,15 +13,15 @@ from fairseq.data.data_utils import infer_language_pair
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerModel
 
-from ..errors import UsageError, ends_commands_in_one_line, under_fairseq_command
-from .architectures import (
+from ..arguments.architectures import (
     TRANSFORMER_ARCHITECTURES,
     apply_transformer_architecture,
     register_architectures,
 )
-from .arguments import add_position_args, training_setting
+from ..arguments.flags import add_position_args, training_setting
+from ..checks.data import check_lengths_of_pairs
+from ..errors import UsageError, ends_commands_in_one_line, under_fairseq_command
 from .checked_model import CheckedModel, completed
-from .data_files import check_lengths_of_pairs
 from .transformer_decoder import TupeTransformerDecoder
 from .transformer_encoder import TupeTransformerEncoder
 
@@ -105,7 +105,7 @@ class TupeTransformerModel(CheckedModel, TransformerModel):
         cls, model_name_or_path, checkpoint_file=None, data_name_or_path=None, bpe=None, **kwargs
     ):
         """Load a trained model; see `generator_hub.load_generator`."""
-        from .generator_hub import load_generator
+        from ..hub.generator import load_generator
 
         return load_generator(
             model_name_or_path, checkpoint_file, data_name_or_path, bpe, **kwargs

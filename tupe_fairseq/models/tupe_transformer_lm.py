@@ -13,9 +13,13 @@ from fairseq.models.transformer_lm import (
     TransformerLanguageModelConfig,
 )
 
+from ..arguments.architectures import (
+    LM_ARCHITECTURES,
+    apply_lm_architecture,
+    register_architectures,
+)
+from ..arguments.flags import add_position_args, training_setting
 from ..errors import UsageError, ends_commands_in_one_line
-from .architectures import LM_ARCHITECTURES, apply_lm_architecture, register_architectures
-from .arguments import add_position_args, training_setting
 from .checked_model import CheckedModel, completed
 from .transformer_decoder import TupeTransformerDecoder
 
@@ -66,7 +70,7 @@ class TupeTransformerLM(CheckedModel, TransformerLanguageModel):
         cls, model_name_or_path, checkpoint_file=None, data_name_or_path=None, bpe=None, **kwargs
     ):
         """Load a trained model; see `generator_hub.load_generator`."""
-        from .generator_hub import load_generator
+        from ..hub.generator import load_generator
 
         return load_generator(
             model_name_or_path, checkpoint_file, data_name_or_path, bpe, **kwargs

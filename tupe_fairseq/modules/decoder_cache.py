@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from ..attention import Layout
+from ..attention.causal_attention import LayerCache, Step
+from ..attention.cross_attention import Source
 from ..position import LayerTerms, PositionalScore, PositionEncoding
-from .causal_attention import LayerCache, Step
-from .cross_attention import Source
 
 #: Positions that are made ready at the start; doubled whenever they are used up.
 READY = 64

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from ..attention import SharedAttention
-from .causal_attention import CausalAttention, LayerCache, Step
-from .cross_attention import CrossAttention, Source
+from ..attention.causal_attention import CausalAttention, LayerCache, Step
+from ..attention.cross_attention import CrossAttention, Source
 from .encoder_layer import EncoderLayer
 
 

@@ -11,10 +11,10 @@ from torch.utils.checkpoint import checkpoint
 
 from ..attention import Layout, TupeMultiheadAttention, choose_backend, share_attention
 from ..errors import UsageError
-from ..native import find_compiler
+from ..kernels.dropout import Dropout
+from ..kernels.native import find_compiler
 from ..position import LayerTerms, PositionEncoding
 from ..position.random_numbers import own_random_numbers
-from .dropout import Dropout
 from .encoder_layer import EncoderLayer
 
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from ..attention import SharedAttention, TupeMultiheadAttention
 from ..attention.multihead_attention import is_plain
-from .dropout import Dropout
-from .layer_norm import add_and_normalise
+from ..kernels.dropout import Dropout
+from ..kernels.layer_norm import add_and_normalise
 
 
 class EncoderLayer(nn.Module):

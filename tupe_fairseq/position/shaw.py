@@ -12,13 +12,7 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from .base import (
-    LayerTerms,
-    PositionEncoding,
-    Shape,
-    check_at_least,
-    register_position_encoding,
-)
+from .base import LayerTerms, PositionEncoding, Shape, check_at_least, register_position_encoding
 from .tables import collect, spread
 
 RelativeClip = Annotated[int, "largest relative distance told apart"]

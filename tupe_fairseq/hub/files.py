@@ -13,8 +13,8 @@ from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from fairseq.tasks import TASK_REGISTRY
 from omegaconf.errors import OmegaConfBaseException
 
+from ..checkpoints.reading import read_checkpoint
 from ..errors import UsageError
-from .safe_loading import read_checkpoint
 
 CHECKPOINTS = ("model.pt", "checkpoint_best.pt", "checkpoint_last.pt")
 #: Tasks of fairseq that a checkpoint may name: they evaluate nothing.

@@ -7,14 +7,7 @@ of the five products are made three times, and every gradient is the same in eve
 import triton
 import triton.language as tl
 
-from .tiles import (
-    NEVER,
-    matrix_of_program,
-    scores,
-    store_vectors,
-    vectors,
-    weights_and_gradients,
-)
+from .tiles import NEVER, matrix_of_program, scores, store_vectors, vectors, weights_and_gradients
 
 
 @triton.jit(do_not_specialize=["key", "threshold"])

@@ -8,9 +8,11 @@ from typing import Any
 from fairseq.hub_utils import GeneratorHubInterface
 from torch import Tensor
 
+from ..checks.data import check_dictionary
 from ..errors import UsageError
-from .data_files import check_dictionary
-from .hub_files import (
+from ..models.tupe_transformer import TupeTransformerModel
+from ..models.tupe_transformer_lm import TupeTransformerLM
+from .files import (
     check_text,
     data_folders,
     find_checkpoint,
@@ -19,8 +21,6 @@ from .hub_files import (
     reading_tokenizer,
     recorded_task,
 )
-from .tupe_transformer import TupeTransformerModel
-from .tupe_transformer_lm import TupeTransformerLM
 
 
 class TupeGeneratorHubInterface(GeneratorHubInterface):

@@ -15,10 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .errors import UsageError
-from .interop.keys import check_fit
-from .interop.tensors import read_tensors
-from .standalone import ACTIVATIONS, TUPEConfig, TUPEEncoder
+from ..errors import UsageError
+from ..interop.keys import check_fit
+from ..interop.tensors import read_tensors
+from .encoder import ACTIVATIONS, TUPEConfig, TUPEEncoder
 
 FORMAT = "tupe_fairseq standalone 1"
 #: Characters of config.json; a longer file is none.

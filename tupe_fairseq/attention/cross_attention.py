@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..attention.fused import fused_attention
+from ..kernels.dropout import dropout
 from ..position.tables import widened
-from .dropout import dropout
+from .fused import fused_attention
 
 
 @dataclass(frozen=True)

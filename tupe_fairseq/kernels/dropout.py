@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..native import kernels
+from .native import kernels
 
 
 def _signed(bits: int) -> int:

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from ...modules import dropout
+from .. import dropout
 
 STEP = tl.constexpr(dropout.STEP)
 MULTIPLIER_1, MULTIPLIER_2 = (

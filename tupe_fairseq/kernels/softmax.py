@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .. import native
-from ..modules.dropout import PIECES, keep_mask, rounded, threshold
+from . import native
+from .dropout import PIECES, keep_mask, rounded, threshold
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..native import kernels
+from .native import kernels
 
 
 def add_and_normalise(x: Tensor, residual: Tensor, norm: nn.LayerNorm) -> Tensor:

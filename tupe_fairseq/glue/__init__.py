@@ -1,5 +1,5 @@
 """The criterions fairseq knows by `--criterion`; importing this registers them."""
 
-from .glue_prediction import GluePredictionCriterion
+from .prediction import GluePredictionCriterion
 
 __all__ = ["GluePredictionCriterion"]

@@ -23,7 +23,7 @@ from fairseq.logging import metrics
 from fairseq.logging.meters import MetersDict
 
 from ..errors import UsageError, ends_commands_in_one_line
-from . import glue_metrics
+from . import metrics as glue_metrics
 
 #: Decimals of a percent in logs and results.
 DECIMALS = 4

@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..attention import Layout, SharedAttention, TupeMultiheadAttention
-from ..attention.multihead_attention import is_plain
 from ..position import PositionEncoding
 from ..position.tables import widened
+from . import Layout, SharedAttention, TupeMultiheadAttention
+from .multihead_attention import is_plain
 
 
 @dataclass

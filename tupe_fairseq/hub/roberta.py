@@ -12,9 +12,10 @@ from fairseq.models.roberta.hub_interface import RobertaHubInterface
 from torch import Tensor
 
 from ..analysis import positional_correlations
+from ..checks.data import check_dictionary
 from ..errors import UsageError
-from .data_files import check_dictionary
-from .hub_files import (
+from ..models.tupe_roberta import TupeRobertaModel
+from .files import (
     check_text,
     data_folders,
     find_checkpoint,
@@ -23,7 +24,6 @@ from .hub_files import (
     reading_tokenizer,
     recorded_task,
 )
-from .tupe_roberta import TupeRobertaModel
 
 
 class TupeRobertaHubInterface(RobertaHubInterface):

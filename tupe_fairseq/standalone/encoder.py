@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from .errors import UsageError
-from .modules.encoder import Encoder
-from .position import build_position_encoding
+from ..errors import UsageError
+from ..modules.encoder import Encoder
+from ..position import build_position_encoding
 
 #: What `TUPEConfig.activation` can be.
 ACTIVATIONS = {"gelu": F.gelu, "relu": F.relu, "tanh": torch.tanh}

@@ -1,0 +1,1 @@
+"""The arguments of the models: declared as flags, completed by presets, checked."""

@@ -1,0 +1,1 @@
+"""Checkpoints: safe reading, restoring, migration of old names, explanation of mismatches."""

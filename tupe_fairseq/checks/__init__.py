@@ -1,0 +1,1 @@
+"""Checks of binarised data and dictionaries before they are used."""

@@ -1,0 +1,1 @@
+"""`from_pretrained`: trained models with the verbs of fairseq's hub."""

@@ -1,0 +1,1 @@
+"""Random bits, dropout, LayerNorm and softmax, with kernels in C and Triton."""
