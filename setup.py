@@ -60,6 +60,8 @@ setup(
             # 5 loads torchaudio, which comes with fairseq and not always fits torch.
             "transformers>=4.40,<5",
             SLURM,
+            "import-linter>=2.5",
+            "mypy>=1.15",
             "ruff",
         ],
     },
