@@ -1,10 +1,47 @@
 """Fixtures for all tests: toy data that fairseq can train on, written once a session."""
 
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests import toy_data
+
+
+@contextmanager
+def restored_log_levels() -> Iterator[None]:
+    """Undo what happens within to the levels of loggers: scripts set that of the root logger."""
+    loggers = [logging.getLogger(), *logging.getLogger().manager.loggerDict.values()]
+    levels = [(one, one.level) for one in loggers if isinstance(one, logging.Logger)]
+    disabled = logging.root.manager.disable
+    try:
+        yield
+    finally:
+        logging.disable(disabled)
+        for one, level in levels:
+            # Setting a level empties the caches of all loggers.
+            if one.level != level:
+                one.setLevel(level)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """Keep a test's log levels from later tests."""
+    with restored_log_levels():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(request: pytest.FixtureRequest) -> Iterator[object]:
+    """Keep the log levels of a shared fixture from the tests that use it."""
+    if request.scope == "function":
+        return (yield)
+    with restored_log_levels():
+        return (yield)
 
 
 @pytest.fixture(scope="session")
