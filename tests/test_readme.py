@@ -31,7 +31,7 @@ def test_table_has_every_encoding():
     assert list(rows()) == list(POSITION_ENCODINGS)
 
 
-@pytest.mark.parametrize("name", POSITION_ENCODINGS)
+@pytest.mark.parametrize("name", list(POSITION_ENCODINGS))
 def test_row(name):
     encoding = build_position_encoding(name, 768, 12, 512, vocab_size=32769)
     layer = encoding.build_layer_terms()

@@ -76,7 +76,7 @@ def encoder_of(name, backend="auto", **options):
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
-@pytest.mark.parametrize("name", POSITION_ENCODINGS)
+@pytest.mark.parametrize("name", list(POSITION_ENCODINGS))
 def test_words_are_those_of_each_sentence_alone(name, training):
     encoder = encoder_of(name, layernorm_embedding=True).train(training)
     x = normal(*MASK.shape, EMBED_DIM, seed=0)

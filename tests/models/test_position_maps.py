@@ -52,7 +52,7 @@ def wave(k: int) -> list[float]:
     return [f(angle) for angle in angles for f in (math.sin, math.cos)]
 
 
-@pytest.mark.parametrize("name", POSITION_ENCODINGS)
+@pytest.mark.parametrize("name", list(POSITION_ENCODINGS))
 def test_every_encoding_is_drawn_or_refused(name):
     built = encoder(name)
     if name == "none":
