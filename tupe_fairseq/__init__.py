@@ -27,10 +27,15 @@ __all__ = [
 ]
 
 if importlib.util.find_spec("fairseq") is not None:
+    from .checkpoints.reading import add_safe_checkpoint_globals
+    from .errors import under_fairseq_command
     from .glue import GluePredictionCriterion
     from .models.tupe_roberta import TupeRobertaModel
     from .models.tupe_transformer import TupeTransformerModel
     from .models.tupe_transformer_lm import TupeTransformerLM
+
+    if under_fairseq_command():
+        add_safe_checkpoint_globals()
 
     __all__ += [
         "GluePredictionCriterion",

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from tupe_fairseq.checkpoints.reading import read_checkpoint
 from tupe_fairseq.files import replacing
 from tupe_fairseq.plots import figure_class, save_png
 
@@ -56,13 +57,13 @@ def updates_done(directory: Path) -> int:
     checkpoint = newest_checkpoint(directory)
     if checkpoint is None:
         return 0
-    state = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
+    state = read_checkpoint(checkpoint)
     return state["optimizer_history"][-1]["num_updates"]
 
 
 def count_parameters(checkpoint: Path) -> int:
     """Trained numbers; the LM head shares its weight with the word embeddings."""
-    model = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)["model"]
+    model = read_checkpoint(checkpoint)["model"]
     return sum(v.numel() for key, v in model.items() if key != "encoder.lm_head.weight")
 
 

@@ -18,9 +18,9 @@ from fairseq.data import data_utils
 from tqdm import tqdm
 
 from tests import toy_data
+from tests.checkpoints.test_safe_loading import payloads
 from tests.glue import samples
 from tests.interop import release
-from tests.models.test_safe_loading import payloads
 from tupe_fairseq import TUPEConfig, TUPEMaskedLM, TupeRobertaModel, UsageError
 from tupe_fairseq.checks.data import check_data
 from tupe_fairseq.interop.convert import convert

@@ -1,7 +1,15 @@
-"""What a fairseq checkpoint may hold besides tensors, so that torch loads it with weights_only.
+"""Read fairseq checkpoints with `torch.load(weights_only=True)`, which runs no code from the file.
 
-torch's safe loader refuses every class that is not listed, and with it checkpoints that would run
-code. A fairseq checkpoint holds settings and meters; these are all the classes it needs for them.
+torch refuses every class that is not in its list of safe globals. A fairseq checkpoint also holds
+settings and meters; `CHECKPOINT_GLOBALS` are the classes they need. torch has one list for the
+whole process, and importing this package leaves it as it is:
+
+- `read_checkpoint` and `from_pretrained` extend the list while they load.
+- fairseq's commands load checkpoints at any time, so for them the list is extended once.
+- In Python, wrap fairseq's own loaders::
+
+      with safe_checkpoint_globals():
+          models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([path])
 """
 
 from __future__ import annotations
@@ -10,8 +18,11 @@ import argparse
 import collections
 import pickle
 import re
+import threading
 import typing
 import zipfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import omegaconf
@@ -58,7 +69,48 @@ CHECKPOINT_GLOBALS: list[typing.Any] = [
     _TensorPlaceholder,
 ]
 
-torch.serialization.add_safe_globals(CHECKPOINT_GLOBALS)
+#: Guards the two below. `_open_blocks`: blocks of `safe_checkpoint_globals` open in all threads;
+#: `_added`: removes from torch's list what the first of them has added.
+_lock = threading.Lock()
+_open_blocks = 0
+_added = ExitStack()
+
+
+@contextmanager
+def safe_checkpoint_globals() -> Iterator[None]:
+    """Let `torch.load` accept the classes of fairseq checkpoints inside a `with` block.
+
+    Blocks may be nested and may be open in several threads; torch's list is as before when the
+    last one ends. The list belongs to the process: while a block is open, `torch.load` accepts
+    these classes in all threads. What other code adds to the list meanwhile stays, unless it is
+    added in another thread in the very moment in which a block begins or ends (torch does not
+    lock its list).
+    """
+    global _open_blocks
+    with _lock:
+        if not _open_blocks:
+            known = torch.serialization.get_safe_globals()
+            missing = [entry for entry in CHECKPOINT_GLOBALS if entry not in known]
+            _added.enter_context(torch.serialization.safe_globals(missing))
+        _open_blocks += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _open_blocks -= 1
+            if not _open_blocks:
+                _added.close()
+
+
+def add_safe_checkpoint_globals() -> None:
+    """Let `torch.load` accept the classes of fairseq checkpoints from now on, in all threads.
+
+    For processes that run a command of fairseq, which reads checkpoints with its own code.
+    """
+    with _lock:
+        # Blocks that are open must not remove anything when they end.
+        _added.pop_all()
+        torch.serialization.add_safe_globals(CHECKPOINT_GLOBALS)
 
 
 def read_checkpoint(path: str | Path) -> dict[str, typing.Any]:
@@ -73,9 +125,9 @@ def read_checkpoint(path: str | Path) -> dict[str, typing.Any]:
     """
     try:
         # Only today's zip format can be mapped; torch still reads the older one.
-        state = torch.load(
-            path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
-        )
+        mapped = zipfile.is_zipfile(path)
+        with safe_checkpoint_globals():
+            state = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except pickle.UnpicklingError as error:
         culprit = re.search(r"GLOBAL ([\w.]+)", str(error))
         if culprit is None:

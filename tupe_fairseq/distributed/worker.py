@@ -23,6 +23,7 @@ from fairseq.logging import metrics
 from fairseq_cli import train as fairseq_train
 from omegaconf import DictConfig
 
+from ..checkpoints.reading import add_safe_checkpoint_globals
 from ..errors import UsageError
 from . import LAUNCHER
 from .resume import resumed
@@ -129,6 +130,7 @@ def end_with(parent: int, every: float = 1.0) -> None:
 def main(flags: list[str]) -> None:
     """One rank of training."""
     # For messages in one line, see `tupe_fairseq.errors`.
+    add_safe_checkpoint_globals()
     sys.argv = ["fairseq-train", *rank_flags(flags, dict(os.environ))]
     parser = options.get_training_parser()
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser))

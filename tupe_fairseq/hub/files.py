@@ -13,7 +13,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from fairseq.tasks import TASK_REGISTRY
 from omegaconf.errors import OmegaConfBaseException
 
-from ..checkpoints.reading import read_checkpoint
+from ..checkpoints.reading import read_checkpoint, safe_checkpoint_globals
 from ..errors import UsageError
 
 CHECKPOINTS = ("model.pt", "checkpoint_best.pt", "checkpoint_last.pt")
@@ -114,7 +114,10 @@ def load_checkpoint(
         UsageError: the checkpoint does not hold what fairseq looks for in it.
     """
     try:
-        return hub_utils.from_pretrained(str(directory), checkpoint_file, str(data), **settings)
+        with safe_checkpoint_globals():
+            return hub_utils.from_pretrained(
+                str(directory), checkpoint_file, str(data), **settings
+            )
     except UsageError:
         raise
     # What fairseq makes of values that it does not expect can be any error.
