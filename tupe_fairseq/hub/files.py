@@ -70,27 +70,27 @@ def _table(settings: Any, source: object) -> dict[str, Any]:
         raise UsageError(f"{source} is damaged: its settings are no table of names.") from error
 
 
-def recorded_task(checkpoint: Path, *models: type) -> dict[str, Any]:
-    """The task in a checkpoint's settings, which name nothing that is not to be loaded.
+def recorded_task(checkpoint: Path, allowed: type) -> dict[str, Any]:
+    """The task in a checkpoint's settings, after checking model and task against an allow-list.
 
-    fairseq makes whatever model and task a checkpoint names, and of many evaluates settings as
-    Python.
+    fairseq builds any model and task that a checkpoint names, and evaluates the settings of many
+    as Python.
 
     Args:
         checkpoint: the file.
-        *models: classes that it may be of.
+        allowed: class from which the model must be derived.
 
     Raises:
-        UsageError: it is of another model, or of a task of fairseq's that is not in `TASKS`.
+        UsageError: another model, or a task of fairseq's that is not in `TASKS`.
     """
     state = read_checkpoint(checkpoint)
     model, task = (recorded(state, group, checkpoint) for group in ("model", "task"))
     refused = f"{checkpoint} is refused: its settings name "
     for name in _names(model, "arch") or [None]:
         cls = ARCH_MODEL_REGISTRY.get(str(name), MODEL_REGISTRY.get(str(name)))
-        if cls is None or not issubclass(cls, models):
-            known = " or ".join(each.__name__ for each in models)
-            raise UsageError(f"{refused}the model {name!r}, which is no {known}.")
+        if cls is None or not issubclass(cls, allowed):
+            known = [each for each, cls in MODEL_REGISTRY.items() if issubclass(cls, allowed)]
+            raise UsageError(f"{refused}the model {name!r}, which is none of {', '.join(known)}.")
     for name in _names(task, "task"):
         cls = TASK_REGISTRY.get(str(name), type(None))
         if not isinstance(name, str) or (

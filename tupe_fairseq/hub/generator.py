@@ -10,8 +10,6 @@ from torch import Tensor
 
 from ..checks.data import check_dictionary
 from ..errors import UsageError
-from ..models.tupe_transformer import TupeTransformerModel
-from ..models.tupe_transformer_lm import TupeTransformerLM
 from .files import (
     check_text,
     data_folders,
@@ -90,7 +88,7 @@ class TupeGeneratorHubInterface(GeneratorHubInterface):
 
 
 def load_generator(
-    path: str | Path,
+    model_name_or_path: str | Path,
     checkpoint_file: str | None = None,
     data_name_or_path: str | Path | None = None,
     bpe: str | None = None,
@@ -99,19 +97,19 @@ def load_generator(
     """Load a translation or language model and what lies beside it.
 
     Args:
-        path: directory of the checkpoint, or the checkpoint itself.
+        model_name_or_path: directory of the checkpoint, or the checkpoint itself.
         checkpoint_file: its name; default the first there is of model.pt, checkpoint_best.pt,
             checkpoint_last.pt.
-        data_name_or_path: directory of the dictionaries, where it begins with a dot relative to
-            path; default the checkpoint's own, and if there are none the training data's.
+        data_name_or_path: directory of the dictionaries; relative to the checkpoint's if it begins
+            with a dot. Default: the checkpoint's, and if there are none the training data's.
         bpe: name of a fairseq tokenizer; default by the files beside the checkpoint.
         **overrides: further fairseq arguments to override.
 
     Raises:
         UsageError: no checkpoint, one of another model or damaged, no dictionary.
     """
-    directory, checkpoint_file = find_checkpoint(Path(path), checkpoint_file)
-    recorded = recorded_task(directory / checkpoint_file, TupeTransformerModel, TupeTransformerLM)
+    directory, checkpoint_file = find_checkpoint(Path(model_name_or_path), checkpoint_file)
+    recorded = recorded_task(directory / checkpoint_file, GeneratorFromPretrained)
     languages = [recorded.get("source_lang"), recorded.get("target_lang")]
     names = [f"dict.{language}.txt" for language in languages if language] or ["dict.txt"]
     folders = data_folders(directory, data_name_or_path, recorded.get("data"))
@@ -123,6 +121,12 @@ def load_generator(
     translates = len(names) == 2
     with reading_tokenizer(settings):
         return TupeGeneratorHubInterface(loaded["args"], loaded["task"], models, translates)
+
+
+class GeneratorFromPretrained:
+    """Mixin of the models that `load_generator` may load, before fairseq's class of models."""
+
+    from_pretrained = staticmethod(load_generator)
 
 
 def _find_dictionaries(folders: list[Path], names: list[str]) -> Path:

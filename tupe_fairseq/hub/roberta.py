@@ -14,7 +14,6 @@ from torch import Tensor
 from ..analysis import positional_correlations
 from ..checks.data import check_dictionary
 from ..errors import UsageError
-from ..models.tupe_roberta import TupeRobertaModel
 from .files import (
     check_text,
     data_folders,
@@ -125,7 +124,7 @@ class TupeRobertaHubInterface(RobertaHubInterface):
 
 
 def load_directory(
-    path: str | Path,
+    model_name_or_path: str | Path,
     checkpoint_file: str | None = None,
     data_name_or_path: str | Path | None = None,
     bpe: str | None = None,
@@ -134,18 +133,18 @@ def load_directory(
     """Load a checkpoint and what lies beside it.
 
     Args:
-        path: directory of the checkpoint, or the checkpoint itself.
+        model_name_or_path: directory of the checkpoint, or the checkpoint itself.
         checkpoint_file: its name; default the first there is of model.pt, checkpoint_best.pt,
             checkpoint_last.pt.
-        data_name_or_path: directory of the dictionaries, where it begins with a dot relative to
-            path; default the checkpoint's own, and if there are none the training data's.
+        data_name_or_path: directory of the dictionaries; relative to the checkpoint's if it begins
+            with a dot. Default: the checkpoint's, and if there are none the training data's.
         bpe: name of a fairseq tokenizer; default by the files beside the checkpoint.
         **overrides: further fairseq arguments to override.
 
     Raises:
         UsageError: no checkpoint, one of another model or damaged, no dictionary.
     """
-    directory, checkpoint_file = find_checkpoint(Path(path), checkpoint_file)
+    directory, checkpoint_file = find_checkpoint(Path(model_name_or_path), checkpoint_file)
     # Whoever loads a model need not have the compiler that trained it.
     settings = {"compile_layers": False, **find_tokenizer(directory, bpe), **overrides}
     data = _find_dictionaries(directory, data_name_or_path, directory / checkpoint_file, settings)
@@ -160,6 +159,12 @@ def load_directory(
         return TupeRobertaHubInterface(loaded["args"], loaded["task"], model)
 
 
+class RobertaFromPretrained:
+    """Mixin before fairseq's `RobertaModel`, whose checkpoints `load_directory` loads as well."""
+
+    from_pretrained = staticmethod(load_directory)
+
+
 def _find_dictionaries(
     directory: Path, given: str | Path | None, checkpoint: Path, settings: dict[str, Any]
 ) -> Path:
@@ -168,7 +173,7 @@ def _find_dictionaries(
     Where only dict.txt is at hand for a fine-tuned model, the model is loaded all the same under
     the masked-LM task: its heads work, but class indices stay without names.
     """
-    recorded = recorded_task(checkpoint, TupeRobertaModel, RobertaModel)
+    recorded = recorded_task(checkpoint, RobertaModel)
     candidates = data_folders(directory, given, recorded.get("data"))
     for folder in candidates:
         if recorded.get("_name") != "masked_lm" and (folder / "input0" / "dict.txt").is_file():

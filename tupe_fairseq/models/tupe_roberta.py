@@ -30,6 +30,7 @@ from ..arguments.flags import (
 from ..checkpoints.restoring import check_restore_file
 from ..checks.data import check_data
 from ..errors import UsageError, ends_commands_in_one_line, under_fairseq_command
+from ..hub.roberta import RobertaFromPretrained
 from .checked_model import CheckedModel
 from .sentence_encoder import TupeSentenceEncoder
 
@@ -77,7 +78,7 @@ class TupeRobertaEncoder(RobertaEncoder):
 
 
 @register_model("tupe_roberta")
-class TupeRobertaModel(CheckedModel, RobertaModel):
+class TupeRobertaModel(CheckedModel, RobertaFromPretrained, RobertaModel):
     """RoBERTa with `--position-encoding`."""
 
     stacks = MappingProxyType({"encoder.sentence_encoder": "max_positions"})
@@ -140,22 +141,6 @@ class TupeRobertaModel(CheckedModel, RobertaModel):
                 "(for regression: a file label/SPLIT.label)."
             )
         return super().get_targets(sample, net_output)
-
-    @classmethod
-    def from_pretrained(
-        cls,
-        model_name_or_path,
-        checkpoint_file=None,
-        data_name_or_path=None,
-        bpe=None,
-        **kwargs,
-    ):
-        """Load a trained model; see `hub_interface.load_directory`."""
-        from ..hub.roberta import load_directory
-
-        return load_directory(
-            model_name_or_path, checkpoint_file, data_name_or_path, bpe, **kwargs
-        )
 
 
 register_architectures("tupe_roberta", ROBERTA_ARCHITECTURES, apply_roberta_architecture)

@@ -21,13 +21,14 @@ from ..arguments.architectures import (
 from ..arguments.flags import add_position_args, training_setting
 from ..checks.data import check_lengths_of_pairs
 from ..errors import UsageError, ends_commands_in_one_line, under_fairseq_command
+from ..hub.generator import GeneratorFromPretrained
 from .checked_model import CheckedModel, completed
 from .transformer_decoder import TupeTransformerDecoder
 from .transformer_encoder import TupeTransformerEncoder
 
 
 @register_model("tupe_transformer")
-class TupeTransformerModel(CheckedModel, TransformerModel):
+class TupeTransformerModel(CheckedModel, GeneratorFromPretrained, TransformerModel):
     """fairseq's Transformer with `--position-encoding` in encoder and decoder."""
 
     stacks = MappingProxyType(
@@ -99,17 +100,6 @@ class TupeTransformerModel(CheckedModel, TransformerModel):
             languages = infer_language_pair(str(folder))
         for subset in subsets.split(","):
             check_lengths_of_pairs(folder, subset, languages, self.max_positions())
-
-    @classmethod
-    def from_pretrained(
-        cls, model_name_or_path, checkpoint_file=None, data_name_or_path=None, bpe=None, **kwargs
-    ):
-        """Load a trained model; see `generator_hub.load_generator`."""
-        from ..hub.generator import load_generator
-
-        return load_generator(
-            model_name_or_path, checkpoint_file, data_name_or_path, bpe, **kwargs
-        )
 
 
 register_architectures(

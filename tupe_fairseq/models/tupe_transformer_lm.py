@@ -20,12 +20,13 @@ from ..arguments.architectures import (
 )
 from ..arguments.flags import add_position_args, training_setting
 from ..errors import UsageError, ends_commands_in_one_line
+from ..hub.generator import GeneratorFromPretrained
 from .checked_model import CheckedModel, completed
 from .transformer_decoder import TupeTransformerDecoder
 
 
 @register_model("tupe_transformer_lm")
-class TupeTransformerLM(CheckedModel, TransformerLanguageModel):
+class TupeTransformerLM(CheckedModel, GeneratorFromPretrained, TransformerLanguageModel):
     """fairseq's TransformerLanguageModel with `--position-encoding`."""
 
     stacks = MappingProxyType({"decoder": "max_target_positions"})
@@ -64,17 +65,6 @@ class TupeTransformerLM(CheckedModel, TransformerLanguageModel):
         model = cls(decoder)
         model.args = args
         return model
-
-    @classmethod
-    def from_pretrained(
-        cls, model_name_or_path, checkpoint_file=None, data_name_or_path=None, bpe=None, **kwargs
-    ):
-        """Load a trained model; see `generator_hub.load_generator`."""
-        from ..hub.generator import load_generator
-
-        return load_generator(
-            model_name_or_path, checkpoint_file, data_name_or_path, bpe, **kwargs
-        )
 
 
 def _longest(args: Any) -> int:
