@@ -1,12 +1,10 @@
-"""Convert models: the authors' TUPE, stock RoBERTa, Hugging Face, and TUPE without fairseq.
+"""Convert models between `tupe_roberta` directories and other formats; --help lists them.
 
-    python scripts/convert_checkpoint.py --from tupe-official   CHECKPOINT --out DIRECTORY
-    python scripts/convert_checkpoint.py --from fairseq-roberta CHECKPOINT --out DIRECTORY
-    python scripts/convert_checkpoint.py --to huggingface       DIRECTORY  --out DIRECTORY
-    python scripts/convert_checkpoint.py --to standalone        DIRECTORY  --out DIRECTORY
+    python scripts/convert_checkpoint.py --from FORMAT SOURCE    --out DIRECTORY
+    python scripts/convert_checkpoint.py --to   FORMAT DIRECTORY --out DIRECTORY
 
---check compares the outputs of both models. The source stays as it is; the output appears whole
-or not at all. All options: --help.
+--check compares the outputs of both models. The source is not changed, and the output is written
+atomically.
 """
 
 from __future__ import annotations
@@ -20,8 +18,8 @@ from tupe_fairseq.interop.convert import convert
 
 
 def main(argv: list[str] | None = None) -> None:
-    """See the module's text."""
-    # fairseq turns every library's debugging output on, and its ways with hydra make that warn.
+    """Convert, and print the report."""
+    # fairseq enables the debugging output of all libraries, and its use of hydra makes them warn.
     logging.getLogger().setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", module="hydra|fairseq")
     print("\n".join(convert(argv)))

@@ -151,7 +151,7 @@ def test_other_ways_in(tmp_path):
     model = TUPEMaskedLM(TUPEConfig(num_layers=1, num_heads=2, d_model=16, max_len=8), 28)
     (tmp_path / "config.json").write_text(json.dumps(model.settings()))
     checkpoint.with_name("model.pt").rename(tmp_path / "model.safetensors")
-    with pytest.raises(UsageError, match=r"model.safetensors is no safetensors file"):
+    with pytest.raises(UsageError, match=r"model.safetensors cannot be loaded as safetensors"):
         TUPEMaskedLM.from_pretrained(tmp_path)
     assert not trace.exists()
     (tmp_path / "model.safetensors").rename(checkpoint)

@@ -18,8 +18,8 @@ from tests.integration.commands import pretrain
 from tests.interop import release
 from tests.stress import damage
 from tupe_fairseq import TUPEMaskedLM, TupeRobertaModel, UsageError
-from tupe_fairseq.interop import huggingface
 from tupe_fairseq.interop.convert import convert
+from tupe_fairseq.interop.formats import huggingface
 
 from glue_readers import read_split  # isort: skip
 from glue_tasks import TASKS  # isort: skip

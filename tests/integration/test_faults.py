@@ -95,7 +95,7 @@ def test_output_that_is_there_stays(tmp_path):
     (tmp_path / "ours").mkdir()
     (tmp_path / "ours" / "mine.txt").write_text("mine")
     arguments = ["--from", "tupe-official", str(checkpoint), "--out"]
-    with pytest.raises(UsageError, match="which exists; name a new directory"):
+    with pytest.raises(UsageError, match="exists already; name a new directory"):
         convert([*arguments, str(tmp_path / "ours")])
     assert files(tmp_path / "ours") == {"mine.txt": b"mine"}
     with pytest.raises(UsageError, match="cannot write"):

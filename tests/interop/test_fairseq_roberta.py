@@ -12,8 +12,9 @@ from tests.integration.commands import COMMON, SMALL, finetune, parameters, pret
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.checkpoints.migration import SECOND_COPY
-from tupe_fairseq.interop import fairseq_roberta, keys
+from tupe_fairseq.interop import directory, keys
 from tupe_fairseq.interop.convert import convert
+from tupe_fairseq.interop.formats import fairseq_roberta
 from tupe_fairseq.position import POSITION_ENCODINGS
 
 STOCK = ("--arch", "roberta", *SMALL[2:])
@@ -109,7 +110,7 @@ def test_warm_start(stock, tmp_path, name):
     positions = kept.pop("encoder.sentence_encoder.embed_positions.weight")
     for parameter, value in kept.items():
         assert torch.equal(ours[parameter], value), parameter
-    assert report[0] == f"left out: {fairseq_roberta.POSITIONS}"
+    assert report[0] == f"left out: {directory.POSITIONS}"
     new = ours.keys() - kept.keys()
     assert all(parameter in report[1] for parameter in new)
     assert f"new, {sum(ours[p].numel() for p in new):,} parameters" in report[1]
@@ -179,7 +180,7 @@ def test_what_does_not_fit_is_named(stock, tmp_path):
 
     refused("1 missing", "layers.0.fc2.bias", layers__0__fc2__bias=None)
     refused("1 unknown", "gate", gate=torch.zeros(3))
-    refused("no fairseq-roberta", "embed_positions.weight", embed_positions__weight=None)
+    refused("not a fairseq-roberta", "embed_positions.weight", embed_positions__weight=None)
     refused("'rotary'", "known ones", flags=("--position-encoding", "rotary"))
     words = tmp_path / "words.txt"
     words.write_text("one 1\ntwo 2\n")

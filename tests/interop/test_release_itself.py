@@ -20,7 +20,8 @@ import torch
 from tests.interop import release
 from tests.interop.test_tupe_official import converted, of_words
 from tests.tolerances import assert_close, assert_gradients_close
-from tupe_fairseq.interop import keys, tupe_official
+from tupe_fairseq.interop import keys
+from tupe_fairseq.interop.formats import tupe_official
 
 CHECKOUT = Path(os.environ.get("TUPE_OFFICIAL", "/nonexistent"))
 pytestmark = pytest.mark.skipif(

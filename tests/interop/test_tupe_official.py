@@ -9,8 +9,9 @@ from tests.interop import release
 from tests.reference import tupe_release
 from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq import TupeRobertaModel, UsageError
-from tupe_fairseq.interop import keys, tupe_official
+from tupe_fairseq.interop import keys
 from tupe_fairseq.interop.convert import convert
+from tupe_fairseq.interop.formats import tupe_official
 
 KINDS = {
     "tupe_r": {},
@@ -206,7 +207,7 @@ def test_a_failing_comparison_leaves_nothing(tmp_path, monkeypatch):
     checkpoint = release.write(tmp_path / "release")
     monkeypatch.setattr("tupe_fairseq.interop.check.TOLERANCE", -1.0)
     command = ["--from", "tupe-official", str(checkpoint), "--out", str(tmp_path / "ours")]
-    with pytest.raises(UsageError, match="computes something else: hidden states"):
+    with pytest.raises(UsageError, match="gives other outputs than its source: hidden states"):
         convert([*command, "--check"])
     assert [path.name for path in tmp_path.iterdir()] == ["release"]
 
@@ -216,15 +217,3 @@ def test_a_folder_as_source(tmp_path):
     checkpoint.rename(checkpoint.with_name("checkpoint_best.pt"))
     convert(["--from", "tupe-official", str(checkpoint.parent), "--out", str(tmp_path / "ours")])
     assert TupeRobertaModel.from_pretrained(tmp_path / "ours").model.max_positions() == 12
-
-
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (["--head", "a"], "--head belongs to --to huggingface"),
-        (["--position-encoding", "t5"], "--position-encoding belongs to --from fairseq-roberta"),
-    ],
-)
-def test_flags_of_other_formats(tmp_path, words, part):
-    with pytest.raises(UsageError, match=part):
-        convert(["--from", "tupe-official", "a.pt", "--out", str(tmp_path / "ours"), *words])

@@ -24,7 +24,7 @@ from tests.interop import release
 from tupe_fairseq import TUPEConfig, TUPEMaskedLM, TupeRobertaModel, UsageError
 from tupe_fairseq.checks.data import check_data
 from tupe_fairseq.interop.convert import convert
-from tupe_fairseq.interop.tensors import write_tensors
+from tupe_fairseq.standalone.files import write_tensors
 
 from glue_readers import read_split  # isort: skip
 from glue_tasks import TASKS  # isort: skip

@@ -1,1 +1,5 @@
-"""Models from elsewhere and to elsewhere: one file a format, each a table that reads both ways."""
+"""Conversion between `tupe_roberta` directories and other formats.
+
+`formats/` has one file per format, which registers itself in the table of `format.py`;
+`convert.py` is the command.
+"""

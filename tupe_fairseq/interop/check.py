@@ -1,22 +1,23 @@
-"""Whether a converted model computes what its source computes: the forward comparison."""
+"""Comparison of a converted model's outputs with those of the model at the other end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from fairseq.models.roberta import RobertaModel
 from torch import Tensor
 
 from ..errors import UsageError
 from ..hub.roberta import load_directory
+from .format import Forward
 
-#: How far hidden states and logits may lie apart, of their largest entry, in fp32.
+#: Largest difference of outputs in fp32, relative to their largest entry.
 TOLERANCE = 1e-5
 
 
 def batch(vocabulary: int, max_positions: int, padding: int = 1, seed: int = 0) -> Tensor:
-    """Three sentences of random words, 3×T: full length, half, and one word, padded."""
+    """Random ids of three sentences, 3×T: full length, half of it and two words, padded."""
     generator = torch.Generator().manual_seed(seed)
     length = min(max_positions, 128)
     tokens = torch.randint(4, vocabulary, (3, length), generator=generator)
@@ -26,42 +27,52 @@ def batch(vocabulary: int, max_positions: int, padding: int = 1, seed: int = 0) 
     return tokens
 
 
+def own_outputs(model: RobertaModel, tokens: Tensor, head: str | None) -> dict[str, Tensor]:
+    """What is compared: hidden states B×T×C and logits B×T×V, or a head's logits B×classes."""
+    if head:
+        return {"logits of the head": model(tokens, classification_head_name=head)[0]}
+    return {"hidden states": model(tokens, features_only=True)[0], "logits": model(tokens)[0]}
+
+
 def compare(name: str, actual: Tensor, expected: Tensor) -> str:
     """One line of the report.
 
     Raises:
-        UsageError: they lie further apart than the tolerance.
+        UsageError: the difference exceeds the tolerance.
     """
     largest = max(expected.abs().max().item(), 1e-9)
-    off = (actual.double() - expected.double()).abs().max().item() / largest
-    line = f"{name} {tuple(expected.shape)}: off by {off:.1e} of the largest entry"
-    if not off <= TOLERANCE:
-        raise UsageError(f"the converted model computes something else: {line}.")
+    difference = (actual.double() - expected.double()).abs().max().item() / largest
+    line = (
+        f"{name} {tuple(expected.shape)}: largest difference {difference:.1e} of the largest entry"
+    )
+    # NaN must fail too.
+    if not difference <= TOLERANCE:
+        raise UsageError(f"the converted model gives other outputs than its source: {line}.")
     return line
 
 
 @torch.no_grad()
-def check_directory(
-    directory: str | Path, source: Callable[[Tensor], tuple[Tensor, Tensor]]
-) -> list[str]:
-    """Load a directory as its users will and compare with the source, on words, not on padding.
+def check_directory(directory: str | Path, other: Forward, head: str | None = None) -> list[str]:
+    """Load a `tupe_roberta` directory as users do and compare its outputs, except at padding.
 
     Args:
-        directory: of a `tupe_roberta` model.
-        source: ids B×T -> hidden states B×T×C and logits B×T×V.
+        directory: the directory.
+        other: the model at the other end of the conversion.
+        head: compare the logits of this classification head.
 
     Returns:
         Lines of a report.
 
     Raises:
-        UsageError: they differ.
+        UsageError: the outputs differ.
     """
     model = load_directory(directory).model.eval()
     padding = model.encoder.sentence_encoder.padding_idx
     tokens = batch(len(model.encoder.dictionary), model.max_positions(), padding)
     words = tokens.ne(padding)
-    hidden, logits = source(tokens)
+    own, expected = own_outputs(model, tokens, head), other(tokens)
+    pairs = {name: (own[name], expected[name]) for name in own}
     return [
-        compare("hidden states", model(tokens, features_only=True)[0][words], hidden[words]),
-        compare("logits", model(tokens)[0][words], logits[words]),
+        compare(name, *(x[words] if x.dim() == 3 else x for x in pair))
+        for name, pair in pairs.items()
     ]

@@ -4,141 +4,114 @@ from __future__ import annotations
 
 import argparse
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-
-import torch
-from fairseq import utils
-from torch import Tensor
+from typing import Any
 
 from ..errors import UsageError
 from ..hub.files import find_checkpoint
-from ..hub.roberta import load_directory
-from ..standalone.masked_lm import TUPEMaskedLM
-from . import fairseq_roberta, huggingface, standalone, tupe_official, tupe_official_forward
-from .check import batch, check_directory, compare
-from .directory import Converted, load, read_parameters, write
-
-Forward = Callable[[Tensor], tuple[Tensor, Tensor]]
-SOURCES = ("tupe-official", "fairseq-roberta", "huggingface")
-TARGETS = ("huggingface", "standalone")
+from . import formats  # noqa: F401 (registers the formats)
+from .check import check_directory
+from .directory import load, write
+from .format import Conversion, Option, conversions
 
 
-def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+def parse(argv: list[str] | None = None) -> tuple[argparse.Namespace, Conversion, dict[str, Any]]:
+    """Parse the command line.
+
+    Returns:
+        The common arguments, the conversion asked for, and its own options.
+
+    Raises:
+        UsageError: an option of another conversion was given.
+    """
     parser = argparse.ArgumentParser(
-        description="Convert a model from elsewhere to a tupe_roberta directory, or such a "
-        "directory to a format of elsewhere."
+        description="Convert a model to a tupe_roberta directory (--from), or such a directory "
+        "to another format (--to).",
+        epilog="formats:\n" + "\n".join(_help_of(each) for each in conversions()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    way = parser.add_mutually_exclusive_group(required=True)
-    way.add_argument("--from", dest="origin", choices=SOURCES, help="format of SOURCE")
-    way.add_argument("--to", dest="target", choices=TARGETS, help="format of the output")
-    parser.add_argument("source", type=Path, help="checkpoint file, or directory")
+    direction = parser.add_mutually_exclusive_group(required=True)
+    for flag, what in (("--from", "SOURCE"), ("--to", "the output")):
+        names = [each.name for each in conversions() if each.flag == flag]
+        direction.add_argument(flag, choices=names, help=f"format of {what}")
+    parser.add_argument("source", metavar="SOURCE", type=Path, help="checkpoint or directory")
     parser.add_argument("--out", type=Path, required=True, help="new directory to write")
     parser.add_argument(
-        "--dict", type=Path, metavar="FILE", help="default: dict.txt beside SOURCE"
+        "--dict", type=Path, metavar="FILE", help="with --from: default dict.txt beside SOURCE"
     )
-    parser.add_argument(
-        "--position-encoding",
-        metavar="NAME",
-        help="with --from fairseq-roberta: another encoding than `learned` is a warm start",
-    )
-    parser.add_argument("--seed", type=int, default=1, help="of the new parameters (default: 1)")
-    parser.add_argument("--head", help="with --to huggingface: the classification head to write")
     parser.add_argument("--check", action="store_true", help="compare the outputs of both models")
+    owners = _owners()
+    for option, flags in owners.items():
+        text = f"with {' or '.join(flags)}: {option.help}"
+        parser.add_argument(option.flag, type=option.type, help=text)
     arguments = parser.parse_args(argv)
-    _check_flags(arguments)
-    return arguments
+    given = vars(arguments)
+    (conversion,) = (c for c in conversions() if given[c.flag.lstrip("-")] == c.name)
+    options = {o.name: given[o.name] for o in owners if given[o.name] is not None}
+    _check_options(conversion, arguments, options, owners)
+    return arguments, conversion, options
 
 
-def _check_flags(arguments: argparse.Namespace) -> None:
-    for name, belongs, to in (
-        ("position_encoding", "--from fairseq-roberta", arguments.origin == "fairseq-roberta"),
-        ("head", "--to huggingface", arguments.target == "huggingface"),
-        ("dict", "--from", arguments.origin is not None),
-    ):
-        if getattr(arguments, name) is not None and not to:
-            flag = "--" + name.replace("_", "-")
-            raise UsageError(f"{flag} belongs to {belongs}; leave it out.")
+def _help_of(conversion: Conversion) -> str:
+    entry = conversion.format
+    needs = f" (needs tupe_fairseq[{entry.extra}])" if entry.extra else ""
+    return f"  {conversion.command}\n      {entry.summary}{needs}"
+
+
+def _owners() -> dict[Option, list[str]]:
+    """Options of all formats, and the conversions that take them."""
+    owners: dict[Option, list[str]] = {}
+    for each in conversions():
+        for option in each.options:
+            owners.setdefault(option, []).append(f"{each.flag} {each.name}")
+    return owners
+
+
+def _check_options(
+    conversion: Conversion,
+    arguments: argparse.Namespace,
+    options: dict[str, Any],
+    owners: dict[Option, list[str]],
+) -> None:
+    allowed = {option.name for option in conversion.options}
+    for option, flags in owners.items():
+        if option.name in options and option.name not in allowed:
+            raise UsageError(f"{option.flag} belongs to {' or '.join(flags)}; leave it out.")
+    if arguments.dict is not None and conversion.flag != "--from":
+        raise UsageError("--dict belongs to --from; leave it out.")
 
 
 def convert(argv: list[str] | None = None) -> list[str]:
-    """Do what the command line says.
+    """Run the command line.
 
     Returns:
         Lines to print.
 
     Raises:
-        UsageError: it cannot be done, or the comparison fails; then nothing is left behind.
+        UsageError: the conversion is not possible, or `--check` fails; nothing is left behind.
     """
-    arguments = parse(argv)
-    if arguments.source.is_dir() and arguments.origin not in (None, "huggingface"):
-        arguments.source = Path(*find_checkpoint(arguments.source, None))
-    converted = _read(arguments) if arguments.origin else load(arguments.source)[0]
-    if arguments.origin:
-        folder = arguments.source if arguments.source.is_dir() else arguments.source.parent
-        write(converted, arguments.out, arguments.dict or folder / "dict.txt")
-    elif arguments.target == "huggingface":
-        huggingface.write(converted, arguments.out, arguments.head)
+    arguments, conversion, options = parse(argv)
+    source, out, entry = arguments.source, arguments.out, conversion.format
+    if conversion.flag == "--from":
+        if entry.stored_as == "CHECKPOINT" and source.is_dir():
+            source = Path(*find_checkpoint(source, None))
+        converted = conversion.function(source, arguments.dict, **options)
+        folder = source if source.is_dir() else source.parent
+        write(converted, out, arguments.dict or folder / "dict.txt")
+        directory, other = out, source
     else:
-        standalone.write(converted, arguments.out)
-    report = [*converted.notes, f"written: {arguments.out}"]
+        converted = load(source)[0]
+        conversion.function(converted, out, **options)
+        directory, other = source, out
+    report = [*converted.notes, f"written: {out}"]
     if not arguments.check:
         return report
+    if converted.not_comparable:
+        return [*report, f"not compared: {converted.not_comparable}"]
     try:
-        return [*report, *_check(arguments, converted)]
+        head = options.get("head")
+        forward = entry.outputs(other, converted, head)
+        return [*report, *check_directory(directory, forward, head)]
     except BaseException:
-        shutil.rmtree(arguments.out)
+        shutil.rmtree(out)
         raise
-
-
-def _read(arguments: argparse.Namespace) -> Converted:
-    if arguments.origin == "tupe-official":
-        return tupe_official.read(arguments.source, arguments.dict)
-    if arguments.origin == "huggingface":
-        return huggingface.read(arguments.source, arguments.dict)
-    encoding = arguments.position_encoding or "learned"
-    return fairseq_roberta.read(arguments.source, arguments.dict, encoding, arguments.seed)
-
-
-def _check(arguments: argparse.Namespace, converted: Converted) -> list[str]:
-    if arguments.origin == "tupe-official":
-        return check_directory(arguments.out, official(arguments.source, converted))
-    if arguments.origin == "fairseq-roberta":
-        if converted.settings["position_encoding"] != "learned":
-            return ["a warm start computes something else by intent: not compared"]
-        stock = fairseq_roberta.stock_model(arguments.source, converted)
-        return check_directory(
-            arguments.out, lambda x: (stock(x, features_only=True)[0], stock(x)[0])
-        )
-    if arguments.origin == "huggingface":
-        return check_directory(arguments.out, huggingface.transformers_forward(arguments.source))
-    return _check_export(arguments)
-
-
-def official(checkpoint: Path, converted: Converted) -> Forward:
-    """The release's model, on its own parameters, in fp32 as ours."""
-    state = {n: value.float() for n, value in read_parameters(checkpoint)["model"].items()}
-    heads = converted.settings["encoder_attention_heads"]
-    activation = utils.get_activation_fn(converted.settings.get("activation_fn", "gelu"))
-    return lambda tokens: tupe_official_forward.logits(state, heads, tokens, activation)
-
-
-@torch.no_grad()
-def _check_export(arguments: argparse.Namespace) -> list[str]:
-    """Compare what was written with the directory that it was made from."""
-    model = load_directory(arguments.source).model.eval()
-    tokens = batch(len(model.encoder.dictionary), model.max_positions())
-    words = tokens.ne(1)
-    if arguments.head:
-        theirs = huggingface.transformers_classifier(arguments.out)(tokens)
-        ours = model(tokens, classification_head_name=arguments.head)[0]
-        return [compare("logits of the head", theirs, ours)]
-    if arguments.target == "standalone":
-        hidden, logits = TUPEMaskedLM.from_pretrained(arguments.out)(tokens)
-    else:
-        hidden, logits = huggingface.transformers_forward(arguments.out)(tokens)
-    return [
-        compare("hidden states", hidden[words], model(tokens, features_only=True)[0][words]),
-        compare("logits", logits[words], model(tokens)[0][words]),
-    ]

@@ -1,4 +1,4 @@
-"""Dictionaries as text: one word and its count a line; a word's id is its place in the file."""
+"""dict.txt: one word and its count per line; a word's id follows from its line."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from ..errors import UsageError
 
-#: Ids 0 to 3 of every fairseq dictionary; dict.txt does not hold them.
+#: Ids 0 to 3 of every fairseq dictionary, which dict.txt leaves out.
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 MASK = "<mask>"
-#: With this at its end, fairseq takes a line whose word it has seen; both keep an id.
+#: At the end of a line, makes fairseq accept a repeated word; both lines keep their id.
 OVERWRITE = "#fairseq:overwrite"
-#: A longer line belongs to no dictionary, and is not read to its end.
+#: Readers limit the length of a line, in characters.
 LONGEST_LINE = 1 << 16
 
 
@@ -28,7 +28,7 @@ def read_dictionary(path: str | Path) -> list[Entry]:
     """Read dict.txt.
 
     Raises:
-        UsageError: not there, or not of that form; the message names file and line.
+        UsageError: the file cannot be read or has another form; the message names file and line.
     """
     entries = []
     try:
@@ -36,27 +36,25 @@ def read_dictionary(path: str | Path) -> list[Entry]:
             while line := file.readline(LONGEST_LINE):
                 entries.append(_parse(line, f"{path}, line {len(entries) + 1}"))
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is no dictionary: it is not UTF-8 text.") from error
+        raise UsageError(f"{path} is not a dictionary: it is not UTF-8 text.") from error
     except OSError as error:
         raise UsageError(f"cannot read the dictionary {path}: {error.strerror}.") from error
     if not entries:
-        raise UsageError(f"{path} is no dictionary: it is empty.")
+        raise UsageError(f"{path} is not a dictionary: it is empty.")
     return entries
 
 
 def _parse(line: str, where: str) -> Entry:
     if not line.endswith("\n") and len(line) == LONGEST_LINE:
-        raise UsageError(f"{where}: longer than {LONGEST_LINE} characters; this is no dictionary.")
+        raise UsageError(f"{where}: longer than {LONGEST_LINE} characters, so not a dictionary.")
     word, space, count = line.rstrip().removesuffix(f" {OVERWRITE}").rpartition(" ")
     if not space or not (count.isascii() and count.removeprefix("-").isdigit()):
-        raise UsageError(
-            f"{where}: {line.rstrip()[:40]!r}, but a dictionary holds a word and its count."
-        )
+        raise UsageError(f"{where}: {line.rstrip()[:40]!r} is not a word and its count.")
     return Entry(word, int(count[:18]))
 
 
 def dictionary_text(entries: Iterable[Entry]) -> str:
-    """dict.txt, in which every entry keeps its place: fairseq is told which words come again."""
+    """Contents of dict.txt; repeated words are marked, so that every entry keeps its id."""
     seen = set(SPECIAL)
     lines = []
     for word, count in entries:
@@ -67,17 +65,17 @@ def dictionary_text(entries: Iterable[Entry]) -> str:
 
 
 def check_size(entries: list[Entry], rows: int, path: str | Path) -> None:
-    """Compare with the word embeddings, one row a symbol.
+    """Compare the number of symbols with the rows of the word embeddings.
 
-    fairseq's tasks append `<mask>` where dict.txt does not hold it.
+    fairseq's tasks append `<mask>` if dict.txt does not contain it.
 
     Raises:
-        UsageError: another number.
+        UsageError: the numbers differ.
     """
     words = {word for word, _ in entries}
     symbols = len(SPECIAL) + len(entries) + (MASK not in words)
     if symbols != rows:
         raise UsageError(
-            f"{path} gives {symbols} symbols, but the checkpoint has embeddings for {rows}: give "
-            "the dict.txt that it was trained with."
+            f"{path} has {symbols} symbols, but the checkpoint has embeddings for {rows}: use the "
+            "dict.txt that the checkpoint was trained with."
         )

@@ -30,52 +30,59 @@ from .settings import ACTIVATIONS, PROBABILITIES, functions, sizes
 
 ENCODER = "encoder.sentence_encoder."
 WORDS = f"{ENCODER}embed_tokens.weight"
-#: Settings that every `tupe_roberta` records, besides sizes.
+POSITIONS = f"{ENCODER}embed_positions.weight"
+#: Marks state dicts in which the names of the LayerNorms are today's.
+VERSION = f"{ENCODER}version"
+#: Settings that every `tupe_roberta` checkpoint records, besides sizes.
 RECORDED = (
     *("max_positions", "layernorm_embedding", "encoder_normalize_before"),
     *(*PROBABILITIES, *ACTIVATIONS),
 )
-#: Files of tokenizers, taken along from where the dictionary lies.
+#: Files of tokenizers, copied from the folder of the dictionary.
 TOKENIZERS = ("sentencepiece.bpe.model", "encoder.json", "vocab.bpe")
 
 
 @dataclass
 class Converted:
-    """A `tupe_roberta` model on its way to a directory.
+    """A `tupe_roberta` model that is not yet in a directory.
 
     Attributes:
         settings: arguments of the model by name.
-        state: its parameters; empty until they are set.
+        state: its parameters.
         entries: its dictionary.
         notes: what the user should know about the conversion.
+        not_comparable: why `--check` cannot compare it with its source; empty if it can.
     """
 
     settings: dict[str, Any]
     state: dict[str, Tensor]
     entries: list[Entry]
     notes: list[str] = field(default_factory=list)
+    not_comparable: str = ""
 
 
 def read_parameters(checkpoint: str | Path) -> dict[str, Any]:
-    """Read a fairseq checkpoint; its parameters are copies, since training may overwrite the file.
+    """Read a fairseq checkpoint; parameters are copied, since training may overwrite the file.
 
     Raises:
-        UsageError: it is none, or its parameters are no table of tensors.
+        UsageError: the file is not a checkpoint, or its parameters are not tensors by name.
     """
     state = read_checkpoint(checkpoint)
     if not isinstance(state["model"], dict) or not all(
         isinstance(name, str) and isinstance(value, Tensor)
         for name, value in state["model"].items()
     ):
-        raise UsageError(f"{checkpoint} is no fairseq checkpoint: its model is no table of names.")
+        raise UsageError(
+            f"{checkpoint} is not a fairseq checkpoint: its model is not a state dict."
+        )
     for name, value in state["model"].items():
-        # A few bytes can be a tensor of any shape, which would fill the memory.
+        # A stored tensor of few bytes can have any shape; a copy of it would fill the memory.
         dense = value.layout is torch.strided and value.device.type == "cpu"
         if not dense or value.numel() * value.element_size() > value.untyped_storage().nbytes():
             raise UsageError(
                 f"{checkpoint}: {name} {tuple(value.shape)} is not stored entry by entry."
             )
-    # As a whole, lest many names of one tensor become many tensors.
+    # One call, so that a tensor with several names is copied once.
     return state | {"model": copy.deepcopy(state["model"])}
 
 
@@ -88,7 +95,7 @@ def read_source(
         The checkpoint's entries, the dictionary, and the dictionary's path.
 
     Raises:
-        UsageError: either cannot be read, or holds anything but what it should.
+        UsageError: a file cannot be read or has other contents.
     """
     state = read_parameters(checkpoint)
     path = Path(dictionary or Path(checkpoint).with_name("dict.txt"))
@@ -121,12 +128,12 @@ def build(settings: dict[str, Any], entries: list[Entry]) -> TupeRobertaModel:
 
 
 def write(converted: Converted, out: Path, dictionary: Path) -> None:
-    """Write a directory, whole or not at all.
+    """Write a directory atomically.
 
     Args:
         converted: the model.
         out: the directory; must not exist.
-        dictionary: where the dictionary was read; tokenizers that lie beside it are taken along.
+        dictionary: path of its dictionary; tokenizers beside it are copied.
     """
     config = OmegaConf.to_container(configuration(converted.settings), enum_to_str=True)
     history = {
@@ -138,7 +145,7 @@ def write(converted: Converted, out: Path, dictionary: Path) -> None:
     checkpoint = {
         "args": None,
         "cfg": config,
-        # Copies, since a part of a tensor would be saved as the whole.
+        # Copies, since torch saves the whole storage of a view.
         "model": {name: value.clone() for name, value in converted.state.items()},
         "optimizer_history": [history],
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
@@ -155,14 +162,14 @@ def write(converted: Converted, out: Path, dictionary: Path) -> None:
 
 @contextmanager
 def building(out: str | Path) -> Iterator[Path]:
-    """Build a directory aside and rename it: yields a folder beside ``out``, only to write to.
+    """Write a directory atomically: yields a temporary folder that is renamed to ``out``.
 
     Raises:
         UsageError: ``out`` exists, or cannot be written.
     """
     out = Path(out).absolute()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"--out is {str(out)!r}, which exists; name a new directory.")
+        raise UsageError(f"--out {str(out)!r} exists already; name a new directory.")
     folder = None
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -171,7 +178,7 @@ def building(out: str | Path) -> Iterator[Path]:
         yield folder
         os.replace(folder, out)
     except (OSError, RuntimeError) as error:
-        # torch tells of a full disk by a RuntimeError.
+        # torch reports a full disk as a RuntimeError.
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise UsageError(f"cannot write {out}: {reason}.") from error
     finally:
@@ -186,7 +193,7 @@ def load(directory: str | Path) -> tuple[Converted, Path]:
         The model, and the path of its dictionary.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the directory does not hold such a model.
     """
     folder, name = find_checkpoint(Path(directory), None)
     fine_tuned = folder / "input0" / "dict.txt"
@@ -195,9 +202,9 @@ def load(directory: str | Path) -> tuple[Converted, Path]:
     source = folder / name
     settings = recorded(state, "model", source)
     if "position_encoding" not in settings:
-        raise UsageError(f"{source} is no tupe_roberta checkpoint: it has no encoding.")
+        raise UsageError(f"{source} is not a tupe_roberta checkpoint: it records no encoding.")
     settings |= sizes(settings, state["model"], ENCODER, source) | functions(settings, source)
     if lacking := [setting for setting in RECORDED if settings.get(setting) is None]:
-        raise UsageError(f"{source} is damaged: it does not say its {', '.join(lacking)}.")
+        raise UsageError(f"{source} does not record its {', '.join(lacking)}.")
     check_size(entries, len(state["model"].get(WORDS, ())), path)
     return Converted(settings, state["model"], entries), path

@@ -1,4 +1,4 @@
-"""Classification heads, whose names and sizes only the parameters tell."""
+"""Classification heads, whose names and sizes are read from the parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def head_names(state: Mapping[str, Tensor]) -> list[str]:
 
 
 def register_heads(model: RobertaModel, state: Mapping[str, Tensor]) -> None:
-    """Give the model the heads of a state dict, in their sizes."""
+    """Register the heads of a state dict with the model, in their sizes."""
     for head in head_names(state):
         sizes = [
             len(state.get(f"classification_heads.{head}.{name}.weight", ()))

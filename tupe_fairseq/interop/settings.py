@@ -1,4 +1,4 @@
-"""Settings of a model from elsewhere, taken from its parameters where these show them."""
+"""Settings of a converted model, taken from its parameters where these show them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ ACTIVATIONS = ("activation_fn", "pooler_activation_fn")
 def sizes(
     recorded: Mapping[str, Any], theirs: Mapping[str, Tensor], encoder: str, source: object
 ) -> dict[str, Any]:
-    """Sizes of a Transformer, which its parameters show, but for the number of heads.
+    """Sizes of a Transformer from its parameters; the number of heads as recorded.
 
     Args:
         recorded: settings of the checkpoint.
         theirs: its parameters.
-        encoder: what their names in the encoder begin with.
+        encoder: prefix of the encoder's parameters.
         source: the file, for messages.
 
     Raises:
-        UsageError: the parameters of the words or of layer 0 are not there, or the heads do not
-            divide the width.
+        UsageError: parameters of the words or of layer 0 are missing, or the heads do not divide
+            the width.
     """
     words, fc1 = (
         theirs.get(f"{encoder}{name}.weight") for name in ("embed_tokens", "layers.0.fc1")
@@ -40,7 +40,8 @@ def sizes(
     heads, width = recorded.get("encoder_attention_heads"), words.size(1)
     if not isinstance(heads, int) or heads < 1 or width % heads:
         raise UsageError(
-            f"{source}: its encoder_attention_heads is {heads!r}, which does not divide {width}."
+            f"invalid encoder_attention_heads in {source}: {heads!r} does not divide the width "
+            f"{width}."
         )
     return {
         "encoder_layers": len({match[1] for match in found if match}),
@@ -54,7 +55,7 @@ def functions(recorded: Mapping[str, Any], source: object) -> dict[str, Any]:
     """Dropout probabilities and activations, as recorded.
 
     Raises:
-        UsageError: one is no probability, or no activation that fairseq knows.
+        UsageError: one is not a probability, or not an activation of fairseq.
     """
     found = {name: recorded[name] for name in (*PROBABILITIES, *ACTIVATIONS) if name in recorded}
     for name, value in found.items():
@@ -63,5 +64,5 @@ def functions(recorded: Mapping[str, Any], source: object) -> dict[str, Any]:
         else:
             good = value in utils.get_available_activation_fns()
         if not good:
-            raise UsageError(f"{source}: its {name} is {value!r}, which cannot be.")
+            raise UsageError(f"invalid {name} in {source}: {value!r}.")
     return found

@@ -1,12 +1,11 @@
-"""A trained TUPE as a plain torch module: ids in, hidden states and logits out; no fairseq.
+"""A trained TUPE as a plain torch module: token ids in, hidden states and logits out.
 
-Loads what `scripts/convert_checkpoint.py --to standalone` wrote: config.json, model.safetensors,
-dict.txt.
+Loads the directories that `scripts/convert_checkpoint.py --to standalone` writes: config.json,
+model.safetensors, dict.txt.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,17 +15,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UsageError
-from ..interop.keys import check_fit
-from ..interop.tensors import read_tensors
 from .encoder import ACTIVATIONS, TUPEConfig, TUPEEncoder
+from .files import check_fit, read_config, read_tensors
 
 FORMAT = "tupe_fairseq standalone 1"
-#: Characters of config.json; a longer file is none.
-LONGEST_CONFIG = 1 << 16
 
 
 class MaskedWordHead(nn.Module):
-    """RoBERTa's: C -> C, activation, LayerNorm, then a score for every word."""
+    """RoBERTa's head for masked words: C -> C, activation, LayerNorm, then a logit per word."""
 
     def __init__(self, width: int, words: nn.Parameter, activation: str):
         super().__init__()
@@ -46,10 +42,10 @@ class TUPEMaskedLM(nn.Module):
     """Word embeddings, `TUPEEncoder`, head for masked words.
 
     Args:
-        config: shape of the encoder.
-        vocab_size: V.
-        padding_idx: id of padding, which stands at the end of each row.
-        tied: the head scores words by their embeddings.
+        config: configuration of the encoder.
+        vocab_size: number of words V.
+        padding_idx: id of padding, which must be at the end of each row.
+        tied: the head uses the word embeddings as its weight.
 
     Example:
         >>> model = TUPEMaskedLM.from_pretrained("directory")
@@ -72,12 +68,15 @@ class TUPEMaskedLM(nn.Module):
         Raises:
             UsageError: more tokens than positions, or padding before the first token.
         """
-        padding = tokens.eq(self.embed_tokens.padding_idx)
-        hidden = self.encoder(self.embed_tokens(tokens), padding if padding.any() else None)
+        padding: Tensor | None = tokens.eq(self.embed_tokens.padding_idx)
+        # A traced graph serves padded and unpadded batches; it cannot branch on values.
+        if not torch.compiler.is_compiling() and not padding.any():
+            padding = None
+        hidden = self.encoder(self.embed_tokens(tokens), padding)
         return hidden, self.lm_head(hidden)
 
     def settings(self) -> dict[str, Any]:
-        """What config.json holds."""
+        """Contents of config.json."""
         return {
             "format": FORMAT,
             "encoder": asdict(self.encoder.config),
@@ -91,7 +90,7 @@ class TUPEMaskedLM(nn.Module):
         """Load a directory, in eval mode.
 
         Raises:
-            UsageError: it holds no such model; the message names the file.
+            UsageError: a file is missing or does not fit; the message names it.
         """
         path = Path(directory, "config.json")
         settings = _read_settings(path)
@@ -101,17 +100,17 @@ class TUPEMaskedLM(nn.Module):
             config = TUPEConfig(**settings.pop("encoder"))
             if config.num_layers != len(layers):
                 raise UsageError(
-                    f"{path}: its num_layers is {config.num_layers}, but model.safetensors has "
+                    f"invalid num_layers in {path}: {config.num_layers}; model.safetensors has "
                     f"{len(layers)} layers."
                 )
-            # Its numbers may be any; on this device tensors take no memory.
+            # Sizes in the file may be wrong; tensors on this device take no memory.
             with torch.device("meta"):
                 expected = cls(config, **settings).state_dict()
         except UsageError:
             raise
-        # What a class makes of values of other types can be any error.
+        # Values of unexpected types can raise any error.
         except Exception as error:
-            raise UsageError(f"{path} is damaged: {error}.") from error
+            raise UsageError(f"invalid settings in {path}: {error}.") from error
         check_fit(tensors, expected, path.with_name("model.safetensors"), "standalone")
         model = cls(config, **settings)
         model.load_state_dict(tensors)
@@ -119,20 +118,12 @@ class TUPEMaskedLM(nn.Module):
 
 
 def _read_settings(path: Path) -> dict[str, Any]:
-    """What config.json holds, but for `format`.
+    """Contents of config.json without `format`.
 
     Raises:
-        UsageError: it is not there, or something else.
+        UsageError: the file cannot be read, or has another format.
     """
-    try:
-        with open(path, encoding="utf-8") as file:
-            settings = json.loads(file.read(LONGEST_CONFIG))
-        if settings.pop("format", None) != FORMAT:
-            raise UsageError(f"{path} is not of the form {FORMAT!r}.")
-        return settings
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}.") from error
-    except UsageError:
-        raise
-    except (AttributeError, TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is damaged: {error}.") from error
+    settings = read_config(path)
+    if settings.pop("format", None) != FORMAT:
+        raise UsageError(f"invalid format in {path}: it is not {FORMAT!r}.")
+    return settings

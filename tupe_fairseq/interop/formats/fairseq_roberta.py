@@ -1,7 +1,6 @@
-"""Checkpoints of stock RoBERTa, of the fairseq of 2019 and of today's.
+"""Checkpoints of fairseq's RoBERTa, of the fairseq of 2019 and of today's.
 
-With `learned` positions the model is the same one. With any other encoding it is a warm start: the
-words and layers are RoBERTa's, the positions are new.
+With `learned` positions the model computes the same; with any other encoding it is a warm start.
 """
 
 from __future__ import annotations
@@ -12,28 +11,37 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from fairseq import utils
 from fairseq.models.roberta import RobertaModel
 from torch import Tensor
 
-from ..checkpoints.migration import SECOND_COPY
-from ..errors import UsageError
-from ..hub.files import recorded
-from ..position import POSITION_ENCODINGS
-from .dictionaries import check_size
-from .directory import ENCODER, WORDS, Converted, build, read_parameters, read_source
-from .heads import register_heads
-from .keys import Rule, Table, check_fit, to_ours, to_theirs
-from .settings import functions, sizes
+from ...checkpoints.migration import SECOND_COPY
+from ...errors import UsageError
+from ...hub.files import recorded
+from ...position import POSITION_ENCODINGS
+from ...standalone.files import check_fit
+from ..check import own_outputs
+from ..dictionaries import check_size
+from ..directory import (
+    ENCODER,
+    POSITIONS,
+    VERSION,
+    WORDS,
+    Converted,
+    build,
+    read_parameters,
+    read_source,
+)
+from ..format import Format, Forward, register_format
+from ..heads import register_heads
+from ..keys import Rule, Table, to_ours, to_theirs
+from ..settings import functions, sizes
+from ..warm_start import OPTIONS, warm_start
 
 KIND = "fairseq-roberta"
-POSITIONS = f"{ENCODER}embed_positions.weight"
-#: Says in today's state dicts that the LayerNorms are where their names say.
-VERSION = f"{ENCODER}version"
 
 
 def table(names: Mapping[str, Any] | set[str]) -> Table:
-    """Names there and here; which of the older ones are used, the names themselves tell."""
+    """Names there and here; older names are recognised in `names`, those of the checkpoint."""
     top = "decoder." if any(name.startswith("decoder.") for name in names) else "encoder."
     joint = any(name.endswith("in_proj_weight") for name in names)
     old_norm = any(".emb_layer_norm." in name for name in names)
@@ -77,13 +85,14 @@ def read(
 
     Args:
         checkpoint: the file.
-        dictionary: its dict.txt; default the one beside it.
-        position_encoding: of the model that is made; but for `learned` its positions are new.
+        dictionary: its dict.txt; default: the one beside it.
+        position_encoding: of the new model; any other than `learned` is a warm start.
         seed: of new parameters.
 
     Raises:
-        UsageError: it is none, its parameters do not fit, or it uses what has no counterpart.
+        UsageError: the file is not such a checkpoint, or its parameters or settings do not fit.
     """
+    # An unknown name is refused before anything is read.
     POSITION_ENCODINGS[position_encoding]
     state, entries, path = read_source(checkpoint, dictionary)
     theirs = {
@@ -100,40 +109,9 @@ def read(
     check_fit(theirs, to_theirs(own, names), checkpoint, KIND)
     ours = to_ours(theirs, names) | {VERSION: model.state_dict()[VERSION]}
     converted = Converted(settings, ours, entries)
-    return (
-        converted if position_encoding == "learned" else warm(converted, position_encoding, seed)
-    )
-
-
-def warm(converted: Converted, position_encoding: str, seed: int) -> Converted:
-    """The same words and layers with another encoding, whose parameters are initial ones."""
-    settings = converted.settings | {"position_encoding": position_encoding}
-    utils.set_torch_seed(seed)
-    model = build(settings, converted.entries)
-    register_heads(model, converted.state)
-    fresh = model.state_dict()
-    # Its table of positions may have RoBERTa's name, but never its meaning.
-    kept = {n: v for n, v in converted.state.items() if n in fresh and n != POSITIONS}
-    new = sorted(fresh.keys() - kept.keys())
-    count = sum(fresh[name].numel() for name in new)
-    notes = [
-        f"left out: {POSITIONS}",
-        f"new, {count:,} parameters: {', '.join(new) or 'none'}",
-    ]
-    return Converted(settings, fresh | kept, converted.entries, notes)
-
-
-def stock_model(checkpoint: str | Path, converted: Converted) -> RobertaModel:
-    """Fairseq's own RoBERTa with the parameters of the checkpoint, in eval mode."""
-    ours = build(converted.settings, converted.entries)
-    task = SimpleNamespace(source_dictionary=ours.encoder.dictionary)
-    model = RobertaModel.build_model(ours.args, task)
-    register_heads(model, converted.state)
-    state, own = read_parameters(checkpoint)["model"], model.state_dict()
-    model.load_state_dict(
-        {n: v for n, v in state.items() if n in own or not SECOND_COPY.search(n)}
-    )
-    return model.eval()
+    if position_encoding == "learned":
+        return converted
+    return warm_start(converted, position_encoding, seed)
 
 
 def _settings(
@@ -143,7 +121,7 @@ def _settings(
     positions = theirs.get(f"{encoder}embed_positions.weight")
     if positions is None or positions.dim() != 2:
         raise UsageError(
-            f"{source} is no {KIND} checkpoint: it has no {encoder}embed_positions.weight."
+            f"{source} is not a {KIND} checkpoint: it has no {encoder}embed_positions.weight."
         )
     head = theirs.get(encoder.replace("sentence_encoder.", "lm_head.weight"))
     settings = sizes(recorded, theirs, encoder, source) | functions(recorded, source)
@@ -158,3 +136,29 @@ def _settings(
         "encoder_normalize_before": f"{encoder}layer_norm.weight" in theirs,
         "untie_weights_roberta": head is not None and not torch.equal(head, theirs[words]),
     }
+
+
+def outputs(checkpoint: Path, converted: Converted, head: str | None) -> Forward:
+    """Fairseq's own RoBERTa with the parameters of the checkpoint."""
+    ours = build(converted.settings, converted.entries)
+    task = SimpleNamespace(source_dictionary=ours.encoder.dictionary)
+    model = RobertaModel.build_model(ours.args, task)
+    register_heads(model, converted.state)
+    state, own = read_parameters(checkpoint)["model"], model.state_dict()
+    model.load_state_dict(
+        {n: v for n, v in state.items() if n in own or not SECOND_COPY.search(n)}
+    )
+    model.eval()
+    return lambda tokens: own_outputs(model, tokens, head)
+
+
+register_format(
+    KIND,
+    Format(
+        summary="checkpoints of fairseq's RoBERTa, of 2019 or later",
+        stored_as="CHECKPOINT",
+        read=read,
+        read_options=OPTIONS,
+        outputs=outputs,
+    ),
+)

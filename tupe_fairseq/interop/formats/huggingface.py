@@ -1,31 +1,35 @@
 """RoBERTa of Hugging Face's `transformers`: config.json and model.safetensors.
 
-Both count positions from padding_idx + 1 = 2 and have the same layers; it has a table of token
-types besides, which is zero here. Ids are those of dict.txt, which is taken along.
+Both count positions from padding_idx + 1 = 2 and have the same layers. `transformers` also has a
+table of token types, which is zero here. Ids are those of dict.txt, which is copied.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..errors import UsageError
-from ..standalone.masked_lm import LONGEST_CONFIG
-from .dictionaries import check_size, dictionary_text, read_dictionary
-from .directory import ENCODER, WORDS, Converted, build, building
-from .fairseq_roberta import VERSION
-from .heads import head_names, register_heads
-from .keys import Rule, Table, check_fit, to_ours, to_theirs
-from .settings import functions, sizes
-from .tensors import read_tensors, write_tensors
+from ...errors import UsageError
+from ...standalone.files import (
+    check_fit,
+    read_config,
+    read_tensors,
+    write_config,
+    write_tensors,
+)
+from ..dictionaries import check_size, dictionary_text, read_dictionary
+from ..directory import ENCODER, POSITIONS, VERSION, WORDS, Converted, build, building
+from ..format import Format, Forward, Option, register_format
+from ..heads import head_names, register_heads
+from ..keys import Rule, Table, to_ours, to_theirs
+from ..settings import functions, sizes
 
 KIND = "huggingface"
-#: A second token type would need inputs that fairseq has not.
+#: One row. A second token type would need an input that fairseq does not have.
 TOKEN_TYPES = "roberta.embeddings.token_type_embeddings.weight"
 TIED_HEAD, TIED_BIAS = "lm_head.decoder.weight", "lm_head.decoder.bias"
 #: Settings of the same meaning: name there, name here.
@@ -40,15 +44,13 @@ SAME_SETTINGS = {
 }
 #: The same function there: gelu is exact in both.
 ACTIVATIONS = {"gelu": "gelu", "relu": "relu", "tanh": "tanh", "linear": "linear"}
-#: What RoBERTa of transformers fixes, as a name here and the value it must have.
+#: Settings here that are fixed in RoBERTa of transformers.
 FIXED = {
     "position_encoding": "learned",
     "layernorm_embedding": True,
     "encoder_normalize_before": False,
 }
-
-
-#: What our model fixes, by its name there: the value, and what is meant there by saying nothing.
+#: Settings there that are fixed here: the value, and the default there.
 FIXED_THERE = {
     "hidden_act": ("gelu", "gelu"),
     "layer_norm_eps": (1e-5, 1e-12),
@@ -68,7 +70,7 @@ def table(head: str | None = None) -> Table:
     classifier = f"classification_heads.{head}.*.*"
     return (
         Rule("roberta.embeddings.word_embeddings.weight", WORDS),
-        Rule("roberta.embeddings.position_embeddings.weight", f"{ENCODER}embed_positions.weight"),
+        Rule("roberta.embeddings.position_embeddings.weight", POSITIONS),
         Rule("roberta.embeddings.LayerNorm.*", f"{ENCODER}layernorm_embedding.*"),
         Rule(f"{layer}attention.self.query.*", f"{ours}self_attn.q_proj.*"),
         Rule(f"{layer}attention.self.key.*", f"{ours}self_attn.k_proj.*"),
@@ -93,10 +95,10 @@ def write(converted: Converted, out: Path, head: str | None = None) -> None:
         converted: the model.
         out: the directory; must not exist.
         head: write this classification head, for `RobertaForSequenceClassification`, instead of
-            the one for masked words.
+            the head for masked words.
 
     Raises:
-        UsageError: the model has what RoBERTa there has not.
+        UsageError: RoBERTa of transformers has no counterpart of the model.
     """
     settings = converted.settings
     _check_counterpart(converted, head)
@@ -109,32 +111,31 @@ def write(converted: Converted, out: Path, head: str | None = None) -> None:
         del theirs[TIED_HEAD]
     theirs[TOKEN_TYPES] = torch.zeros(1, settings["encoder_embed_dim"])
     with building(out) as folder:
-        text = json.dumps(_config(converted, theirs, head), indent=2)
-        (folder / "config.json").write_text(text + "\n")
+        write_config(folder / "config.json", _config(converted, theirs, head))
         (folder / "dict.txt").write_text(dictionary_text(converted.entries), encoding="utf-8")
         write_tensors(folder / "model.safetensors", theirs)
 
 
 def _check_counterpart(converted: Converted, head: str | None) -> None:
-    """Refuse what RoBERTa there has not; no parameter is missing, unknown or of another shape."""
+    """Refuse settings without a counterpart, and parameters that do not fit the settings."""
     settings = converted.settings
     for name, value in FIXED.items():
         if settings.get(name) != value:
             raise UsageError(
-                f"transformers' RoBERTa has {name} {value!r} only, but the model's is "
-                f"{settings.get(name)!r} (a TUPE model: --to standalone)."
+                f"transformers' RoBERTa supports {name} {value!r} only, but the model's is "
+                f"{settings.get(name)!r} (for a TUPE model use --to standalone)."
             )
     allowed = {"activation_fn": ACTIVATIONS, "pooler_activation_fn": ("tanh",)}
-    # Its head for masked words has gelu, whatever its layers have.
+    # Its head for masked words always uses gelu.
     for name, functions_there in (allowed if head else {"activation_fn": ("gelu",)}).items():
         if settings[name] not in functions_there:
             raise UsageError(
-                f"transformers' RoBERTa has {name} {', '.join(functions_there)} only, but the "
-                f"model's is {settings[name]!r}."
+                f"transformers' RoBERTa supports {name} {', '.join(functions_there)} only, but "
+                f"the model's is {settings[name]!r}."
             )
     if head and head not in head_names(converted.state):
         known = ", ".join(head_names(converted.state)) or "none"
-        raise UsageError(f"--head is {head!r}, but the model's heads are: {known}.")
+        raise UsageError(f"unknown --head {head!r}; the model's heads are: {known}.")
     own = build(_settings(settings, converted.state, "the model"), converted.entries)
     register_heads(own, converted.state)
     check_fit(converted.state, own.state_dict(), "the model", "tupe_roberta")
@@ -149,7 +150,7 @@ def _config(
         "architectures": ["RobertaForSequenceClassification" if head else "RobertaForMaskedLM"],
         "model_type": "roberta",
         "vocab_size": len(converted.state[WORDS]),
-        "max_position_embeddings": len(converted.state[f"{ENCODER}embed_positions.weight"]),
+        "max_position_embeddings": len(converted.state[POSITIONS]),
         **{there: settings[here] for there, here in SAME_SETTINGS.items()},
         "hidden_act": ACTIVATIONS[settings["activation_fn"]],
         "layer_norm_eps": 1e-5,
@@ -167,10 +168,10 @@ def read(source: str | Path, dictionary: str | Path | None = None) -> Converted:
 
     Args:
         source: the directory.
-        dictionary: dict.txt in the order of its ids; default the one in it.
+        dictionary: dict.txt in the order of its ids; default: the one in the directory.
 
     Raises:
-        UsageError: it is none, its parameters do not fit, or it uses what has no counterpart.
+        UsageError: it is not such a directory, or its parameters or settings do not fit.
     """
     folder = Path(source)
     config = _read_config(folder / "config.json")
@@ -179,17 +180,17 @@ def read(source: str | Path, dictionary: str | Path | None = None) -> Converted:
     entries = read_dictionary(path)
     words = theirs.get("roberta.embeddings.word_embeddings.weight")
     if words is None:
-        raise UsageError(f"{source} is no {KIND} RoBERTa with a head for masked words.")
+        raise UsageError(f"{source} is not a {KIND} RoBERTa with a head for masked words.")
     check_size(entries, len(words), path)
     types = theirs.pop(TOKEN_TYPES, None)
     if types is not None:
-        # Every token has type 0, so its row may as well be added to the words.
+        # Every token has type 0, so that its row can be added to the words.
         theirs["roberta.embeddings.word_embeddings.weight"] = words + types[:1]
     theirs.pop("roberta.embeddings.position_ids", None)
     theirs.pop(TIED_BIAS, None)
     theirs.setdefault(TIED_HEAD, words)
     recorded = {here: config.get(there) for there, here in SAME_SETTINGS.items()}
-    # Where it is null, transformers takes hidden_dropout_prob.
+    # If it is null, transformers uses hidden_dropout_prob.
     recorded["pooler_dropout"] = recorded["pooler_dropout"] or recorded["dropout"]
     settings = _settings(recorded, to_ours(theirs, table()), source)
     model = build(settings, entries)
@@ -201,10 +202,10 @@ def read(source: str | Path, dictionary: str | Path | None = None) -> Converted:
 def _settings(
     recorded: Mapping[str, Any], ours: Mapping[str, Tensor], source: object
 ) -> dict[str, Any]:
-    """Arguments of our model; what the parameters show is taken from them."""
-    positions = ours.get(f"{ENCODER}embed_positions.weight")
+    """Arguments of `tupe_roberta`, from the parameters where these show them."""
+    positions = ours.get(POSITIONS)
     if positions is None or positions.dim() != 2:
-        raise UsageError(f"{source} is no {KIND} RoBERTa: it has no table of positions.")
+        raise UsageError(f"{source} is not a {KIND} RoBERTa: it has no table of positions.")
     return {
         **sizes(recorded, ours, ENCODER, source),
         **functions(recorded, source),
@@ -215,47 +216,33 @@ def _settings(
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    """What config.json holds, where it is of a model that can be one of ours."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            config = json.loads(file.read(LONGEST_CONFIG))
-        kind = config["model_type"]
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}.") from error
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise UsageError(f"{path} is no configuration of RoBERTa: {error!r}.") from error
-    if kind != "roberta":
-        raise UsageError(f"{path} is no configuration of RoBERTa: its model_type is {kind!r}.")
-    for name, (here, unsaid) in FIXED_THERE.items():
-        if (found := config.get(name, unsaid)) != here:
-            raise UsageError(f"{path}: its {name} is {found!r}, but here it is {here!r}.")
+    """Read config.json and refuse settings that have no counterpart."""
+    config = read_config(path)
+    if (kind := config.get("model_type")) != "roberta":
+        raise UsageError(f"{path} is not a configuration of RoBERTa: its model_type is {kind!r}.")
+    for name, (here, default) in FIXED_THERE.items():
+        if (found := config.get(name, default)) != here:
+            raise UsageError(f"unsupported {name} in {path}: {found!r}; it must be {here!r}.")
     return config
 
 
-def transformers_forward(directory: str | Path) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-    """Transformers' own RoBERTa: ids B×T -> hidden states B×T×C and logits B×T×V.
-
-    Raises:
-        UsageError: `transformers` is not installed.
-    """
-    model = _transformers().RobertaForMaskedLM.from_pretrained(str(directory)).eval()
-
-    def forward(tokens):
-        out = model(tokens, attention_mask=tokens.ne(1), output_hidden_states=True)
-        return out.hidden_states[-1], out.logits
-
-    return forward
-
-
-def transformers_classifier(directory: str | Path) -> Callable[[Tensor], Tensor]:
-    """Transformers' classifier: ids B×T -> logits B×classes.
+def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
+    """RoBERTa of transformers as loaded from the directory.
 
     Raises:
         UsageError: `transformers` is not installed.
     """
     library = _transformers()
-    model = library.RobertaForSequenceClassification.from_pretrained(str(directory)).eval()
-    return lambda tokens: model(tokens, attention_mask=tokens.ne(1)).logits
+    kind = library.RobertaForSequenceClassification if head else library.RobertaForMaskedLM
+    model = kind.from_pretrained(str(directory)).eval()
+
+    def forward(tokens: Tensor) -> dict[str, Tensor]:
+        out = model(tokens, attention_mask=tokens.ne(1), output_hidden_states=True)
+        if head:
+            return {"logits of the head": out.logits}
+        return {"hidden states": out.hidden_states[-1], "logits": out.logits}
+
+    return forward
 
 
 def _transformers() -> Any:
@@ -267,3 +254,17 @@ def _transformers() -> Any:
             "pip install 'tupe_fairseq[hf]'"
         ) from error
     return transformers
+
+
+register_format(
+    KIND,
+    Format(
+        summary="RoBERTa of transformers, which is `learned` here",
+        stored_as="DIRECTORY",
+        extra="hf",
+        read=read,
+        write=write,
+        write_options=(Option("head", "the classification head to write"),),
+        outputs=outputs,
+    ),
+)

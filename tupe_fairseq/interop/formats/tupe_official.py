@@ -1,9 +1,9 @@
-"""Checkpoints of the authors' release of TUPE (guolinke/TUPE, a fork of the fairseq of 2019).
+"""Checkpoints of the authors' code (guolinke/TUPE, a fork of the fairseq of 2019).
 
-They differ from ours in names, in joint projections, and in what is recorded: the settings lie in
-an argparse.Namespace, and the dictionary has three more symbols, at ids 4, 5 and 6. Newer code of
-the release joins the two projections of positions and saves a table of buckets, which follows from
-the settings.
+They differ from `tupe_roberta` in names, in joint projections and in what they record: settings
+are an argparse.Namespace, and the dictionary has three more symbols, with ids 4, 5 and 6. The
+first release has classification heads of one projection. Its pull request 20 joins the two
+projections of positions and saves a table of buckets, which follows from the settings.
 """
 
 from __future__ import annotations
@@ -13,23 +13,28 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from fairseq import utils
 from torch import Tensor
 
-from ..errors import UsageError
-from ..hub.files import recorded
-from .dictionaries import Entry, check_size
-from .directory import ENCODER, WORDS, Converted, build, read_source
-from .heads import head_names, register_heads
-from .keys import Rule, Table, check_fit, to_ours, to_theirs
-from .settings import functions, sizes
+from ...errors import UsageError
+from ...hub.files import recorded
+from ...position.indices import distances, relative_buckets, toeplitz
+from ...standalone.files import check_fit
+from ..dictionaries import Entry, check_size
+from ..directory import ENCODER, WORDS, Converted, build, read_parameters, read_source
+from ..format import Format, Forward, register_format
+from ..heads import head_names, register_heads
+from ..keys import Rule, Table, to_ours, to_theirs
+from ..release_model import ENCODER as THEIRS
+from ..release_model import MAX_DISTANCE, NUM_BUCKETS, hidden_and_logits
+from ..settings import functions, sizes
 
 KIND = "tupe-official"
-THEIRS = "decoder.sentence_encoder."
 POSITIONS = f"{ENCODER}embed_positions."
-#: Symbols of every dictionary of the release, before the words of dict.txt.
+#: Symbols of every dictionary of the release before the words of dict.txt.
 MORE_SYMBOLS = (Entry("<file>", 1), Entry("<email>", 1), Entry("<url>", 1))
-#: The release's buckets, which no argument changes, and what they are saved as.
-NUM_BUCKETS, MAX_DISTANCE, BUCKETS = 32, 128, f"{THEIRS}rp_bucket"
+#: Name of the saved table of buckets.
+BUCKETS = f"{THEIRS}rp_bucket"
 
 
 def table(joint: bool = False) -> Table:
@@ -72,10 +77,10 @@ def read(checkpoint: str | Path, dictionary: str | Path | None = None) -> Conver
 
     Args:
         checkpoint: the file.
-        dictionary: its dict.txt; default the one beside it.
+        dictionary: its dict.txt; default: the one beside it.
 
     Raises:
-        UsageError: it is none, its parameters do not fit, or it uses what has no counterpart.
+        UsageError: the file is not such a checkpoint, or its parameters or settings do not fit.
     """
     state, entries, path = read_source(checkpoint, dictionary)
     theirs = dict(state["model"])
@@ -97,15 +102,15 @@ def read(checkpoint: str | Path, dictionary: str | Path | None = None) -> Conver
 def _settings(
     recorded: dict[str, Any], theirs: Mapping[str, Tensor], source: object
 ) -> dict[str, Any]:
-    """Arguments of our model; what the parameters show is taken from them."""
+    """Arguments of `tupe_roberta`, from the parameters where these show them."""
     positions = theirs.get(f"{THEIRS}pos.weight")
     if positions is None or positions.dim() != 2:
-        raise UsageError(f"{source} is no {KIND} checkpoint: it has no {THEIRS}pos.weight.")
+        raise UsageError(f"{source} is not a {KIND} checkpoint: it has no {THEIRS}pos.weight.")
     settings = sizes(recorded, theirs, THEIRS, source) | functions(recorded, source)
     relative = f"{THEIRS}relative_attention_bias.weight" in theirs
     settings |= {
         "position_encoding": "tupe_r" if relative else "tupe_a",
-        # Rows θ1, θ2 and positions 1, ..., max_positions − 1.
+        # Rows: θ1, θ2 and positions 1, ..., max_positions − 1.
         "max_positions": len(positions) - 1,
         "layernorm_embedding": f"{THEIRS}emb_layer_norm.weight" in theirs,
         "encoder_normalize_before": f"{THEIRS}emb_out_layer_norm.weight" in theirs,
@@ -118,7 +123,7 @@ def _settings(
         if flag in recorded and bool(recorded[flag]) != found:
             raise UsageError(
                 f"{source} contradicts itself: its --{flag.replace('_', '-')} is "
-                f"{recorded[flag]}, but its parameters say {found}."
+                f"{recorded[flag]}, but its parameters require {found}."
             )
     head, words = (
         theirs.get(f"{p}weight") for p in ("decoder.lm_head.", f"{THEIRS}embed_tokens.")
@@ -128,15 +133,13 @@ def _settings(
 
 
 def _check_buckets(saved: Tensor | None, length: int, source: object) -> None:
-    """The release's table of buckets must be the one that our model computes.
+    """Compare the saved table of buckets with the one that `tupe_roberta` computes.
 
     Raises:
-        UsageError: it is another, as after a change of the release's code.
+        UsageError: they differ.
     """
     if saved is None:
         return
-    from ..position.indices import distances, relative_buckets, toeplitz
-
     of_distance = relative_buckets(distances(length, length), NUM_BUCKETS, MAX_DISTANCE, True)
     expected = toeplitz(of_distance[None], length)[0].clone()
     expected[:, 0], expected[0, :] = NUM_BUCKETS, NUM_BUCKETS // 2
@@ -145,12 +148,15 @@ def _check_buckets(saved: Tensor | None, length: int, source: object) -> None:
 
 
 def _complete_heads(theirs: dict[str, Tensor], settings: dict[str, Any]) -> list[str]:
-    """Give heads of one projection, which newer code of the release has, RoBERTa's other one.
+    """Add RoBERTa's dense projection to the first release's heads, which lack it.
 
-    It is the identity, and so is then the activation: the outputs stay the same.
+    Projection and activation become the identity, so that the outputs stay the same.
+
+    Returns:
+        Notes for the user.
 
     Raises:
-        UsageError: only some heads lack it, which share one activation with the others.
+        UsageError: only some heads lack the projection, but all share one activation.
     """
     heads = head_names(theirs)
     short = [h for h in heads if f"classification_heads.{h}.dense.weight" not in theirs]
@@ -158,8 +164,8 @@ def _complete_heads(theirs: dict[str, Tensor], settings: dict[str, Any]) -> list
         return []
     if short != heads:
         raise UsageError(
-            f"the classification heads {', '.join(short)} have no dense projection and others "
-            "have: they cannot be in one model."
+            f"the classification heads {', '.join(short)} have no dense projection, but others "
+            "do: they cannot be in one model."
         )
     width = settings["encoder_embed_dim"]
     for head in short:
@@ -167,3 +173,27 @@ def _complete_heads(theirs: dict[str, Tensor], settings: dict[str, Any]) -> list
         theirs[f"classification_heads.{head}.dense.bias"] = torch.zeros(width)
     settings["pooler_activation_fn"] = "linear"
     return [f"{', '.join(short)}: the missing dense projection is the identity here"]
+
+
+def outputs(checkpoint: Path, converted: Converted, head: str | None) -> Forward:
+    """The release's model on its own parameters, in fp32."""
+    state = {n: value.float() for n, value in read_parameters(checkpoint)["model"].items()}
+    heads = converted.settings["encoder_attention_heads"]
+    activation = utils.get_activation_fn(converted.settings.get("activation_fn", "gelu"))
+
+    def forward(tokens: Tensor) -> dict[str, Tensor]:
+        hidden, logits = hidden_and_logits(state, heads, tokens, activation)
+        return {"hidden states": hidden, "logits": logits}
+
+    return forward
+
+
+register_format(
+    KIND,
+    Format(
+        summary="checkpoints of the authors' code, guolinke/TUPE",
+        stored_as="CHECKPOINT",
+        read=read,
+        outputs=outputs,
+    ),
+)

@@ -1,23 +1,23 @@
-"""TUPE for use without fairseq: config.json, model.safetensors and dict.txt (`TUPEMaskedLM`)."""
+"""Directories of `TUPEMaskedLM`, for use without fairseq: config.json, model.safetensors."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from ..errors import UsageError
-from ..standalone.encoder import ACTIVATIONS, TUPEConfig
-from ..standalone.masked_lm import TUPEMaskedLM
-from .dictionaries import dictionary_text
-from .directory import ENCODER, WORDS, Converted, building
-from .fairseq_roberta import VERSION
-from .heads import head_names
-from .keys import Rule, Table, check_fit, to_theirs, without_rule
-from .tensors import write_tensors
+from ...errors import UsageError
+from ...standalone.encoder import ACTIVATIONS, TUPEConfig
+from ...standalone.files import check_fit, write_config, write_tensors
+from ...standalone.masked_lm import TUPEMaskedLM
+from ..dictionaries import dictionary_text
+from ..directory import ENCODER, VERSION, WORDS, Converted, building
+from ..format import Format, Forward, register_format
+from ..heads import head_names
+from ..keys import Rule, Table, to_theirs, without_rule
 
 KIND = "standalone"
 
@@ -42,12 +42,12 @@ def write(converted: Converted, out: Path) -> None:
         out: the directory; must not exist.
 
     Raises:
-        UsageError: the model is no TUPE, or its parameters are not those of the standalone
-            encoder.
+        UsageError: the model is not a TUPE, or the standalone encoder has no counterpart of its
+            settings or parameters.
     """
     state, heads = converted.state, head_names(converted.state)
     try:
-        # What is recorded may be any number; on this device tensors take no memory.
+        # Recorded sizes may be wrong; tensors on this device take no memory.
         with torch.device("meta"):
             model = TUPEMaskedLM(
                 config_of(converted.settings),
@@ -56,9 +56,9 @@ def write(converted: Converted, out: Path) -> None:
             )
     except UsageError:
         raise
-    # What a class makes of values of other types can be any error.
+    # Values of unexpected types can raise any error.
     except Exception as error:
-        raise UsageError(f"the settings of the model cannot be: {error}.") from error
+        raise UsageError(f"invalid settings of the model: {error}.") from error
     theirs = to_theirs(state, table())
     left_out = ("classification_heads.", VERSION)
     unknown = {n: v for n, v in without_rule(state, table()).items() if not n.startswith(left_out)}
@@ -66,8 +66,7 @@ def write(converted: Converted, out: Path) -> None:
     if heads:
         converted.notes.append(f"left out, classification heads: {', '.join(heads)}")
     with building(out) as folder:
-        text = json.dumps(model.settings(), indent=2)
-        (folder / "config.json").write_text(text + "\n")
+        write_config(folder / "config.json", model.settings())
         (folder / "dict.txt").write_text(dictionary_text(converted.entries), encoding="utf-8")
         write_tensors(folder / "model.safetensors", theirs)
 
@@ -76,7 +75,7 @@ def config_of(settings: Mapping[str, Any]) -> TUPEConfig:
     """The standalone encoder's configuration for a `tupe_roberta` model's settings.
 
     Raises:
-        UsageError: there is none.
+        UsageError: a setting has no counterpart.
     """
     encoding, width = settings["position_encoding"], settings["encoder_embed_dim"]
     if encoding not in ("tupe_a", "tupe_r"):
@@ -109,3 +108,26 @@ def config_of(settings: Mapping[str, Any]) -> TUPEConfig:
         normalize_before=settings["encoder_normalize_before"],
         activation=settings["activation_fn"],
     )
+
+
+def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
+    """`TUPEMaskedLM` as loaded from the directory."""
+    model = TUPEMaskedLM.from_pretrained(directory)
+
+    def forward(tokens: Tensor) -> dict[str, Tensor]:
+        hidden, logits = model(tokens)
+        return {"hidden states": hidden, "logits": logits}
+
+    return forward
+
+
+register_format(
+    KIND,
+    Format(
+        summary="TUPE for `TUPEMaskedLM.from_pretrained`, which needs torch and safetensors only",
+        stored_as="DIRECTORY",
+        extra="hf",
+        write=write,
+        outputs=outputs,
+    ),
+)

@@ -1,0 +1,102 @@
+"""The table of formats: what is listed, what is refused, and a format added in one place."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.interop import release
+from tupe_fairseq import UsageError
+from tupe_fairseq.interop import directory
+from tupe_fairseq.interop.check import own_outputs
+from tupe_fairseq.interop.convert import convert
+from tupe_fairseq.interop.format import FORMATS, Format, Option, conversions, register_format
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+
+
+def commands():
+    return [each.command for each in conversions()]
+
+
+def test_readme_lists_every_conversion():
+    lines = re.findall(r"^python scripts/convert_checkpoint.py (.*)$", README, flags=re.MULTILINE)
+    assert [" ".join(line.split()) for line in lines] == commands()
+
+
+def test_help_lists_every_conversion(capsys):
+    with pytest.raises(SystemExit):
+        convert(["--help"])
+    text = capsys.readouterr().out
+    for each in conversions():
+        assert each.command in text
+        assert each.format.summary in text
+        for option in each.options:
+            assert f"with {each.flag} {each.name}: " in " ".join(text.split())
+            assert option.flag in text
+
+
+@pytest.fixture
+def added():
+    """A format that is read and written, with an option of its own."""
+
+    def read(source, dictionary, suffix="pt"):
+        return directory.Converted(**torch.load(f"{source}/m.{suffix}", weights_only=False))
+
+    def write(converted, out, suffix="pt"):
+        flat = {n: v for n, v in converted.settings.items() if not isinstance(v, list)}
+        with directory.building(out) as folder:
+            torch.save({**vars(converted), "settings": flat}, folder / f"m.{suffix}")
+
+    def outputs(path, converted, head):
+        read_back = read(path, None, "bin")
+        model = directory.build(read_back.settings, read_back.entries)
+        model.load_state_dict(read_back.state)
+        return lambda tokens: own_outputs(model, tokens, head)
+
+    options = (Option("suffix", "of the file"),)
+    entry = Format(
+        summary="a pickle of everything",
+        stored_as="DIRECTORY",
+        read=read,
+        read_options=options,
+        write=write,
+        write_options=options,
+        outputs=outputs,
+    )
+    register_format("pickle", entry)
+    yield
+    del FORMATS._entries["pickle"]
+
+
+def test_an_added_format_is_read_written_and_compared(added, tmp_path):
+    start = release.write(tmp_path / "release")
+    convert(["--from", "tupe-official", str(start), "--out", str(tmp_path / "ours")])
+    out = ["--suffix", "bin", "--check", "--out"]
+    report = convert(["--to", "pickle", str(tmp_path / "ours"), *out, str(tmp_path / "there")])
+    assert report[-1].startswith("logits")
+    report = convert(["--from", "pickle", str(tmp_path / "there"), *out, str(tmp_path / "back")])
+    assert report[-1].startswith("logits")
+    with pytest.raises(UsageError, match="--suffix belongs to --from pickle or --to pickle"):
+        convert(["--to", "standalone", str(tmp_path / "ours"), "--out", "x", "--suffix", "a"])
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--to", "standalone", "--dict", "d.txt"], "--dict belongs to --from"),
+        (["--from", "huggingface", "--head", "a"], "--head belongs to --to huggingface"),
+        (["--from", "tupe-official", "--seed", "2"], "--seed belongs to --from fairseq-roberta"),
+        (["--from", "tupe-official", "--head", "a"], "--head belongs to --to huggingface"),
+        (
+            ["--from", "tupe-official", "--position-encoding", "t5"],
+            "--position-encoding belongs to --from fairseq-roberta",
+        ),
+    ],
+)
+def test_options_of_other_conversions(tmp_path, words, part):
+    with pytest.raises(UsageError, match=part):
+        convert([*words, str(tmp_path), "--out", str(tmp_path / "out")])

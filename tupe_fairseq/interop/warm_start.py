@@ -1,0 +1,40 @@
+"""Warm starts: words and layers of a trained RoBERTa under another position encoding."""
+
+from __future__ import annotations
+
+from fairseq import utils
+
+from .directory import POSITIONS, Converted, build
+from .format import Option
+from .heads import register_heads
+
+#: Options of formats that can be read as a warm start.
+OPTIONS = (
+    Option("position_encoding", "NAME of another encoding than `learned`: a warm start"),
+    Option("seed", "of the new parameters (default: 1)", int),
+)
+
+
+def warm_start(converted: Converted, position_encoding: str, seed: int) -> Converted:
+    """Replace the `learned` positions by those of another encoding, newly initialised.
+
+    Args:
+        converted: a model with `learned` positions.
+        position_encoding: name of the other encoding.
+        seed: of the new parameters.
+    """
+    settings = converted.settings | {"position_encoding": position_encoding}
+    utils.set_torch_seed(seed)
+    model = build(settings, converted.entries)
+    register_heads(model, converted.state)
+    fresh = model.state_dict()
+    # Another encoding's table of positions may have the same name, but not the same meaning.
+    kept = {n: v for n, v in converted.state.items() if n in fresh and n != POSITIONS}
+    new = sorted(fresh.keys() - kept.keys())
+    count = sum(fresh[name].numel() for name in new)
+    notes = [
+        f"left out: {POSITIONS}",
+        f"new, {count:,} parameters: {', '.join(new) or 'none'}",
+    ]
+    reason = "a warm start has other positions than its source"
+    return Converted(settings, fresh | kept, converted.entries, notes, reason)

@@ -1,0 +1,115 @@
+"""Files of a model directory that is read without fairseq: config.json and model.safetensors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ..errors import UsageError
+
+#: Most characters of a config.json that are read.
+LONGEST_CONFIG = 1 << 16
+
+
+def read_config(path: str | Path) -> dict[str, Any]:
+    """Read config.json.
+
+    Raises:
+        UsageError: the file cannot be read, or is not a JSON object.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            config = json.loads(file.read(LONGEST_CONFIG))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}.") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is not valid JSON: {error}.") from error
+    if not isinstance(config, dict):
+        raise UsageError(f"{path} is not a JSON object.")
+    return config
+
+
+def write_config(path: str | Path, config: Mapping[str, Any]) -> None:
+    """Write config.json.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    Path(path).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def read_tensors(path: str | Path) -> dict[str, Tensor]:
+    """Read tensors by name from a safetensors file.
+
+    Raises:
+        UsageError: `safetensors` is not installed, or the file cannot be read.
+    """
+    library = _safetensors()
+    try:
+        return library.torch.load_file(str(path))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}.") from error
+    except (library.SafetensorError, ValueError, KeyError) as error:
+        raise UsageError(f"{path} cannot be loaded as safetensors: {error}.") from error
+
+
+def write_tensors(path: str | Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors by name; a tensor with two names is written twice.
+
+    Raises:
+        UsageError: `safetensors` is not installed.
+        OSError: the file cannot be written.
+    """
+    library = _safetensors()
+    copies = {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}
+    try:
+        library.torch.save_file(copies, str(path), metadata={"format": "pt"})
+    except library.SafetensorError as error:
+        raise OSError(str(error)) from error
+
+
+def check_fit(
+    state: Mapping[str, Tensor], expected: Mapping[str, Tensor], source: object, kind: str
+) -> None:
+    """Compare the names and shapes of parameters with those that a model needs.
+
+    Args:
+        state: the parameters that were read.
+        expected: tensors with the names and shapes that are needed.
+        source: the file, for the message.
+        kind: its format, for the message.
+
+    Raises:
+        UsageError: parameters are missing, unknown or of another shape; the message names them.
+    """
+    shapes = {
+        name: f"{name} {tuple(state[name].shape)} instead of {tuple(value.shape)}"
+        for name, value in expected.items()
+        if name in state and state[name].shape != value.shape
+    }
+    parts = {
+        "missing": sorted(expected.keys() - state.keys()),
+        "unknown": sorted(state.keys() - expected.keys()),
+        "of another shape": [shapes[name] for name in sorted(shapes)],
+    }
+    found = [
+        f"{len(names)} {what} ({', '.join(names[:8])}{', ...' if names[8:] else ''})"
+        for what, names in parts.items()
+        if names
+    ]
+    if found:
+        raise UsageError(f"{source} is not a {kind} checkpoint; parameters: {'; '.join(found)}.")
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors.torch
+    except ImportError as error:
+        raise UsageError(
+            "this needs safetensors, which is not installed: pip install 'tupe_fairseq[hf]'"
+        ) from error
+    return safetensors
