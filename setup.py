@@ -31,6 +31,9 @@ setup(
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="MIT",
+    # An editable installation then puts this folder on Python's path, so that the scripts under
+    # examples/ can import each other. Any other installation holds the package alone.
+    package_dir={"": "."},
     packages=find_packages(include=["tupe_fairseq", "tupe_fairseq.*"]),
     package_data={"tupe_fairseq.kernels": ["kernels.c"]},
     python_requires=">=3.10,<3.13",

@@ -43,11 +43,11 @@ download() {
 }
 
 text() {
-  run python $examples/prepare.py $work/download/vaderSentiment-3.3.2.tar.gz "$out"
+  run python -m examples.quickstart.prepare $work/download/vaderSentiment-3.3.2.tar.gz "$out"
 }
 
 pieces() {
-  run python $examples/tokenizer.py $work/text "$out"
+  run python -m examples.quickstart.tokenizer $work/text "$out"
 }
 
 data() {
@@ -99,7 +99,7 @@ models() {
 }
 
 results() {
-  run python $examples/evaluate.py $work/models $work/data/pretrain $work/text "$out"
+  run python -m examples.quickstart.evaluate $work/models $work/data/pretrain $work/text "$out"
 }
 
 # The positions that an average snippet has; the later ones were rarely seen.
@@ -120,4 +120,4 @@ step models "Collect the models"
 step results "Evaluate, and fill a mask" $examples/evaluate.py
 step figures "Draw the positional correlations" \
   scripts/plot_positional_correlations.py tupe_fairseq/plots.py
-python $examples/report.py $work
+python -m examples.quickstart.report $work

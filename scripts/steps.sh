@@ -5,6 +5,9 @@
 # $work/.steps/NAME holds its key: a checksum of the function, of the files it names as inputs and
 # of the steps before it. So a step whose command, inputs or forerunners changed is done again.
 
+# So that `python -m examples...` finds the recipes, whatever folder the caller is in.
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
 work=.quickstart
 last_key=
 child=

@@ -17,8 +17,8 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any, NamedTuple
 
-from glue_results import read_results
-from glue_tasks import TASKS
+from examples.glue.results import read_results
+from examples.glue.tasks import TASKS
 
 MISMATCHED = "MNLI-mm"
 #: Columns of the table, and the metric of each.

@@ -12,8 +12,7 @@
 # is one. Needs this package installed (source .venv/bin/activate).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-root=$(cd "$here/../.." && pwd)
-source "$root/scripts/steps.sh"
+source "$here/../../scripts/steps.sh"
 
 fail() {
   printf 'error: %s\n' "$*" >&2
@@ -57,7 +56,7 @@ train() {
 # All that is needed to load and use the model.
 model() {
   local file
-  run python "$here/result.py" "$task" "$work/train/hydra_train.log" "$out/result.json"
+  run python -m examples.glue.result "$task" "$work/train/hydra_train.log" "$out/result.json"
   mkdir "$out/input0"
   cp "$data/input0/dict.txt" "$out/input0/"
   if [[ -f $data/label/dict.txt ]]; then
@@ -78,7 +77,7 @@ mkdir -p "$work/.steps" "$work/logs"
 described=()
 if [[ " ${overrides[*]-} " != *" model._name="* ]]; then
   log=$work/logs/pretrained.log
-  lines=$(python "$here/pretrained.py" "$data" "$checkpoint" 2>"$log") ||
+  lines=$(python -m examples.glue.pretrained "$data" "$checkpoint" 2>"$log") ||
     fail "$(tail -n 1 "$log" | sed 's/^error: //')"
   while IFS= read -r line; do described+=("$line"); done <<<"$lines"
 fi

@@ -10,7 +10,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from glue_tasks import HIGHEST, LOWEST, TASKS, Split, Task
+from examples.glue.tasks import HIGHEST, LOWEST, TASKS, Split, Task
 
 HEADER = "index\tprediction"
 #: The files of a submission, with the task and the test set of each.

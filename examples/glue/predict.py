@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 from fairseq import utils
-from glue_submission import FILES, check, lines_of
-from glue_tasks import HIGHEST, LOWEST, TASKS, Split, Task
-from pretrained import task_settings
 from tqdm import tqdm
 
+from examples.glue.glue_submission import FILES, check, lines_of
+from examples.glue.pretrained import task_settings
+from examples.glue.tasks import HIGHEST, LOWEST, TASKS, Split, Task
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.files import replacing
 

@@ -27,12 +27,12 @@ from pathlib import Path
 
 import torch
 from fairseq.data import Dictionary, indexed_dataset
-from glue_readers import Example, Read, read_split
-from glue_tasks import TASKS, Split, Task, find_file
-from glue_tokenizer import Tokenizer
 from torch import Tensor
 from tqdm import tqdm
 
+from examples.glue.readers import Example, Read, read_split
+from examples.glue.tasks import TASKS, Split, Task, find_file
+from examples.glue.tokenizer import Tokenizer
 from tupe_fairseq import UsageError
 
 #: A dictionary that lacks more of the pieces than this is another tokenizer's.

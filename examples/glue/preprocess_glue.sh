@@ -31,7 +31,7 @@ python -c 'import importlib.util as u, sys; sys.exit(u.find_spec("fairseq") is N
 
 # Steps are functions; this is what each does.
 binarise() {
-  run python "$here/preprocess.py" "$glue" "$1" "$bpe" "$out" "${options[@]+"${options[@]}"}"
+  run python -m examples.glue.preprocess "$glue" "$1" "$bpe" "$out" "${options[@]+"${options[@]}"}"
 }
 CoLA-bin() { binarise CoLA; }
 SST-2-bin() { binarise SST-2; }
@@ -50,7 +50,7 @@ inputs() {
   # Its model answers the diagnostic set as well.
   [[ $1 != MNLI ]] || folders+=("$glue/diagnostic" "$glue/AX")
   for file in "$bpe"/{dict.txt,*.model,encoder.json,vocab.bpe} \
-    "$here"/{preprocess,glue_tasks,glue_readers,glue_tokenizer}.py; do
+    "$here"/{preprocess,tasks,readers,tokenizer}.py; do
     [[ ! -f $file ]] || printf '%s\n' "$file"
   done
   find -L "${folders[@]}" \( -name '*.tsv' -o -name '*.txt' \) -type f 2>/dev/null | sort

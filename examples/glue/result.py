@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from glue_tasks import TASKS, Task
+from examples.glue.tasks import TASKS, Task
 
 LINE = re.compile(r"epoch (\d+) \| valid on '(valid1?)' subset \| (.*\bnum_updates \d+.*)")
 

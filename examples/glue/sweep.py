@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from glue_results import append, read_results
-from glue_tasks import TASKS
-from pretrained import overrides
 from tqdm import tqdm
 
+from examples.glue.pretrained import overrides
+from examples.glue.results import append, read_results
+from examples.glue.tasks import TASKS
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
 

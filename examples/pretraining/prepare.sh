@@ -50,12 +50,12 @@ python -c 'import tupe_fairseq' 2>/dev/null || fail "python has no tupe_fairseq:
   "environment in which it is installed (or: source .venv/bin/activate)."
 
 text() {
-  run python "$here/clean.py" "${inputs[@]}" --out "$out" --workers "$workers" \
+  run python -m examples.pretraining.clean "${inputs[@]}" --out "$out" --workers "$workers" \
     "${cleaning[@]+"${cleaning[@]}"}"
 }
 
 pieces() {
-  run python "$here/encode.py" "$work/text" --out "$out" --workers "$workers" "${vocabulary[@]}"
+  run python -m examples.pretraining.encode "$work/text" --out "$out" --workers "$workers" "${vocabulary[@]}"
 }
 
 bin() {

@@ -23,9 +23,9 @@ import sys
 from pathlib import Path
 
 import torch
-from comparison import report
-from training import Training, keep_settings, locked, parse_with_flags, run_rounds
 
+from examples.study.comparison import report
+from examples.study.training import Training, keep_settings, locked, parse_with_flags, run_rounds
 from tupe_fairseq import UsageError
 from tupe_fairseq.position import POSITION_ENCODINGS
 

@@ -32,11 +32,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from comparison import newest_checkpoint
-from plan import MODELS, SCALES, Finetuning
-from study_report import shortened, write_report
-from training import Training, keep, keep_settings, locked, run_rounds
 
+from examples.study.comparison import newest_checkpoint
+from examples.study.plan import MODELS, SCALES, Finetuning
+from examples.study.report import shortened, write_report
+from examples.study.training import Training, keep, keep_settings, locked, run_rounds
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
 
@@ -234,7 +234,7 @@ class Study:
         sweep += ["--models", *models, "--rates", *self.plan.rates]
         sweep += ["--seeds", *self.plan.finetuning_seeds]
         sweep += overrides(self.plan.tasks[task])
-        self.call(task, sys.executable, GLUE / "sweep.py", *sweep)
+        self.call(task, sys.executable, "-m", "examples.glue.sweep", *sweep)
 
 
 def overrides(finetuning: Finetuning | None) -> list[str]:

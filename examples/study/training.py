@@ -21,14 +21,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from comparison import newest_checkpoint, updates_done
 from tqdm import tqdm
 
+from examples.study.comparison import newest_checkpoint, updates_done
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
 
-HERE = Path(__file__).parent
-PLUGIN = HERE.parents[1] / "tupe_fairseq"
+PLUGIN = Path(__file__).parents[2] / "tupe_fairseq"
 
 
 def parse_with_flags(
@@ -117,7 +116,7 @@ def train(training: Training, name: str, until: int, lock: int) -> None:
     """
     out = training.out / name
     out.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, str(HERE / "timed_train.py"), str(training.data)]
+    command = [sys.executable, "-m", "examples.study.timed_train", str(training.data)]
     command += [*fixed_flags(training), *training.runs[name]]
     command += ["--save-dir", str(out), "--max-update", str(until)]
     if (checkpoint := newest_checkpoint(out)) is not None:

@@ -31,22 +31,25 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from prepare import LANGUAGES, TOKENIZER, prepare
-from scores import BASELINE, clocks, hypotheses, references, score, speed, table
 from tqdm import tqdm
 
+from examples.study.comparison import newest_checkpoint, read_log
+from examples.study.training import environment, keep, locked, parse_with_flags, side_by_side
+from examples.translation.prepare import LANGUAGES, TOKENIZER, prepare
+from examples.translation.scores import (
+    BASELINE,
+    clocks,
+    hypotheses,
+    references,
+    score,
+    speed,
+    table,
+)
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
 from tupe_fairseq.position import POSITION_ENCODINGS
 
-HERE = Path(__file__).parent
-STUDY = HERE.parent / "study"
-sys.path.insert(0, str(STUDY))
-
-from comparison import newest_checkpoint, read_log  # noqa: E402
-from training import environment, keep, locked, parse_with_flags, side_by_side  # noqa: E402
-
-PLUGIN = HERE.parents[1] / "tupe_fairseq"
+PLUGIN = Path(__file__).parents[2] / "tupe_fairseq"
 TABLE = (BASELINE, "sinusoidal", "learned", "t5", "shaw", "rope", "tupe_a", "tupe_r")
 #: Size -> fairseq's architecture and flags, ours, and what suits its training.
 SIZES: dict[str, dict[str, Any]] = {
@@ -129,7 +132,7 @@ def run(command: list[Any], log: Path, what: str, workers: int, lock: int) -> No
     """Run one of fairseq's commands; what it tells is appended to a file.
 
     Args:
-        command: script and flags.
+        command: module and flags.
         log: the file.
         what: it does, for messages.
         workers: processes side by side.
@@ -140,7 +143,7 @@ def run(command: list[Any], log: Path, what: str, workers: int, lock: int) -> No
     """
     with log.open("a", encoding="utf-8") as out:
         ended = subprocess.run(
-            [sys.executable, *map(str, command)],
+            [sys.executable, "-m", *map(str, command)],
             stdout=out,
             stderr=subprocess.PIPE,
             text=True,
@@ -156,7 +159,7 @@ def run(command: list[Any], log: Path, what: str, workers: int, lock: int) -> No
 def train(arguments: argparse.Namespace, name: str, seed: int, out: Path, lock: int) -> None:
     """Train one model, from its newest checkpoint on."""
     size = SIZES[arguments.size]
-    command = [STUDY / "timed_train.py", arguments.out / "data", *fixed_flags(arguments)]
+    command = ["examples.study.timed_train", arguments.out / "data", *fixed_flags(arguments)]
     if name == BASELINE:
         command += ["--arch", *size["stock"]]
     else:
@@ -172,7 +175,7 @@ def generate(arguments: argparse.Namespace, name: str, out: Path, lock: int) -> 
     """Translate the test set with the best checkpoint."""
     device = [] if torch.cuda.is_available() else ["--cpu"]
     search = ("--beam", 5, "--max-len-a", 1.2, "--max-len-b", 10, "--batch-size", 64)
-    command = [HERE / "timed_generate.py", arguments.out / "data", *device, *search]
+    command = ["examples.translation.timed_generate", arguments.out / "data", *device, *search]
     command += ["--task", "timed_translation", "--path", out / "checkpoint_best.pt"]
     command += ["--user-dir", PLUGIN]
     command += ["--source-lang", LANGUAGES[0], "--target-lang", LANGUAGES[1]]

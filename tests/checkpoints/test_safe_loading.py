@@ -13,18 +13,13 @@ import numpy as np
 import pytest
 import torch
 
-from tests.glue import samples  # noqa: F401  (whose import finds the scripts of examples/glue)
+from examples.glue import predict, pretrained
+from examples.glue.tasks import TASKS
+from scripts import plot_positional_correlations as plot
 from tests.interop import release
-from tests.scripts import load as load_script
 from tupe_fairseq import TUPEConfig, TUPEMaskedLM, TupeRobertaModel, UsageError
 from tupe_fairseq.checkpoints.reading import CHECKPOINT_GLOBALS, read_checkpoint
 from tupe_fairseq.interop.convert import convert
-
-import predict  # isort: skip
-import pretrained  # isort: skip
-from glue_tasks import TASKS  # isort: skip
-
-plot = load_script("scripts/plot_positional_correlations.py")
 
 #: Whoever adds a class here says why rebuilding it from a stranger's file can run nothing.
 REASONS = {

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import sentencepiece
 
 ROOT = Path(__file__).parents[2]
 GLUE = ROOT / "examples" / "glue"
-sys.path.insert(0, str(GLUE))
 
 #: File -> text, as the official files begin; `|` stands for a tab.
 OFFICIAL = {

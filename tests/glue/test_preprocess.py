@@ -16,12 +16,11 @@ from fairseq_cli.preprocess import main as fairseq_preprocess
 from hypothesis import given
 from hypothesis import strategies as st
 
+from examples.glue import preprocess
+from examples.glue.tasks import TASKS
+from examples.glue.tokenizer import Tokenizer
 from tests.glue.samples import GLUE, OFFICIAL, write, write_tokenizer
 from tupe_fairseq import UsageError
-
-import preprocess  # isort: skip
-from glue_tasks import TASKS  # isort: skip
-from glue_tokenizer import Tokenizer  # isort: skip
 
 
 @pytest.fixture(scope="module")

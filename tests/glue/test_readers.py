@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples.glue.readers import Example, read_rows, read_split
+from examples.glue.tasks import TASKS, Split
 from tests.glue.samples import OFFICIAL, ROOT, write
 from tupe_fairseq import UsageError
-
-from glue_readers import Example, read_rows, read_split  # isort: skip
-from glue_tasks import TASKS, Split  # isort: skip
 
 SPLITS = [(task, split) for task in TASKS.values() for split in task.splits]
 REAL = ROOT.parent / "shared" / "data" / "glue_data"

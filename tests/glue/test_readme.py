@@ -7,11 +7,9 @@ import shlex
 
 import pytest
 
+from examples.glue import predict, sweep
+from examples.glue.tasks import TASKS
 from tests.glue.samples import GLUE, ROOT
-
-import predict  # isort: skip
-import sweep  # isort: skip
-from glue_tasks import TASKS  # isort: skip
 
 README = (GLUE / "README.md").read_text(encoding="utf-8")
 

@@ -8,12 +8,11 @@ import sys
 
 import pytest
 
+from examples.glue import collect
+from examples.glue.result import best_epoch
+from examples.glue.results import append, read_results
+from examples.glue.tasks import TASKS
 from tests.glue.samples import GLUE
-
-import collect  # isort: skip
-from glue_results import append, read_results  # isort: skip
-from glue_tasks import TASKS  # isort: skip
-from result import best_epoch  # isort: skip
 
 STAMP = "[2026-01-01 10:00:00,000]"
 

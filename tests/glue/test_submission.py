@@ -9,9 +9,8 @@ import zipfile
 
 import pytest
 
+from examples.glue.glue_submission import FILES, check, lines_of
 from tests.glue.samples import GLUE
-
-from glue_submission import FILES, check, lines_of  # isort: skip
 
 #: As the leaderboard's sample submission has them.
 OFFICIAL = {

@@ -19,11 +19,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from examples.glue import sweep
+from examples.glue.results import read_results
 from tests.glue.samples import GLUE
 from tupe_fairseq import UsageError
-
-import sweep  # isort: skip
-from glue_results import read_results  # isort: skip
 
 STAND_IN = """#!/usr/bin/env bash
 for word in "$@"; do

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from examples.glue.tasks import TASKS
 from tests.glue import samples  # noqa: F401, for the import path
 from tests.integration.hydra_configs import GLUE, QUIET, commanded
-
-from glue_tasks import TASKS  # isort: skip
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in QUIET]
 

@@ -14,17 +14,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from examples.glue import predict, preprocess
+from examples.glue import pretrained as describe
+from examples.glue.glue_submission import check
+from examples.glue.tasks import TASKS
+from examples.glue.tokenizer import Tokenizer
 from tests import toy_data
 from tests.glue.samples import GLUE, OFFICIAL, write, write_tokenizer
 from tests.integration.commands import finetune, pretrain
 from tupe_fairseq import TupeRobertaModel, UsageError
-
-import predict  # isort: skip
-import preprocess  # isort: skip
-import pretrained as describe  # isort: skip
-from glue_submission import check  # isort: skip
-from glue_tasks import TASKS  # isort: skip
-from glue_tokenizer import Tokenizer  # isort: skip
 
 HEAD = "sentence_classification_head"
 TEXT = "the cat sat on a mat . what did it see ? no bird there"

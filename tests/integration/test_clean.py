@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.scripts import load
+from examples.pretraining import clean
 from tupe_fairseq import UsageError
-
-clean = load("examples/pretraining/clean.py")
 
 ARTICLES = """<doc id="1" url="u" title="A &amp; B">
 A & B

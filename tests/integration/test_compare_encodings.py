@@ -12,12 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.scripts import ROOT, load
+from examples.study import compare_encodings as compare
+from examples.study import comparison
+from tests.scripts import ROOT
 from tupe_fairseq import UsageError
-
-sys.path.insert(0, str(ROOT / "examples/study"))
-comparison = load("examples/study/comparison.py")
-compare = load("examples/study/compare_encodings.py")
 
 #: After --; the last of two equal flags counts.
 SMALLER = (

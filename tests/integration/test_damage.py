@@ -12,6 +12,8 @@ from contextlib import contextmanager
 import pytest
 import torch
 
+from examples.glue.readers import read_split
+from examples.glue.tasks import TASKS
 from tests import toy_data
 from tests.glue import samples
 from tests.integration.commands import pretrain
@@ -20,9 +22,6 @@ from tests.stress import damage
 from tupe_fairseq import TUPEMaskedLM, TupeRobertaModel, UsageError
 from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.interop.formats import huggingface
-
-from glue_readers import read_split  # isort: skip
-from glue_tasks import TASKS  # isort: skip
 
 TRIED = damage.FILES | damage.INPUTS
 

@@ -9,23 +9,19 @@ from pathlib import Path
 import pytest
 import torch
 
+from examples.glue import predict, sweep
+from examples.glue.glue_submission import FILES
+from examples.glue.results import append
+from examples.pretraining import clean, encode
+from examples.study import comparison
 from tests.disks import full_disk, read_only
 from tests.glue import samples  # noqa: F401  (whose import finds the scripts of examples/glue)
 from tests.interop import release
-from tests.scripts import load
 from tupe_fairseq import TUPEConfig, TUPEEncoder, UsageError
 from tupe_fairseq.analysis import positional_correlations
 from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.plots import draw_positional_correlations, save_png
 
-import predict  # isort: skip
-import sweep  # isort: skip
-from glue_results import append  # isort: skip
-from glue_submission import FILES  # isort: skip
-
-clean = load("examples/pretraining/clean.py")
-encode = load("examples/pretraining/encode.py")
-comparison = load("examples/study/comparison.py")
 TEXT = "".join(f"the cat {i} sat on a mat\n\n" for i in range(200))
 
 

@@ -16,10 +16,9 @@ from fairseq.data.encoders.gpt2_bpe import GPT2BPE, GPT2BPEConfig
 from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
 
-from tests.scripts import ROOT, load
+from examples.pretraining import encode
+from tests.scripts import ROOT
 from tupe_fairseq import UsageError
-
-encode = load("examples/pretraining/encode.py")
 
 WORDS = ("the", "cat", "sat", "on", "a", "mat", "and", "saw", "another", "that", "there", "too")
 

@@ -14,11 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "examples" / "quickstart"))
-
-import prepare  # noqa: E402
-import report  # noqa: E402
+from examples.quickstart import prepare, report
+from tests.scripts import ROOT
 
 text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\r\n"), min_size=1)
 

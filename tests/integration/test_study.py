@@ -20,18 +20,15 @@ from pathlib import Path
 import pytest
 from fairseq import options
 
+from examples.study import plan, study
+from examples.study import report as study_report
+from examples.study import results as study_results
+from examples.study import tables as study_tables
+from examples.study.training import fixed_flags
 from tests.integration.hydra_configs import GLUE, QUIET, composed
 from tests.integration.test_compare_encodings import wait_until
 from tests.scripts import ROOT
 from tupe_fairseq import UsageError
-
-sys.path.insert(0, str(ROOT / "examples/study"))
-import plan  # isort: skip
-import study  # isort: skip
-import study_report  # isort: skip
-import study_results  # isort: skip
-import study_tables  # isort: skip
-from training import fixed_flags  # isort: skip
 
 STAND_IN = """#!/usr/bin/env bash
 score=50

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 
 import numpy as np
 import pytest
@@ -11,10 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import matthews_corrcoef
 
-from tests.scripts import ROOT
-
-sys.path.insert(0, str(ROOT / "examples/study"))
-import measures  # isort: skip
+from examples.study import measures
 
 #: The baseline ends with 4 after 40 updates.
 BASELINE = {10: 8.0, 20: 6.0, 30: 5.0, 40: 4.0}

@@ -11,14 +11,9 @@ import pytest
 import sacrebleu
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 
-from tests.scripts import ROOT, load
+from examples.translation import prepare, run, scores
+from tests.scripts import ROOT
 from tupe_fairseq import TupeTransformerModel, UsageError
-
-sys.path.insert(0, str(ROOT / "examples/translation"))
-sys.path.insert(0, str(ROOT / "examples/study"))
-prepare = load("examples/translation/prepare.py")
-scores = load("examples/translation/scores.py")
-run = load("examples/translation/run.py")
 
 SMALLER = (
     *("--encoder-layers", "1", "--decoder-layers", "1", "--encoder-embed-dim", "16"),

@@ -17,6 +17,8 @@ import torch
 from fairseq.data import data_utils
 from tqdm import tqdm
 
+from examples.glue.readers import read_split
+from examples.glue.tasks import TASKS
 from tests import toy_data
 from tests.checkpoints.test_safe_loading import payloads
 from tests.glue import samples
@@ -25,9 +27,6 @@ from tupe_fairseq import TUPEConfig, TUPEMaskedLM, TupeRobertaModel, UsageError
 from tupe_fairseq.checks.data import check_data
 from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.standalone.files import write_tensors
-
-from glue_readers import read_split  # isort: skip
-from glue_tasks import TASKS  # isort: skip
 
 Try = Callable[[random.Random], Any]
 #: Makes a folder ready; returns what is tried again and again.

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from glue_tasks import HIGHEST, LOWEST, Split, Task, find_file
-
+from examples.glue.tasks import HIGHEST, LOWEST, Split, Task, find_file
 from tupe_fairseq import UsageError
 
 Row = dict[str, str]

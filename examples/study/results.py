@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from pathlib import Path
 from statistics import median
 
-from comparison import summarise
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "glue"))
-import collect
-from glue_readers import read_split
-from glue_results import read_results
-from glue_tasks import TASKS
+from examples.glue import collect
+from examples.glue.readers import read_split
+from examples.glue.results import read_results
+from examples.glue.tasks import TASKS
+from examples.study.comparison import summarise
 
 
 class Results:

@@ -106,7 +106,7 @@ TASKS = {
             ("0", "1"),
             "accuracy",
             BINARY,
-            # As prepared by GLUE's download script, or as Microsoft gives them (glue_readers.py).
+            # As prepared by GLUE's download script, or as Microsoft gives them (readers.py).
             (
                 Split("train", ("MRPC/train.tsv", "MRPC/msr_paraphrase_train.txt"), 3_668),
                 Split("valid", ("MRPC/dev.tsv", "MRPC/msr_paraphrase_train.txt"), 408),

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import torch
 from fairseq.data import indexed_dataset
-from measures import Curve, band
-from plan import BASELINE, MODELS
 from torch import Tensor
 
+from examples.study.measures import Curve, band
+from examples.study.plan import BASELINE, MODELS
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.analysis import CORRELATION_TERMS, correlation_terms, position_maps
 from tupe_fairseq.plots import draw_positional_correlations, figure_class, save_png

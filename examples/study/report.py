@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import fairseq
-import study_figures as figures
 import torch
-from plan import BASELINE, MODELS
-from study_results import Results
-from study_tables import NOT_RUN, Lines, glue, pretraining, table, title
 
 import tupe_fairseq
+from examples.study import figures as figures
+from examples.study.plan import BASELINE, MODELS
+from examples.study.results import Results
+from examples.study.tables import NOT_RUN, Lines, glue, pretraining, table, title
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
 

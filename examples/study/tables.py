@@ -7,9 +7,10 @@ from statistics import mean, median
 from typing import Any
 
 import torch
-from measures import difference, fraction, standard_error, without_model
-from plan import BASELINE, MODELS
-from study_results import TASKS, Results, collect
+
+from examples.study.measures import difference, fraction, standard_error, without_model
+from examples.study.plan import BASELINE, MODELS
+from examples.study.results import TASKS, Results, collect
 
 Lines = list[str]
 #: Labels of a task's training and validation examples.

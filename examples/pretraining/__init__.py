@@ -1,0 +1,1 @@
+"""Text and configurations for pre-training: see README.md."""

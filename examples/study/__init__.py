@@ -1,0 +1,1 @@
+"""Comparison of position encodings: see README.md."""

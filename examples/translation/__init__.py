@@ -1,0 +1,1 @@
+"""Translation of Multi30k: see README.md."""
