@@ -1,14 +1,16 @@
-"""The authors' own code, where a checkout of it is at hand: TUPE_OFFICIAL=FOLDER.
+"""The authors' own code, if a checkout of it is given: TUPE_OFFICIAL=FOLDER.
 
-Of github.com/guolinke/TUPE only these are read, and run on today's torch:
+Of github.com/guolinke/TUPE only these files are read, and run on today's torch:
 fairseq/modules/{multihead_attention,transformer_sentence_encoder{,_layer}}.py and
-fairseq/models/bert/model.py.
+fairseq/models/bert/model.py. The code decides what its checkpoints look like: its main branch, its
+first release (classification heads of one projection) and its pull request 20 (one projection of
+positions for queries and keys, a saved table of buckets) all pass.
 """
 
 from __future__ import annotations
 
 import ast
-import importlib.util
+import inspect
 import os
 import sys
 import types
@@ -16,6 +18,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from tests.interop import release
 from tests.interop.test_tupe_official import converted, of_words
@@ -25,7 +28,7 @@ from tupe_fairseq.interop.formats import tupe_official
 
 CHECKOUT = Path(os.environ.get("TUPE_OFFICIAL", "/nonexistent"))
 pytestmark = pytest.mark.skipif(
-    not CHECKOUT.is_dir(), reason="TUPE_OFFICIAL names no checkout of guolinke/TUPE"
+    not CHECKOUT.is_dir(), reason="TUPE_OFFICIAL is not a checkout of guolinke/TUPE"
 )
 KINDS = {
     "tupe_r": {},
@@ -38,9 +41,9 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_outputs_and_gradients(tmp_path, kind, monkeypatch):
     """Hidden states, logits, those of a classification head, and gradients of the logits."""
-    kind = {"joint": True, "short_heads": ("sentence",), **kind}
+    kind = kind | layout(monkeypatch)
     encoder, head, classifier = (module.eval() for module in models(kind, monkeypatch))
-    roberta, _ = converted(tmp_path, **kind)
+    roberta, _ = converted(tmp_path, "--check", **kind)
     states, _ = encoder(release.tokens(), last_state_only=True)
     ours = roberta.model(release.tokens(), features_only=True)[0]
     logits, our_logits = head(states[0]), roberta.model(release.tokens())[0]
@@ -54,7 +57,7 @@ def test_outputs_and_gradients(tmp_path, kind, monkeypatch):
     (our_logits * direction).sum().backward()
     found = keys.to_theirs(
         {n: p.grad for n, p in roberta.model.named_parameters() if p.grad is not None},
-        tupe_official.table(joint=True),
+        tupe_official.table(joint=kind["joint"]),
     )
     expected = {f"{release.ENCODER}{n}": p.grad for n, p in encoder.named_parameters()}
     expected |= {f"decoder.lm_head.{n}": p.grad for n, p in head.named_parameters()}
@@ -64,46 +67,59 @@ def test_outputs_and_gradients(tmp_path, kind, monkeypatch):
     assert_gradients_close(found, expected, torch.float32)
 
 
-def models(kind, monkeypatch):
+def layout(monkeypatch) -> dict:
+    """Which parameters the checkout has, as arguments of `release.state`."""
+    encoder = build_encoder({}, monkeypatch)
+    dense = "inner_dim" in inspect.signature(release_heads()["BertClassificationHead"]).parameters
+    heads = {"heads" if dense else "short_heads": ("sentence",)}
+    return {"joint": hasattr(encoder, "pos_proj"), **heads}
+
+
+def models(kind, monkeypatch) -> tuple[nn.Module, nn.Module, nn.Module]:
     """The release's encoder, head for masked words and classification head, with parameters."""
-    encoder = release_encoder(CHECKOUT, monkeypatch)(
-        1, len(release.SYMBOLS), release.LAYERS, release.WIDTH, release.INNER, release.HEADS,
-        max_seq_len=release.POSITIONS, embedding_normalize=kind.get("embedding_norm", True),
-        activation_fn="gelu", rel_pos=kind.get("relative", True),
-        encoder_normalize_before=kind.get("pre_norm", False),
-    )  # fmt: skip
+    encoder = build_encoder(kind, monkeypatch)
     state = release.state(**kind)
     own = {n.removeprefix(release.ENCODER): v for n, v in state.items() if "encoder" in n}
     buckets = {n: v for n, v in encoder.state_dict().items() if n == "rp_bucket"}
     encoder.load_state_dict(own | buckets)
-    classes = release_heads(CHECKOUT)
+    classes = release_heads()
     head = classes["BertLMHead"](
         release.WIDTH, len(release.SYMBOLS), "gelu", weight=encoder.embed_tokens.weight
     )
-    classifier = classes["BertClassificationHead"](release.WIDTH, 3, 0.1)
+    inner = (release.WIDTH, 3, "tanh", 0.1) if "heads" in kind else (3, 0.1)
+    classifier = classes["BertClassificationHead"](release.WIDTH, *inner)
     for module, prefix in ((head, "decoder.lm_head."), (classifier, "classification_heads.")):
         parts = {n.split(".", 2)[2]: v for n, v in state.items() if n.startswith(prefix)}
         module.load_state_dict(parts)
     return encoder, head, classifier
 
 
-def release_heads(checkout: Path) -> dict[str, type]:
-    """The two classes alone, since the file around them registers models."""
+def build_encoder(kind, monkeypatch) -> nn.Module:
+    return release_encoder(monkeypatch)(
+        1, len(release.SYMBOLS), release.LAYERS, release.WIDTH, release.INNER, release.HEADS,
+        max_seq_len=release.POSITIONS, embedding_normalize=kind.get("embedding_norm", True),
+        activation_fn="gelu", rel_pos=kind.get("relative", True),
+        encoder_normalize_before=kind.get("pre_norm", False),
+    )  # fmt: skip
+
+
+def release_heads() -> dict[str, type]:
+    """The classes of the two heads alone, since their file registers models."""
     import fairseq.modules
     import torch.nn.functional as F
     from fairseq import utils
 
-    tree = ast.parse((checkout / "fairseq" / "models" / "bert" / "model.py").read_text())
+    tree = ast.parse((CHECKOUT / "fairseq" / "models" / "bert" / "model.py").read_text())
     wanted = ("BertLMHead", "BertClassificationHead")
     tree.body = [node for node in tree.body if getattr(node, "name", None) in wanted]
-    names = {"torch": torch, "nn": torch.nn, "F": F, "utils": utils}
+    names = {"torch": torch, "nn": nn, "F": F, "utils": utils}
     names["LayerNorm"] = fairseq.modules.LayerNorm
     exec(compile(tree, "model.py", "exec"), names)
     return names
 
 
-def release_encoder(checkout: Path, monkeypatch):
-    """The class, with what the torch of 2019 still allowed brought to today's ways."""
+def release_encoder(monkeypatch) -> type:
+    """The class of the encoder, with the release's attention and layers in place of fairseq's."""
     import fairseq.modules
 
     shim = types.ModuleType("fairseq.modules")
@@ -114,17 +130,8 @@ def release_encoder(checkout: Path, monkeypatch):
         ("transformer_sentence_encoder_layer", "TransformerSentenceEncoderLayer"),
         ("transformer_sentence_encoder", "TransformerSentenceEncoder"),
     ):
-        path = checkout / "fairseq" / "modules" / f"{file}.py"
-        source = path.read_text().replace("pos_q *= ", "pos_q = pos_q * ")
-        module = types.ModuleType(importlib.util.spec_from_file_location(file, path).name)
-        exec(compile(source, str(path), "exec"), module.__dict__)
+        path = CHECKOUT / "fairseq" / "modules" / f"{file}.py"
+        module = types.ModuleType(file)
+        exec(compile(path.read_text(), str(path), "exec"), module.__dict__)
         setattr(shim, name, getattr(module, name))
-    forward = shim.MultiheadAttention.forward
-
-    def by_head(self, query, *args, attn_bias=None, **kwargs):
-        # In one of the stored versions B·H×T×T, in another H×T×T.
-        shape = (-1, self.num_heads, *attn_bias.shape[-2:])
-        return forward(self, query, *args, attn_bias=attn_bias.view(shape), **kwargs)
-
-    monkeypatch.setattr(shim.MultiheadAttention, "forward", by_head)
     return shim.TransformerSentenceEncoder
