@@ -192,7 +192,7 @@ def test_damaged_dictionaries_are_named(tmp_path, damage):
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(UsageError) as error:
         TupeRobertaModel.from_pretrained(directory)
-    assert f"{path} is no dictionary" in str(error.value)
+    assert f"{path} cannot be loaded as a dictionary: " in str(error.value)
     assert "\n" not in str(error.value)
 
 

@@ -1,100 +1,86 @@
-"""Binarised data and dictionaries that are damaged: one line that names the file.
+"""Check binarised data before training or generation reads them: errors name the file.
 
-fairseq ends in a traceback that names none: in the middle of an epoch for data whose end is
-missing, at once for a dictionary. Under its commands it still does so for a dictionary, which its
-tasks read before they build our model.
+fairseq itself ends with a traceback that names no file, and for a file that is cut off only in the
+middle of an epoch.
 """
 
 from __future__ import annotations
 
-import struct
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
 from fairseq.data import Dictionary
 
 from ..errors import UsageError
+from .index import Index, damaged, read_index
 
-#: Of an index as fairseq-preprocess writes it (--dataset-impl mmap): magic, version, type of the
-#: items, number of sentences; then a size (int32) and a place (int64) a sentence.
-MAGIC = b"MMIDIDX\x00\x00"
-HEADER = struct.Struct("<QBQ")
-VERSION = 1
 MASK = "<mask>"
-#: Bytes of a line of a dictionary; a longer one is no word, and is not read to its end.
-LONGEST_LINE = 1 << 16
-#: Of the other formats of fairseq (--dataset-impl lazy and cached), which are not checked.
-OTHER_MAGIC = b"TNTIDX\x00\x00"
-#: What items are, by the number of their type; the other numbers are of no words.
-ITEMS = {
-    **{1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64},
-    **{8: np.uint16, 9: np.uint32, 10: np.uint64},
-}
+#: Token ids of a file that are compared with the dictionary.
+FIRST_IDS = 1_000_000
 
 
 def check_data(paths: str, dictionary: Dictionary | None = None) -> None:
-    """Compare binarised data with their indices, and their first words with the dictionary.
+    """Compare binarised data with their indices, and their first token ids with the dictionary.
 
     Args:
-        paths: value of `data`, folders separated by colons; those that are not there are left to
-            fairseq, which names them.
+        paths: value of `data`, folders separated by colons. fairseq names those that are missing.
         dictionary: of the sentences, with `<mask>`.
 
     Raises:
-        UsageError: a file is cut off, no such file, or of another dictionary.
+        UsageError: a file is missing, cut off or of another dictionary, or its text has `<mask>`.
     """
     for folder in map(Path, str(paths).split(":")):
         for part in (folder, *(folder / name for name in ("input0", "input1", "label"))):
-            for index in sorted(part.glob("*.idx")):
-                items = index.with_suffix(".bin")
-                kind = _check_pair(index, items)
-                if kind is not None and dictionary is not None and part.name != "label":
-                    _check_words(items, kind, dictionary)
+            for path in sorted(part.glob("*.idx")):
+                index = _check_pair(path, path.with_suffix(".bin"))
+                if index is not None and dictionary is not None and part.name != "label":
+                    _check_ids(path.with_suffix(".bin"), index, dictionary)
 
 
-def _check_words(items: Path, kind: type[np.integer], dictionary: Dictionary) -> None:
-    """Look whether the first million words can be of the dictionary."""
-    first = np.fromfile(items, kind, count=1_000_000)
-    masked = MASK in dictionary.symbols and (first == dictionary.index(MASK)).any()
-    if masked or first.max(initial=0) >= len(dictionary) or first.min(initial=0) < 0:
+def _check_pair(path: Path, data: Path) -> Index | None:
+    """Compare an index with itself and with the size of its .bin file."""
+    index = read_index(path)
+    try:
+        found = data.stat().st_size
+    except OSError as error:
+        raise UsageError(f"cannot read {data}: {error.strerror}.") from error
+    if index is None:
+        return None
+    end = 0
+    for _, sizes, offsets in index.blocks():
+        # Sentences follow one another without a gap.
+        ends = end + index.id_type.itemsize * sizes.cumsum()
+        if sizes.min() < 0 or (offsets != ends - index.id_type.itemsize * sizes).any():
+            raise damaged(path)
+        end = int(ends[-1])
+    if found != end:
         raise UsageError(
-            f"{items} was binarised with another dictionary than the dict.txt beside it, of "
+            f"{data} has {found} bytes, but must have {end} according to {path.name}: it is cut "
+            "off or belongs to another index; run fairseq-preprocess again."
+        )
+    return index
+
+
+def _check_ids(data: Path, index: Index, dictionary: Dictionary) -> None:
+    """Compare the first token ids with the dictionary."""
+    ids = np.fromfile(data, index.id_type, FIRST_IDS)
+    if ids.max(initial=0) >= len(dictionary) or ids.min(initial=0) < 0:
+        raise UsageError(
+            f"{data} was binarised with another dictionary than the dict.txt beside it, which has "
             f"{len(dictionary)} symbols, or is damaged; run fairseq-preprocess again."
         )
-
-
-def _check_pair(index: Path, items: Path) -> type[np.integer] | None:
-    """The type of the items; None where that is not known."""
-    try:
-        raw = index.read_bytes()
-        found = items.stat().st_size
-    except OSError as error:
-        raise UsageError(f"cannot read {error.filename}: {error.strerror}.") from error
-    if raw.startswith(OTHER_MAGIC):
-        return None
-    try:
-        version, code, count = HEADER.unpack_from(raw, len(MAGIC))
-        rest = len(MAGIC) + HEADER.size
-        if not raw.startswith(MAGIC) or version != VERSION or len(raw) != rest + 12 * count:
-            raise ValueError
-        sizes = np.frombuffer(raw, np.int32, count, rest).astype(np.int64)
-        places = np.frombuffer(raw, np.int64, count, rest + 4 * count)
-        kind = ITEMS[code]
-        item = np.dtype(kind).itemsize
-        # Sentences stand one after the other.
-        if sizes.min(initial=0) < 0 or (places != item * (sizes.cumsum() - sizes)).any():
-            raise ValueError
-    except (struct.error, ValueError, KeyError) as error:
+    if MASK not in dictionary.symbols:
+        return
+    masks = np.flatnonzero(ids == dictionary.index(MASK))
+    if len(masks):
+        place = masks[0] * index.id_type.itemsize
+        number = sum(np.searchsorted(offsets, place, "right") for _, _, offsets in index.blocks())
         raise UsageError(
-            f"{index} is cut off or damaged; run fairseq-preprocess again."
-        ) from error
-    wanted = int(sizes.sum()) * item
-    if found != wanted:
-        raise UsageError(
-            f"{items} has {found} bytes, but {index.name} tells of {wanted}: it is cut off or of "
-            "other data; run fairseq-preprocess again."
+            f"{data}: sentence {number} has the token {MASK}, which is reserved for the model: "
+            "remove or escape it in the text and run fairseq-preprocess again. If the text has "
+            "none, the data were binarised with another dictionary than the dict.txt beside them."
         )
-    return kind
 
 
 def check_lengths_of_pairs(
@@ -102,54 +88,34 @@ def check_lengths_of_pairs(
 ) -> None:
     """Refuse a translation set with sentences longer than the model's positions.
 
-    fairseq would refuse them too, in a traceback.
+    fairseq would refuse them too, with a traceback.
 
     Args:
         folder: binarised data.
-        split: e.g. "valid"; one that is not there is left to fairseq.
+        split: e.g. "valid". fairseq names one that is missing.
         languages: source and target.
         longest: most tokens of source and target.
 
     Raises:
-        UsageError: there is such a sentence.
+        UsageError: there is such a sentence, or an index is cut off or damaged.
     """
     source, target = languages
-    sides = zip(languages, longest, ("source", "target"), strict=True)
-    for language, most, side in sides:
+    for language, most, side in zip(languages, longest, ("source", "target"), strict=True):
         for pair in (f"{source}-{target}", f"{target}-{source}"):
-            index = folder / f"{split}.{pair}.{language}.idx"
-            if not index.is_file() or (sizes := _sizes(index.read_bytes())) is None:
-                continue
-            if len(sizes) and sizes.max() > most:
+            path = folder / f"{split}.{pair}.{language}.idx"
+            index = read_index(path) if path.is_file() else None
+            tokens, number = _longest_sentence(index) if index else (0, 0)
+            if tokens > most:
                 raise UsageError(
-                    f"{index.name}: sentence {sizes.argmax() + 1} has {sizes.max()} tokens, but "
+                    f"{path.name}: sentence {number} has {tokens} tokens, but "
                     f"--max-{side}-positions is {most}; --skip-invalid-size-inputs-valid-test "
                     "leaves such sentences out."
                 )
 
 
-def _sizes(raw: bytes) -> np.ndarray | None:
-    """Tokens of each sentence, or None where the index is of another kind or damaged."""
-    start = len(MAGIC) + HEADER.size
-    if not raw.startswith(MAGIC) or len(raw) < start:
-        return None
-    _, _, count = HEADER.unpack_from(raw, len(MAGIC))
-    return np.frombuffer(raw, np.int32, count, start) if len(raw) == start + 12 * count else None
-
-
-def check_dictionary(path: Path) -> None:
-    """Read a dictionary as fairseq will.
-
-    Raises:
-        UsageError: fairseq cannot.
-    """
-    try:
-        with path.open("rb") as file:
-            while line := file.readline(LONGEST_LINE):
-                if len(line) == LONGEST_LINE:
-                    raise ValueError(f"a line is longer than {LONGEST_LINE} bytes")
-        Dictionary.load(str(path))
-    # fairseq raises Exception itself where the encoding is wrong.
-    except Exception as error:
-        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        raise UsageError(f"{path} is no dictionary, or is damaged: {reason}.") from error
+def _longest_sentence(index: Index) -> tuple[int, int]:
+    """Tokens and number of the first sentence that has most tokens; numbers begin with 1."""
+    longest = (
+        (int(sizes.max()), before + int(sizes.argmax()) + 1) for before, sizes, _ in index.blocks()
+    )
+    return max(longest, key=itemgetter(0), default=(0, 0))

@@ -8,7 +8,7 @@ from typing import Any
 from fairseq.hub_utils import GeneratorHubInterface
 from torch import Tensor
 
-from ..checks.data import check_dictionary
+from ..checks.dictionary import check_dictionary
 from ..errors import UsageError
 from .files import (
     check_text,

@@ -12,7 +12,7 @@ from fairseq.models.roberta.hub_interface import RobertaHubInterface
 from torch import Tensor
 
 from ..analysis import positional_correlations
-from ..checks.data import check_dictionary
+from ..checks.dictionary import check_dictionary
 from ..errors import UsageError
 from .files import (
     check_text,
