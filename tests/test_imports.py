@@ -16,9 +16,6 @@ IMPORT_ALL_FILES = (f"{PACKAGE}.position", f"{PACKAGE}.attention")
 #: Imports that close a circle today and are to go.
 TO_GO = (
     ("attention.causal_attention", "attention"),
-    ("hub.generator", "models.tupe_transformer"),
-    ("hub.generator", "models.tupe_transformer_lm"),
-    ("hub.roberta", "models.tupe_roberta"),
 )
 
 
