@@ -11,6 +11,7 @@ import pytest
 
 from tests.integration.commands import COMMON, finetune, train, train_translation
 from tupe_fairseq.attention import ATTENTION_BACKENDS
+from tupe_fairseq.attention.backend import needs_of
 from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
 
 ROOT = Path(__file__).parents[1]
@@ -38,7 +39,7 @@ def test_row(name):
     own = sum(p.numel() for p in encoding.parameters())
     per_layer = sum(p.numel() for p in layer.parameters()) if layer is not None else 0
     able = [
-        name for name, b in ATTENTION_BACKENDS.items() if not b.refuses(encoding, layer, False)
+        name for name, b in ATTENTION_BACKENDS.items() if not b.refusal(needs_of(encoding, layer))
     ]
     assert rows()[name] == [
         encoding.enters,

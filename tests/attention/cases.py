@@ -16,6 +16,7 @@ from tupe_fairseq.attention import (
     TupeMultiheadAttention,
     share_attention,
 )
+from tupe_fairseq.attention.backend import needs_of
 from tupe_fairseq.position import (
     POSITION_ENCODINGS,
     LayerTerms,
@@ -96,7 +97,7 @@ def served(backends: Iterable[str], cases: Iterable[str]) -> list[tuple[str, str
         (backend, case)
         for case in cases
         for backend in backends
-        if not ATTENTION_BACKENDS[backend].refuses(*_terms(case), False)
+        if not ATTENTION_BACKENDS[backend].refusal(needs_of(*_terms(case)))
     ]
 
 

@@ -24,7 +24,7 @@ from tests.tolerances import assert_close, assert_zero
 from tupe_fairseq import UsageError
 from tupe_fairseq.attention import (
     TupeMultiheadAttention,
-    backend,
+    choice,
     choose_backend,
     share_attention,
 )
@@ -145,9 +145,9 @@ def test_auto_takes_the_fastest_that_refuses_nothing():
 
 
 def test_choice_is_logged_once(monkeypatch, caplog):
-    monkeypatch.setattr(backend, "_logged", set())
+    monkeypatch.setattr(choice, "_logged", set())
     encoding = build("tupe_a", 7)[0]
-    with caplog.at_level(logging.INFO, logger=backend.__name__):
+    with caplog.at_level(logging.INFO, logger=choice.__name__):
         for _ in range(2):
             share_attention(encoding, normal(1, 7, EMBED_DIM, seed=0), backend="auto")
     assert len(caplog.messages) == 1

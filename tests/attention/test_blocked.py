@@ -10,7 +10,8 @@ from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq.attention import blocked, blocks
 from tupe_fairseq.attention.layout import Layout
 from tupe_fairseq.kernels import native
-from tupe_fairseq.kernels.dropout import rounded
+from tupe_fairseq.kernels.random_bits import rounded, words_per_mask
+from tupe_fairseq.position import PositionalScore
 
 CASES = ("none", "learned", "rope", "alibi", "t5", "tupe_a", "tupe_a-tie_cls", "tupe_r")
 LENGTH = 23
@@ -38,13 +39,13 @@ def test_blocks_cover_every_cell_once(heads, lengths, size):
     taken = 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "BLOCK", size)
-        walked = blocks.walk(heads, lengths)
-    for same_queries in walked:
+        found = blocks.split_into_blocks(heads, lengths)
+    for same_queries in found:
         assert len({(block.first, block.step) for block in same_queries}) == 1
         for block in same_queries:
             # Random bits are taken once.
-            assert block.words == taken
-            taken += blocks.words(block.group.matrices * block.rows, block.group.keys)
+            assert block.first_word == taken
+            taken += words_per_mask(block.group.matrices * block.rows, block.group.keys)
             group = block.group.matrices_of(seen)
             group[:, block.first : block.first + block.rows, : block.group.keys] += 1
             assert block.rows == 1 or block.cells <= max(size, 1)
@@ -82,7 +83,7 @@ def vectors(*, requires_grad=False):
 
 
 def attend(q, k, v, bias, p, key=7):
-    score = blocked.PositionalScore(LENGTH, cells=bias)
+    score = PositionalScore(LENGTH, cells=bias)
     plan = blocked.Blocked().prepare(score, Layout(2, LENGTH), 3, torch.float32)
     return blocked._Attend.apply(q, k, v, plan, p, key, plan.score.cells)
 

@@ -36,7 +36,7 @@ class RelativeKeys(LayerTerms):
         super().__init__()
         self.keys = nn.Parameter(torch.empty(2 * CLIP + 1, head_dim))
 
-    def score(self, q, k, encoding, start=0):
+    def score(self, q, k, encoding, start=0, projected=None):
         assert isinstance(encoding, PositionEncoding)
         return torch.einsum("bhtd,tsd->bhts", q, self.keys[clipped(q.size(2), k.size(2))])
 
@@ -77,7 +77,7 @@ class Shaw(PositionEncoding):
 
 
 class Rotated(PositionEncoding):
-    def rotate(self, q, k, v, start=0):
+    def rotate(self, q, k, v, start=0, first_key=0):
         return 2 * q, k, -v
 
 

@@ -15,7 +15,7 @@ from tests.attention.cases import (
     words,
 )
 from tests.tolerances import assert_close, assert_gradients_close, assert_zero
-from tupe_fairseq.attention import Layout
+from tupe_fairseq.attention import Layout, Padding
 from tupe_fairseq.modules.encoder import Encoder
 from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
 
@@ -30,9 +30,9 @@ def test_there_and_back(lengths):
     longest = max(lengths)
     mask = torch.arange(longest) >= torch.tensor(lengths)[:, None]
     batch = torch.randn(*mask.shape, 2)
-    layout = Layout.of(mask, *mask.shape)
+    layout = Layout.of(Padding.read(mask), *mask.shape)
     packed = layout.pack(batch)
-    if layout.words is None:
+    if layout.tokens is None:
         assert mask.float().mean() <= 0.1
         assert packed is batch
         return
@@ -49,7 +49,7 @@ def test_there_and_back(lengths):
 
 
 def test_padding_has_no_gradient():
-    layout = Layout.of(MASK, *MASK.shape)
+    layout = Layout.of(Padding.read(MASK), *MASK.shape)
     x = torch.randn(sum(LENGTHS), 2, requires_grad=True)
     cells = layout.to_attention(x)
     gradient = torch.where(layout.padding_mask[:, :, None], float("nan"), torch.ones(2))
@@ -115,7 +115,7 @@ def test_only_words_are_computed():
 def test_kept_states_are_batches():
     encoder = encoder_of("tupe_r")
     x = normal(*MASK.shape, EMBED_DIM, seed=0)
-    out, states = encoder.encode(x, MASK, keep_states=True)
+    out, states = encoder.encode(x, Padding.read(MASK), keep_states=True)
     assert len(states) == 3
     assert torch.equal(states[-1], out)
     for state in states:

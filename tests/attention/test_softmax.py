@@ -5,8 +5,8 @@ import torch
 
 from tests.tolerances import FORWARD, assert_close
 from tupe_fairseq.kernels import native
-from tupe_fairseq.kernels.dropout import keep_mask
-from tupe_fairseq.kernels.softmax import Terms, weigh, weigh_backward
+from tupe_fairseq.kernels.random_bits import keep_mask
+from tupe_fairseq.kernels.softmax import ScoreTerms, softmax_dropout_, softmax_dropout_backward_
 
 #: Matrices, rows, keys: odd ones, one of each, and more keys than a vector register holds.
 SHAPES = ((1, 1, 1), (1, 3, 2), (3, 1, 5), (2, 7, 97), (4, 5, 130))
@@ -37,7 +37,7 @@ def terms_of(shape, of_bias, padded, p, dtype):
     if padded:
         padding = torch.zeros(padded(matrices), 1, keys, dtype=dtype)
         padding[0, :, keys // 2 + 1 :] = -1e4
-    return Terms(bias, padding, p, KEY, FIRST)
+    return ScoreTerms(bias, padding, p, KEY, FIRST)
 
 
 def expected_of(scores, terms):
@@ -79,8 +79,8 @@ def test_weights_and_gradients(way, shape, of_bias, padded, p, dtype):
     if terms.bias is not None:
         of_bias = torch.empty_strided(terms.bias.shape, terms.bias.stride(), dtype=dtype).fill_(1)
     with torch.no_grad():
-        weigh(found, terms)
-        weigh_backward(again, of_scores, of_bias, terms)
+        softmax_dropout_(found, terms)
+        softmax_dropout_backward_(again, of_scores, of_bias, terms)
     assert_close(found, expected)
     assert_close(again, expected)
     assert_close(of_scores, scores.grad)
@@ -92,14 +92,14 @@ def test_extreme_scores(way):
     """No overflow, and weights of far smaller scores are zero, not garbage."""
     scores = torch.tensor([[[1e4, 0.0, -1e4], [-3e4, -3e4, -2.99e4], [88.0, 0.0, -88.0]]])
     expected = scores.double().softmax(-1)
-    weigh(scores, Terms())
+    softmax_dropout_(scores, ScoreTerms())
     assert_close(scores.double(), expected, torch.float32)
 
 
 def test_nan_is_not_hidden(way):
     """A diverged model must be seen as such: fairseq looks for NaN in the loss."""
     scores = torch.tensor([[[0.0, float("nan"), 1.0]]])
-    weigh(scores, Terms())
+    softmax_dropout_(scores, ScoreTerms())
     assert scores.isnan().any()
 
 
@@ -108,6 +108,6 @@ def test_exponential_is_exact_over_its_range(way):
     x = -torch.linspace(0, 87, 200_001)
     scores = torch.stack((torch.zeros_like(x), x), -1)[None]
     expected = scores.double().softmax(-1)
-    weigh(scores, Terms())
+    softmax_dropout_(scores, ScoreTerms())
     error = ((scores - expected).abs() / expected).max()
     assert error < FORWARD[torch.float32] / 10

@@ -15,8 +15,8 @@ from tests.attention.cases import (
     run,
 )
 from tests.tolerances import assert_close, assert_gradients_close, assert_trained_alike
-from tupe_fairseq.attention import Layout, share_attention, triton_backend
-from tupe_fairseq.kernels.dropout import keep_mask, rounded
+from tupe_fairseq.attention import Layout, Padding, share_attention, triton_backend
+from tupe_fairseq.kernels.random_bits import keep_mask, rounded
 from tupe_fairseq.modules.encoder import Encoder
 from tupe_fairseq.position import build_position_encoding
 from tupe_fairseq.position.indices import toeplitz
@@ -44,7 +44,7 @@ def test_triton_equals_eager(case, length, padding, dtype):
     mask = padding_mask(length, length // 2, 0).to(DEVICE)
     layout = Layout(2, length, None if padding == "none" else mask)
     if padding == "packed":
-        layout = Layout.of(mask, 2, length)
+        layout = Layout.of(Padding.read(mask), 2, length)
     found = []
     for backend in ("triton", "eager"):
         shared = share_attention(encoding, layout.pack(x), layout=layout, backend=backend)

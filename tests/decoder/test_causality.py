@@ -3,15 +3,24 @@
 import pytest
 import torch
 
-from tests.attention.cases import BUCKETS, EMBED_DIM, NUM_HEADS, attention_of, enlarged, normal
+from tests.attention.cases import (
+    BACKENDS,
+    BUCKETS,
+    EMBED_DIM,
+    NUM_HEADS,
+    attention_of,
+    enlarged,
+    normal,
+)
 from tests.decoder.samples import build, every_variant, sentences, targets
 from tests.reference import alibi, none, rope, shaw, t5, tupe
 from tests.tolerances import assert_close
 from tupe_fairseq import UsageError
-from tupe_fairseq.attention import ATTENTION_BACKENDS, share_attention
+from tupe_fairseq.attention import ATTENTION_BACKENDS, Need, share_attention
+from tupe_fairseq.attention.backend import needs_of
 from tupe_fairseq.position import build_position_encoding
 
-CAUSAL = [name for name, backend in ATTENTION_BACKENDS.items() if backend.causal]
+CAUSAL = [name for name in BACKENDS if Need.CAUSAL in ATTENTION_BACKENDS[name].serves]
 
 
 @every_variant
@@ -72,7 +81,7 @@ def test_each_word_is_the_last_of_what_it_sees(name, backend):
     reference, options, one_sided = REFERENCES[name]
     encoding = build_position_encoding(name, EMBED_DIM, NUM_HEADS, 7, False, **options)
     encoding, attention = enlarged(encoding, 1), enlarged(attention_of(encoding), 2)
-    if reason := ATTENTION_BACKENDS[backend].refuses(encoding, attention.layer_terms, False):
+    if reason := ATTENTION_BACKENDS[backend].refusal(needs_of(encoding, attention.layer_terms)):
         pytest.skip(reason)
     x = normal(2, 7, EMBED_DIM, seed=4)
     how = {"layer_terms": attention.layer_terms, "backend": backend, "causal": True}
@@ -91,8 +100,8 @@ def test_each_word_is_the_last_of_what_it_sees(name, backend):
 
 
 @pytest.mark.parametrize("backend", sorted(set(ATTENTION_BACKENDS) - set(CAUSAL)))
-def test_a_backend_that_cannot_hide_later_words_is_refused(backend):
-    with pytest.raises(UsageError, match=r"hide later words.*use auto or eager"):
+def test_a_backend_that_cannot_decode_is_refused(backend):
+    with pytest.raises(UsageError, match=r"(hide later tokens|token by token).*use auto or eager"):
         build("learned", attention_backend=backend)
 
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from tests.tolerances import assert_close
 from tupe_fairseq.kernels import native
-from tupe_fairseq.kernels.dropout import Dropout, draw_key, keep_mask
+from tupe_fairseq.kernels.dropout import Dropout
+from tupe_fairseq.kernels.random_bits import draw_key, keep_mask
 
 SHAPE = (64, 1003)
 

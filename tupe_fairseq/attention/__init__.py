@@ -1,21 +1,31 @@
-"""Attention with positions: one module, several backends (`--attention-backend NAME`)."""
+"""Attention with positions: one interface, several backends (`--attention-backend NAME`)."""
 
 import importlib
 import pkgutil
 
-from .backend import ATTENTION_BACKENDS, Backend, SharedAttention, choose_backend, share_attention
-from .layout import Layout
+from .backend import ATTENTION_BACKENDS, Backend, Need
+from .cache import LayerCache
+from .choice import SharedAttention, backend_for, choose_backend, share_attention
+from .cross_attention import CrossAttention, Source
+from .layout import Layout, Padding
 from .multihead_attention import TupeMultiheadAttention
 
+# Registers the backends.
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
 
 __all__ = [
     "ATTENTION_BACKENDS",
     "Backend",
+    "CrossAttention",
+    "LayerCache",
     "Layout",
+    "Need",
+    "Padding",
     "SharedAttention",
+    "Source",
     "TupeMultiheadAttention",
+    "backend_for",
     "choose_backend",
     "share_attention",
 ]

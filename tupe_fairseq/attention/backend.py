@@ -1,183 +1,153 @@
-"""What a way of computing attention must offer, and the choice between the ways.
+"""The interface of a way to compute attention, and what an attention may need of it.
 
-A backend is a file of this folder with one subclass of `Backend`. It works in two steps: `prepare`
-once per forward pass, for what all layers share; `attend` in each layer.
+A backend is a file of this folder with one subclass of `Backend`, registered in
+`ATTENTION_BACKENDS`. It works in two steps: `prepare` once per forward pass for what layers share,
+`attend` in each layer.
 """
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Collection
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..errors import UsageError
 from ..position.base import LayerTerms, PositionEncoding
-from ..position.score import PositionalScore, hide_later_keys
+from ..position.score import PositionalScore
 from ..registry import Registry
 from .layout import Layout
 
-logger = logging.getLogger(__name__)
-
 ATTENTION_BACKENDS = Registry("--attention-backend", special=("auto",))
+
+
+class Need(Enum):
+    """What an attention may need of a backend; the value says why a backend without it refuses."""
+
+    WEIGHTS = "it does not return attention weights"
+    CONTENT_SCORE = "it cannot add a positional term that depends on content"
+    CONTENT_VALUE = "it cannot add a positional term to the values"
+    VECTORS = "its queries and values have the same width"
+    DISTANCE = "its vectors cannot carry a bias by distance"
+    CAUSAL = "it cannot hide later tokens from a decoder"
+    WINDOW = "it cannot restrict attention to a window"
+    OTHER_QUERIES = "it cannot decode token by token or attend to a source"
+    COMPILED = "torch.compile (--compile-layers) cannot trace it"
+
+
+def needs_of(
+    encoding: PositionEncoding,
+    terms: LayerTerms | None = None,
+    *,
+    weights: bool = False,
+    compiled: bool = False,
+    causal: bool = False,
+    other_queries: bool = False,
+) -> set[Need]:
+    """What a layer with this encoding needs.
+
+    Args:
+        encoding: the encoding as the layer sees it.
+        terms: its terms of the layer.
+        weights: whether attention weights are returned.
+        compiled: whether torch traces the layer.
+        causal: whether later tokens are hidden.
+        other_queries: whether queries and keys are at different positions.
+    """
+    asked = {
+        Need.WEIGHTS: weights,
+        Need.CONTENT_SCORE: terms is not None and terms.adds_score,
+        Need.CONTENT_VALUE: terms is not None and terms.adds_value,
+        Need.VECTORS: terms is not None and terms.adds_vectors,
+        Need.DISTANCE: encoding.uses("score") and not encoding.score_is_product,
+        Need.CAUSAL: causal,
+        Need.WINDOW: encoding.window is not None,
+        Need.OTHER_QUERIES: other_queries,
+        Need.COMPILED: compiled,
+    }
+    return {need for need, is_asked in asked.items() if is_asked}
+
+
+@dataclass(frozen=True)
+class ContentTerms:
+    """The terms of one layer that depend on content, for queries from a given position on.
+
+    Attributes:
+        terms: the layer's.
+        encoding: what the layers share.
+        start: position of the first query.
+        projected: what `LayerTerms.project` returned, or None.
+    """
+
+    terms: LayerTerms
+    encoding: PositionEncoding
+    start: int = 0
+    projected: Any = None
+
+    def add_to_scores(self, scores: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
+        """The scores, B×H×T×S or None for none, plus the term of queries and keys."""
+        if not self.terms.adds_score:
+            return scores
+        added = self.terms.score(q, k, self.encoding, self.start, self.projected)
+        return added if scores is None else scores + added
+
+    def add_to_output(self, out: Tensor, weights: Tensor) -> Tensor:
+        """The output, B×H×T×D, plus the term of the attention weights, B×H×T×S."""
+        return out + self.terms.value(weights, self.start) if self.terms.adds_value else out
 
 
 class Backend:
     """Computes softmax(q kᵀ + positional terms) v, exactly."""
 
     name: str
-    #: Whether torch.compile sees through it.
-    compiles = True
-    #: Whether it adds what a score has by distance, which is how later keys are hidden.
-    causal = False
+    #: The needs that it serves.
+    serves: frozenset[Need] = frozenset()
 
-    def speed(self, device: str) -> float:
-        """`auto` takes the backend that is fastest on this type of device and refuses nothing."""
-        return 0
+    def refusal(self, needs: Collection[Need]) -> str | None:
+        """Why it cannot serve all of these needs, or None."""
+        return next((n.value for n in Need if n in needs and n not in self.serves), None)
 
-    def refuses(
-        self, encoding: PositionEncoding, terms: LayerTerms | None, need_weights: bool
-    ) -> str | None:
-        """Why this backend cannot serve an encoding with these terms of a layer, or None."""
-        return None
-
-    def lacks(self, device: str) -> str | None:
-        """Why this backend cannot run here on this type of device, or None."""
+    def unavailable(self, device: str) -> str | None:
+        """Why it cannot run on this type of device, or None."""
         return None
 
     def prepare(
         self, score: PositionalScore | None, layout: Layout, heads: int, dtype: torch.dtype
     ) -> Any:
-        """Bring what all layers share into the form that `attend` reads.
+        """Bring what layers share into the form that `attend` reads.
 
         Args:
-            score: content-free term, or None.
-            layout: the words of the batch.
+            score: the content-free term, or None.
+            layout: queries, keys and padding.
             heads: H.
-            dtype: of the queries to come.
+            dtype: of the queries.
         """
         raise NotImplementedError
 
     def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, shared: SharedAttention, layer: torch.nn.Module
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        prepared: Any,
+        terms: ContentTerms | None = None,
+        dropout: float = 0.0,
+        need_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend in one layer.
 
         Args:
-            q: queries, already scaled, B×H×T×D.
-            k: keys, B×H×S×D.
+            q: scaled queries, B×H×T×E.
+            k: keys, B×H×S×E.
             v: values, B×H×S×D.
-            shared: what `prepare` made, and whether weights are wanted.
-            layer: the attention that asks; its `layer_terms` and `dropout` are read.
+            prepared: what `prepare` returned.
+            terms: the layer's terms that depend on content.
+            dropout: probability of dropping an attention weight.
+            need_weights: whether to return the attention weights.
 
         Returns:
-            The output, B×H×T×D, and the attention weights, B×H×T×S, where wanted (else None).
+            The output, B×H×T×D, and the weights before dropout, B×H×T×S, or None.
         """
         raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class SharedAttention:
-    """What all layers of one forward pass share; made by `share_attention`, read by each layer."""
-
-    backend: Backend
-    encoding: PositionEncoding
-    layout: Layout
-    prepared: Any
-    need_weights: bool = False
-
-
-def share_attention(
-    encoding: PositionEncoding,
-    x: Tensor,
-    padding_mask: Tensor | None = None,
-    *,
-    layout: Layout | None = None,
-    layer_terms: LayerTerms | None = None,
-    backend: str = "auto",
-    need_weights: bool = False,
-    compiled: bool = False,
-    causal: bool = False,
-) -> SharedAttention:
-    """Compute the positional term of one forward pass and choose who computes attention.
-
-    Args:
-        encoding: the position encoding.
-        x: input of the layers, B×T×C, or N×C with a layout.
-        padding_mask: B×T, True at padding, or None; not read with a layout.
-        layout: the words of the batch where padding has been taken out of x.
-        layer_terms: the encoding's terms in any one of the layers, or None.
-        backend: a registered name, or "auto" for the fastest that can.
-        need_weights: whether the layers return their attention weights.
-        compiled: whether the layers are compiled.
-        causal: whether queries see no keys to their right.
-
-    Raises:
-        UsageError: unknown backend, or one that cannot serve this encoding or run here.
-    """
-    if layout is None:
-        layout = Layout(x.size(0), x.size(1), padding_mask)
-    device = x.device.type
-    chosen = choose_backend(backend, encoding, layer_terms, need_weights, device, compiled, causal)
-    if reason := chosen.lacks(device):
-        raise _refusal(backend, reason)
-    _log_choice(backend, chosen.name, type(encoding).__name__, device)
-    dtype = _dtype_of_queries(x)
-    # Made once and used in every layer, so not worth rounding.
-    with torch.autocast(device, enabled=False):
-        score = encoding.score(layout.length, layout.length)
-        if causal:
-            score = hide_later_keys(score, encoding.shape.num_heads, layout.length, x.device)
-        prepared = chosen.prepare(score, layout, encoding.shape.num_heads, dtype)
-    return SharedAttention(chosen, encoding, layout, prepared, need_weights)
-
-
-def choose_backend(
-    name: str,
-    encoding: PositionEncoding,
-    terms: LayerTerms | None = None,
-    need_weights: bool = False,
-    device: str = "cpu",
-    compiled: bool = False,
-    causal: bool = False,
-) -> Backend:
-    """The backend of that name, or for "auto" the fastest on this device that refuses nothing."""
-
-    def reason_against(backend: Backend) -> str | None:
-        if compiled and not backend.compiles:
-            return "torch.compile (--compile-layers) cannot see through it"
-        if causal and not backend.causal:
-            return "it cannot hide later words from a decoder"
-        return backend.refuses(encoding, terms, need_weights)
-
-    if name == "auto":
-        backends = [backend for _, backend in ATTENTION_BACKENDS.items()]
-        able = (b for b in backends if not reason_against(b))
-        return max(able, key=lambda b: b.speed(device))
-    chosen = ATTENTION_BACKENDS[name]
-    if reason := reason_against(chosen):
-        raise _refusal(name, reason)
-    return chosen
-
-
-def _refusal(name: str, reason: str) -> UsageError:
-    return UsageError(f"--attention-backend is {name!r}, but {reason}; use auto or eager.")
-
-
-def _dtype_of_queries(x: Tensor) -> torch.dtype:
-    """Autocast turns fp32 input into half-precision queries."""
-    if torch.is_autocast_enabled(x.device.type):
-        return torch.get_autocast_dtype(x.device.type)
-    return x.dtype
-
-
-_logged: set[tuple[str, ...]] = set()
-
-
-def _log_choice(*choice: str) -> None:
-    if choice not in _logged:
-        _logged.add(choice)
-        asked, chosen, encoding, device = choice
-        logger.info(f"attention backend {chosen} ({asked}) for {encoding} on {device}")

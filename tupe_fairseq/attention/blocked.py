@@ -1,8 +1,8 @@
 """Attention in blocks, for CPUs: memory O(T), no B×H×T×T tensor in either direction.
 
 The scores of a block stay in cache from one product to the next, and are computed again in the
-backward pass (Dao et al. 2022). The gradient of the positional term is summed over sentences block
-by block. Between the products `softmax` acts; dropout masks are made again from their key.
+backward pass (Dao et al. 2022). The gradient of the positional term is summed over sequences block
+by block.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ..kernels.dropout import draw_key
-from ..kernels.softmax import Terms, weigh, weigh_backward
+from ..kernels.dropout import dropout as drop
+from ..kernels.random_bits import draw_key
+from ..kernels.softmax import ScoreTerms, softmax_dropout_, softmax_dropout_backward_
 from ..position.score import PositionalScore
 from ..position.tables import widened
-from .backend import ATTENTION_BACKENDS, Backend
-from .blocks import Block, walk
+from .backend import ATTENTION_BACKENDS, Backend, Need
+from .blocks import Block, split_into_blocks
 from .fused import padding_scores
 
-#: Bytes of a positional term that is made dense once for all layers; beyond, block by block.
+#: Bytes up to which the positional term is stored once for all layers as H×T×T.
 DENSE = 1 << 29
 
 
@@ -31,25 +32,25 @@ class Blocks:
     """What all layers share.
 
     Attributes:
-        walked: the blocks; those of the same queries are one inner list.
+        blocks: the blocks; each inner list has those of the same queries.
         score: the positional term, or None.
-        padding: 0 at words, `PADDING_SCORE` at padding, B×1×T, or None.
+        padding: 0 at tokens, `HIDDEN` at padding, B×1×T, or None.
         memory: for the cells of two blocks, 2×cells.
     """
 
-    walked: list[list[Block]]
+    blocks: list[list[Block]]
     score: PositionalScore | None
     padding: Tensor | None
     memory: Tensor
 
     def rows(self, block: Block) -> Tensor | None:
-        """The term of the rows that begin where this block does, H×R×T, or None."""
+        """The positional term of a full block that begins where this block does, H×R×T."""
         if self.score is None:
             return None
         return self.score.rows(block.first, block.first + block.step)
 
     def empty_like(self, x: Tensor) -> Tensor:
-        """Where to write what the blocks give: they leave out padding, which stays 0."""
+        """Memory for the blocks' results; the blocks leave out padding, which stays 0."""
         return torch.empty_like(x) if self.padding is None else torch.zeros_like(x)
 
     @property
@@ -62,57 +63,74 @@ class Blocks:
         )
         return self.score.cells is not None and not learns
 
-    def terms(self, block: Block, rows: Tensor | None, p: float, key: int) -> Terms:
-        """What acts on the scores of a block, with the term of its rows."""
+    def terms(self, block: Block, rows: Tensor | None, p: float, key: int) -> ScoreTerms:
+        """Bias, padding and dropout of a block."""
         padding = self.padding
         if padding is not None:
-            padding = padding[block.group.sentences, :, : block.group.keys]
-        return Terms(None if rows is None else block.bias(rows), padding, p, key, block.words)
+            padding = padding[block.group.sequences, :, : block.group.keys]
+        bias = None if rows is None else block.bias(rows)
+        return ScoreTerms(bias, padding, p, key, block.first_word)
+
+
+@dataclass(frozen=True)
+class OtherQueries:
+    """What layers share whose queries are not at the positions of the keys.
+
+    Attributes:
+        mask: added to the scores, broadcastable to B×H×T×S; or None.
+    """
+
+    mask: Tensor | None
 
 
 class Blocked(Backend):
     """The fastest on CPUs for every encoding whose terms do not depend on content."""
 
     name = "blocked"
-    compiles = False
-    causal = True
+    serves = frozenset({Need.DISTANCE, Need.CAUSAL, Need.WINDOW, Need.VECTORS, Need.OTHER_QUERIES})
 
-    def speed(self, device):
-        return 3 if device == "cpu" else 0.5
-
-    def refuses(self, encoding, terms, need_weights):
-        if need_weights:
-            return "it does not return attention weights"
-        if terms is not None:
-            return "it cannot add a positional term that depends on content"
-        return None
+    def unavailable(self, device):
+        return None if device == "cpu" else f"its kernels are for CPUs, not for {device}"
 
     def prepare(self, score, layout, heads, dtype):
         dtype = widened(dtype)
+        padding = padding_scores(layout.padding_mask, dtype)
         if score is not None:
             score = score.to(dtype)
-            if heads * layout.length**2 * dtype.itemsize <= DENSE:
-                score = PositionalScore(layout.length, cells=score.dense())
-        padding = padding_scores(layout.padding_mask, dtype)
+        if layout.queries is not None:
+            bias = None if score is None else score.dense()[None]
+            parts = [part for part in (bias, padding) if part is not None]
+            return OtherQueries(sum(parts[1:], parts[0]) if parts else None)
+        if score is not None and heads * layout.length**2 * dtype.itemsize <= DENSE:
+            score = PositionalScore(layout.length, cells=score.dense())
         lengths = layout.lengths or (layout.length,) * layout.batch
-        walked = walk(heads, lengths)
-        largest = max(block.cells for blocks in walked for block in blocks)
+        blocks = split_into_blocks(heads, lengths)
+        largest = max(block.cells for same_queries in blocks for block in same_queries)
         memory = torch.empty(2, largest, dtype=dtype)
-        return Blocks(walked, score, None if padding is None else padding[:, 0], memory)
+        return Blocks(blocks, score, None if padding is None else padding[:, 0], memory)
 
-    def attend(self, q, k, v, shared, layer):
+    def attend(self, q, k, v, prepared, terms=None, dropout=0.0, need_weights=False):
         dtype, wide = v.dtype, widened(v.dtype)
-        p = layer.dropout if layer.training else 0.0
-        if p == 1:
-            return torch.zeros_like(v), None
-        blocks = shared.prepared
-        parts = () if blocks.score is None else blocks.score.parts().values()
+        if dropout == 1:
+            return v.new_zeros(*q.shape[:-1], v.size(-1)), None
         q, k, v = (x.to(wide) for x in (q, k, v))
-        if p == 0 and blocks.served_by_torch:
-            bias = None if blocks.score is None else blocks.score.cells[None]
+        if isinstance(prepared, OtherQueries):
+            return _attend_other(q, k, v, prepared.mask, dropout).to(dtype), None
+        score = prepared.score
+        if dropout == 0 and prepared.served_by_torch:
+            bias = None if score is None else score.cells[None]
             return F.scaled_dot_product_attention(q, k, v, bias, scale=1.0).to(dtype), None
-        out = _Attend.apply(q, k, v, blocks, p, draw_key() if p else 0, *parts)
-        return out.to(dtype), None
+        parts = () if score is None else score.parts().values()
+        key = draw_key() if dropout else 0
+        return _Attend.apply(q, k, v, prepared, dropout, key, *parts).to(dtype), None
+
+
+def _attend_other(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> Tensor:
+    """softmax(q kᵀ + mask) v; with dropout, torch's kernel draws its mask on one core."""
+    if p == 0:
+        return F.scaled_dot_product_attention(q, k, v, mask, scale=1.0)
+    scores = q @ k.mT if mask is None else q @ k.mT + mask
+    return drop(scores.softmax(-1), p) @ v
 
 
 class _ScoreGradient:
@@ -124,14 +142,14 @@ class _ScoreGradient:
         self.score = score
 
     def of_rows(self, block: Block) -> Tensor:
-        """Where to sum that of the rows which begin where this block does, H×R×T."""
+        """Where to sum the gradient of `Blocks.rows`, H×R×T."""
         rows = slice(block.first, block.first + block.step)
         if "cells" in self.sums:
             return self.sums["cells"][:, rows]
         return torch.zeros_like(self.score.rows(rows.start, rows.stop))
 
     def add_rows(self, block: Block, gradient: Tensor) -> None:
-        """Pass the gradient of these rows on to the parts they are made of."""
+        """Add the gradient of these rows to the parts from which they are computed."""
         if "cells" in self.sums:
             return
         leaves = {name: leaf.requires_grad_() for name, leaf in self.leaves.items()}
@@ -143,45 +161,44 @@ class _ScoreGradient:
 
 
 class _Attend(torch.autograd.Function):
-    """softmax(q kᵀ + v_ij) v; B×H×T×D each, and the tensors of which the score v_ij is made."""
+    """softmax(q kᵀ + v_ij) v for q, k B×H×T×E, v B×H×T×D, and the parts of the score v_ij."""
 
     @staticmethod
-    def forward(ctx, q, k, v, blocks, p, key, *parts):
+    def forward(ctx, q, k, v, prepared, p, key, *parts):
         q, k, v = map(_heads_first, (q, k, v))
-        out = blocks.empty_like(q)
-        for same_queries in blocks.walked:
-            rows = blocks.rows(same_queries[0])
+        out = prepared.empty_like(v)
+        for same_queries in prepared.blocks:
+            rows = prepared.rows(same_queries[0])
             for block in same_queries:
-                scores = block.cells_of(blocks.memory[0])
+                scores = block.cells_of(prepared.memory[0])
                 multiply(block.queries(q), block.keys(k).mT, scores)
-                weigh(scores, blocks.terms(block, rows, p, key))
+                softmax_dropout_(scores, prepared.terms(block, rows, p, key))
                 multiply(scores, block.keys(v), block.queries(out))
         ctx.save_for_backward(q, k, v, *parts)
-        ctx.blocks, ctx.p, ctx.key = blocks, p, key
+        ctx.prepared, ctx.p, ctx.key = prepared, p, key
         return out.transpose(0, 1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient):
         q, k, v, *parts = ctx.saved_tensors
-        blocks, gradient = ctx.blocks, _heads_first(gradient)
-        of_q, of_k, of_v = map(blocks.empty_like, (q, k, v))
-        of_score = _ScoreGradient(blocks.score) if any(ctx.needs_input_grad[6:]) else None
-        for same_queries in blocks.walked:
-            rows = blocks.rows(same_queries[0])
+        prepared, gradient = ctx.prepared, _heads_first(gradient)
+        of_q, of_k, of_v = map(prepared.empty_like, (q, k, v))
+        of_score = _ScoreGradient(prepared.score) if any(ctx.needs_input_grad[6:]) else None
+        for same_queries in prepared.blocks:
+            rows = prepared.rows(same_queries[0])
             of_rows = None if of_score is None else of_score.of_rows(same_queries[0])
             for block in same_queries:
-                scores, of_scores = map(block.cells_of, blocks.memory)
+                scores, of_scores = map(block.cells_of, prepared.memory)
                 of_out = block.queries(gradient)
                 multiply(block.queries(q), block.keys(k).mT, scores)
                 multiply(of_out, block.keys(v).mT, of_scores)
                 of_bias = None if of_rows is None else block.bias(of_rows)
-                weigh_backward(
-                    scores, of_scores, of_bias, blocks.terms(block, rows, ctx.p, ctx.key)
-                )
-                more = block.first > 0
-                multiply(scores.mT, of_out, block.keys(of_v), more)
-                multiply(of_scores.mT, block.queries(q), block.keys(of_k), more)
+                terms = prepared.terms(block, rows, ctx.p, ctx.key)
+                softmax_dropout_backward_(scores, of_scores, of_bias, terms)
+                accumulate = block.first > 0
+                multiply(scores.mT, of_out, block.keys(of_v), accumulate)
+                multiply(of_scores.mT, block.queries(q), block.keys(of_k), accumulate)
                 multiply(of_scores, block.keys(k), block.queries(of_q))
             if of_score is not None:
                 of_score.add_rows(same_queries[0], of_rows)
@@ -191,18 +208,18 @@ class _Attend(torch.autograd.Function):
 
 
 def _heads_first(x: Tensor) -> Tensor:
-    """B×H×T×D -> H×B×T×D, contiguous: the matrices of a group stand side by side."""
+    """B×H×T×D -> H×B×T×D, contiguous, so that the matrices of a group are consecutive."""
     return x.transpose(0, 1).contiguous()
 
 
-def multiply(a: Tensor, b: Tensor, out: Tensor, more: bool = False) -> None:
-    """Write a b into out, or add it, matrix by matrix: M×R×S · M×S×D -> M×R×D."""
-    if more:
+def multiply(a: Tensor, b: Tensor, out: Tensor, accumulate: bool = False) -> None:
+    """Write the product a b to out, or add it to out: M×R×S · M×S×D -> M×R×D."""
+    if accumulate:
         out += a @ b
     elif out.is_contiguous():
         torch.bmm(a, b, out=out)
     else:
-        # Into strided memory, torch multiplies one matrix after the other.
+        # Into strided memory, torch computes the products of a batch one after the other.
         out.copy_(a @ b)
 
 

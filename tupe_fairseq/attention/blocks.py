@@ -1,4 +1,4 @@
-"""How blocked attention walks over its cells, in blocks small enough for a processor's cache."""
+"""How blocked attention divides its cells into blocks small enough for a processor's cache."""
 
 from __future__ import annotations
 
@@ -7,56 +7,56 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from ..kernels.softmax import words
+from ..kernels.random_bits import words_per_mask
 
 #: Cells of a block: 4 MB in fp32. Smaller blocks cost more calls, larger ones leave the cache.
 BLOCK = 1 << 20
-#: Sentences are taken together that have at least this share of the words of the longest.
-ALIKE = 0.75
+#: Sequences are batched if each has at least this share of the tokens of the longest.
+SIMILAR = 0.75
 
 
 class Group(NamedTuple):
-    """M attention matrices of like size, which stand side by side in tensors H×B×T×D.
+    """M attention matrices of similar size, consecutive in tensors H×B×T×D.
 
-    Several sentences of one head, or several heads of one sentence or of the whole batch.
+    Several sequences of one head, or several heads of one sequence or of the whole batch.
 
     Attributes:
         heads: the heads.
-        sentences: the sentences.
-        keys: words of the longest.
+        sequences: the sequences.
+        keys: tokens of the longest.
     """
 
     heads: slice
-    sentences: slice
+    sequences: slice
     keys: int
 
     @property
     def matrices(self) -> int:
         """M."""
-        heads, sentences = self.heads, self.sentences
-        return (heads.stop - heads.start) * (sentences.stop - sentences.start)
+        heads, sequences = self.heads, self.sequences
+        return (heads.stop - heads.start) * (sequences.stop - sequences.start)
 
     def matrices_of(self, x: Tensor) -> Tensor:
         """H×B×T×D -> M×T×D, a view."""
-        return x[self.heads, self.sentences].view(self.matrices, *x.shape[2:])
+        return x[self.heads, self.sequences].view(self.matrices, *x.shape[2:])
 
 
 class Block(NamedTuple):
-    """Queries of a group.
+    """Consecutive queries of a group.
 
     Attributes:
         group: the attention matrices.
         first: the first query.
         rows: number of queries, at most `step`.
-        step: queries that a pass over all groups takes.
-        words: words of random bits that all earlier blocks take.
+        step: queries of a full block.
+        first_word: counter of the first random word of its dropout mask.
     """
 
     group: Group
     first: int
     rows: int
     step: int
-    words: int
+    first_word: int
 
     @property
     def cells(self) -> int:
@@ -76,52 +76,52 @@ class Block(NamedTuple):
         return self.group.matrices_of(x)[:, : self.group.keys]
 
     def bias(self, term: Tensor) -> Tensor:
-        """What H×step×T adds to the cells of each of the group's heads, G×R×S."""
+        """The part of a term, H×step×T, that belongs to its cells: G×R×S, G heads."""
         return term[self.group.heads, : self.rows, : self.group.keys]
 
 
-def walk(heads: int, lengths: Sequence[int]) -> list[list[Block]]:
-    """Blocks that cover the cells of all words; those of the same queries are one inner list.
+def split_into_blocks(heads: int, lengths: Sequence[int]) -> list[list[Block]]:
+    """Blocks that cover the cells of all tokens; each inner list has those of the same queries.
 
     Args:
         heads: H.
-        lengths: words of each sentence, the longest first.
+        lengths: tokens of each sequence, the longest first.
     """
     groups = [
         group
-        for start, stop in alike(lengths)
+        for start, stop in similar(lengths)
         for group in _groups(heads, slice(start, stop), lengths[start], len(lengths))
     ]
     longest = max(lengths)
     largest = max(group.matrices * group.keys for group in groups)
     step = max(1, min(longest, BLOCK // max(largest, 1)))
-    taken, walked = 0, []
+    word, blocks = 0, []
     for first in range(0, longest, step):
-        walked.append([])
+        blocks.append([])
         for group in groups:
             if first < group.keys:
-                block = Block(group, first, min(step, group.keys - first), step, taken)
-                walked[-1].append(block)
-                taken += words(group.matrices * block.rows, group.keys)
-    return walked
+                block = Block(group, first, min(step, group.keys - first), step, word)
+                blocks[-1].append(block)
+                word += words_per_mask(group.matrices * block.rows, group.keys)
+    return blocks
 
 
-def alike(lengths: Sequence[int]) -> list[tuple[int, int]]:
-    """Runs start, ..., stop − 1 of sentences of like length, the longest first."""
+def similar(lengths: Sequence[int]) -> list[tuple[int, int]]:
+    """Runs start, ..., stop − 1 of sequences of similar length, the longest first."""
     runs, start = [], 0
     for i in range(1, len(lengths) + 1):
-        if i == len(lengths) or lengths[i] < ALIKE * lengths[start]:
+        if i == len(lengths) or lengths[i] < SIMILAR * lengths[start]:
             runs.append((start, i))
             start = i
     return runs
 
 
-def _groups(heads: int, sentences: slice, keys: int, batch: int) -> list[Group]:
-    count = sentences.stop - sentences.start
+def _groups(heads: int, sequences: slice, keys: int, batch: int) -> list[Group]:
+    count = sequences.stop - sequences.start
     together = 1
     if count in (1, batch):
         together = max(1, BLOCK // max(count * keys * keys, 1))
     return [
-        Group(slice(head, min(head + together, heads)), sentences, keys)
+        Group(slice(head, min(head + together, heads)), sequences, keys)
         for head in range(0, heads, together)
     ]

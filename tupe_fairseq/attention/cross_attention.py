@@ -1,34 +1,56 @@
-"""Attention of a decoder over what the encoder has read."""
+"""Attention of a decoder over the output of the encoder."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from ..kernels.dropout import dropout
-from ..position.tables import widened
-from .fused import fused_attention
+from .backend import ATTENTION_BACKENDS, Backend, Need
+from .choice import backend_for, dtype_of_queries
+from .layout import Layout
 
 
-@dataclass(frozen=True)
 class Source:
-    """What the encoder has read.
+    """The output of the encoder, and what all layers share that attend to it.
 
-    Attributes:
-        vectors: its output, B×S×C.
-        seen: B×1×1×S, False at padding; None where there is none.
+    Args:
+        vectors: B×S×C.
+        padding_mask: B×S, True at padding; None without padding.
+        backend: a registered name, or "auto".
     """
 
-    vectors: Tensor
-    seen: Tensor | None = None
+    def __init__(self, vectors: Tensor, padding_mask: Tensor | None = None, backend: str = "auto"):
+        self.vectors, self.padding_mask, self.name = vectors, padding_mask, backend
+        self._prepared: dict[str, Any] = {}
+
+    def backend(self, need_weights: bool) -> Backend:
+        """Who computes attention; only `eager` returns the weights."""
+        if need_weights:
+            return ATTENTION_BACKENDS["eager"]
+        return backend_for(self.name, {Need.OTHER_QUERIES}, self.vectors.device.type)
+
+    def prepared(self, backend: Backend, heads: int) -> Any:
+        """What this backend's `prepare` returns, computed once."""
+        if backend.name not in self._prepared:
+            batch, length = self.vectors.shape[:2]
+            # The queries' number is known in the layers only; no backend reads it.
+            layout = Layout(batch, length, self.padding_mask, queries=1)
+            dtype = dtype_of_queries(self.vectors)
+            self._prepared[backend.name] = backend.prepare(None, layout, heads, dtype)
+        return self._prepared[backend.name]
+
+    def select(self, order: Tensor) -> Source:
+        """The source with sequence order[i] at place i."""
+        mask = self.padding_mask
+        mask = None if mask is None else mask.index_select(0, order)
+        return Source(self.vectors.index_select(0, order), mask, self.name)
 
 
 class CrossAttention(nn.Module):
     """Queries from the decoder, keys and values from the encoder; no positions.
 
-    score_ij = x_i W^Q (y_j W^K)ᵀ / √D (Vaswani et al. 2017). Parameters carry fairseq's names.
+    score_ij = x_i W^Q (y_j W^K)ᵀ / √D (Vaswani et al. 2017). Parameters have fairseq's names.
 
     Args:
         embed_dim: width of the decoder C.
@@ -45,7 +67,7 @@ class CrossAttention(nn.Module):
         self.k_proj = nn.Linear(source_dim, embed_dim)
         self.v_proj = nn.Linear(source_dim, embed_dim)
         self.out_proj = nn.Linear(embed_dim, embed_dim)
-        # As fairseq does: smaller for q, k, v where they are one matrix in spirit.
+        # As fairseq does, with a gain of 1/√2 where q, k and v have the same shape.
         gain = 2**-0.5 if source_dim == embed_dim else 1.0
         for proj in (self.q_proj, self.k_proj, self.v_proj):
             nn.init.xavier_uniform_(proj.weight, gain=gain)
@@ -54,9 +76,8 @@ class CrossAttention(nn.Module):
 
     def project(self, source: Source) -> tuple[Tensor, Tensor]:
         """Keys and values of the source, B×H×S×D each."""
-        return self._per_head(self.k_proj(source.vectors)), self._per_head(
-            self.v_proj(source.vectors)
-        )
+        keys, values = self.k_proj(source.vectors), self.v_proj(source.vectors)
+        return self._per_head(keys), self._per_head(values)
 
     def forward(
         self,
@@ -68,9 +89,9 @@ class CrossAttention(nn.Module):
         """Attend.
 
         Args:
-            x: n·B×T×C; n hypotheses that follow each other share one source sentence.
-            source: what the encoder has read.
-            projected: what `project` made of it; made here where None.
+            x: n·B×T×C; n consecutive hypotheses share one source sequence.
+            source: the output of the encoder.
+            projected: what `project` returned for it; computed here where None.
             need_weights: whether to return the attention weights.
 
         Returns:
@@ -79,22 +100,18 @@ class CrossAttention(nn.Module):
         k, v = self.project(source) if projected is None else projected
         # n·B×T×C -> B×n·T×C -> B×H×n·T×D
         q = self._per_head((self.q_proj(x) * self.scaling).view(len(k), -1, x.size(-1)))
-        p = self.dropout if self.training else 0.0
-        weights = None
-        if need_weights or p > 0:
-            weights = self._weights(q, k, source.seen)
-            out = (dropout(weights, p) if p else weights) @ v
-        else:
-            out = fused_attention([q], [k], v, source.seen)
+        backend = source.backend(need_weights)
+        out, weights = backend.attend(
+            q,
+            k,
+            v,
+            source.prepared(backend, self.num_heads),
+            dropout=self.dropout if self.training else 0.0,
+            need_weights=need_weights,
+        )
         # B×H×n·T×D -> n·B×T×C
         out = self.out_proj(out.transpose(1, 2).reshape(x.shape))
-        return out, self._per_hypothesis(weights, x) if need_weights else None
-
-    def _weights(self, q: Tensor, k: Tensor, seen: Tensor | None) -> Tensor:
-        scores = q @ k.mT
-        if seen is not None:
-            scores = scores.masked_fill(~seen, torch.finfo(scores.dtype).min)
-        return scores.softmax(-1, dtype=widened(scores.dtype)).type_as(k)
+        return out, None if weights is None else self._per_hypothesis(weights, x)
 
     def _per_hypothesis(self, weights: Tensor, x: Tensor) -> Tensor:
         # B×H×n·T×S -> B×n×H×T×S -> n·B×H×T×S

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import torch
 
-from ..kernels.dropout import dropout
+from ..kernels.dropout import dropout as drop
 from ..position.tables import widened
-from .backend import ATTENTION_BACKENDS, Backend
+from .backend import ATTENTION_BACKENDS, Backend, Need
 
 
 class Eager(Backend):
     """Serves every encoding and returns the attention weights."""
 
     name = "eager"
-    causal = True
+    serves = frozenset(Need)
 
     def prepare(self, score, layout, heads, dtype):
         bias = None if score is None else score.dense()
@@ -21,27 +21,25 @@ class Eager(Backend):
         # B×S -> B×1×1×S
         return bias, None if mask is None else mask[:, None, None, :]
 
-    def attend(self, q, k, v, shared, layer):
-        bias, padding = shared.prepared
-        # B×H×T×D · B×H×D×S -> B×H×T×S
+    def attend(self, q, k, v, prepared, terms=None, dropout=0.0, need_weights=False):
+        bias, padding = prepared
+        # B×H×T×E · B×H×E×S -> B×H×T×S
         scores = q @ k.transpose(-2, -1)
-        terms = layer.layer_terms
-        if terms is not None and terms.adds_score:
-            scores = scores + terms.score(q, k, shared.encoding)
+        if terms is not None:
+            scores = terms.add_to_scores(scores, q, k)
         if bias is not None:
             scores = scores + bias
         if padding is not None:
             # Not −inf: a row in which every key is padding would become NaN.
             scores = scores.masked_fill(padding, torch.finfo(scores.dtype).min)
-        # In half precision the sum over many small exponentials loses them: softmax in fp32.
-        weights = scores.softmax(dim=-1, dtype=widened(scores.dtype))
-        weights = weights.type_as(v)
-        dropped = dropout(weights, layer.dropout) if layer.training else weights
+        # In fp32: a sum of many small exponentials loses them in half precision.
+        weights = scores.softmax(dim=-1, dtype=widened(scores.dtype)).type_as(v)
+        dropped = drop(weights, dropout) if dropout else weights
         # B×H×T×S · B×H×S×D -> B×H×T×D
         out = dropped @ v
-        if terms is not None and terms.adds_value:
-            out = out + terms.value(dropped)
-        return out, weights if shared.need_weights else None
+        if terms is not None:
+            out = terms.add_to_output(out, dropped)
+        return out, weights if need_weights else None
 
 
 ATTENTION_BACKENDS.register(Eager.name)(Eager())

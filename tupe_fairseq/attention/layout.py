@@ -1,7 +1,7 @@
-"""Which rows of the layers are words: padding is taken out before them, put back after.
+"""Where the tokens of a batch are: padding is taken out before the layers and put back after.
 
-Projections, feed-forward blocks, norms and dropout see N words. Attention sees B×T cells, its
-sentences sorted by length, so that a backend may take those of like length together.
+Projections, feed-forward blocks, norms and dropout process N tokens. Attention processes B×T
+cells, with the sequences sorted by length, so that a backend can batch those of similar length.
 """
 
 from __future__ import annotations
@@ -11,84 +11,119 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-#: Below this share of padding, taking it out costs more than it spares.
+#: Below this share of padding, removing it costs more time than it saves.
 WORTHWHILE = 0.1
 
 
 @dataclass(frozen=True)
+class Padding:
+    """The padding of a batch.
+
+    Attributes:
+        mask: B×T, True at padding.
+        lengths: tokens of each sequence, or None while torch traces a graph for any batch.
+        leading: whether a sequence begins with padding.
+    """
+
+    mask: Tensor
+    lengths: tuple[int, ...] | None = None
+    leading: bool = False
+
+    @classmethod
+    def read(cls, mask: Tensor | None) -> Padding | None:
+        """Read a mask, B×T, with one synchronisation of host and device; None without padding."""
+        if mask is None:
+            return None
+        if torch.compiler.is_compiling():
+            return cls(mask)
+        # B×2: the number of tokens of each sequence, and whether it begins with padding
+        facts = torch.stack(((~mask).sum(1), mask[:, :1].sum(1)), 1).tolist()
+        lengths = tuple(length for length, _ in facts)
+        if sum(lengths) == mask.numel():
+            return None
+        return cls(mask, lengths, any(leading for _, leading in facts))
+
+
+@dataclass(frozen=True)
 class Layout:
-    """The words of a batch.
+    """The cells of attention and, where padding is taken out, the tokens outside of it.
 
     Attributes:
         batch: B.
-        length: T.
-        padding_mask: B×T as attention sees it, True at padding, or None where there is none.
-        lengths: words of each sentence, the longest first, or None where nothing is taken out.
-        words: N, the cell of the batch that each word comes from, or None where nothing is taken
-            out.
-        cells: N, the cell of attention that each word goes to.
-        sources: B·T, the word that goes to each cell of attention; any word at padding.
+        length: keys S of each sequence, which are also its queries where `queries` is None.
+        padding_mask: B×S in the order of attention, True at padding; None without padding.
+        lengths: tokens of each sequence, the longest first; None where padding stays.
+        tokens: N, the cell of the batch that each token comes from; None where padding stays.
+        cells: N, the cell of attention that each token goes to.
+        sources: B·T, the token that goes to each cell of attention; any token at padding.
+        queries: queries T of each sequence where these are other positions than the keys: a new
+            token in incremental decoding, or the target of a translation.
     """
 
     batch: int
     length: int
     padding_mask: Tensor | None = None
     lengths: tuple[int, ...] | None = None
-    words: Tensor | None = None
+    tokens: Tensor | None = None
     cells: Tensor | None = None
     sources: Tensor | None = None
+    queries: int | None = None
 
     @classmethod
-    def of(cls, padding_mask: Tensor | None, batch: int, length: int) -> Layout:
-        """Take padding out where that is worthwhile.
+    def of(cls, padding: Padding | None, batch: int, length: int) -> Layout:
+        """Take padding out where that is worthwhile; nothing here waits for a GPU.
 
         Args:
-            padding_mask: B×T, True at padding, which stands at the end of each row; or None.
+            padding: where it is, at the end of each sequence; or None.
             batch: B.
             length: T.
         """
-        if padding_mask is None:
+        if padding is None:
             return cls(batch, length)
-        lengths, order = (~padding_mask).sum(1).sort(descending=True, stable=True)
-        longest_first = tuple(lengths.tolist())
-        if sum(longest_first) > (1 - WORTHWHILE) * batch * length:
-            return cls(batch, length, padding_mask)
-        device = padding_mask.device
+        if padding.lengths is None or sum(padding.lengths) > (1 - WORTHWHILE) * batch * length:
+            return cls(batch, length, padding.mask)
+        device, count = padding.mask.device, sum(padding.lengths)
+        lengths, order = (~padding.mask).sum(1).sort(descending=True, stable=True)
         positions = torch.arange(length, device=device)
+        # N: the sequence of each token, in the order of attention, and its position
+        rows = torch.repeat_interleave(lengths, output_size=count)
+        starts = lengths.cumsum(0) - lengths
+        within = torch.arange(count, device=device) - starts[rows]
+        cells = rows * length + within
+        # Padding reads token 0, whose values are finite; attention masks the result.
+        sources = torch.zeros(batch * length, dtype=torch.int64, device=device)
+        sources[cells] = torch.arange(count, device=device)
         mask = positions >= lengths[:, None]
-        cells = (~mask).flatten().nonzero().squeeze(1)
-        # Padding reads word 0: what it gives is masked, and finite.
-        sources = torch.zeros(mask.numel(), dtype=torch.int64, device=device)
-        sources[cells] = torch.arange(len(cells), device=device)
-        words = (order[:, None] * length + positions).flatten()[cells]
-        return cls(batch, length, mask, longest_first, words, cells, sources)
+        longest_first = tuple(sorted(padding.lengths, reverse=True))
+        tokens = order[rows] * length + within
+        return cls(batch, length, mask, longest_first, tokens, cells, sources)
 
     def pack(self, x: Tensor) -> Tensor:
-        """The words of a batch: B×T×C -> N×C, or as it is where nothing is taken out."""
-        return x if self.words is None else x.flatten(0, 1).index_select(0, self.words)
+        """The tokens of a batch: B×T×C -> N×C, or x itself where padding stays."""
+        return x if self.tokens is None else x.flatten(0, 1).index_select(0, self.tokens)
 
     def unpack(self, x: Tensor) -> Tensor:
         """Back to the batch, with zeros at padding: N×C -> B×T×C."""
-        if self.words is None:
+        if self.tokens is None:
             return x
-        batch = x.new_zeros(len(self.sources), x.size(-1)).index_copy(0, self.words, x)
+        batch = x.new_zeros(len(self.sources), x.size(-1)).index_copy(0, self.tokens, x)
         return batch.unflatten(0, (-1, self.length))
 
     def to_attention(self, x: Tensor) -> Tensor:
-        """Words to cells of attention: N×C -> B×T×C, some word's values at padding."""
-        if self.words is None:
+        """Tokens to cells of attention: N×C -> B×T×C, any token's values at padding."""
+        if self.tokens is None:
             return x
         return _Gather.apply(x, self.sources, self.cells).unflatten(0, (-1, self.length))
 
     def from_attention(self, x: Tensor) -> Tensor:
-        """Cells of attention to words: B×T×C -> N×C."""
-        if self.words is None:
+        """Cells of attention to tokens: B×T×C -> N×C."""
+        if self.tokens is None:
             return x
         return x.flatten(0, 1).index_select(0, self.cells)
 
 
 class _Gather(torch.autograd.Function):
-    """Cells from words; the gradient of a word is that of its own cell, padding has none."""
+    """Cells from tokens. The gradient of a token is that of its own cell; padding has none."""
 
     @staticmethod
     def forward(ctx, x, sources, cells):

@@ -10,14 +10,16 @@ from torch import Tensor, nn
 
 from ..errors import UsageError
 from ..position.base import LayerTerms
-from .backend import SharedAttention
+from .backend import ContentTerms
+from .cache import LayerCache
+from .choice import SharedAttention
 
 
 class TupeMultiheadAttention(nn.Module):
     """Content projections, positional terms, one backend; batch first.
 
     score_ij = x_i W^Q (x_j W^K)ᵀ / √(score_terms·D) + terms of the encoding, which scales its own.
-    Parameters carry fairseq's names: q_proj, k_proj, v_proj, out_proj.
+    Parameters have fairseq's names: q_proj, k_proj, v_proj, out_proj.
 
     Args:
         embed_dim: model width C.
@@ -54,47 +56,79 @@ class TupeMultiheadAttention(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Initialise as fairseq does: Xavier, smaller for q, k, v (one matrix in spirit)."""
+        """Initialise as fairseq does: Xavier, with a gain of 1/√2 for q, k, v."""
         for proj in (self.q_proj, self.k_proj, self.v_proj):
             nn.init.xavier_uniform_(proj.weight, gain=2**-0.5)
         nn.init.xavier_uniform_(self.out_proj.weight)
         nn.init.zeros_(self.out_proj.bias)
 
-    def forward(self, x: Tensor, shared: SharedAttention) -> tuple[Tensor, Tensor | None]:
+    def forward(
+        self, x: Tensor, shared: SharedAttention, cache: LayerCache | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """Attend.
 
         Args:
             x: B×T×C, or N×C where the layout of `shared` has taken padding out.
             shared: what `share_attention` prepared for this forward pass.
+            cache: keys and values of earlier tokens in incremental decoding, to which those of x
+                are added; None otherwise.
 
         Returns:
             The output, in the shape of x, and the attention weights, B×H×T×S, where `shared` asks
             for them.
         """
-        q, k, v = shared.encoding.rotate(*self._project(x, shared))
-        out, weights = shared.backend.attend(q, k, v, shared, self)
+        start, terms = shared.start, None
+        q, k, v = shared.encoding.rotate(*self._project(x, shared, cache), start, start)
+        if self.layer_terms is not None:
+            projected = None if cache is None else cache.projected
+            terms = ContentTerms(self.layer_terms, shared.encoding, start, projected)
+            if self.layer_terms.adds_vectors:
+                q, k = self._append_vectors(x, q, k, shared, cache)
+        if cache is not None:
+            k, v = cache.append(k, v)
+        dropout = self.dropout if self.training else 0.0
+        out, weights = shared.backend.attend(
+            q, k, v, shared.prepared, terms, dropout, shared.need_weights
+        )
         # B×H×T×D -> B×T×C -> N×C
         out = shared.layout.from_attention(out.transpose(1, 2).flatten(2))
         return self.out_proj(out), weights
 
-    def _project(self, x: Tensor, shared: SharedAttention) -> Iterable[Tensor]:
+    def _project(
+        self, x: Tensor, shared: SharedAttention, cache: LayerCache | None
+    ) -> Iterable[Tensor]:
         """Scaled queries, keys and values, B×H×T×D each."""
         if all(map(is_plain, (self.q_proj, self.k_proj, self.v_proj))):
             # One large product is faster than three.
-            qkv = F.linear(x, *self._joint())
+            qkv = F.linear(x, *self._joint(cache))
         else:
             qkv = torch.cat((self.q_proj(x) * self.scaling, self.k_proj(x), self.v_proj(x)), -1)
         # N×3C -> B×T×3C -> 3 of B×H×T×D
         qkv = shared.layout.to_attention(qkv).unflatten(-1, (3, self.num_heads, self.head_dim))
         return (part.transpose(1, 2) for part in qkv.unbind(2))
 
-    def _joint(self) -> tuple[Tensor, Tensor]:
-        """Weight and bias of the three projections side by side, 3C×C and 3C."""
+    def _joint(self, cache: LayerCache | None) -> tuple[Tensor, Tensor]:
+        """Weight and bias of the three projections concatenated, 3C×C and 3C."""
+        if cache is not None and cache.joint is not None:
+            return cache.joint
         weight = (self.q_proj.weight * self.scaling, self.k_proj.weight, self.v_proj.weight)
         bias = (self.q_proj.bias * self.scaling, self.k_proj.bias, self.v_proj.bias)
-        return torch.cat(weight), torch.cat(bias)
+        joint = torch.cat(weight), torch.cat(bias)
+        if cache is not None:
+            cache.joint = joint
+        return joint
+
+    def _append_vectors(
+        self, x: Tensor, q: Tensor, k: Tensor, shared: SharedAttention, cache: LayerCache | None
+    ) -> tuple[Tensor, Tensor]:
+        """Queries and keys with the dimensions that the layer's terms compute from x."""
+        carried = None if cache is None else cache.carried
+        of_q, of_k, carried = self.layer_terms.vectors(shared.layout.to_attention(x), carried)
+        if cache is not None:
+            cache.carried = carried
+        return torch.cat((q, of_q.to(q.dtype)), -1), torch.cat((k, of_k.to(k.dtype)), -1)
 
 
 def is_plain(linear: nn.Module) -> bool:
-    """Whether it is its weight and bias and nothing else: no quantisation, no hook."""
+    """Whether the module is nn.Linear itself without hooks, e.g. without quantisation noise."""
     return type(linear) is nn.Linear and not (linear._forward_pre_hooks or linear._forward_hooks)

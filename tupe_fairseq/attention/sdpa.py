@@ -1,39 +1,27 @@
-"""Attention by torch's scaled_dot_product_attention, with a fused kernel where it has one."""
+"""Attention by torch's scaled_dot_product_attention, which has fused kernels."""
 
 from __future__ import annotations
 
-from .backend import ATTENTION_BACKENDS, Backend
+from .backend import ATTENTION_BACKENDS, Backend, Need
 from .fused import fused_attention, padding_scores
 
 
 class Sdpa(Backend):
-    """The bias stays H×T×S: padding rides on the keys where a bias takes the place of the mask."""
+    """Stores the bias as H×T×S; with a bias, padding is carried by the keys, not by a mask."""
 
     name = "sdpa"
-    causal = True
-
-    def speed(self, device):
-        return 1
-
-    def refuses(self, encoding, terms, need_weights):
-        if need_weights:
-            return "it does not return attention weights"
-        if terms is not None and terms.adds_value:
-            return "it cannot add a positional term to the values"
-        return None
+    serves = frozenset(Need) - {Need.WEIGHTS, Need.CONTENT_VALUE}
 
     def prepare(self, score, layout, heads, dtype):
-        # The kernels take a bias in the dtype of the queries only.
+        # The kernels require a bias in the dtype of the queries.
         bias = None if score is None else score.dense().to(dtype)[None]
         return bias, padding_scores(layout.padding_mask, dtype)
 
-    def attend(self, q, k, v, shared, layer):
-        bias, padding = shared.prepared
-        terms = layer.layer_terms
-        if terms is not None and terms.adds_score:
-            added = terms.score(q, k, shared.encoding)
+    def attend(self, q, k, v, prepared, terms=None, dropout=0.0, need_weights=False):
+        bias, padding = prepared
+        if terms is not None and terms.terms.adds_score:
+            added = terms.add_to_scores(None, q, k)
             bias = added if bias is None else bias + added
-        dropout = layer.dropout if layer.training else 0.0
         if bias is None:
             return fused_attention([q], [k], v, padding, dropout), None
         return fused_attention([q], [k], v, bias, dropout, padding), None

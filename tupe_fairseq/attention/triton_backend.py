@@ -1,14 +1,14 @@
 """Attention with any content-free bias on GPUs, in Triton: no B×H×T×T tensor in either direction.
 
-The bias is read inside the kernels in fp32: one H×T×T tensor for all layers and sentences, or
-H×(2T−1) where it depends on the distance alone. Scores are made again in the backward pass (Dao et
-al. 2022), where the gradient of the bias is summed over sentences inside a program. Dropout masks
-are those of `modules.dropout`, made again from their key: same seed, same mask. No program adds to
-what another writes, so the same inputs give the same bits.
+The kernels read the bias in fp32: one H×T×T tensor for all layers and sequences, or H×(2T−1) where
+it depends on the distance alone. The backward pass computes scores again (Dao et al. 2022) and
+sums the gradient of the bias over sequences inside a program. Dropout masks are those of
+`kernels.random_bits`, computed again from their key. No two programs write to the same place, so
+the same inputs give the same bits.
 
-The kernels compile for NVIDIA GPUs, but have only been run in Triton's interpreter: nothing is
-measured yet, and `auto` does not choose them. flex_attention, which reads a bias too, has no
-dropout, and sums the bias gradient in any order.
+The kernels compile for NVIDIA GPUs, but have only been run in Triton's interpreter. Their speed is
+not measured, and `auto` does not choose them. flex_attention also reads a bias, but has no
+dropout, and its bias gradient is not deterministic.
 """
 
 from __future__ import annotations
@@ -24,45 +24,34 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ..errors import UsageError
-from ..kernels.dropout import draw_key, rounded, threshold
+from ..kernels.random_bits import draw_key, rounded, threshold
 from ..position.indices import sum_diagonals
-from .backend import ATTENTION_BACKENDS, Backend
+from .backend import ATTENTION_BACKENDS, Backend, Need
 
-#: Bytes of the gradient of a bias by distance that are made at a time.
+#: Bytes of rows that are computed at a time for the gradient of a bias by distance.
 ROWS = 1 << 26
 
 
 @dataclass(frozen=True)
 class Shared:
-    """What all layers share: see `triton_kernels.launch.Job`."""
+    """What all layers share: see `kernels.triton.launch.Job`."""
 
     bias: Tensor | None = None
     padding: Tensor | None = None
     lengths: Tensor | None = None
-    sentences: Tensor | None = None
+    sequences: Tensor | None = None
 
 
 class Triton(Backend):
     """For GPUs: every encoding whose terms do not depend on content."""
 
     name = "triton"
-    compiles = False
+    serves = frozenset({Need.DISTANCE, Need.CAUSAL, Need.WINDOW})
 
-    def speed(self, device):
-        # Never before another: not measured.
-        return -1
-
-    def refuses(self, encoding, terms, need_weights):
-        if need_weights:
-            return "it does not return attention weights"
-        if terms is not None:
-            return "it cannot add a positional term that depends on content"
-        return None
-
-    def lacks(self, device):
+    def unavailable(self, device):
         if importlib.util.find_spec("triton") is None:
             return "triton is not installed (it comes with torch for CUDA)"
-        # In Triton's interpreter, which is for tests, the kernels run on CPUs.
+        # Triton's interpreter, which is for tests, runs the kernels on CPUs.
         if device != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
             return f"its kernels are for GPUs, and the model is on {device}"
         return None
@@ -81,17 +70,16 @@ class Triton(Backend):
         mask = layout.padding_mask
         if layout.lengths is None:
             return Shared(bias, None if mask is None else mask.contiguous().view(torch.uint8))
-        lengths, sentences = ((~mask).sum(dim, dtype=torch.int32) for dim in (1, 0))
-        return Shared(bias, lengths=lengths, sentences=sentences)
+        lengths, sequences = ((~mask).sum(dim, dtype=torch.int32) for dim in (1, 0))
+        return Shared(bias, lengths=lengths, sequences=sequences)
 
-    def attend(self, q, k, v, shared, layer):
-        p = layer.dropout if layer.training else 0.0
-        if p == 1:
+    def attend(self, q, k, v, prepared, terms=None, dropout=0.0, need_weights=False):
+        if dropout == 1:
             return torch.zeros_like(v), None
-        prepared, key = shared.prepared, draw_key() if p else 0
+        key = draw_key() if dropout else 0
         # Triton launches on the current device; a CPU has none.
         with torch.cuda.device_of(q):
-            return _Attend.apply(q, k, v, prepared.bias, prepared, p, key), None
+            return _Attend.apply(q, k, v, prepared.bias, prepared, dropout, key), None
 
 
 class _Attend(torch.autograd.Function):
@@ -103,7 +91,7 @@ class _Attend(torch.autograd.Function):
 
         q, k, v = _alike(q, k, v)
         dropout = (key, threshold(p), 1 / (1 - rounded(p)), p > 0)
-        ctx.constants = (shared.padding, shared.lengths, shared.sentences, *dropout)
+        ctx.constants = (shared.padding, shared.lengths, shared.sequences, *dropout)
         out, lse = launch.attend(launch.Job(q, k, v, bias, *ctx.constants))
         ctx.save_for_backward(q, k, v, bias, out, lse)
         return out
@@ -125,7 +113,7 @@ class _Attend(torch.autograd.Function):
 
 
 def _alike(*vectors: Tensor) -> tuple[Tensor, ...]:
-    """With the same strides, dimensions side by side."""
+    """The vectors with the same strides and contiguous dimensions."""
     strides = vectors[0].stride()
     if strides[-1] == 1 and all(x.stride() == strides for x in vectors):
         return vectors
@@ -133,11 +121,11 @@ def _alike(*vectors: Tensor) -> tuple[Tensor, ...]:
 
 
 def _gradient_of_bias(bias: Tensor, of_rows: Callable[[int, int], Tensor]) -> Tensor:
-    """In the shape of the bias; one by distance never becomes H×T×T where that is large.
+    """The gradient in the shape of the bias; by distance, without an H×T×T tensor.
 
     Args:
         bias: H×T×T or H×(2T−1).
-        of_rows: makes the gradient of queries first, ..., last − 1, H×(last−first)×T.
+        of_rows: computes the gradient of queries first, ..., last − 1, H×(last−first)×T.
     """
     length = bias.size(1) if bias.dim() == 3 else (bias.size(1) + 1) // 2
     if bias.dim() == 3:

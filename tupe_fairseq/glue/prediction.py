@@ -22,8 +22,7 @@ from fairseq.distributed import utils as distributed
 from fairseq.logging import metrics
 from fairseq.logging.meters import MetersDict
 
-from ..commands import ends_commands_in_one_line
-from ..errors import UsageError
+from ..errors import UsageError, ends_commands_in_one_line
 from . import metrics as glue_metrics
 
 #: Decimals of a percent in logs and results.

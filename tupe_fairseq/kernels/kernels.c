@@ -1,27 +1,26 @@
-/* What happens between the products of a layer, in one pass over memory.
+/* Softmax, dropout and LayerNorm, each in one pass over memory.
 
-   Shapes: M matrices, R rows (queries) each, S columns (keys); row-major. Each function has a twin
-   in torch (attention/softmax.py, modules/dropout.py, modules/layer_norm.py), which says what it
-   computes. */
+   Shapes: M matrices of R rows (queries) and S columns (keys), row-major. Each function has a
+   counterpart in torch (softmax.py, dropout.py, layer_norm.py) with the full description. The
+   struct ScoreTerms and the constants of random bits are declared by native.py, which puts them
+   before this source. */
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-#define PIECES 4 /* masks take 16 bits each from a 64-bit word */
-
 /* SplitMix64 (Steele et al. 2014). */
 static inline uint64_t mix(uint64_t z) {
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
+    z = (z ^ (z >> SHIFT_1)) * MULTIPLIER_1;
+    z = (z ^ (z >> SHIFT_2)) * MULTIPLIER_2;
+    return z ^ (z >> SHIFT_3);
 }
 
-/* Random pieces of the counters first, ..., first + words - 1. */
-static void draw(int16_t *pieces, long words, uint64_t key, uint64_t first) {
+/* Mask entries from the words with counters first, ..., first + words - 1. */
+static void draw(int16_t *entries, long words, uint64_t key, uint64_t first) {
     for (long i = 0; i < words; i++) {
-        uint64_t word = mix(key + (first + i) * 0x9E3779B97F4A7C15u);
-        memcpy(pieces + PIECES * i, &word, sizeof word);
+        uint64_t word = mix(key + (first + i) * STEP);
+        memcpy(entries + ENTRIES_PER_WORD * i, &word, sizeof word);
     }
 }
 
@@ -60,65 +59,54 @@ static void softmax(float *row, const float *bias, const float *padding, long S)
     for (long j = 0; j < S; j++) row[j] *= scale;
 }
 
-static void drop(float *row, const int16_t *pieces, int threshold, float scale, long S) {
-    for (long j = 0; j < S; j++) row[j] = pieces[j] >= threshold ? scale * row[j] : 0.0f;
+static void drop(float *row, const int16_t *entries, int threshold, float scale, long S) {
+    for (long j = 0; j < S; j++) row[j] = entries[j] >= threshold ? scale * row[j] : 0.0f;
 }
 
-/* What is added to the scores, how far apart it stands for the next matrix and row, and which
-   matrices have which: bias_shared_by that follow each other one bias, every paddings-th one
-   padding. */
-typedef struct {
-    const float *bias, *padding;
-    long bias_matrix, bias_row, padding_matrix, bias_shared_by, paddings;
-    uint64_t key, first;
-    int threshold, drops;
-    float scale;
-} Terms;
-
-static long bias_at(const Terms *t, long m, long r) {
-    return m / t->bias_shared_by * t->bias_matrix + r * t->bias_row;
+static long bias_at(const ScoreTerms *t, long m, long r) {
+    return m / t->matrices_per_bias * t->bias_matrix + r * t->bias_row;
 }
 
-static const float *bias_of(const Terms *t, long m, long r) {
+static const float *bias_of(const ScoreTerms *t, long m, long r) {
     return t->bias ? t->bias + bias_at(t, m, r) : 0;
 }
 
-static const float *padding_of(const Terms *t, long m) {
+static const float *padding_of(const ScoreTerms *t, long m) {
     return t->padding ? t->padding + m % t->paddings * t->padding_matrix : 0;
 }
 
-/* scores := dropped weights. */
-void weigh(float *scores, const Terms *t, long M, long R, long S) {
-    long words = (S + PIECES - 1) / PIECES;
+/* scores := softmax(scores + bias + padding) after dropout. */
+void softmax_dropout(float *scores, const ScoreTerms *t, long M, long R, long S) {
+    long words = (S + ENTRIES_PER_WORD - 1) / ENTRIES_PER_WORD;
 #pragma omp parallel for schedule(static)
     for (long r = 0; r < R; r++) {
-        int16_t pieces[PIECES * words];
+        int16_t entries[ENTRIES_PER_WORD * words];
         for (long m = 0; m < M; m++) {
             float *row = scores + (m * R + r) * S;
             softmax(row, bias_of(t, m, r), padding_of(t, m), S);
             if (t->drops) {
-                draw(pieces, words, t->key, t->first + (m * R + r) * words);
-                drop(row, pieces, t->threshold, t->scale, S);
+                draw(entries, words, t->key, t->first + (m * R + r) * words);
+                drop(row, entries, t->threshold, t->scale, S);
             }
         }
     }
 }
 
-/* scores := dropped weights; of_dropped, their gradient, := the gradient of the scores, which is
-   added to of_bias as well. */
-void weigh_backward(float *scores, float *of_dropped, float *of_bias, const Terms *t, long M,
+/* scores := softmax(scores + bias + padding) after dropout; of_dropped, the gradient of that,
+   := the gradient of the scores, which is also added to of_bias. */
+void softmax_dropout_backward(float *scores, float *of_dropped, float *of_bias, const ScoreTerms *t, long M,
                     long R, long S) {
-    long words = (S + PIECES - 1) / PIECES;
+    long words = (S + ENTRIES_PER_WORD - 1) / ENTRIES_PER_WORD;
 #pragma omp parallel for schedule(static)
     for (long r = 0; r < R; r++) {
-        int16_t pieces[PIECES * words];
+        int16_t entries[ENTRIES_PER_WORD * words];
         for (long m = 0; m < M; m++) {
             float *row = scores + (m * R + r) * S, *of = of_dropped + (m * R + r) * S;
             float mean = 0.0f;
             softmax(row, bias_of(t, m, r), padding_of(t, m), S);
             if (t->drops) {
-                draw(pieces, words, t->key, t->first + (m * R + r) * words);
-                drop(of, pieces, t->threshold, t->scale, S);
+                draw(entries, words, t->key, t->first + (m * R + r) * words);
+                drop(of, entries, t->threshold, t->scale, S);
             }
 #pragma omp simd reduction(+ : mean)
             for (long j = 0; j < S; j++) mean += row[j] * of[j];
@@ -127,7 +115,7 @@ void weigh_backward(float *scores, float *of_dropped, float *of_bias, const Term
                 float *sum = of_bias + bias_at(t, m, r);
                 for (long j = 0; j < S; j++) sum[j] += of[j];
             }
-            if (t->drops) drop(row, pieces, t->threshold, t->scale, S);
+            if (t->drops) drop(row, entries, t->threshold, t->scale, S);
         }
     }
 }
@@ -139,10 +127,10 @@ void dropout(float *out, const float *x, const float *residual, uint64_t key, in
 #pragma omp parallel for schedule(static)
     for (long start = 0; start < size; start += CHUNK) {
         long end = start + CHUNK < size ? start + CHUNK : size;
-        int16_t pieces[CHUNK];
-        draw(pieces, CHUNK / PIECES, key, start / PIECES);
+        int16_t entries[CHUNK];
+        draw(entries, CHUNK / ENTRIES_PER_WORD, key, start / ENTRIES_PER_WORD);
         for (long i = start; i < end; i++)
-            out[i] = pieces[i - start] >= threshold ? scale * x[i] : 0.0f;
+            out[i] = entries[i - start] >= threshold ? scale * x[i] : 0.0f;
         if (residual)
             for (long i = start; i < end; i++) out[i] += residual[i];
     }

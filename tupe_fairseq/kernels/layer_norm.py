@@ -1,4 +1,4 @@
-"""The end of a post-LN block."""
+"""The end of a post-LN block: LayerNorm of a sum."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .native import kernels
 
 
 def add_and_normalise(x: Tensor, residual: Tensor, norm: nn.LayerNorm) -> Tensor:
-    """norm(x + residual), on CPUs in one pass where no gradient is wanted.
+    """Compute norm(x + residual); on CPUs in one pass over memory where no gradient is needed.
 
     Args:
         x: N×C or B×T×C.

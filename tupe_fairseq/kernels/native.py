@@ -1,8 +1,9 @@
-"""The C kernels, compiled on first use where there is a C compiler; without one torch does it all.
+"""The C kernels, compiled on first use where there is a C compiler.
 
-`kernels()` is None where they cannot be had: no compiler, a compiler that fails, or
-TUPE_FAIRSEQ_NATIVE=0 in the environment. The library is kept in $XDG_CACHE_HOME/tupe_fairseq
-(~/.cache/tupe_fairseq), under a name made from its source, compiler and processor.
+`kernels()` returns None without a compiler, after a failed compilation, or with
+TUPE_FAIRSEQ_NATIVE=0 in the environment; torch operations are used then. The compiled library is
+kept in $XDG_CACHE_HOME/tupe_fairseq (default ~/.cache/tupe_fairseq). Its name is a hash of the
+source, the compiler and the processor.
 """
 
 from __future__ import annotations
@@ -21,19 +22,24 @@ from pathlib import Path
 
 from ..errors import UsageError
 from ..files import replacing
+from .random_bits import ENTRIES_PER_WORD, MULTIPLIERS, SHIFTS, STEP
 
 logger = logging.getLogger(__name__)
 
 SOURCE = Path(__file__).with_name("kernels.c")
 FLAGS = ("-std=c99", "-O3", "-fno-math-errno", "-fno-trapping-math", "-fPIC")
-#: Tried in this order. OpenMP is not linked: torch's own, already loaded, gives its threads.
+#: Tried in this order. OpenMP is not linked: the threads are those of torch's OpenMP library.
 VARIANTS = (("-march=native", "-fopenmp"), ("-fopenmp",), ())
 COMPILERS = ("cc", "gcc", "clang")
 SECONDS = 60
 
 
-class Terms(ctypes.Structure):
-    """`Terms` of kernels.c."""
+class ScoreTerms(ctypes.Structure):
+    """`softmax.ScoreTerms` as the kernels read it; the C declaration is made from these fields.
+
+    bias, padding: pointers to fp32, or null. bias_matrix, bias_row, padding_matrix: strides in
+    elements. matrices_per_bias: consecutive matrices that share a bias. paddings: number P.
+    """
 
     _fields_ = (
         ("bias", ctypes.c_void_p),
@@ -41,7 +47,7 @@ class Terms(ctypes.Structure):
         ("bias_matrix", ctypes.c_long),
         ("bias_row", ctypes.c_long),
         ("padding_matrix", ctypes.c_long),
-        ("bias_shared_by", ctypes.c_long),
+        ("matrices_per_bias", ctypes.c_long),
         ("paddings", ctypes.c_long),
         ("key", ctypes.c_uint64),
         ("first", ctypes.c_uint64),
@@ -51,10 +57,18 @@ class Terms(ctypes.Structure):
     )
 
 
+#: C declarations of the types in `ScoreTerms`.
+C_TYPES = {
+    ctypes.c_void_p: "const float *",
+    ctypes.c_long: "long ",
+    ctypes.c_uint64: "uint64_t ",
+    ctypes.c_int: "int ",
+    ctypes.c_float: "float ",
+}
 SIZES = (ctypes.c_long,) * 3
 ARGUMENTS = {
-    "weigh": (ctypes.c_void_p, ctypes.POINTER(Terms), *SIZES),
-    "weigh_backward": (*(ctypes.c_void_p,) * 3, ctypes.POINTER(Terms), *SIZES),
+    "softmax_dropout": (ctypes.c_void_p, ctypes.POINTER(ScoreTerms), *SIZES),
+    "softmax_dropout_backward": (*(ctypes.c_void_p,) * 3, ctypes.POINTER(ScoreTerms), *SIZES),
     "dropout": (
         *(ctypes.c_void_p,) * 3,
         *(ctypes.c_uint64, ctypes.c_int, ctypes.c_float, ctypes.c_long),
@@ -90,29 +104,45 @@ def find_compiler() -> list[str] | None:
 
 
 def _built(compiler: list[str], flags: tuple[str, ...]) -> Path:
-    """Compile, unless it has been done."""
-    facts = (SOURCE.read_text(encoding="utf-8"), *compiler, *flags, _processor())
+    """The path of the library, compiled if it is not in the cache."""
+    source = declarations() + SOURCE.read_text(encoding="utf-8")
+    facts = (source, *compiler, *flags, _processor())
     name = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
     library = _directory() / f"kernels-{name}.so"
     if not library.exists():
-        # Aside and renamed, since other processes may be doing the same.
+        # Written aside and renamed: other processes may compile the same library now.
         with replacing(library) as partial:
-            _compile([*compiler, *flags], Path(partial))
+            _compile([*compiler, *flags], source, Path(partial))
     return library
 
 
-def _compile(command: list[str], library: Path) -> None:
+def declarations() -> str:
+    """The struct and the constants that C shares with Python, as C source."""
+    fields = "".join(f"{C_TYPES[kind]}{name}; " for name, kind in ScoreTerms._fields_)
+    constants = {
+        "ENTRIES_PER_WORD": ENTRIES_PER_WORD,
+        "STEP": f"{STEP:#x}u",
+        **{f"SHIFT_{i}": shift for i, shift in enumerate(SHIFTS, 1)},
+        **{f"MULTIPLIER_{i}": f"{value:#x}u" for i, value in enumerate(MULTIPLIERS, 1)},
+    }
+    lines = [f"#define {name} {value}" for name, value in constants.items()]
+    struct = f"typedef struct {{ {fields}}} ScoreTerms;\n"
+    return "\n".join(["#include <stdint.h>", *lines, struct])
+
+
+def _compile(command: list[str], source: str, library: Path) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        compiled = Path(directory) / "kernels.o"
+        complete, compiled = Path(directory) / "kernels.c", Path(directory) / "kernels.o"
+        complete.write_text(source, encoding="utf-8")
         for step in (
-            [*command, "-c", str(SOURCE), "-o", str(compiled)],
+            [*command, "-c", str(complete), "-o", str(compiled)],
             [command[0], "-shared", str(compiled), "-o", str(library)],
         ):
             subprocess.run(step, check=True, capture_output=True, timeout=SECONDS)
 
 
 def _directory() -> Path:
-    """Where the library is kept; one for this process where there is no place to keep it."""
+    """The cache directory, or a temporary one where the cache cannot be written."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     directory = Path(cache) / "tupe_fairseq"
     try:
@@ -125,7 +155,7 @@ def _directory() -> Path:
 
 
 def _processor() -> str:
-    """What -march=native depends on, since a home directory may serve several machines."""
+    """What -march=native depends on: several machines may share a home directory."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

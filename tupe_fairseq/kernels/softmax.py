@@ -1,6 +1,6 @@
-"""What happens to a block of scores between the two products of attention.
+"""Softmax with dropout over a block of attention scores, in place, and its gradient.
 
-Each function has a twin in native/kernels.c, for fp32, that does it in one pass.
+Each function has a counterpart in kernels.c for fp32 that takes one pass over memory.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import torch
 from torch import Tensor
 
 from . import native
-from .dropout import PIECES, keep_mask, rounded, threshold
+from .random_bits import keep_mask, rounded, threshold
 
 
 @dataclass(frozen=True)
-class Terms:
-    """What acts on a block of scores, M×R×S.
+class ScoreTerms:
+    """What is added to a block of scores, M×R×S, and the dropout of its weights.
 
     Attributes:
-        bias: G×R×S, added, the first to the first M/G matrices and so on; its last dimension is
-            contiguous. Or None.
-        padding: P×1×S, added, to every P-th matrix the same. Or None.
+        bias: G×R×S with a contiguous last dimension; each is added to M/G consecutive matrices.
+            Or None.
+        padding: P×1×S; matrix m gets padding m mod P. Or None.
         p: probability of dropping a weight.
-        key: of the dropout mask.
-        first: words of the key that other blocks have taken.
+        key: key of the dropout mask.
+        first: counter of the mask's first word.
     """
 
     bias: Tensor | None = None
@@ -36,12 +36,12 @@ class Terms:
 
     @property
     def scale(self) -> float:
-        """Of the weights that are kept."""
+        """Factor of the weights that are kept."""
         return 1 / (1 - rounded(self.p))
 
-    def in_c(self, matrices: int) -> native.Terms:
-        """The same for the kernels."""
-        found = native.Terms(
+    def in_c(self, matrices: int) -> native.ScoreTerms:
+        """The struct that the C kernels read, for M matrices."""
+        found = native.ScoreTerms(
             key=self.key,
             first=self.first,
             threshold=threshold(self.p),
@@ -49,7 +49,7 @@ class Terms:
             scale=self.scale,
         )
         if (bias := self.bias) is not None:
-            found.bias, found.bias_shared_by = bias.data_ptr(), matrices // len(bias)
+            found.bias, found.matrices_per_bias = bias.data_ptr(), matrices // len(bias)
             found.bias_matrix, found.bias_row, _ = bias.stride()
         if (padding := self.padding) is not None:
             found.padding, found.paddings = padding.data_ptr(), len(padding)
@@ -57,36 +57,32 @@ class Terms:
         return found
 
 
-def words(rows: int, columns: int) -> int:
-    """Words of random bits that the mask of so many rows takes."""
-    return rows * -(-columns // PIECES)
-
-
-def weigh(scores: Tensor, terms: Terms) -> None:
-    """Turn scores into dropout(softmax(scores + bias + padding)), in place."""
+def softmax_dropout_(scores: Tensor, terms: ScoreTerms) -> None:
+    """Replace scores, M×R×S, by dropout(softmax(scores + bias + padding))."""
     kernels = native.kernels()
     if kernels is not None and scores.dtype == torch.float32:
-        kernels.weigh(scores.data_ptr(), ctypes.byref(terms.in_c(len(scores))), *scores.shape)
+        arguments = (scores.data_ptr(), ctypes.byref(terms.in_c(len(scores))), *scores.shape)
+        kernels.softmax_dropout(*arguments)
         return
     torch.mul(_softmax(scores, terms), _scales(scores, terms), out=scores)
 
 
-def weigh_backward(
-    scores: Tensor, of_dropped: Tensor, of_bias: Tensor | None, terms: Terms
+def softmax_dropout_backward_(
+    scores: Tensor, of_dropped: Tensor, of_bias: Tensor | None, terms: ScoreTerms
 ) -> None:
-    """The gradient of `weigh`, in place.
+    """The gradient of `softmax_dropout_`, in place.
 
     Args:
-        scores: what `weigh` was given; becomes what `weigh` gave.
-        of_dropped: gradient of what it gave; becomes the gradient of the scores.
-        of_bias: gradient of the bias, with its shape and strides, which is added to; or None.
-        terms: what `weigh` was given.
+        scores: M×R×S, the input of `softmax_dropout_`; replaced by its output.
+        of_dropped: gradient of that output; replaced by the gradient of the scores.
+        of_bias: the bias's gradient is added to it, in the bias's shape and strides; or None.
+        terms: as for `softmax_dropout_`.
     """
     kernels = native.kernels()
     if kernels is not None and scores.dtype == torch.float32:
         pointers = (scores.data_ptr(), of_dropped.data_ptr())
         bias = None if of_bias is None else of_bias.data_ptr()
-        kernels.weigh_backward(
+        kernels.softmax_dropout_backward(
             *pointers, bias, ctypes.byref(terms.in_c(len(scores))), *scores.shape
         )
         return
@@ -98,7 +94,7 @@ def weigh_backward(
         of_bias += of_dropped.unflatten(0, (len(of_bias), -1)).sum(1)
 
 
-def _softmax(scores: Tensor, terms: Terms) -> Tensor:
+def _softmax(scores: Tensor, terms: ScoreTerms) -> Tensor:
     matrices = len(scores)
     if terms.bias is not None:
         scores = scores + terms.bias.repeat_interleave(matrices // len(terms.bias), 0)
@@ -107,8 +103,8 @@ def _softmax(scores: Tensor, terms: Terms) -> Tensor:
     return scores.softmax(-1)
 
 
-def _scales(scores: Tensor, terms: Terms) -> Tensor:
-    """What dropout multiplies the weights by."""
+def _scales(scores: Tensor, terms: ScoreTerms) -> Tensor:
+    """Factors by which dropout multiplies the weights."""
     if not terms.p:
         return scores.new_ones(())
     matrices, rows, columns = scores.shape

@@ -1,49 +1,49 @@
-"""The encoder of `tupe_roberta`: words to hidden states, with fairseq's names and shapes."""
+"""The encoders of `tupe_roberta` and `tupe_transformer`, with fairseq's names and shapes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from fairseq import utils
-from fairseq.distributed import fsdp_wrap
-from fairseq.modules.quant_noise import quant_noise
+from fairseq.data import Dictionary
+from fairseq.models import FairseqEncoder
 from torch import Tensor, nn
 
 from ..arguments.flags import position_options
-from ..checkpoints.migration import rename_old_layers
+from ..attention import Padding
+from ..checkpoints.migration import drop_stock_sinusoids, rename_old_layers
 from ..errors import UsageError
 from ..modules.encoder import Encoder
+from ..modules.padding_shift import PaddingShift
 from ..position import PositionEncoding, build_position_encoding
 from ..position.hierarchical import extend
+from .fairseq_layers import activation, add_quantization_noise, input_noise, wrap_layers
+from .transformer_parts import build_positions
 
 
-class TupeSentenceEncoder(Encoder):
-    """Word embeddings and `Encoder`, in place of fairseq's TransformerEncoder.
+class TupeSentenceEncoder(Encoder, FairseqEncoder):
+    """Token embeddings and `Encoder`, in place of fairseq's TransformerEncoder.
 
     Args:
         args: arguments of the model, complete.
-        embed_tokens: word embeddings.
-        embed_positions: positions; those that the arguments ask for where None.
+        dictionary: of the tokens.
+        embed_tokens: token embeddings.
+        embed_positions: the position encoding.
+        embed_scale: factor of the token embeddings.
     """
+
+    #: Whether padding before the first token is moved to the end, or refused.
+    shifts_padding = False
 
     def __init__(
         self,
         args: Any,
+        dictionary: Dictionary,
         embed_tokens: nn.Embedding,
-        embed_positions: PositionEncoding | None = None,
+        embed_positions: PositionEncoding,
+        embed_scale: float = 1.0,
     ):
-        if embed_positions is None:
-            embed_positions = build_position_encoding(
-                args.position_encoding,
-                args.encoder_embed_dim,
-                args.encoder_attention_heads,
-                args.max_positions,
-                vocab_size=embed_tokens.num_embeddings,
-                **position_options(args),
-            )
         super().__init__(
             embed_positions,
             num_layers=args.encoder_layers,
@@ -58,15 +58,18 @@ class TupeSentenceEncoder(Encoder):
             checkpoint_activations=args.checkpoint_activations,
             attention_backend=args.attention_backend,
             compile_layers=args.compile_layers,
+            dictionary=dictionary,
         )
         self.embed_tokens = embed_tokens
-        self.embed_scale = self.embed_positions.word_scale
+        self.embed_scale = embed_scale
         self.extend_positions = args.extend_positions
         self.padding_idx = embed_tokens.padding_idx
-        # In fairseq's state dicts: 3 says that LayerNorms are where their names say.
+        # In fairseq's state dicts, 3 says that LayerNorms have today's names.
         self.register_buffer("version", torch.tensor([3.0]))
-        self._add_quantization_noise(args)
-        self._wrap_layers(args)
+        noise, block = args.quant_noise_pq, args.quant_noise_pq_block_size
+        self.quant_noise = input_noise(embed_tokens.embedding_dim, noise, block)
+        add_quantization_noise(self.layers, noise, block)
+        wrap_layers(self.layers, args.checkpoint_activations, args.min_params_to_wrap)
 
     def forward(
         self,
@@ -78,40 +81,78 @@ class TupeSentenceEncoder(Encoder):
         """Encode token ids; the result has the keys and shapes of fairseq's TransformerEncoder.
 
         Args:
-            src_tokens: ids, B×T, padded on the right.
+            src_tokens: ids, B×T.
             src_lengths: not used, as in fairseq.
             return_all_hiddens: also return the first layer's input and each layer's output.
-            token_embeddings: B×T×C, to take the place of the word embeddings.
+            token_embeddings: B×T×C, used in place of the token embeddings.
 
         Raises:
-            UsageError: more than max_positions tokens, padding before the first token, or an id
-                that the dictionary has not.
+            UsageError: more than max_positions tokens, padding before the first token where that
+                is refused, or an id that the dictionary does not have.
         """
-        padding_mask = src_tokens.eq(self.padding_idx)
+        mask, shift = src_tokens.eq(self.padding_idx), None
+        padding = Padding.read(mask)
+        if padding is not None and padding.leading and self.shifts_padding:
+            # A token's position is its index among the tokens of its sequence.
+            shift = PaddingShift.of(mask)
+            src_tokens = shift.to_end(src_tokens)
+            if token_embeddings is not None:
+                token_embeddings = shift.to_end(token_embeddings)
+            padding = replace(padding, mask=shift.to_end(mask), leading=False)
         if token_embeddings is None:
-            token_embeddings = self._words(src_tokens)
+            token_embeddings = self._embed_tokens(src_tokens)
         if self.embed_scale != 1:
             token_embeddings = self.embed_scale * token_embeddings
         x, states = self.encode(
-            token_embeddings,
-            padding_mask if padding_mask.any() else None,
-            src_tokens,
-            keep_states=return_all_hiddens,
+            token_embeddings, padding, src_tokens, keep_states=return_all_hiddens
         )
+        if shift is not None:
+            token_embeddings = shift.back(token_embeddings)
+            x, states = shift.back(x), [shift.back(state) for state in states]
         return {
             # B×T×C -> T×B×C
             "encoder_out": [x.transpose(0, 1)],
-            "encoder_padding_mask": [padding_mask],
+            "encoder_padding_mask": [mask],
             "encoder_embedding": [token_embeddings],
             "encoder_states": [state.transpose(0, 1) for state in states],
             "src_tokens": [],
-            "src_lengths": [(~padding_mask).sum(dim=1, keepdim=True, dtype=torch.int32)],
+            "src_lengths": [(~mask).sum(dim=1, keepdim=True, dtype=torch.int32)],
         }
 
-    def _words(self, tokens: Tensor) -> Tensor:
+    def normalise_and_drop(self, x: Tensor) -> Tensor:
+        x = super().normalise_and_drop(x)
+        return x if self.quant_noise is None else self.quant_noise(x)
+
+    def reorder_encoder_out(
+        self, encoder_out: dict[str, list[Tensor]], new_order: Tensor
+    ) -> dict[str, list[Tensor]]:
+        """Make sequence i what sequence new_order[i] was."""
+        time_first = ("encoder_out", "encoder_states")
+        return {
+            key: [x.index_select(1 if key in time_first else 0, new_order) for x in values]
+            for key, values in encoder_out.items()
+        }
+
+    def max_positions(self) -> int:
+        """Longest sequence, in tokens."""
+        return self.embed_positions.shape.max_positions
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """Bring old fairseq state dicts to today's names, in place; see `checkpoints.migration`.
+
+        With --extend-positions, extends position tables that are shorter than the model's.
+        """
+        drop_stock_sinusoids(state_dict, name)
+        rename_old_layers(state_dict, name, ("self_attn_layer_norm", "final_layer_norm"))
+        if self.extend_positions == "hierarchical":
+            extend(self.embed_positions, state_dict, f"{name}.embed_positions.")
+        # Checkpoints from elsewhere may lack the marker.
+        state_dict.setdefault(f"{name}.version", self.version.clone())
+
+    def _embed_tokens(self, tokens: Tensor) -> Tensor:
         try:
             return self.embed_tokens(tokens)
-        # On a CPU; looking at every batch before would cost time on a GPU.
+        # On a CPU; on a GPU, a check of every batch would cost time.
         except IndexError as error:
             raise UsageError(
                 f"the data hold the id {int(tokens.max())}, but the dictionary has "
@@ -119,55 +160,38 @@ class TupeSentenceEncoder(Encoder):
                 "binarised with another dictionary; run fairseq-preprocess again."
             ) from error
 
-    def _embed(self, *of_batch):
-        x = super()._embed(*of_batch)
-        return x if self.quant_noise is None else self.quant_noise(x)
 
-    def _add_quantization_noise(self, args: Any) -> None:
-        """Fan*, Stock* et al. 2020, on the matrices that fairseq puts it on."""
-        noise, block = args.quant_noise_pq, args.quant_noise_pq_block_size
-        width = self.embed_tokens.embedding_dim
-        self.quant_noise = (
-            quant_noise(nn.Linear(width, width, bias=False), noise, block) if noise > 0 else None
-        )
-        add_quantization_noise(self.layers, noise, block)
+class TupeTransformerEncoder(TupeSentenceEncoder):
+    """The encoder of `tupe_transformer`: source sequences, padded on either side."""
 
-    def _wrap_layers(self, args: Any) -> None:
-        wrap_layers(self.layers, 0 if args.checkpoint_activations else args.min_params_to_wrap)
+    shifts_padding = True
+    length_limit = ("--max-source-positions", "shorten it (--truncate-source)")
 
-    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """Bring old fairseq state dicts to today's names, in place.
-
-        Renames `layer_norms.0/1` and splits the joint `in_proj_weight`/`in_proj_bias` of
-        attention, as fairseq's own modules do; drops the second copies of a layer's weights that
-        fairseq 0.12.2 keeps. With --extend-positions continues tables of positions that are
-        shorter than the model's.
-        """
-        rename_old_layers(state_dict, name, ("self_attn_layer_norm", "final_layer_norm"))
-        if self.extend_positions == "hierarchical":
-            extend(self.embed_positions, state_dict, f"{name}.embed_positions.")
-        # Checkpoints from elsewhere may lack the marker.
-        state_dict.setdefault(f"{name}.version", self.version.clone())
+    def forward(self, *args: Any, **kwargs: Any) -> dict[str, list[Tensor]]:
+        """As `TupeSentenceEncoder`, without `encoder_embedding`, which no decoder reads."""
+        return super().forward(*args, **kwargs) | {"encoder_embedding": []}
 
 
-def add_quantization_noise(layers: Iterable[nn.Module], noise: float, block: int) -> None:
-    """On the matrices of attention and feed-forward (Fan*, Stock* et al. 2020)."""
-    names = ("q_proj", "k_proj", "v_proj", "out_proj")
-    for layer in layers:
-        attentions = [layer.self_attn, getattr(layer, "encoder_attn", None)]
-        matrices = [
-            getattr(attention, name) for attention in attentions if attention for name in names
-        ]
-        for matrix in (*matrices, layer.fc1, layer.fc2):
-            quant_noise(matrix, noise, block)
+def build_roberta_encoder(
+    args: Any, dictionary: Dictionary, embed_tokens: nn.Embedding
+) -> TupeSentenceEncoder:
+    """The encoder of a `tupe_roberta` model with these complete arguments."""
+    positions = build_position_encoding(
+        args.position_encoding,
+        args.encoder_embed_dim,
+        args.encoder_attention_heads,
+        args.max_positions,
+        vocab_size=embed_tokens.num_embeddings,
+        num_layers=args.encoder_layers,
+        **position_options(args),
+    )
+    return TupeSentenceEncoder(args, dictionary, embed_tokens, positions, positions.word_scale)
 
 
-def wrap_layers(layers: nn.ModuleList, smallest: int) -> None:
-    """For --ddp-backend fully_sharded; otherwise fsdp_wrap returns the layer as it is."""
-    for i, layer in enumerate(list(layers.children())):
-        layers[i] = fsdp_wrap(layer, min_num_params=smallest)
-
-
-def activation(name: str):
-    """Fairseq's function of that name; gelu without fairseq's detour over fp32 copies."""
-    return F.gelu if name == "gelu" else utils.get_activation_fn(name)
+def build_transformer_encoder(
+    args: Any, dictionary: Dictionary, embed_tokens: nn.Embedding
+) -> TupeTransformerEncoder:
+    """The encoder of a `tupe_transformer` model with these complete arguments."""
+    positions = build_positions(args, "encoder", args.max_source_positions, len(dictionary))
+    scale = 1.0 if args.no_scale_embedding else embed_tokens.embedding_dim**0.5
+    return TupeTransformerEncoder(args, dictionary, embed_tokens, positions, scale)

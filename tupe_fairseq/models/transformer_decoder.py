@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import copy
-from itertools import repeat
 from typing import Any
 
 from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
-from ..attention import Layout, SharedAttention, choose_backend, share_attention
-from ..attention.causal_attention import CausalAttention, Step
-from ..attention.cross_attention import CrossAttention, Source
+from ..attention import CrossAttention, Layout, SharedAttention, Source, TupeMultiheadAttention
 from ..checkpoints.migration import drop_stock_sinusoids, rename_old_layers
 from ..errors import UsageError
 from ..kernels.dropout import Dropout
 from ..modules.decoder_cache import DecoderCache
 from ..modules.decoder_layer import DecoderLayer
-from ..position import LayerTerms
+from ..modules.padding_shift import PaddingShift
+from ..modules.stack import LayerStack
 from ..position.hierarchical import extend
-from ..position.random_numbers import own_random_numbers
-from .sentence_encoder import activation, add_quantization_noise, wrap_layers
-from .transformer_parts import Moved, build_positions, words_first
+from .fairseq_layers import activation, add_quantization_noise, wrap_layers
+from .transformer_parts import build_positions
 
 CACHE = "decoder_cache"
 
@@ -50,29 +46,31 @@ class TupeTransformerDecoder(TransformerDecoderBase):
         self.embed_positions = build_positions(
             cfg, "decoder", cfg.max_target_positions, len(dictionary)
         )
-        self.layers.extend(self._build_layer(no_encoder_attn) for _ in range(cfg.decoder.layers))
+        self.layers = LayerStack(
+            self.embed_positions,
+            lambda attention: self._build_layer(attention, no_encoder_attn),
+            cfg.decoder.layers,
+            cfg.attention_dropout,
+            cfg.attention_backend,
+            causal=True,
+            layerdrop=cfg.decoder.layerdrop,
+            checkpoint_activations=cfg.checkpoint_activations,
+        )
         self.num_layers = len(self.layers)
-        terms = self._terms()[0] if self.num_layers else None
-        # What cannot be served is refused now, not in the first batch.
-        choose_backend(cfg.attention_backend, self.embed_positions, terms, causal=True)
-        add_quantization_noise(
-            self.layers.children(), cfg.quant_noise.pq, cfg.quant_noise.pq_block_size
-        )
-        wrap_layers(self.layers, 0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
+        add_quantization_noise(self.layers, cfg.quant_noise.pq, cfg.quant_noise.pq_block_size)
+        wrap_layers(self.layers, cfg.checkpoint_activations, cfg.min_params_to_wrap)
 
-    def _build_layer(self, no_encoder_attn: bool) -> DecoderLayer:
-        cfg = self.cfg
-        width, heads = cfg.decoder.embed_dim, cfg.decoder.attention_heads
-        with own_random_numbers():
-            terms = self.embed_positions.build_layer_terms()
-        positions = self.embed_positions
-        self_attn = CausalAttention(
-            width, heads, cfg.attention_dropout, positions.score_terms, terms
-        )
-        encoder_attn = None
+    def _build_layer(
+        self, self_attn: TupeMultiheadAttention, no_encoder_attn: bool
+    ) -> DecoderLayer:
+        cfg, encoder_attn = self.cfg, None
         if not no_encoder_attn:
-            source = cfg.encoder.embed_dim
-            encoder_attn = CrossAttention(width, heads, source, cfg.attention_dropout)
+            encoder_attn = CrossAttention(
+                cfg.decoder.embed_dim,
+                cfg.decoder.attention_heads,
+                cfg.encoder.embed_dim,
+                cfg.attention_dropout,
+            )
         return DecoderLayer(
             self_attn,
             encoder_attn,
@@ -107,13 +105,17 @@ class TupeTransformerDecoder(TransformerDecoderBase):
             Features, B×T×C, and {"attn": [B×T×S or None], "inner_states": [T×B×C, ...]}.
         """
         cache = self._cache(incremental_state)
-        moved = None if cache else words_first(prev_output_tokens.eq(self.padding_idx))
-        tokens = prev_output_tokens if moved is None else moved.forth(prev_output_tokens)
+        shift = None if cache else self._shift(prev_output_tokens)
+        tokens = prev_output_tokens if shift is None else shift.to_end(prev_output_tokens)
         x = self._embed(tokens, last=cache is not None)
         if cache is None:
-            shared = self._share(x, causal=not full_context_alignment)
+            # Padding at the end needs no mask: earlier tokens do not attend to it.
+            layout = Layout(*x.shape[:2])
+            shared = self.layers.share(
+                self.embed_positions, x, layout, causal=not full_context_alignment
+            )
         else:
-            shared = cache.step(len(tokens), tokens.size(1) - 1)
+            shared = cache.step(tokens.size(1) - 1, x)
         source = self._source(encoder_out, cache)
         aligned = alignment_layer
         if aligned is None and not self.training:
@@ -126,28 +128,32 @@ class TupeTransformerDecoder(TransformerDecoderBase):
             x = self.layer_norm(x)
         if self.project_out_dim is not None:
             x = self.project_out_dim(x)
-        return self._back(moved, x, weights, states)
+        return self._as_fairseq(shift, x, weights, states)
 
     def _run(
         self,
         x: Tensor,
-        shared: SharedAttention | Step,
+        shared: list[SharedAttention],
         source: Source | None,
         cache: DecoderCache | None,
         aligned: int | None,
     ) -> tuple[Tensor, list[Tensor], Tensor | None]:
-        """Through the layers; also the states between them and the weights of one."""
+        """Output of the layers, the states between them, and the weights of layer `aligned`."""
         states, found = [x], None
-        caches: Any = repeat(None) if cache is None else cache.layers
-        for i, (layer, own) in enumerate(zip(self.layers, caches, strict=False)):
-            how = (shared, source, own, i == aligned)
-            if self.cfg.checkpoint_activations and self.training:
-                x, weights = checkpoint(layer, x, *how, use_reentrant=False)
-            else:
-                x, weights = layer(x, *how)
-            found = weights if i == aligned else found
+        for index, layer in self.layers.active():
+            own = None if cache is None else cache.layers[index]
+            x, weights = layer(x, shared[index], source, own, index == aligned)
+            found = weights if index == aligned else found
             states.append(x)
         return x, states, found
+
+    def _shift(self, tokens: Tensor) -> PaddingShift | None:
+        """How to move padding to the end of each row; None where no row begins with it."""
+        mask = tokens.eq(self.padding_idx)
+        # On a GPU, to move nothing is faster than to wait for the answer.
+        if mask.device.type == "cpu" and not mask[:, :1].any():
+            return None
+        return PaddingShift.of(mask)
 
     def _embed(self, tokens: Tensor, last: bool) -> Tensor:
         """Words and positions: B×T×C, or of the last word alone, B×1×C."""
@@ -174,17 +180,6 @@ class TupeTransformerDecoder(TransformerDecoderBase):
                 f"{self.max_positions()}: shorten it, or train with more."
             )
 
-    def _share(self, x: Tensor, causal: bool) -> SharedAttention:
-        # Padding at the end needs no mask: words do not look there.
-        return share_attention(
-            self.embed_positions,
-            x,
-            layout=Layout(*x.shape[:2]),
-            layer_terms=self._terms()[0] if self.num_layers else None,
-            backend=self.cfg.attention_backend,
-            causal=causal,
-        )
-
     def _source(
         self, encoder_out: dict[str, list[Tensor]] | None, cache: DecoderCache | None
     ) -> Source | None:
@@ -192,13 +187,15 @@ class TupeTransformerDecoder(TransformerDecoderBase):
             return cache.source
         if not encoder_out or not encoder_out["encoder_out"]:
             return None
-        seen = None
+        mask = None
         if encoder_out["encoder_padding_mask"]:
-            # B×S -> B×1×1×S
             mask = encoder_out["encoder_padding_mask"][0]
-            seen = ~mask[:, None, None] if mask.any() else None
+            # On a GPU, a mask that hides nothing is faster than to wait for the answer.
+            if mask.device.type == "cpu" and not mask.any():
+                mask = None
         # S×B×C -> B×S×C
-        source = Source(encoder_out["encoder_out"][0].transpose(0, 1), seen)
+        vectors = encoder_out["encoder_out"][0].transpose(0, 1)
+        source = Source(vectors, mask, self.cfg.attention_backend)
         return source if cache is None else cache.attend_to(source, getattr(self, "_beam_size", 1))
 
     def _cache(self, incremental_state: dict[str, dict[str, Any]] | None) -> DecoderCache | None:
@@ -206,7 +203,7 @@ class TupeTransformerDecoder(TransformerDecoderBase):
             return None
         found = self.get_incremental_state(incremental_state, CACHE)
         if found is None:
-            found = {CACHE: DecoderCache(self.embed_positions, self._terms())}
+            found = {CACHE: DecoderCache(self.embed_positions, self.layers)}
             self.set_incremental_state(incremental_state, CACHE, found)
         return found[CACHE]
 
@@ -235,14 +232,13 @@ class TupeTransformerDecoder(TransformerDecoderBase):
         state_dict.setdefault(f"{name}.version", self.version.clone())
         super().upgrade_state_dict_named(state_dict, name)
 
-    def _terms(self) -> list[LayerTerms | None]:
-        return [layer.self_attn.layer_terms for layer in self.layers.children()]
-
     @staticmethod
-    def _back(moved: Moved | None, x: Tensor, weights: Tensor | None, states: list[Tensor]):
-        if moved is not None:
-            x, states = moved.back(x), [moved.back(state) for state in states]
-            weights = None if weights is None else moved.back(weights)
+    def _as_fairseq(
+        shift: PaddingShift | None, x: Tensor, weights: Tensor | None, states: list[Tensor]
+    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
+        if shift is not None:
+            x, states = shift.back(x), [shift.back(state) for state in states]
+            weights = None if weights is None else shift.back(weights)
         # B×T×C -> T×B×C
         return x, {"attn": [weights], "inner_states": [state.transpose(0, 1) for state in states]}
 

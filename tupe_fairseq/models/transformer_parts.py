@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ..arguments.flags import position_options
 from ..errors import UsageError
@@ -79,6 +78,7 @@ def build_positions(args: Any, side: str, max_positions: int, vocab_size: int) -
         max_positions,
         bidirectional=side == "encoder",
         vocab_size=vocab_size,
+        num_layers=getattr(args, f"{side}_layers"),
         **position_options(args, OPTION_DEFAULTS),
     )
     # Around the condition, so that all encodings leave the same random numbers.
@@ -88,42 +88,3 @@ def build_positions(args: Any, side: str, max_positions: int, vocab_size: int) -
             nn.init.normal_(encoding.weight, std=width**-0.5)
             encoding.weight[encoding.first_row - 1].zero_()
     return encoding
-
-
-@dataclass(frozen=True)
-class Moved:
-    """Where the words of a batch go when padding is moved to the end, and where they were.
-
-    Attributes:
-        sources: B×T, the column that each column is filled from.
-        places: B×T, the column that each column has gone to.
-    """
-
-    sources: Tensor
-    places: Tensor
-
-    def forth(self, x: Tensor) -> Tensor:
-        """Words first: B×T or B×T×C."""
-        return _taken(x, self.sources)
-
-    def back(self, x: Tensor) -> Tensor:
-        """As they were: B×T or B×T×C."""
-        return _taken(x, self.places)
-
-
-def words_first(padding_mask: Tensor) -> Moved | None:
-    """How to move padding to the end of each row, or None where no row begins with it.
-
-    Args:
-        padding_mask: B×T, True at padding.
-    """
-    if not padding_mask[:, :1].any():
-        return None
-    sources = padding_mask.to(torch.int8).argsort(dim=1, stable=True)
-    return Moved(sources, sources.argsort(dim=1))
-
-
-def _taken(x: Tensor, columns: Tensor) -> Tensor:
-    if x.dim() == 3:
-        columns = columns[:, :, None].expand_as(x)
-    return x.gather(1, columns)

@@ -1,94 +1,109 @@
-"""What incremental decoding keeps: keys and values, and the positional terms, which grow."""
+"""State of incremental decoding: caches of the layers, and positional terms that grow."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from ..attention import Layout
-from ..attention.causal_attention import LayerCache, Step
-from ..attention.cross_attention import Source
-from ..position import LayerTerms, PositionalScore, PositionEncoding
+from ..attention import LayerCache, Layout, Need, SharedAttention, Source, backend_for
+from ..attention.choice import dtype_of_queries
+from ..position import PositionalScore, PositionEncoding
+from ..position.score import hide_distances
+from .stack import LayerStack
 
-#: Positions that are made ready at the start; doubled whenever they are used up.
+#: Positions whose terms are computed at the start; doubled when they are used up.
 READY = 64
 
 
 class DecoderCache:
-    """Of one generation.
+    """The state of one generation.
 
     Args:
         encoding: the position encoding.
-        terms: the encoding's terms in each layer.
+        layers: the layers of the decoder.
     """
 
-    def __init__(self, encoding: PositionEncoding, terms: Sequence[LayerTerms | None]):
+    def __init__(self, encoding: PositionEncoding, layers: LayerStack):
         self.encoding = encoding
-        self.terms = terms
-        self.layers = [LayerCache() for _ in terms]
+        self.seen = [encoding.at(index) for index in range(len(layers))]
+        self.terms = layers.terms()
+        self.backend = layers.backend
+        self.layers = [LayerCache() for _ in layers]
         self.source: Source | None = None
-        #: Hypotheses that follow each other and share a source sentence.
+        #: Number of consecutive hypotheses that share a source sequence.
         self.beam = 1
         self.ready = 0
-        self.score: PositionalScore | None = None
+        self.scores: dict[PositionEncoding, PositionalScore | None] = {}
 
-    def step(self, batch: int, position: int) -> Step:
-        """The next word of each hypothesis.
+    def step(self, position: int, x: Tensor) -> list[SharedAttention]:
+        """What each layer needs for the next token of each hypothesis.
 
         Args:
-            batch: hypotheses.
-            position: of the word, below the encoding's max_positions.
+            position: of the token, below the encoding's max_positions.
+            x: input of the first layer, B×1×C.
         """
         if position >= self.ready:
             longer = max(READY, 2 * self.ready, position + 1)
-            self._make_ready(min(longer, self.encoding.shape.max_positions))
-        bias = None
-        if self.score is not None:
-            bias = self.score.rows(position, position + 1)[:, :, : position + 1]
-        return Step(self.encoding, position, bias, Layout(batch, 1))
+            self._make_ready(min(longer, self.encoding.shape.max_positions), x.device)
+        made: dict[PositionEncoding, SharedAttention] = {}
+        for seen, terms in zip(self.seen, self.terms, strict=True):
+            if seen not in made:
+                # With content terms and one query, there is no T×T tensor to avoid.
+                content = terms is not None and (terms.adds_score or terms.adds_value)
+                name = "eager" if content else self.backend
+                made[seen] = self._share(seen, name, position, x)
+        return [made[seen] for seen in self.seen]
 
-    def _make_ready(self, length: int) -> None:
-        """Positional terms of so many words; each step reads a row of them."""
+    def _share(
+        self, seen: PositionEncoding, name: str, position: int, x: Tensor
+    ) -> SharedAttention:
+        score, layout = self.scores[seen], Layout(len(x), position + 1, queries=1)
+        if score is not None:
+            row = score.rows(position, position + 1)[:, :, : position + 1]
+            score = PositionalScore(position + 1, cells=row)
+        backend = backend_for(name, {Need.OTHER_QUERIES}, x.device.type)
+        prepared = backend.prepare(score, layout, seen.shape.num_heads, dtype_of_queries(x))
+        return SharedAttention(backend, seen, layout, prepared, start=position)
+
+    def _make_ready(self, length: int, device: torch.device) -> None:
+        """Compute positional terms of this many tokens; each step reads a row of them."""
         self.ready = length
-        self.score = self.encoding.score(length, length)
-        for layer, terms in zip(self.layers, self.terms, strict=True):
+        for seen in dict.fromkeys(self.seen):
+            score = seen.score(length, length)
+            if seen.window is not None:
+                heads = seen.shape.num_heads
+                score = hide_distances(score, heads, length, device, window=seen.window)
+            self.scores[seen] = score
+        for layer, terms, seen in zip(self.layers, self.terms, self.seen, strict=True):
             if terms is not None:
-                layer.projected = terms.project(self.encoding, length)
+                layer.projected = terms.project(seen, length)
 
     def attend_to(self, source: Source, beam: int) -> Source:
-        """Keep the source sentences, each once where every `beam` hypotheses share one."""
+        """Store the source sequences, once for every `beam` consecutive hypotheses."""
         if self.source is None:
             self.source = source
             if beam > 1 and _repeats(source.vectors, beam):
-                seen = None if source.seen is None else source.seen[::beam]
-                self.source, self.beam = Source(source.vectors[::beam], seen), beam
+                every = torch.arange(0, len(source.vectors), beam, device=source.vectors.device)
+                self.source, self.beam = source.select(every), beam
         return self.source
 
     def reorder(self, order: Tensor) -> None:
-        """Hypothesis i becomes what hypothesis order[i] was."""
+        """Make hypothesis i what hypothesis order[i] was."""
         for layer in self.layers:
-            if layer.keys is not None:
-                layer.keys = layer.keys.index_select(0, order)
-                layer.values = layer.values.index_select(0, order)
+            layer.reorder(order)
         if self.source is None:
             return
-        # The hypotheses of one sentence stay together.
-        sentences = order[:: self.beam] // self.beam
-        if torch.equal(sentences, torch.arange(len(self.source.vectors), device=order.device)):
+        # The hypotheses of one sequence stay together.
+        sequences = order[:: self.beam] // self.beam
+        if torch.equal(sequences, torch.arange(len(self.source.vectors), device=order.device)):
             return
-        self.source = Source(
-            self.source.vectors.index_select(0, sentences),
-            None if self.source.seen is None else self.source.seen.index_select(0, sentences),
-        )
+        self.source = self.source.select(sequences)
         for layer in self.layers:
-            if layer.source is not None:
-                layer.source = tuple(part.index_select(0, sentences) for part in layer.source)
+            layer.reorder_source(sequences)
 
 
 def _repeats(x: Tensor, times: int) -> bool:
-    """Whether every row of x comes so many times, one after the other."""
+    """Whether each row of x occurs this many times in a row."""
     if len(x) % times:
         return False
     groups = x.unflatten(0, (-1, times))

@@ -6,9 +6,13 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from ..attention import SharedAttention
-from ..attention.causal_attention import CausalAttention, LayerCache, Step
-from ..attention.cross_attention import CrossAttention, Source
+from ..attention import (
+    CrossAttention,
+    LayerCache,
+    SharedAttention,
+    Source,
+    TupeMultiheadAttention,
+)
 from .encoder_layer import EncoderLayer
 
 
@@ -27,7 +31,7 @@ class DecoderLayer(EncoderLayer):
 
     def __init__(
         self,
-        self_attn: CausalAttention,
+        self_attn: TupeMultiheadAttention,
         encoder_attn: CrossAttention | None,
         ffn_dim: int,
         activation_fn: Callable[[Tensor], Tensor],
@@ -44,7 +48,7 @@ class DecoderLayer(EncoderLayer):
     def forward(
         self,
         x: Tensor,
-        shared: SharedAttention | Step,
+        shared: SharedAttention,
         source: Source | None = None,
         cache: LayerCache | None = None,
         need_weights: bool = False,
@@ -53,9 +57,9 @@ class DecoderLayer(EncoderLayer):
 
         Args:
             x: B×T×C; with a cache, T is 1.
-            shared: what `share_attention` prepared, or with a cache the step.
-            source: what to attend to, or None where there is nothing.
-            cache: of this layer.
+            shared: what `share_attention` prepared, or with a cache `DecoderCache.step`.
+            source: the output of the encoder, or None.
+            cache: of this layer in incremental decoding, or None.
             need_weights: whether to return the weights of the attention to the source.
 
         Returns:
@@ -69,8 +73,8 @@ class DecoderLayer(EncoderLayer):
             if cache is not None and cache.source is None:
                 cache.source = self.encoder_attn.project(source)
             projected = None if cache is None else cache.source
-            asks = self.encoder_attn_layer_norm(x) if pre else x
-            out, weights = self.encoder_attn(asks, source, projected, need_weights)
+            queries = self.encoder_attn_layer_norm(x) if pre else x
+            out, weights = self.encoder_attn(queries, source, projected, need_weights)
             x = self._add(out, x, self.encoder_attn_layer_norm)
         out = self._feed_forward(self.final_layer_norm(x) if pre else x)
         return self._add(out, x, self.final_layer_norm), weights

@@ -1,25 +1,24 @@
-"""A stack of layers over vectors; what the fairseq model and the standalone encoder both are."""
+"""An encoder over vectors: positions, layers, norms."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
-from ..attention import Layout, TupeMultiheadAttention, choose_backend, share_attention
+from ..attention import Layout, Padding
 from ..errors import UsageError
 from ..kernels.dropout import Dropout
-from ..kernels.native import find_compiler
-from ..position import LayerTerms, PositionEncoding
+from ..position import PositionEncoding
 from ..position.random_numbers import own_random_numbers
 from .encoder_layer import EncoderLayer
+from .stack import LayerStack
 
 
 class Encoder(nn.Module):
-    """Positions, layers, norms. Shapes: see `position/base.py`; batch first throughout.
+    """A position encoding and a stack of layers; batch first.
 
     Args:
         embed_positions: the position encoding (fairseq's name for the module of positions).
@@ -35,10 +34,14 @@ class Encoder(nn.Module):
         checkpoint_activations: recompute layers in the backward pass instead of storing them.
         attention_backend: a registered backend or "auto".
         compile_layers: run the layers through torch.compile.
+        **base: arguments of the next base class of a subclass with several.
 
     Raises:
-        UsageError: the backend cannot serve the encoding, or there is nothing to compile with.
+        UsageError: the backend does not serve the encoding, or there is no compiler.
     """
+
+    #: The arguments that limit the length, and what to do about a longer sequence, for messages.
+    length_limit = ("--max-positions (max_len)", "shorten it (--shorten-method truncate)")
 
     def __init__(
         self,
@@ -55,41 +58,25 @@ class Encoder(nn.Module):
         checkpoint_activations: bool = False,
         attention_backend: str = "auto",
         compile_layers: bool = False,
+        **base: Any,
     ):
-        # Not super(): fairseq's class of encoders, a base of one of ours, takes a dictionary.
-        nn.Module.__init__(self)
-        shape = embed_positions.shape
+        super().__init__(**base)
+        width = embed_positions.shape.embed_dim
         self.embed_positions = embed_positions
-        self.layernorm_embedding = nn.LayerNorm(shape.embed_dim) if layernorm_embedding else None
+        self.layernorm_embedding = nn.LayerNorm(width) if layernorm_embedding else None
         self.dropout_module = Dropout(dropout)
-        self.layers = nn.ModuleList(
-            EncoderLayer(
-                TupeMultiheadAttention(
-                    shape.embed_dim,
-                    shape.num_heads,
-                    attention_dropout,
-                    embed_positions.score_terms,
-                    self._build_layer_terms(),
-                ),
-                ffn_dim,
-                activation_fn,
-                dropout,
-                activation_dropout,
-                normalize_before,
-            )
-            for _ in range(num_layers)
+        feed_forward = (ffn_dim, activation_fn, dropout, activation_dropout, normalize_before)
+        self.layers = LayerStack(
+            embed_positions,
+            lambda attention: EncoderLayer(attention, *feed_forward),
+            num_layers,
+            attention_dropout,
+            attention_backend,
+            layerdrop=layerdrop,
+            checkpoint_activations=checkpoint_activations,
+            compile_layers=compile_layers,
         )
-        self.layer_norm = nn.LayerNorm(shape.embed_dim) if normalize_before else None
-        self.layerdrop = layerdrop
-        self.checkpoint_activations = checkpoint_activations
-        self.attention_backend = attention_backend
-        # An encoding or backend that cannot be served is refused now, not in the first batch.
-        choose_backend(
-            attention_backend, embed_positions, self._layer_terms(), compiled=compile_layers
-        )
-        self.compile_layers = compile_layers
-        if compile_layers:
-            self._compile()
+        self.layer_norm = nn.LayerNorm(width) if normalize_before else None
 
     def forward(
         self, x: Tensor, padding_mask: Tensor | None = None, tokens: Tensor | None = None
@@ -98,100 +85,70 @@ class Encoder(nn.Module):
 
         Args:
             x: input vectors, B×T×C.
-            padding_mask: B×T, True at padding, which must lie at the end of each row.
-            tokens: ids of the words, B×T, for encodings that depend on the word.
+            padding_mask: B×T, True at padding, which must be at the end of each row.
+            tokens: ids, B×T, for encodings that depend on the token.
 
         Returns:
-            B×T×C.
+            B×T×C, with zeros at padding.
 
         Raises:
             UsageError: more than max_positions tokens, or padding before the first token.
         """
-        return self.encode(x, padding_mask, tokens)[0]
+        return self.encode(x, Padding.read(padding_mask), tokens)[0]
 
     def encode(
         self,
         x: Tensor,
-        padding_mask: Tensor | None = None,
+        padding: Padding | None = None,
         tokens: Tensor | None = None,
         keep_states: bool = False,
     ) -> tuple[Tensor, list[Tensor]]:
         """As `forward`; with keep_states also the first layer's input and each layer's output."""
-        self._check(x, padding_mask)
-        layout = Layout.of(padding_mask, *x.shape[:2])
-        x = self._embed(x, layout, padding_mask, tokens)
-        shared = share_attention(
-            self.embed_positions,
-            x,
-            layout=layout,
-            layer_terms=self._layer_terms(),
-            backend=self.attention_backend,
-            compiled=self.compile_layers,
-        )
+        self._check(x, padding)
+        layout = Layout.of(padding, *x.shape[:2])
+        x = self.embed_positions.embed(x, tokens, None if padding is None else padding.mask)
+        x = self.normalise_and_drop(layout.pack(x))
+        if padding is not None and x.dim() == 3:
+            x = x.masked_fill(padding.mask[:, :, None], 0)
+        shared = self.layers.share(self.embed_positions, x, layout)
         states = [layout.unpack(x)] if keep_states else []
-        for layer in self.layers:
-            if self.training and self.layerdrop and torch.rand(()) < self.layerdrop:
-                continue
-            if self.checkpoint_activations and self.training:
-                x = checkpoint(layer, x, shared, use_reentrant=False)
-            else:
-                x = layer(x, shared)
+        for index, layer in self.layers.active():
+            x = layer(x, shared[index])
             if keep_states:
                 states.append(layout.unpack(x))
         if self.layer_norm is not None:
             x = self.layer_norm(x)
         return layout.unpack(x), states
 
-    def _embed(
-        self, x: Tensor, layout: Layout, padding_mask: Tensor | None, tokens: Tensor | None
-    ) -> Tensor:
-        """The input of the layers: N×C where the layout takes padding out, else B×T×C."""
-        x = layout.pack(self.embed_positions.embed(x, tokens, padding_mask))
+    def normalise_and_drop(self, x: Tensor) -> Tensor:
+        """LayerNorm and dropout of the input, B×T×C or N×C."""
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
-        x = self.dropout_module(x)
-        if padding_mask is None or x.dim() == 2:
-            return x
-        return x.masked_fill(padding_mask[:, :, None], 0)
+        return self.dropout_module(x)
+
+    def _check(self, x: Tensor, padding: Padding | None) -> None:
+        longest = self.embed_positions.shape.max_positions
+        if x.size(1) > longest:
+            flag, remedy = self.length_limit
+            raise UsageError(
+                f"a sequence has {x.size(1)} tokens, but {flag} is {longest}: {remedy}, or train "
+                "with more positions."
+            )
+        if padding is not None and padding.leading:
+            raise UsageError(
+                "padding stands before the first token of a sequence: pad on the right "
+                "(position 0 must hold <s>)."
+            )
 
     def apply(self, fn: Callable[[nn.Module], None]) -> Encoder:
-        """As nn.Module's; initialisations of positions draw random numbers of their own."""
-        terms = [layer.self_attn.layer_terms for layer in self.layers]
-        positional = [self.embed_positions, *(term for term in terms if term is not None)]
+        """As nn.Module's. Initialisation of positions uses separate random numbers."""
+        positional = [
+            self.embed_positions,
+            *(term for term in self.layers.terms() if term is not None),
+        ]
         own = {module for part in positional for module in part.modules()}
         super().apply(lambda module: None if module in own else fn(module))
         with own_random_numbers():
             for part in positional:
                 part.apply(fn)
         return self
-
-    def _compile(self) -> None:
-        """Layer by layer: one is compiled in the time of one, and serves them all."""
-        if find_compiler() is None:
-            raise UsageError(
-                "--compile-layers needs a C++ compiler, but there is no cc, gcc or clang: install "
-                "one (on Debian and Ubuntu: apt install g++), or leave the flag out."
-            )
-        for layer in self.layers:
-            layer.compile()
-
-    def _build_layer_terms(self) -> LayerTerms | None:
-        with own_random_numbers():
-            return self.embed_positions.build_layer_terms()
-
-    def _layer_terms(self) -> LayerTerms | None:
-        """One layer's terms, which stand for all when a backend is chosen."""
-        return self.layers[0].self_attn.layer_terms if self.layers else None
-
-    def _check(self, x: Tensor, padding_mask: Tensor | None) -> None:
-        longest = self.embed_positions.shape.max_positions
-        if x.size(1) > longest:
-            raise UsageError(
-                f"a sequence has {x.size(1)} tokens, but --max-positions (max_len) is {longest}: "
-                "shorten it (--shorten-method truncate), or train with more positions."
-            )
-        if padding_mask is not None and padding_mask[:, :1].any():
-            raise UsageError(
-                "padding stands before the first token of a sequence: pad on the right "
-                "(position 0 must hold <s>)."
-            )

@@ -68,6 +68,6 @@ class EncoderLayer(nn.Module):
 
     def _activate(self, x: Tensor) -> Tensor:
         if self.activation_fn is F.gelu and is_plain(self.fc1) and not torch.is_grad_enabled():
-            # In place, which nobody sees: a fresh tensor of this size costs as much as gelu.
+            # In place: allocating a tensor of this size costs as much as gelu.
             return torch.ops.aten.gelu_(x)
         return self.activation_fn(x)

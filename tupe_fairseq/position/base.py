@@ -42,12 +42,13 @@ class Option(NamedTuple):
 class LayerTerms(nn.Module):
     """The part of an encoding that belongs to one attention layer (Shaw, Transformer-XL, DeBERTa).
 
-    `adds_score` and `adds_value` say which of the two methods a subclass overrides, so that a
-    backend can refuse what it cannot serve.
+    `adds_score`, `adds_value` and `adds_vectors` say which of the methods a subclass overrides, so
+    that a backend can refuse what it does not serve.
     """
 
     adds_score = False
     adds_value = False
+    adds_vectors = False
 
     def project(self, encoding: PositionEncoding, length: int) -> Any:
         """What the layer makes of positions 0, ..., length − 1 alone, or None for nothing.
@@ -78,6 +79,24 @@ class LayerTerms(nn.Module):
         """
         raise NotImplementedError
 
+    def vectors(
+        self, x: Tensor, carried: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Dimensions appended to queries and keys, computed from the layer's input.
+
+        Their products are added to the scores. Gates act by this hook: a term F_i − F_j of the
+        forgetting transformer is the product of (F_i, 1) and (1, −F_j).
+
+        Args:
+            x: input of attention, B×T×C; any token's values at padding.
+            carried: what the call for the earlier tokens returned, in incremental decoding.
+
+        Returns:
+            Of queries and of keys, B×H×T×E each; and what the next tokens need, with B rows, or
+            None.
+        """
+        raise NotImplementedError
+
     def value(self, weights: Tensor, start: int = 0) -> Tensor:
         """Term added to the attention output.
 
@@ -101,7 +120,8 @@ class Shape:
         max_positions: longest sequence, in tokens.
         bidirectional: whether queries also see keys to their right; one-sided encodings spend
             their parameters on the left and never look right.
-        vocab_size: words V, for encodings that give each word a position function of its own.
+        vocab_size: tokens V, for encodings that give each token a position function of its own.
+        num_layers: layers L, for encodings with parameters in each layer.
     """
 
     embed_dim: int
@@ -109,6 +129,7 @@ class Shape:
     max_positions: int
     bidirectional: bool = True
     vocab_size: int | None = None
+    num_layers: int = 1
 
     @property
     def head_dim(self) -> int:
@@ -138,8 +159,10 @@ class PositionEncoding(nn.Module):
     beyond_trained_length = "goes on"
     #: What differs in a decoder, which is one-sided, for tables.
     in_decoder = "the same"
-    #: How many words before a word `embed` reads to place it.
+    #: How many tokens before a token `embed` reads.
     context = 0
+    #: The largest distance |i − j| at which tokens attend to each other; None for no limit.
+    window: int | None = None
 
     def __init__(self, shape: Shape):
         super().__init__()
@@ -203,6 +226,17 @@ class PositionEncoding(nn.Module):
         """
         return None
 
+    def at(self, layer: int) -> PositionEncoding:
+        """The encoding as one layer sees it; its score, rotation and window act in that layer.
+
+        Layers for which this returns the same object share its score, which is computed once per
+        forward pass. An encoding that differs by layer returns one of its submodules.
+
+        Args:
+            layer: index of the layer, from 0.
+        """
+        return self
+
     def build_layer_terms(self) -> LayerTerms | None:
         """What one attention layer owns of the encoding; called once per layer."""
         return None
@@ -254,6 +288,7 @@ def build_position_encoding(
     max_positions: int,
     bidirectional: bool = True,
     vocab_size: int | None = None,
+    num_layers: int = 1,
     **options: Any,
 ) -> PositionEncoding:
     """Build the encoding registered under ``name``; the arguments are those of `Shape`.
@@ -267,7 +302,7 @@ def build_position_encoding(
             f"the number of attention heads must divide the model width, but {num_heads} heads "
             f"do not divide {embed_dim}."
         )
-    shape = Shape(embed_dim, num_heads, max_positions, bidirectional, vocab_size)
+    shape = Shape(embed_dim, num_heads, max_positions, bidirectional, vocab_size, num_layers)
     with own_random_numbers():
         return cls(shape, **options)
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from .indices import toeplitz
+from .indices import distances, toeplitz
 
-#: The score of a key that must not be seen: its weight is 0 in every dtype, and fp16 can hold it.
-UNSEEN = -1e4
+#: The score of a hidden key: its weight is 0 in every dtype, and fp16 can represent it.
+HIDDEN = -1e4
 
 
 @dataclass(frozen=True)
@@ -113,23 +113,35 @@ class PositionalScore:
         )
 
 
-def hide_later_keys(
-    score: PositionalScore | None, heads: int, length: int, device: torch.device
+def hide_distances(
+    score: PositionalScore | None,
+    heads: int,
+    length: int,
+    device: torch.device,
+    causal: bool = False,
+    window: int | None = None,
 ) -> PositionalScore:
-    """Make a score of T queries and as many keys causal: keys to the right get `UNSEEN`.
+    """Hide keys by their distance: later ones, or those outside of a window, or both.
 
-    That depends on the distance alone, so the term stays factored.
+    The mask depends on the distance alone, so the term stays factored.
 
     Args:
-        score: the term of the encoding, or None.
+        score: the term of the encoding for T queries and as many keys, or None.
         heads: H.
         length: T.
         device: of the result where there is no score.
+        causal: hide keys with j > i.
+        window: hide keys with |i − j| > window.
     """
-    mask = torch.zeros(heads, 2 * length - 1, device=device)
-    mask[:, length:] = UNSEEN
+    distance = distances(length, length, device=device)
+    hidden = distance > 0 if causal else torch.zeros_like(distance, dtype=torch.bool)
+    if window is not None:
+        hidden = hidden | (distance.abs() > window)
+    mask = torch.zeros(heads, len(distance), device=device).masked_fill(hidden, HIDDEN)
     if score is None:
         return PositionalScore(length, by_distance=mask)
+    if score.cells is not None:
+        return replace(score, cells=score.cells + toeplitz(mask, length))
     if score.by_distance is not None:
         mask = score.by_distance + mask
     return replace(score, by_distance=mask)

@@ -1,6 +1,6 @@
 """The backward kernels: scores are made again, and no program adds to what another writes.
 
-One for the queries, one for keys and values, one for the bias, which sums over sentences. So two
+One for the queries, one for keys and values, one for the bias, which sums over sequences. So two
 of the five products are made three times, and every gradient is the same in every run.
 """
 
@@ -93,13 +93,13 @@ def of_keys_and_values(
 
 @triton.jit(do_not_specialize=["key", "threshold", "first_row", "share"])
 def of_bias(
-    q, k, v, bias, padding, lengths, sentences, lse, of_out, delta, of_cells,
+    q, k, v, bias, padding, lengths, sequences, lse, of_out, delta, of_cells,
     in_b, in_h, in_t, out_b, out_h, out_t, bias_h, bias_row, bias_column,
     B, T, H, key, threshold, scale, first_row, num_rows, share,
     D: tl.constexpr, BLOCK_D: tl.constexpr, R: tl.constexpr, S: tl.constexpr,
     DROPS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """A program: the gradient of R×S cells of a head's bias, summed over a share of the sentences.
+    """A program: the gradient of R×S cells of a head's bias, summed over a share of the sequences.
 
     It goes into shares×H×num_rows×T, whose first row is that of query `first_row`.
     """
@@ -109,11 +109,11 @@ def of_bias(
     rows = first_row + row
     bias += h * bias_h
     stop = tl.minimum(part * share + share, B)
-    if sentences is not None:
-        stop = tl.minimum(stop, tl.load(sentences + tl.maximum(first_row + start, first)))
+    if sequences is not None:
+        stop = tl.minimum(stop, tl.load(sequences + tl.maximum(first_row + start, first)))
     total = tl.zeros((R, S), tl.float32)
     for b in range(part * share, stop):
-        total += of_cells_of_sentence(
+        total += of_cells_of_sequence(
             tl.cast(b, tl.int64), h, rows, columns, first,
             q, k, v, bias, padding, lengths, lse, of_out, delta,
             in_b, in_h, in_t, out_b, out_h, out_t, bias_row, bias_column,
@@ -125,14 +125,14 @@ def of_bias(
 
 
 @triton.jit
-def of_cells_of_sentence(
+def of_cells_of_sequence(
     b, h, rows, columns, first,
     q, k, v, bias, padding, lengths, lse, of_out, delta,
     in_b, in_h, in_t, out_b, out_h, out_t, bias_row, bias_column,
     T, H, key, threshold, scale,
     D: tl.constexpr, BLOCK_D: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of the scores of one sentence and head, R×S."""
+    """The gradient of the scores of one sequence and head, R×S."""
     matrix, length = b * H + h, T
     if lengths is not None:
         length = tl.load(lengths + b)

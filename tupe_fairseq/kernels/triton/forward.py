@@ -14,7 +14,7 @@ def attend(
     D: tl.constexpr, BLOCK_D: tl.constexpr, R: tl.constexpr, S: tl.constexpr,
     DROPS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """A program: R queries of one sentence and head."""
+    """A program: R queries of one sequence and head."""
     b, h, length = matrix_of_program(B, T, lengths)
     matrix = b * (tl.num_programs(0) // B) + h
     start = tl.program_id(1) * R

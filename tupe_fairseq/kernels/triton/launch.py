@@ -11,7 +11,7 @@ from torch import Tensor
 
 from . import backward, forward
 
-#: Programs that keep a GPU busy: where there are fewer, each sums a share of the sentences.
+#: Number of programs that keeps a GPU busy. With fewer, each sums over a share of the sequences.
 ENOUGH = 512
 
 
@@ -25,10 +25,10 @@ class Job:
         v: values, with the strides of q.
         bias: fp32 and contiguous, H×T×T, or a value per distance, H×(2T−1); or None.
         padding: B×T, uint8, not 0 at padding; or None.
-        lengths: words of each sentence, the longest first, int32; or None where all have T.
-        sentences: that have a word at each position, T, int32; or None as `lengths`.
+        lengths: tokens of each sequence, the longest first, int32; or None where all have T.
+        sequences: number of sequences that reach each position, T, int32; None where all do.
         key: of the dropout mask.
-        threshold: the smallest piece of the mask that is kept.
+        threshold: the smallest mask entry that is kept.
         scale: of weights that are kept.
         drops: whether there is dropout.
     """
@@ -39,7 +39,7 @@ class Job:
     bias: Tensor | None = None
     padding: Tensor | None = None
     lengths: Tensor | None = None
-    sentences: Tensor | None = None
+    sequences: Tensor | None = None
     key: int = 0
     threshold: int = 0
     scale: float = 1.0
@@ -54,7 +54,7 @@ class Job:
         return self.q, self.k, self.v, bias, self.padding, self.lengths
 
     def strides(self, out: Tensor) -> tuple[int, ...]:
-        """Of sentences, heads and words in what is read and written; heads and cells of the bias.
+        """Strides of the inputs and outputs, then those of heads and cells of the bias.
 
         A value per distance is a matrix whose rows begin one place to the left of each other.
         """
@@ -89,7 +89,7 @@ def tiles(block: int, dtype: torch.dtype) -> dict[str, int]:
 def attend(job: Job) -> tuple[Tensor, Tensor]:
     """The output, B×H×T×D, and log Σ_j exp(score_ij), B×H×T."""
     batch, heads, length, _ = job.q.shape
-    out, lse = like_words(job.q), job.q.new_empty(batch, heads, length, dtype=torch.float32)
+    out, lse = like_tokens(job.q), job.q.new_empty(batch, heads, length, dtype=torch.float32)
     sizes, options = (*job.strides(out), batch, length), job.options()
     grid = (batch * heads, triton.cdiv(length, options["R"]))
     forward.attend[grid](*job.read, out, lse, *sizes, *job.dropout, **options)
@@ -101,7 +101,7 @@ def attend_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The gradients of q, k and v, and Σ_d out_id · of_out_id, B×H×T, which `of_bias` reads."""
     batch, heads, length, _ = job.q.shape
-    of_q, of_k, of_v = (like_words(job.q) for _ in "qkv")
+    of_q, of_k, of_v = (like_tokens(job.q) for _ in "qkv")
     sizes, options = (*job.strides(out), batch, length), job.options()
     delta = torch.empty_like(lse)
     grid = (batch * heads, triton.cdiv(length, options["R"]))
@@ -124,13 +124,13 @@ def of_bias(job: Job, lse: Tensor, of_out: Tensor, delta: Tensor, first: int, la
     shares = triton.cdiv(batch, share)
     cells = lse.new_empty(shares, heads, rows, length)
     backward.of_bias[(*grid, heads * shares)](
-        *job.read, job.sentences, lse, of_out, delta, cells, *job.strides(of_out),
+        *job.read, job.sequences, lse, of_out, delta, cells, *job.strides(of_out),
         batch, length, heads, *job.dropout, first, rows, share, **options,
     )  # fmt: skip
     return cells[0] if shares == 1 else cells.sum(0)
 
 
-def like_words(x: Tensor) -> Tensor:
-    """An empty tensor of the shape of x, B×H×T×D, in the order of the words, B×T×H×D."""
+def like_tokens(x: Tensor) -> Tensor:
+    """An empty tensor of the shape of x, B×H×T×D, with tokens before heads in memory, B×T×H×D."""
     batch, heads, length, dimensions = x.shape
     return x.new_empty(batch, length, heads, dimensions).transpose(1, 2)

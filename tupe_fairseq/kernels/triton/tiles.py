@@ -1,27 +1,25 @@
-"""What the kernels do with one tile: R queries by S keys of one sentence and head."""
+"""Operations of the kernels on one tile: R queries by S keys of one sequence and head."""
 
 import triton
 import triton.language as tl
 
-from .. import dropout
+from .. import random_bits
 
-STEP = tl.constexpr(dropout.STEP)
-MULTIPLIER_1, MULTIPLIER_2 = (
-    tl.constexpr(multiplier % (1 << 64)) for _, multiplier in dropout.MIXING if multiplier
-)
-SHIFT_1, SHIFT_2, SHIFT_3 = (tl.constexpr(shift) for shift, _ in dropout.MIXING)
-PIECES = tl.constexpr(dropout.PIECES)
-PIECE_BITS = tl.constexpr(64 // dropout.PIECES)
+STEP = tl.constexpr(random_bits.STEP)
+MULTIPLIER_1, MULTIPLIER_2 = map(tl.constexpr, random_bits.MULTIPLIERS)
+SHIFT_1, SHIFT_2, SHIFT_3 = map(tl.constexpr, random_bits.SHIFTS)
+ENTRIES_PER_WORD = tl.constexpr(random_bits.ENTRIES_PER_WORD)
+ENTRY_BITS = tl.constexpr(64 // random_bits.ENTRIES_PER_WORD)
 
-#: Log of a sum of exponentials where there is none: their shares are 0.
+#: Logarithm of the sum of exponentials of a row without keys: all weights become 0.
 NEVER = tl.constexpr(1e30)
 
 
 @triton.jit
 def matrix_of_program(B, T, lengths):
-    """Sentence, head, and words of the sentence; programs of a head stand side by side.
+    """Sequence, head, and tokens of the sequence.
 
-    So that its bias is read from cache.
+    Programs of one head are consecutive, so that they read its bias from cache.
     """
     b, h = tl.program_id(0) % B, tl.program_id(0) // B
     length = T
@@ -32,7 +30,7 @@ def matrix_of_program(B, T, lengths):
 
 @triton.jit
 def vectors(pointer, rows, stride, length, D: tl.constexpr, BLOCK_D: tl.constexpr):
-    """Those of the rows, R×BLOCK_D, with zeros from row `length` and from dimension D on."""
+    """Load vectors of these rows, R×BLOCK_D; zeros from row `length` and dimension D on."""
     dimensions = tl.arange(0, BLOCK_D)
     inside = (rows < length)[:, None] & (dimensions < D)[None, :]
     return tl.load(pointer + rows[:, None] * stride + dimensions[None, :], inside, 0.0)
@@ -40,7 +38,7 @@ def vectors(pointer, rows, stride, length, D: tl.constexpr, BLOCK_D: tl.constexp
 
 @triton.jit
 def store_vectors(pointer, value, rows, stride, T, D: tl.constexpr, BLOCK_D: tl.constexpr):
-    """The other way, in the dtype of the pointer."""
+    """Store vectors of these rows, R×BLOCK_D, in the dtype of the pointer."""
     dimensions = tl.arange(0, BLOCK_D)
     inside = (rows < T)[:, None] & (dimensions < D)[None, :]
     address = pointer + rows[:, None] * stride + dimensions[None, :]
@@ -61,44 +59,46 @@ def scores(
         bias: address of the cell (0, 0) of this head, or None; always fp32.
         bias_row: its stride over queries, −1 where it holds a value per distance.
         bias_column: its stride over keys.
-        padding: address of this sentence's mask, not 0 at padding, or None.
+        padding: address of this sequence's mask, not 0 at padding, or None.
         length: positions from here on are padding.
         PRECISION: of products of fp32.
     """
-    is_word = columns < length
+    is_token = columns < length
     found = tl.dot(q, tl.trans(k), input_precision=PRECISION)
     if bias is not None:
         cells = bias + rows[:, None] * bias_row + columns[None, :] * bias_column
-        found += tl.load(cells, (rows < length)[:, None] & is_word[None, :], 0.0)
+        found += tl.load(cells, (rows < length)[:, None] & is_token[None, :], 0.0)
     if padding is not None:
-        is_word = is_word & (tl.load(padding + columns, is_word, 1) == 0)
-    return tl.where(is_word[None, :], found, float("-inf"))
+        is_token = is_token & (tl.load(padding + columns, is_token, 1) == 0)
+    return tl.where(is_token[None, :], found, float("-inf"))
 
 
 @triton.jit
 def kept(matrix, rows, first, T, key, threshold, S: tl.constexpr):
-    """True where dropout keeps a weight, R×S: a tile of `modules.dropout.keep_mask`.
+    """True where dropout keeps a weight, R×S: a tile of `random_bits.keep_mask`.
 
     Args:
-        matrix: the sentence and head, b·H + h, of the B·H·T rows of the mask.
+        matrix: the sequence and head, b·H + h, of the B·H·T rows of the mask.
         rows: R positions of queries.
-        first: position of the first key, a multiple of PIECES.
-        T: words of the longest sentence.
+        first: position of the first key, a multiple of ENTRIES_PER_WORD.
+        T: tokens of the longest sequence.
         key: of the mask.
-        threshold: the smallest piece that is kept.
+        threshold: the smallest entry that is kept.
         S: keys of the tile.
     """
-    row = (matrix.to(tl.int64) * T + rows) * ((T + PIECES - 1) // PIECES)
-    word = row[:, None] + (tl.arange(0, S // PIECES) + first // PIECES)[None, :]
+    row = (matrix.to(tl.int64) * T + rows) * ((T + ENTRIES_PER_WORD - 1) // ENTRIES_PER_WORD)
+    word = (
+        row[:, None] + (tl.arange(0, S // ENTRIES_PER_WORD) + first // ENTRIES_PER_WORD)[None, :]
+    )
     bits = word.to(tl.uint64) * STEP + key.to(tl.uint64)
     bits = (bits ^ (bits >> SHIFT_1)) * MULTIPLIER_1
     bits = (bits ^ (bits >> SHIFT_2)) * MULTIPLIER_2
     bits = bits ^ (bits >> SHIFT_3)
-    # Four pieces, the lowest bits first: R×(S/4) -> R×(S/4)×2×2 -> R×S
-    even = tl.join(bits.to(tl.int16), (bits >> (2 * PIECE_BITS)).to(tl.int16))
-    odd = tl.join((bits >> PIECE_BITS).to(tl.int16), (bits >> (3 * PIECE_BITS)).to(tl.int16))
-    pieces = tl.join(even, odd).reshape(rows.shape[0], S)
-    return pieces >= threshold
+    # Four entries, the lowest bits first: R×(S/4) -> R×(S/4)×2×2 -> R×S
+    even = tl.join(bits.to(tl.int16), (bits >> (2 * ENTRY_BITS)).to(tl.int16))
+    odd = tl.join((bits >> ENTRY_BITS).to(tl.int16), (bits >> (3 * ENTRY_BITS)).to(tl.int16))
+    entries = tl.join(even, odd).reshape(rows.shape[0], S)
+    return entries >= threshold
 
 
 @triton.jit
@@ -106,7 +106,7 @@ def weights_and_gradients(
     found, v, of_out, lse, delta, matrix, rows, first, T, key, threshold, scale,
     DROPS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Weights as they meet the values, and the gradient of the scores; R×S each, fp32.
+    """Weights after dropout, and the gradient of the scores; R×S each, fp32.
 
     Args:
         found: `scores`.
@@ -114,10 +114,10 @@ def weights_and_gradients(
         of_out: gradient of the output, R×BLOCK_D.
         lse: log Σ_j exp(score_ij), R.
         delta: Σ_d out_id · of_out_id, R.
-        matrix: the sentence and head, b·H + h.
+        matrix: the sequence and head, b·H + h.
         rows: R positions of queries.
         first: position of the first key.
-        T: words of the longest sentence.
+        T: tokens of the longest sequence.
         key: of the mask.
         threshold: of the mask.
         scale: of weights that are kept.

@@ -1,0 +1,49 @@
+"""What one layer stores from one token to the next in incremental decoding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass
+class LayerCache:
+    """Of one layer and one generation.
+
+    Attributes:
+        keys: of the tokens so far, rotated, B×H×S×E; None before the first.
+        values: as keys, B×H×S×D.
+        carried: what `LayerTerms.vectors` returned for the last token, with B rows; or None.
+        source: keys and values of the source sequences, B×H×S×D each; or None.
+        joint: weight and bias of the three projections concatenated; or None.
+        projected: what `LayerTerms.project` returned; or None.
+    """
+
+    keys: Tensor | None = None
+    values: Tensor | None = None
+    carried: Tensor | None = None
+    source: tuple[Tensor, Tensor] | None = None
+    joint: tuple[Tensor, Tensor] | None = None
+    projected: Any = None
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Add keys and values of the next token; returns those of all tokens so far."""
+        if self.keys is not None and self.values is not None:
+            k, v = torch.cat((self.keys, k), 2), torch.cat((self.values, v), 2)
+        self.keys, self.values = k, v
+        return k, v
+
+    def reorder(self, order: Tensor) -> None:
+        """Make hypothesis i what hypothesis order[i] was."""
+        for name in ("keys", "values", "carried"):
+            if (found := getattr(self, name)) is not None:
+                setattr(self, name, found.index_select(0, order))
+
+    def reorder_source(self, order: Tensor) -> None:
+        """Make source sequence i what sequence order[i] was."""
+        if self.source is not None:
+            keys, values = self.source
+            self.source = keys.index_select(0, order), values.index_select(0, order)

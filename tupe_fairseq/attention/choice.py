@@ -1,0 +1,144 @@
+"""Which backend computes attention, and what all layers of a forward pass share."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import UsageError
+from ..position.base import LayerTerms, PositionEncoding
+from ..position.score import hide_distances
+from .backend import ATTENTION_BACKENDS, Backend, Need, needs_of
+from .layout import Layout, Padding
+
+logger = logging.getLogger(__name__)
+
+#: The backends that "auto" considers on each type of device, the fastest first. `eager`, the last,
+#: serves every need. `triton` has not been measured on a GPU, so "auto" does not choose it.
+AUTO = {"cpu": ("blocked", "sdpa", "eager"), "cuda": ("flash", "sdpa", "eager")}
+AUTO_ELSEWHERE = ("sdpa", "eager")
+
+
+@dataclass(frozen=True)
+class SharedAttention:
+    """What all layers of one forward pass share that see the encoding alike.
+
+    Attributes:
+        backend: who computes attention.
+        encoding: the encoding as these layers see it.
+        layout: the tokens of the batch.
+        prepared: what the backend's `prepare` returned.
+        need_weights: whether the layers return their attention weights.
+        start: position of the first query.
+    """
+
+    backend: Backend
+    encoding: PositionEncoding
+    layout: Layout
+    prepared: Any
+    need_weights: bool = False
+    start: int = 0
+
+
+def share_attention(
+    encoding: PositionEncoding,
+    x: Tensor,
+    padding_mask: Tensor | None = None,
+    *,
+    layout: Layout | None = None,
+    layer_terms: LayerTerms | None = None,
+    backend: str = "auto",
+    need_weights: bool = False,
+    compiled: bool = False,
+    causal: bool = False,
+) -> SharedAttention:
+    """Choose a backend and compute the content-free positional term of one forward pass.
+
+    Args:
+        encoding: the position encoding.
+        x: input of the layers, B×T×C, or N×C with a layout.
+        padding_mask: B×T, True at padding, or None; not read with a layout.
+        layout: the tokens of the batch where padding has been taken out of x.
+        layer_terms: the encoding's terms of one of the layers, or None.
+        backend: a registered name, or "auto" for the fastest that serves the encoding.
+        need_weights: whether the layers return their attention weights.
+        compiled: whether the layers are compiled.
+        causal: whether later tokens are hidden.
+
+    Raises:
+        UsageError: the backend is unknown, does not serve this encoding, or cannot run here.
+    """
+    if layout is None:
+        padding = None if padding_mask is None else Padding(padding_mask)
+        layout = Layout.of(padding, x.size(0), x.size(1))
+    compiled = compiled or torch.compiler.is_compiling()
+    needs = needs_of(encoding, layer_terms, weights=need_weights, compiled=compiled, causal=causal)
+    device = x.device.type
+    chosen = backend_for(backend, needs, device)
+    if reason := chosen.unavailable(device):
+        raise _refusal(backend, reason)
+    _log_choice(backend, chosen.name, type(encoding).__name__, device)
+    dtype = dtype_of_queries(x)
+    # Computed once for all layers, so its rounding error would be in all of them.
+    with torch.autocast(device, enabled=False):
+        score = encoding.score(layout.length, layout.length)
+        if causal or encoding.window is not None:
+            heads = encoding.shape.num_heads
+            score = hide_distances(score, heads, layout.length, x.device, causal, encoding.window)
+        prepared = chosen.prepare(score, layout, encoding.shape.num_heads, dtype)
+    return SharedAttention(chosen, encoding, layout, prepared, need_weights)
+
+
+def choose_backend(
+    name: str,
+    encoding: PositionEncoding,
+    terms: LayerTerms | None = None,
+    need_weights: bool = False,
+    device: str = "cpu",
+    compiled: bool = False,
+    causal: bool = False,
+) -> Backend:
+    """The backend of that name, or for "auto" the fastest on this device that serves all needs.
+
+    Raises:
+        UsageError: the backend is unknown, or does not serve these needs.
+    """
+    needs = needs_of(encoding, terms, weights=need_weights, compiled=compiled, causal=causal)
+    return backend_for(name, needs, device)
+
+
+def backend_for(name: str, needs: Collection[Need], device: str) -> Backend:
+    """As `choose_backend`, for a set of needs."""
+    if name == "auto":
+        candidates = (ATTENTION_BACKENDS[each] for each in AUTO.get(device, AUTO_ELSEWHERE))
+        return next(backend for backend in candidates if not backend.refusal(needs))
+    chosen = ATTENTION_BACKENDS[name]
+    if reason := chosen.refusal(needs):
+        raise _refusal(name, reason)
+    return chosen
+
+
+def dtype_of_queries(x: Tensor) -> torch.dtype:
+    """The dtype of queries projected from x: autocast turns fp32 into half precision."""
+    if torch.is_autocast_enabled(x.device.type):
+        return torch.get_autocast_dtype(x.device.type)
+    return x.dtype
+
+
+def _refusal(name: str, reason: str) -> UsageError:
+    return UsageError(f"--attention-backend is {name!r}, but {reason}; use auto or eager.")
+
+
+_logged: set[tuple[str, ...]] = set()
+
+
+def _log_choice(*choice: str) -> None:
+    if choice not in _logged:
+        _logged.add(choice)
+        asked, chosen, encoding, device = choice
+        logger.info(f"attention backend {chosen} ({asked}) for {encoding} on {device}")

@@ -1,0 +1,41 @@
+"""Batches padded on the left, which fairseq's translation data are by default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class PaddingShift:
+    """Moves padding from the start of each row to its end, and back.
+
+    Attributes:
+        sources: B×T, the column that each column is filled from.
+        targets: B×T, the column that each column goes to.
+    """
+
+    sources: Tensor
+    targets: Tensor
+
+    @classmethod
+    def of(cls, padding_mask: Tensor) -> PaddingShift:
+        """The shift for a mask, B×T, True at padding."""
+        sources = padding_mask.to(torch.int8).argsort(dim=1, stable=True)
+        return cls(sources, sources.argsort(dim=1))
+
+    def to_end(self, x: Tensor) -> Tensor:
+        """Tokens first: B×T or B×T×C."""
+        return _take(x, self.sources)
+
+    def back(self, x: Tensor) -> Tensor:
+        """The original order: B×T or B×T×C."""
+        return _take(x, self.targets)
+
+
+def _take(x: Tensor, columns: Tensor) -> Tensor:
+    if x.dim() == 3:
+        columns = columns[:, :, None].expand_as(x)
+    return x.gather(1, columns)

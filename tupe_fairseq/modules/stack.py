@@ -1,0 +1,131 @@
+"""The layers of an encoder or decoder: building, choice of backend, layerdrop, checkpointing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from ..attention import (
+    Layout,
+    SharedAttention,
+    TupeMultiheadAttention,
+    backend_for,
+    share_attention,
+)
+from ..attention.backend import needs_of
+from ..errors import UsageError
+from ..kernels.native import find_compiler
+from ..position import LayerTerms, PositionEncoding
+from ..position.random_numbers import own_random_numbers
+
+
+class LayerStack(nn.ModuleList):
+    """Layers over one position encoding.
+
+    Each layer has an attribute `self_attn`. The encoding is not a submodule: it belongs to the
+    model, and every method that reads it takes it as an argument.
+
+    Args:
+        encoding: the position encoding.
+        build: makes a layer around its self-attention.
+        num_layers: layers L.
+        attention_dropout: on attention weights.
+        backend: a registered backend or "auto".
+        causal: whether later tokens are hidden; such a stack also decodes token by token.
+        layerdrop: probability of skipping a layer in training (Fan et al. 2019).
+        checkpoint_activations: recompute layers in the backward pass instead of storing them.
+        compile_layers: run the layers through torch.compile.
+
+    Raises:
+        UsageError: the backend does not serve the encoding, or there is no compiler.
+    """
+
+    def __init__(
+        self,
+        encoding: PositionEncoding,
+        build: Callable[[TupeMultiheadAttention], nn.Module],
+        num_layers: int,
+        attention_dropout: float = 0.0,
+        backend: str = "auto",
+        causal: bool = False,
+        layerdrop: float = 0.0,
+        checkpoint_activations: bool = False,
+        compile_layers: bool = False,
+    ):
+        super().__init__()
+        self.backend, self.causal, self.compile_layers = backend, causal, compile_layers
+        self.layerdrop, self.checkpoint_activations = layerdrop, checkpoint_activations
+        shape = encoding.shape
+        for index in range(num_layers):
+            seen = encoding.at(index)
+            with own_random_numbers():
+                terms = seen.build_layer_terms()
+            attention = TupeMultiheadAttention(
+                shape.embed_dim, shape.num_heads, attention_dropout, seen.score_terms, terms
+            )
+            self.append(build(attention))
+            # An encoding that is not served is refused now, not in the first batch.
+            needs = needs_of(
+                seen, terms, compiled=compile_layers, causal=causal, other_queries=causal
+            )
+            backend_for(backend, needs, "cpu")
+        if compile_layers:
+            self._compile()
+
+    def share(
+        self, encoding: PositionEncoding, x: Tensor, layout: Layout, causal: bool = True
+    ) -> list[SharedAttention]:
+        """What each layer needs for one forward pass, computed once for layers that see the same.
+
+        Args:
+            encoding: the position encoding.
+            x: input of the first layer, B×T×C or N×C.
+            layout: the tokens of the batch.
+            causal: whether a causal stack hides later tokens.
+
+        Raises:
+            UsageError: the backend cannot run here.
+        """
+        made: dict[PositionEncoding, SharedAttention] = {}
+        for index, terms in enumerate(self.terms()):
+            seen = encoding.at(index)
+            if seen not in made:
+                made[seen] = share_attention(
+                    seen,
+                    x,
+                    layout=layout,
+                    layer_terms=terms,
+                    backend=self.backend,
+                    compiled=self.compile_layers,
+                    causal=causal and self.causal,
+                )
+        return [made[encoding.at(index)] for index in range(len(self))]
+
+    def active(self) -> Iterator[tuple[int, Callable[..., Any]]]:
+        """Index and call of each layer of this pass; in training layerdrop skips some."""
+        for index, layer in enumerate(self):
+            if self.training and self.layerdrop and torch.rand(()) < self.layerdrop:
+                continue
+            if self.training and self.checkpoint_activations:
+                yield index, partial(checkpoint, layer, use_reentrant=False)
+            else:
+                yield index, layer
+
+    def terms(self) -> list[LayerTerms | None]:
+        """The encoding's terms in each layer."""
+        return [layer.self_attn.layer_terms for layer in self]
+
+    def _compile(self) -> None:
+        """Compile layer by layer: the first takes as long as one, and serves all."""
+        if find_compiler() is None:
+            raise UsageError(
+                "--compile-layers needs a C++ compiler, but there is no cc, gcc or clang: install "
+                "one (on Debian and Ubuntu: apt install g++), or leave the flag out."
+            )
+        for layer in self:
+            layer.compile()
