@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests import processes
 from tests.integration.commands import (
     COMMON,
     FINETUNE,
@@ -59,22 +60,13 @@ def flags_of(data, save_dir, *flags):
 
 
 def start(ranks, *flags):
-    """The launcher; as a group of its own, so that a failing test can end it."""
-    command = [sys.executable, "-m", "tupe_fairseq.distributed.launch", str(ranks), *flags]
-    return subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        start_new_session=True,
-    )  # fmt: skip
+    """The launcher; its workers are new interpreters."""
+    return processes.Program("tupe_fairseq.distributed.launch", ranks, *flags)
 
 
 def finished(process, timeout=240):
-    try:
-        out, err = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        raise
-    return process.returncode, out, err
+    ended = process.wait(timeout)
+    return ended.returncode, ended.stdout, ended.stderr
 
 
 def losses(text):
@@ -219,11 +211,9 @@ def test_a_worker_that_begins_after_its_launcher_has_ended():
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     meeting = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "localhost"}
-    ended = subprocess.run(
-        [sys.executable, "-m", launch.WORKER, *flags_of("data", "models")], cwd=ROOT, timeout=60,
-        env={**os.environ, **meeting, "MASTER_PORT": "9", LAUNCHER: str(gone.pid)}, check=False,
-    )  # fmt: skip
-    assert ended.returncode == 1
+    meeting |= {"MASTER_PORT": "9", LAUNCHER: str(gone.pid)}
+    program = processes.Program(launch.WORKER, *flags_of("data", "models"), **meeting)
+    assert program.wait(timeout=60).returncode == 1
 
 
 @pytest.mark.slow

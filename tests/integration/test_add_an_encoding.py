@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import torch
 
+from tests import processes
+
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "add_an_encoding"
 #: In a process of its own, since the registry is global and other tests walk it.
-ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}:{EXAMPLE}"}
+PATH = f"{ROOT}:{EXAMPLE}"
 
 
 def test_readme_command(toy_masked_lm_data, tmp_path):
@@ -23,13 +22,8 @@ def test_readme_command(toy_masked_lm_data, tmp_path):
     program, data, *flags = shlex.split(block.replace("\\\n", " "))
     assert (program, data) == ("fairseq-train", "data-bin")
     smaller = ["--max-update", "2", "--cpu", "--save-dir", str(tmp_path)]
-    subprocess.run(
-        [sys.executable, "-m", "fairseq_cli.train", toy_masked_lm_data, *flags, *smaller],
-        cwd=ROOT,
-        env=ENVIRONMENT,
-        check=True,
-        capture_output=True,
-    )
+    words = (toy_masked_lm_data, *flags, *smaller)
+    processes.run("fairseq_cli.train", *words, PYTHONPATH=PATH).check_returncode()
     state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=False)
     assert state["cfg"]["model"].position_encoding == "kerple_log"
     assert state["cfg"]["model"].kerple_scale == 0.5
@@ -38,15 +32,15 @@ def test_readme_command(toy_masked_lm_data, tmp_path):
     assert learned == {f"{positions}log_r1", f"{positions}log_r2"}
 
 
-def test_equation():
+def test_equation(tmp_path):
     """Against loops: score_ij = −r1 log(1 + r2 |i − j|)."""
-    program = (
+    program = tmp_path / "program.py"
+    program.write_text(
         "import my_encodings, torch; from tupe_fairseq import build_position_encoding as build;"
         "e = build('kerple_log', 8, 2, 16, kerple_scale=0.5); e.log_r2.data.fill_(0.7);"
         "print(*e.score(5, 5).dense()[1].flatten().tolist())"
     )
-    command = [sys.executable, "-c", program]
-    printed = subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True, text=True)
+    printed = processes.run(program, PYTHONPATH=PATH)
     scores = [float(number) for number in printed.stdout.split()]
     expected = [
         -0.5 * math.log(1 + math.exp(0.7) * abs(i - j)) for i in range(5) for j in range(5)

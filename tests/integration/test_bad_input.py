@@ -11,6 +11,7 @@ import sys
 import pytest
 import torch
 
+from tests import processes
 from tests.integration.commands import PLUGIN, SMALL, finetune, pretrain
 from tests.toy_data import dictionary, write_split
 from tupe_fairseq import UsageError
@@ -133,10 +134,8 @@ def test_hostile_checkpoint_ends_the_command(
 
 def fairseq_train(*flags: object) -> subprocess.CompletedProcess:
     """The real command."""
-    command = [sys.executable, "-m", "fairseq_cli.train", "--user-dir", PLUGIN, "--cpu"]
     small = ["--optimizer", "adam", "--batch-size", 8, "--max-update", 1, *SMALL]
-    flags = [str(flag) for flag in (*command, *small, *flags)]
-    return subprocess.run(flags, capture_output=True, text=True, check=False)
+    return processes.run("fairseq_cli.train", "--user-dir", PLUGIN, "--cpu", *small, *flags)
 
 
 def test_commands_end_in_one_line(toy_masked_lm_data, tmp_path, checkpoint):

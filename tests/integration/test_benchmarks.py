@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests import processes
 from tupe_fairseq import UsageError
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -189,8 +189,7 @@ def test_a_device_that_is_not_there(script):
 
 
 def test_command_ends_in_one_line():
-    command = [sys.executable, SCRIPTS / "benchmark_attention.py", "--encodings", "tupe"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = processes.run(SCRIPTS / "benchmark_attention.py", "--encodings", "tupe")
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith("error: --position-encoding is 'tupe'")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests import processes
 from tests.disks import full_disk
 from tests.integration.commands import finetune, pretrain
 from tests.integration.test_bad_input import fairseq_train
@@ -71,8 +71,8 @@ print(sum(value.sum().item() for value in state["model"].values()))
 def test_a_checkpoint_may_be_overwritten_while_it_is_converted(tmp_path):
     """As training does with checkpoint_last.pt; reading a mapped file then is a bus error."""
     checkpoint = release.write(tmp_path / "release")
-    command = [sys.executable, "-c", OVERWRITTEN, checkpoint]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    (tmp_path / "program.py").write_text(OVERWRITTEN)
+    ended = processes.run(tmp_path / "program.py", checkpoint)
     assert ended.returncode == 0, ended.stderr
     total = sum(value.sum().item() for value in release.state().values())
     assert float(ended.stdout) == pytest.approx(total, rel=1e-4)
@@ -107,7 +107,7 @@ def test_output_that_is_there_stays(tmp_path):
 
 
 def test_the_command_ends_in_one_line(tmp_path):
-    script = [sys.executable, ROOT / "scripts" / "convert_checkpoint.py", "--from"]
+    script = ROOT / "scripts" / "convert_checkpoint.py"
     (tmp_path / "model.pt").write_bytes(b"not a checkpoint")
     for words, part in (
         (
@@ -116,9 +116,7 @@ def test_the_command_ends_in_one_line(tmp_path):
         ),
         (["tupe-official", tmp_path / "none.pt", "--out", tmp_path / "a"], "none.pt"),
     ):
-        ended = subprocess.run(
-            [str(word) for word in (*script, *words)], cwd=ROOT, capture_output=True, text=True
-        )
+        ended = processes.run(script, "--from", *words)
         assert ended.returncode == 1
         assert "Traceback" not in ended.stderr
         assert ended.stderr.strip().splitlines()[-1].startswith("error: ")
@@ -129,9 +127,8 @@ def test_the_command_ends_in_one_line(tmp_path):
 @pytest.mark.slow
 def test_the_stress_script_kills_and_compares(tmp_path):
     """One command of it, killed once; a second call adds its table."""
-    words = [sys.executable, "-m", "tests.stress", "--out", str(tmp_path)]
     for more in (["--only", "conversion", "--kills", "1"], ["--only", "inputs", "--tries", "2"]):
-        subprocess.run([*words, *more], cwd=ROOT, capture_output=True, check=True)
+        processes.run("tests.stress", "--out", tmp_path, *more).check_returncode()
     told = (tmp_path / "stress.md").read_text()
     assert "| conversion | 1 | 1 | nothing |" in told
     assert "| rows of GLUE | 2 |" in told

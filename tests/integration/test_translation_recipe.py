@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 
 import pytest
 import sacrebleu
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 
 from examples.translation import prepare, run, scores
+from tests import processes
 from tests.scripts import ROOT
 from tupe_fairseq import TupeTransformerModel, UsageError
 
@@ -93,8 +92,7 @@ def test_flags(flags, message):
 
 
 def test_command_ends_in_one_line(tmp_path):
-    command = [sys.executable, "examples/translation/prepare.py", str(tmp_path), str(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    ended = processes.run(ROOT / "examples/translation/prepare.py", tmp_path, tmp_path)
     assert ended.returncode == 1
     assert ended.stderr.strip().splitlines()[-1].startswith("error: cannot read")
 

@@ -19,6 +19,7 @@ from tests.glue import samples
 from tests.integration.commands import pretrain
 from tests.interop import release
 from tests.stress.killing import ROOT, Case
+from tupe_fairseq.checkpoints.reading import read_checkpoint
 
 NAMES = ("training", "ranks", "preprocessing", "glue", "sweep", "conversion", "quickstart")
 TINY = (
@@ -71,7 +72,7 @@ def resumed(folder: Path, *command: str) -> list[str]:
 
 def final_parameters(folder: Path) -> dict[str, str]:
     """Digests of the last checkpoint's parameters and of Adam's state."""
-    state = torch.load(folder / "m" / "checkpoint_last.pt", weights_only=True)
+    state = read_checkpoint(folder / "m" / "checkpoint_last.pt")
     moments = {
         f"{i}.{name}": value
         for i, entry in state["last_optimizer_state"]["state"].items()
@@ -178,7 +179,7 @@ def conversion(out: Path) -> Case:
 
 def converted_parameters(folder: Path) -> dict[str, str]:
     """Digests of a converted model."""
-    return digests_of_tensors(torch.load(folder / "m" / "model.pt", weights_only=True)["model"])
+    return digests_of_tensors(read_checkpoint(folder / "m" / "model.pt")["model"])
 
 
 def converted_or_nothing(folder: Path) -> None:

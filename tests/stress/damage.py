@@ -24,6 +24,7 @@ from tests.checkpoints.test_safe_loading import payloads
 from tests.glue import samples
 from tests.interop import release
 from tupe_fairseq import TUPEConfig, TUPEMaskedLM, TupeRobertaModel, UsageError
+from tupe_fairseq.checkpoints.reading import safe_checkpoint_globals
 from tupe_fairseq.checks.data import check_data
 from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.standalone.files import write_tensors
@@ -140,7 +141,8 @@ def conversion(name: str) -> Maker:
 def hostile(folder: Path) -> Try:
     """Checkpoints that would run code."""
     model, trace = converted(folder), folder / "it-ran"
-    state = torch.load(model / "model.pt", weights_only=True)
+    with safe_checkpoint_globals():
+        state = torch.load(model / "model.pt", weights_only=True)
     places = ("model", "extra_state", "args", "last_optimizer_state")
 
     def once(rng: random.Random) -> None:
