@@ -1,8 +1,8 @@
-"""What a trained model has learned about positions, as tensors; drawing is in `plots`."""
+"""What a trained model has learned about positions, as tensors; `plots` draws them."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -10,13 +10,15 @@ from torch import Tensor, nn
 
 from .errors import UsageError
 from .modules.encoder import Encoder
+from .modules.encoder_layer import EncoderLayer
+from .position import PositionEncoding
 
 
 @torch.no_grad()
 def positional_correlations(encoder: Encoder, length: int) -> Tensor:
-    """What positions alone add to the attention scores: v_ij, before the softmax.
+    """The content-free term of the attention scores, before the softmax.
 
-    TUPE: (p_i U^Q)(p_j U^K)ᵀ/√(2D) + b_{j−i}, with [CLS] reset where it is untied (Ke et al., ICLR
+    TUPE: (p_i U^Q)(p_j U^K)ᵀ/√(2D) + b_{j−i}, with [CLS] reset if it is untied (Ke et al., ICLR
     2021, section 4 and its figure of heads). T5: b_{j−i}. It is the same in all layers.
 
     Args:
@@ -27,26 +29,26 @@ def positional_correlations(encoder: Encoder, length: int) -> Tensor:
         H×T×T.
 
     Raises:
-        UsageError: the encoding has no such term, or fewer positions than asked for.
+        UsageError: the encoding has no such term, or the length exceeds its positions.
     """
     encoding = encoder.embed_positions
     _check_length(encoder, length)
     score = encoding.score(length, length)
     if score is None:
         raise UsageError(
-            f"{type(encoding).__name__} adds nothing to the scores that depends on positions "
-            "alone; there are no positional correlations to show."
+            f"{type(encoding).__name__} has no term of the scores that depends on positions "
+            "only, so no positional correlations."
         )
     return score.dense()
 
 
 class PositionMaps(NamedTuple):
-    """How positions meet, as far as an encoding tells it without words.
+    """How an encoding relates positions, independently of the words.
 
     Attributes:
         maps: N×T×T, queries in rows, keys in columns.
         names: of the N maps.
-        meaning: of their values, in a phrase.
+        meaning: of their values, in a phrase for a title.
     """
 
     maps: Tensor
@@ -56,26 +58,27 @@ class PositionMaps(NamedTuple):
 
 @torch.no_grad()
 def position_maps(encoder: Encoder, length: int, layer: int = 1) -> PositionMaps:
-    """What can be shown of any encoding.
+    """Maps of positions for any encoding; what they show depends on the hooks that it uses.
 
-    Content-free score terms (TUPE, T5, ALiBi): as `positional_correlations`. Terms of a layer
-    (Shaw, Transformer-XL, DeBERTa): what they add, see `_layer_maps`. RoPE: q · k for a query and
-    a key that are all ones, before they turn, over its value at distance 0. What enters the input:
+    Content-free score terms (TUPE, T5, ALiBi): `positional_correlations`. Terms of a layer (Shaw,
+    Transformer-XL, DeBERTa): what they add to the scores, see `_layer_maps`. RoPE: q · k for a
+    query and a key of ones before the rotation, relative to distance 0. Encodings of the input:
     the cosine of the position vectors (see `PositionEncoding.position_vectors`).
 
     Args:
         encoder: an `Encoder`, e.g. a standalone one or `model.encoder.sentence_encoder`.
         length: number of positions T.
-        layer: counted from 1; of use where each layer has terms of its own.
+        layer: counted from 1; matters for encodings with terms in each layer.
 
     Raises:
-        UsageError: no position enters, or there are not so many positions or layers.
+        UsageError: the encoding uses no positions, or it or the model has fewer positions or
+            layers.
     """
     encoding = encoder.embed_positions
     _check_length(encoder, length)
     if not 1 <= layer <= len(encoder.layers):
         raise UsageError(
-            f"layer must lie between 1 and the model's {len(encoder.layers)}, but is {layer}."
+            f"invalid layer {layer}: it must be between 1 and the model's {len(encoder.layers)}."
         )
     heads = [f"head {head + 1}" for head in range(encoding.shape.num_heads)]
     if encoding.uses("score"):
@@ -93,28 +96,26 @@ def position_maps(encoder: Encoder, length: int, layer: int = 1) -> PositionMaps
         vectors = encoding.position_vectors(length)
         maps = F.cosine_similarity(vectors[:, None], vectors[None], dim=-1)[None]
         return PositionMaps(maps, ["input"], "cosine of position vectors")
-    raise UsageError(
-        f"{type(encoding).__name__} has no positions: the model sees a bag of words, and there "
-        "is nothing to draw."
-    )
+    raise UsageError(f"{type(encoding).__name__} uses no positions, so there is nothing to draw.")
 
 
 def _layer_maps(encoder: Encoder, length: int, layer: int) -> tuple[Tensor, str]:
-    """H×T×T of one layer's score term, and what it says.
+    """One layer's score term, H×T×T, and its meaning.
 
-    The term is affine in queries and keys. Its constant part is what it adds for an average word
-    (Transformer-XL's v W_{K,R} R_{i−j}). Where that is zero (Shaw, DeBERTa), its linear part: the
-    root mean square of what is added where the entries of q and k are independent and of unit
-    variance, which for Shaw is |R^K_{i−j}|/√D.
+    The term is affine in queries and keys. Its constant part is the value for an average word
+    (Transformer-XL's v W_{K,R} R_{i−j}). If that is zero (Shaw, DeBERTa), the map shows the linear
+    part: the root mean square of the term for q and k with independent entries of unit variance,
+    for Shaw |R^K_{i−j}|/√D.
     """
     encoding = encoder.embed_positions
-    terms = encoder.layers[layer - 1].self_attn.layer_terms
+    terms = _layer(encoder, layer - 1).self_attn.layer_terms
+    assert terms is not None
     heads, width = encoding.shape.num_heads, encoding.shape.head_dim
     zeros = next(terms.parameters()).new_zeros(1, heads, length, width)
     constant = terms.score(zeros, zeros, encoding)[0]
     if constant.any():
         return constant, "added to the scores of average words"
-    # D×H×T×D: query d is one in entry d, and zero elsewhere.
+    # D×H×T×D: query d is the d-th unit vector.
     unit = torch.eye(width).to(zeros)[:, None, None].expand(-1, heads, length, -1)
     none = zeros.expand_as(unit)
     scale = (encoding.score_terms * width) ** -0.5
@@ -123,18 +124,18 @@ def _layer_maps(encoder: Encoder, length: int, layer: int) -> tuple[Tensor, str]
     return (for_queries + for_keys).sqrt(), "added to the scores, root mean square over words"
 
 
-#: The parts of a score that `correlation_terms` tells apart, in its order; queries first.
+#: Names of the terms of `correlation_terms`, in its order: query–key.
 CORRELATION_TERMS = ("word–word", "word–position", "position–word", "position–position")
 
 
 @torch.no_grad()
 def correlation_terms(encoder: Encoder, tokens: Tensor) -> Tensor:
-    """The terms of the first layer's scores where positions are added to words (Ke et al. 2021).
+    """The terms of the first layer's scores if positions are added to words (Ke et al. 2021).
 
-    The paper's equation 6 and figure 2: w_i W^Q (w_j W^K)ᵀ/√D and its three companions, w being
-    words and p positions. BERT's LayerNorm after the sum is linear for a given deviation of it, so
-    w and p are what it makes of the two; its shift and the biases of W^Q and W^K are neither, and
-    what they add to the scores is the last term.
+    Equation 6 and figure 2 of the paper: w_i W^Q (w_j W^K)ᵀ/√D, w_i p_j, p_i w_j and p_i p_j, for
+    words w and positions p. A LayerNorm of the sum is linear for a given standard deviation, so it
+    is applied to both parts. Its shift and the biases of W^Q and W^K are constants; all products
+    with them form the last term.
 
     Args:
         encoder: with word embeddings `embed_tokens`, e.g. `model.encoder.sentence_encoder`; its
@@ -142,23 +143,23 @@ def correlation_terms(encoder: Encoder, tokens: Tensor) -> Tensor:
         tokens: ids, B×T, without padding.
 
     Returns:
-        5×B×H×T×T: the terms as in `CORRELATION_TERMS`, and the rest. Their sum is the score.
+        5×B×H×T×T: the terms of `CORRELATION_TERMS`, and the rest. Their sum is the score.
 
     Raises:
-        UsageError: positions are not added to the words, or there are too many.
+        UsageError: the encoding does not add positions to words, or there are too many tokens.
     """
     _check_length(encoder, tokens.size(1))
     encoding = encoder.embed_positions
-    words = encoding.word_scale * encoder.embed_tokens(tokens)
+    words = encoding.word_scale * encoder.get_submodule("embed_tokens")(tokens)
     positions = encoding.embed(torch.zeros_like(words), tokens)
     both = encoding.embed(words, tokens)
-    if encoding.enters != "input" or not torch.allclose(both, words + positions, atol=1e-5):
+    if not _acts_on_input_only(encoding) or not torch.allclose(both, words + positions, atol=1e-5):
         raise UsageError(
-            f"{type(encoding).__name__} does not add positions to the words; only what does has "
-            "terms between words and positions."
+            f"{type(encoding).__name__} does not add positions to the words, so its scores have "
+            "no terms between words and positions."
         )
     parts = _normalised(encoder, words, positions)
-    attention = encoder.layers[0].self_attn
+    attention = _layer(encoder, 0).self_attn
     queries, keys = (
         _project(linear, parts, attention.num_heads)
         for linear in (attention.q_proj, attention.k_proj)
@@ -169,12 +170,25 @@ def correlation_terms(encoder: Encoder, tokens: Tensor) -> Tensor:
     return torch.stack([*terms, whole - sum(terms)])
 
 
+def _acts_on_input_only(encoding: PositionEncoding) -> bool:
+    others = ("score", "rotate", "build_layer_terms")
+    return encoding.uses("embed") and not any(encoding.uses(hook) for hook in others)
+
+
+def _layer(encoder: Encoder, index: int) -> EncoderLayer:
+    return cast(EncoderLayer, encoder.layers[index])
+
+
 def _normalised(encoder: Encoder, words: Tensor, positions: Tensor) -> Tensor:
-    """What the first layer gets of words, positions and constants, 3×B×T×C."""
+    """Parts of the first attention's input: words, positions and constants, 3×B×T×C."""
     parts = torch.stack([words, positions, torch.zeros_like(words)])
-    layer = encoder.layers[0]
-    before = layer.self_attn_layer_norm if layer.normalize_before else None
-    for norm in filter(None, (encoder.layernorm_embedding, before)):
+    layer = _layer(encoder, 0)
+    norms = [encoder.layernorm_embedding]
+    if layer.normalize_before:
+        norms.append(layer.self_attn_layer_norm)
+    for norm in norms:
+        if norm is None:
+            continue
         variance = parts.sum(0).var(-1, correction=0, keepdim=True)
         parts = (parts - parts.mean(-1, keepdim=True)) * norm.weight / (variance + norm.eps).sqrt()
         parts[2] += norm.bias
@@ -192,5 +206,5 @@ def _check_length(encoder: Encoder, length: int) -> None:
     longest = encoder.embed_positions.shape.max_positions
     if not 1 <= length <= longest:
         raise UsageError(
-            f"length must lie between 1 and the model's {longest} positions, but is {length}."
+            f"invalid length {length}: it must be between 1 and the model's {longest} positions."
         )

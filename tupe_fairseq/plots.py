@@ -1,4 +1,4 @@
-"""Pictures of what a trained model has learned about positions; the tensors are in `analysis`.
+"""Figures of what a trained model has learned about positions; `analysis` gives the tensors.
 
 Needs matplotlib, the extra `viz`.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: Width and height of a head's heat map with its colour bar, in inches.
 WIDTH, HEIGHT = 2.4, 2.1
-#: Share of the cells, at either end, that may lie beyond the colours.
+#: Share of the cells at either end that the range of colours leaves out.
 OUTLIERS = 0.005
 
 
@@ -33,16 +33,16 @@ def draw_positional_correlations(
     names: Sequence[str] | None = None,
     same_colors: bool = False,
 ) -> Figure:
-    """One heat map per head of what positions alone add to the scores (figure of Ke et al. 2021).
+    """One heat map per head of the content-free score term (figure of Ke et al. 2021).
 
-    Each has its own colours, since heads differ in scale and softmax never compares them.
+    Each map has its own range of colours, since heads differ in scale.
 
     Args:
         correlations: H×T×T, queries in rows, keys in columns.
         title: above the figure.
-        caption: small, below it; e.g. the command that made it.
-        names: above the maps, where these are not one per head.
-        same_colors: for maps that are to be compared.
+        caption: small, below the figure; e.g. the command that made it.
+        names: titles of the maps; default: "head 1", ...
+        same_colors: one range of colours for all maps.
 
     Raises:
         UsageError: matplotlib is not installed.
@@ -50,7 +50,7 @@ def draw_positional_correlations(
     heads = len(correlations)
     columns = 3 if heads in (3, 9) else min(heads, 4)
     rows = -(-heads // columns)
-    # A single one is larger, or the title would not fit.
+    # A single map is larger, or the title would not fit.
     scale = 2 if heads == 1 else 1
     size = (scale * WIDTH * columns, scale * HEIGHT * rows + 0.6)
     figure = figure_class()(figsize=size, dpi=150, layout="constrained")
@@ -75,28 +75,27 @@ def draw_positional_correlations(
 
 
 def _write_below(figure: Figure, caption: str) -> None:
-    """Small, right-aligned, in as many lines as it needs; the maps make room."""
+    """Write a caption below the maps, small and right-aligned, in several lines if needed."""
     lines = textwrap.wrap(caption, int(25 * figure.get_figwidth()))
     figure.text(0.99, 0.01, "\n".join(lines), fontsize=5, color="0.5", ha="right", va="bottom")
     strip = (0.1 + 0.1 * len(lines)) / figure.get_figheight()
-    figure.get_layout_engine().set(rect=(0, strip, 1, 1 - strip))
+    figure.set_layout_engine("constrained", rect=(0, strip, 1, 1 - strip))
 
 
 def _draw_map(panel: Axes, values: Tensor, name: str, limits: tuple[float, float]) -> None:
     """One heat map with its colour bar."""
     image = panel.imshow(values.cpu().numpy(), vmin=limits[0], vmax=limits[1])
-    layout = {"extend": "both", "shrink": 0.75, "pad": 0.02, "aspect": 25}
-    bar = panel.figure.colorbar(image, ax=panel, **layout)
+    figure = panel.figure
+    bar = figure.colorbar(image, ax=panel, extend="both", shrink=0.75, pad=0.02, aspect=25)
     bar.ax.tick_params(labelsize=6, length=2)
     panel.set_title(name, fontsize=9)
     _label_positions(panel, len(values))
 
 
 def color_limits(correlations: Tensor) -> tuple[float, float]:
-    """Lowest and highest colour of a head: the range of the words' cells, but for a few outliers.
+    """Range of colours of a head: that of the cells without [CLS] and a few outliers.
 
-    [CLS] is left out: untied, its row and column hold values of their own, which are often far
-    from the rest and would wash it out.
+    The values of an untied [CLS] are often far from the others and would dominate the range.
 
     Args:
         correlations: T×T.
@@ -109,25 +108,25 @@ def color_limits(correlations: Tensor) -> tuple[float, float]:
 
 
 def save_png(figure: Figure, path: str | Path, command: str = "") -> None:
-    """Write a figure, whole or not at all.
+    """Write a figure atomically.
 
     Args:
         figure: the figure.
-        path: a name ending in .png, in a folder that exists.
-        command: what made it; kept in the file's metadata under Description.
+        path: a name that ends in .png, in an existing folder.
+        command: the command that made it, for the file's metadata (Description).
 
     Raises:
-        UsageError: the name ends otherwise, or cannot be written.
+        UsageError: the name does not end in .png, or the file cannot be written.
     """
     path = Path(path)
     if path.suffix.lower() != ".png":
-        raise UsageError(f"the figure is a PNG, but its name is {path.name!r}: end it in .png.")
+        raise UsageError(f"invalid name of a figure: {path.name!r}; it must end in .png.")
     with replacing(path) as aside:
         figure.savefig(aside, format="png", metadata={"Description": command})
 
 
 def _label_positions(panel: Axes, length: int) -> None:
-    """Ticks at [CLS] and at round positions, none of which crowd it."""
+    """Ticks at [CLS] and at round positions."""
     step = next((s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500) if length / s <= 5), 1000)
     ticks = [0, *range(step, length, step)]
     names = ["[CLS]", *map(str, ticks[1:])]
@@ -136,7 +135,7 @@ def _label_positions(panel: Axes, length: int) -> None:
 
 
 def figure_class() -> type[Figure]:
-    """Figure of matplotlib.
+    """The class Figure of matplotlib.
 
     Raises:
         UsageError: matplotlib is not installed.
@@ -147,6 +146,6 @@ def figure_class() -> type[Figure]:
         raise UsageError(
             "drawing needs matplotlib, which is not installed: pip install 'tupe_fairseq[viz]'"
         ) from error
-    # Importing fairseq makes all libraries tell their debugging.
+    # fairseq enables the debugging output of all libraries.
     logging.getLogger("matplotlib").setLevel(logging.WARNING)
     return Figure

@@ -56,10 +56,10 @@ def test_draws(model_of, tmp_path, encoding):
     ("encoding", "arguments", "part"),
     [
         ("none", ["--out", "x.png"], "there is nothing to draw"),
-        ("shaw", ["--out", "x.png", "--layer", "9"], "the model's 2, but is 9"),
-        ("tupe_r", ["--out", "x.png", "--length", "65"], "64 positions, but is 65"),
+        ("shaw", ["--out", "x.png", "--layer", "9"], "invalid layer 9"),
+        ("tupe_r", ["--out", "x.png", "--length", "65"], "invalid length 65"),
         ("tupe_r", ["--out", "x.png", "--checkpoint-file", "best.pt"], "holds no best.pt"),
-        ("tupe_r", ["--out", "x.jpg"], "end it in .png"),
+        ("tupe_r", ["--out", "x.jpg"], "it must end in .png"),
         ("tupe_r", ["--out", "nowhere/x.png"], "no such folder"),
     ],
 )

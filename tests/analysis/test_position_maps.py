@@ -155,10 +155,10 @@ def test_scores_are_the_correlations(name):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((21,), "20 positions, but is 21"),
-        ((0,), "20 positions, but is 0"),
-        ((5, 3), "layer must lie between 1 and the model's 2, but is 3"),
-        ((5, 0), "but is 0"),
+        ((21,), "invalid length 21: .* 20 positions"),
+        ((0,), "invalid length 0: .* 20 positions"),
+        ((5, 3), "invalid layer 3: it must be between 1 and the model's 2"),
+        ((5, 0), "invalid layer 0"),
     ],
 )
 def test_mistakes(arguments, message):

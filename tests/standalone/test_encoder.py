@@ -140,8 +140,8 @@ def test_padding_never_changes_a_word(backend, changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_heads": 3}, "num_heads must divide d_model 16, but is 3"),
-        ({"num_heads": 0}, "num_heads must divide d_model 16, but is 0"),
+        ({"num_heads": 3}, "invalid num_heads: 3; it must divide d_model 16"),
+        ({"num_heads": 0}, "invalid num_heads: 0; it must divide d_model 16"),
         ({"num_buckets": 13}, "--num-buckets must be even, but is 13"),
         ({"max_distance": 2}, "--max-distance must be larger than 2.*, but is 2"),
         (

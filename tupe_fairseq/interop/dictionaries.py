@@ -21,7 +21,7 @@ class Entry(NamedTuple):
     """A line of dict.txt."""
 
     word: str
-    count: int
+    occurrences: int
 
 
 def read_dictionary(path: str | Path) -> list[Entry]:
@@ -30,7 +30,7 @@ def read_dictionary(path: str | Path) -> list[Entry]:
     Raises:
         UsageError: the file cannot be read or has another form; the message names file and line.
     """
-    entries = []
+    entries: list[Entry] = []
     try:
         with open(path, encoding="utf-8") as file:
             while line := file.readline(LONGEST_LINE):

@@ -156,8 +156,8 @@ def write(converted: Converted, out: Path, dictionary: Path) -> None:
         text = dictionary_text(converted.entries)
         (folder / "dict.txt").write_text(text, encoding="utf-8")
         for name in TOKENIZERS:
-            if (file := dictionary.with_name(name)).is_file():
-                shutil.copyfile(file, folder / name)
+            if (tokenizer := dictionary.with_name(name)).is_file():
+                shutil.copyfile(tokenizer, folder / name)
 
 
 @contextmanager

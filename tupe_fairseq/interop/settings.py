@@ -31,11 +31,9 @@ def sizes(
             the width.
     """
     words, fc1 = (
-        theirs.get(f"{encoder}{name}.weight") for name in ("embed_tokens", "layers.0.fc1")
+        _matrix(theirs, f"{encoder}{name}.weight", source)
+        for name in ("embed_tokens", "layers.0.fc1")
     )
-    for name, value in (("embed_tokens", words), ("layers.0.fc1", fc1)):
-        if value is None or value.dim() != 2:
-            raise UsageError(f"{source}: the checkpoint has no {encoder}{name}.weight.")
     found = (re.match(rf"{re.escape(encoder)}layers\.(\d+)\.", name) for name in theirs)
     heads, width = recorded.get("encoder_attention_heads"), words.size(1)
     if not isinstance(heads, int) or heads < 1 or width % heads:
@@ -49,6 +47,12 @@ def sizes(
         "encoder_ffn_embed_dim": len(fc1),
         "encoder_attention_heads": heads,
     }
+
+
+def _matrix(theirs: Mapping[str, Tensor], name: str, source: object) -> Tensor:
+    if name not in theirs or theirs[name].dim() != 2:
+        raise UsageError(f"{source}: the checkpoint has no matrix {name}.")
+    return theirs[name]
 
 
 def functions(recorded: Mapping[str, Any], source: object) -> dict[str, Any]:

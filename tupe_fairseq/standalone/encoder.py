@@ -1,23 +1,29 @@
-"""TUPE as a plain torch module: vectors in, vectors out; no dictionary, no fairseq arguments."""
+"""TUPE as a plain torch module over vectors, without a dictionary and without fairseq."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from ..errors import UsageError
 from ..modules.encoder import Encoder
 from ..position import build_position_encoding
 
-#: What `TUPEConfig.activation` can be.
-ACTIVATIONS = {"gelu": F.gelu, "relu": F.relu, "tanh": torch.tanh}
+#: Values of `TUPEConfig.activation`.
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "relu": F.relu,
+    "tanh": torch.tanh,
+}
 
 
 @dataclass
 class TUPEConfig:
-    """Shape of a `TUPEEncoder`.
+    """Configuration of a `TUPEEncoder`.
 
     Attributes:
         num_layers: layers L.
@@ -27,10 +33,11 @@ class TUPEConfig:
         dropout: on attention weights and block outputs.
         expansion_factor: feed-forward width / d_model.
         relative_bias: TUPE-R; False is TUPE-A.
-        bidirectional_bias: buckets on both sides; False spends all on keys to the left.
+        bidirectional_bias: buckets for keys on both sides; False: only for keys to the left.
         num_buckets: of the relative bias.
         max_distance: from which on relative positions share a bucket.
-        untie_cls: position 0 holds [CLS], whose positional correlations are reset.
+        untie_cls: position 0 holds [CLS], and its positional correlations are reset. Unlike
+            `--tie-cls`, the default is False: sequences of vectors need not begin with [CLS].
         attention_backend: "auto" or a registered backend.
         layernorm_embedding: LayerNorm on the input, as BERT has.
         normalize_before: pre-LN layers and a final LayerNorm.
@@ -53,14 +60,15 @@ class TUPEConfig:
     normalize_before: bool = False
     activation: str = "gelu"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.num_heads < 1 or self.d_model % self.num_heads:
             raise UsageError(
-                f"num_heads must divide d_model {self.d_model}, but is {self.num_heads}."
+                f"invalid num_heads: {self.num_heads}; it must divide d_model {self.d_model}."
             )
         if self.activation not in ACTIVATIONS:
             raise UsageError(
-                f"activation is {self.activation!r}, but must be one of: {', '.join(ACTIVATIONS)}."
+                f"invalid activation: {self.activation!r}; it must be one of: "
+                f"{', '.join(ACTIVATIONS)}."
             )
 
     @property
@@ -72,7 +80,8 @@ class TUPEConfig:
 class TUPEEncoder(Encoder):
     """The encoder of Ke et al. (ICLR 2021) over vectors.
 
-    `encoder(x, padding_mask=None)`: B×T×C -> B×T×C; padding_mask is B×T, True at padding.
+    `encoder(x, padding_mask=None)`: B×T×C -> B×T×C; padding_mask is B×T, True at padding, which
+    must be at the end of each row.
 
     Example:
         >>> encoder = TUPEEncoder(TUPEConfig())

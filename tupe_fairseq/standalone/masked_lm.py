@@ -24,7 +24,7 @@ FORMAT = "tupe_fairseq standalone 1"
 class MaskedWordHead(nn.Module):
     """RoBERTa's head for masked words: C -> C, activation, LayerNorm, then a logit per word."""
 
-    def __init__(self, width: int, words: nn.Parameter, activation: str):
+    def __init__(self, width: int, words: Tensor, activation: str):
         super().__init__()
         self.dense = nn.Linear(width, width)
         self.layer_norm = nn.LayerNorm(width)
@@ -56,6 +56,7 @@ class TUPEMaskedLM(nn.Module):
         self, config: TUPEConfig, vocab_size: int, padding_idx: int = 1, tied: bool = True
     ):
         super().__init__()
+        self.padding_idx = padding_idx
         self.embed_tokens = nn.Embedding(vocab_size, config.d_model, padding_idx)
         self.encoder = TUPEEncoder(config)
         words = self.embed_tokens.weight
@@ -68,11 +69,10 @@ class TUPEMaskedLM(nn.Module):
         Raises:
             UsageError: more tokens than positions, or padding before the first token.
         """
-        padding: Tensor | None = tokens.eq(self.embed_tokens.padding_idx)
+        padding = tokens.eq(self.padding_idx)
         # A traced graph serves padded and unpadded batches; it cannot branch on values.
-        if not torch.compiler.is_compiling() and not padding.any():
-            padding = None
-        hidden = self.encoder(self.embed_tokens(tokens), padding)
+        padded = torch.compiler.is_compiling() or padding.any()
+        hidden = self.encoder(self.embed_tokens(tokens), padding if padded else None)
         return hidden, self.lm_head(hidden)
 
     def settings(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class TUPEMaskedLM(nn.Module):
             "format": FORMAT,
             "encoder": asdict(self.encoder.config),
             "vocab_size": self.embed_tokens.num_embeddings,
-            "padding_idx": self.embed_tokens.padding_idx,
+            "padding_idx": self.padding_idx,
             "tied": self.lm_head.weight is self.embed_tokens.weight,
         }
 

@@ -125,9 +125,7 @@ def _settings(
                 f"{source} contradicts itself: its --{flag.replace('_', '-')} is "
                 f"{recorded[flag]}, but its parameters require {found}."
             )
-    head, words = (
-        theirs.get(f"{p}weight") for p in ("decoder.lm_head.", f"{THEIRS}embed_tokens.")
-    )
+    head, words = theirs.get("decoder.lm_head.weight"), theirs[f"{THEIRS}embed_tokens.weight"]
     settings["untie_weights_roberta"] = head is not None and not torch.equal(head, words)
     return settings
 
