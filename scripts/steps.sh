@@ -82,41 +82,10 @@ write() {
   mv "$1.partial" "$1"
 }
 
-# Make checkpoint_last.pt in a folder the newest checkpoint that was written to its end: fairseq
-# copies checkpoints in place, and one that was cut off would stop it from resuming.
+# Make checkpoint_last.pt in a folder the newest checkpoint that was written to its end.
 repair_checkpoints() {
-  local checkpoint status newest=
-  rm -f "$1"/*.tmp
-  for checkpoint in "$1"/checkpoint*.pt; do
-    [[ -e $checkpoint ]] || continue
-    status=0
-    compare_checksums "$checkpoint" || status=$?
-    case $status in
-      0) [[ $newest && ! $checkpoint -nt $newest ]] || newest=$checkpoint ;;
-      3) rm -f "$checkpoint" ;;
-      *) fail "cannot look into $checkpoint (python ended with status $status)." ;;
-    esac
-  done
-  if [[ $newest && ! -e $1/checkpoint_last.pt ]]; then
-    cp "$newest" "$1/checkpoint_last.tmp"
-    mv "$1/checkpoint_last.tmp" "$1/checkpoint_last.pt"
-  fi
-}
-
-# Status 3 where a checkpoint, which is a zip archive, is damaged; `python -m zipfile -t` has 0 where
-# only the contents are.
-compare_checksums() {
-  python - "$1" 2>/dev/null <<'END'
-import sys, zipfile
-try:
-    with zipfile.ZipFile(sys.argv[1]) as archive:
-        damaged = archive.testzip()
-except (OSError, MemoryError):
-    raise
-except Exception:
-    damaged = True
-sys.exit(3 if damaged else 0)
-END
+  python "$root/tupe_fairseq/checkpoints/whole.py" "$1" ||
+    fail "cannot repair the checkpoints in $1 (python ended with status $?)."
 }
 
 # One call at a time, even where the command of a killed one still runs: all hold this lock.

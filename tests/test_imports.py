@@ -16,9 +16,7 @@ IMPORT_ALL_FILES = tuple(
     f"{PACKAGE}.{room}" for room in ("position", "attention", "interop.formats")
 )
 #: Imports that close a circle today and are to go.
-TO_GO = (
-    ("attention.causal_attention", "attention"),
-)
+TO_GO = (("attention.causal_attention", "attention"),)
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,14 @@ import re
 import shlex
 import statistics
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from tupe_fairseq.checkpoints.reading import read_checkpoint
+from tupe_fairseq.checkpoints.restoring import progress
+from tupe_fairseq.checkpoints.whole import newest_whole_checkpoint
 from tupe_fairseq.files import replacing
 from tupe_fairseq.plots import figure_class, save_png
 
@@ -38,27 +39,12 @@ def _number(value: Any) -> Any:
         return value
 
 
-def newest_checkpoint(directory: Path) -> Path | None:
-    """The newest checkpoint that was written to its end: fairseq copies some in place."""
-    found = sorted(directory.glob("checkpoint*.pt"), key=lambda path: path.stat().st_mtime)
-    return next(filter(_is_whole, reversed(found)), None)
-
-
-def _is_whole(checkpoint: Path) -> bool:
-    try:
-        with zipfile.ZipFile(checkpoint) as archive:
-            return archive.testzip() is None
-    except (zipfile.BadZipFile, EOFError, OSError):
-        return False
-
-
 def updates_done(directory: Path) -> int:
     """How far the newest checkpoint of an encoding is."""
-    checkpoint = newest_checkpoint(directory)
+    checkpoint = newest_whole_checkpoint(directory)
     if checkpoint is None:
         return 0
-    state = read_checkpoint(checkpoint)
-    return state["optimizer_history"][-1]["num_updates"]
+    return progress(read_checkpoint(checkpoint))[0]
 
 
 def count_parameters(checkpoint: Path) -> int:
@@ -77,7 +63,7 @@ def summarise(directory: Path) -> dict[str, Any]:
             losses[updates] = entry["valid_loss"]
         elif kind == "clock" and entry["updates"] > 0:
             seconds.append((updates, entry["seconds"] / entry["updates"]))
-    checkpoint = newest_checkpoint(directory)
+    checkpoint = newest_whole_checkpoint(directory)
     return {
         "parameters": checkpoint and count_parameters(checkpoint),
         "losses": losses,

@@ -33,11 +33,11 @@ from pathlib import Path
 
 import torch
 
-from examples.study.comparison import newest_checkpoint
 from examples.study.plan import MODELS, SCALES, Finetuning
 from examples.study.report import shortened, write_report
 from examples.study.training import Training, keep, keep_settings, locked, run_rounds
 from tupe_fairseq import UsageError
+from tupe_fairseq.checkpoints.whole import newest_whole_checkpoint
 from tupe_fairseq.files import replacing
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -194,7 +194,7 @@ class Study:
         """models/MODEL-SEED: the trained model, its dictionary and vocabulary."""
         folder, data = self.model(run), self.out / "data/bin"
         folder.mkdir(parents=True, exist_ok=True)
-        checkpoint = newest_checkpoint(self.out / "pretraining" / run)
+        checkpoint = newest_whole_checkpoint(self.out / "pretraining" / run)
         sources = {"model.pt": checkpoint, "dict.txt": data / "dict.txt"}
         sources["sentencepiece.bpe.model"] = data / "sentencepiece.bpe.model"
         for name, source in sources.items():

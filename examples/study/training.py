@@ -23,8 +23,9 @@ from typing import Any, NamedTuple
 import torch
 from tqdm import tqdm
 
-from examples.study.comparison import newest_checkpoint, updates_done
+from examples.study.comparison import updates_done
 from tupe_fairseq import UsageError
+from tupe_fairseq.checkpoints.whole import newest_whole_checkpoint
 from tupe_fairseq.files import replacing
 
 PLUGIN = Path(__file__).parents[2] / "tupe_fairseq"
@@ -119,7 +120,7 @@ def train(training: Training, name: str, until: int, lock: int) -> None:
     command = [sys.executable, "-m", "examples.study.timed_train", str(training.data)]
     command += [*fixed_flags(training), *training.runs[name]]
     command += ["--save-dir", str(out), "--max-update", str(until)]
-    if (checkpoint := newest_checkpoint(out)) is not None:
+    if (checkpoint := newest_whole_checkpoint(out)) is not None:
         command += ["--restore-file", str(checkpoint)]
     with (out / "log.txt").open("a", encoding="utf-8") as log:
         ended = subprocess.run(

@@ -33,7 +33,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from examples.study.comparison import newest_checkpoint, read_log
+from examples.study.comparison import read_log
 from examples.study.training import environment, keep, locked, parse_with_flags, side_by_side
 from examples.translation.prepare import LANGUAGES, TOKENIZER, prepare
 from examples.translation.scores import (
@@ -46,6 +46,7 @@ from examples.translation.scores import (
     table,
 )
 from tupe_fairseq import UsageError
+from tupe_fairseq.checkpoints.whole import newest_whole_checkpoint
 from tupe_fairseq.files import replacing
 from tupe_fairseq.position import POSITION_ENCODINGS
 
@@ -166,7 +167,7 @@ def train(arguments: argparse.Namespace, name: str, seed: int, out: Path, lock: 
         command += ["--user-dir", PLUGIN, "--arch", size["ours"], "--position-encoding", name]
     # The last of two equal flags counts.
     command += ["--seed", seed, "--save-dir", out, *arguments.flags]
-    if (checkpoint := newest_checkpoint(out)) is not None:
+    if (checkpoint := newest_whole_checkpoint(out)) is not None:
         command += ["--restore-file", checkpoint]
     run(command, out / "log.txt", f"training {name}", arguments.workers, lock)
 

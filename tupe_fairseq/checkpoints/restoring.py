@@ -8,6 +8,7 @@ from typing import Any
 from ..arguments.flags import training_setting
 from ..errors import UsageError
 from .reading import read_checkpoint
+from .whole import newest_whole_checkpoint
 
 #: The value of --restore-file that means: the last checkpoint of --save-dir, if there is one.
 DEFAULT_RESTORE_FILE = "checkpoint_last.pt"
@@ -73,27 +74,14 @@ def restored_file(args: Any) -> Path:
 
 
 def _read_restored(path: Path) -> dict[str, Any]:
-    """Read a checkpoint; where that fails, name the newest beside it that can be read.
-
-    fairseq copies checkpoint_last.pt in place, so a process killed meanwhile leaves a part of it.
-    """
+    """Read a checkpoint; where that fails, name the newest whole one beside it."""
     try:
         return read_checkpoint(path)
     except UsageError as error:
-        others = [other for other in path.parent.glob("checkpoint*.pt") if other != path]
-        others.sort(key=lambda other: other.stat().st_mtime, reverse=True)
-        whole = next(filter(_is_whole, others), None)
-        if whole is None:
+        newest = newest_whole_checkpoint(path.parent, besides=path)
+        if newest is None:
             raise
         raise UsageError(
-            f"{error} The newest whole checkpoint beside it is {whole.name}: copy it to "
-            f"{path.name} to go on from there."
+            f"{error} The newest whole checkpoint beside it is {newest.name}: copy it to "
+            f"{path.name} to resume from it."
         ) from error
-
-
-def _is_whole(checkpoint: Path) -> bool:
-    try:
-        read_checkpoint(checkpoint)
-    except UsageError:
-        return False
-    return True

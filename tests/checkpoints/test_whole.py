@@ -1,0 +1,72 @@
+"""Which checkpoints of a folder are whole, and which one a training resumes from."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+import torch
+
+from tests.stress.damage import damaged
+from tupe_fairseq.checkpoints.whole import is_whole, newest_whole_checkpoint, repair
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Four checkpoints, the later ones with a larger number; the last one is cut off."""
+    for number in range(4):
+        path = tmp_path / f"checkpoint_1_{number}.pt"
+        torch.save({"model": {"a": torch.full((9,), float(number))}}, path)
+        os.utime(path, (number, number))
+    path.write_bytes(path.read_bytes()[:-9])
+    os.utime(path, (number, number))
+    return tmp_path
+
+
+def test_the_newest_whole_checkpoint(folder):
+    assert newest_whole_checkpoint(folder).name == "checkpoint_1_2.pt"
+    besides = folder / "checkpoint_1_2.pt"
+    assert newest_whole_checkpoint(folder, besides).name == "checkpoint_1_1.pt"
+    assert newest_whole_checkpoint(folder / "none") is None
+
+
+def test_a_part_of_a_checkpoint_is_not_whole(folder):
+    path = folder / "checkpoint_1_0.pt"
+    raw = path.read_bytes()
+    for length in range(len(raw)):
+        path.write_bytes(raw[:length])
+        assert not is_whole(path)
+
+
+def test_damage_of_any_kind_raises_nothing(folder):
+    path, rng = folder / "checkpoint_1_0.pt", random.Random(3)
+    raw = path.read_bytes()
+    judged = []
+    for _ in range(500):
+        path.write_bytes(damaged(raw, rng))
+        judged.append(is_whole(path))
+    assert judged.count(False) > 300
+
+
+def test_repair(folder):
+    (folder / "checkpoint_last.tmp").write_bytes(b"of a call that was killed")
+    newest = (folder / "checkpoint_1_2.pt").read_bytes()
+    repair(folder)
+    assert {path.name for path in folder.iterdir()} == {
+        *(f"checkpoint_1_{number}.pt" for number in range(3)),
+        "checkpoint_last.pt",
+    }
+    assert (folder / "checkpoint_last.pt").read_bytes() == newest
+    (folder / "checkpoint_1_0.pt").rename(folder / "checkpoint_last.pt")
+    last = (folder / "checkpoint_last.pt").read_bytes()
+    repair(folder)
+    assert (folder / "checkpoint_last.pt").read_bytes() == last
+
+
+def test_nothing_is_removed_where_a_checkpoint_cannot_be_read(folder):
+    (folder / "checkpoint_best.pt").mkdir()
+    before = set(folder.iterdir())
+    with pytest.raises(IsADirectoryError):
+        repair(folder)
+    assert set(folder.iterdir()) == before

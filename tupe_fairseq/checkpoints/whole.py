@@ -1,0 +1,69 @@
+"""Which checkpoints of a folder were written to their end.
+
+fairseq copies checkpoint_last.pt in place, so a process killed meanwhile leaves a part of it.
+`scripts/steps.sh` runs this file as a program, which takes no time since it imports no torch.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sys
+import zipfile
+from pathlib import Path
+
+
+def is_whole(checkpoint: Path) -> bool:
+    """Whether a checkpoint, which is a zip archive, agrees with its checksums.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    try:
+        with zipfile.ZipFile(checkpoint) as archive:
+            return archive.testzip() is None
+    except MemoryError:
+        raise
+    except OSError as error:
+        # Offsets in a damaged archive may be negative.
+        if error.errno != errno.EINVAL:
+            raise
+        return False
+    # zipfile does not document what else a damaged archive raises.
+    except Exception:
+        return False
+
+
+def newest_whole_checkpoint(folder: Path, besides: Path | None = None) -> Path | None:
+    """The whole checkpoint that was written last, or None.
+
+    Args:
+        folder: where checkpoint*.pt lie.
+        besides: a checkpoint to leave out.
+    """
+    checkpoints = [path for path in folder.glob("checkpoint*.pt") if path != besides]
+    checkpoints.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    return next(filter(is_whole, checkpoints), None)
+
+
+def repair(folder: Path) -> None:
+    """Remove damaged checkpoints; make checkpoint_last.pt the newest whole one if it is missing.
+
+    Raises:
+        OSError: a checkpoint cannot be read, in which case none is removed.
+    """
+    damaged = [path for path in folder.glob("checkpoint*.pt") if not is_whole(path)]
+    for path in (*damaged, *folder.glob("*.tmp")):
+        path.unlink()
+    last = folder / "checkpoint_last.pt"
+    if not last.exists() and (newest := newest_whole_checkpoint(folder)) is not None:
+        shutil.copyfile(newest, last.with_suffix(".tmp"))
+        os.replace(last.with_suffix(".tmp"), last)
+
+
+if __name__ == "__main__":
+    try:
+        repair(Path(sys.argv[1]))
+    except OSError as error:
+        raise SystemExit(f"cannot repair {error.filename}: {error.strerror}") from error
