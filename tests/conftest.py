@@ -10,14 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests import toy_data
-from tupe_fairseq.checkpoints.reading import safe_checkpoint_globals
+from tupe_fairseq.models import prepare_process
 
-
-@pytest.fixture(scope="session", autouse=True)
-def safe_globals():
-    """As under fairseq's commands, many of which the tests run in this process."""
-    with safe_checkpoint_globals():
-        yield
+# As under fairseq's commands, many of which the tests run in this process.
+prepare_process()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ standalone encoder needs torch alone.
 import importlib.util
 
 from .attention import TupeMultiheadAttention
-from .errors import UsageError
+from .errors import BackendError, CheckpointError, ConfigurationError, DataError, UsageError
 from .position import PositionEncoding, Shape, build_position_encoding, register_position_encoding
 from .standalone.encoder import TUPEConfig, TUPEEncoder
 from .standalone.masked_lm import TUPEMaskedLM
@@ -15,6 +15,10 @@ from .standalone.masked_lm import TUPEMaskedLM
 __version__ = "0.1.0"
 
 __all__ = [
+    "BackendError",
+    "CheckpointError",
+    "ConfigurationError",
+    "DataError",
     "PositionEncoding",
     "Shape",
     "TUPEConfig",
@@ -27,15 +31,10 @@ __all__ = [
 ]
 
 if importlib.util.find_spec("fairseq") is not None:
-    from .checkpoints.reading import add_safe_checkpoint_globals
-    from .errors import under_fairseq_command
     from .glue import GluePredictionCriterion
     from .models.tupe_roberta import TupeRobertaModel
     from .models.tupe_transformer import TupeTransformerModel
     from .models.tupe_transformer_lm import TupeTransformerLM
-
-    if under_fairseq_command():
-        add_safe_checkpoint_globals()
 
     __all__ += [
         "GluePredictionCriterion",

@@ -1,49 +1,61 @@
-"""What a user did wrong, told in one line."""
+"""Errors that a user can act on, each told in one line.
+
+`UsageError` is the base class; its subclasses say what is wrong. A program ends with one of them
+by `one_line_endings`. `TUPE_FAIRSEQ_TRACEBACK=1` in the environment also shows the traceback.
+"""
 
 from __future__ import annotations
 
-import functools
-import sys
-from pathlib import Path
+import os
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+#: Environment variable that asks for the traceback before the line.
+TRACEBACK = "TUPE_FAIRSEQ_TRACEBACK"
 
 
 class UsageError(ValueError):
-    """Something asked for cannot be done; the message names the argument, its value, the way out.
+    """Base class of the errors that a user can act on.
 
-    Raised as it is in Python and notebooks. Under a fairseq command it ends the command: the line
-    on stderr, exit status 1, no traceback (`ends_commands_in_one_line`).
+    The message is one line that names the argument, its value and the way out. In Python and in
+    notebooks the error is raised as any other. Under a fairseq command it ends the command with
+    that line on stderr and exit status 1 (`commands.ends_commands_in_one_line`).
     """
 
     def __init__(self, message: str):
-        # Names from files may hold anything.
+        # Names read from files may hold control characters.
         super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in message))
 
 
-def under_fairseq_command(kind: str = "") -> bool:
-    """Whether this process was started as `fairseq-train`, `python -m fairseq_cli.train`, ...
+class ConfigurationError(UsageError):
+    """An argument has an invalid value, or two arguments contradict each other."""
 
-    Args:
-        kind: only commands whose name holds this, e.g. "train".
+
+class CheckpointError(UsageError):
+    """A checkpoint cannot be loaded, or does not fit the model."""
+
+
+class DataError(UsageError):
+    """Data, a dictionary, a tokenizer or a text cannot be used."""
+
+
+class BackendError(UsageError):
+    """An attention backend cannot compute what is asked of it."""
+
+
+@contextmanager
+def one_line_endings() -> Iterator[None]:
+    """Turn a `UsageError` inside the block into the end of the program.
+
+    With `TUPE_FAIRSEQ_TRACEBACK=1` the traceback is printed before the line.
+
+    Raises:
+        SystemExit: in place of a `UsageError`; Python prints its message and returns status 1.
     """
-    program = Path(sys.argv[0])
-    is_fairseq = program.name.startswith("fairseq-") or program.parent.name == "fairseq_cli"
-    return is_fairseq and kind in program.name
-
-
-def ends_commands_in_one_line(function):
-    """Decorate an entry point that fairseq calls: a `UsageError` ends the command in one line.
-
-    fairseq and hydra wrap ordinary exceptions in tracebacks of their own; SystemExit passes
-    through both and prints its message.
-    """
-
-    @functools.wraps(function)
-    def wrapper(*args, **kwargs):
-        try:
-            return function(*args, **kwargs)
-        except UsageError as error:
-            if under_fairseq_command():
-                raise SystemExit(f"error: {error}") from error
-            raise
-
-    return wrapper
+    try:
+        yield
+    except UsageError as error:
+        if os.environ.get(TRACEBACK, "0") not in ("", "0"):
+            traceback.print_exception(error)
+        raise SystemExit(f"error: {error}") from error

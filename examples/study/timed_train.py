@@ -15,7 +15,7 @@ import time
 import torch
 from fairseq_cli import train as fairseq_train
 
-from tupe_fairseq.checkpoints.reading import add_safe_checkpoint_globals
+from tupe_fairseq import commands
 
 #: Who reports validation and checkpoints.
 OTHERS = ("valid", "fairseq.checkpoint_utils")
@@ -46,7 +46,7 @@ class Clock(logging.Handler):
 if __name__ == "__main__":
     clock = Clock(logging.INFO)
     logging.getLogger().addHandler(clock)
-    add_safe_checkpoint_globals()
-    fairseq_train.cli_main()
+    with commands.running("train"):
+        fairseq_train.cli_main()
     entry = {"updates": clock.updates, "seconds": round(clock.seconds, 3)}
     print(f"timed_train | clock | {json.dumps(entry)}", flush=True)

@@ -16,7 +16,7 @@ from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq_cli import generate as fairseq_generate
 
-from tupe_fairseq.checkpoints.reading import add_safe_checkpoint_globals
+from tupe_fairseq import commands
 
 now = time.perf_counter if torch.cuda.is_available() else time.process_time
 
@@ -40,7 +40,7 @@ class TimedTranslation(TranslationTask):
 
 
 if __name__ == "__main__":
-    add_safe_checkpoint_globals()
-    fairseq_generate.cli_main()
+    with commands.running("generate"):
+        fairseq_generate.cli_main()
     clock = {"tokens": TimedTranslation.tokens, "seconds": round(TimedTranslation.seconds, 3)}
     print(f"timed_generate | clock | {json.dumps(clock)}", flush=True)

@@ -20,7 +20,7 @@ from torch.distributed.elastic.rendezvous import RendezvousError
 from torch.distributed.launcher.api import elastic_launch
 from torch.distributed.run import config_from_args, get_args_parser
 
-from ..errors import UsageError
+from ..errors import UsageError, one_line_endings
 from . import LAUNCHER
 
 WORKER = "tupe_fairseq.distributed.worker"
@@ -116,7 +116,5 @@ def _told(rank: int, failure: ProcessFailure) -> str:
 
 
 if __name__ == "__main__":
-    try:
+    with one_line_endings():
         launch(sys.argv[1:])
-    except UsageError as error:
-        sys.exit(f"error: {error}")

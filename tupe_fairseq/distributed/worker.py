@@ -23,8 +23,8 @@ from fairseq.logging import metrics
 from fairseq_cli import train as fairseq_train
 from omegaconf import DictConfig
 
-from ..checkpoints.reading import add_safe_checkpoint_globals
-from ..errors import UsageError
+from .. import commands
+from ..errors import UsageError, one_line_endings
 from . import LAUNCHER
 from .resume import resumed
 from .save_dir import alone_in
@@ -129,13 +129,15 @@ def end_with(parent: int, every: float = 1.0) -> None:
 
 def main(flags: list[str]) -> None:
     """One rank of training."""
-    # For messages in one line, see `tupe_fairseq.errors`.
-    add_safe_checkpoint_globals()
-    sys.argv = ["fairseq-train", *rank_flags(flags, dict(os.environ))]
+    # fairseq imports --user-dir from the words that this process was started with.
     parser = options.get_training_parser()
-    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser))
+    parser.prog = "fairseq-train"
+    arguments = options.parse_args_and_arch(parser, rank_flags(flags, dict(os.environ)))
     try:
-        fairseq_distributed.call_main(cfg, train_together)
+        with commands.running("train"):
+            fairseq_distributed.call_main(
+                convert_namespace_to_omegaconf(arguments), train_together
+            )
     finally:
         # Gloo's threads, left running, would abort the process at its end.
         if dist.is_initialized() and dist.get_backend() == "gloo":
@@ -166,8 +168,7 @@ if __name__ == "__main__":
     end_with(int(os.environ[LAUNCHER]))
     log_as_fairseq_train()
     try:
-        main(sys.argv[1:])
-    except UsageError as error:
-        end(f"error: {error}")
+        with one_line_endings():
+            main(sys.argv[1:])
     except SystemExit as error:
         end(error.code)

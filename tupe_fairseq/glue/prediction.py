@@ -22,7 +22,8 @@ from fairseq.distributed import utils as distributed
 from fairseq.logging import metrics
 from fairseq.logging.meters import MetersDict
 
-from ..errors import UsageError, ends_commands_in_one_line
+from ..commands import ends_commands_in_one_line
+from ..errors import UsageError
 from . import metrics as glue_metrics
 
 #: Decimals of a percent in logs and results.

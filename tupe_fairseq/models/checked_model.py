@@ -10,11 +10,12 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from .. import commands
 from ..arguments.flags import check_keys, training_setting
 from ..checkpoints.mismatch import explain_mismatch
 from ..checkpoints.restoring import DEFAULT_RESTORE_FILE, check_restore_file, end_if_finished
 from ..checks.data import check_data
-from ..errors import UsageError, ends_commands_in_one_line, under_fairseq_command
+from ..errors import UsageError
 from .transformer_parts import check_transformer, fill_position_options
 
 
@@ -26,7 +27,7 @@ class CheckedModel:
     stacks: Mapping[str, str]
     _loaded = False
 
-    @ends_commands_in_one_line
+    @commands.ends_commands_in_one_line
     def forward(self, *args, **kwargs):
         """As fairseq's.
 
@@ -44,7 +45,7 @@ class CheckedModel:
                 )
         return super().forward(*args, **kwargs)
 
-    @ends_commands_in_one_line
+    @commands.ends_commands_in_one_line
     def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
         """Load a state dict, of fairseq's own model too; what does not fit is told in one line.
 
@@ -56,7 +57,7 @@ class CheckedModel:
         except RuntimeError as error:
             raise UsageError(explain_mismatch(self, state_dict, self.stacks)) from error
         self._loaded = True
-        if under_fairseq_command("train"):
+        if commands.current() == "train":
             end_if_finished(self.args)
         return result
 
@@ -80,7 +81,7 @@ def completed(
     apply(name, known)
     check_keys(args, cls, known=set(vars(known)) | {"max_target_positions", "add_bos_token"})
     check_transformer(args, name)
-    if under_fairseq_command("train"):
+    if commands.current() == "train":
         check_restore_file(args)
         check_data(training_setting(args, "task", "data") or "")
     with open_dict(args) if OmegaConf.is_config(args) else nullcontext():

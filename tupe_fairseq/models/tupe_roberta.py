@@ -15,6 +15,7 @@ from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from fairseq.utils import safe_getattr, safe_hasattr
 from omegaconf import OmegaConf, open_dict
 
+from .. import commands
 from ..arguments.architectures import (
     ROBERTA_ARCHITECTURES,
     apply_roberta_architecture,
@@ -29,7 +30,7 @@ from ..arguments.flags import (
 )
 from ..checkpoints.restoring import check_restore_file
 from ..checks.data import check_data
-from ..errors import UsageError, ends_commands_in_one_line, under_fairseq_command
+from ..errors import UsageError
 from ..hub.roberta import RobertaFromPretrained
 from .checked_model import CheckedModel
 from .sentence_encoder import build_roberta_encoder
@@ -104,14 +105,14 @@ class TupeRobertaModel(CheckedModel, RobertaFromPretrained, RobertaModel):
         )
 
     @classmethod
-    @ends_commands_in_one_line
+    @commands.ends_commands_in_one_line
     def build_model(cls, args, task):
         """Build a model from a Namespace (command line) or DictConfig (hydra)."""
         known = Namespace(tokens_per_sample=0, max_positions=0, base_layers=0)
         apply_roberta_architecture("tupe_roberta", known)
         check_keys(args, cls, known=set(vars(known)))
         check_pruning(args)
-        if under_fairseq_command("train"):
+        if commands.current() == "train":
             check_restore_file(args)
             check_data(training_setting(args, "task", "data") or "", task.source_dictionary)
         with open_dict(args) if OmegaConf.is_config(args) else nullcontext():
@@ -128,7 +129,7 @@ class TupeRobertaModel(CheckedModel, RobertaFromPretrained, RobertaModel):
             encoder = TupeRobertaEncoder(args, task.source_dictionary)
         return cls(args, encoder)
 
-    @ends_commands_in_one_line
+    @commands.ends_commands_in_one_line
     def get_targets(self, sample, net_output):
         """Targets of a batch.
 

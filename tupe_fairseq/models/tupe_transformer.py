@@ -13,6 +13,7 @@ from fairseq.data.data_utils import infer_language_pair
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerModel
 
+from .. import commands
 from ..arguments.architectures import (
     TRANSFORMER_ARCHITECTURES,
     apply_transformer_architecture,
@@ -20,7 +21,7 @@ from ..arguments.architectures import (
 )
 from ..arguments.flags import add_position_args, training_setting
 from ..checks.data import check_lengths_of_pairs
-from ..errors import UsageError, ends_commands_in_one_line, under_fairseq_command
+from ..errors import UsageError
 from ..hub.generator import GeneratorFromPretrained
 from .checked_model import CheckedModel, completed
 from .sentence_encoder import build_transformer_encoder
@@ -46,7 +47,7 @@ class TupeTransformerModel(CheckedModel, GeneratorFromPretrained, TransformerMod
         add_position_args(parser)
 
     @classmethod
-    @ends_commands_in_one_line
+    @commands.ends_commands_in_one_line
     def build_model(cls, args, task):
         """Build a model from a Namespace (command line) or DictConfig (hydra).
 
@@ -63,7 +64,7 @@ class TupeTransformerModel(CheckedModel, GeneratorFromPretrained, TransformerMod
             model = super().build_model(flat, task)
         model.args = args
         skips = training_setting(args, "dataset", "skip_invalid_size_inputs_valid_test")
-        if under_fairseq_command("train") and not skips:
+        if commands.current() == "train" and not skips:
             subsets = training_setting(args, "dataset", "valid_subset") or "valid"
             model.check_data_lengths(task.cfg, subsets)
         return model
@@ -84,12 +85,12 @@ class TupeTransformerModel(CheckedModel, GeneratorFromPretrained, TransformerMod
         """Called by fairseq's beam search: so many hypotheses share a source sentence."""
         self.decoder.set_beam_size(beam_size)
 
-    @ends_commands_in_one_line
+    @commands.ends_commands_in_one_line
     def prepare_for_inference_(self, cfg):
         """As fairseq's; looks at the lengths of the sentences that fairseq-generate will read."""
         super().prepare_for_inference_(cfg)
         skips = cfg.dataset.skip_invalid_size_inputs_valid_test
-        if under_fairseq_command("generate") and not skips:
+        if commands.current() == "generate" and not skips:
             self.check_data_lengths(cfg.task, cfg.dataset.gen_subset)
 
     def check_data_lengths(self, task: Any, subsets: str) -> None:

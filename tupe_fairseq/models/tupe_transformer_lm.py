@@ -19,7 +19,8 @@ from ..arguments.architectures import (
     register_architectures,
 )
 from ..arguments.flags import add_position_args, training_setting
-from ..errors import UsageError, ends_commands_in_one_line
+from ..commands import ends_commands_in_one_line
+from ..errors import UsageError
 from ..hub.generator import GeneratorFromPretrained
 from .checked_model import CheckedModel, completed
 from .transformer_decoder import TupeTransformerDecoder

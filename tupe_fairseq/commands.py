@@ -1,0 +1,90 @@
+"""Which fairseq command this process runs: checks and installations that only commands need.
+
+The value is the environment variable `TUPE_FAIRSEQ_COMMAND`, so that processes which a command
+spawns inherit it. Programs that call fairseq's `main` themselves set it by `running`. Where it is
+not set, the name of the program decides: `fairseq-train`, `python -m fairseq_cli.train`, ...
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .errors import one_line_endings
+
+#: Environment variable with the name of the command.
+COMMAND = "TUPE_FAIRSEQ_COMMAND"
+#: What `at_start` has registered.
+_installations: list[Callable[[], None]] = []
+
+
+def current() -> str | None:
+    """The fairseq command of this process: "train", "generate", "eval-lm", ..., or None.
+
+    `fairseq-hydra-train` counts as "train".
+    """
+    return os.environ.get(COMMAND) or _of_program(Path(sys.argv[0]))
+
+
+def _of_program(program: Path) -> str | None:
+    if program.name.startswith("fairseq-"):
+        name = program.name.removeprefix("fairseq-")
+    elif program.parent.name == "fairseq_cli":
+        name = program.stem.replace("_", "-")
+    else:
+        return None
+    return name.removeprefix("hydra-")
+
+
+@contextmanager
+def running(name: str) -> Iterator[None]:
+    """Declare that the block runs a fairseq command, for programs with a name of their own.
+
+    What commands need is installed in this process (see `at_start`) and stays after the block.
+
+    Args:
+        name: of the command, without `fairseq-`, e.g. "train".
+    """
+    before = os.environ.get(COMMAND)
+    os.environ[COMMAND] = name
+    try:
+        for install in _installations:
+            install()
+        yield
+    finally:
+        if before is None:
+            del os.environ[COMMAND]
+        else:
+            os.environ[COMMAND] = before
+
+
+def at_start(install: Callable[[], None]) -> Callable[[], None]:
+    """Decorate what changes the whole process: it is called only where a command runs.
+
+    That is now, or when `running` begins. It must be harmless to call twice.
+    """
+    _installations.append(install)
+    if current():
+        install()
+    return install
+
+
+def ends_commands_in_one_line(function):
+    """Decorate a function that fairseq calls: a `UsageError` ends the command in one line.
+
+    fairseq and hydra wrap ordinary exceptions in tracebacks of their own. SystemExit passes
+    through both and prints its message. Outside of commands the error is raised unchanged.
+    """
+
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        if not current():
+            return function(*args, **kwargs)
+        with one_line_endings():
+            return function(*args, **kwargs)
+
+    return wrapper
