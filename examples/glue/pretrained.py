@@ -19,7 +19,7 @@ import torch
 from tupe_fairseq import UsageError
 from tupe_fairseq.arguments.architectures import ROBERTA_ARCHITECTURES
 from tupe_fairseq.checkpoints.reading import read_checkpoint
-from tupe_fairseq.hub.files import recorded
+from tupe_fairseq.checkpoints.settings import recorded_settings
 from tupe_fairseq.position import POSITION_ENCODINGS
 
 #: Arguments of stock RoBERTa that decide what the weights of its encoder mean.
@@ -79,7 +79,7 @@ def encoder_settings(model: dict[str, Any]) -> dict[str, Any]:
 
 def model_arguments(checkpoint: Path) -> dict[str, Any]:
     """The settings of the model, as fairseq-train or fairseq-hydra-train recorded them."""
-    return recorded(read_checkpoint(checkpoint), "model", checkpoint)
+    return recorded_settings(read_checkpoint(checkpoint), "model", checkpoint)
 
 
 def task_settings(data: Path) -> dict[str, Any]:

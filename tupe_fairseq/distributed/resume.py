@@ -18,8 +18,8 @@ from omegaconf import DictConfig
 
 from ..checkpoints.reading import read_checkpoint
 from ..checkpoints.restoring import progress, restored_file
+from ..checkpoints.settings import recorded_settings
 from ..files import replacing
-from ..hub.files import recorded
 
 #: In --save-dir while a training lasts; a killed one leaves it to be written over.
 COPY = ".restored.pt"
@@ -74,7 +74,8 @@ def _dealt_anew(path: Path, cfg: DictConfig) -> tuple[int, dict[str, Any] | None
         updates = 0
     batches = place.get("iterations_in_epoch", 0)
     now = cfg.distributed_training.distributed_world_size
-    then = recorded(state, "distributed_training", path).get("distributed_world_size") or now
+    before = recorded_settings(state, "distributed_training", path)
+    then = before.get("distributed_world_size") or now
     if then == now or not batches or cfg.checkpoint.reset_dataloader:
         return updates, None
     # Batches are dealt out in turn; a part of a round is done once more.

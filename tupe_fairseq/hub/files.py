@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,9 @@ from typing import Any
 from fairseq import hub_utils
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from fairseq.tasks import TASK_REGISTRY
-from omegaconf.errors import OmegaConfBaseException
 
 from ..checkpoints.reading import read_checkpoint, safe_checkpoint_globals
+from ..checkpoints.settings import recorded_settings
 from ..errors import UsageError
 
 CHECKPOINTS = ("model.pt", "checkpoint_best.pt", "checkpoint_last.pt")
@@ -48,28 +47,6 @@ def find_checkpoint(path: Path, name: str | None) -> tuple[Path, str]:
     raise UsageError(f"no checkpoint: {path} holds no {name or ', '.join(CHECKPOINTS)}.")
 
 
-def recorded(state: Mapping[str, Any], group: str, source: object) -> dict[str, Any]:
-    """A group of a checkpoint's settings, "model" or "task", today's and older ones' alike.
-
-    Raises:
-        UsageError: they are no table of names.
-    """
-    settings = state.get("args")
-    if settings is None:
-        # Since 2020 a tree, whose branches may be of the older kind.
-        settings = _table(state.get("cfg"), source).get(group)
-    return _table(settings, source)
-
-
-def _table(settings: Any, source: object) -> dict[str, Any]:
-    try:
-        if settings is None:
-            return {}
-        return dict(vars(settings) if isinstance(settings, Namespace) else settings)
-    except (TypeError, ValueError, OmegaConfBaseException) as error:
-        raise UsageError(f"{source} is damaged: its settings are no table of names.") from error
-
-
 def recorded_task(checkpoint: Path, allowed: type) -> dict[str, Any]:
     """The task in a checkpoint's settings, after checking model and task against an allow-list.
 
@@ -84,7 +61,7 @@ def recorded_task(checkpoint: Path, allowed: type) -> dict[str, Any]:
         UsageError: another model, or a task of fairseq's that is not in `TASKS`.
     """
     state = read_checkpoint(checkpoint)
-    model, task = (recorded(state, group, checkpoint) for group in ("model", "task"))
+    model, task = (recorded_settings(state, group, checkpoint) for group in ("model", "task"))
     refused = f"{checkpoint} is refused: its settings name "
     for name in _names(model, "arch") or [None]:
         cls = ARCH_MODEL_REGISTRY.get(str(name), MODEL_REGISTRY.get(str(name)))

@@ -22,8 +22,9 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from ..checkpoints.reading import read_checkpoint
+from ..checkpoints.settings import recorded_settings
 from ..errors import UsageError
-from ..hub.files import find_checkpoint, recorded
+from ..hub.files import find_checkpoint
 from ..models.tupe_roberta import TupeRobertaModel
 from .dictionaries import Entry, check_size, dictionary_text, read_dictionary
 from .settings import ACTIVATIONS, PROBABILITIES, functions, sizes
@@ -200,7 +201,7 @@ def load(directory: str | Path) -> tuple[Converted, Path]:
     beside = fine_tuned if fine_tuned.is_file() else folder / "dict.txt"
     state, entries, path = read_source(folder / name, beside)
     source = folder / name
-    settings = recorded(state, "model", source)
+    settings = recorded_settings(state, "model", source)
     if "position_encoding" not in settings:
         raise UsageError(f"{source} is not a tupe_roberta checkpoint: it records no encoding.")
     settings |= sizes(settings, state["model"], ENCODER, source) | functions(settings, source)

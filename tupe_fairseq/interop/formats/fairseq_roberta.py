@@ -15,8 +15,8 @@ from fairseq.models.roberta import RobertaModel
 from torch import Tensor
 
 from ...checkpoints.migration import SECOND_COPY
+from ...checkpoints.settings import recorded_settings
 from ...errors import UsageError
-from ...hub.files import recorded
 from ...position import POSITION_ENCODINGS
 from ...standalone.files import check_fit
 from ..check import own_outputs
@@ -101,7 +101,8 @@ def read(
         if not n.endswith(".version") and not SECOND_COPY.search(n)
     }
     names = table(theirs)
-    settings = _settings(recorded(state, "model", checkpoint), theirs, names[0].theirs, checkpoint)
+    recorded = recorded_settings(state, "model", checkpoint)
+    settings = _settings(recorded, theirs, names[0].theirs, checkpoint)
     check_size(entries, len(theirs[names[0].theirs]), path)
     model = build(settings, entries)
     register_heads(model, theirs)

@@ -16,8 +16,8 @@ import torch
 from fairseq import utils
 from torch import Tensor
 
+from ...checkpoints.settings import recorded_settings
 from ...errors import UsageError
-from ...hub.files import recorded
 from ...position.indices import distances, relative_buckets, toeplitz
 from ...standalone.files import check_fit
 from ..dictionaries import Entry, check_size
@@ -85,7 +85,7 @@ def read(checkpoint: str | Path, dictionary: str | Path | None = None) -> Conver
     state, entries, path = read_source(checkpoint, dictionary)
     theirs = dict(state["model"])
     buckets = theirs.pop(BUCKETS, None)
-    settings = _settings(recorded(state, "model", checkpoint), theirs, checkpoint)
+    settings = _settings(recorded_settings(state, "model", checkpoint), theirs, checkpoint)
     _check_buckets(buckets, settings["max_positions"], checkpoint)
     notes = _complete_heads(theirs, settings)
     entries = [*MORE_SYMBOLS, *entries]
