@@ -69,10 +69,8 @@ class TUPEMaskedLM(nn.Module):
         Raises:
             UsageError: more tokens than positions, or padding before the first token.
         """
-        padding = tokens.eq(self.padding_idx)
-        # A traced graph serves padded and unpadded batches; it cannot branch on values.
-        padded = torch.compiler.is_compiling() or padding.any()
-        hidden = self.encoder(self.embed_tokens(tokens), padding if padded else None)
+        padding_mask = tokens.eq(self.embed_tokens.padding_idx)
+        hidden = self.encoder(self.embed_tokens(tokens), padding_mask)
         return hidden, self.lm_head(hidden)
 
     def settings(self) -> dict[str, Any]:
