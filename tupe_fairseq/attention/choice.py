@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,7 +86,7 @@ def share_attention(
     _log_choice(backend, chosen.name, type(encoding).__name__, device)
     dtype = dtype_of_queries(x)
     # Computed once for all layers, so its rounding error would be in all of them.
-    with torch.autocast(device, enabled=False):
+    with _without_autocast(device):
         score = encoding.score(layout.length, layout.length)
         if causal or encoding.window is not None:
             heads = encoding.shape.num_heads
@@ -125,9 +126,15 @@ def backend_for(name: str, needs: Collection[Need], device: str) -> Backend:
 
 def dtype_of_queries(x: Tensor) -> torch.dtype:
     """The dtype of queries projected from x: autocast turns fp32 into half precision."""
-    if torch.is_autocast_enabled(x.device.type):
-        return torch.get_autocast_dtype(x.device.type)
+    device = x.device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        return torch.get_autocast_dtype(device)
     return x.dtype
+
+
+def _without_autocast(device: str) -> AbstractContextManager:
+    available = torch.amp.is_autocast_available(device)
+    return torch.autocast(device, enabled=False) if available else nullcontext()
 
 
 def _refusal(name: str, reason: str) -> UsageError:

@@ -43,8 +43,12 @@ def sum_diagonals(cells: Tensor) -> Tensor:
 class _Toeplitz(torch.autograd.Function):
     @staticmethod
     def forward(ctx, by_distance, keys):
-        # Windows of width S, of which row i is the one that starts at column T − 1 − i.
-        return by_distance.contiguous().unfold(-1, keys, 1).flip(-2)
+        # Row i is the window of width S that starts at column T − 1 − i. Strides as of `unfold`,
+        # whose width torch.export cannot leave open.
+        by_distance = by_distance.contiguous()
+        heads, columns = by_distance.shape
+        windows = (heads, columns - keys + 1, keys)
+        return by_distance.as_strided(windows, (columns, 1, 1)).flip(-2)
 
     @staticmethod
     def backward(ctx, gradient):

@@ -1,0 +1,85 @@
+"""How often the host waits for the device: never without padding, once with it.
+
+Tensors on torch's device "meta" have no values, so whatever would make the host wait for a GPU to
+read a value raises an error there.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.attention.cases import BACKENDS, OPTIONS, VOCAB_SIZE, served
+from tests.decoder.samples import build
+from tupe_fairseq.attention import Padding
+from tupe_fairseq.modules.encoder import Encoder
+from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
+
+LENGTH, WIDTH = 9, 16
+#: FLOATER's solver of torchdiffeq reads its times on the host.
+ENCODINGS = sorted(set(POSITION_ENCODINGS) - {"floater"})
+ON_GPUS = [pair for pair in served(BACKENDS, ENCODINGS) if pair[0] in ("eager", "flash", "sdpa")]
+
+
+def tokens():
+    return torch.full((2, LENGTH), 5, device="meta")
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """The masks that were read; each read counts as one synchronisation, of half padding."""
+    found = []
+
+    def read(mask):
+        found.append(mask)
+        return Padding(mask, (LENGTH, LENGTH - 5)) if mask is not None else None
+
+    monkeypatch.setattr(Padding, "read", read)
+    return found
+
+
+@pytest.mark.parametrize(("backend", "name"), ON_GPUS)
+def test_vectors_without_padding_need_no_synchronisation(backend, name):
+    encoding = build_position_encoding(
+        name, WIDTH, 4, LENGTH, vocab_size=VOCAB_SIZE, **OPTIONS.get(name, {})
+    )
+    encoder = Encoder(encoding, 2, 16, attention_backend=backend).to("meta")
+    x = torch.randn(2, LENGTH, WIDTH, device="meta", requires_grad=True)
+    encoder(x, None, tokens()).sum().backward()
+    assert x.grad.shape == x.shape
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_a_padded_batch_needs_one(name, reads):
+    encoding = build_position_encoding(
+        name, WIDTH, 4, LENGTH, vocab_size=VOCAB_SIZE, **OPTIONS.get(name, {})
+    )
+    encoder = Encoder(encoding, 2, 16).to("meta")
+    x = torch.randn(2, LENGTH, WIDTH, device="meta")
+    mask = torch.zeros(2, LENGTH, dtype=torch.bool, device="meta")
+    encoder(x, mask, tokens()).sum().backward()
+    assert len(reads) == 1
+
+
+@pytest.mark.parametrize("arch", ["tupe_transformer", "tupe_transformer_lm"])
+def test_translation_needs_one_and_a_language_model_none(arch, reads):
+    model = build("tupe_r", arch).train().to("meta")
+    if arch == "tupe_transformer":
+        logits, _ = model(tokens(), None, tokens())
+    else:
+        logits, _ = model(tokens())
+    logits.sum().backward()
+    assert len(reads) == (arch == "tupe_transformer")
+
+
+def test_reading_a_mask_is_one_transfer(monkeypatch):
+    """Whether there is padding, where, and how much: one tensor goes to the host."""
+    transfers = []
+    tolist = torch.Tensor.tolist
+    monkeypatch.setattr(torch.Tensor, "tolist", lambda x: transfers.append(x) or tolist(x))
+    for name in ("__bool__", "item", "__int__"):
+        monkeypatch.setattr(torch.Tensor, name, lambda x: pytest.fail("read a value"))
+    mask = torch.tensor([[False, False, True], [True, False, False]])
+    padding = Padding.read(mask)
+    assert (padding.lengths, padding.leading) == ((2, 2), True)
+    assert len(transfers) == 1
