@@ -11,13 +11,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = "tupe_fairseq"
-<<<<<<< HEAD
-=======
-#: Rooms whose __init__.py imports all their files by pkgutil, which no reader of source sees.
-IMPORT_ALL_FILES = (f"{PACKAGE}.position", f"{PACKAGE}.attention")
-#: Imports that close a circle today and are to go.
-TO_GO = (("attention.causal_attention", "attention"),)
->>>>>>> 83dfeb7 (Add hooks for the layer's index, its input and windows, proven by encodings in tests)
 
 
 @pytest.fixture(scope="module")
