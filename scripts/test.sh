@@ -9,4 +9,4 @@ source scripts/environment.sh
 
 # A process a core, each with one thread.
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-PASSIVE}
-exec python -m pytest --numprocesses auto "$@"
+exec python -m pytest --numprocesses auto --dist worksteal "$@"

@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import stat
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -21,6 +20,7 @@ import torch
 
 from examples.glue import sweep
 from examples.glue.results import read_results
+from tests import processes
 from tests.glue.samples import GLUE
 from tupe_fairseq import UsageError
 
@@ -119,12 +119,11 @@ def test_a_word_given_twice_is_one_run(place):
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=lambda how: how.name)
 def test_killed_sweep_goes_on_and_ends_as_an_unkilled_one(place, how):
-    command = [sys.executable, GLUE / "sweep.py", *arguments(place, "killed")]
     (place / "hold").touch()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = processes.Program(GLUE / "sweep.py", *arguments(place, "killed"))
     wait_for(lambda: lines(place, "killed"))
-    process.send_signal(how)
-    assert process.wait() == (1 if how == signal.SIGTERM else -how)
+    os.kill(process.pid, how)
+    assert process.wait().returncode == (1 if how == signal.SIGTERM else -how)
     assert 0 < len(lines(place, "killed")) < 8
     (place / "hold").unlink()
     run(place, "killed")

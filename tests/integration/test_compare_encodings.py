@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 
 from examples.study import compare_encodings as compare
 from examples.study import comparison
+from tests import processes
 from tests.scripts import ROOT
 from tupe_fairseq import UsageError
 
@@ -43,11 +42,10 @@ def test_killed_comparison_goes_on(toy_masked_lm_data, tmp_path, capsys):
     out = tmp_path / "out"
     words = arguments(toy_masked_lm_data, out)
     script = ROOT / "examples/study/compare_encodings.py"
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(
-        [sys.executable, script, *words], env=environment, start_new_session=True
-    ) as killed:
+    killed = processes.Program(script, *words)
+    try:
         wait_until((out / "comparison.md").exists)
+    finally:
         os.killpg(killed.pid, signal.SIGKILL)
     assert "after 2 updates" in (out / "comparison.md").read_text()
     # As a kill leaves it while fairseq copies.

@@ -25,6 +25,7 @@ from examples.study import report as study_report
 from examples.study import results as study_results
 from examples.study import tables as study_tables
 from examples.study.training import fixed_flags
+from tests import processes
 from tests.integration.hydra_configs import GLUE, QUIET, composed
 from tests.integration.test_compare_encodings import wait_until
 from tests.scripts import ROOT
@@ -84,11 +85,11 @@ def rows(report: str, first: str) -> list[list[str]]:
 def test_killed_study_goes_on(place):
     out, words = place / "out", arguments(place)
     script = ROOT / "examples/study/study.py"
-    with subprocess.Popen([sys.executable, script, *words], start_new_session=True) as killed:
-        try:
-            wait_until(lambda: [*out.glob("pretraining/*/*/checkpoint_last.pt")], 600)
-        finally:
-            os.killpg(killed.pid, signal.SIGKILL)
+    killed = processes.Program(script, *words)
+    try:
+        wait_until(lambda: [*out.glob("pretraining/*/*/checkpoint_last.pt")], 600)
+    finally:
+        os.killpg(killed.pid, signal.SIGKILL)
     assert json.loads((out / "journal.json").read_text())["data"]["seconds"] > 0
     study.main(words)
     report = (out / "report/report.md").read_text()
