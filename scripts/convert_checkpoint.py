@@ -10,10 +10,9 @@ atomically.
 from __future__ import annotations
 
 import logging
-import sys
 import warnings
 
-from tupe_fairseq import UsageError
+from tupe_fairseq.errors import UsageError, one_line_endings
 from tupe_fairseq.interop.convert import convert
 
 
@@ -26,7 +25,8 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (UsageError, OSError) as error:
-        sys.exit(f"error: {error}")
+    with one_line_endings():
+        try:
+            main()
+        except OSError as error:
+            raise UsageError(str(error)) from error

@@ -8,34 +8,34 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .errors import UsageError
+from .errors import ConfigurationError
 from .modules.encoder import Encoder
 from .modules.encoder_layer import EncoderLayer
-from .position import PositionEncoding
+from .position import LayerTerms, PositionEncoding
 
 
 @torch.no_grad()
-def positional_correlations(encoder: Encoder, length: int) -> Tensor:
+def positional_correlations(encoder: Encoder, length: int, layer: int = 1) -> Tensor:
     """The content-free term of the attention scores, before the softmax.
 
     TUPE: (p_i U^Q)(p_j U^K)ᵀ/√(2D) + b_{j−i}, with [CLS] reset if it is untied (Ke et al., ICLR
-    2021, section 4 and its figure of heads). T5: b_{j−i}. It is the same in all layers.
+    2021, section 4 and its figure of heads). T5: b_{j−i}.
 
     Args:
         encoder: an `Encoder`, e.g. a standalone one or `model.encoder.sentence_encoder`.
         length: number of positions T.
+        layer: counted from 1; matters for encodings that differ by layer.
 
     Returns:
         H×T×T.
 
     Raises:
-        UsageError: the encoding has no such term, or the length exceeds its positions.
+        ConfigurationError: the encoding has no such term, or `length` or `layer` is out of range.
     """
-    encoding = encoder.embed_positions
-    _check_length(encoder, length)
+    encoding = _encoding_of(encoder, length, layer)
     score = encoding.score(length, length)
     if score is None:
-        raise UsageError(
+        raise ConfigurationError(
             f"{type(encoding).__name__} has no term of the scores that depends on positions "
             "only, so no positional correlations."
         )
@@ -68,38 +68,36 @@ def position_maps(encoder: Encoder, length: int, layer: int = 1) -> PositionMaps
     Args:
         encoder: an `Encoder`, e.g. a standalone one or `model.encoder.sentence_encoder`.
         length: number of positions T.
-        layer: counted from 1; matters for encodings with terms in each layer.
+        layer: counted from 1; matters for encodings that differ by layer.
 
     Raises:
-        UsageError: the encoding uses no positions, or it or the model has fewer positions or
-            layers.
+        ConfigurationError: the encoding uses no positions, or `length` or `layer` is out of range.
     """
-    encoding = encoder.embed_positions
-    _check_length(encoder, length)
-    if not 1 <= layer <= len(encoder.layers):
-        raise UsageError(
-            f"invalid layer {layer}: it must be between 1 and the model's {len(encoder.layers)}."
-        )
+    encoding = _encoding_of(encoder, length, layer)
     heads = [f"head {head + 1}" for head in range(encoding.shape.num_heads)]
     if encoding.uses("score"):
-        maps = positional_correlations(encoder, length)
+        maps = positional_correlations(encoder, length, layer)
         return PositionMaps(maps, heads, "what positions add to the scores")
     if encoding.uses("build_layer_terms"):
-        maps, meaning = _layer_maps(encoder, length, layer)
+        maps, meaning = _layer_maps(_layer(encoder, layer).self_attn.layer_terms, encoding, length)
         return PositionMaps(maps, heads, f"{meaning}, layer {layer}")
     if encoding.uses("rotate"):
         ones = torch.ones(1, 1, length, encoding.shape.head_dim)
         q, k, _ = encoding.rotate(ones, ones, ones)
         maps = (q @ k.transpose(-2, -1))[0] / encoding.shape.head_dim
         return PositionMaps(maps, ["all heads"], "q · k of equal words, relative to distance 0")
-    if encoding.uses("embed"):
-        vectors = encoding.position_vectors(length)
+    if encoder.embed_positions.uses("embed"):
+        vectors = encoder.embed_positions.position_vectors(length)
         maps = F.cosine_similarity(vectors[:, None], vectors[None], dim=-1)[None]
         return PositionMaps(maps, ["input"], "cosine of position vectors")
-    raise UsageError(f"{type(encoding).__name__} uses no positions, so there is nothing to draw.")
+    raise ConfigurationError(
+        f"{type(encoding).__name__} uses no positions, so there is nothing to draw."
+    )
 
 
-def _layer_maps(encoder: Encoder, length: int, layer: int) -> tuple[Tensor, str]:
+def _layer_maps(
+    terms: LayerTerms | None, encoding: PositionEncoding, length: int
+) -> tuple[Tensor, str]:
     """One layer's score term, H×T×T, and its meaning.
 
     The term is affine in queries and keys. Its constant part is the value for an average word
@@ -107,8 +105,6 @@ def _layer_maps(encoder: Encoder, length: int, layer: int) -> tuple[Tensor, str]
     part: the root mean square of the term for q and k with independent entries of unit variance,
     for Shaw |R^K_{i−j}|/√D.
     """
-    encoding = encoder.embed_positions
-    terms = _layer(encoder, layer - 1).self_attn.layer_terms
     assert terms is not None
     heads, width = encoding.shape.num_heads, encoding.shape.head_dim
     zeros = next(terms.parameters()).new_zeros(1, heads, length, width)
@@ -146,20 +142,21 @@ def correlation_terms(encoder: Encoder, tokens: Tensor) -> Tensor:
         5×B×H×T×T: the terms of `CORRELATION_TERMS`, and the rest. Their sum is the score.
 
     Raises:
-        UsageError: the encoding does not add positions to words, or there are too many tokens.
+        ConfigurationError: positions are not added to words, or there are too many tokens.
     """
-    _check_length(encoder, tokens.size(1))
+    in_layer = _encoding_of(encoder, tokens.size(1), layer=1)
     encoding = encoder.embed_positions
     words = encoding.word_scale * encoder.get_submodule("embed_tokens")(tokens)
     positions = encoding.embed(torch.zeros_like(words), tokens)
     both = encoding.embed(words, tokens)
-    if not _acts_on_input_only(encoding) or not torch.allclose(both, words + positions, atol=1e-5):
-        raise UsageError(
+    added = encoding.uses("embed") and torch.allclose(both, words + positions, atol=1e-5)
+    if not added or any(in_layer.uses(hook) for hook in ("score", "rotate", "build_layer_terms")):
+        raise ConfigurationError(
             f"{type(encoding).__name__} does not add positions to the words, so its scores have "
             "no terms between words and positions."
         )
     parts = _normalised(encoder, words, positions)
-    attention = _layer(encoder, 0).self_attn
+    attention = _layer(encoder, 1).self_attn
     queries, keys = (
         _project(linear, parts, attention.num_heads)
         for linear in (attention.q_proj, attention.k_proj)
@@ -170,19 +167,14 @@ def correlation_terms(encoder: Encoder, tokens: Tensor) -> Tensor:
     return torch.stack([*terms, whole - sum(terms)])
 
 
-def _acts_on_input_only(encoding: PositionEncoding) -> bool:
-    others = ("score", "rotate", "build_layer_terms")
-    return encoding.uses("embed") and not any(encoding.uses(hook) for hook in others)
-
-
-def _layer(encoder: Encoder, index: int) -> EncoderLayer:
-    return cast(EncoderLayer, encoder.layers[index])
+def _layer(encoder: Encoder, layer: int) -> EncoderLayer:
+    return cast(EncoderLayer, encoder.layers[layer - 1])
 
 
 def _normalised(encoder: Encoder, words: Tensor, positions: Tensor) -> Tensor:
     """Parts of the first attention's input: words, positions and constants, 3×B×T×C."""
     parts = torch.stack([words, positions, torch.zeros_like(words)])
-    layer = _layer(encoder, 0)
+    layer = _layer(encoder, 1)
     norms = [encoder.layernorm_embedding]
     if layer.normalize_before:
         norms.append(layer.self_attn_layer_norm)
@@ -202,9 +194,15 @@ def _project(linear: nn.Linear, parts: Tensor, heads: int) -> Tensor:
     return projected.unflatten(-1, (heads, -1)).transpose(-3, -2)
 
 
-def _check_length(encoder: Encoder, length: int) -> None:
-    longest = encoder.embed_positions.shape.max_positions
+def _encoding_of(encoder: Encoder, length: int, layer: int) -> PositionEncoding:
+    """The encoding as one layer uses it, after a check of length and layer."""
+    longest, layers = encoder.embed_positions.shape.max_positions, len(encoder.layers)
     if not 1 <= length <= longest:
-        raise UsageError(
+        raise ConfigurationError(
             f"invalid length {length}: it must be between 1 and the model's {longest} positions."
         )
+    if not 1 <= layer <= layers:
+        raise ConfigurationError(
+            f"invalid layer {layer}: it must be between 1 and the model's {layers}."
+        )
+    return encoder.embed_positions.at(layer - 1)

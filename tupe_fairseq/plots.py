@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from .errors import UsageError
+from .errors import ConfigurationError, UsageError
 from .files import replacing
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def save_png(figure: Figure, path: str | Path, command: str = "") -> None:
     """
     path = Path(path)
     if path.suffix.lower() != ".png":
-        raise UsageError(f"invalid name of a figure: {path.name!r}; it must end in .png.")
+        raise ConfigurationError(f"invalid name of a figure: {path.name!r}; it must end in .png.")
     with replacing(path) as aside:
         figure.savefig(aside, format="png", metadata={"Description": command})
 

@@ -8,7 +8,7 @@ import torch
 from fairseq.models.roberta import RobertaModel
 from torch import Tensor
 
-from ..errors import UsageError
+from ..errors import CheckpointError
 from ..hub.roberta import load_directory
 from .format import Forward
 
@@ -38,7 +38,7 @@ def compare(name: str, actual: Tensor, expected: Tensor) -> str:
     """One line of the report.
 
     Raises:
-        UsageError: the difference exceeds the tolerance.
+        CheckpointError: the difference exceeds the tolerance.
     """
     largest = max(expected.abs().max().item(), 1e-9)
     difference = (actual.double() - expected.double()).abs().max().item() / largest
@@ -47,7 +47,7 @@ def compare(name: str, actual: Tensor, expected: Tensor) -> str:
     )
     # NaN must fail too.
     if not difference <= TOLERANCE:
-        raise UsageError(f"the converted model gives other outputs than its source: {line}.")
+        raise CheckpointError(f"the converted model gives other outputs than its source: {line}.")
     return line
 
 
@@ -64,7 +64,7 @@ def check_directory(directory: str | Path, other: Forward, head: str | None = No
         Lines of a report.
 
     Raises:
-        UsageError: the outputs differ.
+        CheckpointError: the outputs differ.
     """
     model = load_directory(directory).model.eval()
     padding = model.encoder.sentence_encoder.padding_idx

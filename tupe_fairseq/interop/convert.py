@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
+from ..errors import ConfigurationError
 from ..hub.files import find_checkpoint
 from . import formats  # noqa: F401 (registers the formats)
 from .check import check_directory
@@ -22,7 +22,7 @@ def parse(argv: list[str] | None = None) -> tuple[argparse.Namespace, Conversion
         The common arguments, the conversion asked for, and its own options.
 
     Raises:
-        UsageError: an option of another conversion was given.
+        ConfigurationError: an option of another conversion was given.
     """
     parser = argparse.ArgumentParser(
         description="Convert a model to a tupe_roberta directory (--from), or such a directory "
@@ -76,9 +76,11 @@ def _check_options(
     allowed = {option.name for option in conversion.options}
     for option, flags in owners.items():
         if option.name in options and option.name not in allowed:
-            raise UsageError(f"{option.flag} belongs to {' or '.join(flags)}; leave it out.")
+            raise ConfigurationError(
+                f"{option.flag} belongs to {' or '.join(flags)}; leave it out."
+            )
     if arguments.dict is not None and conversion.flag != "--from":
-        raise UsageError("--dict belongs to --from; leave it out.")
+        raise ConfigurationError("--dict belongs to --from; leave it out.")
 
 
 def convert(argv: list[str] | None = None) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from ..errors import UsageError
+from ..errors import DataError
 
 #: Ids 0 to 3 of every fairseq dictionary, which dict.txt leaves out.
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
@@ -28,7 +28,7 @@ def read_dictionary(path: str | Path) -> list[Entry]:
     """Read dict.txt.
 
     Raises:
-        UsageError: the file cannot be read or has another form; the message names file and line.
+        DataError: the file cannot be read or has another form; the message names file and line.
     """
     entries: list[Entry] = []
     try:
@@ -36,20 +36,20 @@ def read_dictionary(path: str | Path) -> list[Entry]:
             while line := file.readline(LONGEST_LINE):
                 entries.append(_parse(line, f"{path}, line {len(entries) + 1}"))
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not a dictionary: it is not UTF-8 text.") from error
+        raise DataError(f"{path} is not a dictionary: it is not UTF-8 text.") from error
     except OSError as error:
-        raise UsageError(f"cannot read the dictionary {path}: {error.strerror}.") from error
+        raise DataError(f"cannot read the dictionary {path}: {error.strerror}.") from error
     if not entries:
-        raise UsageError(f"{path} is not a dictionary: it is empty.")
+        raise DataError(f"{path} is not a dictionary: it is empty.")
     return entries
 
 
 def _parse(line: str, where: str) -> Entry:
     if not line.endswith("\n") and len(line) == LONGEST_LINE:
-        raise UsageError(f"{where}: longer than {LONGEST_LINE} characters, so not a dictionary.")
+        raise DataError(f"{where}: longer than {LONGEST_LINE} characters, so not a dictionary.")
     word, space, count = line.rstrip().removesuffix(f" {OVERWRITE}").rpartition(" ")
     if not space or not (count.isascii() and count.removeprefix("-").isdigit()):
-        raise UsageError(f"{where}: {line.rstrip()[:40]!r} is not a word and its count.")
+        raise DataError(f"{where}: {line.rstrip()[:40]!r} is not a word and its count.")
     return Entry(word, int(count[:18]))
 
 
@@ -70,12 +70,12 @@ def check_size(entries: list[Entry], rows: int, path: str | Path) -> None:
     fairseq's tasks append `<mask>` if dict.txt does not contain it.
 
     Raises:
-        UsageError: the numbers differ.
+        DataError: the numbers differ.
     """
     words = {word for word, _ in entries}
     symbols = len(SPECIAL) + len(entries) + (MASK not in words)
     if symbols != rows:
-        raise UsageError(
+        raise DataError(
             f"{path} has {symbols} symbols, but the checkpoint has embeddings for {rows}: use the "
             "dict.txt that the checkpoint was trained with."
         )

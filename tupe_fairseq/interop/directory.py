@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ..checkpoints.reading import read_checkpoint
 from ..checkpoints.settings import recorded_settings
-from ..errors import UsageError
+from ..errors import CheckpointError, ConfigurationError, UsageError
 from ..hub.files import find_checkpoint
 from ..models.tupe_roberta import TupeRobertaModel
 from .dictionaries import Entry, check_size, dictionary_text, read_dictionary
@@ -66,21 +66,21 @@ def read_parameters(checkpoint: str | Path) -> dict[str, Any]:
     """Read a fairseq checkpoint; parameters are copied, since training may overwrite the file.
 
     Raises:
-        UsageError: the file is not a checkpoint, or its parameters are not tensors by name.
+        CheckpointError: the file is not a checkpoint, or its parameters are not tensors by name.
     """
     state = read_checkpoint(checkpoint)
     if not isinstance(state["model"], dict) or not all(
         isinstance(name, str) and isinstance(value, Tensor)
         for name, value in state["model"].items()
     ):
-        raise UsageError(
+        raise CheckpointError(
             f"{checkpoint} is not a fairseq checkpoint: its model is not a state dict."
         )
     for name, value in state["model"].items():
         # A stored tensor of few bytes can have any shape; a copy of it would fill the memory.
         dense = value.layout is torch.strided and value.device.type == "cpu"
         if not dense or value.numel() * value.element_size() > value.untyped_storage().nbytes():
-            raise UsageError(
+            raise CheckpointError(
                 f"{checkpoint}: {name} {tuple(value.shape)} is not stored entry by entry."
             )
     # One call, so that a tensor with several names is copied once.
@@ -170,7 +170,7 @@ def building(out: str | Path) -> Iterator[Path]:
     """
     out = Path(out).absolute()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"--out {str(out)!r} exists already; name a new directory.")
+        raise ConfigurationError(f"--out {str(out)!r} exists already; name a new directory.")
     folder = None
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -194,7 +194,7 @@ def load(directory: str | Path) -> tuple[Converted, Path]:
         The model, and the path of its dictionary.
 
     Raises:
-        UsageError: the directory does not hold such a model.
+        CheckpointError: the directory does not hold such a model.
     """
     folder, name = find_checkpoint(Path(directory), None)
     fine_tuned = folder / "input0" / "dict.txt"
@@ -203,9 +203,11 @@ def load(directory: str | Path) -> tuple[Converted, Path]:
     source = folder / name
     settings = recorded_settings(state, "model", source)
     if "position_encoding" not in settings:
-        raise UsageError(f"{source} is not a tupe_roberta checkpoint: it records no encoding.")
+        raise CheckpointError(
+            f"{source} is not a tupe_roberta checkpoint: it records no encoding."
+        )
     settings |= sizes(settings, state["model"], ENCODER, source) | functions(settings, source)
     if lacking := [setting for setting in RECORDED if settings.get(setting) is None]:
-        raise UsageError(f"{source} does not record its {', '.join(lacking)}.")
+        raise CheckpointError(f"{source} does not record its {', '.join(lacking)}.")
     check_size(entries, len(state["model"].get(WORDS, ())), path)
     return Converted(settings, state["model"], entries), path

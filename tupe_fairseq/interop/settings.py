@@ -9,7 +9,7 @@ from typing import Any
 from fairseq import utils
 from torch import Tensor
 
-from ..errors import UsageError
+from ..errors import CheckpointError
 
 PROBABILITIES = ("dropout", "attention_dropout", "activation_dropout", "pooler_dropout")
 ACTIVATIONS = ("activation_fn", "pooler_activation_fn")
@@ -27,8 +27,8 @@ def sizes(
         source: the file, for messages.
 
     Raises:
-        UsageError: parameters of the words or of layer 0 are missing, or the heads do not divide
-            the width.
+        CheckpointError: parameters of the words or of layer 0 are missing, or the number of heads
+            does not divide the width.
     """
     words, fc1 = (
         _matrix(theirs, f"{encoder}{name}.weight", source)
@@ -37,7 +37,7 @@ def sizes(
     found = (re.match(rf"{re.escape(encoder)}layers\.(\d+)\.", name) for name in theirs)
     heads, width = recorded.get("encoder_attention_heads"), words.size(1)
     if not isinstance(heads, int) or heads < 1 or width % heads:
-        raise UsageError(
+        raise CheckpointError(
             f"invalid encoder_attention_heads in {source}: {heads!r} does not divide the width "
             f"{width}."
         )
@@ -51,7 +51,7 @@ def sizes(
 
 def _matrix(theirs: Mapping[str, Tensor], name: str, source: object) -> Tensor:
     if name not in theirs or theirs[name].dim() != 2:
-        raise UsageError(f"{source}: the checkpoint has no matrix {name}.")
+        raise CheckpointError(f"{source}: the checkpoint has no matrix {name}.")
     return theirs[name]
 
 
@@ -59,7 +59,7 @@ def functions(recorded: Mapping[str, Any], source: object) -> dict[str, Any]:
     """Dropout probabilities and activations, as recorded.
 
     Raises:
-        UsageError: one is not a probability, or not an activation of fairseq.
+        CheckpointError: one is not a probability, or not an activation of fairseq.
     """
     found = {name: recorded[name] for name in (*PROBABILITIES, *ACTIVATIONS) if name in recorded}
     for name, value in found.items():
@@ -68,5 +68,5 @@ def functions(recorded: Mapping[str, Any], source: object) -> dict[str, Any]:
         else:
             good = value in utils.get_available_activation_fns()
         if not good:
-            raise UsageError(f"invalid {name} in {source}: {value!r}.")
+            raise CheckpointError(f"invalid {name} in {source}: {value!r}.")
     return found

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..errors import UsageError
+from ..errors import ConfigurationError
 from ..modules.encoder import Encoder
 from ..position import build_position_encoding
 
@@ -62,11 +62,11 @@ class TUPEConfig:
 
     def __post_init__(self) -> None:
         if self.num_heads < 1 or self.d_model % self.num_heads:
-            raise UsageError(
+            raise ConfigurationError(
                 f"invalid num_heads: {self.num_heads}; it must divide d_model {self.d_model}."
             )
         if self.activation not in ACTIVATIONS:
-            raise UsageError(
+            raise ConfigurationError(
                 f"invalid activation: {self.activation!r}; it must be one of: "
                 f"{', '.join(ACTIVATIONS)}."
             )

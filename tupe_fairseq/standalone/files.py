@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..errors import UsageError
+from ..errors import CheckpointError, UsageError
 
 #: Most characters of a config.json that are read.
 LONGEST_CONFIG = 1 << 16
@@ -19,17 +19,17 @@ def read_config(path: str | Path) -> dict[str, Any]:
     """Read config.json.
 
     Raises:
-        UsageError: the file cannot be read, or is not a JSON object.
+        CheckpointError: the file cannot be read, or is not a JSON object.
     """
     try:
         with open(path, encoding="utf-8") as file:
             config = json.loads(file.read(LONGEST_CONFIG))
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}.") from error
+        raise CheckpointError(f"cannot read {path}: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not valid JSON: {error}.") from error
+        raise CheckpointError(f"{path} is not valid JSON: {error}.") from error
     if not isinstance(config, dict):
-        raise UsageError(f"{path} is not a JSON object.")
+        raise CheckpointError(f"{path} is not a JSON object.")
     return config
 
 
@@ -46,15 +46,16 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
     """Read tensors by name from a safetensors file.
 
     Raises:
-        UsageError: `safetensors` is not installed, or the file cannot be read.
+        UsageError: `safetensors` is not installed.
+        CheckpointError: the file cannot be read.
     """
     library = _safetensors()
     try:
         return library.torch.load_file(str(path))
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror or error}.") from error
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}.") from error
     except (library.SafetensorError, ValueError, KeyError) as error:
-        raise UsageError(f"{path} cannot be loaded as safetensors: {error}.") from error
+        raise CheckpointError(f"{path} cannot be loaded as safetensors: {error}.") from error
 
 
 def write_tensors(path: str | Path, tensors: Mapping[str, Tensor]) -> None:
@@ -84,7 +85,7 @@ def check_fit(
         kind: its format, for the message.
 
     Raises:
-        UsageError: parameters are missing, unknown or of another shape; the message names them.
+        CheckpointError: parameters are missing, unknown or of another shape.
     """
     shapes = {
         name: f"{name} {tuple(state[name].shape)} instead of {tuple(value.shape)}"
@@ -102,7 +103,9 @@ def check_fit(
         if names
     ]
     if found:
-        raise UsageError(f"{source} is not a {kind} checkpoint; parameters: {'; '.join(found)}.")
+        raise CheckpointError(
+            f"{source} is not a {kind} checkpoint; parameters: {'; '.join(found)}."
+        )
 
 
 def _safetensors() -> Any:

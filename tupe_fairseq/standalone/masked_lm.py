@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import UsageError
+from ..errors import CheckpointError, UsageError
 from .encoder import ACTIVATIONS, TUPEConfig, TUPEEncoder
 from .files import check_fit, read_config, read_tensors
 
@@ -97,7 +97,7 @@ class TUPEMaskedLM(nn.Module):
         try:
             config = TUPEConfig(**settings.pop("encoder"))
             if config.num_layers != len(layers):
-                raise UsageError(
+                raise CheckpointError(
                     f"invalid num_layers in {path}: {config.num_layers}; model.safetensors has "
                     f"{len(layers)} layers."
                 )
@@ -108,7 +108,7 @@ class TUPEMaskedLM(nn.Module):
             raise
         # Values of unexpected types can raise any error.
         except Exception as error:
-            raise UsageError(f"invalid settings in {path}: {error}.") from error
+            raise CheckpointError(f"invalid settings in {path}: {error}.") from error
         check_fit(tensors, expected, path.with_name("model.safetensors"), "standalone")
         model = cls(config, **settings)
         model.load_state_dict(tensors)
@@ -119,9 +119,9 @@ def _read_settings(path: Path) -> dict[str, Any]:
     """Contents of config.json without `format`.
 
     Raises:
-        UsageError: the file cannot be read, or has another format.
+        CheckpointError: the file cannot be read, or has another format.
     """
     settings = read_config(path)
     if settings.pop("format", None) != FORMAT:
-        raise UsageError(f"invalid format in {path}: it is not {FORMAT!r}.")
+        raise CheckpointError(f"invalid format in {path}: it is not {FORMAT!r}.")
     return settings

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ...checkpoints.migration import SECOND_COPY
 from ...checkpoints.settings import recorded_settings
-from ...errors import UsageError
+from ...errors import CheckpointError
 from ...position import POSITION_ENCODINGS
 from ...standalone.files import check_fit
 from ..check import own_outputs
@@ -90,7 +90,7 @@ def read(
         seed: of new parameters.
 
     Raises:
-        UsageError: the file is not such a checkpoint, or its parameters or settings do not fit.
+        UsageError: the file is not such a checkpoint, or its contents do not fit.
     """
     # An unknown name is refused before anything is read.
     POSITION_ENCODINGS[position_encoding]
@@ -121,7 +121,7 @@ def _settings(
     encoder = words.removesuffix("embed_tokens.weight")
     positions = theirs.get(f"{encoder}embed_positions.weight")
     if positions is None or positions.dim() != 2:
-        raise UsageError(
+        raise CheckpointError(
             f"{source} is not a {KIND} checkpoint: it has no {encoder}embed_positions.weight."
         )
     head = theirs.get(encoder.replace("sentence_encoder.", "lm_head.weight"))

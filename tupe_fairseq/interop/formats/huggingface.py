@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import UsageError
+from ...errors import CheckpointError, ConfigurationError, UsageError
 from ...standalone.files import (
     check_fit,
     read_config,
@@ -121,7 +121,7 @@ def _check_counterpart(converted: Converted, head: str | None) -> None:
     settings = converted.settings
     for name, value in FIXED.items():
         if settings.get(name) != value:
-            raise UsageError(
+            raise CheckpointError(
                 f"transformers' RoBERTa supports {name} {value!r} only, but the model's is "
                 f"{settings.get(name)!r} (for a TUPE model use --to standalone)."
             )
@@ -129,13 +129,13 @@ def _check_counterpart(converted: Converted, head: str | None) -> None:
     # Its head for masked words always uses gelu.
     for name, functions_there in (allowed if head else {"activation_fn": ("gelu",)}).items():
         if settings[name] not in functions_there:
-            raise UsageError(
+            raise CheckpointError(
                 f"transformers' RoBERTa supports {name} {', '.join(functions_there)} only, but "
                 f"the model's is {settings[name]!r}."
             )
     if head and head not in head_names(converted.state):
         known = ", ".join(head_names(converted.state)) or "none"
-        raise UsageError(f"unknown --head {head!r}; the model's heads are: {known}.")
+        raise ConfigurationError(f"unknown --head {head!r}; the model's heads are: {known}.")
     own = build(_settings(settings, converted.state, "the model"), converted.entries)
     register_heads(own, converted.state)
     check_fit(converted.state, own.state_dict(), "the model", "tupe_roberta")
@@ -171,7 +171,7 @@ def read(source: str | Path, dictionary: str | Path | None = None) -> Converted:
         dictionary: dict.txt in the order of its ids; default: the one in the directory.
 
     Raises:
-        UsageError: it is not such a directory, or its parameters or settings do not fit.
+        UsageError: it is not such a directory, or its contents do not fit.
     """
     folder = Path(source)
     config = _read_config(folder / "config.json")
@@ -180,7 +180,7 @@ def read(source: str | Path, dictionary: str | Path | None = None) -> Converted:
     entries = read_dictionary(path)
     words = theirs.get("roberta.embeddings.word_embeddings.weight")
     if words is None:
-        raise UsageError(f"{source} is not a {KIND} RoBERTa with a head for masked words.")
+        raise CheckpointError(f"{source} is not a {KIND} RoBERTa with a head for masked words.")
     check_size(entries, len(words), path)
     types = theirs.pop(TOKEN_TYPES, None)
     if types is not None:
@@ -205,7 +205,7 @@ def _settings(
     """Arguments of `tupe_roberta`, from the parameters where these show them."""
     positions = ours.get(POSITIONS)
     if positions is None or positions.dim() != 2:
-        raise UsageError(f"{source} is not a {KIND} RoBERTa: it has no table of positions.")
+        raise CheckpointError(f"{source} is not a {KIND} RoBERTa: it has no table of positions.")
     return {
         **sizes(recorded, ours, ENCODER, source),
         **functions(recorded, source),
@@ -219,10 +219,12 @@ def _read_config(path: Path) -> dict[str, Any]:
     """Read config.json and refuse settings that have no counterpart."""
     config = read_config(path)
     if (kind := config.get("model_type")) != "roberta":
-        raise UsageError(f"{path} is not a configuration of RoBERTa: its model_type is {kind!r}.")
+        raise CheckpointError(
+            f"{path} is not a configuration of RoBERTa: its model_type is {kind!r}."
+        )
     for name, (here, default) in FIXED_THERE.items():
         if (found := config.get(name, default)) != here:
-            raise UsageError(f"unsupported {name} in {path}: {found!r}; it must be {here!r}.")
+            raise CheckpointError(f"unsupported {name} in {path}: {found!r}; it must be {here!r}.")
     return config
 
 

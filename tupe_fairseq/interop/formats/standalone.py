@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import UsageError
+from ...errors import CheckpointError, UsageError
 from ...standalone.encoder import ACTIVATIONS, TUPEConfig
 from ...standalone.files import check_fit, write_config, write_tensors
 from ...standalone.masked_lm import TUPEMaskedLM
@@ -42,8 +42,7 @@ def write(converted: Converted, out: Path) -> None:
         out: the directory; must not exist.
 
     Raises:
-        UsageError: the model is not a TUPE, or the standalone encoder has no counterpart of its
-            settings or parameters.
+        CheckpointError: the standalone encoder has no counterpart of the model.
     """
     state, heads = converted.state, head_names(converted.state)
     try:
@@ -58,7 +57,7 @@ def write(converted: Converted, out: Path) -> None:
         raise
     # Values of unexpected types can raise any error.
     except Exception as error:
-        raise UsageError(f"invalid settings of the model: {error}.") from error
+        raise CheckpointError(f"invalid settings of the model: {error}.") from error
     theirs = to_theirs(state, table())
     left_out = ("classification_heads.", VERSION)
     unknown = {n: v for n, v in without_rule(state, table()).items() if not n.startswith(left_out)}
@@ -75,21 +74,21 @@ def config_of(settings: Mapping[str, Any]) -> TUPEConfig:
     """The standalone encoder's configuration for a `tupe_roberta` model's settings.
 
     Raises:
-        UsageError: a setting has no counterpart.
+        CheckpointError: a setting has no counterpart.
     """
     encoding, width = settings["position_encoding"], settings["encoder_embed_dim"]
     if encoding not in ("tupe_a", "tupe_r"):
-        raise UsageError(
+        raise CheckpointError(
             f"the standalone encoder is TUPE, but the model's --position-encoding is {encoding!r}."
         )
     factor, rest = divmod(settings["encoder_ffn_embed_dim"], width)
     if rest:
-        raise UsageError(
+        raise CheckpointError(
             "the standalone encoder's feed-forward width is a multiple of the model's width "
             f"{width}, but --encoder-ffn-embed-dim is {settings['encoder_ffn_embed_dim']}."
         )
     if settings["activation_fn"] not in ACTIVATIONS:
-        raise UsageError(
+        raise CheckpointError(
             f"the standalone encoder's activations are {', '.join(ACTIVATIONS)}, but "
             f"--activation-fn is {settings['activation_fn']!r}."
         )

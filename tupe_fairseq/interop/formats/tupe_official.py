@@ -17,7 +17,7 @@ from fairseq import utils
 from torch import Tensor
 
 from ...checkpoints.settings import recorded_settings
-from ...errors import UsageError
+from ...errors import CheckpointError
 from ...position.indices import distances, relative_buckets, toeplitz
 from ...standalone.files import check_fit
 from ..dictionaries import Entry, check_size
@@ -80,7 +80,7 @@ def read(checkpoint: str | Path, dictionary: str | Path | None = None) -> Conver
         dictionary: its dict.txt; default: the one beside it.
 
     Raises:
-        UsageError: the file is not such a checkpoint, or its parameters or settings do not fit.
+        UsageError: the file is not such a checkpoint, or its contents do not fit.
     """
     state, entries, path = read_source(checkpoint, dictionary)
     theirs = dict(state["model"])
@@ -105,7 +105,9 @@ def _settings(
     """Arguments of `tupe_roberta`, from the parameters where these show them."""
     positions = theirs.get(f"{THEIRS}pos.weight")
     if positions is None or positions.dim() != 2:
-        raise UsageError(f"{source} is not a {KIND} checkpoint: it has no {THEIRS}pos.weight.")
+        raise CheckpointError(
+            f"{source} is not a {KIND} checkpoint: it has no {THEIRS}pos.weight."
+        )
     settings = sizes(recorded, theirs, THEIRS, source) | functions(recorded, source)
     relative = f"{THEIRS}relative_attention_bias.weight" in theirs
     settings |= {
@@ -121,7 +123,7 @@ def _settings(
         ("encoder_normalize_before", settings["encoder_normalize_before"]),
     ):
         if flag in recorded and bool(recorded[flag]) != found:
-            raise UsageError(
+            raise CheckpointError(
                 f"{source} contradicts itself: its --{flag.replace('_', '-')} is "
                 f"{recorded[flag]}, but its parameters require {found}."
             )
@@ -134,7 +136,7 @@ def _check_buckets(saved: Tensor | None, length: int, source: object) -> None:
     """Compare the saved table of buckets with the one that `tupe_roberta` computes.
 
     Raises:
-        UsageError: they differ.
+        CheckpointError: they differ.
     """
     if saved is None:
         return
@@ -142,7 +144,7 @@ def _check_buckets(saved: Tensor | None, length: int, source: object) -> None:
     expected = toeplitz(of_distance[None], length)[0].clone()
     expected[:, 0], expected[0, :] = NUM_BUCKETS, NUM_BUCKETS // 2
     if saved.shape != expected.shape or not torch.equal(saved.long(), expected):
-        raise UsageError(f"{source}: {BUCKETS} is not the table of {NUM_BUCKETS} buckets.")
+        raise CheckpointError(f"{source}: {BUCKETS} is not the table of {NUM_BUCKETS} buckets.")
 
 
 def _complete_heads(theirs: dict[str, Tensor], settings: dict[str, Any]) -> list[str]:
@@ -154,14 +156,14 @@ def _complete_heads(theirs: dict[str, Tensor], settings: dict[str, Any]) -> list
         Notes for the user.
 
     Raises:
-        UsageError: only some heads lack the projection, but all share one activation.
+        CheckpointError: only some heads lack the projection, but all share one activation.
     """
     heads = head_names(theirs)
     short = [h for h in heads if f"classification_heads.{h}.dense.weight" not in theirs]
     if not short:
         return []
     if short != heads:
-        raise UsageError(
+        raise CheckpointError(
             f"the classification heads {', '.join(short)} have no dense projection, but others "
             "do: they cannot be in one model."
         )
