@@ -64,12 +64,12 @@ class TUPEMaskedLM(nn.Module):
         self.lm_head = MaskedWordHead(config.d_model, head, config.activation)
 
     def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Ids B×T -> hidden states B×T×C and logits B×T×V.
+        """Ids B×T -> hidden states B×T×C and logits B×T×V; values at padding have no meaning.
 
         Raises:
             UsageError: more tokens than positions, or padding before the first token.
         """
-        padding_mask = tokens.eq(self.embed_tokens.padding_idx)
+        padding_mask = tokens.eq(self.padding_idx)
         hidden = self.encoder(self.embed_tokens(tokens), padding_mask)
         return hidden, self.lm_head(hidden)
 
