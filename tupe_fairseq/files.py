@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Files are written atomically."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from pathlib import Path
 
 from .errors import UsageError
 
-#: Of the errors that name no file, those that only writing ends in: the disk is full.
+#: Errors that name no file and come from writing alone: the disk is full.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Write aside and rename: yields a path beside ``path``, which takes its place at the end.
+    """Write a file atomically: the block writes to another path, which is renamed at the end.
 
-    Where the block raises, or the process is killed, ``path`` stays as it was.
+    If the block raises or the process is killed, ``path`` stays as it was.
+
+    Yields:
+        The path to write to, in the folder of ``path``.
 
     Raises:
-        UsageError: it cannot be written: no such folder, a full disk, no right to.
+        UsageError: the file cannot be written: no such folder, no permission, or a full disk.
     """
     path = Path(path)
     aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
@@ -29,7 +32,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         yield aside
         os.replace(aside, path)
     except OSError as error:
-        # The block may read other files as well.
+        # Other errors come from files that the block reads.
         if str(error.filename) == str(aside) or error.errno in FULL:
             raise UsageError(f"cannot write {path}: {error.strerror}.") from error
         raise

@@ -100,7 +100,7 @@ def test_a_line_of_a_gigabyte_in_a_directory(tmp_path):
         with little_memory(), pytest.raises(UsageError, match=r"config.json is"):
             load(tmp_path / "plain")
     endless(tmp_path / "release" / "checkpoint.pt")
-    with little_memory(), pytest.raises(UsageError, match=r"checkpoint.pt is no checkpoint"):
+    with little_memory(), pytest.raises(UsageError, match=r"checkpoint.pt cannot be loaded"):
         convert(["--from", "tupe-official", str(checkpoint), "--out", str(tmp_path / "no")])
 
 

@@ -51,7 +51,9 @@ def test_a_cut_off_checkpoint_names_the_one_to_go_on_from(
     with pytest.raises(SystemExit) as ended:
         pretrain(toy_masked_lm_data, tmp_path, *flags, 6)
     told = str(ended.value)
-    assert told.startswith(f"error: {last} is no checkpoint, or is damaged.")
+    assert told.startswith(
+        f"error: {last} cannot be loaded: it is not a checkpoint, or is damaged."
+    )
     assert f"is {others[2].name}: copy it to checkpoint_last.pt" in told
     assert "\n" not in told
     shutil.copy(others[2], last)
@@ -112,7 +114,7 @@ def test_the_command_ends_in_one_line(tmp_path):
     for words, part in (
         (
             ["tupe-official", tmp_path / "model.pt", "--out", tmp_path / "a"],
-            "model.pt is no check",
+            "model.pt cannot be loaded",
         ),
         (["tupe-official", tmp_path / "none.pt", "--out", tmp_path / "a"], "none.pt"),
     ):

@@ -94,6 +94,24 @@ def test_fill_mask(roberta):
         assert word.strip() not in ("<s>", "</s>", "<pad>", "<mask>")
 
 
+@pytest.mark.parametrize("bias", [20, 1000])
+def test_fill_mask_leaves_out_special_symbols(pretrained, monkeypatch, bias):
+    """Even if they are the likeliest by far, and the probabilities of all others are 0."""
+    roberta = TupeRobertaModel.from_pretrained(pretrained)
+    dictionary = roberta.task.source_dictionary
+    special = {"<s>", "<pad>", "</s>", "<unk>", "<mask>"}
+    with torch.no_grad():
+        roberta.model.encoder.lm_head.bias[[dictionary.index(name) for name in special]] = bias
+    # The tokenizer does not show special symbols.
+    monkeypatch.setattr(roberta.bpe, "decode", lambda piece: piece)
+    pieces = set(dictionary.symbols) - special
+    filled = roberta.fill_mask("the <mask> sat", topk=len(pieces))
+    assert {word.strip() for _, _, word in filled} == pieces
+    assert all(0 <= probability < 0.1 for _, probability, _ in filled)
+    with pytest.raises(UsageError, match=f"topk is {len(pieces) + 1}, but the dictionary has"):
+        roberta.fill_mask("the <mask> sat", topk=len(pieces) + 1)
+
+
 def test_fill_mask_gives_each_word_its_probability(roberta):
     ((_, probability, word),) = roberta.fill_mask("the <mask> sat", topk=1)
     dictionary = roberta.task.source_dictionary
@@ -176,9 +194,9 @@ def test_bad_directories(pretrained, tmp_path):
 
     refused("no checkpoint", str(tmp_path), "model.pt")
     (tmp_path / "model.pt").write_text("not a checkpoint")
-    refused("model.pt is no checkpoint")
+    refused("model.pt cannot be loaded: it is not a checkpoint, or is damaged.")
     torch.save([1, 2], tmp_path / "model.pt")
-    refused("no fairseq checkpoint")
+    refused("not a fairseq checkpoint")
     shutil.copy(pretrained / "model.pt", tmp_path)
     (tmp_path / "elsewhere").mkdir()
     refused("no dictionary", "dict.txt", data_name_or_path=tmp_path / "elsewhere")

@@ -1,4 +1,4 @@
-"""State dicts of old and stock models, brought to today's names."""
+"""Convert state dicts of old fairseq versions and stock models to today's names."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-#: In fairseq 0.12.2 a stock layer has its weights twice, once more under these names.
+#: A stock layer of fairseq 0.12.2 saves its weights a second time, under these names.
 SECOND_COPY = re.compile(r"\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)$")
 
 
 def rename_old_layers(state_dict: dict[str, Tensor], name: str, norms: Sequence[str]) -> None:
-    """Bring layers of old fairseq state dicts to today's names, in place; drop second copies.
+    """Rename the layers of an old fairseq state dict in place, and drop second copies.
 
     Args:
         state_dict: of a model.
@@ -34,6 +34,6 @@ def rename_old_layers(state_dict: dict[str, Tensor], name: str, norms: Sequence[
 
 
 def drop_stock_sinusoids(state_dict: dict[str, Tensor], name: str) -> None:
-    """Leave out what fairseq's sinusoidal positions have saved, which nothing reads, in place."""
+    """Drop in place what fairseq's sinusoidal positions save, which nothing reads."""
     for key in ("_float_tensor", "weights"):
         state_dict.pop(f"{name}.embed_positions.{key}", None)

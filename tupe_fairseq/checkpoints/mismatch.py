@@ -1,4 +1,4 @@
-"""Why a checkpoint does not fit a model, in one line that names the flag."""
+"""Explain in one line, by the flag, why a checkpoint does not fit a model."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ def explain_mismatch(
     Args:
         model: the model; its `args` hold the flags.
         state_dict: with today's names (after `upgrade_state_dict`).
-        stacks: names of encoder and decoder in the model, and the argument of their longest input.
+        stacks: names of encoder and decoder in the model, each with the argument that limits its
+            input length.
     """
     own = model.state_dict()
     differ = {k for k in own.keys() & state_dict.keys() if own[k].shape != state_dict[k].shape}
     for stack in stacks:
-        words = f"{stack}.embed_tokens.weight"
-        if words in differ and len(own[words]) != len(state_dict[words]):
+        key = f"{stack}.embed_tokens.weight"
+        if key in differ and len(own[key]) != len(state_dict[key]):
             return (
-                f"the dictionary has {len(own[words])} symbols, but the checkpoint's had "
-                f"{len(state_dict[words])}: use the dict.txt that the checkpoint was trained with."
+                f"the dictionary has {len(own[key])} symbols, but the checkpoint's had "
+                f"{len(state_dict[key])}: use the dict.txt that the checkpoint was trained with."
             )
-    for stack, longest in stacks.items():
+    for stack, limit in stacks.items():
         mine, theirs = (_positions_of(stack, tensors) for tensors in (own, state_dict))
         if mine.keys() != theirs.keys():
             encoding = model.args.position_encoding
@@ -38,7 +39,7 @@ def explain_mismatch(
         keys = sorted(k for k in mine if mine[k].shape != theirs[k].shape)
         if keys and f"{stack}.embed_tokens.weight" not in differ:
             tables = model.get_submodule(stack).embed_positions.position_tables()
-            return _other_positions(model.args, longest, mine, theirs, keys, tables)
+            return _other_positions(model.args, limit, mine, theirs, keys, tables)
     parts = {
         "missing": sorted(own.keys() - state_dict.keys()),
         "unknown": sorted(state_dict.keys() - own.keys()),
@@ -47,9 +48,9 @@ def explain_mismatch(
             for k in sorted(differ)
         ],
     }
-    told = [f"{len(keys)} {what} ({_first(keys)})" for what, keys in parts.items() if keys]
+    found = [f"{len(keys)} {what} ({_first(keys)})" for what, keys in parts.items() if keys]
     return (
-        f"the checkpoint does not fit this model, parameters: {', '.join(told)}; build the model "
+        f"the checkpoint does not fit this model, parameters: {', '.join(found)}; build the model "
         "with the --arch and sizes that the checkpoint was trained with."
     )
 
@@ -78,11 +79,12 @@ def _keys_of(encoding: str) -> set[str]:
     try:
         with torch.device("meta"):
             return set(build_position_encoding(encoding, 64, 2, 16, vocab_size=8).state_dict())
-    except UsageError:  # Needs a library that is not installed.
+    # The encoding needs a library that is not installed.
+    except UsageError:
         return set()
 
 
-def _other_positions(args, longest: str, own, theirs, keys, tables: dict[str, int]) -> str:
+def _other_positions(args, limit: str, own, theirs, keys, tables: dict[str, int]) -> str:
     rows = {k: len(theirs[k]) - len(own[k]) for k in keys}
     if hasattr(args, "tie_cls") and all(abs(more) == 1 for more in rows.values()):
         return (
@@ -90,8 +92,8 @@ def _other_positions(args, longest: str, own, theirs, keys, tables: dict[str, in
             f"{not args.tie_cls}."
         )
     if limited := [more for name, more in rows.items() if name in tables]:
-        longer = " or go on beyond them with --extend-positions hierarchical"
-        flag, most = "--" + longest.replace("_", "-"), getattr(args, longest)
+        longer = " or continue beyond them with --extend-positions hierarchical"
+        flag, most = "--" + limit.replace("_", "-"), getattr(args, limit)
         return (
             f"{flag} is {most}, but the checkpoint has "
             f"{most + limited[0]} positions: give that number (in fine-tuning "

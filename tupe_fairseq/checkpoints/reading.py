@@ -38,11 +38,11 @@ from omegaconf.nodes import (
     StringNode,
 )
 
-from ..errors import UsageError
+from ..errors import CheckpointError
 from .safe_numpy import NUMPY_GLOBALS
 
-#: Each is plain data: rebuilding one from a pickle runs nothing but its own state setting. A pair
-#: is a class or function, and the name in whose place it is taken.
+#: Plain data: rebuilding one from a pickle only sets its attributes. A pair is a class or function
+#: and the name in the pickle in whose place it is used.
 CHECKPOINT_GLOBALS: list[typing.Any] = [
     # Settings given on the command line; `args` of old checkpoints.
     argparse.Namespace,
@@ -57,20 +57,20 @@ CHECKPOINT_GLOBALS: list[typing.Any] = [
     FloatNode,
     IntegerNode,
     StringNode,
-    # The types which those nodes name.
+    # Types that nodes of the tree refer to.
     typing.Any,
     int,
     list,
     dict,
     collections.defaultdict,
-    # Validation losses and meters, which are numpy scalars and arrays.
+    # Validation losses and meters: numpy scalars and arrays.
     *NUMPY_GLOBALS,
-    # What several ranks exchange when one reads the checkpoint for all.
+    # Exchanged by ranks when one reads the checkpoint for all.
     _TensorPlaceholder,
 ]
 
-#: Guards the two below. `_open_blocks`: blocks of `safe_checkpoint_globals` open in all threads;
-#: `_added`: removes from torch's list what the first of them has added.
+#: Guards the next two: the number of open blocks of `safe_checkpoint_globals` in all threads, and
+#: the removal of what the first of them added to torch's list.
 _lock = threading.Lock()
 _open_blocks = 0
 _added = ExitStack()
@@ -80,11 +80,10 @@ _added = ExitStack()
 def safe_checkpoint_globals() -> Iterator[None]:
     """Let `torch.load` accept the classes of fairseq checkpoints inside a `with` block.
 
-    Blocks may be nested and may be open in several threads; torch's list is as before when the
-    last one ends. The list belongs to the process: while a block is open, `torch.load` accepts
-    these classes in all threads. What other code adds to the list meanwhile stays, unless it is
-    added in another thread in the very moment in which a block begins or ends (torch does not
-    lock its list).
+    Blocks may be nested, and may be open in several threads. When the last one ends, these classes
+    are removed from torch's list, except those that were listed before. The list belongs to the
+    process: while a block is open, `torch.load` accepts these classes in all threads. torch does
+    not lock its list: what another thread adds in the moment a block begins or ends may be lost.
     """
     global _open_blocks
     with _lock:
@@ -105,7 +104,7 @@ def safe_checkpoint_globals() -> Iterator[None]:
 def add_safe_checkpoint_globals() -> None:
     """Let `torch.load` accept the classes of fairseq checkpoints from now on, in all threads.
 
-    For processes that run a command of fairseq, which reads checkpoints with its own code.
+    For processes that run a command of fairseq, which reads checkpoints by its own code.
     """
     with _lock:
         # Blocks that are open must not remove anything when they end.
@@ -114,33 +113,39 @@ def add_safe_checkpoint_globals() -> None:
 
 
 def read_checkpoint(path: str | Path) -> dict[str, typing.Any]:
-    """Read a checkpoint without running anything it may hold; tensors are mapped, not read.
+    """Read a checkpoint. No code in it is run, and tensors are mapped into memory, not read.
 
-    So one that holds Adam's state costs little to look at. Copy what is to outlast the call: a
-    process that reads a mapped tensor after the file was overwritten in place (by `torch.save` to
-    the same path, or by fairseq's copies) ends with a bus error.
+    Reading the settings of a checkpoint that also holds Adam's state is therefore cheap. Copy
+    tensors that are needed later: a process that reads a mapped tensor after the file was
+    overwritten in place (by `torch.save` to the same path, or by fairseq's copies) ends with a bus
+    error.
 
     Raises:
-        UsageError: the file is no checkpoint, is damaged, or holds classes that are not listed.
+        CheckpointError: there is no such file, it is not a fairseq checkpoint, it is damaged, or
+            it holds classes that are not listed.
     """
     try:
-        # Only today's zip format can be mapped; torch still reads the older one.
+        # torch also reads its format of before 1.6, but can map the zip format only.
         mapped = zipfile.is_zipfile(path)
         with safe_checkpoint_globals():
             state = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except pickle.UnpicklingError as error:
         culprit = re.search(r"GLOBAL ([\w.]+)", str(error))
         if culprit is None:
-            raise UsageError(f"{path} is no checkpoint, or is damaged.") from error
-        raise UsageError(
-            f"{path} is refused: it holds {culprit[1]}, which is no tensor or setting and could "
-            "run code."
+            raise _unreadable(path) from error
+        raise CheckpointError(
+            f"{path} is refused: it holds {culprit[1]}, which is not a tensor or a setting and "
+            "could run code."
         ) from error
     except FileNotFoundError as error:
-        raise UsageError(f"there is no file {path}.") from error
-    # What torch's reader makes of bytes that mean nothing can be any error at all.
+        raise CheckpointError(f"there is no file {path}.") from error
+    # torch's reader raises errors of any type for a damaged file.
     except Exception as error:
-        raise UsageError(f"{path} is no checkpoint, or is damaged.") from error
+        raise _unreadable(path) from error
     if not isinstance(state, dict) or "model" not in state:
-        raise UsageError(f"{path} is no fairseq checkpoint: it has no entry 'model'.")
+        raise CheckpointError(f"{path} is not a fairseq checkpoint: it has no entry 'model'.")
     return state
+
+
+def _unreadable(path: str | Path) -> CheckpointError:
+    return CheckpointError(f"{path} cannot be loaded: it is not a checkpoint, or is damaged.")

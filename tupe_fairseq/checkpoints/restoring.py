@@ -1,4 +1,4 @@
-"""The checkpoint that a training is about to restore, looked at before fairseq does."""
+"""Check the checkpoint that a training is about to restore, before fairseq reads it."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from pathlib import Path
 from typing import Any
 
 from ..arguments.flags import training_setting
-from ..errors import UsageError
+from ..errors import CheckpointError
 from .reading import read_checkpoint
 from .whole import newest_whole_checkpoint
 
-#: The value of --restore-file that means: the last checkpoint of --save-dir, if there is one.
+#: This value of --restore-file means the last checkpoint in --save-dir, if there is one.
 DEFAULT_RESTORE_FILE = "checkpoint_last.pt"
 
 
 def check_restore_file(args: Any) -> None:
-    """Look at the checkpoint that training is about to restore, before fairseq does.
+    """Check that the checkpoint of --restore-file or --finetune-from-model can be read.
 
-    fairseq ends in a traceback where it cannot read one. That there is none is found later, by
-    the model itself (`TupeRobertaModel.forward`): fairseq may still look elsewhere.
+    fairseq ends with a traceback if it cannot. A checkpoint that is missing is reported later, by
+    the model (`CheckedModel.forward`), since fairseq may look for it elsewhere.
 
     Raises:
-        UsageError: the checkpoint is damaged, foreign, or would run code.
+        CheckpointError: the checkpoint is damaged, not fairseq's, or would run code.
     """
     if (path := restored_file(args)).is_file():
         _read_restored(path)
@@ -31,10 +31,10 @@ def check_restore_file(args: Any) -> None:
 
 
 def end_if_finished(args: Any) -> None:
-    """End a finished run, once its checkpoint is loaded and before its data are read.
+    """End a finished run after its checkpoint is loaded and before its data are read.
 
-    fairseq looks at --max-update after an update only, and would make one more at each start; of
-    --max-epoch it says nothing.
+    fairseq compares --max-update only after an update, so it would make one more at each start.
+    For --max-epoch it prints nothing.
 
     Raises:
         SystemExit: the checkpoint has --max-update updates or --max-epoch epochs; the status is 0.
@@ -55,11 +55,11 @@ def end_if_finished(args: Any) -> None:
 
 
 def progress(state: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    """How far a checkpoint has come.
+    """Progress of the training that wrote a checkpoint.
 
     Returns:
-        The updates that fairseq goes on from, none where the optimizer's state was not saved; and
-        the place in the training data, as fairseq's iterator tells it.
+        The number of updates from which fairseq resumes, 0 if the optimizer's state was not saved;
+        and the state of fairseq's iterator over the training data.
     """
     history = state.get("optimizer_history") or [{}]
     updates = history[-1].get("num_updates", 0) if state.get("last_optimizer_state") else 0
@@ -67,21 +67,21 @@ def progress(state: dict[str, Any]) -> tuple[int, dict[str, Any]]:
 
 
 def restored_file(args: Any) -> Path:
-    """The checkpoint that --restore-file stands for; it need not be there."""
+    """The path that --restore-file refers to; the file may be missing."""
     name = training_setting(args, "checkpoint", "restore_file") or DEFAULT_RESTORE_FILE
     folder = training_setting(args, "checkpoint", "save_dir") or ""
     return Path(folder, name) if name == DEFAULT_RESTORE_FILE else Path(name)
 
 
 def _read_restored(path: Path) -> dict[str, Any]:
-    """Read a checkpoint; where that fails, name the newest whole one beside it."""
+    """Read a checkpoint. If that fails, the error names the newest whole one beside it."""
     try:
         return read_checkpoint(path)
-    except UsageError as error:
+    except CheckpointError as error:
         newest = newest_whole_checkpoint(path.parent, besides=path)
         if newest is None:
             raise
-        raise UsageError(
+        raise CheckpointError(
             f"{error} The newest whole checkpoint beside it is {newest.name}: copy it to "
             f"{path.name} to resume from it."
         ) from error

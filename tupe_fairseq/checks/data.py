@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from fairseq.data import Dictionary
 
-from ..errors import UsageError
+from ..errors import DataError
 from .index import Index, damaged, read_index
 
 MASK = "<mask>"
@@ -28,7 +28,7 @@ def check_data(paths: str, dictionary: Dictionary | None = None) -> None:
         dictionary: of the sentences, with `<mask>`.
 
     Raises:
-        UsageError: a file is missing, cut off or of another dictionary, or its text has `<mask>`.
+        DataError: a file is missing, cut off or of another dictionary, or its text has `<mask>`.
     """
     for folder in map(Path, str(paths).split(":")):
         for part in (folder, *(folder / name for name in ("input0", "input1", "label"))):
@@ -44,7 +44,7 @@ def _check_pair(path: Path, data: Path) -> Index | None:
     try:
         found = data.stat().st_size
     except OSError as error:
-        raise UsageError(f"cannot read {data}: {error.strerror}.") from error
+        raise DataError(f"cannot read {data}: {error.strerror}.") from error
     if index is None:
         return None
     end = 0
@@ -55,7 +55,7 @@ def _check_pair(path: Path, data: Path) -> Index | None:
             raise damaged(path)
         end = int(ends[-1])
     if found != end:
-        raise UsageError(
+        raise DataError(
             f"{data} has {found} bytes, but must have {end} according to {path.name}: it is cut "
             "off or belongs to another index; run fairseq-preprocess again."
         )
@@ -66,7 +66,7 @@ def _check_ids(data: Path, index: Index, dictionary: Dictionary) -> None:
     """Compare the first token ids with the dictionary."""
     ids = np.fromfile(data, index.id_type, FIRST_IDS)
     if ids.max(initial=0) >= len(dictionary) or ids.min(initial=0) < 0:
-        raise UsageError(
+        raise DataError(
             f"{data} was binarised with another dictionary than the dict.txt beside it, which has "
             f"{len(dictionary)} symbols, or is damaged; run fairseq-preprocess again."
         )
@@ -76,7 +76,7 @@ def _check_ids(data: Path, index: Index, dictionary: Dictionary) -> None:
     if len(masks):
         place = masks[0] * index.id_type.itemsize
         number = sum(np.searchsorted(offsets, place, "right") for _, _, offsets in index.blocks())
-        raise UsageError(
+        raise DataError(
             f"{data}: sentence {number} has the token {MASK}, which is reserved for the model: "
             "remove or escape it in the text and run fairseq-preprocess again. If the text has "
             "none, the data were binarised with another dictionary than the dict.txt beside them."
@@ -97,7 +97,7 @@ def check_lengths_of_pairs(
         longest: most tokens of source and target.
 
     Raises:
-        UsageError: there is such a sentence, or an index is cut off or damaged.
+        DataError: there is such a sentence, or an index is cut off or damaged.
     """
     source, target = languages
     for language, most, side in zip(languages, longest, ("source", "target"), strict=True):
@@ -106,7 +106,7 @@ def check_lengths_of_pairs(
             index = read_index(path) if path.is_file() else None
             tokens, number = _longest_sentence(index) if index else (0, 0)
             if tokens > most:
-                raise UsageError(
+                raise DataError(
                     f"{path.name}: sentence {number} has {tokens} tokens, but "
                     f"--max-{side}-positions is {most}; --skip-invalid-size-inputs-valid-test "
                     "leaves such sentences out."

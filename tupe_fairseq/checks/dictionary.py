@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fairseq.data import Dictionary
 
-from ..errors import UsageError
+from ..errors import DataError
 
 #: Bytes. A longer line holds no token, and is not read to its end.
 LONGEST_LINE = 1 << 16
@@ -18,7 +18,7 @@ def check_dictionary(path: Path) -> None:
     fairseq's commands read it before they build a model, so there fairseq's traceback remains.
 
     Raises:
-        UsageError: fairseq cannot read it.
+        DataError: fairseq cannot read it.
     """
     try:
         with path.open("rb") as file:
@@ -29,4 +29,4 @@ def check_dictionary(path: Path) -> None:
     # fairseq raises Exception itself where the encoding is wrong.
     except Exception as error:
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        raise UsageError(f"{path} cannot be loaded as a dictionary: {reason}.") from error
+        raise DataError(f"{path} cannot be loaded as a dictionary: {reason}.") from error

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import UsageError
+from ..errors import DataError
 
 #: An index as fairseq-preprocess writes it (--dataset-impl mmap) begins with: magic, version, code
 #: of the type of the token ids, number of sentences. Two arrays follow: for each sentence its
@@ -67,13 +67,13 @@ def read_index(path: Path) -> Index | None:
         None for fairseq's other formats.
 
     Raises:
-        UsageError: the file cannot be read, is cut off or is damaged.
+        DataError: the file cannot be read, is cut off or is damaged.
     """
     try:
         with path.open("rb") as file:
             header, length = file.read(HEADER.size), os.fstat(file.fileno()).st_size
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}.") from error
+        raise DataError(f"cannot read {path}: {error.strerror}.") from error
     if header.startswith(OTHER_MAGIC):
         return None
     if len(header) == HEADER.size:
@@ -84,6 +84,6 @@ def read_index(path: Path) -> Index | None:
     raise damaged(path)
 
 
-def damaged(index: Path) -> UsageError:
+def damaged(index: Path) -> DataError:
     """The error to raise for an index that contradicts itself."""
-    return UsageError(f"{index} is cut off or damaged; run fairseq-preprocess again.")
+    return DataError(f"{index} is cut off or damaged; run fairseq-preprocess again.")

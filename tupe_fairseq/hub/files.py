@@ -1,4 +1,4 @@
-"""What the hub reads: a checkpoint, and the dictionaries and tokenizer that lie beside it."""
+"""Files that the hub reads: a checkpoint, and the dictionaries and tokenizer beside it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from fairseq.tasks import TASK_REGISTRY
 
 from ..checkpoints.reading import read_checkpoint, safe_checkpoint_globals
 from ..checkpoints.settings import recorded_settings
-from ..errors import UsageError
+from ..errors import CheckpointError, DataError, UsageError
 
 CHECKPOINTS = ("model.pt", "checkpoint_best.pt", "checkpoint_last.pt")
-#: Tasks of fairseq that a checkpoint may name: they evaluate nothing.
+#: Tasks of fairseq that a checkpoint may name: they do not evaluate settings as Python.
 TASKS = (
     "masked_lm",
     "sentence_prediction",
@@ -33,10 +33,10 @@ def find_checkpoint(path: Path, name: str | None) -> tuple[Path, str]:
 
     Args:
         path: its directory, or the checkpoint itself.
-        name: of the file; None: the first there is of `CHECKPOINTS`.
+        name: of the file; by default the first of `CHECKPOINTS` that exists.
 
     Raises:
-        UsageError: there is none.
+        CheckpointError: there is no such file.
     """
     path = path.absolute()
     if path.is_file() and name is None:
@@ -44,7 +44,7 @@ def find_checkpoint(path: Path, name: str | None) -> tuple[Path, str]:
     for candidate in [name] if name else CHECKPOINTS:
         if (path / candidate).is_file():
             return path, candidate
-    raise UsageError(f"no checkpoint: {path} holds no {name or ', '.join(CHECKPOINTS)}.")
+    raise CheckpointError(f"no checkpoint: {path} holds no {name or ', '.join(CHECKPOINTS)}.")
 
 
 def recorded_task(checkpoint: Path, allowed: type) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def recorded_task(checkpoint: Path, allowed: type) -> dict[str, Any]:
         allowed: class from which the model must be derived.
 
     Raises:
-        UsageError: another model, or a task of fairseq's that is not in `TASKS`.
+        CheckpointError: another model, or a task of fairseq's that is not in `TASKS`.
     """
     state = read_checkpoint(checkpoint)
     model, task = (recorded_settings(state, group, checkpoint) for group in ("model", "task"))
@@ -67,28 +67,32 @@ def recorded_task(checkpoint: Path, allowed: type) -> dict[str, Any]:
         cls = ARCH_MODEL_REGISTRY.get(str(name), MODEL_REGISTRY.get(str(name)))
         if cls is None or not issubclass(cls, allowed):
             known = [each for each, cls in MODEL_REGISTRY.items() if issubclass(cls, allowed)]
-            raise UsageError(f"{refused}the model {name!r}, which is none of {', '.join(known)}.")
+            raise CheckpointError(
+                f"{refused}the model {name!r}, but must name one of {', '.join(known)}."
+            )
     for name in _names(task, "task"):
         cls = TASK_REGISTRY.get(str(name), type(None))
         if not isinstance(name, str) or (
             cls.__module__.startswith("fairseq.") and name not in TASKS
         ):
-            raise UsageError(f"{refused}the task {name!r}, which is none of {', '.join(TASKS)}.")
+            raise CheckpointError(
+                f"{refused}the task {name!r}, but must name one of {', '.join(TASKS)}."
+            )
     return {"_name": task.get("task"), **task}
 
 
 def _names(settings: dict[str, Any], older: str) -> list[Any]:
-    """What fairseq may take for the name of a model or task."""
+    """All settings that fairseq may use as the name of a model or task."""
     return [settings[key] for key in ("_name", older) if settings.get(key)]
 
 
 def load_checkpoint(
     directory: Path, checkpoint_file: str, data: Path, **settings: Any
 ) -> dict[str, Any]:
-    """By fairseq's hub: "models", "task" and "args".
+    """Load a checkpoint by fairseq's hub, which returns "models", "task" and "args".
 
     Raises:
-        UsageError: the checkpoint does not hold what fairseq looks for in it.
+        CheckpointError: fairseq cannot build the model or the task that the checkpoint describes.
     """
     try:
         with safe_checkpoint_globals():
@@ -97,19 +101,21 @@ def load_checkpoint(
             )
     except UsageError:
         raise
-    # What fairseq makes of values that it does not expect can be any error.
+    # fairseq raises errors of any type for settings that it does not expect.
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"[:300]
-        raise UsageError(f"{directory / checkpoint_file} cannot be loaded: {reason}.") from error
+        raise CheckpointError(
+            f"{directory / checkpoint_file} cannot be loaded: {reason}."
+        ) from error
 
 
 def data_folders(directory: Path, given: str | Path | None, recorded: str | None) -> list[Path]:
-    """Where dictionaries may lie, the likeliest first.
+    """Folders that may hold the dictionaries, the likeliest first.
 
     Args:
         directory: of the checkpoint.
-        given: by the user; where it begins with a dot, relative to the checkpoint's.
-        recorded: the data that the model was trained on, parts of which are divided by colons.
+        given: by the user; relative to the checkpoint's directory if it begins with a dot.
+        recorded: the training data; folders are separated by colons.
     """
     if given is None:
         return [directory, *([Path(str(recorded).split(":")[0])] if recorded else [])]
@@ -117,17 +123,17 @@ def data_folders(directory: Path, given: str | Path | None, recorded: str | None
 
 
 def find_tokenizer(directory: Path, bpe: str | None) -> dict[str, str]:
-    """Arguments of the tokenizer whose files lie in the directory, or of the one named `bpe`.
+    """Arguments of the tokenizer named ``bpe``, or of the one whose files are in the directory.
 
     Raises:
-        UsageError: several sentencepiece models lie there.
+        DataError: the directory holds several sentencepiece models.
     """
     if bpe is not None:
         return {"bpe": bpe}
     models = sorted(directory.glob("*.model"))
     if len(models) > 1:
-        raise UsageError(
-            f"several sentencepiece models lie in {directory}: "
+        raise DataError(
+            f"{directory} holds several sentencepiece models: "
             f"{', '.join(m.name for m in models)}; pass bpe='sentencepiece' and "
             "sentencepiece_model=..."
         )
@@ -141,31 +147,35 @@ def find_tokenizer(directory: Path, bpe: str | None) -> dict[str, str]:
 
 @contextmanager
 def reading_tokenizer(settings: dict[str, Any]) -> Iterator[None]:
-    """Name the files of a tokenizer that cannot be read.
+    """Name the files of a tokenizer that cannot be loaded inside the block.
 
     Args:
         settings: arguments of the tokenizer, and others.
 
     Raises:
-        UsageError: anything was raised inside.
+        DataError: in place of any other error, if the settings name files.
     """
     try:
         yield
-    # Which errors a damaged tokenizer ends in, its library says nowhere.
+    # The libraries do not document what a damaged tokenizer raises.
     except Exception as error:
         files = ", ".join(str(settings[name]) for name in TOKENIZERS if name in settings)
         if not files:
             raise
-        raise UsageError(f"the tokenizer {files} is damaged, or is none: {error}.") from error
+        raise DataError(f"the tokenizer {files} cannot be loaded: {error}.") from error
 
 
 def check_text(*sentences: str) -> None:
-    """Refuse what is no text: UTF-8 cannot hold it."""
+    """Refuse strings that UTF-8 cannot encode.
+
+    Raises:
+        DataError: a string holds half of a surrogate pair.
+    """
     for sentence in sentences:
         try:
             sentence.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise UsageError(
-                f"the text has {sentence[error.start]!r} at place {error.start}, half of a "
-                "surrogate pair: it was decoded wrongly."
+            raise DataError(
+                f"the text has {sentence[error.start]!r} at index {error.start}, which is half of "
+                "a surrogate pair: decode the text as UTF-8."
             ) from error

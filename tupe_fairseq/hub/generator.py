@@ -1,4 +1,4 @@
-"""Translation and language models by the verbs of fairseq's hub: translate, sample, score."""
+"""`from_pretrained` of translation and language models: translate, sample, score."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fairseq.hub_utils import GeneratorHubInterface
 from torch import Tensor
 
 from ..checks.dictionary import check_dictionary
-from ..errors import UsageError
+from ..errors import ConfigurationError, DataError
 from .files import (
     check_text,
     data_folders,
@@ -22,30 +22,31 @@ from .files import (
 
 
 class TupeGeneratorHubInterface(GeneratorHubInterface):
-    """fairseq's verbs: translate (or sample, score), encode, decode, generate."""
+    """fairseq's methods translate (or sample, score), encode, decode and generate."""
 
     def __init__(self, cfg, task, models, translates: bool):
         super().__init__(cfg, task, models)
         self.translates = translates
 
     def translate(self, sentences, beam: int = 5, verbose: bool = False, **kwargs):
-        """The best translation of a sentence, or of each of several.
+        """The best translation of a sentence, or of each sentence of a list.
 
         Args:
             sentences: text, or a list of texts.
-            beam: hypotheses kept.
+            beam: number of hypotheses kept.
             verbose: log sources and hypotheses.
             **kwargs: further settings of generation, e.g. lenpen.
 
         Raises:
-            UsageError: a language model; an empty or too long sentence; no text.
+            UsageError: a language model cannot translate; a sentence is empty, too long or not
+                text.
         """
         if not self.translates:
-            raise UsageError("this is a language model, which cannot translate: use sample.")
+            raise ConfigurationError("a language model cannot translate: use sample.")
         return super().translate(sentences, beam, verbose, **kwargs)
 
     def score(self, sentences, replace_newline_with_eos: bool = False, **kwargs):
-        """Log-probabilities of the words of a text (or of each of several), by a language model.
+        """Log-probabilities of the tokens of a text, or of each text of a list.
 
         Args:
             sentences: text, or a list of texts.
@@ -53,34 +54,38 @@ class TupeGeneratorHubInterface(GeneratorHubInterface):
             **kwargs: further settings of generation.
 
         Returns:
-            For each text a dict: "positional_scores" by word, "score" their mean, "tokens".
+            For each text a dict: "positional_scores" by token, "score" their mean, "tokens".
 
         Raises:
-            UsageError: a translation model; a too long text; no text.
+            UsageError: a translation model cannot score; a text is too long or not text.
         """
         if self.translates:
-            raise UsageError("this is a translation model, which cannot score: use translate.")
+            raise ConfigurationError("a translation model cannot score: use translate.")
         return super().score(sentences, replace_newline_with_eos, **kwargs)
 
     def encode(self, sentence: str) -> Tensor:
-        """Ids of a sentence and </s>, T."""
+        """Token ids of a sentence and </s>, T.
+
+        Raises:
+            DataError: the sentence is not text, or is empty and to be translated.
+        """
         check_text(sentence)
         if self.translates and not sentence.strip():
-            raise UsageError("the sentence to translate is empty.")
+            raise DataError("the sentence to translate is empty.")
         return super().encode(sentence)
 
     def generate(self, tokenized_sentences, beam: int = 5, verbose: bool = False, **kwargs):
-        """As fairseq's: a list of hypotheses for each sentence of ids, best first.
+        """As fairseq's: for each sentence of token ids a list of hypotheses, best first.
 
         Raises:
-            UsageError: a sentence is longer than the model's positions.
+            DataError: a sentence has more tokens than the model has positions.
         """
         longest = self.max_positions[0] if self.translates else self.max_positions
-        # One sentence alone is a tensor of ids.
-        alone = isinstance(tokenized_sentences, Tensor) and tokenized_sentences.dim() == 1
-        for sentence in [tokenized_sentences] if alone else tokenized_sentences:
+        # fairseq also takes a single sentence, a tensor of one dimension.
+        single = isinstance(tokenized_sentences, Tensor) and tokenized_sentences.dim() == 1
+        for sentence in [tokenized_sentences] if single else tokenized_sentences:
             if len(sentence) > longest and not kwargs.get("skip_invalid_size_inputs"):
-                raise UsageError(
+                raise DataError(
                     f"a sentence has {len(sentence)} tokens, but the model takes {longest}: "
                     "split it, or pass skip_invalid_size_inputs=True to leave it out."
                 )
@@ -94,19 +99,20 @@ def load_generator(
     bpe: str | None = None,
     **overrides: Any,
 ) -> TupeGeneratorHubInterface:
-    """Load a translation or language model and what lies beside it.
+    """Load a translation or language model, its dictionaries and its tokenizer.
 
     Args:
         model_name_or_path: directory of the checkpoint, or the checkpoint itself.
-        checkpoint_file: its name; default the first there is of model.pt, checkpoint_best.pt,
-            checkpoint_last.pt.
+        checkpoint_file: its name. Default: the first that exists of model.pt, checkpoint_best.pt
+            and checkpoint_last.pt.
         data_name_or_path: directory of the dictionaries; relative to the checkpoint's if it begins
-            with a dot. Default: the checkpoint's, and if there are none the training data's.
-        bpe: name of a fairseq tokenizer; default by the files beside the checkpoint.
+            with a dot. Default: the checkpoint's, and if it has none the training data's.
+        bpe: name of a fairseq tokenizer. Default: the one whose files are beside the checkpoint.
         **overrides: further fairseq arguments to override.
 
     Raises:
-        UsageError: no checkpoint, one of another model or damaged, no dictionary.
+        UsageError: the checkpoint, a dictionary or the tokenizer is missing or cannot be loaded,
+            or the checkpoint is of another model.
     """
     directory, checkpoint_file = find_checkpoint(Path(model_name_or_path), checkpoint_file)
     recorded = recorded_task(directory / checkpoint_file, GeneratorFromPretrained)
@@ -114,7 +120,7 @@ def load_generator(
     names = [f"dict.{language}.txt" for language in languages if language] or ["dict.txt"]
     folders = data_folders(directory, data_name_or_path, recorded.get("data"))
     data = _find_dictionaries(folders, names)
-    # Whoever translates need not score.
+    # Translating needs no BLEU, whose settings the checkpoint may have recorded.
     settings = {"eval_bleu": False, **find_tokenizer(directory, bpe), **overrides}
     loaded = load_checkpoint(directory, checkpoint_file, data, **settings)
     models = [model.eval() for model in loaded["models"]]
@@ -135,7 +141,7 @@ def _find_dictionaries(folders: list[Path], names: list[str]) -> Path:
             for name in names:
                 check_dictionary(folder / name)
             return folder
-    raise UsageError(
+    raise DataError(
         f"no dictionary: {folders[0]} does not hold {' and '.join(names)}; copy the training "
         "data's there."
     )

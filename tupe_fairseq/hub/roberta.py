@@ -1,4 +1,4 @@
-"""`TupeRobertaModel.from_pretrained(directory)`: a trained model with RoBERTa's verbs."""
+"""`TupeRobertaModel.from_pretrained(directory)`: a trained model with RoBERTa's methods."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..analysis import positional_correlations
 from ..checks.dictionary import check_dictionary
-from ..errors import UsageError
+from ..errors import ConfigurationError, DataError
 from .files import (
     check_text,
     data_folders,
@@ -30,27 +30,27 @@ class TupeRobertaHubInterface(RobertaHubInterface):
 
     def __init__(self, cfg, task, model):
         super().__init__(cfg, task, model)
-        # Only the pre-training task knows its mask; a fine-tuned model can fill one as well.
+        # The task of a fine-tuned model has no mask_idx, but the model can still fill a mask.
         self.task.mask_idx = task.source_dictionary.index("<mask>")
 
     def encode(self, sentence: str, *addl_sentences: str, no_separator: bool = False) -> Tensor:
-        """Ids of `<s> sentence </s>`, or of `<s> a </s> </s> b </s>` for several; length T.
+        """Token ids of `<s> sentence </s>`, or of `<s> a </s> </s> b </s>` for several; T.
 
         Raises:
-            UsageError: no tokenizer was found beside the checkpoint, or the text is none.
+            DataError: there is no tokenizer beside the checkpoint, or a sentence is not text.
         """
         self._check_tokenizer()
         check_text(sentence, *addl_sentences)
         return super().encode(sentence, *addl_sentences, no_separator=no_separator)
 
     def extract_features(self, tokens: Tensor, return_all_hiddens: bool = False) -> Tensor:
-        """Hidden states of ids, B×T or T: B×T×C, with ``return_all_hiddens`` of each layer.
+        """Hidden states B×T×C of token ids B×T or T; with ``return_all_hiddens`` of each layer.
 
         Raises:
-            UsageError: more tokens than positions.
+            DataError: there are more tokens than positions.
         """
         if tokens.size(-1) > self.model.max_positions():
-            raise UsageError(
+            raise DataError(
                 f"the text has {tokens.size(-1)} tokens, but the model has "
                 f"{self.model.max_positions()} positions: cut the text."
             )
@@ -58,23 +58,26 @@ class TupeRobertaHubInterface(RobertaHubInterface):
 
     @torch.no_grad()
     def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
-        """The likeliest words at the one `<mask>`: (filled sentence, probability, word) each.
+        """The likeliest pieces at `<mask>`, each as (filled sentence, probability, piece).
 
-        Special symbols are left out, since they are no words. (RoBERTa's own method loses them
-        from the list of words but not from that of probabilities, which then belong to others.)
+        Special symbols and `<mask>` are left out. (RoBERTa's own method drops them from the list
+        of pieces but not from that of probabilities, which then belong to other pieces.)
 
         Raises:
-            UsageError: not exactly one `<mask>`, no tokenizer, no text, or no such topk.
+            UsageError: the input is not text or has not exactly one `<mask>`, there is no
+                tokenizer, or topk is negative or larger than the dictionary.
         """
         self._check_tokenizer()
         check_text(masked_input)
         if (count := masked_input.count("<mask>")) != 1:
-            raise UsageError(
+            raise DataError(
                 f"the input must hold one <mask>, but {masked_input[:80]!r} has {count}."
             )
         dictionary = self.task.source_dictionary
-        if not 0 <= topk <= len(dictionary):
-            raise UsageError(f"topk is {topk}, but the dictionary has {len(dictionary)} symbols.")
+        special = [*range(dictionary.nspecial), self.task.mask_idx]
+        pieces = len(dictionary) - len(special)
+        if not 0 <= topk <= pieces:
+            raise ConfigurationError(f"topk is {topk}, but the dictionary has {pieces} pieces.")
         before, after = (self.bpe.encode(part.rstrip()) for part in masked_input.split("<mask>"))
         tokens = dictionary.encode_line(
             f"<s> {before} <mask> {after} </s>", append_eos=False, add_if_not_exist=False
@@ -83,8 +86,8 @@ class TupeRobertaHubInterface(RobertaHubInterface):
             logits, _ = self.model(tokens[None].to(self.device))
         # 1×T×V -> V
         probabilities = logits[0, tokens == self.task.mask_idx].float().softmax(-1)[0]
-        probabilities[: dictionary.nspecial] = 0
-        probabilities[self.task.mask_idx] = 0
+        # Below 0, which the probability of a piece may be.
+        probabilities[special] = -1
         best = probabilities.topk(topk).indices.tolist()
         return [
             self._filled(masked_input, dictionary[index], probabilities[index].item())
@@ -93,7 +96,7 @@ class TupeRobertaHubInterface(RobertaHubInterface):
 
     def _filled(self, masked_input: str, piece: str, probability: float) -> tuple[str, float, str]:
         word = self.bpe.decode(piece)
-        # Decoding strips the space that sentencepiece writes as ▁ before a word.
+        # Decoding strips the space, which sentencepiece writes as ▁ before a word.
         if piece.startswith("▁"):
             word = f" {word}"
         place = " <mask>" if " <mask>" in masked_input else "<mask>"
@@ -103,21 +106,21 @@ class TupeRobertaHubInterface(RobertaHubInterface):
         """Log-probabilities (or logits) of a classification head, B×classes.
 
         Raises:
-            UsageError: the model has no head of that name.
+            ConfigurationError: the model has no head of that name.
         """
         heads = self.model.classification_heads
         if head not in heads:
             known = ", ".join(heads) or "none"
-            raise UsageError(f"head is {head!r}, but the model's heads are: {known}.")
+            raise ConfigurationError(f"head is {head!r}, but the model's heads are: {known}.")
         return super().predict(head, tokens, return_logits)
 
     def positional_correlations(self, length: int) -> Tensor:
-        """What positions alone add to the scores, H×T×T; see `tupe_fairseq.analysis`."""
+        """Terms that positions alone add to the scores, H×T×T; see `tupe_fairseq.analysis`."""
         return positional_correlations(self.model.encoder.sentence_encoder, length)
 
     def _check_tokenizer(self) -> None:
         if self.bpe is None:
-            raise UsageError(
+            raise DataError(
                 "no tokenizer: put sentencepiece.bpe.model (or encoder.json and vocab.bpe) beside "
                 "the checkpoint, or pass bpe=... and its options."
             )
@@ -130,22 +133,23 @@ def load_directory(
     bpe: str | None = None,
     **overrides: Any,
 ) -> TupeRobertaHubInterface:
-    """Load a checkpoint and what lies beside it.
+    """Load a model, its dictionaries and its tokenizer.
 
     Args:
         model_name_or_path: directory of the checkpoint, or the checkpoint itself.
-        checkpoint_file: its name; default the first there is of model.pt, checkpoint_best.pt,
-            checkpoint_last.pt.
+        checkpoint_file: its name. Default: the first that exists of model.pt, checkpoint_best.pt
+            and checkpoint_last.pt.
         data_name_or_path: directory of the dictionaries; relative to the checkpoint's if it begins
-            with a dot. Default: the checkpoint's, and if there are none the training data's.
-        bpe: name of a fairseq tokenizer; default by the files beside the checkpoint.
+            with a dot. Default: the checkpoint's, and if it has none the training data's.
+        bpe: name of a fairseq tokenizer. Default: the one whose files are beside the checkpoint.
         **overrides: further fairseq arguments to override.
 
     Raises:
-        UsageError: no checkpoint, one of another model or damaged, no dictionary.
+        UsageError: the checkpoint, a dictionary or the tokenizer is missing or cannot be loaded,
+            or the checkpoint is of another model.
     """
     directory, checkpoint_file = find_checkpoint(Path(model_name_or_path), checkpoint_file)
-    # Whoever loads a model need not have the compiler that trained it.
+    # Loading a model must not need the C++ compiler that training it may have used.
     settings = {"compile_layers": False, **find_tokenizer(directory, bpe), **overrides}
     data = _find_dictionaries(directory, data_name_or_path, directory / checkpoint_file, settings)
     for name in ("dict.txt", "input0/dict.txt", "label/dict.txt"):
@@ -170,8 +174,8 @@ def _find_dictionaries(
 ) -> Path:
     """The directory of dict.txt (pre-trained) or of input0/ and label/ (fine-tuned).
 
-    Where only dict.txt is at hand for a fine-tuned model, the model is loaded all the same under
-    the masked-LM task: its heads work, but class indices stay without names.
+    If there is only dict.txt for a fine-tuned model, the model is loaded under the task masked_lm:
+    its heads work, but class indices have no names.
     """
     recorded = recorded_task(checkpoint, RobertaModel)
     candidates = data_folders(directory, given, recorded.get("data"))
@@ -180,10 +184,10 @@ def _find_dictionaries(
             return folder
         if (folder / "dict.txt").is_file():
             if recorded.get("_name") != "masked_lm":
-                # As an older setting too: there fairseq takes what the task knows, no more.
+                # "task" is the older setting, from which fairseq takes what the task declares.
                 settings["task"] = {"_name": "masked_lm", "task": "masked_lm", "data": str(folder)}
             return folder
-    raise UsageError(
+    raise DataError(
         f"no dictionary: {candidates[0]} holds neither dict.txt nor input0/dict.txt; copy the "
         "training data's there."
     )
