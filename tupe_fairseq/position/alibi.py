@@ -1,7 +1,7 @@
 """Attention with linear biases (Press et al. 2022): score_ij − m_h |i − j|.
 
-The slopes are the paper's geometric sequence, m_h = 2^{−8h/H} for h = 1, ..., H; its code deviates
-from that where H is no power of two. The paper is causal; |i − j| is the symmetric form.
+The slopes are the paper's geometric sequence, m_h = 2^{−8h/H} for h = 1, ..., H; its code differs
+where H is not a power of two. The paper is causal; |i − j| is the symmetric form.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Alibi(PositionEncoding):
 
     enters = "score"
     paper = "Press 2022"
-    in_decoder = "the paper's form"
+    in_decoder = "causal, as in the paper"
 
     def __init__(self, shape: Shape):
         super().__init__(shape)

@@ -2,10 +2,13 @@
 
 Shape legend, used in every docstring of the package:
     B batch    T queries    S keys    C model width    H heads    D head width (C / H)
+    N tokens without padding    E width of positional vectors    V vocabulary    L layers
+    M attention matrices    R rows, as told where it is used
 
-An encoding overrides the hooks its paper needs; each is the identity by default. Parameters of all
-layers live on the encoding, those of one in the module that `build_layer_terms` returns. To add an
-encoding: one file in this folder, one subclass, one `@register_position_encoding(name)`.
+An encoding overrides the hooks that its paper needs; each does nothing by default. Parameters
+shared by all layers belong to the encoding, those of one layer to the module that
+`build_layer_terms` returns. To add an encoding: one file in this folder, one subclass, one
+`@register_position_encoding(name)`.
 """
 
 from __future__ import annotations
@@ -51,9 +54,9 @@ class LayerTerms(nn.Module):
     adds_vectors = False
 
     def project(self, encoding: PositionEncoding, length: int) -> Any:
-        """What the layer makes of positions 0, ..., length − 1 alone, or None for nothing.
+        """Projections of positions 0, ..., length − 1 that `score` reads, or None.
 
-        `score` reads it; incremental decoding keeps it from one word to the next.
+        Incremental decoding computes them once for many tokens.
         """
         return None
 
@@ -72,7 +75,7 @@ class LayerTerms(nn.Module):
             k: keys, B×H×S×D.
             encoding: what the layers share.
             start: position of the first query.
-            projected: what `project` returned for this length or a longer one; made where None.
+            projected: what `project` returned for this length or a longer one; computed if None.
 
         Returns:
             B×H×T×S.
@@ -112,15 +115,15 @@ class LayerTerms(nn.Module):
 
 @dataclass(frozen=True)
 class Shape:
-    """What every encoding is built for.
+    """Sizes of the model that an encoding is built for.
 
     Attributes:
         embed_dim: model width C.
         num_heads: heads H.
         max_positions: longest sequence, in tokens.
-        bidirectional: whether queries also see keys to their right; one-sided encodings spend
-            their parameters on the left and never look right.
-        vocab_size: tokens V, for encodings that give each token a position function of its own.
+        bidirectional: whether queries attend to keys on their right. One-sided encodings have
+            parameters for keys on the left only.
+        vocab_size: V, for encodings with a position function per token.
         num_layers: layers L, for encodings with parameters in each layer.
     """
 
@@ -151,14 +154,14 @@ class PositionEncoding(nn.Module):
     score_terms = 1
     #: Whether the score term is a product of vectors alone, with no part by distance.
     score_is_product = False
-    #: Where the encoding enters, for tables: "input", "query, key", "score", "score, value", "-".
+    #: Where the encoding enters the model, for tables: "input", "query, key", "score", ..., "-".
     enters = "-"
     #: The paper, for tables.
     paper = "-"
-    #: What happens beyond the trained length, for tables.
-    beyond_trained_length = "goes on"
-    #: What differs in a decoder, which is one-sided, for tables.
-    in_decoder = "the same"
+    #: How a checkpoint is used beyond its trained length, for tables.
+    beyond_trained_length = "any length"
+    #: How the encoding differs in a decoder, which is one-sided, for tables.
+    in_decoder = "unchanged"
     #: How many tokens before a token `embed` reads.
     context = 0
     #: The largest distance |i − j| at which tokens attend to each other; None for no limit.
@@ -170,7 +173,7 @@ class PositionEncoding(nn.Module):
 
     @property
     def word_scale(self) -> float:
-        """What a model multiplies word embeddings by, before positions."""
+        """Factor of the token embeddings, before positions are added."""
         return 1.0
 
     def embed(
@@ -183,9 +186,9 @@ class PositionEncoding(nn.Module):
         """Positions that enter the input.
 
         Args:
-            x: word embeddings, B×T×C.
+            x: token embeddings, B×T×C.
             tokens: their ids, B×T, where known.
-            padding_mask: B×T, True at padding, or None where there is none.
+            padding_mask: B×T, True at padding, or None without padding.
             start: position of the first token.
 
         Returns:
@@ -194,7 +197,7 @@ class PositionEncoding(nn.Module):
         return x
 
     def position_vectors(self, length: int) -> Tensor:
-        """What an input of ones gains at each position, for pictures: T×C."""
+        """The vectors added to an input of ones at each position, for figures: T×C."""
         weight = next(self.parameters(), torch.empty(0))
         ones = weight.new_ones(1, length, self.shape.embed_dim)
         return (self.embed(ones) - ones)[0]
@@ -238,13 +241,13 @@ class PositionEncoding(nn.Module):
         return self
 
     def build_layer_terms(self) -> LayerTerms | None:
-        """What one attention layer owns of the encoding; called once per layer."""
+        """The module that one attention layer owns; called once per layer, or None."""
         return None
 
     def position_tables(self) -> dict[str, int]:
         """Parameters with a row per position, and the row of the first position that has one.
 
-        They limit the length to the trained one, unless they are extended (`hierarchical.extend`).
+        They limit the length to the trained one unless extended (`hierarchical.extend`).
         """
         return {}
 
@@ -310,7 +313,7 @@ def build_position_encoding(
 def known_options() -> dict[str, Option]:
     """Options of all registered encodings by name.
 
-    Encodings that share a name share its type and help; the default may be each one's own.
+    Encodings that share an option share its type and help; their defaults may differ.
 
     Raises:
         TypeError: two encodings declare one name with different types or help.

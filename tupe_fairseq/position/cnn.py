@@ -1,7 +1,7 @@
 """Convolution (Islam et al. 2020): x + grouped convolution over x, zero-padded.
 
-The zeros beyond the ends tell how far the ends are, so position leaks from the padding. One-sided
-encodings pad on the left only and never look ahead.
+The zeros beyond the ends carry information about position. One-sided encodings pad on the left
+only, so that no token depends on a later one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .base import PositionEncoding, Shape, register_position_encoding
 
 @register_position_encoding("cnn")
 class CnnPosition(PositionEncoding):
-    """A convolution at the input; padding tokens count as the zeros beyond the end."""
+    """A convolution at the input; padding tokens are zeros, as beyond the end."""
 
     enters = "input"
     paper = "Islam 2020"
@@ -43,6 +43,6 @@ class CnnPosition(PositionEncoding):
         self.context = self.padding[0]
 
     def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
-        words = x if padding_mask is None else x.masked_fill(padding_mask[:, :, None], 0)
+        tokens_only = x if padding_mask is None else x.masked_fill(padding_mask[:, :, None], 0)
         # B×T×C -> B×C×T -> B×T×C
-        return x + self.conv(F.pad(words.transpose(1, 2), self.padding)).transpose(1, 2)
+        return x + self.conv(F.pad(tokens_only.transpose(1, 2), self.padding)).transpose(1, 2)

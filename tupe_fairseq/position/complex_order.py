@@ -1,8 +1,8 @@
-"""Complex-valued word order (Wang et al. 2020): every word a wave over positions.
+"""Complex-valued word order (Wang et al. 2020): each token is a wave over positions.
 
-Equation 9: r_j ⊙ exp(i (ω_j k + θ_j)) for word j at position k. The amplitude r_j is the word
-embedding; frequency ω_j and phase θ_j are vectors of each word. Real and imaginary part are read
-out to the model width by a learned matrix, where the paper keeps the network complex.
+Equation 9: r_j ⊙ exp(i (ω_j k + θ_j)) for token j at position k. The amplitude r_j is the token
+embedding; frequency ω_j and phase θ_j are vectors of each token. A learned matrix projects real
+and imaginary part to the model width; the paper's network stays complex.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ComplexOrderPosition(PositionEncoding):
     def __init__(self, shape: Shape):
         super().__init__(shape)
         if shape.vocab_size is None:
-            raise UsageError("complex_order needs words: it cannot encode vectors alone.")
+            raise UsageError("complex_order needs token ids: it cannot encode vectors alone.")
         width = shape.embed_dim
         frequencies = 10000 ** (-torch.arange(width) / width)
         self.frequency = nn.Parameter(frequencies.repeat(shape.vocab_size, 1))
@@ -38,19 +38,19 @@ class ComplexOrderPosition(PositionEncoding):
 
     def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
         if tokens is None:
-            raise UsageError("complex_order needs words: it cannot encode vectors alone.")
+            raise UsageError("complex_order needs token ids: it cannot encode vectors alone.")
         positions = torch.arange(start, start + x.size(1), device=x.device)
         return self._wave(x, positions, self.frequency[tokens], self.phase[tokens])
 
     def position_vectors(self, length: int) -> Tensor:
-        """Those of an average word of amplitude 1."""
+        """The vectors of an average token of amplitude 1."""
         frequency, phase = self.frequency.mean(0), self.phase.mean(0)
         positions = torch.arange(length, device=phase.device)
         return self._wave(torch.ones_like(phase), positions, frequency, phase)
 
     def _wave(self, x: Tensor, positions: Tensor, frequency: Tensor, phase: Tensor) -> Tensor:
-        """The wave of each word, read out: B×T×C; or of one word, from C: T×C. Positions are T."""
-        # In half precision far positions would lose the angle. (B×)T×C · T×1
+        """The projected waves at T positions: B×T×C, or T×C for one token, whose x is C."""
+        # Not in half precision, which cannot represent large angles. (B×)T×C · T×1
         dtype = widened(x.dtype)
         angle = frequency.to(dtype) * positions[:, None] + phase.to(dtype)
         return self.readout(torch.cat((x * angle.cos(), x * angle.sin()), -1).to(x.dtype))

@@ -29,7 +29,7 @@ class DebertaTerms(LayerTerms):
         self.pos_q_proj = nn.Linear(shape.embed_dim, shape.embed_dim)
 
     def project(self, encoding, length) -> tuple[Tensor, Tensor]:
-        """Keys and scaled queries of the rows of P within reach, H×R×D each."""
+        """Keys and scaled queries of the rows of P that this length reaches, H×R×D each."""
         scale = (encoding.score_terms * self.shape.head_dim) ** -0.5
         table = encoding.rows(length)
         pos_k = self._per_head(self.pos_k_proj(table))
@@ -39,11 +39,11 @@ class DebertaTerms(LayerTerms):
         if projected is None:
             projected = self.project(encoding, max(start + q.size(2), k.size(2)))
         pos_k, pos_q = projected
-        forth, back = encoding.cells(q.size(2), k.size(2), start, rows=pos_k.size(1))
+        of_query, of_key = encoding.cells(q.size(2), k.size(2), start, rows=pos_k.size(1))
         # Content to position: B×H×T×D · H×D×R -> B×H×T×R -> B×H×T×S
-        c2p = spread(q @ pos_k.transpose(1, 2), forth)
+        c2p = spread(q @ pos_k.transpose(1, 2), of_query)
         # Position to content: B×H×S×D · H×D×R -> B×H×S×R -> B×H×S×T -> B×H×T×S
-        p2c = spread(k @ pos_q.transpose(1, 2), back.t()).transpose(-2, -1)
+        p2c = spread(k @ pos_q.transpose(1, 2), of_key.t()).transpose(-2, -1)
         return c2p + p2c
 
     def _per_head(self, rows: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ class DebertaPosition(PositionEncoding):
     enters = "score"
     paper = "He 2020"
     in_decoder = "without --deberta-emd"
-    beyond_trained_length = "goes on; with --deberta-emd --extend-positions"
+    beyond_trained_length = "any length; with --deberta-emd: --extend-positions"
 
     def __init__(
         self,
@@ -83,12 +83,12 @@ class DebertaPosition(PositionEncoding):
             nn.init.normal_(self.absolute, std=0.02)
 
     def rows(self, length: int) -> Tensor:
-        """The rows of P within reach in so many words, R×C: the middle of the table."""
+        """The rows of P that this length reaches, R×C: the middle of the table."""
         k = min(self.relative_clip, length)
         return self.weight[self.relative_clip - k : self.relative_clip + k]
 
     def cells(self, queries: int, keys: int, start: int, rows: int) -> tuple[Tensor, Tensor]:
-        """δ(i,j) and δ(j,i) of all cells, T×S, in the R rows that `rows` gave."""
+        """δ(i,j) and δ(j,i) of all cells, T×S, as indices into the R rows of `rows`."""
         device = self.weight.device
         i = torch.arange(start, start + queries, device=device)[:, None]
         j = torch.arange(keys, device=device)[None, :]

@@ -1,8 +1,8 @@
 """FLOATER (Liu et al. 2020): positions as the path of a neural ordinary differential equation.
 
-p(t) = p(s) + ∫_s^t h(τ, p(τ)) dτ, equation 3; word k stands at t = 0.1·k. p(0) and the network h
-are learned, so there are as many positions as one integrates. Departure: the path enters the input
-alone, not each layer.
+p(t) = p(s) + ∫_s^t h(τ, p(τ)) dτ, equation 3; token k is at t = 0.1·k. p(0) and the network h are
+learned, and integration gives any number of positions. Departure: positions enter the input only,
+not each layer.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from .tables import widened
 STEP = 0.1
 
 
-class StillLinear(nn.Module):
-    """A linear map that starts at zero: the path stands still until it is learned.
+class ZeroLinear(nn.Module):
+    """A linear map that is zero at initialisation, so that all positions start equal.
 
-    From random dynamics it runs away with the time: |p| would be 13 times the words' at position
-    127, and 100 times at 511. No nn.Linear, to which fairseq's RoBERTa gives random weights.
+    With random dynamics |p| grows with time: at position 127 it is 13 times the norm of token
+    embeddings, at 511 it is 100 times. Not nn.Linear, which fairseq's RoBERTa initialises
+    randomly.
     """
 
     def __init__(self, inputs: int, outputs: int):
@@ -40,7 +41,7 @@ class StillLinear(nn.Module):
 
 @register_position_encoding("floater")
 class FloaterPosition(PositionEncoding):
-    """x + p(t_k) at the input, the gradients flowing through the solver (Kutta's 3/8 rule)."""
+    """x + p(t_k) at the input; gradients pass through the solver (Kutta's 3/8 rule)."""
 
     enters = "input"
     paper = "Liu 2020"
@@ -62,7 +63,7 @@ class FloaterPosition(PositionEncoding):
         self.dynamics = nn.Sequential(
             nn.Linear(shape.embed_dim + 1, floater_width),
             nn.Tanh(),
-            StillLinear(floater_width, shape.embed_dim),
+            ZeroLinear(floater_width, shape.embed_dim),
         )
         self._known: tuple[object, Tensor] | None = None
 
@@ -72,13 +73,13 @@ class FloaterPosition(PositionEncoding):
 
     def path(self, length: int) -> Tensor:
         """p(t_0), ..., p(t_{length−1}): length×C."""
-        # In half precision the times of neighbours coincide and the path's roundings add up.
+        # Not in half precision, in which neighbouring times coincide and rounding errors add up.
         first = self.first.to(widened(self.first.dtype))
         return first[None] if length == 1 else self._solve(first, 0, length)
 
     def _known_path(self, length: int) -> Tensor:
-        """The same without gradients: what is known is kept, and grown where it is too short."""
-        # Changing a parameter in place changes its version, moving or casting it its place.
+        """As `path` without gradients; positions are cached, and extended when needed."""
+        # In-place changes alter a parameter's version; moving or casting it alters its address.
         state = [(p.data_ptr(), p._version) for p in self.parameters()]
         if self._known is None or self._known[0] != state:
             self._known = state, self.path(1)

@@ -1,7 +1,7 @@
 """Hierarchical decomposition of absolute positions (Su 2020): a table of n rows reaches n².
 
 q_{(i−1)·n+j} = α u_i + (1−α) u_j with u = (p − α p_1)/(1−α) and α = 0.4, positions counted from 1.
-The first n are p itself, so a trained table is extended without being changed.
+The first n vectors are p itself, so a trained table is extended without a change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ALPHA = 0.4
 
 
 def decompose(table: Tensor, positions: Tensor) -> Tensor:
-    """The vectors of any positions below n², from the table of the first n.
+    """The vectors of positions below n², from the table of the first n.
 
     Args:
         table: p, n×C.
@@ -34,10 +34,10 @@ def decompose(table: Tensor, positions: Tensor) -> Tensor:
 
 
 def extend(encoding: PositionEncoding, state_dict: dict[str, Tensor], prefix: str) -> None:
-    """Continue the position tables of a state dict up to the encoding's max_positions, in place.
+    """Extend the position tables of a state dict to the encoding's max_positions, in place.
 
     Args:
-        encoding: the encoding about to load the state dict.
+        encoding: the encoding that will load the state dict.
         state_dict: trained with fewer positions, or as many.
         prefix: of the encoding's names in the state dict.
 
@@ -53,8 +53,8 @@ def extend(encoding: PositionEncoding, state_dict: dict[str, Tensor], prefix: st
         if rows > len(table) ** 2:
             raise _out_of_reach(encoding.shape.max_positions, len(table))
         wide = table.to(widened(table.dtype))
-        continued = decompose(wide, torch.arange(len(table), rows)).to(table.dtype)
-        state_dict[prefix + name] = torch.cat((trained, continued))
+        extended = decompose(wide, torch.arange(len(table), rows)).to(table.dtype)
+        state_dict[prefix + name] = torch.cat((trained, extended))
 
 
 def _out_of_reach(max_positions: int, rows: int) -> UsageError:
@@ -70,7 +70,7 @@ class HierarchicalPosition(PositionEncoding):
 
     enters = "input"
     paper = "Su 2020"
-    beyond_trained_length = "goes on, up to --hierarchical-rows²"
+    beyond_trained_length = "up to --hierarchical-rows²"
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Index arithmetic of positions: buckets, distances, the cells of [CLS]; nothing learned."""
+"""Index arithmetic: distances, buckets, the cells of [CLS]."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def toeplitz(by_distance: Tensor, keys: int) -> Tensor:
 
 def sum_diagonals(cells: Tensor) -> Tensor:
     """The transpose of `toeplitz`: H×T×S -> H×(T+S−1)."""
-    # With T columns of zeros appended and all rows joined, rows one column shorter begin at
-    # i·(S+T−1): row i moves i to the right, from the last row on one distance per column.
+    # T columns of zeros are appended and the rows joined. In rows that are one column shorter, row
+    # i begins at i·(S+T−1), so it is shifted by i: each column holds one distance.
     queries, keys = cells.shape[-2:]
     joined = torch.nn.functional.pad(cells.flip(-2), (0, queries)).flatten(-2)
-    moved = joined[..., :-queries].unflatten(-1, (queries, queries + keys - 1))
-    return moved.sum(-2)
+    shifted = joined[..., :-queries].unflatten(-1, (queries, queries + keys - 1))
+    return shifted.sum(-2)
 
 
 class _Toeplitz(torch.autograd.Function):
@@ -77,8 +77,8 @@ def bucket_starts(sided: int, max_distance: int) -> tuple[int, ...]:
 
     With e = sided/2 exact buckets, bucket e+k starts at the smallest n with
     log(n/e) / log(max_distance/e) · (sided−e) ≥ k. That is n^(sided−e) ≥ e^(sided−e−k) ·
-    max_distance^k, which integers decide exactly where logarithms in floating point can miss by
-    one.
+    max_distance^k, which integers decide exactly; floating-point logarithms can be off by one
+    bucket.
     """
     exact = sided // 2
     logarithmic = sided - exact
@@ -92,7 +92,7 @@ def bucket_starts(sided: int, max_distance: int) -> tuple[int, ...]:
 
 
 def check_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> None:
-    """Refuse bucket counts that T5's formula does not define."""
+    """Refuse bucket counts for which T5's formula is not defined."""
     sided = num_buckets // 2 if bidirectional else num_buckets
     if bidirectional and num_buckets % 2:
         raise UsageError(f"--num-buckets must be even, but is {num_buckets}.")

@@ -10,7 +10,7 @@ from .base import PositionEncoding, Shape, register_position_encoding
 
 @register_position_encoding("multiplicative")
 class MultiplicativePosition(PositionEncoding):
-    """A learned table that scales the words instead of being added to them."""
+    """A learned table that scales token embeddings instead of being added to them."""
 
     enters = "input"
     paper = "Su 2021"

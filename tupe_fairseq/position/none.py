@@ -1,4 +1,4 @@
-"""No position at all, the control: attention over a bag of words."""
+"""No positions, the control: attention over a bag of words."""
 
 from .base import PositionEncoding, register_position_encoding
 

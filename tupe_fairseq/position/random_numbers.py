@@ -1,4 +1,4 @@
-"""Random numbers by which encodings are initialised."""
+"""Separate random numbers for the initialisation of encodings."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 
 @contextmanager
 def own_random_numbers() -> Iterator[None]:
-    """What is initialised inside leaves torch's generator as if it had drawn a single number.
+    """Draw random numbers inside from a separate seed; torch's generator draws one number.
 
-    So that models of one seed that differ in their encoding begin with the same weights elsewhere.
+    Models with the same seed and different encodings thus have the same weights elsewhere.
     """
     seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_())
     state = torch.get_rng_state()

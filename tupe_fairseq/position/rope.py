@@ -1,4 +1,4 @@
-"""Rotary positions (Su et al. 2021, RoFormer): queries and keys turn with their position.
+"""Rotary positions (Su et al. 2021, RoFormer): queries and keys are rotated by their position.
 
 Equation 15: the pair (x_{2i}, x_{2i+1}) at position k is rotated by k·θ_i, θ_i = 10000^{−2i/D}, so
 q_m · k_n depends on m − n only. Pairs are neighbouring dimensions, as in the paper; some libraries

@@ -1,4 +1,4 @@
-"""The content-free part of the attention scores, kept factored until a backend needs it dense."""
+"""The content-free part of the attention scores, in factored form."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ HIDDEN = -1e4
 
 @dataclass(frozen=True)
 class PositionalScore:
-    """v_ij, the term that depends on positions alone: one for all layers and all sentences.
+    """v_ij, the term that depends on positions alone and is shared by layers and sequences.
 
     v_ij = queries_i · keys_j + by_distance[j − i]. Parts that an encoding does not have are None.
-    All are fp32 or wider, since a bias rounded to half precision would be wrong alike in every
-    layer.
+    All are fp32 or wider: a rounding error would be the same in every layer.
 
     Attributes:
         num_keys: S.
@@ -27,7 +26,7 @@ class PositionalScore:
         keys: H×S×E.
         by_distance: H×(T+S−1), the value at distance d = j − i at index d + start + T − 1.
         start: position of the first query.
-        cells: H×T×S, the sum of all parts where it has been computed; the parts are None then.
+        cells: H×T×S, the sum of all parts if it has been computed; the parts are None then.
     """
 
     num_keys: int
@@ -47,7 +46,7 @@ class PositionalScore:
         return self.by_distance.size(1) - self.num_keys + 1
 
     def parts(self) -> dict[str, Tensor]:
-        """The tensors of which the term is made, by the names of their fields."""
+        """The tensors of the term by the names of their fields."""
         names = ("queries", "keys", "by_distance", "cells")
         return {name: part for name in names if (part := getattr(self, name)) is not None}
 

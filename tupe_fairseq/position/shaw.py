@@ -2,7 +2,7 @@
 
 score_ij = x_i W^Q (x_j W^K + R^K_{clip(i−j)})ᵀ / √D, equation 4; output_i = Σ_j a_ij (x_j W^V +
 R^V_{clip(i−j)}), equation 3. The vectors are shared by the heads, not by the layers.
-Code that counts j − i has the rows of both tables in reverse order.
+Implementations that count j − i have the rows of both tables in reverse order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from .base import LayerTerms, PositionEncoding, Shape, check_at_least, register_position_encoding
 from .tables import collect, spread
 
-RelativeClip = Annotated[int, "largest relative distance told apart"]
+RelativeClip = Annotated[int, "largest distance with a vector of its own"]
 
 
 class ShawTerms(LayerTerms):
@@ -57,7 +57,7 @@ class ShawPosition(PositionEncoding):
 
     enters = "score, value"
     paper = "Shaw 2018"
-    in_decoder = "vectors for the left only"
+    in_decoder = "vectors for keys on the left"
 
     def __init__(self, shape: Shape, *, relative_clip: RelativeClip = 16):
         super().__init__(shape)

@@ -1,7 +1,7 @@
 """Relative position bias (Raffel et al. 2019): score_ij = x_i W^Q (x_j W^K)ᵀ / √D + b_bucket(j−i).
 
-The paper's BERT-R. One table for all layers, one value per bucket and head. T5 itself leaves out
-1/√D, which it hides in its initialisation; here the scale is as in every other encoding.
+The paper's BERT-R. One table for all layers, one value per bucket and head. T5 itself omits
+1/√D and scales its initialisation instead; here the scale is that of the other encodings.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class T5Bias(PositionEncoding):
 
     enters = "score"
     paper = "Raffel 2019"
-    in_decoder = "all buckets to the left"
+    in_decoder = "all buckets for keys on the left"
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Fixed tables and the moves between tables by distance and scores by cell."""
+"""Constant tables, and conversions between values by distance and values by cell."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from torch import Tensor, nn
 
 
 class ConstantTable(nn.Module):
-    """A constant table that is not saved and stays exact when the model is halved.
+    """A constant table that is not saved and stays exact in a half-precision model.
 
-    --fp16 and --bf16 cast every floating-point buffer, and a rounded angle or frequency is off by
-    whole radians at far positions. So the bits are kept as integers, which no cast touches.
+    --fp16 and --bf16 cast every floating-point buffer, and the rounding error of an angle grows to
+    several radians at far positions. The table is therefore stored as integers, which are not
+    cast.
 
     Args:
         table: fp64, N×anything.
@@ -26,7 +27,7 @@ class ConstantTable(nn.Module):
 
 
 def widened(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which scores and tables add up: fp32 for half precision, else unchanged."""
+    """The dtype of sums over scores and tables: fp32 for half precision, otherwise unchanged."""
     return torch.promote_types(dtype, torch.float32)
 
 
@@ -47,10 +48,11 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
 
 
 def relative_shift(by_distance: Tensor, keys: int) -> Tensor:
-    """From a value per query and distance to one per query and key: ...×T×(T+S−1) -> ...×T×S.
+    """Values by query and distance to values by query and key: ...×T×(T+S−1) -> ...×T×S.
 
     Cell (i, j) reads column j − i + T − 1, distances ascending as `indices.distances` gives them.
-    In the flattened rows that is i·(T+S−2) + j + T − 1: rows one column shorter, nothing gathered.
+    In the flattened tensor that is i·(T+S−2) + j + T − 1, so a view with rows one column shorter
+    does it without a gather.
     """
     queries, columns = by_distance.shape[-2:]
     if queries == 1:
@@ -60,7 +62,7 @@ def relative_shift(by_distance: Tensor, keys: int) -> Tensor:
 
 
 def spread(by_row: Tensor, index: Tensor) -> Tensor:
-    """From a value per query and table row to one per query and key.
+    """Values by query and table row to values by query and key.
 
     Args:
         by_row: B×H×T×R.

@@ -1,14 +1,14 @@
-"""TUPE (Ke, He, Liu, ICLR 2021): words and positions correlate apart, [CLS] is untied.
+"""TUPE (Ke, He, Liu, ICLR 2021): separate correlations of tokens and positions, untied [CLS].
 
 TUPE-A, equation 7:  score_ij = [ x_i W^Q (x_j W^K)ᵀ + p_i U^Q (p_j U^K)ᵀ ] / √(2D)
 TUPE-R, equation 8:  TUPE-A + b_bucket(j−i), b as in T5 and not divided by √(2D)
 Untied [CLS], section 3.2, on the positional part: row 0 := θ1, column 0 of the other rows := θ2.
 
-p enters neither the input nor the values; p, U^Q, U^K and b are shared by all layers. As in the
-authors' release and unlike the paper, U^Q and U^K have a bias, p passes a LayerNorm before them,
-and with [CLS] untied TUPE-R resets b too, by learned values of its own. θ1 is kept for that
-release's file format, but inert: row 0 is constant over j and softmax is shift-invariant, so
-[CLS] attends by content alone.
+p is added neither to the input nor to the values; p, U^Q, U^K and b are shared by all layers. As
+in the authors' release and unlike the paper, U^Q and U^K have a bias, p passes a LayerNorm before
+them, and with [CLS] untied TUPE-R also resets b, to learned values. θ1 is part of that release's file
+format but has no effect: row 0 is constant over j and softmax is shift-invariant, so [CLS] attends
+by content alone.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ TieCls = Annotated[bool, "treat [CLS] as any other position (the ablation of sec
 
 @register_position_encoding("tupe_a")
 class TupeAbsolute(PositionEncoding):
-    """Absolute positions, correlated through projections of their own.
+    """Absolute positions, correlated through separate projections.
 
     Rows of the table `weight`, with [CLS] untied as in the authors' release: 0 for θ1, 1 for θ2,
-    k + 1 for position k ≥ 1; position 0 has none, since the reset overwrites all its cells. With
+    k + 1 for position k ≥ 1; position 0 has none, since the reset
+    overwrites all its cells. With
     [CLS] tied: row k for position k.
     """
 
@@ -82,7 +83,7 @@ class TupeAbsolute(PositionEncoding):
         )
         if not self.untie_cls:
             return score
-        # Row 1 holds θ2 and stands at position 0, where the reset overwrites what it gives.
+        # Row 1 holds θ2. It is at position 0, where the reset overwrites its product.
         from_cls, to_cls = (q[:, :2] * k[:, :2]).sum(-1).unbind(-1)
         if bias is not None:
             relative_from_cls, relative_to_cls = bias.cls()
@@ -103,7 +104,7 @@ class TupeRelative(TupeAbsolute):
     """TUPE-A and T5's bias; with [CLS] untied, θ1 and θ2 each gain a value of their own from b."""
 
     score_is_product = False
-    in_decoder = "[CLS] tied, all buckets to the left"
+    in_decoder = "[CLS] tied, all buckets for keys on the left"
 
     def __init__(
         self,
