@@ -1,7 +1,25 @@
-"""TUPE and the other position encodings as a fairseq plugin: `--user-dir tupe_fairseq`.
+"""TUPE and other position encodings as a fairseq plugin: `--user-dir tupe_fairseq`.
 
 Importing this package registers models and criterions with fairseq where fairseq is installed. The
 standalone encoder needs torch alone.
+
+Glossary, one word for one thing in code, messages and documents:
+    token        an item of a sequence; its id is an index into the dictionary
+    sequence     the tokens of one row of a batch; "sentence" only in names of fairseq's
+    padding      cells of a batch without a token; `padding_mask` is True there
+    encoding     a `PositionEncoding`: how positions enter the model
+    score        query·key correlation before the softmax; weights are those after it
+    bias         a score that depends on positions alone (content-free)
+    layer terms  what an encoding adds in one layer, depending on content (`LayerTerms`)
+    window       the largest distance at which tokens attend to each other
+    backend      a way to compute attention; `auto` selects one
+    kernel       compiled code for one operation, in C or Triton
+    untied [CLS] position 0 holds [CLS], whose positional scores are replaced by learned values
+    architecture a named preset of model arguments (`--arch`)
+    checkpoint   a file of fairseq's; a directory holds one with its dictionary and tokenizer
+    standalone   TUPE without fairseq
+
+Class names begin with Tupe; TUPEConfig, TUPEEncoder and TUPEMaskedLM keep their older spelling.
 """
 
 import importlib.util

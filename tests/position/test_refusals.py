@@ -66,14 +66,14 @@ def test_floater_names_the_missing_library(monkeypatch):
 
 
 def test_complex_order_needs_a_vocabulary():
-    assert "complex_order needs words" in message_of("complex_order")
+    assert "complex_order needs token ids" in message_of("complex_order")
 
 
 @pytest.mark.parametrize("length", [5, 7], ids=["not as long as the vocabulary", "as long"])
 def test_complex_order_needs_the_words(length):
     """Without ids there is no frequency to take, and none must be taken from the wrong row."""
     encoding = build_position_encoding("complex_order", 12, 3, 32, vocab_size=7)
-    with pytest.raises(UsageError, match="complex_order needs words"):
+    with pytest.raises(UsageError, match="complex_order needs token ids"):
         encoding.embed(torch.zeros(1, length, 12))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import UsageError
+from ..errors import BackendError
 from ..position.base import LayerTerms, PositionEncoding
 from ..position.score import hide_distances
 from .backend import ATTENTION_BACKENDS, Backend, Need, needs_of
@@ -72,7 +72,7 @@ def share_attention(
         causal: whether later tokens are hidden.
 
     Raises:
-        UsageError: the backend is unknown, does not serve this encoding, or cannot run here.
+        BackendError: the backend is unknown, does not serve this encoding, or cannot run here.
     """
     if layout is None:
         padding = None if padding_mask is None else Padding(padding_mask)
@@ -107,7 +107,7 @@ def choose_backend(
     """The backend of that name, or for "auto" the fastest on this device that serves all needs.
 
     Raises:
-        UsageError: the backend is unknown, or does not serve these needs.
+        BackendError: the backend is unknown, or does not serve these needs.
     """
     needs = needs_of(encoding, terms, weights=need_weights, compiled=compiled, causal=causal)
     return backend_for(name, needs, device)
@@ -137,8 +137,8 @@ def _without_autocast(device: str) -> AbstractContextManager:
     return torch.autocast(device, enabled=False) if available else nullcontext()
 
 
-def _refusal(name: str, reason: str) -> UsageError:
-    return UsageError(f"--attention-backend is {name!r}, but {reason}; use auto or eager.")
+def _refusal(name: str, reason: str) -> BackendError:
+    return BackendError(f"--attention-backend is {name!r}, but {reason}; use auto or eager.")
 
 
 _logged: set[tuple[str, ...]] = set()

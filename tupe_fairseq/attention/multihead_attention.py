@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import UsageError
+from ..errors import ConfigurationError
 from ..position.base import LayerTerms
 from .backend import ContentTerms
 from .cache import LayerCache
@@ -29,7 +29,7 @@ class TupeMultiheadAttention(nn.Module):
         layer_terms: what `build_layer_terms` of the encoding returned for this layer.
 
     Raises:
-        UsageError: num_heads does not divide embed_dim.
+        ConfigurationError: num_heads does not divide embed_dim.
     """
 
     def __init__(
@@ -42,7 +42,9 @@ class TupeMultiheadAttention(nn.Module):
     ):
         super().__init__()
         if embed_dim % num_heads:
-            raise UsageError(f"num_heads must divide embed_dim {embed_dim}, but is {num_heads}.")
+            raise ConfigurationError(
+                f"num_heads must divide embed_dim {embed_dim}, but is {num_heads}."
+            )
         self.embed_dim = embed_dim
         self.num_heads = num_heads
         self.head_dim = embed_dim // num_heads

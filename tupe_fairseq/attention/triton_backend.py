@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ..errors import UsageError
+from ..errors import BackendError
 from ..kernels.random_bits import draw_key, rounded, threshold
 from ..position.indices import sum_diagonals
 from .backend import ATTENTION_BACKENDS, Backend, Need
@@ -58,7 +58,7 @@ class Triton(Backend):
 
     def prepare(self, score, layout, heads, dtype):
         if dtype == torch.float64:
-            raise UsageError(
+            raise BackendError(
                 "--attention-backend is 'triton', which computes in fp32, but this model is in "
                 "float64; use auto or eager."
             )

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..arguments.flags import position_options
 from ..attention import Padding
 from ..checkpoints.migration import drop_stock_sinusoids, rename_old_layers
-from ..errors import UsageError
+from ..errors import DataError
 from ..modules.encoder import Encoder
 from ..modules.padding_shift import PaddingShift
 from ..position import PositionEncoding, build_position_encoding
@@ -154,7 +154,7 @@ class TupeSentenceEncoder(Encoder, FairseqEncoder):
             return self.embed_tokens(tokens)
         # On a CPU; on a GPU, a check of every batch would cost time.
         except IndexError as error:
-            raise UsageError(
+            raise DataError(
                 f"the data hold the id {int(tokens.max())}, but the dictionary has "
                 f"{self.embed_tokens.num_embeddings} symbols: the data are damaged, or were "
                 "binarised with another dictionary; run fairseq-preprocess again."

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..attention import CrossAttention, Layout, SharedAttention, Source, TupeMultiheadAttention
 from ..checkpoints.migration import drop_stock_sinusoids, rename_old_layers
-from ..errors import UsageError
+from ..errors import DataError
 from ..kernels.dropout import Dropout
 from ..modules.decoder_cache import DecoderCache
 from ..modules.decoder_layer import DecoderLayer
@@ -175,7 +175,7 @@ class TupeTransformerDecoder(TransformerDecoderBase):
 
     def _check_length(self, length: int) -> None:
         if length > self.max_positions():
-            raise UsageError(
+            raise DataError(
                 f"a target sentence has {length} tokens, but --max-target-positions is "
                 f"{self.max_positions()}: shorten it, or train with more."
             )

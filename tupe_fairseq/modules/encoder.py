@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention import Layout, Padding
-from ..errors import UsageError
+from ..errors import DataError
 from ..kernels.dropout import Dropout
 from ..position import PositionEncoding
 from ..position.random_numbers import own_random_numbers
@@ -37,7 +37,7 @@ class Encoder(nn.Module):
         **base: arguments of the next base class of a subclass with several.
 
     Raises:
-        UsageError: the backend does not serve the encoding, or there is no compiler.
+        BackendError: the backend does not serve the encoding, or there is no compiler.
     """
 
     #: The arguments that limit the length, and what to do about a longer sequence, for messages.
@@ -92,7 +92,7 @@ class Encoder(nn.Module):
             B×T×C, with zeros at padding.
 
         Raises:
-            UsageError: more than max_positions tokens, or padding before the first token.
+            DataError: more than max_positions tokens, or padding before the first token.
         """
         return self.encode(x, Padding.read(padding_mask), tokens)[0]
 
@@ -130,12 +130,12 @@ class Encoder(nn.Module):
         longest = self.embed_positions.shape.max_positions
         if x.size(1) > longest:
             flag, remedy = self.length_limit
-            raise UsageError(
+            raise DataError(
                 f"a sequence has {x.size(1)} tokens, but {flag} is {longest}: {remedy}, or train "
                 "with more positions."
             )
         if padding is not None and padding.leading:
-            raise UsageError(
+            raise DataError(
                 "padding stands before the first token of a sequence: pad on the right "
                 "(position 0 must hold <s>)."
             )

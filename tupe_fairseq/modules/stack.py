@@ -18,7 +18,7 @@ from ..attention import (
     share_attention,
 )
 from ..attention.backend import needs_of
-from ..errors import UsageError
+from ..errors import BackendError
 from ..kernels.native import find_compiler
 from ..position import LayerTerms, PositionEncoding
 from ..position.random_numbers import own_random_numbers
@@ -42,7 +42,7 @@ class LayerStack(nn.ModuleList):
         compile_layers: run the layers through torch.compile.
 
     Raises:
-        UsageError: the backend does not serve the encoding, or there is no compiler.
+        BackendError: the backend does not serve the encoding, or there is no compiler.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class LayerStack(nn.ModuleList):
             causal: whether a causal stack hides later tokens.
 
         Raises:
-            UsageError: the backend cannot run here.
+            BackendError: the backend cannot run here.
         """
         made: dict[PositionEncoding, SharedAttention] = {}
         for index, terms in enumerate(self.terms()):
@@ -123,7 +123,7 @@ class LayerStack(nn.ModuleList):
     def _compile(self) -> None:
         """Compile layer by layer: the first takes as long as one, and serves all."""
         if find_compiler() is None:
-            raise UsageError(
+            raise BackendError(
                 "--compile-layers needs a C++ compiler, but there is no cc, gcc or clang: install "
                 "one (on Debian and Ubuntu: apt install g++), or leave the flag out."
             )

@@ -20,7 +20,7 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hi
 import torch
 from torch import Tensor, nn
 
-from ..errors import UsageError
+from ..errors import ConfigurationError
 from ..registry import Registry
 from .random_numbers import own_random_numbers
 from .score import PositionalScore
@@ -281,7 +281,7 @@ class PositionEncoding(nn.Module):
 def check_at_least(flag: str, value: int, least: int) -> None:
     """Refuse an option below its least value."""
     if value < least:
-        raise UsageError(f"{flag} must be at least {least}, but is {value}.")
+        raise ConfigurationError(f"{flag} must be at least {least}, but is {value}.")
 
 
 def build_position_encoding(
@@ -297,11 +297,11 @@ def build_position_encoding(
     """Build the encoding registered under ``name``; the arguments are those of `Shape`.
 
     Raises:
-        UsageError: unknown name, heads that do not divide the width, or an option out of range.
+        ConfigurationError: unknown name, heads that do not divide the width, or an option out of range.
     """
     cls = POSITION_ENCODINGS[name]
     if embed_dim % num_heads:
-        raise UsageError(
+        raise ConfigurationError(
             f"the number of attention heads must divide the model width, but {num_heads} heads "
             f"do not divide {embed_dim}."
         )

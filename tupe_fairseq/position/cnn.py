@@ -11,7 +11,7 @@ from typing import Annotated
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import UsageError
+from ..errors import ConfigurationError
 from .base import PositionEncoding, Shape, register_position_encoding
 
 
@@ -32,9 +32,11 @@ class CnnPosition(PositionEncoding):
     ):
         super().__init__(shape)
         if cnn_kernel < 1 or cnn_kernel % 2 == 0:
-            raise UsageError(f"--cnn-kernel must be odd and positive, but is {cnn_kernel}.")
+            raise ConfigurationError(
+                f"--cnn-kernel must be odd and positive, but is {cnn_kernel}."
+            )
         if cnn_groups < 1 or shape.embed_dim % cnn_groups:
-            raise UsageError(
+            raise ConfigurationError(
                 f"--cnn-groups must divide the model width {shape.embed_dim}, but is {cnn_groups}."
             )
         self.conv = nn.Conv1d(shape.embed_dim, shape.embed_dim, cnn_kernel, groups=cnn_groups)

@@ -10,9 +10,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..errors import UsageError
+from ..errors import ConfigurationError
 from .base import PositionEncoding, Shape, register_position_encoding
 from .tables import widened
+
+NEEDS_TOKENS = "complex_order needs token ids: it cannot encode vectors alone."
 
 
 @register_position_encoding("complex_order")
@@ -29,7 +31,9 @@ class ComplexOrderPosition(PositionEncoding):
     def __init__(self, shape: Shape):
         super().__init__(shape)
         if shape.vocab_size is None:
-            raise UsageError("complex_order needs token ids: it cannot encode vectors alone.")
+            raise ConfigurationError(
+                "complex_order needs token ids: it cannot encode vectors alone."
+            )
         width = shape.embed_dim
         frequencies = 10000 ** (-torch.arange(width) / width)
         self.frequency = nn.Parameter(frequencies.repeat(shape.vocab_size, 1))
@@ -38,7 +42,9 @@ class ComplexOrderPosition(PositionEncoding):
 
     def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
         if tokens is None:
-            raise UsageError("complex_order needs token ids: it cannot encode vectors alone.")
+            raise ConfigurationError(
+                "complex_order needs token ids: it cannot encode vectors alone."
+            )
         positions = torch.arange(start, start + x.size(1), device=x.device)
         return self._wave(x, positions, self.frequency[tokens], self.phase[tokens])
 

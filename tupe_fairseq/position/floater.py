@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ..errors import UsageError
+from ..errors import ConfigurationError
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .tables import widened
 
@@ -108,7 +108,7 @@ def _solver():
     try:
         from torchdiffeq import odeint
     except ImportError as error:
-        raise UsageError(
+        raise ConfigurationError(
             "--position-encoding floater needs the library torchdiffeq: "
             "pip install 'tupe_fairseq[floater]'."
         ) from error

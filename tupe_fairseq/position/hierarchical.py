@@ -11,7 +11,7 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from ..errors import UsageError
+from ..errors import ConfigurationError
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .tables import widened
 
@@ -42,7 +42,7 @@ def extend(encoding: PositionEncoding, state_dict: dict[str, Tensor], prefix: st
         prefix: of the encoding's names in the state dict.
 
     Raises:
-        UsageError: more positions than the decomposition reaches.
+        ConfigurationError: more positions than the decomposition reaches.
     """
     own = encoding.state_dict()
     for name, first in encoding.position_tables().items():
@@ -57,8 +57,8 @@ def extend(encoding: PositionEncoding, state_dict: dict[str, Tensor], prefix: st
         state_dict[prefix + name] = torch.cat((trained, extended))
 
 
-def _out_of_reach(max_positions: int, rows: int) -> UsageError:
-    return UsageError(
+def _out_of_reach(max_positions: int, rows: int) -> ConfigurationError:
+    return ConfigurationError(
         f"--max-positions is {max_positions}, but hierarchical decomposition of {rows} positions "
         f"reaches {rows**2}."
     )

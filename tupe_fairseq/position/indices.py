@@ -7,7 +7,7 @@ import functools
 import torch
 from torch import Tensor
 
-from ..errors import UsageError
+from ..errors import ConfigurationError
 
 
 def distances(queries: int, keys: int, start: int = 0, device=None) -> Tensor:
@@ -95,12 +95,12 @@ def check_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> N
     """Refuse bucket counts for which T5's formula is not defined."""
     sided = num_buckets // 2 if bidirectional else num_buckets
     if bidirectional and num_buckets % 2:
-        raise UsageError(f"--num-buckets must be even, but is {num_buckets}.")
+        raise ConfigurationError(f"--num-buckets must be even, but is {num_buckets}.")
     if sided < 2:
         least = 4 if bidirectional else 2
-        raise UsageError(f"--num-buckets must be at least {least}, but is {num_buckets}.")
+        raise ConfigurationError(f"--num-buckets must be at least {least}, but is {num_buckets}.")
     if max_distance <= sided // 2:
-        raise UsageError(
+        raise ConfigurationError(
             f"--max-distance must be larger than {sided // 2} (the distances that have buckets of "
             f"their own with --num-buckets {num_buckets}), but is {max_distance}."
         )

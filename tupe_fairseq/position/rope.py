@@ -12,7 +12,7 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from ..errors import UsageError
+from ..errors import ConfigurationError
 from .base import PositionEncoding, Shape, register_position_encoding
 from .tables import ConstantTable
 
@@ -33,11 +33,11 @@ class RotaryPosition(PositionEncoding):
     ):
         super().__init__(shape)
         if shape.head_dim % 2:
-            raise UsageError(
+            raise ConfigurationError(
                 f"rope rotates pairs: the head width must be even, but is {shape.head_dim}."
             )
         if rope_theta <= 0:
-            raise UsageError(f"--rope-theta must be positive, but is {rope_theta}.")
+            raise ConfigurationError(f"--rope-theta must be positive, but is {rope_theta}.")
         self.rope_values = rope_values
         pairs = torch.arange(0, shape.head_dim, 2, dtype=torch.float64)
         positions = torch.arange(shape.max_positions, dtype=torch.float64)

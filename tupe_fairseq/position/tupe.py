@@ -6,9 +6,9 @@ Untied [CLS], section 3.2, on the positional part: row 0 := θ1, column 0 of the
 
 p is added neither to the input nor to the values; p, U^Q, U^K and b are shared by all layers. As
 in the authors' release and unlike the paper, U^Q and U^K have a bias, p passes a LayerNorm before
-them, and with [CLS] untied TUPE-R also resets b, to learned values. θ1 is part of that release's file
-format but has no effect: row 0 is constant over j and softmax is shift-invariant, so [CLS] attends
-by content alone.
+them, and with [CLS] untied TUPE-R also resets b, to learned values. θ1 is part of that release's
+file format but has no effect: row 0 is constant over j and softmax is shift-invariant, so [CLS]
+attends by content alone.
 """
 
 from __future__ import annotations
