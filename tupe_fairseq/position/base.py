@@ -297,7 +297,7 @@ def build_position_encoding(
     """Build the encoding registered under ``name``; the arguments are those of `Shape`.
 
     Raises:
-        ConfigurationError: unknown name, heads that do not divide the width, or an option out of range.
+        ConfigurationError: unknown name, heads that do not divide the width, or a bad option.
     """
     cls = POSITION_ENCODINGS[name]
     if embed_dim % num_heads:
