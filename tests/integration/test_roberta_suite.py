@@ -10,7 +10,16 @@ import torch
 from fairseq import models
 
 from tests import toy_data
-from tests.integration.commands import COMMON, SMALL, finetune, pretrain, train
+from tests.integration.commands import (
+    COMMON,
+    FINETUNE,
+    SMALL,
+    finetune,
+    parameters,
+    pretrain,
+    train,
+)
+from tupe_fairseq import UsageError
 
 
 class Task:
@@ -22,7 +31,7 @@ class Task:
         return 256
 
 
-def build(**arguments):
+def build(arch="tupe_roberta", **arguments):
     """A three-layer model of odd sizes without dropout, as in fairseq's test_roberta."""
     sizes = {
         "encoder_layers": 3,
@@ -35,7 +44,7 @@ def build(**arguments):
         "tokens_per_sample": 256,
     }
     torch.manual_seed(0)
-    return models.build_model(Namespace(arch="tupe_roberta", **{**sizes, **arguments}), Task())
+    return models.build_model(Namespace(arch=arch, **{**sizes, **arguments}), Task())
 
 
 def batch(size=2, length=9):
@@ -131,6 +140,47 @@ def test_regularization_for_adaptive_pruning():
     layer = model.encoder.sentence_encoder.layers[0]
     assert layer.self_attn.q_proj.weight.grad.abs().sum() > 0
     assert layer.fc1.weight.grad.abs().sum() > 0
+
+
+def test_pruning_of_feed_forward_units():
+    """As fairseq's test of AdaPrune; the model stays the same but for the units removed."""
+    model, stock = build().eval(), build("roberta")
+    for layer, theirs in zip(
+        model.encoder.sentence_encoder.layers, stock.encoder.sentence_encoder.layers, strict=True
+    ):
+        own = {k: v for k, v in layer.state_dict().items() if k.startswith("fc")}
+        theirs.load_state_dict(own, strict=False)
+        removed = layer._get_fc_rank(remove_num=2)
+        assert removed == theirs._get_fc_rank(remove_num=2)
+        for each in (layer, theirs):
+            each._prune_fc_layer(remove_index=removed)
+        assert layer.fc1.out_features == layer.fc2.in_features == 12
+        x = torch.randn(5, 12)
+        assert torch.equal(layer.fc2(layer.fc1(x)), theirs.fc2(theirs.fc1(x)))
+    model(batch())[0].sum().backward()
+    assert all(p.grad is not None for p in model.parameters())
+
+
+def test_pruned_checkpoints_are_trained_on(toy_masked_lm_data, tmp_path):
+    """fairseq prunes the new model before it restores the pruned checkpoint."""
+    checkpoint = pretrain(toy_masked_lm_data, tmp_path / "whole", "--max-update", 1)
+    state = torch.load(checkpoint, weights_only=True)
+    layers = "encoder.sentence_encoder.layers."
+    for key, value in state["model"].items():
+        if key.startswith(layers) and ".fc1." in key:
+            state["model"][key] = value[:60].clone()
+        elif key.startswith(layers) and key.endswith(".fc2.weight"):
+            state["model"][key] = value[:, :60].clone()
+    torch.save(state, tmp_path / "pruned.pt")
+    flags = ("--restore-file", tmp_path / "pruned.pt", *FINETUNE, "--ffn-blocks-to-remove", 4)
+    again = pretrain(toy_masked_lm_data, tmp_path / "pruned", *flags, "--max-update", 1)
+    assert len(parameters(again)[f"{layers}0.fc1.bias"]) == 60
+
+
+@pytest.mark.parametrize("number", [0, 14, 99])
+def test_too_many_units_to_remove(number):
+    with pytest.raises(UsageError, match=rf"--ffn-blocks-to-remove is {number}, but .* 14 units"):
+        build(ffn_blocks_to_remove=number)
 
 
 def test_masked_tokens_alone_go_through_the_head():

@@ -27,7 +27,7 @@ def checkpoint(toy_translation_data, tmp_path_factory):
         (["--no-token-positional-embeddings"], ["--position-encoding none"]),
         (["--no-cross-attention", "--cross-self-attention"], ["--cross-self-attention"]),
         (["--offload-activations"], ["--checkpoint-activations"]),
-        (["--position-encoding", "none", "--attention-backend", "flash"], ["later words"]),
+        (["--position-encoding", "none", "--attention-backend", "flash"], ["later tokens"]),
         (["--decoder-attention-heads", 5], ["5 heads", "32"]),
         (["--restore-file", "nowhere.pt"], ["'nowhere.pt'", "from scratch"]),
     ],

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Any
 
-from fairseq.models import register_model_architecture
-from fairseq.models.roberta.model import base_architecture as stock_roberta_base
 from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
-from fairseq.models.transformer import base_architecture as stock_transformer_base
-from fairseq.models.transformer_lm import base_lm_architecture as stock_lm_base
-from fairseq.utils import safe_hasattr
 
 #: Differences from stock RoBERTa-base (12×768, post-LN, embedding LayerNorm: BERT-Base), which has
 #: the same dropout (0.1), activation (gelu), pooler (tanh) and 512 positions.
@@ -92,47 +86,6 @@ TUPE_DEFAULTS: dict[str, Any] = {
     "checkpoint_activations": False,
     "compile_layers": False,
     "extend_positions": None,
-    # As on the command line, where argparse sets it: hydra has no such default.
+    # argparse sets it on the command line; hydra has no such default.
     "min_params_to_wrap": DEFAULT_MIN_PARAMS_TO_WRAP,
 }
-
-
-def fill(args: Any, values: dict[str, Any]) -> None:
-    """Set what is not yet set on a Namespace or DictConfig."""
-    for name, value in values.items():
-        if not safe_hasattr(args, name):
-            setattr(args, name, value)
-
-
-def apply_roberta_architecture(name: str, args: Any) -> None:
-    """Complete the arguments of a `tupe_roberta` model with the preset of that name."""
-    fill(args, ROBERTA_ARCHITECTURES[name])
-    fill(args, TUPE_DEFAULTS)
-    stock_roberta_base(args)
-
-
-def apply_transformer_architecture(name: str, args: Any) -> None:
-    """Complete the arguments of a `tupe_transformer` model with the preset of that name."""
-    fill(args, TRANSFORMER_ARCHITECTURES[name])
-    fill(args, TUPE_DEFAULTS)
-    stock_transformer_base(args)
-
-
-def apply_lm_architecture(name: str, args: Any) -> None:
-    """Complete the arguments of a `tupe_transformer_lm` model with the preset of that name."""
-    fill(args, LM_ARCHITECTURES[name])
-    fill(args, TUPE_DEFAULTS)
-    # What fairseq's own takes from a dataclass.
-    fill(args, {"activation_dropout": 0.0, "relu_dropout": 0.0, "decoder_normalize_before": False})
-    pre = args.decoder_normalize_before
-    stock_lm_base(args)
-    # fairseq's function sets it, but fairseq's `--arch transformer_lm` never calls that function.
-    args.decoder_normalize_before = pre
-
-
-def register_architectures(
-    model: str, names: Iterable[str], apply: Callable[[str, Any], None]
-) -> None:
-    """Enter a table with fairseq; the model itself must be registered before."""
-    for name in names:
-        register_model_architecture(model, name)(lambda args, name=name: apply(name, args))

@@ -1,21 +1,19 @@
-"""Arguments of the models: flags on the command line, keys under hydra, one set of checks."""
+"""Flags of position encodings and attention; settings that belong to other groups."""
 
 from __future__ import annotations
 
 import argparse
-import difflib
+from argparse import Namespace
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
-from fairseq.utils import safe_getattr, safe_hasattr
 from omegaconf import DictConfig, OmegaConf
 
 from ..attention import ATTENTION_BACKENDS
-from ..errors import UsageError
+from ..errors import ConfigurationError
 from ..position import POSITION_ENCODINGS, Option, known_options
 
-#: What --extend-positions takes.
+#: Values of --extend-positions.
 EXTENSIONS = ("hierarchical",)
 
 
@@ -44,7 +42,7 @@ def add_position_args(parser: argparse.ArgumentParser) -> None:
 
 
 def _defaults(option: Option) -> str:
-    """Which encodings take an option, and what it is for each if not given."""
+    """The encodings that take an option, and its default in each."""
     return ", ".join(
         f"{name}: {own.default}"
         for name, cls in POSITION_ENCODINGS.items()
@@ -53,84 +51,53 @@ def _defaults(option: Option) -> str:
     )
 
 
-def position_options(args: Any, defaults: Mapping[str, Any] = MappingProxyType({})) -> dict:
-    """The options of the chosen encoding, defaults filled in and written back to ``args``.
+def complete_position_options(complete: Namespace, defaults: Mapping[str, Any]) -> None:
+    """Set those options of the chosen encoding that are not set, in place.
 
     Args:
-        args: arguments of the model.
+        complete: arguments of the model.
         defaults: where the model's own differ from the encoding's.
 
     Raises:
-        UsageError: an option of another encoding is set, which would be ignored.
+        ConfigurationError: an option of another encoding is set, which would have no effect.
     """
-    name = args.position_encoding
-    if args.extend_positions not in (None, *EXTENSIONS):
-        raise UsageError(
-            f"--extend-positions is {args.extend_positions!r}, but must be one of: "
+    name = complete.position_encoding
+    if complete.extend_positions not in (None, *EXTENSIONS):
+        raise ConfigurationError(
+            f"--extend-positions is {complete.extend_positions!r}, but must be one of: "
             f"{', '.join(EXTENSIONS)}."
         )
     own = {option.name: option for option in POSITION_ENCODINGS[name].options()}
     for option in known_options().values():
-        given = safe_getattr(args, option.name, option.default)
+        given = getattr(complete, option.name, option.default)
         if option.name not in own and given not in (None, option.default):
-            raise UsageError(
+            raise ConfigurationError(
                 f"{option.flag} is {given!r}, but --position-encoding {name} does not take it."
             )
     for option in own.values():
-        if not safe_hasattr(args, option.name):
-            setattr(args, option.name, defaults.get(option.name, option.default))
-    return {name: getattr(args, name) for name in own}
+        if not hasattr(complete, option.name):
+            setattr(complete, option.name, defaults.get(option.name, option.default))
 
 
-def check_keys(args: Any, model_cls: type, known: set[str]) -> None:
-    """Refuse keys of a hydra configuration that no model argument has, lest typos be ignored.
-
-    On the command line argparse has done so already.
-    """
-    if not isinstance(args, DictConfig):
-        return
-    parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
-    model_cls.add_args(parser)
-    known = known | {action.dest for action in parser._actions} | {"_name", "arch"}
-    for key in args:
-        if key not in known:
-            close = difflib.get_close_matches(key, known, n=1)
-            hint = f"; did you mean model.{close[0]}?" if close else "."
-            raise UsageError(f"model.{key} is not an argument of {args.get('_name')}{hint}")
+def position_options(complete: Any) -> dict[str, Any]:
+    """The options of the chosen encoding, from complete arguments."""
+    options = POSITION_ENCODINGS[complete.position_encoding].options()
+    return {option.name: getattr(complete, option.name) for option in options}
 
 
 def training_setting(args: Any, group: str, name: str) -> Any:
-    """A setting outside the model's own, from a flat Namespace or from hydra's whole tree."""
+    """A setting that is not the model's, from a flat Namespace or from hydra's whole tree.
+
+    Args:
+        args: fairseq's object with the arguments of the model.
+        group: of fairseq's settings, e.g. "task".
+        name: of the setting.
+
+    Returns:
+        None where it is not set.
+    """
     if isinstance(args, DictConfig):
+        # omegaconf has no public way from a node to its root. Should this one vanish, take the
+        # settings where fairseq hands them over: from the task's `cfg` and the trainer.
         return OmegaConf.select(args._get_root(), f"{group}.{name}")
-    return safe_getattr(args, name, None)
-
-
-def check_pruning(args: Any) -> None:
-    """Refuse AdaPrune's removal of heads and feed-forward units when a checkpoint is loaded.
-
-    Raises:
-        UsageError: it is asked for. A head has positions of its own, shared by all layers, while
-            AdaPrune keeps other heads in every layer.
-    """
-    for name in ("mha_heads_to_keep", "ffn_blocks_to_remove"):
-        if (number := safe_getattr(args, name, -1)) != -1:
-            flag = "--" + name.replace("_", "-")
-            raise UsageError(f"{flag} is {number}, but tupe_roberta cannot prune; leave it out.")
-
-
-def check_lengths(args: Any) -> None:
-    """Refuse blocks of text longer than the model's positions.
-
-    fairseq would leave them out, and where nothing is left speak of an empty dataset.
-
-    Raises:
-        UsageError: --tokens-per-sample exceeds --max-positions.
-    """
-    tokens = training_setting(args, "task", "tokens_per_sample")
-    sentences_alone = str(training_setting(args, "task", "sample_break_mode")) == "eos"
-    if tokens is not None and tokens > args.max_positions and not sentences_alone:
-        raise UsageError(
-            f"--tokens-per-sample is {tokens} tokens, but --max-positions is {args.max_positions}:"
-            " make them equal."
-        )
+    return getattr(args, name, None)

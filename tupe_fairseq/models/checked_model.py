@@ -1,92 +1,122 @@
-"""What the models look at before fairseq does, so that faults end in one line."""
+"""What all models share: building from arguments, and checks whose errors are one line."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf, open_dict
+from fairseq.data import Dictionary
+from fairseq.models import BaseFairseqModel
 
 from .. import commands
-from ..arguments.flags import check_keys, training_setting
+from ..arguments.flags import training_setting
+from ..arguments.specification import ModelArguments, completed, write_back
 from ..checkpoints.mismatch import explain_mismatch
 from ..checkpoints.restoring import DEFAULT_RESTORE_FILE, check_restore_file, end_if_finished
 from ..checks.data import check_data
-from ..errors import UsageError
-from .transformer_parts import check_transformer, fill_position_options
+from ..checks.first_rank import on_first_rank
+from ..errors import CheckpointError
 
 
-class CheckedModel:
-    """Mixin before fairseq's class of models; `args` holds the flags."""
+class CheckedModel(BaseFairseqModel):
+    """Mixin before fairseq's class of models."""
 
-    args: Any
-    #: Encoder and decoder, and the argument of their longest input.
+    #: What the model takes as arguments.
+    arguments: ModelArguments
+    #: Names of encoder and decoder in the model, and the argument of their longest input.
     stacks: Mapping[str, str]
-    _loaded = False
+    #: fairseq's object with the arguments, completed; other settings can be read from it too.
+    args: Any
+    #: The --restore-file that must be loaded before training begins, if one was named.
+    awaited_checkpoint: str | None = None
+
+    @classmethod
+    def hub_models(cls):
+        return {}
+
+    @classmethod
+    def add_args(cls, parser):
+        """Add stock fairseq's flags and ours."""
+        cls.arguments.add_flags(parser)
+
+    @classmethod
+    @commands.ends_commands_in_one_line
+    def build_model(cls, args, task):
+        """Build a model from a Namespace (command line) or DictConfig (hydra).
+
+        The values that were completed are entered in ``args``; see `specification.write_back`.
+
+        Raises:
+            UsageError: arguments, data or a checkpoint that cannot be used.
+        """
+        complete = completed(cls.arguments, args, task)
+        if commands.current() == "train":
+            rank = training_setting(args, "distributed_training", "distributed_rank") or 0
+            on_first_rank(lambda: cls.check_training(complete, args, task), rank)
+        model = cls.from_arguments(complete, task)
+        write_back(args, complete)
+        model.args = args
+        restored = training_setting(args, "checkpoint", "restore_file")
+        if restored not in (None, DEFAULT_RESTORE_FILE):
+            model.awaited_checkpoint = str(restored)
+        return model
+
+    @classmethod
+    def from_arguments(cls, args: Namespace, task: Any):
+        """Build a model from complete arguments."""
+        raise NotImplementedError
+
+    @classmethod
+    def data_dictionary(cls, task: Any) -> Dictionary | None:
+        """The dictionary of all sentences of the data, or None where there are several."""
+        return None
+
+    @classmethod
+    def check_training(cls, complete: Namespace, args: Any, task: Any) -> None:
+        """Check the files that training will read, before fairseq does.
+
+        Args:
+            complete: arguments of the model.
+            args: fairseq's object with them.
+            task: fairseq's.
+
+        Raises:
+            UsageError: data, or the checkpoint to restore, cannot be used.
+        """
+        check_restore_file(args)
+        check_data(training_setting(args, "task", "data") or "", cls.data_dictionary(task))
 
     @commands.ends_commands_in_one_line
     def forward(self, *args, **kwargs):
         """As fairseq's.
 
         Raises:
-            UsageError: too long or left-padded input; training with a --restore-file that named
-                no file, where fairseq would start from scratch with exit status 0.
+            UsageError: invalid input; or training with a --restore-file that was not loaded, where
+                fairseq would start from scratch with exit status 0.
         """
-        if self.training and not self._loaded:
-            path = training_setting(self.args, "checkpoint", "restore_file")
-            if path not in (None, DEFAULT_RESTORE_FILE):
-                raise UsageError(
-                    f"--restore-file is {str(path)!r}, but no such file was loaded (looked in "
-                    f"{Path.cwd()}); give a path that exists, or leave it out to start from "
-                    "scratch."
-                )
+        if self.awaited_checkpoint is not None and self.training:
+            raise CheckpointError(
+                f"--restore-file is {self.awaited_checkpoint!r}, but no such file was loaded "
+                f"(looked in {Path.cwd()}); give a path that exists, or leave it out to start "
+                "from scratch."
+            )
         return super().forward(*args, **kwargs)
 
     @commands.ends_commands_in_one_line
     def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
-        """Load a state dict, of fairseq's own model too; what does not fit is told in one line.
+        """Load a state dict, also of fairseq's own model; a mismatch is explained in one line.
 
         Raises:
-            UsageError: it belongs to another encoding, number of positions, dictionary or shape.
+            CheckpointError: it belongs to another encoding, number of positions, dictionary or
+                shape.
         """
         try:
             result = super().load_state_dict(state_dict, strict, model_cfg, args)
         except RuntimeError as error:
-            raise UsageError(explain_mismatch(self, state_dict, self.stacks)) from error
-        self._loaded = True
+            raise CheckpointError(explain_mismatch(self, state_dict, self.stacks)) from error
+        self.awaited_checkpoint = None
         if commands.current() == "train":
             end_if_finished(self.args)
         return result
-
-
-@contextmanager
-def completed(
-    cls: type, args: Any, name: str, apply: Callable[[str, Any], None]
-) -> Iterator[Namespace]:
-    """Check and complete arguments in place; yields them flat, as fairseq's classes read them.
-
-    Args:
-        cls: the model.
-        args: a Namespace (command line) or DictConfig (hydra).
-        name: of the model, which is also that of its default architecture.
-        apply: fills in an architecture.
-
-    Raises:
-        UsageError: arguments, data or a checkpoint that cannot be used.
-    """
-    known = Namespace()
-    apply(name, known)
-    check_keys(args, cls, known=set(vars(known)) | {"max_target_positions", "add_bos_token"})
-    check_transformer(args, name)
-    if commands.current() == "train":
-        check_restore_file(args)
-        check_data(training_setting(args, "task", "data") or "")
-    with open_dict(args) if OmegaConf.is_config(args) else nullcontext():
-        apply(name, args)
-        # Its older name.
-        args.activation_dropout = args.activation_dropout or getattr(args, "relu_dropout", 0.0)
-        fill_position_options(args)
-        yield Namespace(**args) if isinstance(args, DictConfig) else args

@@ -10,16 +10,15 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoder
 from torch import Tensor, nn
 
-from ..arguments.flags import position_options
 from ..attention import Padding
 from ..checkpoints.migration import drop_stock_sinusoids, rename_old_layers
 from ..errors import DataError
 from ..modules.encoder import Encoder
 from ..modules.padding_shift import PaddingShift
-from ..position import PositionEncoding, build_position_encoding
+from ..position import PositionEncoding
 from ..position.hierarchical import extend
 from .fairseq_layers import activation, add_quantization_noise, input_noise, wrap_layers
-from .transformer_parts import build_positions
+from .positions import build_positions, build_transformer_positions
 
 
 class TupeSentenceEncoder(Encoder, FairseqEncoder):
@@ -176,15 +175,7 @@ def build_roberta_encoder(
     args: Any, dictionary: Dictionary, embed_tokens: nn.Embedding
 ) -> TupeSentenceEncoder:
     """The encoder of a `tupe_roberta` model with these complete arguments."""
-    positions = build_position_encoding(
-        args.position_encoding,
-        args.encoder_embed_dim,
-        args.encoder_attention_heads,
-        args.max_positions,
-        vocab_size=embed_tokens.num_embeddings,
-        num_layers=args.encoder_layers,
-        **position_options(args),
-    )
+    positions = build_positions(args, "encoder", args.max_positions, embed_tokens.num_embeddings)
     return TupeSentenceEncoder(args, dictionary, embed_tokens, positions, positions.word_scale)
 
 
@@ -192,6 +183,8 @@ def build_transformer_encoder(
     args: Any, dictionary: Dictionary, embed_tokens: nn.Embedding
 ) -> TupeTransformerEncoder:
     """The encoder of a `tupe_transformer` model with these complete arguments."""
-    positions = build_positions(args, "encoder", args.max_source_positions, len(dictionary))
+    positions = build_transformer_positions(
+        args, "encoder", args.max_source_positions, len(dictionary)
+    )
     scale = 1.0 if args.no_scale_embedding else embed_tokens.embedding_dim**0.5
     return TupeTransformerEncoder(args, dictionary, embed_tokens, positions, scale)

@@ -18,7 +18,7 @@ from ..modules.padding_shift import PaddingShift
 from ..modules.stack import LayerStack
 from ..position.hierarchical import extend
 from .fairseq_layers import activation, add_quantization_noise, wrap_layers
-from .transformer_parts import build_positions
+from .positions import build_transformer_positions
 
 CACHE = "decoder_cache"
 
@@ -43,7 +43,7 @@ class TupeTransformerDecoder(TransformerDecoderBase):
         super().__init__(_without_layers(cfg), dictionary, embed_tokens, no_encoder_attn)
         self.cfg = cfg
         self.dropout_module = Dropout(cfg.dropout)
-        self.embed_positions = build_positions(
+        self.embed_positions = build_transformer_positions(
             cfg, "decoder", cfg.max_target_positions, len(dictionary)
         )
         self.layers = LayerStack(

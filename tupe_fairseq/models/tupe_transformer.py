@@ -1,6 +1,6 @@
-"""`tupe_transformer`: stock fairseq's encoder-decoder with the position encoding of your choice.
+"""`tupe_transformer`: stock fairseq's encoder-decoder with any position encoding.
 
-Arguments, embeddings, generation, criterions and state dicts are fairseq's, inherited.
+Arguments, embeddings, generation, criterions and state dicts are inherited from fairseq.
 """
 
 from __future__ import annotations
@@ -14,16 +14,12 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerModel
 
 from .. import commands
-from ..arguments.architectures import (
-    TRANSFORMER_ARCHITECTURES,
-    apply_transformer_architecture,
-    register_architectures,
-)
-from ..arguments.flags import add_position_args, training_setting
+from ..arguments.flags import training_setting
+from ..arguments.specification import register_architectures
+from ..arguments.transformers import TRANSFORMER
 from ..checks.data import check_lengths_of_pairs
-from ..errors import UsageError
 from ..hub.generator import GeneratorFromPretrained
-from .checked_model import CheckedModel, completed
+from .checked_model import CheckedModel
 from .sentence_encoder import build_transformer_encoder
 from .transformer_decoder import TupeTransformerDecoder
 
@@ -32,42 +28,15 @@ from .transformer_decoder import TupeTransformerDecoder
 class TupeTransformerModel(CheckedModel, GeneratorFromPretrained, TransformerModel):
     """fairseq's Transformer with `--position-encoding` in encoder and decoder."""
 
+    arguments = TRANSFORMER
     stacks = MappingProxyType(
         {"encoder": "max_source_positions", "decoder": "max_target_positions"}
     )
 
     @classmethod
-    def hub_models(cls):
-        return {}
-
-    @classmethod
-    def add_args(cls, parser):
-        """Stock fairseq's flags and ours."""
-        super().add_args(parser)
-        add_position_args(parser)
-
-    @classmethod
-    @commands.ends_commands_in_one_line
-    def build_model(cls, args, task):
-        """Build a model from a Namespace (command line) or DictConfig (hydra).
-
-        Raises:
-            UsageError: arguments, dictionaries or data that cannot be used.
-        """
-        with completed(cls, args, "tupe_transformer", apply_transformer_architecture) as flat:
-            if flat.share_all_embeddings and task.source_dictionary != task.target_dictionary:
-                raise UsageError(
-                    "--share-all-embeddings needs one dictionary, but those of source and target "
-                    f"differ ({len(task.source_dictionary)} and {len(task.target_dictionary)} "
-                    "symbols): preprocess with --joined-dictionary."
-                )
-            model = super().build_model(flat, task)
-        model.args = args
-        skips = training_setting(args, "dataset", "skip_invalid_size_inputs_valid_test")
-        if commands.current() == "train" and not skips:
-            subsets = training_setting(args, "dataset", "valid_subset") or "valid"
-            model.check_data_lengths(task.cfg, subsets)
-        return model
+    def from_arguments(cls, args, task):
+        # fairseq's `build_model`, which is next after that of the mixin.
+        return super(CheckedModel, cls).build_model(args, task)
 
     @classmethod
     def build_encoder(cls, cfg, src_dict, embed_tokens):
@@ -78,31 +47,51 @@ class TupeTransformerModel(CheckedModel, GeneratorFromPretrained, TransformerMod
         return TupeTransformerDecoder(cfg, tgt_dict, embed_tokens, cfg.no_cross_attention)
 
     def forward(self, *args, return_all_hiddens=False, **kwargs):
-        """As fairseq's, but without the encoder's hidden states where they are not asked for."""
+        """As fairseq's; returns the encoder's hidden states only on request."""
         return super().forward(*args, return_all_hiddens=return_all_hiddens, **kwargs)
 
     def set_beam_size(self, beam_size: int) -> None:
-        """Called by fairseq's beam search: so many hypotheses share a source sentence."""
+        """Called by fairseq's beam search: the number of hypotheses for each source sentence."""
         self.decoder.set_beam_size(beam_size)
+
+    @classmethod
+    def check_training(cls, complete, args, task):
+        super().check_training(complete, args, task)
+        if not training_setting(args, "dataset", "skip_invalid_size_inputs_valid_test"):
+            subsets = training_setting(args, "dataset", "valid_subset") or "valid"
+            longest = (complete.max_source_positions, complete.max_target_positions)
+            check_sentences(task.cfg, subsets, longest)
 
     @commands.ends_commands_in_one_line
     def prepare_for_inference_(self, cfg):
-        """As fairseq's; looks at the lengths of the sentences that fairseq-generate will read."""
+        """As fairseq's; checks the lengths of the sentences that fairseq-generate will read.
+
+        Raises:
+            DataError: one is longer than the model's positions.
+        """
         super().prepare_for_inference_(cfg)
         skips = cfg.dataset.skip_invalid_size_inputs_valid_test
         if commands.current() == "generate" and not skips:
-            self.check_data_lengths(cfg.task, cfg.dataset.gen_subset)
-
-    def check_data_lengths(self, task: Any, subsets: str) -> None:
-        """Refuse sentences longer than the model's positions in some subsets of a task's data."""
-        folder = Path(str(task.data).split(":")[0])
-        languages = (task.source_lang, task.target_lang)
-        if None in languages:
-            languages = infer_language_pair(str(folder))
-        for subset in subsets.split(","):
-            check_lengths_of_pairs(folder, subset, languages, self.max_positions())
+            check_sentences(cfg.task, cfg.dataset.gen_subset, self.max_positions())
 
 
-register_architectures(
-    "tupe_transformer", TRANSFORMER_ARCHITECTURES, apply_transformer_architecture
-)
+def check_sentences(task: Any, subsets: str, longest: tuple[int, int]) -> None:
+    """Refuse sentences that are longer than a model's positions.
+
+    Args:
+        task: settings of the task.
+        subsets: names of the sets to check, separated by commas.
+        longest: most tokens of source and target.
+
+    Raises:
+        DataError: there is such a sentence.
+    """
+    folder = Path(str(task.data).split(":")[0])
+    languages = (task.source_lang, task.target_lang)
+    if None in languages:
+        languages = infer_language_pair(str(folder))
+    for subset in subsets.split(","):
+        check_lengths_of_pairs(folder, subset, languages, longest)
+
+
+register_architectures(TRANSFORMER)

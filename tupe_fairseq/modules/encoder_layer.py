@@ -12,9 +12,10 @@ from ..attention import SharedAttention, TupeMultiheadAttention
 from ..attention.multihead_attention import is_plain
 from ..kernels.dropout import Dropout
 from ..kernels.layer_norm import add_and_normalise
+from .pruning import PrunableFeedForward
 
 
-class EncoderLayer(nn.Module):
+class EncoderLayer(PrunableFeedForward):
     """Post-LN (Vaswani et al. 2017) or pre-LN layer with fairseq's parameter names.
 
     Args:
