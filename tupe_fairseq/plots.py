@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from .errors import ConfigurationError, UsageError
+from .errors import ConfigurationError
+from .extras import import_extra
 from .files import replacing
 
 if TYPE_CHECKING:
@@ -140,12 +141,7 @@ def figure_class() -> type[Figure]:
     Raises:
         UsageError: matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise UsageError(
-            "drawing needs matplotlib, which is not installed: pip install 'tupe_fairseq[viz]'"
-        ) from error
+    figure = import_extra("matplotlib.figure", "viz").figure.Figure
     # fairseq enables the debugging output of all libraries.
     logging.getLogger("matplotlib").setLevel(logging.WARNING)
-    return Figure
+    return figure

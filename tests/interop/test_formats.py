@@ -11,31 +11,29 @@ import torch
 from tests.interop import release
 from tupe_fairseq import UsageError
 from tupe_fairseq.interop import directory
-from tupe_fairseq.interop.check import own_outputs
+from tupe_fairseq.interop.check import outputs_of
+from tupe_fairseq.interop.conversion import CONVERSIONS, Conversion, Option, register
 from tupe_fairseq.interop.convert import convert
-from tupe_fairseq.interop.format import FORMATS, Format, Option, conversions, register_format
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
 
-def commands():
-    return [each.command for each in conversions()]
-
-
 def test_readme_lists_every_conversion():
     lines = re.findall(r"^python scripts/convert_checkpoint.py (.*)$", README, flags=re.MULTILINE)
-    assert [" ".join(line.split()) for line in lines] == commands()
+    assert [" ".join(line.split()) for line in lines] == [
+        each.command for _, each in CONVERSIONS.items()
+    ]
 
 
 def test_help_lists_every_conversion(capsys):
     with pytest.raises(SystemExit):
         convert(["--help"])
     text = capsys.readouterr().out
-    for each in conversions():
+    for key, each in CONVERSIONS.items():
         assert each.command in text
-        assert each.format.summary in text
+        assert each.summary in text
         for option in each.options:
-            assert f"with {each.flag} {each.name}: " in " ".join(text.split())
+            assert f"with {key}: " in " ".join(text.split())
             assert option.flag in text
 
 
@@ -53,23 +51,16 @@ def added():
 
     def outputs(path, converted, head):
         read_back = read(path, None, "bin")
-        model = directory.build(read_back.settings, read_back.entries)
+        model = directory.build(read_back.settings, read_back.entries, {})
         model.load_state_dict(read_back.state)
-        return lambda tokens: own_outputs(model, tokens, head)
+        return outputs_of(model, head)
 
     options = (Option("suffix", "of the file"),)
-    entry = Format(
-        summary="a pickle of everything",
-        stored_as="DIRECTORY",
-        read=read,
-        read_options=options,
-        write=write,
-        write_options=options,
-        outputs=outputs,
-    )
-    register_format("pickle", entry)
+    for flag, function in (("--from", read), ("--to", write)):
+        register(Conversion(flag, "pickle", "a pickle of everything", function, outputs, options))
     yield
-    del FORMATS._entries["pickle"]
+    for flag in ("--from", "--to"):
+        del CONVERSIONS._entries[f"{flag} pickle"]
 
 
 def test_an_added_format_is_read_written_and_compared(added, tmp_path):

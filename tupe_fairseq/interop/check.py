@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import CheckpointError
 from ..hub.roberta import load_directory
-from .format import Forward
+from .conversion import Forward
 
 #: Largest difference of outputs in fp32, relative to their largest entry.
 TOLERANCE = 1e-5
@@ -27,11 +27,11 @@ def batch(vocabulary: int, max_positions: int, padding: int = 1, seed: int = 0) 
     return tokens
 
 
-def own_outputs(model: RobertaModel, tokens: Tensor, head: str | None) -> dict[str, Tensor]:
-    """What is compared: hidden states B×T×C and logits B×T×V, or a head's logits B×classes."""
+def outputs_of(model: RobertaModel, head: str | None) -> Forward:
+    """What is compared, of a RobertaModel."""
     if head:
-        return {"logits of the head": model(tokens, classification_head_name=head)[0]}
-    return {"hidden states": model(tokens, features_only=True)[0], "logits": model(tokens)[0]}
+        return lambda tokens: (model(tokens, classification_head_name=head)[0],)
+    return lambda tokens: (model(tokens, features_only=True)[0], model(tokens)[0])
 
 
 def compare(name: str, actual: Tensor, expected: Tensor) -> str:
@@ -70,9 +70,8 @@ def check_directory(directory: str | Path, other: Forward, head: str | None = No
     padding = model.encoder.sentence_encoder.padding_idx
     tokens = batch(len(model.encoder.dictionary), model.max_positions(), padding)
     words = tokens.ne(padding)
-    own, expected = own_outputs(model, tokens, head), other(tokens)
-    pairs = {name: (own[name], expected[name]) for name in own}
+    names = ("logits of the head",) if head else ("hidden states", "logits")
     return [
         compare(name, *(x[words] if x.dim() == 3 else x for x in pair))
-        for name, pair in pairs.items()
+        for name, *pair in zip(names, outputs_of(model, head)(tokens), other(tokens), strict=True)
     ]

@@ -11,8 +11,8 @@ from ..errors import ConfigurationError
 from ..hub.files import find_checkpoint
 from . import formats  # noqa: F401 (registers the formats)
 from .check import check_directory
+from .conversion import CONVERSIONS, Conversion, Option
 from .directory import load, write
-from .format import Conversion, Option, conversions
 
 
 def parse(argv: list[str] | None = None) -> tuple[argparse.Namespace, Conversion, dict[str, Any]]:
@@ -27,12 +27,12 @@ def parse(argv: list[str] | None = None) -> tuple[argparse.Namespace, Conversion
     parser = argparse.ArgumentParser(
         description="Convert a model to a tupe_roberta directory (--from), or such a directory "
         "to another format (--to).",
-        epilog="formats:\n" + "\n".join(_help_of(each) for each in conversions()),
+        epilog="conversions:\n" + "\n".join(_help_of(each) for _, each in CONVERSIONS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     direction = parser.add_mutually_exclusive_group(required=True)
     for flag, what in (("--from", "SOURCE"), ("--to", "the output")):
-        names = [each.name for each in conversions() if each.flag == flag]
+        names = [each.name for _, each in CONVERSIONS.items() if each.flag == flag]
         direction.add_argument(flag, choices=names, help=f"format of {what}")
     parser.add_argument("source", metavar="SOURCE", type=Path, help="checkpoint or directory")
     parser.add_argument("--out", type=Path, required=True, help="new directory to write")
@@ -41,46 +41,35 @@ def parse(argv: list[str] | None = None) -> tuple[argparse.Namespace, Conversion
     )
     parser.add_argument("--check", action="store_true", help="compare the outputs of both models")
     owners = _owners()
-    for option, flags in owners.items():
-        text = f"with {' or '.join(flags)}: {option.help}"
+    for option, keys in owners.items():
+        text = f"with {' or '.join(keys)}: {option.help}"
         parser.add_argument(option.flag, type=option.type, help=text)
     arguments = parser.parse_args(argv)
     given = vars(arguments)
-    (conversion,) = (c for c in conversions() if given[c.flag.lstrip("-")] == c.name)
+    conversion = CONVERSIONS[f"--from {given['from']}" if given["from"] else f"--to {given['to']}"]
+    for option, keys in owners.items():
+        if given[option.name] is not None and conversion.key not in keys:
+            raise ConfigurationError(
+                f"{option.flag} belongs to {' or '.join(keys)}; leave it out."
+            )
+    if arguments.dict is not None and conversion.flag != "--from":
+        raise ConfigurationError("--dict belongs to --from; leave it out.")
     options = {o.name: given[o.name] for o in owners if given[o.name] is not None}
-    _check_options(conversion, arguments, options, owners)
     return arguments, conversion, options
 
 
 def _help_of(conversion: Conversion) -> str:
-    entry = conversion.format
-    needs = f" (needs tupe_fairseq[{entry.extra}])" if entry.extra else ""
-    return f"  {conversion.command}\n      {entry.summary}{needs}"
+    needs = f" (needs tupe_fairseq[{conversion.extra}])" if conversion.extra else ""
+    return f"  {conversion.command}\n      {conversion.summary}{needs}"
 
 
 def _owners() -> dict[Option, list[str]]:
-    """Options of all formats, and the conversions that take them."""
+    """All options, and the conversions that take them."""
     owners: dict[Option, list[str]] = {}
-    for each in conversions():
-        for option in each.options:
-            owners.setdefault(option, []).append(f"{each.flag} {each.name}")
+    for key, conversion in CONVERSIONS.items():
+        for option in conversion.options:
+            owners.setdefault(option, []).append(key)
     return owners
-
-
-def _check_options(
-    conversion: Conversion,
-    arguments: argparse.Namespace,
-    options: dict[str, Any],
-    owners: dict[Option, list[str]],
-) -> None:
-    allowed = {option.name for option in conversion.options}
-    for option, flags in owners.items():
-        if option.name in options and option.name not in allowed:
-            raise ConfigurationError(
-                f"{option.flag} belongs to {' or '.join(flags)}; leave it out."
-            )
-    if arguments.dict is not None and conversion.flag != "--from":
-        raise ConfigurationError("--dict belongs to --from; leave it out.")
 
 
 def convert(argv: list[str] | None = None) -> list[str]:
@@ -93,9 +82,9 @@ def convert(argv: list[str] | None = None) -> list[str]:
         UsageError: the conversion is not possible, or `--check` fails; nothing is left behind.
     """
     arguments, conversion, options = parse(argv)
-    source, out, entry = arguments.source, arguments.out, conversion.format
+    source, out = arguments.source, arguments.out
     if conversion.flag == "--from":
-        if entry.stored_as == "CHECKPOINT" and source.is_dir():
+        if conversion.source == "CHECKPOINT" and source.is_dir():
             source = Path(*find_checkpoint(source, None))
         converted = conversion.function(source, arguments.dict, **options)
         folder = source if source.is_dir() else source.parent
@@ -112,7 +101,7 @@ def convert(argv: list[str] | None = None) -> list[str]:
         return [*report, f"not compared: {converted.not_comparable}"]
     try:
         head = options.get("head")
-        forward = entry.outputs(other, converted, head)
+        forward = conversion.outputs(other, converted, head)
         return [*report, *check_directory(directory, forward, head)]
     except BaseException:
         shutil.rmtree(out)

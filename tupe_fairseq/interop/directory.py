@@ -8,7 +8,7 @@ import io
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ import torch
 from fairseq import options, tasks
 from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models.roberta import RobertaModel
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
@@ -119,13 +120,32 @@ def _configuration(settings: tuple[tuple[str, Any], ...]) -> DictConfig:
     return convert_namespace_to_omegaconf(arguments)
 
 
-def build(settings: dict[str, Any], entries: list[Entry]) -> TupeRobertaModel:
-    """A model of these settings with its initial parameters, in eval mode."""
+def head_names(state: Mapping[str, Tensor]) -> list[str]:
+    """Names of the classification heads in a state dict."""
+    return sorted({n.split(".")[1] for n in state if n.startswith("classification_heads.")})
+
+
+def register_heads(model: RobertaModel, state: Mapping[str, Tensor]) -> None:
+    """Register the classification heads of a state dict with a model, in their sizes."""
+    for head in head_names(state):
+        sizes = (
+            len(state.get(f"classification_heads.{head}.{name}.weight", ()))
+            for name in ("out_proj", "dense")
+        )
+        model.register_classification_head(head, *(size or 1 for size in sizes))
+
+
+def build(
+    settings: dict[str, Any], entries: list[Entry], state: Mapping[str, Tensor]
+) -> TupeRobertaModel:
+    """A model with these settings and the heads of `state`, initialised, in eval mode."""
     config = configuration(settings)
     dictionary = Dictionary()
     dictionary.add_from_file(io.StringIO(dictionary_text(entries)))
     task = tasks.TASK_REGISTRY["masked_lm"](config.task, dictionary)
-    return task.build_model(config.model).eval()
+    model = task.build_model(config.model).eval()
+    register_heads(model, state)
+    return model
 
 
 def write(converted: Converted, out: Path, dictionary: Path) -> None:

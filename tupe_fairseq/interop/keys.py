@@ -32,6 +32,32 @@ class Rule(NamedTuple):
 Table = tuple[Rule, ...]
 
 
+def roberta_rules(top: str, encoder: str, joint: bool) -> Table:
+    """Rules for the layers, the head for masked words and the classification heads of RoBERTa.
+
+    Args:
+        top: prefix of the encoder and the head for masked words there.
+        encoder: prefix of the encoder here.
+        joint: whether the projections of attention are one parameter there.
+    """
+    layer, own = f"{top}sentence_encoder.layers.*.", f"{encoder}layers.*."
+    projections = [f"{own}self_attn.{name}_proj" for name in "qkv"]
+    joined = [
+        Rule(f"{layer}self_attn.in_proj_{kind}", tuple(f"{p}.{kind}" for p in projections))
+        for kind in ("weight", "bias")
+    ]
+    same = ["self_attn.out_proj", "self_attn_layer_norm", "fc1", "fc2", "final_layer_norm"]
+    if not joint:
+        same += [f"self_attn.{name}_proj" for name in "qkv"]
+    return (
+        *(joined if joint else ()),
+        *(Rule(f"{layer}{name}.*", f"{own}{name}.*") for name in same),
+        Rule(f"{top}lm_head.*", "encoder.lm_head.*"),
+        Rule(f"{top}lm_head.*.*", "encoder.lm_head.*.*"),
+        Rule("classification_heads.*.*.*", "classification_heads.*.*.*"),
+    )
+
+
 def to_ours(state: Mapping[str, Tensor], table: Table) -> dict[str, Tensor]:
     """Rename, and split concatenated parameters; names without a rule are left out."""
     found = {}

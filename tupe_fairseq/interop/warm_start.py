@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from fairseq import utils
 
+from .conversion import Option
 from .directory import POSITIONS, Converted, build
-from .format import Option
-from .heads import register_heads
 
 #: Options of formats that can be read as a warm start.
 OPTIONS = (
@@ -25,9 +24,7 @@ def warm_start(converted: Converted, position_encoding: str, seed: int) -> Conve
     """
     settings = converted.settings | {"position_encoding": position_encoding}
     utils.set_torch_seed(seed)
-    model = build(settings, converted.entries)
-    register_heads(model, converted.state)
-    fresh = model.state_dict()
+    fresh = build(settings, converted.entries, converted.state).state_dict()
     # Another encoding's table of positions may have the same name, but not the same meaning.
     kept = {n: v for n, v in converted.state.items() if n in fresh and n != POSITIONS}
     new = sorted(fresh.keys() - kept.keys())

@@ -9,7 +9,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ..errors import CheckpointError, UsageError
+from ..errors import CheckpointError
+from ..extras import import_extra
 
 #: Most characters of a config.json that are read.
 LONGEST_CONFIG = 1 << 16
@@ -49,7 +50,7 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
         UsageError: `safetensors` is not installed.
         CheckpointError: the file cannot be read.
     """
-    library = _safetensors()
+    library = import_extra("safetensors.torch", "hf")
     try:
         return library.torch.load_file(str(path))
     except OSError as error:
@@ -65,7 +66,7 @@ def write_tensors(path: str | Path, tensors: Mapping[str, Tensor]) -> None:
         UsageError: `safetensors` is not installed.
         OSError: the file cannot be written.
     """
-    library = _safetensors()
+    library = import_extra("safetensors.torch", "hf")
     copies = {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}
     try:
         library.torch.save_file(copies, str(path), metadata={"format": "pt"})
@@ -106,13 +107,3 @@ def check_fit(
         raise CheckpointError(
             f"{source} is not a {kind} checkpoint; parameters: {'; '.join(found)}."
         )
-
-
-def _safetensors() -> Any:
-    try:
-        import safetensors.torch
-    except ImportError as error:
-        raise UsageError(
-            "this needs safetensors, which is not installed: pip install 'tupe_fairseq[hf]'"
-        ) from error
-    return safetensors

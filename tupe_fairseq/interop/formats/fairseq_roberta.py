@@ -19,7 +19,8 @@ from ...checkpoints.settings import recorded_settings
 from ...errors import CheckpointError
 from ...position import POSITION_ENCODINGS
 from ...standalone.files import check_fit
-from ..check import own_outputs
+from ..check import outputs_of
+from ..conversion import Conversion, Forward, register
 from ..dictionaries import check_size
 from ..directory import (
     ENCODER,
@@ -30,10 +31,9 @@ from ..directory import (
     build,
     read_parameters,
     read_source,
+    register_heads,
 )
-from ..format import Format, Forward, register_format
-from ..heads import register_heads
-from ..keys import Rule, Table, to_ours, to_theirs
+from ..keys import Rule, Table, roberta_rules, to_ours, to_theirs
 from ..settings import functions, sizes
 from ..warm_start import OPTIONS, warm_start
 
@@ -45,33 +45,14 @@ def table(names: Mapping[str, Any] | set[str]) -> Table:
     top = "decoder." if any(name.startswith("decoder.") for name in names) else "encoder."
     joint = any(name.endswith("in_proj_weight") for name in names)
     old_norm = any(".emb_layer_norm." in name for name in names)
-    theirs, attention = f"{top}sentence_encoder.", "layers.*.self_attn."
-    qkv = tuple(f"{name}_proj" for name in "qkv")
-    joined = tuple(
-        Rule(
-            f"{theirs}{attention}in_proj_{kind}",
-            tuple(f"{ENCODER}{attention}{name}.{kind}" for name in qkv),
-        )
-        for kind in ("weight", "bias")
-    )
-    separate = tuple(
-        Rule(f"{theirs}{attention}{name}.*", f"{ENCODER}{attention}{name}.*") for name in qkv
-    )
+    theirs = f"{top}sentence_encoder."
     norm = "emb_layer_norm" if old_norm else "layernorm_embedding"
     return (
         Rule(f"{theirs}embed_tokens.weight", WORDS),
         Rule(f"{theirs}embed_positions.weight", POSITIONS),
         Rule(f"{theirs}{norm}.*", f"{ENCODER}layernorm_embedding.*"),
         Rule(f"{theirs}layer_norm.*", f"{ENCODER}layer_norm.*"),
-        *(joined if joint else separate),
-        Rule(f"{theirs}{attention}out_proj.*", f"{ENCODER}{attention}out_proj.*"),
-        *(
-            Rule(f"{theirs}layers.*.{name}.*", f"{ENCODER}layers.*.{name}.*")
-            for name in ("self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
-        ),
-        Rule(f"{top}lm_head.*", "encoder.lm_head.*"),
-        Rule(f"{top}lm_head.*.*", "encoder.lm_head.*.*"),
-        Rule("classification_heads.*.*.*", "classification_heads.*.*.*"),
+        *roberta_rules(top, ENCODER, joint),
     )
 
 
@@ -104,11 +85,10 @@ def read(
     recorded = recorded_settings(state, "model", checkpoint)
     settings = _settings(recorded, theirs, names[0].theirs, checkpoint)
     check_size(entries, len(theirs[names[0].theirs]), path)
-    model = build(settings, entries)
-    register_heads(model, theirs)
-    own = {name: value for name, value in model.state_dict().items() if name != VERSION}
+    own = build(settings, entries, theirs).state_dict()
+    version = {VERSION: own.pop(VERSION)}
     check_fit(theirs, to_theirs(own, names), checkpoint, KIND)
-    ours = to_ours(theirs, names) | {VERSION: model.state_dict()[VERSION]}
+    ours = to_ours(theirs, names) | version
     converted = Converted(settings, ours, entries)
     if position_encoding == "learned":
         return converted
@@ -141,7 +121,7 @@ def _settings(
 
 def outputs(checkpoint: Path, converted: Converted, head: str | None) -> Forward:
     """Fairseq's own RoBERTa with the parameters of the checkpoint."""
-    ours = build(converted.settings, converted.entries)
+    ours = build(converted.settings, converted.entries, {})
     task = SimpleNamespace(source_dictionary=ours.encoder.dictionary)
     model = RobertaModel.build_model(ours.args, task)
     register_heads(model, converted.state)
@@ -149,17 +129,8 @@ def outputs(checkpoint: Path, converted: Converted, head: str | None) -> Forward
     model.load_state_dict(
         {n: v for n, v in state.items() if n in own or not SECOND_COPY.search(n)}
     )
-    model.eval()
-    return lambda tokens: own_outputs(model, tokens, head)
+    return outputs_of(model.eval(), head)
 
 
-register_format(
-    KIND,
-    Format(
-        summary="checkpoints of fairseq's RoBERTa, of 2019 or later",
-        stored_as="CHECKPOINT",
-        read=read,
-        read_options=OPTIONS,
-        outputs=outputs,
-    ),
-)
+SUMMARY = "checkpoints of fairseq's RoBERTa, of 2019 or later"
+register(Conversion("--from", KIND, SUMMARY, read, outputs, OPTIONS, source="CHECKPOINT"))

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import CheckpointError, ConfigurationError, UsageError
+from ...errors import CheckpointError, ConfigurationError
+from ...extras import import_extra
 from ...standalone.files import (
     check_fit,
     read_config,
@@ -21,10 +22,9 @@ from ...standalone.files import (
     write_config,
     write_tensors,
 )
+from ..conversion import Conversion, Forward, Option, register
 from ..dictionaries import check_size, dictionary_text, read_dictionary
-from ..directory import ENCODER, POSITIONS, VERSION, WORDS, Converted, build, building
-from ..format import Format, Forward, Option, register_format
-from ..heads import head_names, register_heads
+from ..directory import ENCODER, POSITIONS, VERSION, WORDS, Converted, build, building, head_names
 from ..keys import Rule, Table, to_ours, to_theirs
 from ..settings import functions, sizes
 
@@ -42,8 +42,8 @@ SAME_SETTINGS = {
     "attention_probs_dropout_prob": "attention_dropout",
     "classifier_dropout": "pooler_dropout",
 }
-#: The same function there: gelu is exact in both.
-ACTIVATIONS = {"gelu": "gelu", "relu": "relu", "tanh": "tanh", "linear": "linear"}
+#: Activations with the same name and function there; gelu is exact in both.
+ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
 #: Settings here that are fixed in RoBERTa of transformers.
 FIXED = {
     "position_encoding": "learned",
@@ -136,9 +136,9 @@ def _check_counterpart(converted: Converted, head: str | None) -> None:
     if head and head not in head_names(converted.state):
         known = ", ".join(head_names(converted.state)) or "none"
         raise ConfigurationError(f"unknown --head {head!r}; the model's heads are: {known}.")
-    own = build(_settings(settings, converted.state, "the model"), converted.entries)
-    register_heads(own, converted.state)
-    check_fit(converted.state, own.state_dict(), "the model", "tupe_roberta")
+    state = converted.state
+    own = build(_settings(settings, state, "the model"), converted.entries, state)
+    check_fit(state, own.state_dict(), "the model", "tupe_roberta")
 
 
 def _config(
@@ -152,7 +152,7 @@ def _config(
         "vocab_size": len(converted.state[WORDS]),
         "max_position_embeddings": len(converted.state[POSITIONS]),
         **{there: settings[here] for there, here in SAME_SETTINGS.items()},
-        "hidden_act": ACTIVATIONS[settings["activation_fn"]],
+        "hidden_act": settings["activation_fn"],
         "layer_norm_eps": 1e-5,
         "type_vocab_size": 1,
         "bos_token_id": 0,
@@ -193,10 +193,10 @@ def read(source: str | Path, dictionary: str | Path | None = None) -> Converted:
     # If it is null, transformers uses hidden_dropout_prob.
     recorded["pooler_dropout"] = recorded["pooler_dropout"] or recorded["dropout"]
     settings = _settings(recorded, to_ours(theirs, table()), source)
-    model = build(settings, entries)
-    own = {name: value for name, value in model.state_dict().items() if name != VERSION}
+    own = build(settings, entries, {}).state_dict()
+    version = {VERSION: own.pop(VERSION)}
     check_fit(theirs, to_theirs(own, table()), source, KIND)
-    return Converted(settings, to_ours(theirs, table()) | {VERSION: torch.tensor([3.0])}, entries)
+    return Converted(settings, to_ours(theirs, table()) | version, entries)
 
 
 def _settings(
@@ -234,39 +234,18 @@ def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
     Raises:
         UsageError: `transformers` is not installed.
     """
-    library = _transformers()
+    library = import_extra("transformers", "hf")
     kind = library.RobertaForSequenceClassification if head else library.RobertaForMaskedLM
     model = kind.from_pretrained(str(directory)).eval()
 
-    def forward(tokens: Tensor) -> dict[str, Tensor]:
+    def forward(tokens: Tensor) -> tuple[Tensor, ...]:
         out = model(tokens, attention_mask=tokens.ne(1), output_hidden_states=True)
-        if head:
-            return {"logits of the head": out.logits}
-        return {"hidden states": out.hidden_states[-1], "logits": out.logits}
+        return (out.logits,) if head else (out.hidden_states[-1], out.logits)
 
     return forward
 
 
-def _transformers() -> Any:
-    try:
-        import transformers
-    except ImportError as error:
-        raise UsageError(
-            "the comparison needs transformers, which is not installed: "
-            "pip install 'tupe_fairseq[hf]'"
-        ) from error
-    return transformers
-
-
-register_format(
-    KIND,
-    Format(
-        summary="RoBERTa of transformers, which is `learned` here",
-        stored_as="DIRECTORY",
-        extra="hf",
-        read=read,
-        write=write,
-        write_options=(Option("head", "the classification head to write"),),
-        outputs=outputs,
-    ),
-)
+SUMMARY = "RoBERTa of transformers, which is `learned` here"
+HEAD = Option("head", "the classification head to write")
+register(Conversion("--from", KIND, SUMMARY, read, outputs, extra="hf"))
+register(Conversion("--to", KIND, SUMMARY, write, outputs, (HEAD,), extra="hf"))

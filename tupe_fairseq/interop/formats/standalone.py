@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ...errors import CheckpointError, UsageError
 from ...standalone.encoder import ACTIVATIONS, TUPEConfig
 from ...standalone.files import check_fit, write_config, write_tensors
 from ...standalone.masked_lm import TUPEMaskedLM
+from ..conversion import Conversion, Forward, register
 from ..dictionaries import dictionary_text
-from ..directory import ENCODER, VERSION, WORDS, Converted, building
-from ..format import Format, Forward, register_format
-from ..heads import head_names
+from ..directory import ENCODER, VERSION, WORDS, Converted, building, head_names
 from ..keys import Rule, Table, to_theirs, without_rule
 
 KIND = "standalone"
@@ -111,22 +109,8 @@ def config_of(settings: Mapping[str, Any]) -> TUPEConfig:
 
 def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
     """`TUPEMaskedLM` as loaded from the directory."""
-    model = TUPEMaskedLM.from_pretrained(directory)
-
-    def forward(tokens: Tensor) -> dict[str, Tensor]:
-        hidden, logits = model(tokens)
-        return {"hidden states": hidden, "logits": logits}
-
-    return forward
+    return TUPEMaskedLM.from_pretrained(directory)
 
 
-register_format(
-    KIND,
-    Format(
-        summary="TUPE for `TUPEMaskedLM.from_pretrained`, which needs torch and safetensors only",
-        stored_as="DIRECTORY",
-        extra="hf",
-        write=write,
-        outputs=outputs,
-    ),
-)
+SUMMARY = "TUPE for `TUPEMaskedLM.from_pretrained`, which needs torch and safetensors only"
+register(Conversion("--to", KIND, SUMMARY, write, outputs, extra="hf"))

@@ -20,11 +20,19 @@ from ...checkpoints.settings import recorded_settings
 from ...errors import CheckpointError
 from ...position.indices import distances, relative_buckets, toeplitz
 from ...standalone.files import check_fit
+from ..conversion import Conversion, Forward, register
 from ..dictionaries import Entry, check_size
-from ..directory import ENCODER, WORDS, Converted, build, read_parameters, read_source
-from ..format import Format, Forward, register_format
-from ..heads import head_names, register_heads
-from ..keys import Rule, Table, to_ours, to_theirs
+from ..directory import (
+    ENCODER,
+    VERSION,
+    WORDS,
+    Converted,
+    build,
+    head_names,
+    read_parameters,
+    read_source,
+)
+from ..keys import Rule, Table, roberta_rules, to_ours, to_theirs
 from ..release_model import ENCODER as THEIRS
 from ..release_model import MAX_DISTANCE, NUM_BUCKETS, hidden_and_logits
 from ..settings import functions, sizes
@@ -45,7 +53,6 @@ def table(joint: bool = False) -> Table:
     """
     q, k = f"{POSITIONS}q_proj.*", f"{POSITIONS}k_proj.*"
     separate = (Rule(f"{THEIRS}pos_q_linear.*", q), Rule(f"{THEIRS}pos_k_linear.*", k))
-    attention, qkv = "layers.*.self_attn.", tuple(f"{name}_proj" for name in "qkv")
     return (
         Rule(f"{THEIRS}embed_tokens.weight", WORDS),
         Rule(f"{THEIRS}pos.weight", f"{POSITIONS}weight"),
@@ -54,21 +61,7 @@ def table(joint: bool = False) -> Table:
         Rule(f"{THEIRS}relative_attention_bias.weight", f"{POSITIONS}relative_bias.weight"),
         Rule(f"{THEIRS}emb_layer_norm.*", f"{ENCODER}layernorm_embedding.*"),
         Rule(f"{THEIRS}emb_out_layer_norm.*", f"{ENCODER}layer_norm.*"),
-        *(
-            Rule(
-                f"{THEIRS}{attention}in_proj_{kind}",
-                tuple(f"{ENCODER}{attention}{name}.{kind}" for name in qkv),
-            )
-            for kind in ("weight", "bias")
-        ),
-        Rule(f"{THEIRS}{attention}out_proj.*", f"{ENCODER}{attention}out_proj.*"),
-        *(
-            Rule(f"{THEIRS}layers.*.{name}.*", f"{ENCODER}layers.*.{name}.*")
-            for name in ("self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
-        ),
-        Rule("decoder.lm_head.*", "encoder.lm_head.*"),
-        Rule("decoder.lm_head.*.*", "encoder.lm_head.*.*"),
-        Rule("classification_heads.*.*.*", "classification_heads.*.*.*"),
+        *roberta_rules("decoder.", ENCODER, joint=True),
     )
 
 
@@ -90,12 +83,11 @@ def read(checkpoint: str | Path, dictionary: str | Path | None = None) -> Conver
     notes = _complete_heads(theirs, settings)
     entries = [*MORE_SYMBOLS, *entries]
     check_size(entries, len(theirs[f"{THEIRS}embed_tokens.weight"]), path)
-    model = build(settings, entries)
-    register_heads(model, theirs)
-    own = {name: value for name, value in model.state_dict().items() if "version" not in name}
+    own = build(settings, entries, theirs).state_dict()
+    version = {VERSION: own.pop(VERSION)}
     names = table(joint=f"{THEIRS}pos_proj.weight" in theirs)
     check_fit(theirs, to_theirs(own, names), checkpoint, KIND)
-    ours = to_ours(theirs, names) | {f"{ENCODER}version": torch.tensor([3.0])}
+    ours = to_ours(theirs, names) | version
     return Converted(settings, ours, entries, notes)
 
 
@@ -180,20 +172,8 @@ def outputs(checkpoint: Path, converted: Converted, head: str | None) -> Forward
     state = {n: value.float() for n, value in read_parameters(checkpoint)["model"].items()}
     heads = converted.settings["encoder_attention_heads"]
     activation = utils.get_activation_fn(converted.settings.get("activation_fn", "gelu"))
-
-    def forward(tokens: Tensor) -> dict[str, Tensor]:
-        hidden, logits = hidden_and_logits(state, heads, tokens, activation)
-        return {"hidden states": hidden, "logits": logits}
-
-    return forward
+    return lambda tokens: hidden_and_logits(state, heads, tokens, activation)
 
 
-register_format(
-    KIND,
-    Format(
-        summary="checkpoints of the authors' code, guolinke/TUPE",
-        stored_as="CHECKPOINT",
-        read=read,
-        outputs=outputs,
-    ),
-)
+SUMMARY = "checkpoints of the authors' code, guolinke/TUPE"
+register(Conversion("--from", KIND, SUMMARY, read, outputs, source="CHECKPOINT"))

@@ -1,0 +1,75 @@
+"""The table of conversions behind `scripts/convert_checkpoint.py`.
+
+To add a format, add a file to `formats/` that registers its conversions: the flags, `--help` and
+`--check` follow from the table, and a test compares the list in the README.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from ..registry import Registry
+
+#: Ids B×T -> what is compared: hidden states B×T×C and logits B×T×V, or a head's logits alone.
+Forward = Callable[[Tensor], tuple[Tensor, ...]]
+
+
+class Option(NamedTuple):
+    """A command-line option: a keyword argument of a conversion's function."""
+
+    name: str
+    help: str
+    type: type = str
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """One format in one direction.
+
+    Attributes:
+        flag: "--from" or "--to".
+        name: of the format.
+        summary: what the format is, in one line.
+        function: for --from (source, dictionary, **options) -> `Converted`;
+            for --to (converted, out, **options) -> None.
+        outputs: (path, converted, head) -> `Forward` of the model in this format, computed without
+            `tupe_roberta`, for --check. If `head` is not None, of that classification head.
+        options: of the function.
+        source: "CHECKPOINT", a file, or "DIRECTORY".
+        extra: the extra of this package that is needed, if any.
+    """
+
+    flag: str
+    name: str
+    summary: str
+    function: Callable[..., Any]
+    outputs: Callable[..., Forward]
+    options: tuple[Option, ...] = ()
+    source: str = "DIRECTORY"
+    extra: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Flag and format."""
+        return f"{self.flag} {self.name}"
+
+    @property
+    def command(self) -> str:
+        """All arguments that are required, for `--help` and the README."""
+        return f"{self.key} {self.source} --out DIRECTORY"
+
+
+CONVERSIONS = Registry("conversion")
+
+
+def register(conversion: Conversion) -> None:
+    """Enter a conversion into the table."""
+    CONVERSIONS.register(conversion.key)(conversion)
