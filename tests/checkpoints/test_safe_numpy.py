@@ -1,4 +1,4 @@
-"""Numbers of numpy in checkpoints: read as they were, and never made of what is none."""
+"""numpy scalars and arrays in checkpoints: numbers are read exactly, all else is refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tupe_fairseq import UsageError
+from tupe_fairseq import CheckpointError
 from tupe_fairseq.checkpoints.reading import read_checkpoint
 
 NUMBERS = {
@@ -22,10 +22,10 @@ NUMBERS = {
     "bool": np.bool_(True),
     "big endian": np.dtype(">f8").type(3.25),
     "vector": np.arange(5.0),
-    "columns first": np.asfortranarray(np.arange(6, dtype=np.int32).reshape(2, 3)),
+    "Fortran order": np.asfortranarray(np.arange(6, dtype=np.int32).reshape(2, 3)),
     "of big endians": np.arange(4, dtype=">i4"),
     "empty": np.zeros((0, 3), np.float32),
-    "no axis": np.array(7.0),
+    "no dimension": np.array(7.0),
 }
 
 
@@ -40,8 +40,8 @@ def saved(value, path, old_numpy=False):
 
 @pytest.mark.parametrize("old_numpy", [False, True], ids=["numpy 2", "numpy 1"])
 @pytest.mark.parametrize("name", NUMBERS)
-def test_numbers_come_back(tmp_path, name, old_numpy):
-    """Also when they were read and saved again."""
+def test_numbers_are_read_exactly(tmp_path, name, old_numpy):
+    """Also after they were read and saved again."""
     value, path = NUMBERS[name], tmp_path / "model.pt"
     found = read_checkpoint(saved(value, path, old_numpy))["value"]
     again = read_checkpoint(saved(found, path))["value"]
@@ -52,14 +52,14 @@ def test_numbers_come_back(tmp_path, name, old_numpy):
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.floats(allow_nan=False), max_size=9))
-def test_any_numbers_come_back(tmp_path_factory, numbers):
+def test_any_numbers_are_read_exactly(tmp_path_factory, numbers):
     path = tmp_path_factory.mktemp("n") / "model.pt"
     found = read_checkpoint(saved(np.array(numbers), path))["value"]
     assert found.tolist() == numbers
 
 
-def test_what_is_read_becomes_numpys_own(tmp_path):
-    """Stock fairseq knows no other class."""
+def test_computing_and_pickling_give_numpys_own_classes(tmp_path):
+    """Stock fairseq accepts no other class."""
     found = read_checkpoint(saved(np.arange(3.0), tmp_path / "model.pt"))["value"]
     assert type(pickle.loads(pickle.dumps(found))) is np.ndarray
     assert type(found.sum()) is np.float64
@@ -67,7 +67,7 @@ def test_what_is_read_becomes_numpys_own(tmp_path):
 
 
 class Made:
-    """Pickled as a call, and then perhaps as a state."""
+    """Pickled as a call, and optionally a state."""
 
     def __init__(self, *parts):
         self.parts = parts
@@ -77,12 +77,15 @@ class Made:
 
 
 def forgeries():
-    """Arrays whose entries would be the objects at addresses that the file names."""
+    """Pickles by which numpy's own classes read memory outside of the file, or crash."""
     address = b"AAAAAAAA"
     multiarray = np._core.multiarray
     objects = Made(np.dtype, ("O8", False, True))
     structure = (3, "|", None, ("a",), {"a": (objects, 0)}, 8, 1, 0)
     disguised = Made(np.dtype, ("f8", False, True), structure)
+    void = Made(np.dtype, ("V8", False, True), structure)
+    beyond = {"a": (Made(np.dtype, ("f8", False, True)), 2**30)}
+    outside = Made(np.dtype, ("V8", False, True), (3, "|", None, ("a",), beyond, 8, 1, 0))
     empty = (multiarray._reconstruct, (np.ndarray, (0,), b"b"))
     return {
         "by name": Made(np.ndarray, ((1,), "O", address)),
@@ -91,11 +94,15 @@ def forgeries():
         "as a disguised number": Made(multiarray.scalar, (disguised, address)),
         "as a state": Made(*empty, (1, (1,), objects, False, address)),
         "as a disguised state": Made(*empty, (1, (1,), disguised, False, address)),
+        "as a void": Made(multiarray.scalar, (void, address)),
+        "as a state of voids": Made(*empty, (1, (1,), void, False, address)),
+        "a field beyond the end": Made(multiarray.scalar, (outside, address)),
+        "a negative offset": Made(np.ndarray, ((1,), "i8", address, -4096)),
         "text": np.array(["abc"]),
         "objects": np.array([{}], dtype=object),
         "too few bytes": Made(*empty, (1, (1000,), np.dtype("f8"), False, address)),
         "too many bytes": Made(multiarray.scalar, (np.dtype("f8"), 2 * address)),
-        "as if made": Made(*empty, (1, (-1,), np.dtype("f8"), False, address)),
+        "negative shape": Made(*empty, (1, (-1,), np.dtype("f8"), False, address)),
     }
 
 
@@ -112,12 +119,12 @@ for path in sys.argv[1:]:
 
 
 def test_forged_arrays_are_refused(tmp_path):
-    """In a process of its own, which one that was read would crash when it is looked at."""
+    """In a process of its own, which would crash at an array that was read."""
     paths = []
     for name, value in forgeries().items():
         paths.append(tmp_path / f"{name}.pt".replace(" ", "-"))
         torch.save({"model": {}, "value": value}, paths[-1])
     ended = subprocess.run([sys.executable, "-c", LOOK, *paths], capture_output=True, text=True)
     assert ended.stdout.split("\n")[:-1] == ["refused"] * len(paths), ended.stdout
-    with pytest.raises(UsageError):
+    with pytest.raises(CheckpointError):
         read_checkpoint(paths[0])

@@ -1,8 +1,11 @@
-"""Numbers and arrays of numpy from a stranger's pickle, of which numpy itself is too trusting.
+"""Restricted unpickling of numpy scalars and arrays.
 
 A checkpoint holds validation scores and meters as numpy scalars and arrays. numpy's own classes
-would, given the right arguments, take bytes of the file for addresses of Python objects; torch
-lists none of them. These take their places: plain numbers only, as many bytes as they need.
+cannot be listed as safe globals. With numpy 2.2 each of these pickles reads memory outside of the
+file's bytes or ends with a segmentation fault: an object array over a buffer, whose bytes are
+taken for addresses of Python objects; an array whose offset in its buffer is negative; a type
+whose state gives it fields of objects, or fields beyond its end. So the classes below are used in
+their place. They accept numbers only, and exactly the bytes that these need.
 """
 
 from __future__ import annotations
@@ -15,34 +18,34 @@ import numpy as np
 
 
 class PlainDtype:
-    """In the place of `numpy.dtype`: truth values, integers and floats of up to 8 bytes."""
+    """In place of `numpy.dtype`: booleans, integers and floats of up to 8 bytes."""
 
     def __init__(self, name: str, *flags: bool):
         if not isinstance(name, str) or not re.fullmatch("b1|[iu][1248]|f[248]", name):
-            raise pickle.UnpicklingError(f"{name!r} are no plain numbers")
+            raise pickle.UnpicklingError(f"{name!r} is not a type of numbers")
         self.dtype = np.dtype(name)
 
     def __setstate__(self, state: tuple) -> None:
-        """Of what numpy records, the order of the bytes alone."""
+        """Take over the byte order, and nothing else of the state that numpy records."""
         if state[1] not in ("<", ">", "|", "="):
-            raise pickle.UnpicklingError(f"{state[1]!r} is no order of bytes")
+            raise pickle.UnpicklingError(f"{state[1]!r} is not a byte order")
         self.dtype = self.dtype.newbyteorder(state[1])
 
 
 class PlainArray(np.ndarray):
-    """In the place of `numpy.ndarray`: an empty array that a pickle fills; saved as numpy's."""
+    """In place of `numpy.ndarray`: an empty array, filled by its state, and saved as numpy's."""
 
     def __new__(cls) -> PlainArray:
         return super().__new__(cls, 0)
 
     def __setstate__(self, state: tuple) -> None:
-        """Version, shape, dtype, order, bytes."""
-        _, shape, kind, columns_first, raw = state
+        """State of version 1: version, shape, dtype, whether in Fortran order, bytes."""
+        _, shape, kind, fortran_order, raw = state
         _check(kind, raw)
-        super().__setstate__((1, shape, kind.dtype, columns_first, raw))
+        super().__setstate__((1, shape, kind.dtype, fortran_order, raw))
 
     def __array_wrap__(self, array: np.ndarray, *unused: Any) -> Any:
-        """What is computed of it is numpy's own again."""
+        """Results of computations are numpy's own arrays and scalars."""
         return array.view(np.ndarray)[()]
 
     def __reduce__(self) -> Any:
@@ -50,12 +53,12 @@ class PlainArray(np.ndarray):
 
 
 def empty_array(*unused: Any) -> PlainArray:
-    """In the place of numpy's `_reconstruct`, which makes an array of any class and shape."""
+    """In place of numpy's `_reconstruct`, which makes an array of any class and shape."""
     return PlainArray()
 
 
 def scalar(kind: PlainDtype, raw: bytes) -> np.generic:
-    """In the place of numpy's `scalar`."""
+    """In place of numpy's `scalar`."""
     _check(kind, raw)
     (number,) = np.frombuffer(raw, kind.dtype)
     return number
@@ -63,12 +66,12 @@ def scalar(kind: PlainDtype, raw: bytes) -> np.generic:
 
 def _check(kind: Any, raw: Any) -> None:
     if not isinstance(kind, PlainDtype) or not isinstance(raw, bytes):
-        raise pickle.UnpicklingError("an array of anything but plain numbers")
+        raise pickle.UnpicklingError("an array of anything but numbers")
 
 
-#: By the names that pickles have; numpy 2 has renamed a module.
+#: With their names in pickles. numpy 2 has renamed a module.
 NUMPY_GLOBALS = [
-    # Which no bytes at all are pickled as.
+    # Empty byte strings are pickled as a call of it.
     bytes,
     (PlainDtype, "numpy.dtype"),
     (PlainArray, "numpy.ndarray"),
