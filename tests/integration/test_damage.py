@@ -1,6 +1,6 @@
-"""Files damaged anywhere, texts of any characters, lines without an end: read, or one line.
+"""Damaged files, random texts and endless lines are read, or refused by an error of one line.
 
-What `python -m tests.stress` tries thousands of times, a few times.
+These are a few of the tries that `python -m tests.stress` makes by the thousand.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ TRIED = damage.FILES | damage.INPUTS
 
 
 @pytest.mark.parametrize("name", TRIED)
-def test_nothing_but_one_line(name, tmp_path):
+def test_damage_is_read_or_refused_in_one_line(name, tmp_path):
     found = damage.attempt({name: TRIED[name]}, tmp_path, tries=25, seed=7)
     assert not found["lost"], found["lost"][0]
     assert found["tried"][name]["read"] + found["tried"][name]["refused"] == 25
 
 
-def test_what_is_neither_is_found(tmp_path):
+def test_any_other_error_counts_as_lost(tmp_path):
     def broken(folder):
         return lambda rng: 1 / 0
 
@@ -44,16 +44,16 @@ def test_what_is_neither_is_found(tmp_path):
 
 
 def test_data_of_another_dictionary(tmp_path, monkeypatch):
-    """Ids that it has not, or that are its `<mask>`: the command ends in one line."""
+    """The command ends with one line if the data hold larger ids."""
     monkeypatch.setattr(sys, "argv", ["fairseq-train"])
     data = toy_data.write_masked_lm(tmp_path / "data")
-    words = [f"w{i}" for i in range(150)]
-    toy_data.dictionary(words).save(str(data / "dict.txt"))
+    fewer = [f"w{i}" for i in range(150)]
+    toy_data.dictionary(fewer).save(str(data / "dict.txt"))
     with pytest.raises(SystemExit, match=r"error: .*train.bin was binarised with another dict"):
         pretrain(data, tmp_path / "model")
 
 
-def test_an_id_without_a_word(tmp_path):
+def test_an_id_outside_of_the_dictionary(tmp_path):
     model = TupeRobertaModel.from_pretrained(damage.converted(tmp_path)).model
     with pytest.raises(UsageError, match="the data hold the id 999, but the dictionary has 28"):
         model(torch.tensor([[0, 999, 2]]))
@@ -61,7 +61,7 @@ def test_an_id_without_a_word(tmp_path):
 
 @contextmanager
 def little_memory():
-    """A tenth of the gigabyte that is read would be told."""
+    """Fail if a tenth of a gigabyte is allocated inside the block."""
     tracemalloc.start()
     try:
         yield
@@ -71,7 +71,7 @@ def little_memory():
 
 
 def endless(path):
-    """A gigabyte without a line's end, as a file with a hole."""
+    """Lengthen a file by a gigabyte without a newline; the file system stores a hole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "ab") as file:
         file.truncate(2**30)
@@ -104,8 +104,8 @@ def test_a_line_of_a_gigabyte_in_a_directory(tmp_path):
         convert(["--from", "tupe-official", str(checkpoint), "--out", str(tmp_path / "no")])
 
 
-def test_brackets_without_an_end(tmp_path):
-    """JSON so deep that Python's reader gives up."""
+def test_unclosed_brackets(tmp_path):
+    """JSON nested so deeply that Python's parser fails."""
     (tmp_path / "config.json").write_text("[" * 60_000)
     for load in (TUPEMaskedLM.from_pretrained, huggingface.read):
         with pytest.raises(UsageError, match=r"config.json is"):

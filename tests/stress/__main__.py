@@ -1,27 +1,28 @@
-"""Kill commands at random moments and damage files at random places; see that nothing is lost.
+"""Kill commands at random moments, and damage files at random places: nothing may be lost.
 
     python -m tests.stress --out FOLDER [--kills 20] [--tries 500] [--only sweep,files] [--seed 1]
 
-Not part of the test suite: all of it takes an hour on two cores. What a part has found is kept in
-FOLDER/NAME.json; the tables of all parts found there stand at the end, and in FOLDER/stress.md.
+Not part of the test suite, since it takes an hour on two cores. The results of a part are written
+to FOLDER/NAME.json. At the end the tables of all parts in FOLDER are printed, and written to
+FOLDER/stress.md.
 
-Each command (`tests.stress.commands`) is killed with SIGKILL, with all that it has started, until
-it was killed as often as asked for; where it gets to its end before, what it made is compared with
-what an undisturbed run has made, and it starts over.
+A command (`tests.stress.commands`) and all processes that it has started are killed by SIGKILL
+until --kills is reached. Whenever it reaches its end, its output is compared with that of an
+undisturbed run, and it starts over. The commands, and what is compared:
 
-    training      repair_checkpoints of scripts/steps.sh, then fairseq-train, resumed by the same
-                  command: all final parameters, and Adam's state
-    ranks         the same through scripts/train_distributed.sh with two processes
+    training      repair_checkpoints of scripts/steps.sh and fairseq-train, resumed by the same
+                  command: all final parameters and Adam's state
+    ranks         the same by scripts/train_distributed.sh with two processes
     preprocessing fairseq-preprocess as a step of scripts/steps.sh: all files
-    glue          examples/glue/preprocess_glue.sh, MNLI: all files
-    sweep         examples/glue/sweep.py, two learning rates: results and table
-    conversion    scripts/convert_checkpoint.py: the whole directory or none
-    quickstart    scripts/quickstart.sh in a copy, with a tenth of the updates: the closing table
+    glue          examples/glue/preprocess_glue.sh for MNLI: all files
+    sweep         examples/glue/sweep.py with two learning rates: results and table
+    conversion    scripts/convert_checkpoint.py: the directory, which is complete or missing
+    quickstart    scripts/quickstart.sh in a copy, with a tenth of the updates: the final table
 
-Then files are cut, changed and lengthened, and texts of any characters are given
-(`tests.stress.damage`):
+Damaged files and random texts are used many times (`tests.stress.damage`). They must be read, or
+refused by an error of one line:
 
-    files         each kind of file that something of ours reads
+    files         each kind of file that the package or the examples read
     inputs        texts for the hub and rows for GLUE's readers
 """
 
@@ -42,7 +43,7 @@ TRIED = {"files": damage.FILES, "inputs": damage.INPUTS}
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Returns the exit status: 0 where nothing was lost."""
+    """Returns the exit status: 0 if nothing was lost."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -52,13 +53,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--only", help="names of parts, separated by commas (default: all)")
     parser.add_argument("--seed", type=int, default=1, help="of moments and damage (default: 1)")
     arguments = parser.parse_args(argv)
-    # fairseq tells of everything it does.
+    # fairseq logs each file that it loads.
     logging.disable(logging.WARNING)
     out = arguments.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
     names = arguments.only.split(",") if arguments.only else [*commands.NAMES, *TRIED]
     if unknown := {*names} - {*commands.NAMES, *TRIED}:
-        parser.error(f"--only has {', '.join(sorted(unknown))}, which is no part.")
+        parser.error(f"--only has {', '.join(sorted(unknown))}, which are not parts.")
     for case in commands.cases(out, {*names} - TRIED.keys()):
         killing.disturb(case, out, arguments.kills, random.Random(arguments.seed))
         keep(out, case.name, case.found())
@@ -69,13 +70,13 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def keep(out: Path, name: str, found: dict[str, Any]) -> None:
-    """Write what a part has found."""
+    """Write the results of a part."""
     with replacing(out / f"{name}.json") as aside:
         aside.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def report(out: Path) -> int:
-    """Print the tables of all parts; returns 0 where nothing was lost."""
+    """Print the tables of all parts; returns 0 if nothing was lost."""
     found = {
         name: json.loads((out / f"{name}.json").read_text())
         for name in (*commands.NAMES, *TRIED)

@@ -1,4 +1,4 @@
-"""The commands that are killed, and what each has made in the end."""
+"""The commands that are killed, and the outputs that are compared."""
 
 from __future__ import annotations
 
@@ -50,24 +50,24 @@ def cases(out: Path, names: Iterable[str]) -> list[Case]:
 
 
 def training(out: Path) -> Case:
-    """By one process."""
+    """Training by one process."""
     data = toy_data.write_masked_lm(out / "data")
     words = (sys.executable, "-m", "fairseq_cli.train", str(data), *TINY)
     return Case("training", lambda folder: resumed(folder, *words), final_parameters)
 
 
 def ranks(out: Path) -> Case:
-    """By two processes."""
+    """Training by two processes."""
     data = toy_data.write_masked_lm(out / "data")
     words = ("bash", str(ROOT / "scripts/train_distributed.sh"), "2", str(data), *TINY)
     return Case("ranks", lambda folder: resumed(folder, *words), final_parameters)
 
 
 def resumed(folder: Path, *command: str) -> list[str]:
-    """A training whose checkpoints are mended first, since fairseq copies the last in place."""
-    mended = 'source "$1"; repair_checkpoints "$2"; exec "${@:3}" --save-dir "$2"'
+    """A training that first repairs its checkpoints, since fairseq copies the last in place."""
+    script = 'source "$1"; repair_checkpoints "$2"; exec "${@:3}" --save-dir "$2"'
     steps = str(ROOT / "scripts/steps.sh")
-    return ["bash", "-c", mended, "resume", steps, str(folder / "m"), *command]
+    return ["bash", "-c", script, "resume", steps, str(folder / "m"), *command]
 
 
 def final_parameters(folder: Path) -> dict[str, str]:
@@ -82,7 +82,7 @@ def final_parameters(folder: Path) -> dict[str, str]:
 
 
 def digests_of_tensors(tensors: dict[str, Any]) -> dict[str, str]:
-    """Of all values, by name."""
+    """Digests of all tensors and numbers, by name."""
     return {
         name: hashlib.sha256(torch.as_tensor(value).numpy().tobytes()).hexdigest()
         for name, value in tensors.items()
@@ -106,7 +106,7 @@ step data Binarise "$text"
 
 
 def preprocessing(out: Path) -> Case:
-    """Of text for pre-training."""
+    """Binarising text for pre-training."""
     text = out / "text.txt"
     text.write_text("\n".join(f"w{i % 97} w{i % 89} w{i % 13}" for i in range(30_000)) + "\n")
     words = ["bash", "-c", PREPROCESS, "preprocess", str(ROOT), str(text)]
@@ -126,7 +126,7 @@ def glue(out: Path) -> Case:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Of all files but logs, by their path."""
+    """Digests of all files but logs, by path."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in folder.rglob("*")
@@ -138,7 +138,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def sweep(out: Path) -> Case:
-    """A small model on a small set at two learning rates, each run by finetune.sh."""
+    """Fine-tuning a small model on a small data set with two learning rates."""
     model = out / "pretrained" / "checkpoint_last.pt"
     if not model.exists():
         text = toy_data.write_masked_lm(out / "data")
@@ -155,7 +155,7 @@ def sweep(out: Path) -> Case:
 
 
 def sweep_table(folder: Path) -> tuple[list[str], str]:
-    """The results in any order, and the table that collect.py makes of them."""
+    """The sorted results, and the table that collect.py makes of them."""
     results = folder / "sweep" / "results.jsonl"
     script = [sys.executable, str(samples.GLUE / "collect.py"), str(results)]
     text = subprocess.run(script, capture_output=True, text=True, check=True).stdout
@@ -166,7 +166,7 @@ def sweep_table(folder: Path) -> tuple[list[str], str]:
 
 
 def conversion(out: Path) -> Case:
-    """Of a checkpoint of the authors' release."""
+    """Converting a checkpoint of the authors' release."""
     words = [sys.executable, str(ROOT / "scripts/convert_checkpoint.py"), "--from"]
     words += ["tupe-official", str(release.write(out / "release"))]
     return Case(
@@ -183,7 +183,7 @@ def converted_parameters(folder: Path) -> dict[str, str]:
 
 
 def converted_or_nothing(folder: Path) -> None:
-    """The directory is complete, or not there; then the next call can start."""
+    """Fail unless the directory is complete or missing; remove it for the next call."""
     if (folder / "m").exists():
         converted_parameters(folder)
         assert (folder / "m" / "dict.txt").stat().st_size
@@ -192,16 +192,19 @@ def converted_or_nothing(folder: Path) -> None:
 
 # ---------------------------------------------------------------- the quickstart
 
-#: Numbers of updates in the quickstart, which end with a zero.
+#: Numbers of updates in the quickstart. All end with a zero, which is removed.
 UPDATES = re.compile(
     r"(--(?:max-update|total-num-update|warmup-updates|save-interval-updates) \d+)0\b"
 )
-#: Says that .venv is up to date.
+#: Defines the shell function that prints what .venv must hold to be up to date.
 INSTALLED = 'source <(sed -n "/^wanted_inst/,/^}/p" scripts/environment.sh)'
 
 
 def quickstart(folder: Path) -> list[str]:
-    """In a copy of what git knows, made by the first call, with this environment as its .venv."""
+    """The quickstart in a copy of the tracked files, with this environment as its .venv.
+
+    The first call makes the copy.
+    """
     copy = folder / "checkout"
     if not (copy / ".venv" / "installed").exists():
         shutil.rmtree(copy, ignore_errors=True)
@@ -221,5 +224,5 @@ def quickstart(folder: Path) -> list[str]:
 
 
 def quickstart_results(folder: Path) -> str:
-    """The closing table's numbers."""
+    """Numbers of the final table."""
     return (folder / "checkout/.quickstart/results/results.json").read_text()

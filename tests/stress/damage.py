@@ -1,6 +1,6 @@
-"""Files cut, changed and lengthened at random places, and texts of any characters.
+"""Damage files at random places, and use texts of random characters.
 
-What is given is either read, or refused in one line; whatever else happens is lost.
+A file or text must be read, or refused by an error of one line. Anything else counts as lost.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.standalone.files import write_tensors
 
 Try = Callable[[random.Random], Any]
-#: Makes a folder ready; returns what is tried again and again.
+#: Prepares a folder; returns the function that is called again and again.
 Maker = Callable[[Path], Try]
 
 
 def attempt(makers: dict[str, Maker], out: Path, tries: int, seed: int) -> dict[str, Any]:
-    """Try each so often.
+    """Try each file or input several times.
 
     Returns:
-        For each how often it was read and refused, and `lost`: what happened else.
+        `tried`: for each how often it was read and refused; `lost`: descriptions of the rest.
     """
     found: dict[str, Any] = {"tried": {}, "lost": []}
     for name, maker in makers.items():
@@ -57,19 +57,20 @@ def attempt(makers: dict[str, Maker], out: Path, tries: int, seed: int) -> dict[
 
 
 def outcome_of(once: Try, rng: random.Random) -> str:
-    """`read`, `refused`, or what happened else."""
+    """`read`, `refused`, or a description of what happened."""
     try:
         once(rng)
     except UsageError as error:
-        told = str(error)
-        return "refused" if "\n" not in told and len(told) < 2000 else f"told: {told!r}"
+        message = str(error)
+        one_line = "\n" not in message and len(message) < 2000
+        return "refused" if one_line else f"message: {message!r}"
     except BaseException:
         return traceback.format_exc().strip()[-600:]
     return "read"
 
 
 def damaged(raw: bytes, rng: random.Random) -> bytes:
-    """Cut, changed or with something inserted at a random place, or something else at all."""
+    """Bytes cut, changed, inserted or removed at a random place, or replaced by others."""
     at, some = rng.randrange(len(raw) + 1), rng.randbytes(rng.randint(1, 9))
     return rng.choice(
         [
@@ -84,7 +85,7 @@ def damaged(raw: bytes, rng: random.Random) -> bytes:
 
 
 def damaging(folder: Path, name: str, use: Callable[[], Any]) -> Try:
-    """Damages a file of a folder, and uses it."""
+    """A function that damages a file of a folder, and uses it."""
     path = folder / name
     raw = path.read_bytes()
 
@@ -118,7 +119,7 @@ def hub(name: str) -> Maker:
 
 
 def conversion(name: str) -> Maker:
-    """A file of the authors' release; a refusal leaves nothing, not half a directory."""
+    """A file of the authors' release. A refusal must leave no directory."""
 
     def make(folder: Path) -> Try:
         checkpoint, out = release.write(folder / "release"), folder / "model"
@@ -158,7 +159,7 @@ def hostile(folder: Path) -> Try:
 
 
 def standalone(name: str) -> Maker:
-    """A file of the directory that needs no fairseq."""
+    """A file of the directory for the standalone encoder."""
 
     def make(folder: Path) -> Try:
         model = TUPEMaskedLM(TUPEConfig(num_layers=1, num_heads=2, d_model=16, max_len=8), 28)
@@ -170,16 +171,16 @@ def standalone(name: str) -> Maker:
 
 
 def binarised(name: str) -> Maker:
-    """Data for pre-training: what passes the checks can be read to its end."""
+    """Data for pre-training. If they pass the checks, all sentences can be read."""
 
     def make(folder: Path) -> Try:
         toy_data.write_masked_lm(folder)
 
         def use() -> None:
             check_data(str(folder))
-            words = data_utils.load_indexed_dataset(str(folder / "train"))
-            for number in range(len(words)):
-                words[number]
+            sentences = data_utils.load_indexed_dataset(str(folder / "train"))
+            for number in range(len(sentences)):
+                sentences[number]
 
         return damaging(folder, name, use)
 
@@ -218,12 +219,12 @@ FILES: dict[str, Maker] = {
 
 # ---------------------------------------------------------------- inputs
 
-#: What has a meaning to somebody.
+#: Strings with a special meaning.
 ODD = ["<mask>", "<s>", "</s>", "<pad>", "<unk>", "▁", "\x00", "\n", "\r", "\t", "\ud800", " ", ""]
 
 
 def anything(rng: random.Random) -> str:
-    """Characters of any kind, half of a surrogate pair too."""
+    """Random characters, halves of surrogate pairs included."""
     return "".join(
         rng.choice(ODD) if rng.random() < 0.3 else chr(rng.randrange(0x110000))
         for _ in range(rng.randrange(30))
@@ -231,14 +232,14 @@ def anything(rng: random.Random) -> str:
 
 
 def text(verb: str) -> Maker:
-    """Texts for one of the hub's verbs."""
+    """Texts for one of the hub's methods."""
 
     def make(folder: Path) -> Try:
         roberta = TupeRobertaModel.from_pretrained(converted(folder))
         use = {
             "encode": roberta.encode,
-            "fill_mask": lambda words: roberta.fill_mask(f"<mask>{words}", topk=2),
-            "predict": lambda words: roberta.predict("topic", roberta.encode(words)),
+            "fill_mask": lambda text: roberta.fill_mask(f"<mask>{text}", topk=2),
+            "predict": lambda text: roberta.predict("topic", roberta.encode(text)),
         }[verb]
         return lambda rng: use(anything(rng))
 
@@ -246,7 +247,7 @@ def text(verb: str) -> Maker:
 
 
 def rows(folder: Path) -> Try:
-    """Rows of any characters in a file of GLUE."""
+    """Rows of random characters in a file of GLUE."""
     task = TASKS["SST-2"]
 
     def once(rng: random.Random) -> None:
@@ -266,7 +267,7 @@ INPUTS: dict[str, Maker] = {
 
 
 def table(found: dict[str, Any], what: str) -> str:
-    """How many were tried, as Markdown."""
+    """Numbers of tries and outcomes, as Markdown."""
     lines = [f"| {what} | tried | read | refused in one line | lost |", "|---|---|---|---|---|"]
     for name, counts in found["tried"].items():
         lost = [each for each in found["lost"] if each.startswith(f"{name}, try ")]

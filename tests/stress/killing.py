@@ -1,4 +1,4 @@
-"""Kill a command again and again, and compare what it makes with what it makes undisturbed."""
+"""Kill a command again and again, and compare its output with that of an undisturbed run."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Case:
 
     Attributes:
         name: in the table.
-        command: what runs, for a folder of its own.
-        outcome: what it made there, to be compared.
-        whole: raises where the folder of a killed run holds something that is broken.
+        command: returns the command for a folder.
+        outcome: returns what the command made in the folder, to be compared.
+        whole: raises if the folder of a killed run holds something broken.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Case:
 
 
 def disturb(case: Case, out: Path, kills: int, rng: random.Random) -> None:
-    """Kill and resume until there were enough kills, comparing every run that got to its end."""
+    """Kill and resume until there were enough kills; compare each run that reaches its end."""
     calm, folder = out / f"{case.name}.calm", out / f"{case.name}.killed"
     for each in (calm, folder):
         shutil.rmtree(each, ignore_errors=True)
@@ -53,12 +53,12 @@ def disturb(case: Case, out: Path, kills: int, rng: random.Random) -> None:
     status = start(case, calm).wait()
     if status:
         raise SystemExit(f"error: {case.name} fails undisturbed; see {calm}/output.log.")
-    lasts, expected = time.monotonic() - started, case.outcome(calm)
+    duration, expected = time.monotonic() - started, case.outcome(calm)
     progress = tqdm(total=kills, desc=case.name, unit=" kills")
     while case.kills < kills or not case.compared:
         process = start(case, folder)
-        # At the end it is let through, so that there is something to compare.
-        patience = rng.uniform(0, lasts) if case.kills < kills else None
+        # The last run is not killed, so that there is something to compare.
+        patience = rng.uniform(0, duration) if case.kills < kills else None
         try:
             status = process.wait(patience)
         except subprocess.TimeoutExpired:
@@ -80,7 +80,7 @@ def disturb(case: Case, out: Path, kills: int, rng: random.Random) -> None:
 
 
 def start(case: Case, folder: Path) -> subprocess.Popen:
-    """Start the command as a group of processes, so that all can be killed at once."""
+    """Start the command as a process group, so that all its processes can be killed at once."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
@@ -97,8 +97,8 @@ def start(case: Case, folder: Path) -> subprocess.Popen:
 
 
 def table(found: dict[str, dict[str, Any]]) -> str:
-    """What was killed how often, and what was lost, as Markdown."""
-    rows = ["| command | killed | ran to its end and compared | lost |", "|---|---|---|---|"]
+    """Numbers of kills and comparisons, and what was lost, as Markdown."""
+    rows = ["| command | killed | reached its end and compared | lost |", "|---|---|---|---|"]
     for name, case in found.items():
         lost = "; ".join(case["lost"]) or "nothing"
         rows.append(f"| {name} | {case['kills']} | {case['compared']} | {lost} |")
