@@ -171,6 +171,14 @@ def test_standalone_gives_the_same(trained, tmp_path, flags):
     assert all(torch.equal(back[name], saved[name]) for name in saved)
 
 
+def test_a_failing_comparison_leaves_nothing(trained, tmp_path, monkeypatch):
+    monkeypatch.setattr("tupe_fairseq.interop.check.TOLERANCE", -1.0)
+    command = ["--to", "standalone", str(trained()), "--out", str(tmp_path / "out"), "--check"]
+    with pytest.raises(UsageError, match="gives other outputs than its source: hidden states"):
+        convert(command)
+    assert not list(tmp_path.iterdir())
+
+
 WITHOUT_FAIRSEQ = """
 import sys
 sys.modules["fairseq"] = sys.modules["fairseq_cli"] = None  # as if not installed

@@ -43,7 +43,7 @@ def test_outputs_and_gradients(tmp_path, kind, monkeypatch):
     """Hidden states, logits, those of a classification head, and gradients of the logits."""
     kind = kind | layout(monkeypatch)
     encoder, head, classifier = (module.eval() for module in models(kind, monkeypatch))
-    roberta, _ = converted(tmp_path, "--check", **kind)
+    roberta, _ = converted(tmp_path, **kind)
     states, _ = encoder(release.tokens(), last_state_only=True)
     ours = roberta.model(release.tokens(), features_only=True)[0]
     logits, our_logits = head(states[0]), roberta.model(release.tokens())[0]

@@ -41,7 +41,8 @@ class Conversion:
         function: for --from (source, dictionary, **options) -> `Converted`;
             for --to (converted, out, **options) -> None.
         outputs: (path, converted, head) -> `Forward` of the model in this format, computed without
-            `tupe_roberta`, for --check. If `head` is not None, of that classification head.
+            `tupe_roberta`, for --check. If `head` is not None, of that classification head. None
+            if the models of `function` are not comparable.
         options: of the function.
         source: "CHECKPOINT", a file, or "DIRECTORY".
         extra: the extra of this package that is needed, if any.
@@ -51,7 +52,7 @@ class Conversion:
     name: str
     summary: str
     function: Callable[..., Any]
-    outputs: Callable[..., Forward]
+    outputs: Callable[..., Forward] | None = None
     options: tuple[Option, ...] = ()
     source: str = "DIRECTORY"
     extra: str | None = None

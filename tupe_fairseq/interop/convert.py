@@ -97,7 +97,7 @@ def convert(argv: list[str] | None = None) -> list[str]:
     report = [*converted.notes, f"written: {out}"]
     if not arguments.check:
         return report
-    if converted.not_comparable:
+    if converted.not_comparable or conversion.outputs is None:
         return [*report, f"not compared: {converted.not_comparable}"]
     try:
         head = options.get("head")

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq import utils
 from torch import Tensor
 
 from ...checkpoints.settings import recorded_settings
 from ...errors import CheckpointError
 from ...position.indices import distances, relative_buckets, toeplitz
 from ...standalone.files import check_fit
-from ..conversion import Conversion, Forward, register
+from ..conversion import Conversion, register
 from ..dictionaries import Entry, check_size
 from ..directory import (
     ENCODER,
@@ -29,20 +28,20 @@ from ..directory import (
     Converted,
     build,
     head_names,
-    read_parameters,
     read_source,
 )
 from ..keys import Rule, Table, roberta_rules, to_ours, to_theirs
-from ..release_model import ENCODER as THEIRS
-from ..release_model import MAX_DISTANCE, NUM_BUCKETS, hidden_and_logits
 from ..settings import functions, sizes
 
 KIND = "tupe-official"
+THEIRS = "decoder.sentence_encoder."
 POSITIONS = f"{ENCODER}embed_positions."
 #: Symbols of every dictionary of the release before the words of dict.txt.
 MORE_SYMBOLS = (Entry("<file>", 1), Entry("<email>", 1), Entry("<url>", 1))
-#: Name of the saved table of buckets.
-BUCKETS = f"{THEIRS}rp_bucket"
+#: The release's buckets, which no argument changes, and the name of their saved table.
+NUM_BUCKETS, MAX_DISTANCE, BUCKETS = 32, 128, f"{THEIRS}rp_bucket"
+#: Why `--check` has nothing to compare with.
+NOT_COMPARABLE = "the authors' code is not installed; tests of this package compare with it"
 
 
 def table(joint: bool = False) -> Table:
@@ -88,7 +87,7 @@ def read(checkpoint: str | Path, dictionary: str | Path | None = None) -> Conver
     names = table(joint=f"{THEIRS}pos_proj.weight" in theirs)
     check_fit(theirs, to_theirs(own, names), checkpoint, KIND)
     ours = to_ours(theirs, names) | version
-    return Converted(settings, ours, entries, notes)
+    return Converted(settings, ours, entries, notes, NOT_COMPARABLE)
 
 
 def _settings(
@@ -167,13 +166,5 @@ def _complete_heads(theirs: dict[str, Tensor], settings: dict[str, Any]) -> list
     return [f"{', '.join(short)}: the missing dense projection is the identity here"]
 
 
-def outputs(checkpoint: Path, converted: Converted, head: str | None) -> Forward:
-    """The release's model on its own parameters, in fp32."""
-    state = {n: value.float() for n, value in read_parameters(checkpoint)["model"].items()}
-    heads = converted.settings["encoder_attention_heads"]
-    activation = utils.get_activation_fn(converted.settings.get("activation_fn", "gelu"))
-    return lambda tokens: hidden_and_logits(state, heads, tokens, activation)
-
-
 SUMMARY = "checkpoints of the authors' code, guolinke/TUPE"
-register(Conversion("--from", KIND, SUMMARY, read, outputs, source="CHECKPOINT"))
+register(Conversion("--from", KIND, SUMMARY, read, source="CHECKPOINT"))
