@@ -34,3 +34,12 @@ def test_every_parameter_learns(variant):
     source, words = torch.randint(4, 34, (2, 9)), torch.randint(4, 34, (2, 12))
     model(source, None, words)[0].square().sum().backward()
     assert not [key for key, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+
+
+@pytest.mark.parametrize("arch", ["tupe_transformer", "tupe_transformer_lm"])
+def test_counting_updates_draws_no_random_numbers(arch):
+    """fairseq calls it before every update; the dropout masks must depend on the seed alone."""
+    model = build("tupe_r", arch)
+    state = torch.get_rng_state()
+    model.set_num_updates(3)
+    assert torch.equal(torch.get_rng_state(), state)

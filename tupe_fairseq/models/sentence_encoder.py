@@ -122,6 +122,9 @@ class TupeSentenceEncoder(Encoder, FairseqEncoder):
         x = super().normalise_and_drop(x)
         return x if self.quant_noise is None else self.quant_noise(x)
 
+    def set_num_updates(self, num_updates: int) -> None:
+        """Do nothing: fairseq's method would call `apply` on all modules at every update."""
+
     def reorder_encoder_out(
         self, encoder_out: dict[str, list[Tensor]], new_order: Tensor
     ) -> dict[str, list[Tensor]]:
