@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -31,9 +33,13 @@ def translator(translator_directory):
 
 
 @pytest.fixture(scope="module")
-def language_model(toy_masked_lm_data, tmp_path_factory):
-    trained = train_lm(toy_masked_lm_data, tmp_path_factory.mktemp("m"), "--max-update", 2)
-    return TupeTransformerLM.from_pretrained(trained)
+def language_model_file(toy_masked_lm_data, tmp_path_factory):
+    return train_lm(toy_masked_lm_data, tmp_path_factory.mktemp("m"), "--max-update", 2)
+
+
+@pytest.fixture(scope="module")
+def language_model(language_model_file):
+    return TupeTransformerLM.from_pretrained(language_model_file)
 
 
 def test_translates_as_fairseq_generate(translator, translator_directory, toy_translation_data):
@@ -58,6 +64,19 @@ def test_samples_and_scores(language_model):
     probabilities = model.get_normalized_probs(model(tokens.roll(1)[None]), log_probs=True)[0]
     expected = probabilities[:3].gather(1, tokens[:3, None])[:, 0]
     assert_close(scored["positional_scores"], expected)
+
+
+def test_a_notebook_scores(language_model, language_model_file):
+    """In a process that runs no fairseq command, so that nothing is installed for one."""
+    program = (
+        "import sys; from tupe_fairseq import TupeTransformerLM as Model;"
+        "model = Model.from_pretrained(sys.argv[1]); print(float(model.score('w1')['score']))"
+    )
+    command = [sys.executable, "-c", program, language_model_file]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    score = float(done.stdout.split()[-1])
+    assert score == pytest.approx(float(language_model.score("w1")["score"]))
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,16 @@ def _names(settings: dict[str, Any], older: str) -> list[Any]:
     return [settings[key] for key in ("_name", older) if settings.get(key)]
 
 
+def import_numpy_compat() -> None:
+    """Import np.compat, which fairseq's data sets of blocks read and numpy 2 leaves out.
+
+    numpy 2.3 no longer has it; setup.py therefore requires an older version.
+    """
+    with suppress(ImportError), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import numpy.compat  # noqa: F401
+
+
 def load_checkpoint(
     directory: Path, checkpoint_file: str, data: Path, **settings: Any
 ) -> dict[str, Any]:
@@ -94,6 +105,7 @@ def load_checkpoint(
     Raises:
         CheckpointError: fairseq cannot build the model or the task that the checkpoint describes.
     """
+    import_numpy_compat()
     try:
         with safe_checkpoint_globals():
             return hub_utils.from_pretrained(

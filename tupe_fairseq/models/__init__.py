@@ -1,9 +1,8 @@
 """The models fairseq knows by `--arch`; fairseq imports every file of this folder."""
 
-import contextlib
-
 from .. import commands
 from ..checkpoints.reading import add_safe_checkpoint_globals
+from ..hub.files import import_numpy_compat
 
 
 @commands.at_start
@@ -14,7 +13,4 @@ def prepare_process() -> None:
     """
     # fairseq reads checkpoints by torch.load, which refuses the settings and meters in them.
     add_safe_checkpoint_globals()
-    # fairseq's --sample-break-mode eos reads np.compat, which numpy 2 has but does not import
-    # itself (and numpy 2.3 no longer has: setup.py asks for an older one).
-    with contextlib.suppress(ImportError):
-        import numpy.compat  # noqa: F401
+    import_numpy_compat()
