@@ -1,4 +1,4 @@
-"""What checkpoints may hold: the list, each with a reason, and payloads that never run."""
+"""Classes that checkpoints may hold, each with a reason, and payloads that must not run."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tupe_fairseq import TUPEConfig, TUPEMaskedLM, TupeRobertaModel, UsageError
 from tupe_fairseq.checkpoints.reading import CHECKPOINT_GLOBALS, read_checkpoint
 from tupe_fairseq.interop.convert import convert
 
-#: Whoever adds a class here says why rebuilding it from a stranger's file can run nothing.
+#: Why rebuilding each class from an untrusted file runs no code.
 REASONS = {
-    "argparse.Namespace": "settings of the command line; sets attributes of itself",
+    "argparse.Namespace": "settings of the command line; sets its own attributes",
     "omegaconf.dictconfig.DictConfig": "settings as a tree; values are plain or nodes below",
     "omegaconf.listconfig.ListConfig": "the same, a list",
     "omegaconf.base.ContainerMetadata": "types and flags of a container",
@@ -39,18 +39,18 @@ REASONS = {
     "builtins.list": "named as a type by nodes",
     "builtins.dict": "named as a type by nodes",
     "collections.defaultdict": "meters; its factory must be in this list too",
-    "builtins.bytes": "entries of an array that has none",
-    "numpy.dtype -> PlainDtype": "of a meter; plain numbers alone",
-    "numpy.ndarray -> PlainArray": "meters; of plain numbers alone",
-    "numpy._core.multiarray.scalar -> scalar": "a meter; makes a plain number of bytes",
+    "builtins.bytes": "contents of an empty array",
+    "numpy.dtype -> PlainDtype": "of a meter; numbers only",
+    "numpy.ndarray -> PlainArray": "meters; numbers only",
+    "numpy._core.multiarray.scalar -> scalar": "a meter; makes a number of bytes",
     "numpy._core.multiarray._reconstruct -> empty_array": "a meter; makes an empty array",
     "numpy.core.multiarray.scalar -> scalar": "as numpy 1 wrote it",
     "numpy.core.multiarray._reconstruct -> empty_array": "as numpy 1 wrote it",
-    "fairseq.distributed.utils._TensorPlaceholder": "a number in the place of a tensor",
+    "fairseq.distributed.utils._TensorPlaceholder": "a number in place of a tensor",
 }
 
 
-def test_the_list_holds_these_and_no_more():
+def test_the_list_holds_exactly_these():
     names = [
         f"{entry[1]} -> {entry[0].__qualname__}" if isinstance(entry, tuple)
         else "typing.Any" if entry is typing.Any
@@ -62,7 +62,7 @@ def test_the_list_holds_these_and_no_more():
 
 
 class Calls:
-    """When unpickled, calls a function."""
+    """Calls a function when unpickled."""
 
     def __init__(self, function, *arguments):
         self.call = function, arguments
@@ -72,7 +72,7 @@ class Calls:
 
 
 def payloads(trace):
-    """Pickles that would leave a trace, through functions and through listed classes."""
+    """Pickles that would create a file, by functions and inside of listed classes."""
     touch = f"touch {trace}"
     objects = np.empty(1, dtype=object)
     objects[0] = Calls(os.system, touch)
@@ -87,14 +87,14 @@ def payloads(trace):
     }
 
 
-#: torch names functions and classes, but not the arrays that it does not make.
+#: torch names functions and classes that it refuses; `safe_numpy` names no array.
 REFUSED = r"is refused: it holds [\w.]+, which is not a tensor|cannot be loaded: it is"
 
 
 @pytest.mark.parametrize("name", payloads(""))
 @pytest.mark.parametrize("where", ["model", "args", "extra_state", "last_optimizer_state", "top"])
 def test_payloads_never_run(tmp_path, name, where):
-    """Through the reader, the hub and the converter; and each would run if it could."""
+    """In the reader, the hub and the converter. Each runs without these checks."""
     trace = tmp_path / "it-ran"
     checkpoint = release.write(tmp_path / "release")
     state = torch.load(checkpoint, weights_only=True)
@@ -122,7 +122,7 @@ def test_payloads_never_run(tmp_path, name, where):
 
 
 def test_other_ways_in(tmp_path):
-    """Where scripts read a checkpoint, and in the place of a file that should hold no pickle."""
+    """Scripts that read a checkpoint, and a pickle in place of a safetensors file."""
     checkpoint, trace = release.write(tmp_path / "release"), tmp_path / "it-ran"
     state = torch.load(checkpoint, weights_only=True)
     torch.save(state | {"more": Calls(os.system, f"touch {trace}")}, checkpoint)
@@ -154,8 +154,8 @@ def test_other_ways_in(tmp_path):
     assert trace.exists(), "the payload of this test does nothing"
 
 
-def test_old_format_is_read_as_safely(tmp_path):
-    """Files of before torch 1.6, which are no zip archives."""
+def test_the_old_format_is_as_safe(tmp_path):
+    """Files of before torch 1.6 are not zip archives."""
     trace, path = tmp_path / "it-ran", tmp_path / "old.pt"
     state = {"model": {"a": torch.ones(2)}, "args": Namespace(x=1)}
     torch.save(state, path, _use_new_zipfile_serialization=False)

@@ -1,4 +1,4 @@
-"""`TupeTransformerModel.from_pretrained(directory).translate`, and a language model's verbs."""
+"""`from_pretrained` of translation and language models, and fairseq's methods of both."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tupe_fairseq.checkpoints.reading import read_checkpoint
 
 @pytest.fixture(scope="module")
 def translator_directory(toy_translation_data, tmp_path_factory):
-    """A directory as one would hand it on: checkpoint and dictionaries."""
-    directory = tmp_path_factory.mktemp("handed-on")
+    """A published directory: checkpoint and dictionaries."""
+    directory = tmp_path_factory.mktemp("published")
     flags = ("--position-encoding", "rope", "--max-update", 2)
     trained = train_translation(toy_translation_data, tmp_path_factory.mktemp("m"), *flags)
     shutil.copy(trained, directory / "model.pt")
@@ -43,7 +43,7 @@ def language_model(language_model_file):
 
 
 def test_translates_as_fairseq_generate(translator, translator_directory, toy_translation_data):
-    """The toy sentences are words with spaces, which need no tokenizer."""
+    """The toy sentences are separated by spaces and need no tokenizer."""
     directory = translator_directory / "model.pt"
     expected = generate(toy_translation_data, directory, "--beam", 3, "--max-len-b", 10)
     dataset = translator.task
@@ -91,12 +91,12 @@ def test_a_notebook_scores(language_model, language_model_file):
         (lambda _, m: m.score("w1 " * 40), "41 tokens, but the model takes 32"),
     ],
 )
-def test_what_cannot_be_done_is_told(translator, language_model, call, message):
+def test_invalid_calls(translator, language_model, call, message):
     with pytest.raises(UsageError, match=message):
         call(translator, language_model)
 
 
-def test_a_directory_without_dictionaries_is_told(translator_directory, tmp_path):
+def test_a_directory_without_dictionaries_is_refused(translator_directory, tmp_path):
     shutil.copy(translator_directory / "model.pt", tmp_path)
     with pytest.raises(UsageError, match=r"does not hold dict\.en\.txt and dict\.de\.txt"):
         TupeTransformerModel.from_pretrained(tmp_path, data_name_or_path=".")
@@ -118,7 +118,7 @@ def test_a_damaged_tokenizer(translator_directory, tmp_path):
 
 
 def test_data_in_parts(translator_directory, toy_translation_data, tmp_path):
-    """fairseq takes data in parts, divided by colons; the first holds the dictionaries."""
+    """fairseq takes several data folders, separated by colons; the first has the dictionaries."""
     state = read_checkpoint(translator_directory / "model.pt")
     state["cfg"]["task"]["data"] = f"{toy_translation_data}:elsewhere"
     torch.save(state, tmp_path / "model.pt")

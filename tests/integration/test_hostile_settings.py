@@ -1,4 +1,4 @@
-"""Settings in a stranger's checkpoint: fairseq evaluates some as Python, of what they name."""
+"""Settings in untrusted checkpoints: fairseq evaluates some of some models as Python."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tupe_fairseq.interop.convert import convert
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A directory for the hub, and what its checkpoint holds."""
+    """A directory for the hub, and the contents of its checkpoint."""
     folder = tmp_path_factory.mktemp("whole")
     checkpoint = release.write(folder / "release")
     convert(["--from", "tupe-official", str(checkpoint), "--out", str(folder / "model")])
@@ -24,7 +24,7 @@ def whole(tmp_path_factory):
 
 
 def changed(state, model=None, task=None):
-    """The same checkpoint with other settings."""
+    """A copy of a checkpoint with other settings."""
     state = copy.deepcopy(state)
     state["cfg"]["model"] = model or state["cfg"]["model"]
     state["cfg"]["task"] = task or state["cfg"]["task"]
@@ -45,7 +45,7 @@ def several_languages(code, **names):
     return {**names, **sides, **langs, "lang_pairs": "a-b", "data": "."}
 
 
-#: Each is evaluated by fairseq where nothing stops it.
+#: fairseq would evaluate the code in each of these.
 WAYS = {
     "model": lambda s, c: changed(s, {"_name": "wav2vec2", "conv_feature_layers": c}),
     "architecture": lambda s, c: changed(s, {"arch": "wav2vec2", "conv_feature_layers": c}),
@@ -77,7 +77,7 @@ def test_settings_are_not_evaluated(whole, tmp_path, way, dictionary, model):
 
 
 def test_settings_of_our_own_models_are_not_evaluated(whole, tmp_path):
-    """The one that fairseq's Transformers evaluate."""
+    """fairseq's Transformers evaluate --adaptive-softmax-cutoff."""
     trace, (directory, state) = tmp_path / "it-ran", whole
     code = f"__import__('os').system('touch {trace}')"
     for name, model in (
@@ -102,16 +102,16 @@ def test_each_class_loads_its_own(whole):
         TupeTransformerLM.from_pretrained(whole[0])
 
 
-#: Files that are checkpoints, but not whole.
-FOREIGN = {
+#: Checkpoints with invalid entries.
+INVALID = {
     "no settings": {"cfg": None},
-    "arguments that are none": {"args": 5},
+    "invalid arguments": {"args": 5},
     "a list of settings": {"cfg": [1]},
-    "a model that is none": {"cfg": {"model": 3, "task": {"_name": "masked_lm"}}},
+    "an invalid model": {"cfg": {"model": 3, "task": {"_name": "masked_lm"}}},
     "a model without a name": {"cfg": {"model": {}, "task": {"_name": "masked_lm"}}},
-    "a task that is none": {"cfg": {"model": {"_name": "tupe_roberta"}, "task": 4}},
-    "a name that is none": {"cfg": {"model": {"_name": [1]}, "task": {"_name": "masked_lm"}}},
-    "data that are none": {
+    "an invalid task": {"cfg": {"model": {"_name": "tupe_roberta"}, "task": 4}},
+    "an invalid name": {"cfg": {"model": {"_name": [1]}, "task": {"_name": "masked_lm"}}},
+    "invalid data": {
         "cfg": {"model": {"_name": "tupe_roberta"}, "task": {"_name": "masked_lm", "data": 3}}
     },
     "history": {"optimizer_history": 3},
@@ -119,11 +119,11 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize("what", FOREIGN)
-def test_foreign_checkpoints_are_told_in_one_line(whole, tmp_path, what):
+@pytest.mark.parametrize("what", INVALID)
+def test_invalid_checkpoints_are_refused_in_one_line(whole, tmp_path, what):
     directory, state = whole
     path = tmp_path / "model.pt"
-    torch.save({**state, **FOREIGN[what]}, path)
+    torch.save({**state, **INVALID[what]}, path)
     shutil.copy(directory / "dict.txt", tmp_path)
     out = ["--out", str(tmp_path / "out")]
     for load in (

@@ -1,4 +1,4 @@
-"""`TupeRobertaModel.from_pretrained(directory)` and RoBERTa's verbs."""
+"""`TupeRobertaModel.from_pretrained(directory)` and RoBERTa's methods."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def text(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pretrained(text, tmp_path_factory):
-    """A directory as one would hand it on: checkpoint, dictionary, sentencepiece model."""
-    directory = tmp_path_factory.mktemp("handed-on")
+    """A published directory: checkpoint, dictionary and sentencepiece model."""
+    directory = tmp_path_factory.mktemp("published")
     shutil.copy(pretrain(text / "data", tmp_path_factory.mktemp("m")), directory / "model.pt")
     shutil.copy(text / "data" / "dict.txt", directory)
     shutil.copy(text / "sentencepiece.bpe.model", directory)
@@ -136,13 +136,13 @@ def test_new_classification_head(roberta):
 def test_positional_correlations(roberta):
     correlations = roberta.positional_correlations(20)
     assert correlations.shape == (4, 20, 20)
-    # [CLS] looks at all positions alike, and all look at it alike.
+    # The row and the column of [CLS] are constant.
     assert_close(correlations[:, 0], correlations[:, 0, :1].expand(-1, 20))
     assert_close(correlations[:, 1:, 0], correlations[:, 1:2, 0].expand(-1, 19))
 
 
 def test_finetuned_model_finds_its_dictionaries(finetuned, text):
-    """Lying beside the checkpoint, or where it was trained."""
+    """Beside the checkpoint, or in the training data."""
     directory = finetuned.parent
     shutil.copy(text / "sentencepiece.bpe.model", directory)
     roberta = TupeRobertaModel.from_pretrained(directory, finetuned.name)
@@ -153,8 +153,8 @@ def test_finetuned_model_finds_its_dictionaries(finetuned, text):
     assert name in ("0", "1")
 
 
-def test_finetuned_model_with_nothing_but_dict_txt(finetuned, text, tmp_path, monkeypatch):
-    """Handed on without input0/ and label/: heads work, class names are lost."""
+def test_finetuned_model_with_dict_txt_alone(finetuned, text, tmp_path, monkeypatch):
+    """Published without input0/ and label/: heads work, class names are missing."""
     for file in (finetuned, text / "data" / "dict.txt", text / "sentencepiece.bpe.model"):
         shutil.copy(file, tmp_path)
     roberta = TupeRobertaModel.from_pretrained(tmp_path)

@@ -25,18 +25,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import omegaconf
 import torch
 from fairseq.distributed.utils import _TensorPlaceholder
+from omegaconf import DictConfig, ListConfig, nodes
 from omegaconf.base import ContainerMetadata, Metadata
-from omegaconf.nodes import (
-    AnyNode,
-    BooleanNode,
-    EnumNode,
-    FloatNode,
-    IntegerNode,
-    StringNode,
-)
 
 from ..errors import CheckpointError
 from .safe_numpy import NUMPY_GLOBALS
@@ -47,22 +39,11 @@ CHECKPOINT_GLOBALS: list[typing.Any] = [
     # Settings given on the command line; `args` of old checkpoints.
     argparse.Namespace,
     # Settings as a tree: `cfg`.
-    omegaconf.DictConfig,
-    omegaconf.ListConfig,
-    ContainerMetadata,
-    Metadata,
-    AnyNode,
-    BooleanNode,
-    EnumNode,
-    FloatNode,
-    IntegerNode,
-    StringNode,
+    *(DictConfig, ListConfig, ContainerMetadata, Metadata),
+    *(nodes.AnyNode, nodes.BooleanNode, nodes.EnumNode),
+    *(nodes.FloatNode, nodes.IntegerNode, nodes.StringNode),
     # Types that nodes of the tree refer to.
-    typing.Any,
-    int,
-    list,
-    dict,
-    collections.defaultdict,
+    *(typing.Any, int, list, dict, collections.defaultdict),
     # Validation losses and meters: numpy scalars and arrays.
     *NUMPY_GLOBALS,
     # Exchanged by ranks when one reads the checkpoint for all.

@@ -101,18 +101,7 @@ def load_generator(
 ) -> TupeGeneratorHubInterface:
     """Load a translation or language model, its dictionaries and its tokenizer.
 
-    Args:
-        model_name_or_path: directory of the checkpoint, or the checkpoint itself.
-        checkpoint_file: its name. Default: the first that exists of model.pt, checkpoint_best.pt
-            and checkpoint_last.pt.
-        data_name_or_path: directory of the dictionaries; relative to the checkpoint's if it begins
-            with a dot. Default: the checkpoint's, and if it has none the training data's.
-        bpe: name of a fairseq tokenizer. Default: the one whose files are beside the checkpoint.
-        **overrides: further fairseq arguments to override.
-
-    Raises:
-        UsageError: the checkpoint, a dictionary or the tokenizer is missing or cannot be loaded,
-            or the checkpoint is of another model.
+    Arguments and errors are those of `hub.roberta.load_directory`.
     """
     directory, checkpoint_file = find_checkpoint(Path(model_name_or_path), checkpoint_file)
     recorded = recorded_task(directory / checkpoint_file, GeneratorFromPretrained)
