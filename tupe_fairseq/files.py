@@ -1,8 +1,9 @@
-"""Files are written atomically."""
+"""Write files atomically; lock files and folders."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -39,3 +40,25 @@ def replacing(path: str | Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             aside.unlink()
+
+
+def lock(descriptor: int, wait: bool = False) -> bool:
+    """Lock an open file or folder until its descriptor is closed, or its process ends.
+
+    Processes that inherit the descriptor hold the lock too.
+
+    Args:
+        descriptor: of the open file or folder.
+        wait: for the process that holds the lock.
+
+    Returns:
+        False if another process holds the lock. True also on file systems without locks.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:
+        # Some network file systems have no locks.
+        pass
+    return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .errors import UsageError
+from .errors import ConfigurationError
 
 
 class Registry:
@@ -34,7 +34,7 @@ class Registry:
 
     def __getitem__(self, name: str):
         if name not in self._entries:
-            raise UsageError(
+            raise ConfigurationError(
                 f"{self.flag} is {name!r}, but the known ones are: {', '.join(self.names())}."
             )
         return self._entries[name]

@@ -25,8 +25,8 @@ from tupe_fairseq.distributed import launch
         (["0", "data"], "N is '0'"),
         (["2"], "nothing to train"),
         (["2", "--nnodes", "2", "--"], "nothing to train"),
-        (["2", "data", "--distributed-world-size", "4"], "--distributed-world-size follows"),
-        (["2", "data", "--device-id=1"], "--device-id follows"),
+        (["2", "data", "--distributed-world-size", "4"], "--distributed-world-size is set from"),
+        (["2", "data", "--device-id=1"], "--device-id is set from"),
     ],
 )
 def test_bad_command_lines(words, part):
@@ -50,15 +50,18 @@ def test_fewer_gpus_than_processes(monkeypatch):
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (SignalException("got signal", signal.SIGINT), r"ended by SIGINT, .*; the same command"),
-        (RendezvousConnectionError("no store"), r"could not meet at localhost:0 \(.*Connection"),
-        (RendezvousTimeoutError(), r"could not meet at localhost:0 \(.*Timeout"),
+        (SignalException("got signal", signal.SIGINT), r"stopped by SIGINT, .*; the same command"),
+        (
+            RendezvousConnectionError("no store"),
+            r"rendezvous failed at localhost:0 \(.*Connection",
+        ),
+        (RendezvousTimeoutError(), r"rendezvous failed at localhost:0 \(.*Timeout"),
     ],
 )
 def test_the_launcher_tells_in_one_line(error, told, monkeypatch):
-    def launched(*_):
+    def run(_):
         raise error
 
-    monkeypatch.setattr(launch, "elastic_launch", lambda *_: launched)
+    monkeypatch.setattr(launch, "run", run)
     with pytest.raises(UsageError, match=told):
         launch.launch(["1", "data", "--cpu"])

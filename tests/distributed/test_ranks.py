@@ -229,13 +229,13 @@ def test_a_mistake_is_told_once_for_all(toy_masked_lm_data, tmp_path):
         assert status == 1
         assert "Traceback" not in err
         assert told in err
-        assert "ended with status 1 (its message stands above)" in err.splitlines()[-1]
+        assert "ended with status 1 (see its message above)" in err.splitlines()[-1]
         assert re.search(r"^\d{4}-.* \| INFO \| fairseq", out, re.MULTILINE), "as fairseq-train"
 
 
 def test_a_lonely_process_is_found():
-    with pytest.raises(UsageError, match="2 processes were to train together, but 1 do"):
-        worker.check_company(2)
+    with pytest.raises(UsageError, match="2 processes were started, but 1 train together"):
+        worker.check_all_joined(2)
 
 
 @pytest.fixture

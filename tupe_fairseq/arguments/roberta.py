@@ -35,6 +35,8 @@ def _finish(complete: Namespace, args: Any, task: Any) -> None:
             given = training_setting(args, "task", "tokens_per_sample")
             complete.tokens_per_sample = given or task.max_positions()
         complete.max_positions = complete.tokens_per_sample
+    # fairseq sets it from max_positions, but before that is known.
+    complete.max_source_positions = complete.max_positions
     _check_lengths(complete, args)
     # Under hydra 1.0 fairseq's trainer finds None where this is missing, and compares it.
     complete.base_layers = getattr(complete, "base_layers", 0)

@@ -1,4 +1,4 @@
-"""Training by several processes, on one machine or several: scripts/train_distributed.sh."""
+"""Training with several processes, on one or several machines: scripts/train_distributed.sh."""
 
-#: Environment variable with the process that started a worker.
+#: Environment variable with the id of the process that started a worker.
 LAUNCHER = "TUPE_FAIRSEQ_LAUNCHER"

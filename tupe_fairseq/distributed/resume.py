@@ -1,8 +1,7 @@
-"""Go on with another number of processes at the same place of the data.
+"""Resume with a different number of processes at the same position in the data.
 
-A checkpoint counts the batches that one process had in this epoch. fairseq takes that number for
-any other of processes: it would train on some batches twice or leave some out, or end in an error
-where that many are not left.
+A checkpoint holds the number of batches that one process has read in this epoch. fairseq uses that
+number for any number of processes: it would repeat or skip batches, or fail if fewer are left.
 """
 
 from __future__ import annotations
@@ -21,31 +20,31 @@ from ..checkpoints.restoring import progress, restored_file
 from ..checkpoints.settings import recorded_settings
 from ..files import replacing
 
-#: In --save-dir while a training lasts; a killed one leaves it to be written over.
+#: In --save-dir during a training; if that is killed, the next one overwrites it.
 COPY = ".restored.pt"
 
 
 @contextmanager
 def resumed(cfg: DictConfig) -> Iterator[int]:
-    """Restore, inside, from a checkpoint whose place is counted for this number of processes.
+    """In the block, fairseq restores a position that is counted for this number of processes.
 
     Args:
-        cfg: fairseq's settings, which are changed to name a copy of the checkpoint where the
-            numbers differ; it lies in --save-dir, and is removed at the end.
+        cfg: fairseq's settings. If the numbers differ, they are changed to name a copy of the
+            checkpoint in --save-dir, which is removed at the end.
 
     Yields:
-        Updates that were made before; 0 where training begins.
+        Updates made before; 0 for a new training.
 
     Raises:
-        UsageError: the checkpoint is damaged, foreign, or would run code.
+        CheckpointError: the checkpoint is damaged, of another kind, or would run code.
     """
-    # Until then another training, which this one waits for, may write there.
+    # Before rank 0 has the lock, another training may still write there.
     dist.barrier()
     path, copy = restored_file(cfg), Path(cfg.checkpoint.save_dir, COPY)
     if not path.is_file():
         yield 0
         return
-    updates, state = _dealt_anew(path, cfg)
+    updates, state = _recounted(path, cfg)
     if state is None:
         yield updates
         return
@@ -54,10 +53,10 @@ def resumed(cfg: DictConfig) -> Iterator[int]:
         copy.parent.mkdir(parents=True, exist_ok=True)
         with replacing(copy) as aside:
             torch.save(state, aside)
-    # It holds the file that it was read from.
+    # Its tensors are mapped from the file.
     del state
     dist.barrier()
-    # Where there is a checkpoint to go on from, none is named to begin with.
+    # fairseq refuses both flags together.
     cfg.checkpoint.restore_file, cfg.checkpoint.finetune_from_model = str(copy), None
     try:
         yield updates
@@ -66,8 +65,8 @@ def resumed(cfg: DictConfig) -> Iterator[int]:
             copy.unlink(missing_ok=True)
 
 
-def _dealt_anew(path: Path, cfg: DictConfig) -> tuple[int, dict[str, Any] | None]:
-    """Updates of a checkpoint, and the whole of it where its place must be counted anew."""
+def _recounted(path: Path, cfg: DictConfig) -> tuple[int, dict[str, Any] | None]:
+    """The updates of a checkpoint; and its state, recounted, if the numbers differ."""
     state = read_checkpoint(path)
     updates, place = progress(state)
     if cfg.checkpoint.reset_optimizer:
@@ -78,6 +77,6 @@ def _dealt_anew(path: Path, cfg: DictConfig) -> tuple[int, dict[str, Any] | None
     then = before.get("distributed_world_size") or now
     if then == now or not batches or cfg.checkpoint.reset_dataloader:
         return updates, None
-    # Batches are dealt out in turn; a part of a round is done once more.
+    # Processes take batches in turn; an incomplete round is repeated.
     place["iterations_in_epoch"] = batches * then // now
     return updates, state

@@ -1,8 +1,9 @@
-"""One of the processes that `launch` starts: fairseq-train, once it is sure not to be alone.
+"""One of the processes that `launch` starts: fairseq-train between two checks.
 
 fairseq can be started in ways in which N processes each train a model of their own, or nothing,
-and end with status 0. So each counts the others before training, and its updates after it. On GPUs
-fairseq's trainer itself compares the norms of their gradients at every update.
+and end with status 0. So before training, the processes verify that all have joined; after
+training, that updates were made. On GPUs, fairseq's trainer also compares the gradient norms of
+the processes at every update.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from .save_dir import alone_in
 
 
 def rank_flags(flags: list[str], environment: dict[str, str]) -> list[str]:
-    """The flags that make fairseq-train one rank of those that torchrun started.
+    """The flags for the rank of this process among those that torchrun started.
 
     Args:
-        flags: of fairseq-train, the same in every process.
+        flags: of fairseq-train, the same in all processes.
         environment: with torchrun's RANK, WORLD_SIZE, LOCAL_RANK.
     """
     own = [
@@ -49,19 +50,18 @@ def rank_flags(flags: list[str], environment: dict[str, str]) -> list[str]:
             *("--distributed-backend", "nccl", "--device-id", environment["LOCAL_RANK"]),
         ]
     cpu = [] if "--cpu" in flags else ["--cpu"]
-    # fairseq's other wrappers need CUDA.
+    # fairseq's other data-parallel wrappers need CUDA.
     return [*flags, *own, *cpu, "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"]
 
 
 def train_together(cfg: DictConfig) -> None:
-    """fairseq-train's own `main`, between two checks.
+    """Run fairseq-train's `main` between two checks.
 
     Raises:
-        UsageError: the processes do not train together, nothing was trained, or another training
-            is in --save-dir.
+        UsageError: processes are missing, no update was made, or another training uses --save-dir.
     """
     world = cfg.distributed_training.distributed_world_size
-    check_company(world)
+    check_all_joined(world)
     writes = dist.get_rank() == 0 and not cfg.checkpoint.no_save
     try:
         with (
@@ -72,12 +72,12 @@ def train_together(cfg: DictConfig) -> None:
     except SystemExit as end:
         if end.code:
             raise
-        # Nothing was left to train, which has been said.
+        # The training had finished before, and has said so.
         return
     total = updates_made()
     if total <= before:
         raise UsageError(
-            "nothing was trained: no update was made; look at the sizes of the data and of the "
+            "nothing was trained: no update was made; check the sizes of the data and of the "
             "batches, --max-epoch, --max-update and --stop-min-lr."
         )
     if dist.get_rank() == 0:
@@ -85,20 +85,20 @@ def train_together(cfg: DictConfig) -> None:
 
 
 def updates_made() -> int:
-    """Updates of the model that was trained last, those of its checkpoint included.
+    """Updates of the model trained last, including those before its checkpoint.
 
-    fairseq's trainer logs the number after each update, and where it loads a checkpoint.
+    fairseq's trainer logs the number after each update, and when it loads a checkpoint.
     """
-    # By name it finds meters of the checkpoint, which have taken the place of those that are used.
-    everything = metrics.get_active_aggregators()[0]
-    return int(everything["num_updates"].val) if "num_updates" in everything else 0
+    # `metrics.get_meter` would return the meters of the checkpoint instead of those in use.
+    meters = metrics.get_active_aggregators()[0]
+    return int(meters["num_updates"].val) if "num_updates" in meters else 0
 
 
-def check_company(world: int) -> None:
-    """Count the processes by a sum over them.
+def check_all_joined(world: int) -> None:
+    """Verify that all processes have joined, by a sum over them.
 
     Raises:
-        UsageError: there are not as many as were started.
+        UsageError: the number differs from that of the processes started.
     """
     together = 1
     if dist.is_initialized():
@@ -106,7 +106,7 @@ def check_company(world: int) -> None:
         dist.all_reduce(ones)
         together = int(ones.item())
     if together != world:
-        raise UsageError(f"{world} processes were to train together, but {together} do.")
+        raise UsageError(f"{world} processes were started, but {together} train together.")
 
 
 def _device() -> torch.device:
@@ -114,9 +114,9 @@ def _device() -> torch.device:
 
 
 def end_with(parent: int, every: float = 1.0) -> None:
-    """End this process when the launcher is gone, also by SIGKILL, which tells nobody.
+    """End this process when the launcher has ended, even by SIGKILL.
 
-    Else it would train on beside the next run, in the same folder.
+    Otherwise it would continue beside the next run, in the same folder.
     """
 
     def watch() -> None:
@@ -129,7 +129,7 @@ def end_with(parent: int, every: float = 1.0) -> None:
 
 def main(flags: list[str]) -> None:
     """One rank of training."""
-    # fairseq imports --user-dir from the words that this process was started with.
+    # It imports --user-dir, which it reads from the arguments of this process.
     parser = options.get_training_parser()
     parser.prog = "fairseq-train"
     arguments = options.parse_args_and_arch(parser, rank_flags(flags, dict(os.environ)))
@@ -139,13 +139,13 @@ def main(flags: list[str]) -> None:
                 convert_namespace_to_omegaconf(arguments), train_together
             )
     finally:
-        # Gloo's threads, left running, would abort the process at its end.
+        # Otherwise Gloo's threads would abort the process when it exits.
         if dist.is_initialized() and dist.get_backend() == "gloo":
             dist.destroy_process_group()
 
 
 def log_as_fairseq_train() -> None:
-    """Its format, on stdout; importing fairseq before it has set another."""
+    """Log on stdout in the format of fairseq-train; importing fairseq has set another one."""
     logging.basicConfig(
         format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
         datefmt="%Y-%m-%d %H:%M:%S",
@@ -156,7 +156,7 @@ def log_as_fairseq_train() -> None:
 
 
 def end(status: str | int | None) -> None:
-    """End as `sys.exit` does, without waiting for threads that read data: they would abort it."""
+    """End as `sys.exit` does, but without data-loading threads, which would abort the process."""
     if isinstance(status, str):
         print(status, file=sys.stderr)
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The criterions fairseq knows by `--criterion`; importing this registers them."""
+"""The criterion `glue_prediction` for fairseq; importing this registers it."""
 
 from .prediction import GluePredictionCriterion
 

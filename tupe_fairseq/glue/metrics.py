@@ -1,7 +1,6 @@
-"""The metrics of GLUE (Wang et al., ICLR 2019, section 3), of a whole set at once, in percent.
+"""The metrics of GLUE (Wang et al., ICLR 2019, section 3) over a whole set, in percent.
 
-A prediction that never varies tells nothing: correlations and F1 are 0 then, where the formula
-divides by 0.
+If all predictions are equal, the formulas divide by 0; correlations and F1 are then 0.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""`--criterion glue_prediction`: classification or regression, measured as GLUE does.
+"""`--criterion glue_prediction`: classification or regression with the metrics of GLUE.
 
-fairseq's own `sentence_prediction` trains the same, but rounds its metrics to a tenth of a
-percent, and with several ranks ends in an error where it would add up their lists. Here each rank
-hands on the predictions of a batch in a place of its own, so that their sum holds them side by
-side, and every metric is computed once from the whole set's.
+fairseq's own `sentence_prediction` computes the same loss, but rounds its metrics to a tenth of a
+percent, and fails with several ranks, whose lists of predictions it cannot add. Here, each rank
+writes the predictions of a batch to its own row of a tensor. The sum over the ranks holds all of
+them, and each metric is computed once from the predictions of the whole set.
 """
 
-# Without postponed annotations, since fairseq makes flags of the types themselves.
+# No postponed annotations: fairseq reads the types of the fields to make flags.
 
 import math
 from collections.abc import Callable
@@ -20,10 +20,10 @@ from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.distributed import utils as distributed
 from fairseq.logging import metrics
-from fairseq.logging.meters import MetersDict
+from fairseq.logging.meters import Meter
 
 from ..commands import ends_commands_in_one_line
-from ..errors import UsageError
+from ..errors import ConfigurationError
 from . import metrics as glue_metrics
 
 #: Decimals of a percent in logs and results.
@@ -34,7 +34,7 @@ REGRESSION = {"pearson": glue_metrics.pearson, "spearman": glue_metrics.spearman
 
 @dataclass
 class GluePredictionConfig(FairseqDataclass):
-    """The task `sentence_prediction` reads both settings too, by these names."""
+    """The task `sentence_prediction` reads both settings by these names, too."""
 
     classification_head_name: str = field(
         default="sentence_classification_head",
@@ -50,7 +50,8 @@ class GluePredictionCriterion(FairseqCriterion):
     """Cross-entropy, or squared error for regression.
 
     Logs `accuracy`; for the labels 0 and 1 also `f1` (of label 1) and `mcc`; for regression
-    `pearson` and `spearman`. All but the accuracy of training are of a whole validation set.
+    `pearson` and `spearman`. All are computed over a whole validation set; in training, only
+    `accuracy` is logged.
     """
 
     def __init__(self, cfg: GluePredictionConfig, task: Any):
@@ -61,13 +62,15 @@ class GluePredictionCriterion(FairseqCriterion):
 
     @ends_commands_in_one_line
     def forward(self, model, sample, reduce=True):
-        """Loss of a batch, summed over its B examples; B; what `reduce_metrics` needs.
+        """The loss of a batch, summed over its B examples; B; and what `reduce_metrics` needs.
 
         Raises:
-            UsageError: the model has no such head.
+            ConfigurationError: the model has no such head.
         """
         if self.head not in getattr(model, "classification_heads", {}):
-            raise UsageError(f"--classification-head-name is {self.head!r}: the model has none.")
+            raise ConfigurationError(
+                f"--classification-head-name is {self.head!r}, but the model has no such head."
+            )
         logits, _ = model(
             **sample["net_input"], features_only=True, classification_head_name=self.head
         )
@@ -90,11 +93,11 @@ class GluePredictionCriterion(FairseqCriterion):
         if not self.regression:
             log["correct"] = (predictions == targets).sum()
         if not model.training:
-            log |= self._handed_on(predictions, targets)
+            log |= self._predictions(predictions, targets)
         return loss, count, log
 
-    def _handed_on(self, predictions: torch.Tensor, targets: torch.Tensor) -> dict[str, Any]:
-        """What the metrics are of, B each: numbers, or whether an example is of label 1."""
+    def _predictions(self, predictions: torch.Tensor, targets: torch.Tensor) -> dict[str, Any]:
+        """The values that the metrics compare (B each): numbers, or whether the label is 1."""
         if self.regression:
             return {"examples": side_by_side(predictions, targets)}
         if self.positive is None:
@@ -103,36 +106,36 @@ class GluePredictionCriterion(FairseqCriterion):
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict[str, Any]]) -> None:
-        """Log a batch's loss and accuracy, and the metrics of all batches of the set so far."""
+        """Log loss and accuracy of a batch, and the metrics of all batches of the set so far."""
         count = int(sum(log["sample_size"] for log in logging_outputs))
         regression = "correct" not in logging_outputs[0]
         loss = sum(float(log["loss"]) for log in logging_outputs) / count
-        # Cross-entropy in bits, as fairseq logs it everywhere.
+        # fairseq logs cross-entropy in bits.
         metrics.log_scalar("loss", loss if regression else loss / math.log(2), count, round=4)
         if not regression:
             correct = sum(int(log["correct"]) for log in logging_outputs)
             metrics.log_scalar("accuracy", 100 * correct / count, count, round=DECIMALS)
         if "examples" not in logging_outputs[0]:
             return
-        # fairseq prints no meter whose name begins with an underscore.
+        # fairseq does not print meters whose names begin with an underscore.
         metrics.log_custom(Collected, "_examples", [log["examples"] for log in logging_outputs])
         for name, function in (REGRESSION if regression else BINARY).items():
             metrics.log_derived(name, over_the_set(function))
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
-        """Whether ranks may add them up; fairseq's other way needs CUDA."""
+        """True: ranks add them up; fairseq's other method needs CUDA."""
         return True
 
 
 def side_by_side(predicted: torch.Tensor, true: torch.Tensor) -> torch.Tensor:
-    """What a rank logs of its batch (B each), so that the sum over the ranks holds all examples.
+    """Arrange the examples of this rank (B each) so that the sum over ranks holds all examples.
 
     All ranks must call it at once.
 
     Returns:
-        R×M×3 in float64 for R ranks and at most M examples a batch: the row of this rank holds 1,
-        the prediction and the truth of each of its examples; all else is 0.
+        R×M×3 in float64 for R ranks and at most M examples per batch. The row of this rank holds
+        (1, prediction, truth) for each of its examples; all other entries are 0.
     """
     own = torch.stack([torch.ones_like(true), predicted, true], dim=1).double()
     group = distributed.get_data_parallel_group()
@@ -146,22 +149,21 @@ def side_by_side(predicted: torch.Tensor, true: torch.Tensor) -> torch.Tensor:
     return rows
 
 
-class Collected(MetersDict._DerivedMeter):
-    """Keeps all it is given.
+class Collected(Meter):
+    """Collects the examples of a set.
 
-    A derived meter, since others go into checkpoints with the name of their class, by which
-    fairseq finds only its own when it resumes.
+    fairseq validates in an aggregator of its own, which it does not save in checkpoints: resuming
+    would fail for a class that is not fairseq's.
     """
 
     def __init__(self):
-        super().__init__(fn=None)
         self.reset()
 
     def reset(self):
-        self.parts = []
+        self.parts: list[torch.Tensor] = []
 
     def update(self, parts: list[torch.Tensor]) -> None:
-        """Take what `side_by_side` gives, summed over the ranks."""
+        """Add the results of `side_by_side`, each summed over the ranks."""
         self.parts += [part[part[..., 0] == 1].cpu() for part in parts]
 
     def columns(self) -> tuple[np.ndarray, np.ndarray]:
@@ -171,7 +173,7 @@ class Collected(MetersDict._DerivedMeter):
 
 
 def over_the_set(function: Callable[..., float]) -> Callable[[Any], float]:
-    """A metric of all that is collected so far."""
+    """A metric over all examples collected so far."""
 
     def derived(meters: Any) -> float:
         return round(function(*meters["_examples"].columns()), DECIMALS)
@@ -180,6 +182,6 @@ def over_the_set(function: Callable[..., float]) -> Callable[[Any], float]:
 
 
 def positive_class(labels: Any) -> int | None:
-    """The output that stands for label 1, where the labels are 0 and 1 in either order."""
+    """The index of the output for label 1, if the labels are 0 and 1 in either order."""
     words = {labels[i]: i - labels.nspecial for i in range(labels.nspecial, len(labels))}
     return words["1"] if {"0", "1"} <= words.keys() and "2" not in words else None

@@ -1,0 +1,101 @@
+"""Arguments are completed once, in a copy, alike from the command line and from hydra."""
+
+from __future__ import annotations
+
+import copy
+from argparse import Namespace
+
+import pytest
+from omegaconf import OmegaConf
+
+from tests import toy_data
+from tupe_fairseq.arguments.flags import position_options
+from tupe_fairseq.arguments.roberta import ROBERTA
+from tupe_fairseq.arguments.specification import completed, with_architecture, write_back
+from tupe_fairseq.arguments.transformers import LANGUAGE_MODEL, TRANSFORMER
+from tupe_fairseq.errors import ConfigurationError
+from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
+
+SPECIFICATIONS = pytest.mark.parametrize(
+    "spec", [ROBERTA, TRANSFORMER, LANGUAGE_MODEL], ids=lambda spec: spec.name
+)
+GIVEN = {"position_encoding": "tupe_r", "num_buckets": 16, "dropout": 0.25}
+
+
+class Task:
+    """As much of a task as completing arguments needs."""
+
+    source_dictionary = target_dictionary = toy_data.word_dictionary()
+
+    def max_positions(self):
+        return 40
+
+
+@SPECIFICATIONS
+def test_the_given_arguments_stay_as_they_are(spec):
+    for args in (Namespace(**GIVEN), OmegaConf.create(GIVEN)):
+        before = copy.deepcopy(args)
+        complete = completed(spec, args, Task())
+        assert args == before
+        assert (complete.num_buckets, complete.dropout, complete.max_distance) == (16, 0.25, 128)
+
+
+@SPECIFICATIONS
+def test_the_command_line_and_hydra_are_completed_alike(spec):
+    flat, tree = Namespace(**GIVEN), OmegaConf.create({**GIVEN, "activation_fn": None})
+    complete = completed(spec, flat, Task())
+    assert vars(completed(spec, tree, Task())) == vars(complete)
+    for args in (flat, tree):
+        write_back(args, complete)
+    assert vars(flat) == dict(tree) == vars(complete)
+    assert vars(completed(spec, flat, Task())) == vars(complete)
+
+
+@SPECIFICATIONS
+def test_position_options_are_read_only(spec):
+    complete = completed(spec, Namespace(**GIVEN), Task())
+    before = copy.deepcopy(complete)
+    # Where position 0 holds no [CLS], it is not untied.
+    expected = {"num_buckets": 16, "max_distance": 128, "tie_cls": spec is not ROBERTA}
+    assert position_options(complete) == expected
+    assert complete == before
+
+
+@SPECIFICATIONS
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"position_encoding": "t6"}, "--position-encoding is 't6'"),
+        ({"relative_clip": 3}, "--relative-clip is 3, but --position-encoding tupe_r"),
+        ({"extend_positions": "no"}, "--extend-positions is 'no'"),
+    ],
+)
+def test_invalid_arguments(spec, given, message):
+    for args in (Namespace(**given), OmegaConf.create(given)):
+        with pytest.raises(ConfigurationError, match=message):
+            completed(spec, args, Task())
+
+
+def test_interpolations_stay():
+    tree = OmegaConf.create({"model": {"dropout": "${rate}"}, "rate": 0.5})
+    args = tree.model
+    write_back(args, completed(ROBERTA, args, Task()))
+    tree.rate = 0.25
+    assert args.dropout == 0.25
+    assert args.encoder_layers == 12
+
+
+def test_architectures_fill_only_what_is_not_set():
+    args = Namespace(encoder_layers=3)
+    complete = with_architecture(ROBERTA, "tupe_roberta_tiny", args)
+    assert (complete.encoder_layers, complete.encoder_embed_dim) == (3, 128)
+    assert vars(args) == {"encoder_layers": 3}
+
+
+def test_a_model_holds_complete_arguments_and_reads_them_no_more():
+    args = Namespace(encoder_layers=1, encoder_embed_dim=8, encoder_attention_heads=2)
+    model = TupeRobertaModel.build_model(args, Task()).train()
+    assert model.args is args
+    assert args.max_positions == args.tokens_per_sample == 40
+    del model.args, args
+    model(toy_data.word_dictionary().encode_line("w1 w2", add_if_not_exist=False).long()[None])
