@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .errors import one_line_endings
+from .errors import UsageError, one_line_endings
 
 #: Environment variable with the name of the command.
 COMMAND = "TUPE_FAIRSEQ_COMMAND"
@@ -82,9 +82,13 @@ def ends_commands_in_one_line(function):
 
     @functools.wraps(function)
     def wrapper(*args, **kwargs):
-        if not current():
+        try:
             return function(*args, **kwargs)
-        with one_line_endings():
-            return function(*args, **kwargs)
+        except UsageError:
+            # Only now: a training step pays nothing for it.
+            if not current():
+                raise
+            with one_line_endings():
+                raise
 
     return wrapper

@@ -1,0 +1,70 @@
+"""Checks that all models make before training, in one place."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+import pytest
+import torch
+
+from tests import toy_data
+from tupe_fairseq import TupeRobertaModel, TupeTransformerLM, TupeTransformerModel, commands
+from tupe_fairseq.errors import CheckpointError, DataError
+from tupe_fairseq.models import checked_model
+
+DICTIONARY = toy_data.word_dictionary()
+every_model = pytest.mark.parametrize(
+    "cls", [TupeRobertaModel, TupeTransformerModel, TupeTransformerLM]
+)
+
+
+class Task:
+    """As much of a task as building a model needs."""
+
+    source_dictionary = target_dictionary = DICTIONARY
+
+    def max_positions(self):
+        return 8
+
+
+def arguments(**more) -> Namespace:
+    """Arguments of a model of one layer."""
+    sides = ("encoder", "decoder")
+    sizes = {"layers": 1, "embed_dim": 8, "ffn_embed_dim": 8, "attention_heads": 2}
+    own = {f"{side}_{name}": value for side in sides for name, value in sizes.items()}
+    own |= {"decoder_input_dim": 8, "decoder_output_dim": 8}
+    return Namespace(**own, skip_invalid_size_inputs_valid_test=True, **more)
+
+
+@every_model
+def test_one_rank_checks_the_data(cls, monkeypatch):
+    checked = []
+
+    def check_data(paths, dictionary):
+        checked.append((paths, dictionary))
+        raise DataError("cut off")
+
+    monkeypatch.setattr(checked_model, "check_data", check_data)
+    cls.build_model(arguments(data="folder"), Task())
+    with commands.running("train"):
+        cls.build_model(arguments(data="folder", distributed_rank=1), Task())
+        assert not checked
+        with pytest.raises(SystemExit, match="cut off"):
+            cls.build_model(arguments(data="folder", distributed_rank=0), Task())
+    assert checked == [("folder", DICTIONARY if cls is TupeRobertaModel else None)]
+
+
+@every_model
+def test_training_waits_for_the_file_to_restore(cls):
+    model = cls.build_model(arguments(restore_file="nowhere.pt"), Task())
+    tokens = torch.tensor([[0, 5, 6, 2]])
+    inputs = {"src_tokens": tokens, "src_lengths": torch.tensor([4])}
+    if cls is TupeTransformerModel:
+        inputs["prev_output_tokens"] = tokens
+    model.eval()(**inputs)
+    with pytest.raises(CheckpointError, match=r"'nowhere\.pt'"):
+        model.train()(**inputs)
+    # A step reads the configuration no more.
+    model.args.restore_file = "elsewhere.pt"
+    model.load_state_dict(model.state_dict())
+    model(**inputs)
