@@ -200,7 +200,7 @@ class _Attend(torch.autograd.Function):
                 multiply(scores.mT, of_out, block.keys(of_v), accumulate)
                 multiply(of_scores.mT, block.queries(q), block.keys(of_k), accumulate)
                 multiply(of_scores, block.keys(k), block.queries(of_q))
-            if of_score is not None:
+            if of_score is not None and of_rows is not None:
                 of_score.add_rows(same_queries[0], of_rows)
         of_parts = [None] * len(parts) if of_score is None else of_score.sums.values()
         of_vectors = (x.transpose(0, 1) for x in (of_q, of_k, of_v))

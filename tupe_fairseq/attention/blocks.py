@@ -95,7 +95,8 @@ def split_into_blocks(heads: int, lengths: Sequence[int]) -> list[list[Block]]:
     longest = max(lengths)
     largest = max(group.matrices * group.keys for group in groups)
     step = max(1, min(longest, BLOCK // max(largest, 1)))
-    word, blocks = 0, []
+    word = 0
+    blocks: list[list[Block]] = []
     for first in range(0, longest, step):
         blocks.append([])
         for group in groups:

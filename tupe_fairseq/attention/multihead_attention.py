@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -98,7 +96,7 @@ class TupeMultiheadAttention(nn.Module):
 
     def _project(
         self, x: Tensor, shared: SharedAttention, cache: LayerCache | None
-    ) -> Iterable[Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Scaled queries, keys and values, B×H×T×D each."""
         if all(map(is_plain, (self.q_proj, self.k_proj, self.v_proj))):
             # One large product is faster than three.
@@ -107,7 +105,8 @@ class TupeMultiheadAttention(nn.Module):
             qkv = torch.cat((self.q_proj(x) * self.scaling, self.k_proj(x), self.v_proj(x)), -1)
         # N×3C -> B×T×3C -> 3 of B×H×T×D
         qkv = shared.layout.to_attention(qkv).unflatten(-1, (3, self.num_heads, self.head_dim))
-        return (part.transpose(1, 2) for part in qkv.unbind(2))
+        q, k, v = (part.transpose(1, 2) for part in qkv.unbind(2))
+        return q, k, v
 
     def _joint(self, cache: LayerCache | None) -> tuple[Tensor, Tensor]:
         """Weight and bias of the three projections concatenated, 3C×C and 3C."""

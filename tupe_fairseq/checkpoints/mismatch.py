@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +23,7 @@ def explain_mismatch(
         stacks: names of encoder and decoder in the model, each with the argument that limits its
             input length.
     """
+    args: Any = model.args
     own = model.state_dict()
     differ = {k for k in own.keys() & state_dict.keys() if own[k].shape != state_dict[k].shape}
     for stack in stacks:
@@ -34,12 +36,12 @@ def explain_mismatch(
     for stack, limit in stacks.items():
         mine, theirs = (_positions_of(stack, tensors) for tensors in (own, state_dict))
         if mine.keys() != theirs.keys():
-            encoding = model.args.position_encoding
-            return _other_encoding(encoding, mine.keys(), theirs.keys())
+            return _other_encoding(args.position_encoding, mine.keys(), theirs.keys())
         keys = sorted(k for k in mine if mine[k].shape != theirs[k].shape)
         if keys and f"{stack}.embed_tokens.weight" not in differ:
-            tables = model.get_submodule(stack).embed_positions.position_tables()
-            return _other_positions(model.args, limit, mine, theirs, keys, tables)
+            embed_positions: Any = model.get_submodule(stack).embed_positions
+            tables = embed_positions.position_tables()
+            return _other_positions(args, limit, mine, theirs, keys, tables)
     parts = {
         "missing": sorted(own.keys() - state_dict.keys()),
         "unknown": sorted(state_dict.keys() - own.keys()),

@@ -6,6 +6,8 @@ multiple of 1/65536.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -38,7 +40,7 @@ class _Dropout(torch.autograd.Function):
 
 def _dropped(x: Tensor, residual: Tensor | None, p: float, key: int) -> Tensor:
     scale, native = 1 / (1 - rounded(p)), kernels()
-    inputs = (x,) if residual is None else (x, residual)
+    inputs: Sequence[Tensor] = (x,) if residual is None else (x, residual)
     if native is not None and all(i.dtype == torch.float32 for i in inputs):
         inputs = [i.contiguous() for i in inputs]
         out = torch.empty_like(inputs[0])

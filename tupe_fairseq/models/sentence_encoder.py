@@ -34,6 +34,7 @@ class TupeSentenceEncoder(Encoder, FairseqEncoder):
 
     #: Whether padding before the first token is moved to the end, or refused.
     shifts_padding = False
+    version: Tensor
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class TupeSentenceEncoder(Encoder, FairseqEncoder):
         self.embed_tokens = embed_tokens
         self.embed_scale = embed_scale
         self.extend_positions = args.extend_positions
-        self.padding_idx = embed_tokens.padding_idx
+        self.padding_idx: Any = embed_tokens.padding_idx
         # In fairseq's state dicts, 3 says that LayerNorms have today's names.
         self.register_buffer("version", torch.tensor([3.0]))
         noise, block = args.quant_noise_pq, args.quant_noise_pq_block_size
@@ -70,7 +71,7 @@ class TupeSentenceEncoder(Encoder, FairseqEncoder):
         add_quantization_noise(self.layers, noise, block)
         wrap_layers(self.layers, args.checkpoint_activations, args.min_params_to_wrap)
 
-    def forward(
+    def forward(  # type: ignore[override]
         self,
         src_tokens: Tensor,
         src_lengths: Tensor | None = None,
@@ -169,7 +170,9 @@ class TupeTransformerEncoder(TupeSentenceEncoder):
     shifts_padding = True
     length_limit = ("--max-source-positions", "shorten it (--truncate-source)")
 
-    def forward(self, *args: Any, **kwargs: Any) -> dict[str, list[Tensor]]:
+    def forward(  # type: ignore[override]
+        self, *args: Any, **kwargs: Any
+    ) -> dict[str, list[Tensor]]:
         """As `TupeSentenceEncoder`, without `encoder_embedding`, which no decoder reads."""
         return super().forward(*args, **kwargs) | {"encoder_embedding": []}
 

@@ -45,7 +45,7 @@ class DecoderLayer(EncoderLayer):
         self.encoder_attn = encoder_attn
         self.encoder_attn_layer_norm = nn.LayerNorm(self_attn.embed_dim) if encoder_attn else None
 
-    def forward(
+    def forward(  # type: ignore[override]
         self,
         x: Tensor,
         shared: SharedAttention,

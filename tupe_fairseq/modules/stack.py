@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -118,7 +118,8 @@ class LayerStack(nn.ModuleList):
 
     def terms(self) -> list[LayerTerms | None]:
         """The encoding's terms in each layer."""
-        return [layer.self_attn.layer_terms for layer in self]
+        layers: Iterable[Any] = self
+        return [layer.self_attn.layer_terms for layer in layers]
 
     def _compile(self) -> None:
         """Compile layer by layer: the first takes as long as one, and serves all."""

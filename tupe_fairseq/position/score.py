@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,7 +46,7 @@ class PositionalScore:
             return self.queries.size(1)
         return self.by_distance.size(1) - self.num_keys + 1
 
-    def parts(self) -> dict[str, Tensor]:
+    def parts(self) -> dict[str, Any]:
         """The tensors of the term by the names of their fields."""
         names = ("queries", "keys", "by_distance", "cells")
         return {name: part for name in names if (part := getattr(self, name)) is not None}

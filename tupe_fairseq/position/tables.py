@@ -17,6 +17,8 @@ class ConstantTable(nn.Module):
         table: fp64, N×anything.
     """
 
+    bits: Tensor
+
     def __init__(self, table: Tensor):
         super().__init__()
         self.register_buffer("bits", table.double().view(torch.int64), persistent=False)

@@ -58,7 +58,7 @@ class Job:
 
         A value per distance is a matrix whose rows begin one place to the left of each other.
         """
-        bias = (0, 0, 0)
+        bias: tuple[int, ...] = (0, 0, 0)
         if self.bias is not None:
             matrix = self.bias.dim() == 3
             bias = self.bias.stride() if matrix else (self.bias.stride(0), -1, 1)
