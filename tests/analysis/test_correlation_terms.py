@@ -64,7 +64,7 @@ def test_terms_are_the_equation():
 @pytest.mark.parametrize("normalize_before", [False, True])
 @pytest.mark.parametrize("layernorm_embedding", [False, True])
 @pytest.mark.parametrize("name", ADDED)
-def test_they_add_up_to_the_scores(name, layernorm_embedding, normalize_before):
+def test_terms_sum_to_the_scores(name, layernorm_embedding, normalize_before):
     built = encoder(
         name, layernorm_embedding=layernorm_embedding, normalize_before=normalize_before
     )
@@ -81,7 +81,7 @@ def test_they_add_up_to_the_scores(name, layernorm_embedding, normalize_before):
     assert_close(correlation_terms(built, ids).sum(0), expected)
 
 
-def test_words_alone_where_positions_are_zero():
+def test_position_terms_are_zero_without_positions():
     built = encoder("learned", layernorm_embedding=True)
     nn.init.zeros_(built.embed_positions.weight)
     _, word_position, position_word, position_position, _ = correlation_terms(built, tokens())
@@ -89,14 +89,14 @@ def test_words_alone_where_positions_are_zero():
         assert_zero(term)
 
 
-def test_positions_meet_alike_whatever_the_words():
+def test_position_term_is_independent_of_words():
     built = encoder("learned")
     first, second = correlation_terms(built, tokens())[3]
     assert_close(first, second)
 
 
 @pytest.mark.parametrize("name", [name for name in POSITION_ENCODINGS if name not in ADDED])
-def test_what_does_not_add_positions_to_words_is_refused(name):
+def test_encodings_that_do_not_add_positions_are_refused(name):
     with pytest.raises(UsageError, match="does not add positions to the words"):
         correlation_terms(encoder(name), tokens())
 

@@ -28,7 +28,7 @@ def script():
 
 @pytest.fixture(scope="module")
 def model_of(toy_masked_lm_data, tmp_path_factory):
-    """Directories of trained models by encoding, made as they are asked for."""
+    """Trains a model of an encoding on demand; returns its directory."""
     made = {}
 
     def directory(name):
@@ -63,9 +63,7 @@ def test_draws(model_of, tmp_path, encoding):
         ("tupe_r", ["--out", "nowhere/x.png"], "no such folder"),
     ],
 )
-def test_mistakes_are_told_in_one_line(
-    model_of, tmp_path, monkeypatch, capsys, encoding, arguments, part
-):
+def test_errors_are_one_line(model_of, tmp_path, monkeypatch, capsys, encoding, arguments, part):
     directory = model_of(encoding)
     monkeypatch.chdir(tmp_path)
     capsys.readouterr()
@@ -89,7 +87,7 @@ def test_every_head_has_its_map(heads):
     assert titles == [f"head {head + 1}" for head in range(heads)]
 
 
-def test_what_stands_in_the_way_is_kept(tmp_path):
+def test_existing_directory_is_not_replaced(tmp_path):
     out = tmp_path / "x.png"
     out.mkdir()
     figure = draw_positional_correlations(torch.zeros(1, 4, 4), "zeros")
@@ -98,8 +96,8 @@ def test_what_stands_in_the_way_is_kept(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["x.png"]
 
 
-def test_colours_are_those_of_the_words():
-    """[CLS] lies far off and must not wash out the rest."""
+def test_range_of_colours_ignores_cls():
+    """The values of [CLS] are much larger than the others."""
     correlations = torch.randn(30, 30)
     correlations[0], correlations[:, 0] = 1000, -1000
     low, high = color_limits(correlations)
@@ -107,12 +105,12 @@ def test_colours_are_those_of_the_words():
 
 
 @pytest.mark.parametrize("length", [1, 2, 3])
-def test_colours_of_a_constant(length):
+def test_range_of_colours_of_a_constant(length):
     assert color_limits(torch.zeros(length, length)) == (-1, 1)
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_maps_that_are_compared_have_the_same_colours(same):
+def test_same_colors(same):
     maps = torch.stack([torch.linspace(0, 1, 36), torch.linspace(-5, 3, 36)]).view(2, 6, 6)
     figure = draw_positional_correlations(maps, "t", names=["a", "b"], same_colors=same)
     limits = [axes.images[0].get_clim() for axes in figure.axes if axes.images]

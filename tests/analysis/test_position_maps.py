@@ -1,4 +1,4 @@
-"""What `analysis.position_maps` shows of each encoding, against the papers' formulas in loops."""
+"""`analysis.position_maps` of each encoding against the papers' formulas in loops."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ def test_vectors_of_the_input():
     assert_close(position_maps(encoder("sinusoidal"), LENGTH).maps[0], cosines(wave))
 
 
-def test_complex_order_is_that_of_an_average_word():
+def test_complex_order_averages_over_words():
     built = encoder("complex_order")
     encoding = built.embed_positions
     with torch.no_grad():
-        # Where all words are alike, each is the average.
+        # If all words are equal, each is the average.
         encoding.frequency.copy_(encoding.frequency[3].repeat(30, 1))
         encoding.phase.copy_(encoding.phase[3].repeat(30, 1))
     ones = torch.ones(1, LENGTH, WIDTH, dtype=torch.float64)
@@ -89,7 +89,7 @@ def test_complex_order_is_that_of_an_average_word():
     assert_close(position_maps(built, LENGTH).maps[0], cosines(lambda k: vectors[k]))
 
 
-def test_cnn_tells_the_ends_alone():
+def test_cnn_differs_at_the_ends_only():
     maps = position_maps(encoder("cnn", cnn_kernel=5, cnn_groups=1), LENGTH).maps[0]
     inner = slice(2, LENGTH - 2)
     assert_close(maps[inner, inner], torch.ones_like(maps[inner, inner]))
@@ -97,14 +97,14 @@ def test_cnn_tells_the_ends_alone():
     assert maps[0, LENGTH - 1] < 0.99
 
 
-def test_rope_falls_with_the_distance():
+def test_rope_depends_on_the_distance():
     angles = [10000 ** (-2 * i / HEAD) for i in range(HEAD // 2)]
     expected = cells(lambda i, j: sum(math.cos((i - j) * a) for a in angles) / len(angles))
-    # The probe is fp32, as the model's queries are.
+    # `position_maps` probes in fp32.
     assert_close(position_maps(encoder("rope"), LENGTH).maps[0], expected.float())
 
 
-def test_shaw_is_the_length_of_its_vectors():
+def test_shaw_shows_the_norm_of_its_vectors():
     built = encoder("shaw", relative_clip=4)
     key = built.layers[1].self_attn.layer_terms.key
 
@@ -117,7 +117,7 @@ def test_shaw_is_the_length_of_its_vectors():
         assert_close(maps[head], cells(length))
 
 
-def test_deberta_adds_both_directions_squares():
+def test_deberta_sums_squares_of_both_directions():
     built = encoder("deberta", relative_clip=4)
     table, terms = built.embed_positions.weight, built.layers[0].self_attn.layer_terms
     scale = 1 / math.sqrt(3 * HEAD)
@@ -133,7 +133,7 @@ def test_deberta_adds_both_directions_squares():
         assert_close(maps, cells(strength))
 
 
-def test_transformer_xl_is_its_distance_term():
+def test_transformer_xl_shows_its_distance_term():
     built = encoder("transformer_xl")
     terms = built.layers[0].self_attn.layer_terms
     for head, maps in enumerate(position_maps(built, LENGTH).maps):
@@ -147,13 +147,13 @@ def test_transformer_xl_is_its_distance_term():
 
 
 @pytest.mark.parametrize("name", ["tupe_a", "tupe_r", "t5", "alibi"])
-def test_scores_are_the_correlations(name):
+def test_scores_are_positional_correlations(name):
     built = encoder(name)
     assert_close(position_maps(built, LENGTH).maps, positional_correlations(built, LENGTH))
 
 
 class BiasPerLayer(PositionEncoding):
-    """T5's bias, another one in each layer."""
+    """T5's bias with separate parameters in each layer."""
 
     def __init__(self, shape):
         super().__init__(shape)
@@ -182,6 +182,6 @@ def test_encodings_that_differ_by_layer():
         ((5, 0), "invalid layer 0"),
     ],
 )
-def test_mistakes(arguments, message):
+def test_invalid_arguments(arguments, message):
     with pytest.raises(UsageError, match=message):
         position_maps(encoder("shaw"), *arguments)

@@ -1,4 +1,4 @@
-"""Checkpoints as the authors' release writes them, made from its table of names and shapes."""
+"""Checkpoints in the format of the authors' code, from a table of its names and shapes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def layer_shapes(layer: str) -> dict[str, tuple[int, ...]]:
 
 
 def state(seed: int = 0, **kind) -> dict[str, torch.Tensor]:
-    """Parameters far from where training starts, so that every one of them matters."""
+    """Parameters larger than initial ones, so that each of them changes the outputs."""
     generator = torch.Generator().manual_seed(seed)
     made = {name: 0.4 * torch.randn(s, generator=generator) for name, s in shapes(**kind).items()}
     for name in made:
@@ -81,7 +81,7 @@ def state(seed: int = 0, **kind) -> dict[str, torch.Tensor]:
 
 
 def arguments(*, relative=True, embedding_norm=True, pre_norm=False, **_) -> Namespace:
-    """What the release records, but for training."""
+    """The settings that the release records, without those of training."""
     return Namespace(
         arch="bert_base",
         task="masked_lm",

@@ -1,4 +1,4 @@
-"""To Hugging Face and to the standalone encoder: equal outputs, and the way back."""
+"""Exports to huggingface and standalone: equal outputs, round trips, refusals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def trained(toy_masked_lm_data, tmp_path_factory):
-    """Directories of models, made as they are asked for."""
+    """Trains models with given flags on demand; returns their directories."""
     made = {}
 
     def train(*flags):
@@ -72,7 +72,7 @@ def test_huggingface_and_back(trained, tmp_path, untied):
 
 
 @pytest.mark.parametrize("untied", [(), ("--untie-weights-roberta",)], ids=["tied", "untied"])
-def test_transformers_gives_the_same(trained, tmp_path, untied):
+def test_outputs_equal_transformers(trained, tmp_path, untied):
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     directory = trained("--position-encoding", "learned", *untied)
     arguments = ["--to", "huggingface", str(directory), "--out", str(tmp_path / "hf"), "--check"]
@@ -95,7 +95,7 @@ def test_transformers_gives_the_same(trained, tmp_path, untied):
     assert "logits" in convert([*back, "--out", str(tmp_path / "back"), "--check"])[-1]
 
 
-def test_transformers_classifies_the_same(toy_sentence_data, tmp_path):
+def test_classifier_equals_transformers(toy_sentence_data, tmp_path):
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     data = toy_sentence_data["single"]
     flags = ("--num-classes", 2, "--position-encoding", "learned", "--no-save-optimizer-state")
@@ -132,8 +132,8 @@ def test_transformers_classifies_the_same(toy_sentence_data, tmp_path):
         ({"num_hidden_layers": 10**9}, None),
     ],
 )
-def test_configurations_that_cannot_be(trained, tmp_path, changes, part):
-    """Sizes are taken from the parameters, so that no number makes a model of any size."""
+def test_invalid_configurations(trained, tmp_path, changes, part):
+    """Sizes are taken from the parameters, so that wrong numbers do not allocate memory."""
     directory = trained("--position-encoding", "learned")
     convert(["--to", "huggingface", str(directory), "--out", str(tmp_path / "hf")])
     path = tmp_path / "hf" / "config.json"
@@ -156,7 +156,7 @@ TUPE = {
 
 
 @pytest.mark.parametrize("flags", TUPE.values(), ids=TUPE)
-def test_standalone_gives_the_same(trained, tmp_path, flags):
+def test_outputs_equal_standalone(trained, tmp_path, flags):
     directory = trained(*flags)
     arguments = ["--to", "standalone", str(directory), "--out", str(tmp_path / "plain"), "--check"]
     assert [line for line in convert(arguments) if line.startswith("logits")]
@@ -202,7 +202,7 @@ def test_standalone_needs_no_fairseq(trained, tmp_path):
         ("huggingface", (), ["position_encoding 'learned' only", "'tupe_r'", "--to standalone"]),
         ("standalone", ("--position-encoding", "learned"), ["TUPE", "'learned'"]),
         ("standalone", ("--encoder-ffn-embed-dim", 48), ["multiple", "32", "48"]),
-        # There the head for masked words has gelu, whatever the layers have.
+        # In transformers the head for masked words always uses gelu.
         ("huggingface", ("--position-encoding", "learned", "--activation-fn", "relu"), ["'relu'"]),
         (
             "huggingface",
@@ -219,8 +219,8 @@ def test_models_without_counterpart(trained, tmp_path, target, flags, parts):
 
 
 @pytest.mark.parametrize("target", ["huggingface", "standalone"])
-def test_parameters_that_do_not_fit_are_named(trained, tmp_path, target):
-    """None is left out in silence, and none is missing in what is written."""
+def test_parameters_that_do_not_fit(trained, tmp_path, target):
+    """Parameters without a counterpart are refused, and so are missing ones."""
     directory = trained(*(("--position-encoding", "learned") if target == "huggingface" else ()))
     whole = torch.load(directory / "checkpoint_last.pt", weights_only=True)
     (tmp_path / "m").mkdir()
@@ -254,8 +254,8 @@ def test_parameters_that_do_not_fit_are_named(trained, tmp_path, target):
         ({"num_buckets": "many"}, "invalid settings of the model"),
     ],
 )
-def test_recorded_settings_that_cannot_be(trained, tmp_path, target, changes, part):
-    """Sizes are those of the parameters; what else is needed and is not there is named."""
+def test_invalid_recorded_settings(trained, tmp_path, target, changes, part):
+    """Sizes are taken from the parameters; errors name other settings that are missing."""
     encoding = ("--position-encoding", "learned") if target == "huggingface" else ()
     directory = trained(*encoding)
     state = torch.load(directory / "checkpoint_last.pt", weights_only=True)
@@ -296,7 +296,7 @@ def test_damaged_exports(trained, tmp_path):
     refused(load, "3 of another shape", "embed_tokens.weight")
     config.write_text(json.dumps(good | {"encoder": {"size": 3}}))
     refused(load, "invalid settings in", "config.json", "size")
-    # Numbers of any size, which no memory would hold.
+    # Numbers that would exceed the memory.
     for key, value in {"num_layers": 10**9, "d_model": 2**40, "max_len": 10**12}.items():
         config.write_text(json.dumps(good | {"encoder": good["encoder"] | {key: value}}))
         refused(load, str(tmp_path / "plain"))

@@ -1,4 +1,4 @@
-"""Stock RoBERTa's checkpoints, today's and those of 2019: the same model, or a warm start."""
+"""Checkpoints of stock RoBERTa, old and new, read as `learned` or as a warm start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STOCK = ("--arch", "roberta", *SMALL[2:])
 
 @pytest.fixture(scope="module")
 def stock(toy_masked_lm_data, tmp_path_factory):
-    """A RoBERTa of fairseq's own, trained for a few updates, with its dictionary beside it."""
+    """fairseq's own RoBERTa after a few updates, with its dictionary beside it."""
     folder = tmp_path_factory.mktemp("stock")
     task = ("--task", "masked_lm", "--criterion", "masked_lm", "--tokens-per-sample", 64)
     flags = (*task, *COMMON, *STOCK, "--max-update", 4, "--save-dir", folder)
@@ -57,7 +57,7 @@ def as_of_2019(checkpoint, out):
 
 
 def as_of_0_12_2(checkpoint, out):
-    """The same checkpoint with the second copy that fairseq 0.12.2 keeps of a layer's weights."""
+    """The same checkpoint with the second copy of a layer's weights that fairseq 0.12.2 saves."""
     state = torch.load(checkpoint, weights_only=True)
     for layer in range(2):
         name = f"encoder.sentence_encoder.layers.{layer}"
@@ -73,7 +73,7 @@ AGES = {"today": lambda checkpoint, out: checkpoint, "2019": as_of_2019, "2022":
 
 
 def own_parameters(checkpoint):
-    """Without second copies, which are there where the tests run on fairseq 0.12.2."""
+    """Parameters without the second copies that fairseq 0.12.2 saves."""
     return {n: v for n, v in parameters(checkpoint).items() if not SECOND_COPY.search(n)}
 
 
@@ -101,7 +101,7 @@ def test_learned_is_the_same_model(stock, tmp_path, age):
 
 @pytest.mark.parametrize("name", [n for n in POSITION_ENCODINGS if n != "learned"])
 def test_warm_start(stock, tmp_path, name):
-    """Words and layers are kept, positions are new, and the report names both."""
+    """Words and layers are kept, positions are new, and the report names the new parameters."""
     pytest.importorskip("torchdiffeq") if name == "floater" else None
     arguments = ["--from", "fairseq-roberta", str(stock), "--out", str(tmp_path / "ours")]
     report = convert([*arguments, "--position-encoding", name, "--check"])
@@ -117,8 +117,8 @@ def test_warm_start(stock, tmp_path, name):
     assert not any(torch.equal(ours[p], positions) for p in new)
 
 
-def test_warm_start_trains_on(stock, toy_masked_lm_data, tmp_path):
-    """Both ways in which fairseq takes a checkpoint."""
+def test_training_from_a_warm_start(stock, toy_masked_lm_data, tmp_path):
+    """With both of fairseq's flags for a checkpoint."""
     arguments = ["--from", "fairseq-roberta", str(stock), "--out", str(tmp_path / "warm")]
     convert([*arguments, "--position-encoding", "tupe_a"])
     model, kept = tmp_path / "warm" / "model.pt", parameters(tmp_path / "warm" / "model.pt")
@@ -128,8 +128,8 @@ def test_warm_start_trains_on(stock, toy_masked_lm_data, tmp_path):
         assert all(torch.equal(trained[name], value) for name, value in kept.items())
 
 
-def test_training_goes_on_from_fairseq_0_12_2(stock, toy_masked_lm_data, tmp_path):
-    """The second copies that it has left are dropped, and so they change nothing."""
+def test_training_from_fairseq_0_12_2(stock, toy_masked_lm_data, tmp_path):
+    """The second copies of weights are dropped."""
     old = as_of_0_12_2(stock, tmp_path)
     flags = ("--finetune-from-model", old, "--position-encoding", "learned", "--max-update", 1)
     trained = parameters(pretrain(toy_masked_lm_data, tmp_path / "m", *flags, "--lr", 0))
@@ -162,7 +162,7 @@ def test_round_trip_of_names(stock, tmp_path, age):
     assert all(torch.equal(back[name], state[name]) for name in state)
 
 
-def test_what_does_not_fit_is_named(stock, tmp_path):
+def test_refusals(stock, tmp_path):
     def refused(*parts, flags=(), **changes):
         state = torch.load(stock, weights_only=True)
         for name, value in changes.items():

@@ -1,4 +1,4 @@
-"""The table of formats: what is listed, what is refused, and a format added in one place."""
+"""The table of conversions: listings, options, and a format added by one entry."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_help_lists_every_conversion(capsys):
 
 @pytest.fixture
 def added():
-    """A format that is read and written, with an option of its own."""
+    """A format that is read and written and has an option."""
 
     def read(source, dictionary, suffix="pt"):
         return directory.Converted(**torch.load(f"{source}/m.{suffix}", weights_only=False))

@@ -1,4 +1,4 @@
-"""The authors' checkpoints: outputs, gradients, dictionary, and what is refused."""
+"""Checkpoints of the authors' code: outputs, gradients, dictionary, refusals."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def converted(tmp_path, *flags, **kind):
 
 
 def of_words(batch):
-    """A padded batch as a list of its sentences."""
+    """A padded batch as a list of its sentences without padding."""
     return [row[ids.ne(1)] for row, ids in zip(batch, release.tokens(), strict=True)]
 
 
@@ -59,7 +59,7 @@ def assert_equations(roberta, state):
 
 
 def test_half_precision(tmp_path):
-    """As a training with --fp16 leaves parameters; models are loaded in fp32."""
+    """Checkpoints of a training with --fp16; models are loaded in fp32."""
     halves = {name: value.half() for name, value in release.state().items()}
     checkpoint = release.write(tmp_path / "release", halves)
     convert(["--from", "tupe-official", str(checkpoint), "--out", str(tmp_path / "ours")])
@@ -84,7 +84,7 @@ def test_gradients_equal_the_equations(tmp_path, kind):
     names = tupe_official.table(joint=kind.get("joint", False))
     found = keys.to_theirs(own, names)
     expected = {name: state[name].grad for name in found}
-    assert len(found) == len(state) - 1, "the tied head is no parameter of its own"
+    assert len(found) == len(state) - 1, "the tied head is not a separate parameter"
     assert_gradients_close(found, expected, torch.float32)
 
 
@@ -94,7 +94,7 @@ def test_dictionary_keeps_its_ids(tmp_path):
     assert roberta.task.mask_idx == len(release.SYMBOLS) - 1
 
 
-def test_words_that_come_twice_keep_both_ids(tmp_path):
+def test_repeated_words_keep_both_ids(tmp_path):
     checkpoint = release.write(tmp_path / "release")
     lines = ["<url>", *release.WORDS[1:]]
     (tmp_path / "release" / "dict.txt").write_text("".join(f"{word} 3\n" for word in lines))
@@ -143,7 +143,7 @@ def test_round_trip_of_names(kind):
 
 
 def buckets():
-    """The table of buckets that newer code of the release saves."""
+    """The table of buckets that pull request 20 saves."""
     from tests.reference.buckets import bucket
 
     table = torch.tensor([[bucket(j - i, 32, 128, True) for j in range(12)] for i in range(12)])
@@ -197,7 +197,7 @@ def without(name):
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_parameters_that_do_not_fit_are_named(tmp_path, parameters, parts):
+def test_parameters_that_do_not_fit(tmp_path, parameters, parts):
     checkpoint = release.write(tmp_path / "release", parameters)
     before = checkpoint.read_bytes()
     with pytest.raises(UsageError) as error:

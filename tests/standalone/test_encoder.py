@@ -1,4 +1,4 @@
-"""The standalone encoder, used as a researcher without fairseq would use it."""
+"""The standalone encoder, used without fairseq."""
 
 import subprocess
 import sys
@@ -34,7 +34,7 @@ def build(config=SMALL, **changes):
 
 @torch.no_grad()
 def enlarged(encoder):
-    """Weights and biases from N(0, 0.3²), norms so far from where they start."""
+    """Weights and biases from N(0, 0.3²); LayerNorm parameters are perturbed by it."""
     generator = torch.Generator().manual_seed(1)
     for name, parameter in encoder.named_parameters():
         noise = 0.3 * torch.randn(parameter.shape, generator=generator)
@@ -70,7 +70,7 @@ def test_defaults():
     assert told.d_head == 16
 
 
-def test_vectors_in_vectors_out():
+def test_shapes():
     encoder = TUPEEncoder(TUPEConfig())
     x = torch.randn(8, 100, 128)
     assert encoder(x).shape == (8, 100, 128)
@@ -85,8 +85,8 @@ def test_config_reaches_every_part():
     assert {layer.self_attn.dropout for layer in encoder.layers} == {0.25}
 
 
-def test_order_matters_and_only_through_positions():
-    """Reversed words give reversed outputs without positions, and others with them."""
+def test_order_matters_only_through_positions():
+    """Without positions, reversed inputs give reversed outputs; with positions they do not."""
     encoder, x = build(), vectors()
     away_from_reversed = encoder(x.flip(1)).flip(1) - encoder(x)
     assert_not_zero(away_from_reversed)
@@ -95,7 +95,7 @@ def test_order_matters_and_only_through_positions():
     assert_close(encoder(x.flip(1)).flip(1), encoder(x))
 
 
-def test_without_relative_bias_there_is_no_relative_table():
+def test_tupe_a_has_no_relative_table():
     with_table = dict(build().named_parameters())
     without = dict(build(relative_bias=False).named_parameters())
     table = "embed_positions.relative_bias.weight"
@@ -103,7 +103,7 @@ def test_without_relative_bias_there_is_no_relative_table():
     assert with_table[table].shape == (8, 2)
 
 
-def test_cls_is_tied_unless_asked_otherwise():
+def test_cls_is_tied_by_default():
     tied = positional_correlations(build(), 12)
     untied = positional_correlations(build(untie_cls=True), 12)
     assert tied.shape == untied.shape == (2, 12, 12)
@@ -113,7 +113,7 @@ def test_cls_is_tied_unless_asked_otherwise():
 
 @pytest.mark.parametrize("bidirectional", [True, False], ids=["both", "left"])
 def test_bias_on_one_side_or_both(bidirectional):
-    """One-sided, all keys to the right share bucket 0 with the query itself."""
+    """One-sided: all keys to the right share bucket 0 with the query's own position."""
     encoder = build(bidirectional_bias=bidirectional)
     nn.init.zeros_(encoder.embed_positions.q_proj.weight)
     nn.init.zeros_(encoder.embed_positions.q_proj.bias)
@@ -127,7 +127,7 @@ def test_bias_on_one_side_or_both(bidirectional):
 
 @pytest.mark.parametrize("changes", [{}, {"relative_bias": False}, {"untie_cls": True}], ids=str)
 @pytest.mark.parametrize("backend", ["eager", "sdpa"])
-def test_padding_never_changes_a_word(backend, changes):
+def test_padding_does_not_change_words(backend, changes):
     encoder = build(attention_backend=backend, **changes)
     x, padding_mask = vectors(), torch.arange(12) >= torch.tensor([[7], [12]])
     output = encoder(x, padding_mask)
@@ -150,12 +150,12 @@ def test_padding_never_changes_a_word(backend, changes):
         ),
     ],
 )
-def test_impossible_configs_are_refused(changes, message):
+def test_invalid_configs(changes, message):
     with pytest.raises(UsageError, match=message):
         build(**changes)
 
 
-def test_odd_buckets_on_one_side_are_fine():
+def test_odd_number_of_buckets_on_one_side():
     assert build(num_buckets=5, bidirectional_bias=False)(vectors()).isfinite().all()
 
 
@@ -173,7 +173,7 @@ def test_too_long_is_refused():
 @pytest.mark.parametrize("untie_cls", [True, False], ids=["untied", "tied"])
 @pytest.mark.parametrize("relative_bias", [True, False], ids=["tupe_r", "tupe_a"])
 def test_gradients_reach_every_parameter(relative_bias, untie_cls):
-    """But those to which softmax is blind: what adds one number to all scores of a query."""
+    """Except parameters that add the same number to all scores of a query: softmax cancels it."""
     encoder = build(relative_bias=relative_bias, untie_cls=untie_cls)
     found = gradients(encoder, encoder(vectors()))
     positions = found.pop("embed_positions.weight")
@@ -198,7 +198,7 @@ def encoder_of(name="tupe_a", **arguments):
 
 
 def test_checkpointed_activations_give_the_same_gradients():
-    """With dropout: the recomputed layers must drop what they dropped before."""
+    """With dropout: the recomputed layers must use the same mask."""
     found = []
     for checkpoint_activations in (False, True):
         encoder = encoder_of(dropout=0.3, checkpoint_activations=checkpoint_activations)
@@ -215,7 +215,7 @@ def test_layerdrop_skips_layers_in_training_only():
     assert_close(encoder.eval()(x), encoder_of(layerdrop=0.0).eval()(x))
 
 
-def test_kept_states_are_those_between_the_layers():
+def test_kept_states():
     encoder, x = encoder_of(), vectors()
     output, states = encoder.encode(x, keep_states=True)
     assert len(states) == 3
@@ -224,7 +224,7 @@ def test_kept_states_are_those_between_the_layers():
 
 
 @pytest.mark.parametrize("normalize_before", [True, False], ids=["pre_ln", "post_ln"])
-def test_norms_stand_where_the_papers_put_them(normalize_before):
+def test_place_of_norms(normalize_before):
     encoder, x = encoder_of(num_layers=1, normalize_before=normalize_before), vectors()
     layer = encoder.layers[0]
     shared = share_attention(encoder.embed_positions, x)
@@ -257,10 +257,10 @@ assert "tupe_fairseq.models" not in sys.modules
 """
 
 
-def test_needs_torch_alone():
+def test_needs_torch_only():
     root = Path(__file__).parents[2]
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_FAIRSEQ], cwd=root, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert not done.stdout, "the import must print nothing"
+    assert not done.stdout, "the import must not print"

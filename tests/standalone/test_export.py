@@ -29,7 +29,7 @@ def model(**changes) -> TUPEMaskedLM:
 
 
 def tokens(batch: int, length: int, padded: bool) -> torch.Tensor:
-    """Ids B×T; where padded, the last sequence has one token."""
+    """Ids B×T; if padded, the last sequence has one token."""
     ids = torch.randint(4, WORDS, (batch, length), generator=torch.Generator().manual_seed(length))
     ids[:, 0] = 0
     if padded:
@@ -64,6 +64,6 @@ def test_any_batch_and_length(kind):
 
 
 @pytest.mark.parametrize("backend", ["eager", "sdpa"])
-def test_exact_but_for_rounding(backend):
-    """In float64, whose tolerance lies far below the 1e-6 that users may expect."""
+def test_exact_up_to_rounding(backend):
+    """In float64, whose tolerance is far below 1e-6."""
     assert_any_batch(model(untie_cls=True, attention_backend=backend).double())
