@@ -85,7 +85,7 @@ fi
 arguments=$work/.steps/arguments
 write "$arguments" "$data $checkpoint $(tail -c 100000 "$checkpoint" | cksum) ${overrides[*]-}"
 step --resumable train "Fine-tune on $task" "$data/task.json" "$data/input0/dict.txt" \
-  "$here/config/$config.yaml" "$arguments"
+  "$here/config/$config.yaml" "$here/config/recipe/paper.yaml" "$arguments"
 step model "Collect the model of the best epoch"
 # Twice the model with the state of the optimizer, for resuming alone.
 rm -rf "$work/train/checkpoints"

@@ -30,6 +30,8 @@ FILES = sorted((ROOT / "examples").rglob("*.yaml"))
 #: Files to be named by --config-name; the others are pieces, added by +FOLDER=NAME.
 MAIN = [path for path in FILES if path.parent.name == "config"]
 PIECES = [path for path in FILES if path.parent.name == "position"]
+#: What the files of one folder share, included by their defaults lists.
+SHARED = [path for path in FILES if path.parent.name == "recipe"]
 #: Files that say where jobs run, added by +slurm=NAME.
 SLURM = [path for path in FILES if path.parent.name == "slurm"]
 

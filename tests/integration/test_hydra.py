@@ -30,6 +30,7 @@ from .hydra_configs import (
     PRETRAINING,
     QUIET,
     ROOT,
+    SHARED,
     SLURM,
     build,
     commanded,
@@ -52,7 +53,25 @@ def test_all_files_are_tested():
     assert MAIN
     assert PIECES
     assert SLURM
-    assert set(FILES) == {*MAIN, *PIECES, *SLURM}
+    assert set(FILES) == {*MAIN, *PIECES, *SHARED, *SLURM}
+
+
+@pytest.mark.parametrize("path", SHARED, ids=relative)
+def test_shared_settings_are_not_set_again(path):
+    """So that it does not matter which of both files hydra merges first."""
+    shared = leaves(OmegaConf.load(path))
+    users = [user for user in MAIN if user.parent == path.parents[1]]
+    assert len(users) == 9
+    for user in users:
+        own = OmegaConf.load(user)
+        assert own.pop("defaults") == ["_self_", {path.parent.name: path.stem}]
+        assert not shared & leaves(own), user
+
+
+def leaves(config) -> set[str]:
+    """Keys such as `optimization.clip_norm`."""
+    found = OmegaConf.to_container(config)
+    return {f"{group}.{key}" for group, values in found.items() for key in values}
 
 
 @pytest.mark.parametrize("path", MAIN, ids=relative)
