@@ -3,8 +3,8 @@
     python scripts/benchmark_attention.py
     python scripts/benchmark_attention.py --encodings tupe_r --backends auto,eager --lengths 1025
 
-Layers that share one positional term attend to queries, keys and values that are there. Times are
-divided by those of torch's scaled_dot_product_attention without any bias.
+The layers share one positional term; their queries, keys and values are given. Times are divided
+by those of torch's scaled_dot_product_attention without a bias.
 """
 
 from __future__ import annotations
@@ -14,41 +14,29 @@ import itertools
 import sys
 from argparse import Namespace
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from benchmarking.command import DTYPES, add_arguments, check, contenders_of, listed
-from benchmarking.measure import Case, Contender, Step
-from benchmarking.report import run
+from benchmarking.command import DTYPES, add_arguments, check, contenders_of, listed, run
+from benchmarking.compare import Case, Contender, Step
 from torch import Tensor
 
 from tupe_fairseq import TupeMultiheadAttention, UsageError, build_position_encoding
 from tupe_fairseq.attention import ATTENTION_BACKENDS, share_attention
+from tupe_fairseq.errors import one_line_endings
 
 NO_BIAS = Contender("no bias", "torch")
-#: For encodings that look at words.
+#: For encodings that depend on tokens.
 VOCABULARY = 1000
-#: Of a batch, unless told otherwise.
+#: Default number of tokens in a batch, and default dtype.
 WORDS = {"cpu": 2048, "cuda": 65536}
 DTYPE = {"cpu": "float32", "cuda": "bfloat16"}
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What is attended to.
-
-    Attributes:
-        batch: sentences B.
-        length: words of each, T = S.
-        layers: that share one positional term.
-        width: of the model, H·D.
-        heads: H.
-        dropout: of attention weights, in training.
-        dtype: of queries, keys and values.
-        mode: "training": also backward.
-    """
+class Setting(NamedTuple):
+    """What a table measures: B sentences of T = S tokens, and `layers` that share a term."""
 
     batch: int
     length: int
@@ -61,13 +49,13 @@ class Setting:
 
     def __str__(self):
         return (
-            f"{self.mode}, {self.batch}×{self.length} words, {self.layers} layers, "
+            f"{self.mode}, {self.batch}×{self.length} tokens, {self.layers} layers, "
             f"width {self.width}, {self.heads} heads, dropout {self.dropout:g}, {self.dtype}"
         )
 
 
 def prepare(setting: Setting, device: str, contender: Contender) -> Step:
-    """What a contender does in a round."""
+    """The step of a row."""
     learns = setting.mode == "training"
     # B×H×T×D
     shape = (setting.batch, setting.heads, setting.length, setting.width // setting.heads)
@@ -77,7 +65,7 @@ def prepare(setting: Setting, device: str, contender: Contender) -> Step:
         for _ in range(setting.layers)
     ]
     gradients = [torch.randn(shape, **made)] * setting.layers
-    # Queries arrive scaled.
+    # Attention is given scaled queries.
     layers = [
         [q.detach().mul_(shape[-1] ** -0.5).requires_grad_(learns), *kv] for q, *kv in layers
     ]
@@ -99,7 +87,7 @@ def prepare(setting: Setting, device: str, contender: Contender) -> Step:
 def build(
     setting: Setting, contender: Contender, device: str, dtype: torch.dtype
 ) -> tuple[Callable[[], Callable[..., Tensor]], list[Tensor]]:
-    """What begins a pass and returns what attends in each layer, and parameters."""
+    """A function that begins a pass and returns the attention of its layers; and parameters."""
     learns = setting.mode == "training"
     if contender == NO_BIAS:
         dropout = setting.dropout if learns else 0.0
@@ -159,32 +147,26 @@ def cases(args: Namespace) -> list[Case]:
     return made
 
 
-def parse(argv: list[str] | None) -> Namespace:
-    """The command line."""
+def main(argv: list[str] | None = None) -> int:
+    """Return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--lengths", metavar="N,N", default="128,512,2048", help="of sentences")
-    parser.add_argument("--words", type=int, metavar="N", help=f"in a batch (default: {WORDS})")
-    parser.add_argument("--dtypes", metavar="NAMES", help=f"default: {DTYPE}")
-    parser.add_argument("--dropouts", metavar="P,P", default="0.1", help="of attention weights")
-    parser.add_argument("--mode", choices=("training", "evaluation"), default="training")
-    parser.add_argument("--layers", type=int, default=6, help="that share a positional term")
-    parser.add_argument("--width", type=int, default=256, help="of all heads together")
-    parser.add_argument("--heads", type=int, default=4)
+    add = parser.add_argument
+    add("--lengths", metavar="N,N", default="128,512,2048", help="of sentences")
+    add("--words", type=int, metavar="N", help=f"tokens in a batch (default: {WORDS})")
+    add("--dtypes", metavar="NAMES", help=f"default: {DTYPE}")
+    add("--dropouts", metavar="P,P", default="0.1", help="of attention weights")
+    add("--mode", choices=("training", "evaluation"), default="training")
+    add("--layers", type=int, default=6, help="that share a positional term")
+    add("--width", type=int, default=256, help="of all heads together")
+    add("--heads", type=int, default=4)
     add_arguments(parser, encodings="none,t5,tupe_a,tupe_r", backends=",".join(ATTENTION_BACKENDS))
-    return parser.parse_args(argv)
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Returns the exit status."""
-    args = parse(argv)
+    args = parser.parse_args(argv)
     check(args)
     return run(cases(args), args, "benchmark_attention.py", argv)
 
 
 if __name__ == "__main__":
-    try:
+    with one_line_endings():
         sys.exit(main())
-    except (UsageError, OSError) as error:
-        sys.exit(f"error: {error}")

@@ -1,11 +1,11 @@
-"""Time and memory of `tupe_roberta` and of stock fairseq RoBERTa, of the same size, by turns.
+"""Time and memory of `tupe_roberta` and of stock fairseq RoBERTa of the same size.
 
     python scripts/benchmark_training.py                   all workloads of the device
     python scripts/benchmark_training.py --workloads 4x512,half-padding
     python scripts/benchmark_training.py --workloads 4x512 --batch 8 --encodings tupe_r,alibi
 
-A step makes the features of a batch, without the LM head, and in training their gradients. Matrix
-products are the physical limit: those of the same step, without anything between them.
+A step computes the features of a batch, without the LM head, and in training their gradients. The
+row of matrix products is a lower bound: the products of the same step and nothing else.
 """
 
 from __future__ import annotations
@@ -13,29 +13,108 @@ from __future__ import annotations
 import argparse
 import sys
 from argparse import Namespace
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
 
 import torch
-from benchmarking.command import DTYPES, add_arguments, check, contenders_of, listed
-from benchmarking.measure import Case, Contender, Step
+from benchmarking.command import DTYPES, add_arguments, check, contenders_of, listed, run
+from benchmarking.compare import Case, Contender, Step
 from benchmarking.products import CELLS, multiply, shapes_of_layer
-from benchmarking.report import run
-from benchmarking.workloads import CHANGEABLE, VOCABULARY, WORKLOADS, Workload
 from fairseq.data import Dictionary
 from fairseq.models.roberta.model import RobertaModel
 
 from tupe_fairseq import TupeRobertaModel, UsageError
+from tupe_fairseq.errors import one_line_endings
 
 STOCK = Contender("stock RoBERTa", "fairseq")
 PRODUCTS = Contender("matrix products", "torch")
-#: By device: `auto` does not choose triton.
+#: Default by device: `auto` does not choose triton.
 BACKENDS = {"cpu": "auto", "cuda": "auto,triton"}
+#: Size of the dictionary; the LM head is not part of a step.
+VOCABULARY = 1000
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is measured in a table.
+
+    Attributes:
+        batch: sentences B.
+        length: tokens of the longest, T.
+        padding: share of the cells; the lengths are spaced evenly.
+        mode: "training" or "evaluation".
+        device: on which it runs by default; "named": it runs if its name is given, on any device.
+        rounds: unless --rounds is given.
+        stock: whether stock RoBERTa is measured too; its attention over 16,384 tokens alone would
+            take 50 GB.
+    """
+
+    batch: int
+    length: int
+    padding: float = 0.0
+    mode: str = "training"
+    layers: int = 6
+    width: int = 256
+    heads: int = 4
+    ffn: int = 1024
+    dropout: float = 0.1
+    dtype: str = "float32"
+    device: str = "cpu"
+    rounds: int = 11
+    stock: bool = True
+
+    def __str__(self):
+        return (
+            f"{self.mode}, {self.batch}×{self.length} tokens, {self.padding:.0%} padding, "
+            f"{self.layers} layers, width {self.width}, {self.heads} heads, feed-forward "
+            f"{self.ffn}, dropout {self.dropout:g}, {self.dtype}"
+        )
+
+    def lengths(self) -> list[int]:
+        """Tokens of each sentence, the longest first."""
+        shortest = self.length * (1 - 2 * self.padding)
+        spread = torch.linspace(self.length, shortest, self.batch, dtype=torch.float64)
+        return spread.round().long().clamp(min=1).tolist()
+
+    def tokens(self) -> torch.Tensor:
+        """The same random tokens at every call, B×T, followed by <pad> (1)."""
+        generator = torch.Generator().manual_seed(1)
+        tokens = torch.randint(4, VOCABULARY, (self.batch, self.length), generator=generator)
+        lengths = torch.tensor(self.lengths())[:, None]
+        return tokens.masked_fill(torch.arange(self.length) >= lengths, 1)
+
+    def check(self) -> None:
+        """Raise UsageError if there is no such model or batch."""
+        if self.width % self.heads:
+            raise UsageError(f"--heads must divide --width {self.width}, but is {self.heads}.")
+        if not 0 <= self.padding <= 0.5 or (self.padding and self.batch == 1):
+            raise UsageError(
+                f"--padding is {self.padding:g}, but must be from 0 to 0.5, or 0 for 1 sentence."
+            )
+        if not 0 <= self.dropout < 1:
+            raise UsageError(f"--dropout is {self.dropout:g}, but must be from 0 to below 1.")
+
+
+BASE = {"layers": 12, "width": 768, "heads": 12, "ffn": 3072}
+LONG = {"layers": 4, "width": 128, "ffn": 512, "stock": False, "device": "named", "rounds": 1}
+WORKLOADS = {
+    "4x512": Workload(4, 512),
+    "16x128": Workload(16, 128),
+    "base-2x512": Workload(2, 512, **BASE, rounds=5),
+    "evaluation-4x512": Workload(4, 512, mode="evaluation"),
+    "half-padding": Workload(8, 256, padding=0.5),
+    "memory-1x4096": Workload(1, 4096, rounds=2),
+    "long-1x16384": Workload(1, 16384, **LONG),
+    # All in half precision, as with fairseq's --bf16.
+    "gpu-32x512": Workload(32, 512, **BASE, dtype="bfloat16", device="cuda", rounds=21),
+}
+#: What flags change, in every workload that is run.
+CHANGEABLE = ("batch", "length", "padding", "mode", "layers", "width", "heads", "ffn", "dropout")
 
 
 def prepare(work: Workload, device: str, contender: Contender) -> Step:
-    """What a contender does in a round."""
+    """The step of a row."""
     dtype = getattr(torch, work.dtype)
     if contender == PRODUCTS:
         dimensions = (work.lengths(), work.width, work.heads, work.ffn)
@@ -85,8 +164,7 @@ def cases(args: Namespace) -> list[Case]:
     is_changed = any(name in CHANGEABLE for name in changes)
     made = []
     for name in listed("--workloads", args.workloads, WORKLOADS) or of_device:
-        own = [WORKLOADS[name].dtype]
-        for dtype in listed("--dtypes", args.dtypes, DTYPES) or own:
+        for dtype in listed("--dtypes", args.dtypes, DTYPES) or [WORKLOADS[name].dtype]:
             work = replace(WORKLOADS[name], **changes, dtype=dtype)
             work.check()
             made.append(case_of(f"{name}, changed" if is_changed else name, work, args))
@@ -94,9 +172,9 @@ def cases(args: Namespace) -> list[Case]:
 
 
 def case_of(title: str, work: Workload, args: Namespace) -> Case:
-    """Stock RoBERTa, encodings by backends, matrix products.
+    """Stock RoBERTa, encodings with backends, matrix products.
 
-    Our `learned` is RoBERTa too: with no positional bias, its time is what a bias is measured by.
+    Our `learned` is RoBERTa without a positional bias: the others' ratio to it is the bias's cost.
     """
     ours = contenders_of(args, work.width, work.heads, work.length, VOCABULARY)
     references = {"stock": STOCK} if work.stock else {}
@@ -108,8 +186,8 @@ def case_of(title: str, work: Workload, args: Namespace) -> Case:
     return Case(title, str(work), ready, contenders, references, work.rounds)
 
 
-def parse(argv: list[str] | None) -> Namespace:
-    """The command line."""
+def main(argv: list[str] | None = None) -> int:
+    """Return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -121,21 +199,14 @@ def parse(argv: list[str] | None) -> Namespace:
         kind = type(getattr(WORKLOADS["4x512"], name))
         choices = ("training", "evaluation") if name == "mode" else None
         metavar = {int: "N", float: "P"}.get(kind)
-        told = "in place of the workload's"
+        told = "instead of the workload's"
         parser.add_argument(f"--{name}", type=kind, choices=choices, metavar=metavar, help=told)
     add_arguments(parser, encodings="tupe_a,tupe_r,t5,learned,none", backends=BACKENDS)
-    return parser.parse_args(argv)
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Returns the exit status."""
-    args = parse(argv)
+    args = parser.parse_args(argv)
     check(args)
     return run(cases(args), args, "benchmark_training.py", argv)
 
 
 if __name__ == "__main__":
-    try:
+    with one_line_endings():
         sys.exit(main())
-    except (UsageError, OSError) as error:
-        sys.exit(f"error: {error}")

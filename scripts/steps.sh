@@ -82,32 +82,24 @@ write() {
   mv "$1.partial" "$1"
 }
 
-# Make checkpoint_last.pt in a folder the newest checkpoint that was written to its end.
+# Remove damaged checkpoints of a folder, which would stop fairseq from resuming, and restore
+# checkpoint_last.pt from the newest complete one.
 repair_checkpoints() {
   python "$root/tupe_fairseq/checkpoints/whole.py" "$1" ||
     fail "cannot repair the checkpoints in $1 (python ended with status $?)."
 }
 
-# One call at a time, even where the command of a killed one still runs: all hold this lock.
+# One call at a time: this shell and the commands that it runs hold the lock, also those that a
+# killed call has left behind.
 lock_work() {
   mkdir -p "$work"
   exec 9>>"$work/.lock"
-  if ! lock -n; then
-    echo "waiting for another call, or what is left of a killed one, to end"
-    lock || fail "cannot lock $work/.lock."
-  fi
+  python -m examples.shared.locks 9 2>/dev/null || fail "cannot lock $work/.lock."
 }
 
 # Remove everything but the lock.
 reset_work() {
   find "$work" -mindepth 1 -maxdepth 1 ! -name .lock -exec rm -rf {} +
-}
-
-lock() {
-  python - "$@" 2>/dev/null <<'END'
-import fcntl, sys
-fcntl.flock(9, fcntl.LOCK_EX | (fcntl.LOCK_NB if "-n" in sys.argv else 0))
-END
 }
 
 trap '[[ ! $child ]] || kill "$child" 2>/dev/null; exit 130' INT TERM HUP

@@ -1,20 +1,20 @@
 """Check a submission to the GLUE leaderboard before it is uploaded.
 
-python examples/glue/glue_submission.py submission.zip
+python -m examples.glue.glue_submission submission.zip
 """
 
 from __future__ import annotations
 
-import math
 import sys
 import zipfile
 from pathlib import Path
 
-from examples.glue.tasks import HIGHEST, LOWEST, TASKS, Split, Task
+from examples.glue.tasks import HIGHEST, LOWEST, TASKS, Task, is_similarity
 
 HEADER = "index\tprediction"
 #: The files of a submission, with the task and the test set of each.
 FILES = {split.submission: (task, split) for task in TASKS.values() for split in task.tests}
+INCOMPLETE = "missing, and the leaderboard takes all or nothing"
 
 
 def lines_of(predictions: list[str]) -> str:
@@ -24,37 +24,33 @@ def lines_of(predictions: list[str]) -> str:
 
 
 def faults_of(name: str, text: str) -> list[str]:
-    """What the leaderboard would refuse in a file; at most one of each kind."""
+    """What the leaderboard would refuse in a file; at most one fault of each kind."""
     task, split = FILES[name]
     header, *rows = text.rstrip("\n").split("\n")
     faults = [] if header == HEADER else [f"the header is {header!r}, but must be {HEADER!r}"]
     if len(rows) != split.count:
         faults.append(f"{len(rows):,} predictions, but the test set has {split.count:,} examples")
     for index, row in enumerate(rows):
-        if why := fault_of(row, index, task, split):
+        if why := fault_of(row, index, task):
             return [*faults, f"line {index + 2}: {why}"]
     return faults
 
 
-def fault_of(row: str, index: int, task: Task, split: Split) -> str | None:
+def fault_of(row: str, index: int, task: Task) -> str | None:
     """What is wrong with a row, or None."""
     number, tab, prediction = row.partition("\t")
     if not tab or number != str(index):
         return f"{row!r} must begin with {index} and a tab"
     if task.labels:
         known = prediction in task.labels
-        return None if known else f"{prediction!r} is none of {', '.join(task.labels)}"
-    try:
-        value = float(prediction)
-    except ValueError:
-        value = math.nan
-    # Also False for NaN.
-    inside = LOWEST <= value <= HIGHEST
-    return None if inside else f"{prediction!r} is no number from {LOWEST:g} to {HIGHEST:g}"
+        return None if known else f"{prediction!r} is not one of {', '.join(task.labels)}"
+    if is_similarity(prediction):
+        return None
+    return f"{prediction!r} is not a number from {LOWEST:g} to {HIGHEST:g}"
 
 
 def check(path: str | Path) -> tuple[list[str], list[str]]:
-    """Look at a submission.
+    """Check a zip file.
 
     Returns:
         What is wrong with its files, and the names of the files that are missing.
@@ -65,7 +61,7 @@ def check(path: str | Path) -> tuple[list[str], list[str]]:
             names = archive.namelist()
             for name in names:
                 if name not in FILES:
-                    faults.append(f"{name}: no file of a submission")
+                    faults.append(f"{name}: not a file of a submission")
                 elif names.count(name) > 1:
                     faults.append(f"{name}: more than once")
                 else:
@@ -76,17 +72,11 @@ def check(path: str | Path) -> tuple[list[str], list[str]]:
     return faults, [name for name in FILES if name not in names]
 
 
-def main(path: str) -> None:
-    """See the module's text."""
-    faults, missing = check(path)
-    if missing:
-        faults.append(f"missing, and the leaderboard takes all or nothing: {', '.join(missing)}")
-    if faults:
-        sys.exit("\n".join(f"error: {fault}" for fault in faults))
-    print(f"{path} is complete and of the right form.")
-
-
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("error: one argument is needed: a zip file.")
-    main(sys.argv[1])
+    faults, missing = check(sys.argv[1])
+    faults += [f"{INCOMPLETE}: {', '.join(missing)}"] if missing else []
+    if faults:
+        sys.exit("\n".join(f"error: {fault}" for fault in faults))
+    print(f"{sys.argv[1]} is complete and of the right form.")

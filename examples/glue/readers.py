@@ -8,13 +8,12 @@ comes as GLUE's download script writes it, or as Microsoft's two text files besi
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from examples.glue.tasks import HIGHEST, LOWEST, Split, Task, find_file
+from examples.glue.tasks import Split, Task, find_file, is_similarity
 from tupe_fairseq import UsageError
 
 Row = dict[str, str]
@@ -141,15 +140,6 @@ def fault(row: Row, task: Task) -> str | None:
         return "no label"
     known = label in task.labels if task.labels else is_similarity(label)
     return None if known else f"label {label!r}"
-
-
-def is_similarity(word: str) -> bool:
-    """Whether a label is a number that STS-B allows."""
-    try:
-        value = float(word)
-    except ValueError:
-        return False
-    return math.isfinite(value) and LOWEST <= value <= HIGHEST
 
 
 def chosen_pairs(folder: Path, split: str) -> Callable[[Row], bool]:

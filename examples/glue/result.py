@@ -1,6 +1,6 @@
 """The best epoch of a fine-tuning, from its log.
 
-    python examples/glue/result.py TASK LOG OUT
+    python -m examples.glue.result TASK LOG OUT
 
 Writes JSON: task, metric, score (of the best epoch on the validation set, in percent), all metrics
 of that epoch, epoch, updates. For MNLI, `mismatched_accuracy` is that of the mismatched set.
@@ -20,11 +20,14 @@ LINE = re.compile(r"epoch (\d+) \| valid on '(valid1?)' subset \| (.*\bnum_updat
 
 
 def best_epoch(task: Task, log: str) -> dict[str, Any] | None:
-    """The epoch whose checkpoint fairseq keeps as the best, of equal ones the last; None if none.
+    """The epoch whose checkpoint fairseq keeps as the best: the last of equal ones.
 
     Args:
-        task: what was fine-tuned on.
+        task: of the fine-tuning.
         log: text that fairseq-hydra-train logged with common.log_format=simple or tqdm.
+
+    Returns:
+        None if there was no validation.
     """
     epochs: dict[tuple[str, int], dict[str, float]] = {}
     for number, subset, stats in LINE.findall(log):
@@ -37,23 +40,14 @@ def best_epoch(task: Task, log: str) -> dict[str, Any] | None:
     metrics = {name: epochs["valid", best][name] for name in task.metrics}
     if ("valid1", best) in epochs:
         metrics["mismatched_accuracy"] = epochs["valid1", best]["accuracy"]
-    return {
-        "task": task.name,
-        "metric": task.metric,
-        "score": scores[best],
-        "metrics": metrics,
-        "epoch": best,
-        "updates": int(epochs["valid", best]["num_updates"]),
-    }
-
-
-def main(task: str, log: str, out: str) -> None:
-    """See the module's text."""
-    result = best_epoch(TASKS[task], Path(log).read_text(encoding="utf-8"))
-    if result is None:
-        sys.exit(f"error: {log} tells of no validation.")
-    Path(out).write_text(json.dumps(result, indent=2) + "\n")
+    updates = int(epochs["valid", best]["num_updates"])
+    found = {"task": task.name, "metric": task.metric, "score": scores[best], "metrics": metrics}
+    return found | {"epoch": best, "updates": updates}
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    name, log, out = sys.argv[1:]
+    result = best_epoch(TASKS[name], Path(log).read_text(encoding="utf-8"))
+    if result is None:
+        sys.exit(f"error: {log} contains no validation.")
+    Path(out).write_text(json.dumps(result, indent=2) + "\n")

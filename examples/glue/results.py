@@ -1,4 +1,4 @@
-"""The results of a sweep: one JSON object a line, written by sweep.py, read by collect.py."""
+"""The results of a sweep, one JSON object per line: written by sweep.py, read by collect.py."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 
 def read_results(path: Path) -> list[dict[str, Any]]:
-    """All whole lines; the last may have been cut off by a kill, and is left out then.
+    """All complete lines; a kill may have cut off the last one, which is left out then.
 
     Raises:
-        json.JSONDecodeError: a line is no JSON.
+        json.JSONDecodeError: a line is not JSON.
     """
     if not path.exists():
         return []
@@ -21,16 +21,15 @@ def read_results(path: Path) -> list[dict[str, Any]]:
 
 
 def append(path: Path, result: dict[str, Any]) -> None:
-    """Add a line, in one write; a part that a kill has left of the last line is removed first.
+    """Append a line in one write, after removing an incomplete last line.
 
     Raises:
-        OSError: it cannot be written, on a full disk, say.
+        OSError: it cannot be written, for instance because the disk is full.
     """
     try:
         with path.open("ab+") as file:
             file.seek(0)
-            whole = file.read().rfind(b"\n") + 1
-            file.truncate(whole)
+            file.truncate(file.read().rfind(b"\n") + 1)
             file.write(json.dumps(result).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())

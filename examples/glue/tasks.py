@@ -1,17 +1,19 @@
-"""The tasks of GLUE (Wang et al., ICLR 2019): one row each, for every script of this folder.
+"""The tasks of GLUE (Wang et al., ICLR 2019), one row each, for all scripts of this folder.
 
 Imports nothing that takes time to load.
 """
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import NamedTuple
 
+BINARY = ("0", "1")
 ENTAILMENT = ("entailment", "not_entailment")
 #: In the order of RoBERTa's released MNLI model.
 NLI = ("contradiction", "neutral", "entailment")
-#: What the similarity of STS-B may be.
+#: Bounds of the similarity of STS-B.
 LOWEST, HIGHEST = 0.0, 5.0
 
 
@@ -19,10 +21,10 @@ class Split(NamedTuple):
     """A part of a task.
 
     Attributes:
-        name: what fairseq knows it by: train, valid, valid1, test, test1, test2.
-        files: where it may lie, from the folder of the GLUE download; the first there is counts.
-        count: examples in the official data.
-        submission: for test sets, the file that the leaderboard takes.
+        name: fairseq's name: train, valid, valid1, test, test1, test2.
+        files: possible places in the GLUE download; the first that exists is read.
+        count: number of examples in the official data.
+        submission: for test sets, name of the file that the leaderboard accepts.
     """
 
     name: str
@@ -35,33 +37,38 @@ class Task(NamedTuple):
     """A row of the table.
 
     Attributes:
-        name: official name, and folder.
-        sentences: columns of the sentences, by the header.
-        label: column of the label, by the header.
-        labels: its words, in the order of the model's outputs; none for regression.
-        metric: what picks the best epoch and what the paper reports.
-        metrics: all that are logged.
+        name: official name, and name of the folder.
+        sentences: columns of the sentences in the header.
+        label: column of the label in the header.
+        labels: values of the label in the order of the model's outputs; empty for regression.
         splits: train first.
-        headless: columns of training and validation files that have no header.
+        metric: selects the best epoch; the paper reports it.
+        headless: columns of training and validation files without a header.
     """
 
     name: str
     sentences: tuple[str, ...]
     label: str
     labels: tuple[str, ...]
-    metric: str
-    metrics: tuple[str, ...]
     splits: tuple[Split, ...]
+    metric: str = "accuracy"
     headless: tuple[str, ...] = ()
 
     @property
+    def metrics(self) -> tuple[str, ...]:
+        """All metrics that `glue_prediction` logs."""
+        if not self.labels:
+            return ("pearson", "spearman")
+        return ("accuracy", "f1", "mcc") if self.labels == BINARY else ("accuracy",)
+
+    @property
     def config(self) -> str:
-        """Name of its YAML file."""
+        """Name of the YAML file."""
         return self.name.lower().replace("-", "_")
 
     @property
     def tests(self) -> list[Split]:
-        """What the leaderboard takes predictions of."""
+        """Splits for which the leaderboard accepts predictions."""
         return [split for split in self.splits if split.submission]
 
 
@@ -74,113 +81,50 @@ def _splits(name: str, train: int, valid: int, test: int) -> tuple[Split, ...]:
     )
 
 
-ACCURACY = ("accuracy",)
-BINARY = ("accuracy", "f1", "mcc")
+#: Written by GLUE's download script, or by Microsoft (see readers.py).
+MRPC = (
+    Split("train", ("MRPC/train.tsv", "MRPC/msr_paraphrase_train.txt"), 3_668),
+    Split("valid", ("MRPC/dev.tsv", "MRPC/msr_paraphrase_train.txt"), 408),
+    Split("test", ("MRPC/test.tsv", "MRPC/msr_paraphrase_test.txt"), 1_725, "MRPC.tsv"),
+)
+MNLI = (
+    Split("train", ("MNLI/train.tsv",), 392_702),
+    Split("valid", ("MNLI/dev_matched.tsv",), 9_815),
+    Split("valid1", ("MNLI/dev_mismatched.tsv",), 9_832),
+    Split("test", ("MNLI/test_matched.tsv",), 9_796, "MNLI-m.tsv"),
+    Split("test1", ("MNLI/test_mismatched.tsv",), 9_847, "MNLI-mm.tsv"),
+    # The diagnostic set, which is answered by the model of MNLI.
+    Split("test2", ("diagnostic/diagnostic.tsv", "AX/AX.tsv"), 1_104, "AX.tsv"),
+)
+COLA = ("source", "label", "mark", "sentence")
+ONE, PAIR = ("sentence",), ("sentence1", "sentence2")
 
-TASKS = {
-    task.name: task
-    for task in (
-        Task(
-            "CoLA",
-            ("sentence",),
-            "label",
-            ("0", "1"),
-            "mcc",
-            BINARY,
-            _splits("CoLA", 8_551, 1_043, 1_063),
-            headless=("source", "label", "mark", "sentence"),
-        ),
-        Task(
-            "SST-2",
-            ("sentence",),
-            "label",
-            ("0", "1"),
-            "accuracy",
-            BINARY,
-            _splits("SST-2", 67_349, 872, 1_821),
-        ),
-        Task(
-            "MRPC",
-            ("#1 String", "#2 String"),
-            "Quality",
-            ("0", "1"),
-            "accuracy",
-            BINARY,
-            # As prepared by GLUE's download script, or as Microsoft gives them (readers.py).
-            (
-                Split("train", ("MRPC/train.tsv", "MRPC/msr_paraphrase_train.txt"), 3_668),
-                Split("valid", ("MRPC/dev.tsv", "MRPC/msr_paraphrase_train.txt"), 408),
-                Split(
-                    "test", ("MRPC/test.tsv", "MRPC/msr_paraphrase_test.txt"), 1_725, "MRPC.tsv"
-                ),
-            ),
-        ),
-        Task(
-            "STS-B",
-            ("sentence1", "sentence2"),
-            "score",
-            (),
-            "pearson",
-            ("pearson", "spearman"),
-            _splits("STS-B", 5_749, 1_500, 1_379),
-        ),
-        Task(
-            "QQP",
-            ("question1", "question2"),
-            "is_duplicate",
-            ("0", "1"),
-            "accuracy",
-            BINARY,
-            _splits("QQP", 363_846, 40_430, 390_965),
-        ),
-        Task(
-            "MNLI",
-            ("sentence1", "sentence2"),
-            "gold_label",
-            NLI,
-            "accuracy",
-            ACCURACY,
-            (
-                Split("train", ("MNLI/train.tsv",), 392_702),
-                Split("valid", ("MNLI/dev_matched.tsv",), 9_815),
-                Split("valid1", ("MNLI/dev_mismatched.tsv",), 9_832),
-                Split("test", ("MNLI/test_matched.tsv",), 9_796, "MNLI-m.tsv"),
-                Split("test1", ("MNLI/test_mismatched.tsv",), 9_847, "MNLI-mm.tsv"),
-                # The diagnostic set, which the model of MNLI answers.
-                Split("test2", ("diagnostic/diagnostic.tsv", "AX/AX.tsv"), 1_104, "AX.tsv"),
-            ),
-        ),
-        Task(
-            "QNLI",
-            ("question", "sentence"),
-            "label",
-            ENTAILMENT,
-            "accuracy",
-            ACCURACY,
-            _splits("QNLI", 104_743, 5_463, 5_463),
-        ),
-        Task(
-            "RTE",
-            ("sentence1", "sentence2"),
-            "label",
-            ENTAILMENT,
-            "accuracy",
-            ACCURACY,
-            _splits("RTE", 2_490, 277, 3_000),
-        ),
-        Task(
-            "WNLI",
-            ("sentence1", "sentence2"),
-            "label",
-            ("0", "1"),
-            "accuracy",
-            BINARY,
-            _splits("WNLI", 635, 71, 146),
-        ),
-    )
-}
+# fmt: off
+TASKS = {task.name: task for task in (
+    Task("CoLA", ONE, "label", BINARY, _splits("CoLA", 8_551, 1_043, 1_063), "mcc", COLA),
+    Task("SST-2", ONE, "label", BINARY, _splits("SST-2", 67_349, 872, 1_821)),
+    Task("MRPC", ("#1 String", "#2 String"), "Quality", BINARY, MRPC),
+    Task("STS-B", PAIR, "score", (), _splits("STS-B", 5_749, 1_500, 1_379), "pearson"),
+    Task("QQP", ("question1", "question2"), "is_duplicate", BINARY,
+         _splits("QQP", 363_846, 40_430, 390_965)),
+    Task("MNLI", PAIR, "gold_label", NLI, MNLI),
+    Task("QNLI", ("question", "sentence"), "label", ENTAILMENT,
+         _splits("QNLI", 104_743, 5_463, 5_463)),
+    Task("RTE", PAIR, "label", ENTAILMENT, _splits("RTE", 2_490, 277, 3_000)),
+    Task("WNLI", PAIR, "label", BINARY, _splits("WNLI", 635, 71, 146)),
+)}
+# fmt: on
 
 
 def find_file(glue: Path, split: Split) -> Path | None:
     """The file of a split, or None."""
     return next((glue / name for name in split.files if (glue / name).is_file()), None)
+
+
+def is_similarity(word: str) -> bool:
+    """Whether a label or a prediction is a number that STS-B allows."""
+    try:
+        value = float(word)
+    except ValueError:
+        return False
+    return math.isfinite(value) and LOWEST <= value <= HIGHEST

@@ -17,15 +17,15 @@ and the figure of what there is, also while another call trains. In DIRECTORY:
 from __future__ import annotations
 
 import argparse
-import logging
-import signal
-import sys
 from pathlib import Path
 
 import torch
 
+from examples.shared import script
+from examples.shared.jobs import parse_with_flags
+from examples.shared.locks import locked
 from examples.study.comparison import report
-from examples.study.training import Training, keep_settings, locked, parse_with_flags, run_rounds
+from examples.study.training import Training, keep_settings, run_rounds
 from tupe_fairseq import UsageError
 from tupe_fairseq.position import POSITION_ENCODINGS
 
@@ -92,8 +92,6 @@ def training_of(arguments: argparse.Namespace) -> Training:
 def main(argv: list[str] | None = None) -> None:
     """See the module's text."""
     arguments = parse(argv)
-    # Importing fairseq makes all libraries tell their debugging.
-    logging.getLogger().setLevel(logging.WARNING)
     training = training_of(arguments)
 
     def write() -> None:
@@ -110,9 +108,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    # As after Ctrl-C: what has not begun is not begun any more.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
-    try:
-        main()
-    except (UsageError, OSError) as error:
-        sys.exit(f"error: {error}")
+    script.run(main)

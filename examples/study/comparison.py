@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
-import statistics
 import sys
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from examples.shared import markdown
+from examples.shared.jobs import read_log
+from examples.shared.markdown import NOT_RUN, spread
 from tupe_fairseq.checkpoints.reading import read_checkpoint
 from tupe_fairseq.checkpoints.restoring import progress
 from tupe_fairseq.checkpoints.whole import newest_whole_checkpoint
@@ -19,32 +19,12 @@ from tupe_fairseq.files import replacing
 from tupe_fairseq.plots import figure_class, save_png
 
 BASELINE = "learned"
-ENTRY = re.compile(r"\| (train_inner|valid|clock) \| (\{.*\})$")
-
-
-def read_log(log: Path) -> list[tuple[str, dict[str, Any]]]:
-    """The entries `train_inner`, `valid` and `clock` of a log in their order, numbers as such."""
-    entries = []
-    for line in log.read_text(encoding="utf-8").splitlines() if log.exists() else ():
-        if match := ENTRY.search(line):
-            values = json.loads(match[2])
-            entries.append((match[1], {key: _number(value) for key, value in values.items()}))
-    return entries
-
-
-def _number(value: Any) -> Any:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return value
 
 
 def updates_done(directory: Path) -> int:
-    """How far the newest checkpoint of an encoding is."""
+    """Updates of the newest complete checkpoint, 0 if there is none."""
     checkpoint = newest_whole_checkpoint(directory)
-    if checkpoint is None:
-        return 0
-    return progress(read_checkpoint(checkpoint))[0]
+    return progress(read_checkpoint(checkpoint))[0] if checkpoint else 0
 
 
 def count_parameters(checkpoint: Path) -> int:
@@ -74,10 +54,7 @@ def summarise(directory: Path) -> dict[str, Any]:
 def relative_speed(result: dict[str, Any], base: dict[str, Any]) -> str:
     """Median over the rounds that both have, and its range."""
     shared = result["seconds"].keys() & base["seconds"].keys()
-    ratios = sorted(base["seconds"][r] / result["seconds"][r] for r in shared)
-    if not ratios:
-        return "not run"
-    return f"{statistics.median(ratios):.2f} ({ratios[0]:.2f}–{ratios[-1]:.2f})"
+    return spread(base["seconds"][r] / result["seconds"][r] for r in shared)
 
 
 def table(results: dict[str, Any], settings: str) -> str:
@@ -85,19 +62,20 @@ def table(results: dict[str, Any], settings: str) -> str:
     begun = [set(result["losses"]) for result in results.values() if result["losses"]]
     at = max(set.intersection(*begun), default=0) if begun else 0
     clock = "wall-clock" if torch.cuda.is_available() else "processor"
-    lines = [
-        f"Validation loss (bits a masked token) after {at:,} updates. {settings} Speed: {clock} "
-        f"time of `{BASELINE}`'s updates over the encoding's, median of the rounds (range).",
-        "",
-        "| encoding | parameters | loss | speed |",
-        "|---|---|---|---|",
-    ]
+    rows = []
     for name in sorted(results, key=lambda n: results[n]["losses"].get(at, float("inf"))):
         result = results[name]
-        loss = f"{result['losses'][at]:.3f}" if at in result["losses"] else "not run"
+        loss = f"{result['losses'][at]:.3f}" if at in result["losses"] else NOT_RUN
+        size = f"{result['parameters']:,}" if result["parameters"] else NOT_RUN
         speed = relative_speed(result, results.get(BASELINE, {"seconds": {}}))
-        size = f"{result['parameters']:,}" if result["parameters"] else "not run"
-        lines.append(f"| `{name}` | {size} | {loss} | {speed} |")
+        rows.append([f"`{name}`", size, loss, speed])
+    lines = [
+        f"Validation loss (bits per masked token) after {at:,} updates. {settings} Speed: {clock} "
+        f"time per update of `{BASELINE}` divided by that of the encoding, median over the rounds "
+        "(range).",
+        "",
+        *markdown.table(["encoding", "parameters", "loss", "speed"], rows),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -123,10 +101,10 @@ def draw(curves: dict[str, dict[int, float]], settings: str, out: Path) -> None:
         colour = f"C{names.index(name) % 10}"
         losses = curves[name]
         axes.plot(losses.keys(), losses.values(), style, color=colour, label=name, zorder=i)
-    axes.set(xlabel="updates", ylabel="validation loss (bits a masked token)")
+    axes.set(xlabel="updates", ylabel="validation loss (bits per masked token)")
     axes.set_title(settings, fontsize=8, wrap=True)
     handles, labels = axes.get_legend_handles_labels()
     place = {"loc": "center left", "bbox_to_anchor": (1, 0.5), "frameon": False}
     axes.legend(handles[::-1], labels[::-1], **place)
     axes.spines[["top", "right"]].set_visible(False)
-    save_png(figure, out, shlex.join(sys.argv))
+    save_png(figure, out, markdown.shown(sys.argv, {"OUT": out.parent}))

@@ -16,42 +16,13 @@ import fairseq
 import torch
 
 import tupe_fairseq
+from examples.shared.markdown import NOT_RUN, shown, table
 from examples.study import figures as figures
 from examples.study.plan import BASELINE, MODELS
 from examples.study.results import Results
-from examples.study.tables import NOT_RUN, Lines, glue, pretraining, table, title
+from examples.study.tables import Lines, glue, pretraining, title
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
-
-#: A name that ends with a number.
-NUMBERED = re.compile(r"(.*?)(\d+)", re.DOTALL)
-
-
-def shortened(command: str) -> str:
-    """A command whose numbered words in a row are written by bash's braces: wiki_{00..39}."""
-    runs: list[list[str]] = []
-    for word in shlex.split(command):
-        if runs and _follows(runs[-1][-1], word):
-            runs[-1].append(word)
-        else:
-            runs.append([word])
-    words: Lines = []
-    for run in runs:
-        if len(run) < 3:
-            words += map(shlex.quote, run)
-            continue
-        (prefix, first), (_, last) = (NUMBERED.fullmatch(run[i]).groups() for i in (0, -1))
-        words.append(f"{shlex.quote(prefix)}{{{first}..{last}}}")
-    return " ".join(words)
-
-
-def _follows(word: str, after: str) -> bool:
-    """Whether `after` is the same name with the next number, as many digits long."""
-    both = [NUMBERED.fullmatch(each) for each in (word, after)]
-    if not all(both) or len(word) != len(after):
-        return False
-    (prefix, number), (name, following) = (found.groups() for found in both)
-    return prefix == name and int(following) == int(number) + 1
 
 
 def positions(results: Results, tokens: torch.Tensor, folder: Path, command: str) -> Lines:
@@ -89,6 +60,7 @@ def positions(results: Results, tokens: torch.Tensor, folder: Path, command: str
             ["query–key", "as drawn", "within a sequence"],
             [[name, f"{drawn:.4f}", f"{inside:.4f}"] for name, (drawn, inside) in varies.items()],
         ),
+        "",
     ]
 
 
@@ -106,7 +78,7 @@ def device() -> str:
     return f"{name}; {versions}, tupe_fairseq {tupe_fairseq.__version__}"
 
 
-def what_ran(results: Results, steps: dict[str, Any]) -> Lines:
+def what_ran(results: Results, steps: dict[str, Any], command: str) -> Lines:
     """Runs done of those planned, times, commands."""
     arguments, plan = results.arguments, results.plan
     ended = sum(len(results.curves(model)) for model in arguments.models)
@@ -122,9 +94,7 @@ def what_ran(results: Results, steps: dict[str, Any]) -> Lines:
     data = sum(step["seconds"] for name, step in steps.items() if name.endswith("data"))
     rows.insert(0, ["data", "done" if data else NOT_RUN, f"{data / 60:.1f}" if data else "-"])
     total = sum(step["seconds"] for step in steps.values()) / 60
-    commands = [
-        shortened(step["command"]) for name, step in steps.items() if name != "pre-training"
-    ]
+    commands = [step["command"] for name, step in steps.items() if name != "pre-training"]
     return [
         "## What was run",
         "",
@@ -133,16 +103,25 @@ def what_ran(results: Results, steps: dict[str, Any]) -> Lines:
         f"{date.today()}. {total:.0f} minutes of wall-clock time in all, over all calls.",
         "",
         *table(["step", "state", "minutes"], rows),
+        "",
         "```bash",
-        arguments.command,
+        command,
         "```",
         "",
-        "which called, besides the pre-training in rounds (its flags: `results.json`):",
+        "OUT, GLUE_DIR and TEXT stand for folders outside of the repository. It called, besides "
+        "the pre-training in rounds (flags: `results.json`):",
         "",
         "```bash",
         *commands,
         "```",
     ]
+
+
+def places(arguments: argparse.Namespace) -> dict[str, Path]:
+    """The folders of the user, by the names that reports call them."""
+    text = arguments.text[0]
+    text = text if text.is_dir() else text.parent
+    return {"OUT": arguments.out, "GLUE_DIR": arguments.glue, "TEXT": text}
 
 
 def minutes(steps: dict[str, Any], name: str) -> str:
@@ -159,27 +138,42 @@ def write_report(arguments: argparse.Namespace, steps: dict[str, Any]) -> None:
     data = arguments.out / "data/bin"
     if not (data / "dict.txt").exists():
         raise UsageError(f"--out {str(arguments.out)!r} holds no data yet; leave --report out.")
-    folder = arguments.results
+    folder, folders = arguments.results, places(arguments)
     folder.mkdir(parents=True, exist_ok=True)
+    steps = {
+        name: step | {"command": shown(shlex.split(step["command"]), folders)}
+        for name, step in steps.items()
+    }
+    command = shown(arguments.command, folders)
     results = Results(arguments)
     train, valid = (figures.read_tokens(data / split) for split in ("train", "valid"))
     symbols = len(fairseq.data.Dictionary.load(str(data / "dict.txt")))
     unigram = figures.unigram_loss(train, valid, symbols)
     curves = {model: list(results.curves(model).values()) for model in arguments.models}
-    figures.draw_losses(curves, unigram, folder / "losses.png", arguments.command)
+    figures.draw_losses(curves, unigram, folder / "losses.png", command)
     lines = ["# Position encodings in language pre-training: the paper's study", ""]
     lines += ["Written by `examples/study/study.py`; not to be edited.", ""]
     lines += pretraining(results, unigram) + glue(results)
-    lines += positions(results, valid, folder, arguments.command) + what_ran(results, steps)
+    lines += positions(results, valid, folder, command) + what_ran(results, steps, command)
     with replacing(folder / "report.md") as aside:
         aside.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    settings = arguments.out / "pretraining/settings.json"
-    numbers = {
+    with replacing(folder / "results.json") as aside:
+        numbers = numbers_behind(results, steps)
+        aside.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+
+
+def numbers_behind(results: Results, steps: dict[str, Any]) -> dict[str, Any]:
+    """What results.json holds."""
+    arguments = results.arguments
+    path = arguments.out / "pretraining/settings.json"
+    settings = json.loads(path.read_text()) if path.exists() else {}
+    if settings:
+        resolved = {name: folder.resolve() for name, folder in places(arguments).items()}
+        settings["data"] = shown([settings["data"]], resolved)
+    return {
         "plan": arguments.plan._asdict(),
-        "pre-training": json.loads(settings.read_text()) if settings.exists() else {},
+        "pre-training": settings,
         "losses": {model: results.curves(model) for model in arguments.models},
         "fine-tuning": results.finetuning,
         "steps": steps,
     }
-    with replacing(folder / "results.json") as aside:
-        aside.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")

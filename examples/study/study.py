@@ -19,11 +19,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -33,14 +31,17 @@ from pathlib import Path
 
 import torch
 
+from examples.shared import script
+from examples.shared.jobs import keep
+from examples.shared.locks import locked
+from examples.shared.markdown import ROOT
 from examples.study.plan import MODELS, SCALES, Finetuning
-from examples.study.report import shortened, write_report
-from examples.study.training import Training, keep, keep_settings, locked, run_rounds
+from examples.study.report import write_report
+from examples.study.training import Training, keep_settings, run_rounds
 from tupe_fairseq import UsageError
 from tupe_fairseq.checkpoints.whole import newest_whole_checkpoint
 from tupe_fairseq.files import replacing
 
-ROOT = Path(__file__).resolve().parents[2]
 GLUE = ROOT / "examples/glue"
 PREPARE = ROOT / "examples/pretraining/prepare.sh"
 #: Seconds between two notes of the time; a kill loses as much.
@@ -75,7 +76,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     arguments.workers = arguments.workers or torch.cuda.device_count() or os.cpu_count() or 1
     arguments.results = arguments.results or arguments.out / "report"
     words = sys.argv[1:] if argv is None else argv
-    arguments.command = shortened(shlex.join(["python", "examples/study/study.py", *words]))
+    arguments.command = ["python", "-m", "examples.study.study", *words]
     return arguments
 
 
@@ -138,17 +139,16 @@ class Study:
             UsageError: it failed.
         """
         command = [*map(str, words)]
-        short = [word.replace(f"{ROOT}/", "") for word in command]
-        shown = shlex.join(["python" if word == sys.executable else word for word in short])
-        print(f"$ {shown}", flush=True)
-        with self.journal.step(step, shown), subprocess.Popen(command) as process:
+        told = shlex.join(["python" if word == sys.executable else word for word in command])
+        print(f"$ {told}", flush=True)
+        with self.journal.step(step, told), subprocess.Popen(command) as process:
             try:
                 status = process.wait()
             except BaseException:
                 process.terminate()
                 raise
         if status:
-            raise UsageError(f"{step} failed (status {status}): {shown}")
+            raise UsageError(f"{step} failed (status {status}): {told}")
 
     def prepare(self) -> None:
         """Text -> data/bin."""
@@ -253,8 +253,6 @@ def overrides(finetuning: Finetuning | None) -> list[str]:
 def main(argv: list[str] | None = None) -> None:
     """See the module's text."""
     arguments = parse(argv)
-    # Importing fairseq makes all libraries tell their debugging.
-    logging.getLogger().setLevel(logging.WARNING)
     # Threads that wait yield the core.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     study, failed = Study(arguments), []
@@ -271,11 +269,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    # As after Ctrl-C: what runs is ended or left to end, what has not begun is not begun.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
-    try:
-        main()
-    except UsageError as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit("stopped; the same command goes on.")
+    script.run(main)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from statistics import mean, median
-from typing import Any
 
 import torch
 
+from examples.shared.markdown import NOT_RUN, spread, table
 from examples.study.measures import difference, fraction, standard_error, without_model
 from examples.study.plan import BASELINE, MODELS
 from examples.study.results import TASKS, Results, collect
@@ -15,22 +15,6 @@ from examples.study.results import TASKS, Results, collect
 Lines = list[str]
 #: Labels of a task's training and validation examples.
 Labels = dict[str, tuple[list[str], list[str]]]
-NOT_RUN = "not run"
-
-
-def table(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> Lines:
-    """Markdown."""
-    header = list(header)
-    lines = [header, ["---"] * len(header), *rows]
-    return [f"| {' | '.join(map(str, line))} |" for line in lines] + [""]
-
-
-def spread(values: list[float], form: str) -> str:
-    """Median (lowest to highest)."""
-    if len(values) < 2:
-        return form.format(values[0]) if values else NOT_RUN
-    low, high = form.format(min(values)), form.format(max(values))
-    return f"{form.format(median(values))} ({low} to {high})"
 
 
 def title(model: str) -> str:
@@ -84,6 +68,7 @@ def pretraining(results: Results, unigram: float) -> Lines:
             ["model", "parameters", "loss", "difference", "share of updates", "ms", "seeds"],
             pretraining_rows(results),
         ),
+        "",
         "![Validation loss against updates](losses.png)",
         "",
     ]
@@ -151,10 +136,12 @@ def glue(results: Results) -> Lines:
         "validation examples. What lies within it is marked as noise.",
         "",
         *table(["model", *labels], noise_rows(results, labels)),
+        "",
         "Better than one answer to all, by the same measure of noise:",
         "",
         *table(
             ["task", "validation examples", "one answer to all", "better"],
             against_nothing(results, labels),
         ),
+        "",
     ]

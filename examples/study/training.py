@@ -7,15 +7,7 @@ compared something. Called again, it goes on where it stopped.
 
 from __future__ import annotations
 
-import argparse
-import fcntl
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,26 +15,10 @@ from typing import Any, NamedTuple
 import torch
 from tqdm import tqdm
 
+from examples.shared.jobs import PLUGIN, keep, run_module, side_by_side
 from examples.study.comparison import updates_done
 from tupe_fairseq import UsageError
 from tupe_fairseq.checkpoints.whole import newest_whole_checkpoint
-from tupe_fairseq.files import replacing
-
-PLUGIN = Path(__file__).parents[2] / "tupe_fairseq"
-
-
-def parse_with_flags(
-    parser: argparse.ArgumentParser, argv: list[str] | None = None
-) -> argparse.Namespace:
-    """Arguments; `flags` are those that follow `--`, for fairseq-train."""
-    parser.epilog = "What follows -- goes to fairseq-train as it is."
-    argv = sys.argv[1:] if argv is None else argv
-    own, flags = argv, []
-    if "--" in argv:
-        own, flags = argv[: argv.index("--")], argv[argv.index("--") + 1 :]
-    arguments = parser.parse_args(own)
-    arguments.flags = flags
-    return arguments
 
 
 class Training(NamedTuple):
@@ -117,48 +93,17 @@ def train(training: Training, name: str, until: int, lock: int) -> None:
     """
     out = training.out / name
     out.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "examples.study.timed_train", str(training.data)]
+    command = ["examples.study.timed_train", training.data]
     command += [*fixed_flags(training), *training.runs[name]]
-    command += ["--save-dir", str(out), "--max-update", str(until)]
+    command += ["--save-dir", out, "--max-update", until]
     if (checkpoint := newest_whole_checkpoint(out)) is not None:
-        command += ["--restore-file", str(checkpoint)]
-    with (out / "log.txt").open("a", encoding="utf-8") as log:
-        ended = subprocess.run(
-            command,
-            stdout=log,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            env=environment(training.workers),
-            pass_fds=(lock,),
-        )
-    # A process that has trained to the end may still crash while it shuts down.
-    if ended.returncode and updates_done(out) < until:
-        last = (ended.stderr.strip().splitlines() or [f"status {ended.returncode}"])[-1]
-        raise UsageError(f"training {name} failed: {last} (log: {log.name})")
-
-
-def environment(workers: int) -> dict[str, str]:
-    """Of a process beside which others train: one thread, which does not spin while it waits."""
-    one_thread = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
-    return os.environ | (one_thread if workers > 1 else {})
-
-
-@contextmanager
-def locked(out: Path):
-    """Hold the directory's lock, which each training process shares: a killed call leaves some.
-
-    Yields:
-        The file descriptor.
-    """
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / ".lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print("waiting for another call, or what is left of a killed one, to end")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield file.fileno()
+        command += ["--restore-file", checkpoint]
+    try:
+        run_module(command, out / "log.txt", f"training {name}", training.workers, lock)
+    except UsageError:
+        # A process that has trained to the end may still crash while it shuts down.
+        if updates_done(out) < until:
+            raise
 
 
 def keep_settings(training: Training) -> None:
@@ -170,63 +115,6 @@ def keep_settings(training: Training) -> None:
     settings = {"data": str(training.data.resolve()), "flags": fixed_flags(training)}
     settings["flags"].remove(str(PLUGIN))
     keep(training.out, settings)
-
-
-def keep(out: Path, settings: dict[str, Any], name: str = "settings.json") -> None:
-    """Write settings as JSON, or compare them with those that an earlier call has written.
-
-    Args:
-        out: the directory that --out names.
-        settings: what a run goes on with.
-        name: of the file below `out`.
-
-    Raises:
-        UsageError: they differ.
-    """
-    path = out / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists():
-        with replacing(path) as aside:
-            aside.write_text(json.dumps(settings, indent=1))
-    elif json.loads(path.read_text()) != settings:
-        raise UsageError(
-            f"--out {str(out)!r} holds a run with other settings (see {name}); give another "
-            "directory."
-        )
-
-
-def side_by_side(
-    jobs: dict[str, Callable[[], None]],
-    workers: int,
-    progress: tqdm,
-    report: Callable[[], object] = lambda: None,
-) -> None:
-    """Do jobs, some at a time; where one fails, those that have not begun are left out.
-
-    Args:
-        jobs: by what the progress bar calls them.
-        workers: jobs at a time.
-        progress: counts them.
-        report: called after each.
-
-    Raises:
-        UsageError: what a job raised.
-    """
-
-    def do(name: str, job: Callable[[], None]) -> None:
-        job()
-        progress.set_postfix_str(name)
-        progress.update()
-
-    with ThreadPoolExecutor(workers) as pool:
-        started = [pool.submit(do, name, job) for name, job in jobs.items()]
-        try:
-            for job in started:
-                job.result()
-                report()
-        finally:
-            for job in started:
-                job.cancel()
 
 
 def run_rounds(training: Training, lock: int, report: Callable[[], None]) -> None:

@@ -20,12 +20,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import shutil
-import signal
 import statistics
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,12 +29,12 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from examples.study.comparison import read_log
-from examples.study.training import environment, keep, locked, parse_with_flags, side_by_side
+from examples.shared import script
+from examples.shared.jobs import PLUGIN, keep, parse_with_flags, read_log, run_module, side_by_side
+from examples.shared.locks import locked
 from examples.translation.prepare import LANGUAGES, TOKENIZER, prepare
 from examples.translation.scores import (
     BASELINE,
-    clocks,
     hypotheses,
     references,
     score,
@@ -50,7 +46,6 @@ from tupe_fairseq.checkpoints.whole import newest_whole_checkpoint
 from tupe_fairseq.files import replacing
 from tupe_fairseq.position import POSITION_ENCODINGS
 
-PLUGIN = Path(__file__).parents[2] / "tupe_fairseq"
 TABLE = (BASELINE, "sinusoidal", "learned", "t5", "shaw", "rope", "tupe_a", "tupe_r")
 #: Size -> fairseq's architecture and flags, ours, and what suits its training.
 SIZES: dict[str, dict[str, Any]] = {
@@ -129,34 +124,6 @@ def fixed_flags(arguments: argparse.Namespace) -> list[str]:
     return list(map(str, flags))
 
 
-def run(command: list[Any], log: Path, what: str, workers: int, lock: int) -> None:
-    """Run one of fairseq's commands; what it tells is appended to a file.
-
-    Args:
-        command: module and flags.
-        log: the file.
-        what: it does, for messages.
-        workers: processes side by side.
-        lock: file descriptor that the process keeps open while it runs.
-
-    Raises:
-        UsageError: it failed.
-    """
-    with log.open("a", encoding="utf-8") as out:
-        ended = subprocess.run(
-            [sys.executable, "-m", *map(str, command)],
-            stdout=out,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            env=environment(workers),
-            pass_fds=(lock,),
-        )
-    if ended.returncode:
-        last = (ended.stderr.strip().splitlines() or [f"status {ended.returncode}"])[-1]
-        raise UsageError(f"{what} failed: {last} (log: {log})")
-
-
 def train(arguments: argparse.Namespace, name: str, seed: int, out: Path, lock: int) -> None:
     """Train one model, from its newest checkpoint on."""
     size = SIZES[arguments.size]
@@ -169,7 +136,7 @@ def train(arguments: argparse.Namespace, name: str, seed: int, out: Path, lock: 
     command += ["--seed", seed, "--save-dir", out, *arguments.flags]
     if (checkpoint := newest_whole_checkpoint(out)) is not None:
         command += ["--restore-file", checkpoint]
-    run(command, out / "log.txt", f"training {name}", arguments.workers, lock)
+    run_module(command, out / "log.txt", f"training {name}", arguments.workers, lock)
 
 
 def generate(arguments: argparse.Namespace, name: str, out: Path, lock: int) -> None:
@@ -182,7 +149,7 @@ def generate(arguments: argparse.Namespace, name: str, out: Path, lock: int) -> 
     command += ["--source-lang", LANGUAGES[0], "--target-lang", LANGUAGES[1]]
     command += ["--post-process", "sentencepiece", "--required-batch-size-multiple", 1]
     with replacing(out / "generate.txt") as aside:
-        run(command, aside, f"translating with {name}", arguments.workers, lock)
+        run_module(command, aside, f"translating with {name}", arguments.workers, lock)
 
 
 def evaluate(arguments: argparse.Namespace, out: Path) -> None:
@@ -191,13 +158,13 @@ def evaluate(arguments: argparse.Namespace, out: Path) -> None:
     found = hypotheses(generated)
     with replacing(out / "test.hyp.de") as path:
         path.write_text("".join(f"{line}\n" for line in found), encoding="utf-8")
-    log = (out / "log.txt").read_text(encoding="utf-8")
-    sizes = [entry["wpb"] for kind, entry in read_log(out / "log.txt") if kind == "train_inner"]
+    log = read_log(out / "log.txt")
+    sizes = [entry["wpb"] for kind, entry in log if kind == "train_inner"]
     tokens = statistics.mean(sizes) if sizes else 1.0
     result = {
         **score(found, references(arguments.out / "text")),
-        "training": speed(clocks(log), tokens),
-        "generation": speed(clocks(generated)),
+        "training": speed(log, tokens),
+        "generation": speed(read_log(out / "generate.txt")),
     }
     for name in (f"dict.{language}.txt" for language in LANGUAGES):
         shutil.copy(arguments.out / "data" / name, out)
@@ -263,8 +230,6 @@ def make_all(arguments: argparse.Namespace, lock: int) -> None:
 def main(argv: list[str] | None = None) -> None:
     """See the module's text."""
     arguments = parse(argv)
-    # Importing fairseq makes all libraries tell their debugging.
-    logging.getLogger().setLevel(logging.WARNING)
     if not arguments.report:
         with locked(arguments.out) as lock:
             keep_settings(arguments)
@@ -273,9 +238,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    # As after Ctrl-C: what has not begun is not begun any more.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
-    try:
-        main()
-    except UsageError as error:
-        sys.exit(f"error: {error}")
+    script.run(main)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
 import statistics
 from collections.abc import Mapping
@@ -12,11 +10,14 @@ from typing import Any
 
 import torch
 from sacrebleu.metrics import BLEU, CHRF
-from scipy.stats import t as student
+
+from examples.shared import markdown
+from examples.shared.markdown import NOT_RUN, spread
+from examples.study.measures import difference
 
 BASELINE = "stock"
+COLUMNS = ("encoding", "seeds", "BLEU", "chrF", "difference", "training speed", "generation speed")
 HYPOTHESIS = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
-CLOCK = re.compile(r"\| clock \| (\{.*\})$")
 
 
 def hypotheses(generated: str) -> list[str]:
@@ -28,11 +29,6 @@ def hypotheses(generated: str) -> list[str]:
     return [found[i] for i in sorted(found)]
 
 
-def clocks(text: str) -> list[dict[str, float]]:
-    """What `timed_train.py` or `timed_generate.py` have told."""
-    return [json.loads(match[1]) for line in text.split("\n") if (match := CLOCK.search(line))]
-
-
 def score(translations: list[str], references: list[str]) -> dict[str, Any]:
     """BLEU and chrF, as `sacrebleu REFERENCES -i TRANSLATIONS -m bleu chrf` gives them."""
     found: dict[str, Any] = {}
@@ -42,10 +38,16 @@ def score(translations: list[str], references: list[str]) -> dict[str, Any]:
     return found
 
 
-def speed(clocks: list[dict[str, float]], tokens_an_update: float = 1.0) -> float | None:
-    """Tokens a second, or None where no clock was read."""
+def speed(log: list[tuple[str, Any]], tokens_per_update: float = 1.0) -> float | None:
+    """Tokens per second by the entries `clock` of a log, or None if it has none.
+
+    Args:
+        log: what `read_log` returns.
+        tokens_per_update: for clocks that count updates.
+    """
+    clocks = [entry for kind, entry in log if kind == "clock"]
     seconds = sum(clock["seconds"] for clock in clocks)
-    tokens = sum(c.get("tokens", c.get("updates", 0) * tokens_an_update) for c in clocks)
+    tokens = sum(c.get("tokens", c.get("updates", 0) * tokens_per_update) for c in clocks)
     return tokens / seconds if seconds > 0 else None
 
 
@@ -63,55 +65,49 @@ def table(results: Mapping[str, Mapping[int, Mapping[str, Any]]], settings: str)
         for result in seeds.values()
         for key in ("bleu_signature", "chrf_signature")
     }
+    base = results.get(BASELINE, {})
+    rows = []
+    for name, seeds in results.items():
+        cells = [_mean([result[key] for result in seeds.values()]) for key in ("bleu", "chrf")]
+        cells.append("–" if name == BASELINE else _difference(seeds, base))
+        cells += [_relative(seeds, base, key) for key in ("training", "generation")]
+        rows.append(
+            [f"`{name}`", len(seeds), *cells] if seeds else [f"`{name}`", NOT_RUN, *" " * 5]
+        )
     lines = [
         f"Multi30k en→de, test2016. {settings} Mean over seeds ± standard deviation. "
         f"`{BASELINE}`: fairseq's own `transformer`. Difference: of BLEU, paired by seed; noise: "
-        "its 95 % interval holds 0. Speed: tokens a second of "
-        f"{clock} time over those of `{BASELINE}` with the same seed, median (range).",
+        "its 95 % interval contains 0. Speed: tokens per second of "
+        f"{clock} time divided by those of `{BASELINE}` with the same seed, median (range).",
         "",
         *(f"- `{signature}`" for signature in sorted(signatures)),
         "",
-        "| encoding | seeds | BLEU | chrF | difference | training speed | generation speed |",
-        "|---|---|---|---|---|---|---|",
+        *markdown.table(COLUMNS, rows),
     ]
-    base = results.get(BASELINE, {})
-    for name, seeds in results.items():
-        if not seeds:
-            lines.append(f"| `{name}` | not run | | | | | |")
-            continue
-        cells = [_spread([result[key] for result in seeds.values()]) for key in ("bleu", "chrf")]
-        cells.append("–" if name == BASELINE else _difference(seeds, base))
-        cells += [_relative(seeds, base, key) for key in ("training", "generation")]
-        lines.append(f"| `{name}` | {len(seeds)} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
-def _spread(values: list[float]) -> str:
-    if len(values) == 1:
-        return f"{values[0]:.1f}"
+def _mean(values: list[float]) -> str:
+    if len(values) < 2:
+        return f"{values[0]:.1f}" if values else NOT_RUN
     return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}"
 
 
 def _difference(seeds: Mapping[int, Any], base: Mapping[int, Any]) -> str:
-    found = [seeds[seed]["bleu"] - base[seed]["bleu"] for seed in seeds if seed in base]
-    if not found:
-        return "not run"
-    mean = statistics.mean(found)
-    if len(found) == 1:
-        return f"{mean:+.1f} (one seed)"
-    reach = student.ppf(0.975, len(found) - 1) * statistics.stdev(found) / math.sqrt(len(found))
-    return f"{mean:+.1f}{' (noise)' if abs(mean) <= reach else ''}"
+    apart = [seeds[seed]["bleu"] - base[seed]["bleu"] for seed in seeds if seed in base]
+    if not apart:
+        return NOT_RUN
+    found = difference(apart)
+    remark = "one seed" if found.half_width is None else "noise"
+    return f"{found.mean:+.1f}{f' ({remark})' if found.is_noise else ''}"
 
 
 def _relative(seeds: Mapping[int, Any], base: Mapping[int, Any], key: str) -> str:
-    ratios = sorted(
+    return spread(
         seeds[seed][key] / base[seed][key]
         for seed in seeds
         if seed in base and seeds[seed][key] and base[seed][key]
     )
-    if not ratios:
-        return "not run"
-    return f"{statistics.median(ratios):.2f} ({ratios[0]:.2f}–{ratios[-1]:.2f})"
 
 
 def references(folder: Path) -> list[str]:

@@ -1,11 +1,20 @@
-"""Flags that the benchmarks share, and what they mean."""
+"""The flags that the benchmarks share, and the reports that they write."""
 
 from __future__ import annotations
 
 import argparse
 import functools
+import json
+import logging
+import os
+import platform
+import re
+import shlex
+import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterable
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -13,40 +22,42 @@ import torch
 
 from tupe_fairseq import UsageError, build_position_encoding
 from tupe_fairseq.attention import ATTENTION_BACKENDS, choose_backend
+from tupe_fairseq.files import replacing
 
-from .measure import Contender
+from .compare import Case, Contender
 
 DTYPES = ("float32", "bfloat16", "float16")
+LEGEND = (
+    "ms: median over the rounds; in each round all rows are measured once, in random order. "
+    "/ NAME: median over the rounds of the ratio to NAME, and its quartiles. MiB: peak memory of "
+    "a step beyond the memory held before it."
+)
+INTERRUPTED = 130
 
 
-def add_arguments(
-    parser: argparse.ArgumentParser, encodings: str, backends: str | dict[str, str]
-) -> None:
-    """Flags that all benchmarks have; lists are separated by commas, backends may be by device."""
-    parser.add_argument(
-        "--encodings", metavar="NAMES", default=encodings, help="default: %(default)s"
-    )
-    parser.add_argument(
-        "--backends", metavar="NAMES", default=backends, help="default: %(default)s"
-    )
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda where there is")
+def add_arguments(parser: argparse.ArgumentParser, encodings: str, backends: Any) -> None:
+    """Add the shared flags; `backends` is a list separated by commas, or one for each device."""
+    add = functools.partial(parser.add_argument, metavar="NAMES")
+    add("--encodings", default=encodings, help="default: %(default)s")
+    add("--backends", default=backends, help="default: %(default)s")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda if available")
     parser.add_argument("--threads", type=int, metavar="N", help="on the CPU (default: torch's)")
-    parser.add_argument("--rounds", type=int, metavar="N", help="measured runs of everything")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="all times, by round")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="the tables as printed")
+    parser.add_argument("--rounds", type=int, metavar="N", help="measurements of each row")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all times, by round")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables")
 
 
 def check(args: argparse.Namespace) -> None:
-    """Fill in the device and set the threads.
+    """Fill in the device and set the number of threads.
 
     Raises:
-        UsageError: no such device, a number below 1, or a file in a folder that is not there.
+        UsageError: no such device, a number below 1, or a file in a folder that does not exist.
     """
     args.device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
     if isinstance(args.backends, dict):
         args.backends = args.backends[args.device]
     if args.device == "cuda" and not torch.cuda.is_available():
-        raise UsageError("--device is 'cuda', but torch finds none here; use cpu.")
+        raise UsageError("--device is 'cuda', but torch finds no GPU; use cpu.")
     for name, value in vars(args).items():
         if type(value) is int and value < 1:
             raise UsageError(f"--{name} is {value}, but must be at least 1.")
@@ -59,21 +70,15 @@ def check(args: argparse.Namespace) -> None:
 def listed(
     flag: str, text: str | None, known: Iterable[str] = (), kind: Callable = str
 ) -> list[Any]:
-    """What a flag lists, separated by commas; nothing where it was not given.
-
-    Args:
-        flag: for messages.
-        text: its value.
-        known: what it can name; anything where empty.
-        kind: str, int or float.
+    """Values of a flag that are separated by commas; none if it was not given.
 
     Raises:
-        UsageError: an unknown name, or no such number.
+        UsageError: a name that is not among the known ones, or not a number.
     """
     found = []
     for word in text.split(",") if text else ():
         if known and word not in known:
-            raise UsageError(f"{flag} names {word!r}; there are: {', '.join(known)}.")
+            raise UsageError(f"{flag} names {word!r}; the known names are: {', '.join(known)}.")
         try:
             found.append(kind(word))
         except ValueError as error:
@@ -84,7 +89,7 @@ def listed(
 def contenders_of(
     args: argparse.Namespace, width: int, heads: int, length: int, vocabulary: int
 ) -> list[Contender]:
-    """Encodings by the backends that can serve them, each once; the others are told.
+    """Encodings with each backend that can compute them; the others are named on stderr.
 
     Raises:
         UsageError: unknown encoding or backend.
@@ -101,7 +106,7 @@ def contenders_of(
                 if reason := chosen.lacks(args.device):
                     raise UsageError(reason)
             except UsageError as reason:
-                tell_once(f"left out: {name} by {backend}: {reason}")
+                tell_once(f"left out: {name} with {backend}: {reason}")
                 continue
             found.append(Contender(name, chosen.name))
     return list(dict.fromkeys(found))
@@ -109,5 +114,88 @@ def contenders_of(
 
 @functools.cache
 def tell_once(message: str) -> None:
-    """On stderr."""
+    """Print on stderr."""
     print(message, file=sys.stderr)
+
+
+def surroundings(device: str, script: str, argv: list[str] | None) -> dict[str, str]:
+    """What the figures depend on; of absolute paths, the last part."""
+    words = sys.argv[1:] if argv is None else argv
+    words = [Path(word).name if Path(word).is_absolute() else word for word in words]
+    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    try:
+        commit = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        commit = "unknown"
+    return {
+        "command": shlex.join(["python", f"scripts/{script}", *words]),
+        "device": device_name(device),
+        "threads": str(torch.get_num_threads()),
+        "torch": torch.__version__,
+        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
+        "commit": commit,
+    }
+
+
+def device_name(device: str) -> str:
+    """The GPU, or the processor and its number of cores."""
+    if device == "cuda":
+        return torch.cuda.get_device_name()
+    try:
+        model = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
+    except OSError:
+        model = None
+    return f"{model[1] if model else platform.machine()}, {os.cpu_count()} cores"
+
+
+def run(cases: Iterable[Case], args: argparse.Namespace, script: str, argv: list | None) -> int:
+    """Measure, print, and write the files after each table.
+
+    Returns:
+        The exit status.
+    """
+    # Importing fairseq turns on the debugging output of all libraries, and its use of hydra warns.
+    logging.getLogger().setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", module="hydra|fairseq")
+    about = surroundings(args.device, script, argv)
+    print("\n".join(f"{key}: {value}" for key, value in about.items()), LEGEND, sep="\n")
+    done: list[Case] = []
+    for case in cases:
+        interrupted = False
+        try:
+            case.measure(args.device)
+        except KeyboardInterrupt:
+            interrupted = True
+        if case.seconds:
+            done.append(case)
+            print(f"\n{case.title}: {case.described()}\n{aligned(case.table())}", flush=True)
+            write(args, about, done)
+        if interrupted:
+            print("interrupted", file=sys.stderr)
+            return INTERRUPTED
+    return 0
+
+
+def write(args: argparse.Namespace, about: dict[str, str], done: list[Case]) -> None:
+    """Write the files that were asked for."""
+    if args.json:
+        tables = [{"title": c.title, "facts": c.described(), "rows": c.results()} for c in done]
+        with replacing(args.json) as aside:
+            aside.write_text(json.dumps({**about, "tables": tables}, indent=1) + "\n")
+    if args.markdown:
+        parts = ["\n".join(f"- {key}: `{value}`" for key, value in about.items()), LEGEND]
+        for case in done:
+            header, *rows = case.table()
+            rule = ["---", "---", *["---:"] * (len(header) - 2)]
+            lines = (f"| {' | '.join(row)} |" for row in (header, rule, *rows))
+            parts += [f"## {case.title}", case.described(), "\n".join(lines)]
+        with replacing(args.markdown) as aside:
+            aside.write_text("\n\n".join(parts) + "\n")
+
+
+def aligned(table: list[list[str]]) -> str:
+    """Columns of equal width, the first two aligned to the left."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    align = (str.ljust, str.ljust, *[str.rjust] * (len(widths) - 2))
+    rows = (map(lambda f, cell, width: f(cell, width), align, row, widths) for row in table)
+    return "\n".join("  ".join(row).rstrip() for row in rows)

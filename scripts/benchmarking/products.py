@@ -1,4 +1,4 @@
-"""The physical limit: the matrix products of an encoder without anything between them."""
+"""The lower bound on the time of a step: the matrix products of an encoder and nothing else."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from collections.abc import Iterator
 
 import torch
 
-from .measure import Step
+from .compare import Step
 
-#: Scores of attention that are made at a time: they stay in cache.
+#: Attention scores that are computed at a time: they stay in the cache.
 CELLS = {"cpu": 1 << 18, "cuda": 1 << 24}
 
-#: (matrices, rows, inner, columns) of batched products -> how often.
+#: (matrices, rows, inner, columns) of batched products -> number of times.
 Shapes = Counter[tuple[int, int, int, int]]
 
 
 def shapes_of_layer(
     lengths: list[int], width: int, heads: int, ffn: int, learns: bool, cells: int
 ) -> Shapes:
-    """What one layer must multiply for sentences of these lengths; padding is not computed.
+    """Products of one layer for sentences of these lengths, without padding.
 
-    Backward, a product has two: for the gradient of either factor.
+    In the backward pass a product has two: one for the gradient of each factor.
 
     Args:
-        lengths: words of each sentence.
+        lengths: tokens of each sentence.
         width: of the model.
         heads: of attention.
-        ffn: width of the feed-forward.
-        learns: forward and backward, or forward alone.
-        cells: scores of attention that are made at a time.
+        ffn: width of the feed-forward network.
+        learns: whether there is a backward pass.
+        cells: attention scores that are computed at a time.
     """
     shapes: Shapes = Counter()
     words = sum(lengths)
@@ -40,7 +40,7 @@ def shapes_of_layer(
     for length, sentences in Counter(lengths).items():
         for matrices in pieces(sentences * heads, cells // length**2):
             for rows in pieces(length, cells // length):
-                # q kᵀ, and the gradient of the weights.
+                # q kᵀ, and the gradient of the weights
                 shapes[matrices, rows, width // heads, length] += 1 + learns
                 # Weights times v, and the gradients of q, k, v.
                 shapes[matrices, rows, length, width // heads] += 1 + 3 * learns
@@ -48,14 +48,14 @@ def shapes_of_layer(
 
 
 def pieces(total: int, size: int) -> Iterator[int]:
-    """Parts of that size (or 1 where it is less) and a rest, which sum up to the total."""
+    """Parts of that size, at least 1, and the remainder."""
     size = max(1, size)
     for start in range(0, total, size):
         yield min(size, total - start)
 
 
 def multiply(shapes: Shapes, layers: int, device: str, dtype: torch.dtype) -> Step:
-    """All these products once in every layer, into memory that is there already."""
+    """All products of all layers, into preallocated memory."""
     random = {"device": device, "dtype": dtype}
     products = [
         (

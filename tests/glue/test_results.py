@@ -124,9 +124,9 @@ def test_a_line_cut_off_by_a_kill_is_left_out_and_removed(tmp_path):
     ("text", "message"),
     [
         ("", "holds no results."),
-        ("{}\nnot json\n", "holds a line that is no JSON: 'not json'."),
-        ('{"a": 1}\n', "holds a line that is no result of a sweep: '{\"a\": 1}'."),
-        ("[1]\n", "holds a line that is no result of a sweep: '[1]'."),
+        ("{}\nnot json\n", "has a line that is not JSON: 'not json'."),
+        ('{"a": 1}\n', "has a line that is not a result of a sweep: '{\"a\": 1}'."),
+        ("[1]\n", "has a line that is not a result of a sweep: '[1]'."),
     ],
 )
 def test_results_that_are_none(text, message, tmp_path):

@@ -60,11 +60,19 @@ def test_form_of_a_file():
         ("CoLA.tsv", lambda t: t + "1063\t1\n", "1,064 predictions, but the test set has 1,063"),
         ("WNLI.tsv", lambda t: t.replace("\n3\t", "\n4\t"), "line 5: '4\\t"),
         ("WNLI.tsv", lambda t: t.replace("\n3\t", "\n3 "), "must begin with 3 and a tab"),
-        ("RTE.tsv", lambda t: t.replace("not_", "no_"), "none of entailment, not_entailment"),
-        ("AX.tsv", lambda t: t.replace("neutral", "2"), "'2' is none of contradiction, neutral"),
-        ("STS-B.tsv", lambda t: t.replace("5.000", "5.001"), "'5.001' is no number from 0 to 5"),
-        ("STS-B.tsv", lambda t: t.replace("5.000", "nan"), "'nan' is no number from 0 to 5"),
-        ("STS-B.tsv", lambda t: t.replace("5.000", "high"), "'high' is no number"),
+        ("RTE.tsv", lambda t: t.replace("not_", "no_"), "not one of entailment, not_entailment"),
+        (
+            "AX.tsv",
+            lambda t: t.replace("neutral", "2"),
+            "'2' is not one of contradiction",
+        ),
+        (
+            "STS-B.tsv",
+            lambda t: t.replace("5.000", "5.001"),
+            "'5.001' is not a number from 0",
+        ),
+        ("STS-B.tsv", lambda t: t.replace("5.000", "nan"), "'nan' is not a number from 0 to 5"),
+        ("STS-B.tsv", lambda t: t.replace("5.000", "high"), "'high' is not a number"),
     ],
 )
 def test_fault_is_named(name, spoil, fault, tmp_path):
@@ -75,7 +83,7 @@ def test_fault_is_named(name, spoil, fault, tmp_path):
 
 def test_archive_itself(tmp_path):
     faults, missing = check(write(tmp_path / "s.zip", {"folder/RTE.tsv": predictions("RTE.tsv")}))
-    assert faults == ["folder/RTE.tsv: no file of a submission"]
+    assert faults == ["folder/RTE.tsv: not a file of a submission"]
     assert len(missing) == 11
     (tmp_path / "s.txt").write_text("x")
     assert "cannot be read" in check(tmp_path / "s.txt")[0][0]

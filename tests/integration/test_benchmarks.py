@@ -62,7 +62,7 @@ def test_training(script, tmp_path, capsys):
         "4x512, changed",
         "half-padding, changed",
     ]
-    assert "2×16 words, 50% padding" in results["tables"][1]["facts"]
+    assert "2×16 tokens, 50% padding" in results["tables"][1]["facts"]
     for table in results["tables"]:
         assert names(table) == [
             ("stock RoBERTa", "fairseq"),
@@ -106,7 +106,7 @@ def test_long_text_without_stock(script, tmp_path, capsys):
     status, results, _ = run(main, tmp_path, *flags, *TINY)
     assert status == 0
     assert names(results["tables"][0]) == [("tupe_a", "blocked"), ("matrix products", "torch")]
-    assert script("benchmarking.workloads").WORKLOADS["long-1x16384"].length == 16384
+    assert script("benchmark_training").WORKLOADS["long-1x16384"].length == 16384
 
 
 @pytest.mark.parametrize("mode", ["training", "evaluation"])
@@ -127,12 +127,12 @@ def test_attention(script, tmp_path, capsys, mode):
     ]
     assert all(names(table) == expected for table in tables)
     told = capsys.readouterr().err
-    assert told.count("left out: tupe_r by flash") == 1
-    assert told.count("left out: tupe_r by triton") == 1
+    assert told.count("left out: tupe_r with flash") == 1
+    assert told.count("left out: tupe_r with triton") == 1
 
 
 def test_interruption_leaves_whole_rounds(script, tmp_path, capsys, monkeypatch):
-    measure = script("benchmarking.measure")
+    measure = script("benchmarking.compare")
     # Three rows; the third round is interrupted.
     seconds = iter(range(1, 9))
 
@@ -156,15 +156,15 @@ def test_interruption_leaves_whole_rounds(script, tmp_path, capsys, monkeypatch)
 @pytest.mark.parametrize(
     ("kind", "flags", "part"),
     [
-        ("training", "--workloads 4x513", "'4x513'; there are: 4x512, "),
+        ("training", "--workloads 4x513", "'4x513'; the known names are: 4x512, "),
         ("training", "--encodings tupe", "'tupe', but the known ones are"),
         ("training", "--backends fast", "'fast', but the known ones are"),
-        ("training", "--dtypes half", "'half'; there are: float32, "),
+        ("training", "--dtypes half", "'half'; the known names are: float32, "),
         ("training", "--rounds 0", "--rounds is 0"),
         ("training", "--layers -1", "--layers is -1"),
         ("training", "--heads 5", "--heads must divide --width 256, but is 5"),
         ("training", "--padding 0.6", "--padding is 0.6"),
-        ("training", "--padding 0.5 --batch 1", "one sentence alone"),
+        ("training", "--padding 0.5 --batch 1", "0 for 1 sentence"),
         ("training", "--dropout 1", "--dropout is 1"),
         ("training", "--json nowhere/x.json", "no such folder"),
         ("attention", "--lengths 8,0", "--lengths holds 0"),
@@ -209,7 +209,7 @@ def test_help(script, capsys, kind, part):
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="read from /proc")
 def test_peak_memory_is_that_of_the_step(script):
     """Neither what was held at another time, nor what is held all along."""
-    peak_memory = script("benchmarking.measure").peak_memory
+    peak_memory = script("benchmarking.compare").peak_memory
     megabytes = 2**20
     torch.ones(50 * megabytes)
     kept = torch.ones(25 * megabytes)
@@ -222,7 +222,7 @@ def test_peak_memory_is_that_of_the_step(script):
 def test_products_are_those_of_stock_roberta(script, mode):
     """torch counts the operations of both, though not those of its fused attention on CPUs."""
     training = script("benchmark_training")
-    workload = script("benchmarking.workloads").Workload
+    workload = script("benchmark_training").Workload
     work = workload(2, 24, layers=2, width=16, heads=2, ffn=40, mode=mode)
 
     def operations(contender, of=work):

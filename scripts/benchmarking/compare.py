@@ -1,7 +1,4 @@
-"""How the benchmarks measure: all by turns in every round, and the peak of memory.
-
-`benchmark_training.py` and `benchmark_attention.py` say what is measured.
-"""
+"""Time and peak memory of the rows of a table, all measured in turn in every round."""
 
 from __future__ import annotations
 
@@ -31,17 +28,17 @@ class Contender(NamedTuple):
 
 @dataclass
 class Case:
-    """What one table compares.
+    """A table.
 
     Attributes:
         title: above the table.
         facts: what is measured.
-        prepare: makes what a contender does in a round.
+        prepare: makes the step that is measured of a row.
         contenders: the rows.
-        references: what times are divided by, by heading; memory by the first.
+        references: rows by whose times others are divided, by heading; memory by the first.
         rounds: how many.
-        seconds: of each contender in each round.
-        peaks: bytes.
+        seconds: of each row in each round.
+        peaks: bytes, or None where unknown.
     """
 
     title: str
@@ -54,12 +51,8 @@ class Case:
     peaks: dict[Contender, int | None] = field(default_factory=dict)
 
     def measure(self, device: str) -> None:
-        """Run all rounds, warmed up by the measurement of memory.
-
-        What an interruption leaves is whole rounds.
-        """
-        torch.manual_seed(1)
-        progress = partial(tqdm, leave=False, disable=None)
+        """Run all rounds; the measurement of memory warms up. An interruption drops its round."""
+        progress = partial(tqdm, leave=False, disable=None, unit="step")
         steps = {contender: self.prepare(contender) for contender in self.contenders}
         for contender in progress(steps, "memory"):
             self.peaks[contender] = peak_memory(steps[contender], device)
@@ -70,8 +63,12 @@ class Case:
             for contender, seconds in found.items():
                 self.seconds.setdefault(contender, []).append(seconds)
 
+    def described(self) -> str:
+        """The facts, with the number of complete rounds."""
+        return f"{self.facts}, {min(map(len, self.seconds.values()))} of {self.rounds} rounds"
+
     def ratios(self, contender: Contender, reference: Contender) -> list[float]:
-        """Lower quartile, median and upper quartile of the ratios in each round."""
+        """Lower quartile, median and upper quartile of the rounds' ratios."""
         pairs = zip(self.seconds[contender], self.seconds[reference], strict=True)
         found = [ours / theirs for ours, theirs in pairs]
         return statistics.quantiles(found * 2 if len(found) == 1 else found, method="inclusive")
@@ -93,37 +90,25 @@ class Case:
         ]
 
     def table(self) -> list[list[str]]:
-        """The rows, for readers, and a first one of headings."""
+        """The rows as text, after a row of headings."""
         first = next(iter(self.references))
-        reference_peak = self.peaks[self.references[first]]
+        unit = self.peaks[self.references[first]]
         ratios = [f"/ {heading}" for heading in self.references]
         rows = [["", "backend", "ms", *ratios, "MiB", f"MiB / {first}"]]
         for row in self.results():
-            quartiles = row["quartiles_of_ratios"].values()
             peak = row["peak_bytes"]
-            rows.append(
-                [
-                    *(row["name"], row["backend"], f"{row['median_seconds'] * 1e3:.1f}"),
-                    *map(spread, quartiles),
-                    *(of_memory(peak, 2**20, 0), of_memory(peak, reference_peak, 2)),
-                ]
-            )
+            cells = [row["name"], row["backend"], f"{row['median_seconds'] * 1e3:.1f}"]
+            for quartiles in row["quartiles_of_ratios"].values():
+                low, middle, high = (f"{value:.2f}" for value in quartiles)
+                cells.append(middle if low == middle == high else f"{middle} ({low}-{high})")
+            cells.append(f"{peak / 2**20:.0f}" if peak else "-")
+            cells.append(f"{peak / unit:.2f}" if peak and unit else "-")
+            rows.append(cells)
         return rows
 
 
-def spread(quartiles: list[float]) -> str:
-    """The median, and the others where they are not the same."""
-    low, middle, high = (f"{value:.2f}" for value in quartiles)
-    return middle if low == middle == high else f"{middle} ({low}-{high})"
-
-
-def of_memory(peak: int | None, unit: int | None, digits: int) -> str:
-    """Bytes in that unit, where both are known."""
-    return f"{peak / unit:.{digits}f}" if peak and unit else "-"
-
-
 def seconds_of(step: Step, device: str) -> float:
-    """Time of one step, until the device has done it."""
+    """Time of one step, until the device has completed it."""
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     wait()
     start = time.perf_counter()
@@ -133,10 +118,10 @@ def seconds_of(step: Step, device: str) -> float:
 
 
 def peak_memory(step: Step, device: str) -> int | None:
-    """Most bytes that a step holds beyond what was held before, or None where that is not known.
+    """Most bytes that a step holds beyond those held before it; None if unknown.
 
-    On a CPU it is resident memory, whose maximum Linux sets back when asked; before, glibc gives
-    back what was freed.
+    On a CPU this is resident memory, whose maximum Linux resets on request; before that, glibc
+    returns what was freed.
     """
     step()
     if device == "cuda":
@@ -156,5 +141,5 @@ def peak_memory(step: Step, device: str) -> int | None:
 
 def _resident(kind: str) -> int:
     """A line of /proc/self/status, in bytes."""
-    kilobytes = re.search(rf"{kind}:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]
-    return int(kilobytes) * 1024
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(rf"{kind}:\s+(\d+) kB", status)[1]) * 1024

@@ -1,0 +1,78 @@
+"""Tables in Markdown, and commands as reports show them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+NOT_RUN = "not run"
+#: A name that ends with a number.
+NUMBERED = re.compile(r"(.*?)(\d+)", re.DOTALL)
+
+
+def table(header: Sequence[str], rows: Iterable[Iterable[Any]]) -> list[str]:
+    """The lines of a table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return [f"| {' | '.join(map(str, line))} |" for line in lines]
+
+
+def spread(values: Iterable[float], form: str = "{:.2f}") -> str:
+    """Median (lowest to highest); one value alone; NOT_RUN without values."""
+    values = sorted(values)
+    if len(values) < 2:
+        return form.format(values[0]) if values else NOT_RUN
+    low, high = form.format(values[0]), form.format(values[-1])
+    return f"{form.format(median(values))} ({low} to {high})"
+
+
+def shown(words: Iterable[object], places: Mapping[str, Path]) -> str:
+    """A command line without absolute paths, which say more about a machine than about a run.
+
+    A path below the repository becomes relative to it, a path in one of the `places` begins with
+    that place's name, and of any other absolute path the last part remains.
+    """
+    return shorten(shlex.join(_relative(str(word), places) for word in words))
+
+
+def _relative(word: str, places: Mapping[str, Path]) -> str:
+    key, equals, value = word.rpartition("=")
+    path = Path(value)
+    if not path.is_absolute():
+        return word
+    for name, folder in {**places, "": ROOT}.items():
+        if path.is_relative_to(folder.absolute()):
+            path = Path(name, path.relative_to(folder.absolute()))
+            return f"{key}{equals}{path}"
+    return f"{key}{equals}{path.name}"
+
+
+def shorten(command: str) -> str:
+    """Write at least three consecutive words with consecutive numbers as wiki_{00..39}."""
+    runs: list[list[str]] = []
+    for word in shlex.split(command):
+        if runs and _follows(runs[-1][-1], word):
+            runs[-1].append(word)
+        else:
+            runs.append([word])
+    words: list[str] = []
+    for run in runs:
+        if len(run) < 3:
+            words += map(shlex.quote, run)
+            continue
+        (prefix, first), (_, last) = (NUMBERED.fullmatch(run[i]).groups() for i in (0, -1))
+        words.append(f"{shlex.quote(prefix)}{{{first}..{last}}}")
+    return " ".join(words)
+
+
+def _follows(word: str, after: str) -> bool:
+    """Whether `after` is the same name with the next number, with as many digits."""
+    both = [NUMBERED.fullmatch(each) for each in (word, after)]
+    if not all(both) or len(word) != len(after):
+        return False
+    (prefix, number), (name, following) = (found.groups() for found in both)
+    return prefix == name and int(following) == int(number) + 1

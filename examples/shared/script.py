@@ -1,0 +1,38 @@
+"""How scripts begin and end."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import warnings
+from collections.abc import Callable
+
+from tupe_fairseq.errors import UsageError, one_line_endings
+
+
+def run(main: Callable[[], object]) -> None:
+    """Run the main function of a script.
+
+    An error that the user can act on ends the script with one line on stderr and status 1. SIGTERM
+    ends it as Ctrl-C does, so that it can stop the processes that it has started.
+
+    Args:
+        main: returns the exit status, or None for 0.
+    """
+    # Importing fairseq turns on the debugging output of all libraries, and its use of hydra warns.
+    logging.getLogger().setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", module="hydra|fairseq")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with one_line_endings():
+            sys.exit(_with_files_named(main))
+    except KeyboardInterrupt:
+        sys.exit("stopped; run the same command again to continue.")
+
+
+def _with_files_named(main: Callable[[], object]) -> object:
+    try:
+        return main()
+    except OSError as error:
+        raise UsageError(str(error)) from error
