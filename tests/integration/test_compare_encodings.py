@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from examples.shared.jobs import read_log
 from examples.study import compare_encodings as compare
 from examples.study import comparison
+from examples.study.training import fixed_flags
 from tests import processes
 from tests.scripts import ROOT
 from tupe_fairseq import UsageError
@@ -101,6 +103,27 @@ def test_failed_training_is_told_in_one_line(toy_masked_lm_data, tmp_path):
         compare.main([*words, "--no-such-flag"])
 
 
+def test_timed_training_has_the_guards_of_fairseq_train(toy_masked_lm_data, tmp_path):
+    """Under its own name: a missing --restore-file is refused, and a finished run ends at once."""
+    training = compare.training_of(compare.parse(arguments(toy_masked_lm_data, tmp_path)))
+    own = ["--position-encoding", "none", "--save-dir", str(tmp_path / "none")]
+
+    def timed_train(*more: str) -> subprocess.CompletedProcess:
+        words = ["-m", "examples.study.timed_train", str(toy_masked_lm_data)]
+        command = [sys.executable, *words, *fixed_flags(training), *own, *more]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    missing = timed_train("--max-update", "2", "--restore-file", str(tmp_path / "nowhere.pt"))
+    assert missing.returncode == 1
+    last = missing.stderr.strip().splitlines()[-1]
+    assert last.startswith("error: --restore-file is"), missing.stderr
+    assert "nowhere.pt" in last
+    assert timed_train("--max-update", "2").returncode == 0
+    finished = timed_train("--max-update", "1")
+    assert finished.returncode == 0
+    assert "nothing left to train: --max-update is 1, and 2 are done" in finished.stdout
+
+
 # ---------------------------------------------------------------- the table
 
 
@@ -119,8 +142,8 @@ def test_table_compares_at_the_last_update_that_all_have_reached():
     }
     assert "after 4 updates" in comparison.table(made, "")
     assert rows(made) == [
-        "| `learned` | 1,000 | 7.000 | 1.00 (1.00–1.00) |",
-        "| `t5` | 1,000 | 7.500 | 0.62 (0.50–0.75) |",
+        "| `learned` | 1,000 | 7.000 | 1.00 (1.00 to 1.00) |",
+        "| `t5` | 1,000 | 7.500 | 0.62 (0.50 to 0.75) |",
     ]
 
 
@@ -142,8 +165,8 @@ def test_log_is_read_in_its_order(tmp_path):
         'timed_train | clock | {"updates": 1, "seconds": 0.5}\n'
         'x | INFO | valid | {"valid_loss": "8'
     )
-    kinds = [kind for kind, _ in comparison.read_log(log)]
+    kinds = [kind for kind, _ in read_log(log)]
     assert kinds == ["train_inner", "valid", "clock"]
     summary = comparison.summarise(tmp_path)
     assert summary == {"parameters": None, "losses": {2: 8.5}, "seconds": {2: 0.5}}
-    assert comparison.read_log(tmp_path / "none.txt") == []
+    assert read_log(tmp_path / "none.txt") == []

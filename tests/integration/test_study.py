@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 from fairseq import options
 
+from examples.shared.markdown import shorten, shown
 from examples.study import plan, study
-from examples.study import report as study_report
 from examples.study import results as study_results
 from examples.study import tables as study_tables
 from examples.study.training import fixed_flags
@@ -133,9 +133,25 @@ def check_report(report: str, folder: Path) -> None:
     assert figures == {"losses.png", "heads_tupe_a.png", "terms.png"}
     for name in figures:
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
+        assert b"/tmp" not in (folder / name).read_bytes()
     numbers = json.loads((folder / "results.json").read_text())
+    check_places(report, numbers, folder)
     assert set(numbers["losses"]["learned"]["2"]) == {"2", "4"}
     assert len(numbers["fine-tuning"]) == 4
+
+
+def check_places(report: str, numbers: dict, folder: Path) -> None:
+    """Commands name no folder of this machine."""
+    place = folder.parents[1]
+    for text in (report, json.dumps(numbers)):
+        assert str(place) not in text
+        assert str(ROOT) not in text
+        assert sys.executable not in text
+    assert "--text TEXT/text.txt --glue GLUE_DIR --out OUT --scale smoke" in report
+    assert "\nbash examples/pretraining/prepare.sh --out OUT/data " in report
+    assert "\npython -m examples.glue.sweep --data OUT/glue-data --out OUT/glue/CoLA " in report
+    assert "learned-1=OUT/models/learned-1/model.pt" in report
+    assert numbers["pre-training"]["data"] == "OUT/data/bin"
 
 
 @pytest.mark.parametrize(
@@ -193,7 +209,7 @@ def test_readme_commands_are_understood(place, monkeypatch):
     for folder in ("wiki/AA", "glue_data"):
         (place / folder).mkdir(parents=True)
     text = (ROOT / "examples/study/README.md").read_text().replace("\\\n", " ")
-    found = re.findall(r"^python examples/study/study\.py (.*)$", text, flags=re.MULTILINE)
+    found = re.findall(r"^python -m examples\.study\.study (.*)$", text, flags=re.MULTILINE)
     assert found
     for line in found:
         assert study.parse(shlex.split(line, comments=True)).plan in plan.SCALES.values()
@@ -244,5 +260,11 @@ def test_numbered_files_are_shortened_as_bash_writes_them(numbered):
         ["bash", "-c", f"printf '%s\\n' {numbered}"], capture_output=True, text=True, check=True
     )
     words = shlex.join(["python", *echoed.stdout.splitlines(), "--out", "folder 1"])
-    shown = study_report.shortened(words)
+    shown = shorten(words)
     assert shown == f"python {numbered} --out 'folder 1'"
+
+
+def test_commands_are_shown_without_absolute_paths(tmp_path):
+    words = ["python", ROOT / "examples/x.py", f"a={tmp_path}/out/1", "../near", "/far/away", "1"]
+    shown_words = shown(words, {"OUT": tmp_path / "out"})
+    assert shown_words == "python examples/x.py a=OUT/1 ../near away 1"

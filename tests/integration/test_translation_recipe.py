@@ -57,7 +57,7 @@ def test_whole_path(source, tmp_path, monkeypatch, capsys):
     assert "version:" in result["bleu_signature"]
     assert result["training"] > 0 < result["generation"]
     assert "`rope` | 1 |" in capsys.readouterr().out
-    monkeypatch.setattr(run, "run", lambda *_: pytest.fail("what is done is done again"))
+    monkeypatch.setattr(run, "run_module", lambda *_: pytest.fail("what is done is done again"))
     run.main(arguments)
     translator = TupeTransformerModel.from_pretrained(out / "tiny" / "rope.1")
     assert isinstance(translator.translate("a dog runs ."), str)
@@ -117,7 +117,7 @@ def test_table_calls_noise_noise():
     rows = scores.table(results, "Settings.").splitlines()
     cells = {row.split("`")[1]: row for row in rows if row.startswith("| `")}
     assert "31.0 ± 1.0" in cells["stock"]
-    assert "+0.0 (noise) | 1.50 (1.40–1.60) | 1.00" in cells["same"]
+    assert "+0.0 (noise) | 1.50 (1.40 to 1.60) | 1.00" in cells["same"]
     assert "+3.0 | 0.90" in cells["better"]
     assert "33.0 | 66.0 | +3.0 (one seed)" in cells["alone"]
     assert "not run" in cells["absent"]
