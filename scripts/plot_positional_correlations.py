@@ -1,13 +1,13 @@
-"""Draw what a trained model has learned about positions: heat maps, query by key position.
+"""Draw what a trained model has learned about positions: heat maps of query by key position.
 
     python scripts/plot_positional_correlations.py CHECKPOINT_DIR --out FILE.png
 
-Of TUPE, T5 and ALiBi it draws what positions add to the scores, one map per head; of Shaw,
-Transformer-XL and DeBERTa what a layer's positions add for an average word, or how strongly they
-act on words at random; of RoPE how q · k falls with the distance; of encodings that enter the
-input the cosine of the position vectors. The title tells which.
+For TUPE, T5 and ALiBi: the positional part of the scores, a map per head. For Shaw, Transformer-XL
+and DeBERTa: the positional part of a layer's scores for an average token, or its magnitude for
+random tokens. For RoPE: q · k as a function of the distance. For encodings that enter the input:
+the cosine of the position vectors. The title says which.
 
-CHECKPOINT_DIR is what `TupeRobertaModel.from_pretrained` takes: a folder with a checkpoint and
+CHECKPOINT_DIR is an argument of `TupeRobertaModel.from_pretrained`: a folder with a checkpoint and
 its dictionary. The command is written below the figure and into the file's metadata.
 """
 
@@ -22,14 +22,15 @@ from pathlib import Path
 
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.analysis import position_maps
+from tupe_fairseq.errors import one_line_endings
 from tupe_fairseq.plots import draw_positional_correlations, save_png
 
-#: Positions shown unless told otherwise; of more, a figure shows no single one.
+#: Default maximum; with more positions, single ones are not visible in a figure.
 LENGTH = 128
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("checkpoint_dir", type=Path, help="folder of the checkpoint")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.png")
@@ -45,7 +46,7 @@ def draw(args: argparse.Namespace, command: str) -> None:
     """Load the model, draw, write.
 
     Raises:
-        UsageError: no model there, one without positions, or an `--out` that cannot be written.
+        UsageError: no such model, a model without positions, or `--out` cannot be written.
     """
     if not args.out.absolute().parent.is_dir():
         raise UsageError(f"--out is {str(args.out)!r}, but there is no such folder.")
@@ -60,19 +61,20 @@ def draw(args: argparse.Namespace, command: str) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Returns the exit status; a mistake of the user's is told in one line."""
+    """Return the exit status, after one line on stderr in case of a UsageError."""
     args = parse_arguments(argv)
     words = sys.argv[1:] if argv is None else argv
-    # The file's own name, since the file may be moved when it is complete.
-    words = [args.out.name if word == str(args.out) else word for word in words]
+    # Without the folders of this machine.
+    words = [Path(word).name if Path(word).is_absolute() else word for word in words]
     command = shlex.join(["python", "scripts/plot_positional_correlations.py", *words])
-    # fairseq turns every library's debugging output on, and its ways with hydra make that warn.
+    # Importing fairseq turns on the debugging output of all libraries, and its use of hydra warns.
     logging.getLogger().setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", module="hydra|fairseq")
     try:
-        draw(args, command)
-    except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
+        with one_line_endings():
+            draw(args, command)
+    except SystemExit as ended:
+        print(ended, file=sys.stderr)
         return 1
     return 0
 

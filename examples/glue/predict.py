@@ -1,6 +1,6 @@
 """Fine-tuned models -> a zip file for the GLUE leaderboard.
 
-    python examples/glue/predict.py --data glue --out submission.zip outputs/glue/*/model
+    python -m examples.glue.predict --data glue --out submission.zip outputs/glue/*/model
 
 Each MODEL is a folder that finetune.sh made, or sweep.py --keep-models: one for each task, in any
 order. That of MNLI answers three test sets: matched, mismatched and the diagnostic one (AX).

@@ -1,6 +1,6 @@
 """One task of GLUE -> the folder that fairseq's task `sentence_prediction` reads.
 
-    python examples/glue/preprocess.py GLUE_DIR TASK BPE_DIR OUT
+    python -m examples.glue.preprocess GLUE_DIR TASK BPE_DIR OUT
 
 OUT gets, in the format of fairseq-preprocess:
 

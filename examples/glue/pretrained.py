@@ -1,9 +1,9 @@
-"""What a pre-trained checkpoint and this machine ask of fairseq-hydra-train, as overrides.
+"""Overrides for fairseq-hydra-train that follow from a pre-trained checkpoint and this machine.
 
-    python examples/glue/pretrained.py DATA CHECKPOINT
+    python -m examples.glue.pretrained DATA CHECKPOINT
 
-DATA is a folder that preprocess_glue.sh made. Prints one override a line: the architecture, the
-position encoding and its options, the number of positions; without a GPU, that there is none.
+DATA is a folder that preprocess_glue.sh made. Prints one override per line: the architecture, the
+position encoding and its options, the number of positions; without a GPU, the use of the CPU.
 """
 
 from __future__ import annotations
@@ -16,22 +16,17 @@ from typing import Any
 
 import torch
 
+from examples.shared import script
 from tupe_fairseq import UsageError
 from tupe_fairseq.arguments.architectures import ROBERTA_ARCHITECTURES
 from tupe_fairseq.checkpoints.reading import read_checkpoint
 from tupe_fairseq.checkpoints.settings import recorded_settings
 from tupe_fairseq.position import POSITION_ENCODINGS
 
-#: Arguments of stock RoBERTa that decide what the weights of its encoder mean.
+#: Arguments of stock RoBERTa on which the meaning of its weights depends.
 ENCODER = (
-    "encoder_layers",
-    "encoder_embed_dim",
-    "encoder_ffn_embed_dim",
-    "encoder_attention_heads",
-    "encoder_normalize_before",
-    "activation_fn",
-    "layernorm_embedding",
-    "untie_weights_roberta",
+    *("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads"),
+    *("encoder_normalize_before", "activation_fn", "layernorm_embedding", "untie_weights_roberta"),
 )
 
 
@@ -39,7 +34,7 @@ def overrides(data: Path, checkpoint: Path) -> list[str]:
     """Overrides for fine-tuning a checkpoint on a task.
 
     Raises:
-        UsageError: one of both is not there or is something else, or the data is too long.
+        UsageError: the checkpoint or the data cannot be used, or the examples are too long.
     """
     if not checkpoint.is_file():
         raise UsageError(f"CHECKPOINT is {checkpoint}, but no such file is there.")
@@ -56,10 +51,10 @@ def overrides(data: Path, checkpoint: Path) -> list[str]:
     arch = model.get("arch", model.get("_name"))
     found = [f"model._name={arch if arch in ROBERTA_ARCHITECTURES else 'tupe_roberta'}"]
     for key, value in encoder_settings(model).items():
-        # A line more would be another override, and hydra reads more than words and numbers.
+        # A line break would begin another override; hydra also interprets other characters.
         if not re.fullmatch(r"[\w.+-]+", written(value)):
-            raise UsageError(f"{checkpoint}: its {key} is {value!r}, which cannot be.")
-        # The YAML files have the encoding; `++`, for both, is not known to hydra 1.0.
+            raise UsageError(f"{checkpoint} has an invalid {key}: {value!r}.")
+        # The YAML files set the encoding alone; hydra 1.0 does not support `++`, for both cases.
         added = "" if key == "position_encoding" else "+"
         found.append(f"{added}model.{key}={written(value)}")
     found.append(f"task.max_positions={positions}")
@@ -69,7 +64,7 @@ def overrides(data: Path, checkpoint: Path) -> list[str]:
 
 
 def encoder_settings(model: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of the encoder; stock RoBERTa, which has no flag for it, is `learned`."""
+    """The arguments of the encoder; stock RoBERTa, which has no encoding, is `learned`."""
     encoding = model.get("position_encoding", "learned")
     options = POSITION_ENCODINGS[encoding].options() if encoding in POSITION_ENCODINGS else ()
     keys = (*ENCODER, *(option.name for option in options))
@@ -78,7 +73,7 @@ def encoder_settings(model: dict[str, Any]) -> dict[str, Any]:
 
 
 def model_arguments(checkpoint: Path) -> dict[str, Any]:
-    """The settings of the model, as fairseq-train or fairseq-hydra-train recorded them."""
+    """The settings of the model that fairseq-train or fairseq-hydra-train recorded."""
     return recorded_settings(read_checkpoint(checkpoint), "model", checkpoint)
 
 
@@ -86,7 +81,7 @@ def task_settings(data: Path) -> dict[str, Any]:
     """What preprocess_glue.sh wrote about its data.
 
     Raises:
-        UsageError: the folder is not one of its.
+        UsageError: the folder has no task.json.
     """
     path = data / "task.json"
     if not path.is_file():
@@ -95,12 +90,14 @@ def task_settings(data: Path) -> dict[str, Any]:
 
 
 def written(value: Any) -> str:
-    """A value as hydra reads it."""
+    """A value in hydra's syntax."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def main() -> None:
+    """See the module's docstring."""
+    print("\n".join(overrides(*map(Path, sys.argv[1:]))))
+
+
 if __name__ == "__main__":
-    try:
-        print("\n".join(overrides(*map(Path, sys.argv[1:]))))
-    except (UsageError, OSError) as error:
-        sys.exit(f"error: {error}")
+    script.run(main)

@@ -1,26 +1,23 @@
 r"""Fine-tune over learning rates, seeds, tasks and pre-trained models: one process a run.
 
-    python examples/glue/sweep.py --data glue --out outputs/sweep \
+    python -m examples.glue.sweep --data glue --out outputs/sweep \
         --models tupe_a=a/checkpoint_best.pt learned=b/checkpoint_best.pt --tasks CoLA RTE
 
 Each run is a call of finetune.sh in OUT/runs/MODEL/TASK/RATE/SEED. OUT/results.jsonl gets a line
-for each that is done, and collect.py makes the paper's table of it.
+for each completed run; collect.py prints the paper's table of it.
 
-Called again, after a kill too, it goes on with the runs that have no line yet. A run that fails is
-tried again, and named in the end; the next call tries it once more.
+The same command continues with the runs that have no line yet, also after a kill. A run that fails
+is repeated, and named at the end; the next call tries it again.
 """
 
 from __future__ import annotations
 
 import argparse
-import fcntl
 import itertools
 import json
 import os
 import queue
-import signal
 import subprocess
-import sys
 import zlib
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -32,6 +29,8 @@ from tqdm import tqdm
 from examples.glue.pretrained import overrides
 from examples.glue.results import append, read_results
 from examples.glue.tasks import TASKS
+from examples.shared import script
+from examples.shared.locks import locked
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
 
@@ -41,7 +40,7 @@ SEEDS = (1, 2, 3, 4, 5)
 
 
 class Run(NamedTuple):
-    """What tells a run from the others of a sweep."""
+    """What identifies a run of a sweep."""
 
     model: str
     task: str
@@ -52,29 +51,29 @@ class Run(NamedTuple):
         return "/".join(map(str, self))
 
     def as_json(self) -> dict[str, Any]:
-        """The beginning of its line of results."""
+        """The first entries of its line of results."""
         return {**self._asdict(), "rate": float(self.rate)}
 
 
 def arguments(words: list[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
-    add("--data", type=Path, required=True, help="what preprocess_glue.sh made: TASK-bin, ...")
+    add("--data", type=Path, required=True, help="output of preprocess_glue.sh: TASK-bin, ...")
     add("--models", nargs="+", required=True, metavar="NAME=CHECKPOINT", help="pre-trained models")
-    add("--out", type=Path, required=True, help="folder of runs and results")
+    add("--out", type=Path, required=True, help="directory of runs and results")
     add("--tasks", nargs="+", default=list(TASKS), metavar="TASK", help="default: all nine")
     add("--rates", nargs="+", default=RATES, metavar="RATE", help=f"default: {' '.join(RATES)}")
     add("--seeds", nargs="+", type=int, default=SEEDS, metavar="SEED", help="default: 1 2 3 4 5")
-    add("--workers", type=int, default=1, help="runs at a time, in turn on all GPUs (default: 1)")
-    add("--retries", type=int, default=1, help="further trials of a failed run (default: 1)")
-    add("--keep-models", action="store_true", help="keep the model of each run's best epoch")
+    add("--workers", type=int, default=1, help="runs at a time, spread over all GPUs (default: 1)")
+    add("--retries", type=int, default=1, help="repetitions of a failed run (default: 1)")
+    add("--keep-models", action="store_true", help="keep the best model of each run")
     add("--overrides", nargs="+", default=[], metavar="KEY=VALUE", help="of config/TASK.yaml")
     return parser.parse_args(words)
 
 
 class Sweep:
-    """The runs of a sweep, and how each is done."""
+    """The runs of a sweep, and how each is executed."""
 
     def __init__(self, args: argparse.Namespace):
         self.args, self.out = args, args.out.absolute()
@@ -82,9 +81,9 @@ class Sweep:
         self.models = named_checkpoints(args.models)
         rates = [f"{positive(rate):g}" for rate in args.rates]
         words = itertools.product(self.models, args.tasks, rates, args.seeds)
-        # A word given twice is one run: its score would count twice in the median.
+        # Without duplicates, whose scores would count twice in the median.
         self.runs = list(dict.fromkeys(Run(*each) for each in words))
-        # Read once here instead of by every run.
+        # Read once instead of in every run.
         self.described = {
             (model, task): overrides(self.data(task), path)
             for model, path in self.models.items()
@@ -97,17 +96,17 @@ class Sweep:
         self.stopped = False
 
     def data(self, task: str) -> Path:
-        """The folder that preprocess_glue.sh made of a task."""
+        """The folder of a task's data."""
         if task not in TASKS:
             raise UsageError(f"--tasks has {task!r}, but the tasks are: {', '.join(TASKS)}.")
         return self.args.data.absolute() / f"{task}-bin"
 
     def folder(self, run: Run) -> Path:
-        """Where a run takes place."""
+        """The folder of a run."""
         return self.out / "runs" / run.model / run.task / run.rate / str(run.seed)
 
     def command(self, run: Run) -> list[str]:
-        """The call of finetune.sh; its own checks and its resuming hold here too."""
+        """The call of finetune.sh, which checks its arguments and resumes."""
         words = ["bash", FINETUNE, self.data(run.task), self.models[run.model], self.folder(run)]
         words += self.described[run.model, run.task]
         words += [f"optimization.lr=[{run.rate}]", f"common.seed={run.seed}"]
@@ -120,7 +119,7 @@ class Sweep:
         return [run for run in self.runs if tuple(run.as_json().values()) not in done]
 
     def do(self, run: Run) -> bool:
-        """Do a run, several times where it fails; whether it was done."""
+        """Execute a run, again if it fails; whether it succeeded."""
         device = self.devices.get()
         try:
             for _ in range(1 + self.args.retries):
@@ -133,16 +132,16 @@ class Sweep:
     def _call(self, run: Run, device: str | None) -> int:
         folder = self.folder(run)
         folder.mkdir(parents=True, exist_ok=True)
-        environment = os.environ | ({"CUDA_VISIBLE_DEVICES": device} if device else {})
+        settings = os.environ | ({"CUDA_VISIBLE_DEVICES": device} if device else {})
         threads = max(1, (os.cpu_count() or 1) // self.args.workers)
-        environment.setdefault("OMP_NUM_THREADS", str(threads))
+        settings.setdefault("OMP_NUM_THREADS", str(threads))
         with (folder / "output.log").open("w") as log:
             process = subprocess.Popen(
                 self.command(run),
-                env=environment,
+                env=settings,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
-                stderr=subprocess.STDOUT,
+                stderr=log,
             )
             self.processes.add(process)
             try:
@@ -151,20 +150,20 @@ class Sweep:
                 self.processes.discard(process)
 
     def record(self, run: Run) -> None:
-        """Add a run's line to the results, and free what its model takes."""
+        """Add a run's line to the results, and remove its model."""
         model = self.folder(run) / "model"
         append(self.results, run.as_json() | json.loads((model / "result.json").read_text()))
         if not self.args.keep_models:
             (model / "model.pt").unlink(missing_ok=True)
 
     def stop(self) -> None:
-        """End all processes; what they have done is kept and resumed."""
+        """End all processes; the next call resumes them."""
         self.stopped = True
         for process in list(self.processes):
             process.terminate()
 
     def __call__(self) -> list[Run]:
-        """Do what is pending; returns the runs that failed."""
+        """Execute the pending runs; return those that failed."""
         pending, failed = self.pending(), []
         bar = {"total": len(self.runs), "initial": len(self.runs) - len(pending), "unit": " runs"}
         with ThreadPoolExecutor(self.args.workers) as pool, tqdm(**bar) as progress:
@@ -184,14 +183,14 @@ class Sweep:
         return failed
 
     def why(self, run: Run) -> str:
-        """The last that a failed run said."""
+        """The last line of a failed run's output."""
         log = self.folder(run) / "output.log"
         lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-        return f"{lines[-1] if lines else 'it said nothing'} (all of it: {log})"
+        return f"{lines[-1] if lines else 'no output'} (complete output: {log})"
 
 
 def named_checkpoints(words: list[str]) -> dict[str, Path]:
-    """NAME=CHECKPOINT words as a table."""
+    """Parse NAME=CHECKPOINT words."""
     models: dict[str, Path] = {}
     for word in words:
         name, sign, path = word.partition("=")
@@ -202,7 +201,7 @@ def named_checkpoints(words: list[str]) -> dict[str, Path]:
 
 
 def positive(rate: str) -> float:
-    """A learning rate."""
+    """Parse a learning rate."""
     try:
         value = float(rate)
     except ValueError:
@@ -213,20 +212,20 @@ def positive(rate: str) -> float:
 
 
 def visible_devices() -> list[str | None]:
-    """What CUDA_VISIBLE_DEVICES may be set to, one GPU each; [None] where there is none."""
+    """Values of CUDA_VISIBLE_DEVICES, one for each GPU; [None] without a GPU."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     count = torch.cuda.device_count()
     return (given.split(",") if given else [str(i) for i in range(count)]) if count else [None]
 
 
 def check_settings(sweep: Sweep) -> None:
-    """Refuse to mix results of other checkpoints, data or overrides with those there are.
+    """Refuse to mix results of different checkpoints, data or overrides.
 
     Raises:
-        UsageError: what decides the results has changed since the last call.
+        UsageError: one of these has changed since the last call.
     """
     path = sweep.out / "sweep.json"
-    # Without a result there is nothing to mix, and finetune.sh does again what has changed.
+    # Without a result there is nothing to mix; finetune.sh starts over if its arguments change.
     known = path.exists() and read_results(sweep.results)
     old = json.loads(path.read_text()) if known else {}
     new = {"data": str(sweep.args.data.absolute()), "overrides": sweep.args.overrides}
@@ -236,7 +235,7 @@ def check_settings(sweep: Sweep) -> None:
             file.seek(-min(100_000, checkpoint.stat().st_size), os.SEEK_END)
             new[f"model {name}"] = f"{checkpoint} ({zlib.crc32(file.read()):08x})"
     for task in sweep.args.tasks:
-        # What finetune.sh starts over for.
+        # The files whose change makes finetune.sh start over.
         files = (sweep.data(task) / name for name in ("task.json", "input0/dict.txt"))
         new[f"data of {task}"] = f"{zlib.crc32(b''.join(file.read_bytes() for file in files)):08x}"
     for key, value in new.items():
@@ -250,17 +249,14 @@ def check_settings(sweep: Sweep) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    """See the module's text."""
-    for name in ("workers", "retries"):
-        if (value := getattr(args, name)) < (name == "workers"):
-            raise UsageError(f"--{name} is {value}, which is too few.")
+    """See the module's docstring."""
+    for name, least in (("workers", 1), ("retries", 0)):
+        if (value := getattr(args, name)) < least:
+            raise UsageError(f"--{name} is {value}, but must be at least {least}.")
     sweep = Sweep(args)
-    sweep.out.mkdir(parents=True, exist_ok=True)
-    with (sweep.out / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise UsageError(f"another sweep is running in {sweep.out}.") from error
+    with locked(sweep.out, wait=False) as lock:
+        if lock is None:
+            raise UsageError(f"another sweep is running in {sweep.out}.")
         check_settings(sweep)
         failed = sweep()
     print(f"results: {sweep.results}")
@@ -269,11 +265,4 @@ def main(args: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    # SIGTERM ends the runs as Ctrl-C does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        main(arguments())
-    except (UsageError, OSError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit("stopped; the same command goes on.")
+    script.run(lambda: main(arguments()))

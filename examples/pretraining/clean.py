@@ -1,21 +1,22 @@
-"""Raw text or WikiExtractor output -> clean lines, some documents held out for validation.
+"""Raw text or WikiExtractor output -> clean lines, with documents held out for validation.
 
-    python examples/pretraining/clean.py INPUT... --out DIRECTORY
+    python -m examples.pretraining.clean INPUT... --out DIRECTORY
 
-INPUT are text files or folders of them (`.gz`, `.bz2` and `.xz` are unpacked as they are read), or
-what WikiExtractor wrote. DIRECTORY gets `train.txt` and `valid.txt`, UTF-8, one paragraph a line:
+INPUT are text files or folders of them (`.gz`, `.bz2` and `.xz` are decompressed while reading),
+or the output of WikiExtractor. DIRECTORY gets `train.txt` and `valid.txt`, UTF-8, a paragraph per
+line:
 
-- single spaces, no control characters, no empty lines, lower case unless `--cased`;
-- a line of more than `--longest` characters is cut between words, so that it fits in a sequence;
-- lines that are not UTF-8 are left out, and counted;
-- of WikiExtractor's files neither `<doc>` tags nor titles nor left-over markup.
+- single spaces, no control characters, no empty lines, lower case without `--cased`;
+- lines of more than `--longest` characters are split between words, to fit into a sequence;
+- lines that are not UTF-8 are dropped and counted;
+- WikiExtractor's `<doc>` tags, titles and remaining markup are removed.
 
-A document is an article of WikiExtractor's, or what stands between empty lines elsewhere (at most
-a thousand lines). Its first line decides by its checksum whether it is held out: the same
-documents are, whatever the order, the number of files, or the number of processes.
+A document is an article of WikiExtractor; otherwise documents are separated by empty lines (at
+most 1,000 lines each). The checksum of its first line decides whether it is held out, so this does
+not depend on the order or number of files, or on the number of processes.
 
-Each input file is cleaned by a process of its own, into DIRECTORY/parts-*; train.txt and valid.txt
-are joined from these at the end. Run again, it goes on with the files that are missing.
+Each input file is cleaned by one process, into DIRECTORY/parts-*; these are joined at the end. A
+second call cleans the files that are missing.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ import lzma
 import os
 import re
 import shutil
-import sys
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -42,15 +42,17 @@ from typing import NamedTuple
 
 from tqdm import tqdm
 
+from examples.shared import script
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
 
 OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 SPLITS = ("train", "valid")
-#: Characters read at once: what has no line ends, or is binary, must not fill the memory.
+#: Characters read at a time, which limits the memory for binary files and for text without lines.
 CHUNK = 1 << 20
-#: Lines of a document without empty lines; a file that has none is still split in two.
+#: Lines of a document at most, so that a file without empty lines is split as well.
 DOCUMENT = 1000
+OUT_OF_MEMORY = "a process was killed, possibly for lack of memory: reduce --workers."
 
 DOC_START = re.compile(r"<doc id=.* title=\"(.*)\">$")
 MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>")
@@ -66,12 +68,12 @@ class Settings(NamedTuple):
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Lines of a file, unpacked; one beyond CHUNK comes in parts that end between words.
+    """Lines of a file, decompressed; those beyond CHUNK in parts that end between words.
 
-    Bytes that are not UTF-8 become U+FFFD. Line ends of all systems are told.
+    Bytes that are not UTF-8 become U+FFFD. Line ends of all systems are recognised.
 
     Raises:
-        UsageError: the file cannot be read to its end.
+        UsageError: the file cannot be read completely.
     """
     opener = OPENERS.get(path.suffix.lower(), open)
     try:
@@ -91,12 +93,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def documents(lines: Iterator[str], lost: list[int]) -> Iterator[list[str]]:
-    """Lines of each document, white space as single spaces; the invalid ones are counted.
-
-    Args:
-        lines: of a file.
-        lost: its only entry is raised by the lines that are not UTF-8.
-    """
+    """Lines of each document with single spaces; `lost[0]` counts those that are not UTF-8."""
     document: list[str] = []
     title = None
     in_wiki = False
@@ -127,7 +124,7 @@ def documents(lines: Iterator[str], lost: list[int]) -> Iterator[list[str]]:
 
 
 def cut(line: str, longest: int) -> Iterator[str]:
-    """Parts of at most so many characters, ending between words where there are any."""
+    """Parts of at most `longest` characters, split between words if possible."""
     while len(line) > longest:
         end = line.rfind(" ", 0, longest + 1)
         end = end if end > 0 else longest
@@ -144,7 +141,7 @@ def is_held_out(document: list[str], share: float) -> bool:
 
 
 def clean_file(path: Path, part: Path, settings: Settings) -> dict[str, int]:
-    """Clean one file into PART.train and PART.valid; PART.json, its counts, is written last."""
+    """Clean a file into PART.train and PART.valid; PART.json, with counts, is written last."""
     lost = [0]
     counts = dict.fromkeys(SPLITS, 0)
     with ExitStack() as stack:
@@ -165,10 +162,10 @@ def clean_file(path: Path, part: Path, settings: Settings) -> dict[str, int]:
 
 
 def input_files(inputs: list[Path]) -> list[Path]:
-    """All files, folders searched through, hidden ones left out; sorted, so that order is fixed.
+    """All files in sorted order, also in subfolders, except hidden ones.
 
     Raises:
-        UsageError: an input is not there, or there is no file at all, or one is a tar archive.
+        UsageError: an input does not exist, is an archive, or there is no file.
     """
     files = []
     for path in inputs:
@@ -185,10 +182,10 @@ def input_files(inputs: list[Path]) -> list[Path]:
 
 
 def clean(files: list[Path], out: Path, settings: Settings, workers: int) -> dict[str, int]:
-    """Clean all files side by side, then join the parts, which are removed.
+    """Clean all files in parallel, then join the parts and remove them.
 
     Returns:
-        Lines in each split, and lines left out as not UTF-8.
+        Number of lines in each split, and of lines that are not UTF-8.
     """
     stats = [(str(f.resolve()), f.stat().st_size, f.stat().st_mtime_ns) for f in files]
     key = hashlib.sha256(json.dumps([stats, settings]).encode()).hexdigest()[:12]
@@ -200,12 +197,13 @@ def clean(files: list[Path], out: Path, settings: Settings, workers: int) -> dic
     jobs = [(path, parts / f"{number:06}", settings) for number, path in enumerate(files)]
     missing = [job for job in jobs if not job[1].with_suffix(".json").exists()]
     size = sum(path.stat().st_size for path, *_ in missing)
-    with (
-        ProcessPoolExecutor(workers) as pool,
-        tqdm(desc="clean", total=size, unit="B", unit_scale=True) as progress,
-    ):
-        for read in pool.map(_clean_job, missing):
-            progress.update(read)
+    bar = {"desc": "clean", "total": size, "unit": "B", "unit_scale": True}
+    try:
+        with ProcessPoolExecutor(workers) as pool, tqdm(**bar) as progress:
+            for read in pool.map(_clean_job, missing):
+                progress.update(read)
+    except BrokenProcessPool as error:
+        raise UsageError(OUT_OF_MEMORY) from error
     counts = [json.loads(part.with_suffix(".json").read_text()) for _, part, _ in jobs]
     total = {name: sum(count[name] for count in counts) for name in counts[0]}
     _check(total, settings)
@@ -226,45 +224,35 @@ def _clean_job(job: tuple[Path, Path, Settings]) -> int:
 def _check(total: dict[str, int], settings: Settings) -> None:
     if not total["train"]:
         raise UsageError(
-            f"INPUT holds no text: {total['lost']} lines are not UTF-8, the others are empty."
+            f"INPUT holds no text: {total['lost']} lines are not UTF-8, all others are empty."
         )
     if settings.valid_share and not total["valid"]:
         raise UsageError(
-            f"--valid-share {settings.valid_share} holds out none of so few documents; raise it, "
-            "or separate documents by empty lines."
+            f"--valid-share {settings.valid_share} holds out no document, since there are few; "
+            "increase it, or separate documents by empty lines."
         )
 
 
-def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    """Arguments."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("inputs", type=Path, nargs="+", metavar="INPUT", help="files or folders")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIRECTORY")
-    parser.add_argument("--cased", action="store_true", help="keep upper case")
-    parser.add_argument("--longest", type=int, default=2000, help="characters in a line at most")
-    parser.add_argument("--valid-share", type=float, default=0.01, help="documents held out")
-    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes")
-    arguments = parser.parse_args(argv)
-    if arguments.longest < 1 or arguments.workers < 1:
-        raise UsageError("--longest and --workers must be at least 1.")
-    if not 0 <= arguments.valid_share < 1:
-        raise UsageError(f"--valid-share must lie in [0, 1), but is {arguments.valid_share}.")
-    return arguments
-
-
 def main(argv: list[str] | None = None) -> None:
-    """See the module's text."""
-    arguments = parse(argv)
-    settings = Settings(arguments.cased, arguments.longest, arguments.valid_share)
-    total = clean(input_files(arguments.inputs), arguments.out, settings, arguments.workers)
-    print(f"{total['train']:,} lines to train on, {total['valid']:,} held out", end="")
-    print(f", {total['lost']:,} left out (not UTF-8)" if total["lost"] else "")
+    """See the module's docstring."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    add = parser.add_argument
+    add("inputs", type=Path, nargs="+", metavar="INPUT", help="files or folders")
+    add("--out", type=Path, required=True, metavar="DIRECTORY")
+    add("--cased", action="store_true", help="keep upper case")
+    add("--longest", type=int, default=2000, help="maximal number of characters in a line")
+    add("--valid-share", type=float, default=0.01, help="share of documents held out")
+    add("--workers", type=int, default=os.cpu_count(), help="processes")
+    args = parser.parse_args(argv)
+    if args.longest < 1 or args.workers < 1:
+        raise UsageError("--longest and --workers must be at least 1.")
+    if not 0 <= args.valid_share < 1:
+        raise UsageError(f"--valid-share must lie in [0, 1), but is {args.valid_share}.")
+    settings = Settings(args.cased, args.longest, args.valid_share)
+    total = clean(input_files(args.inputs), args.out, settings, args.workers)
+    print(f"{total['train']:,} lines for training, {total['valid']:,} held out", end="")
+    print(f", {total['lost']:,} dropped (not UTF-8)" if total["lost"] else "")
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BrokenProcessPool:
-        sys.exit("error: a process was killed, perhaps for want of memory: give fewer --workers.")
-    except (UsageError, OSError) as error:
-        sys.exit(f"error: {error}")
+    script.run(main)

@@ -1,28 +1,25 @@
-"""Clean lines -> lines of subword symbols, ready for fairseq-preprocess.
+"""Clean lines -> lines of subword symbols for fairseq-preprocess.
 
-    python examples/pretraining/encode.py TEXT --out DIRECTORY --sentencepiece 32000
-    python examples/pretraining/encode.py TEXT --out DIRECTORY --sentencepiece FILE.model
-    python examples/pretraining/encode.py TEXT --out DIRECTORY --gpt2-bpe FOLDER
+    python -m examples.pretraining.encode TEXT --out DIRECTORY --sentencepiece 32000
+    python -m examples.pretraining.encode TEXT --out DIRECTORY --sentencepiece FILE.model
+    python -m examples.pretraining.encode TEXT --out DIRECTORY --gpt2-bpe FOLDER
 
-TEXT is the folder that clean.py wrote. The first form trains a sentencepiece vocabulary (BPE) of
-that size on train.txt, the second takes one that there is; either way DIRECTORY gets it as
-sentencepiece.bpe.model, which later goes beside the checkpoint. The third takes GPT-2's: FOLDER
-holds encoder.json and vocab.bpe (or gpt2_bpe_encoder.json and gpt2_bpe_vocab.bpe). Nothing is
-downloaded. DIRECTORY gets `train` and
-`valid`, symbols separated by spaces, and `dict.txt`, all symbols of the vocabulary: one made from
-the text would be another for every text, and full of the rare characters that have no symbol.
+TEXT is the output of clean.py. The first form trains a sentencepiece vocabulary (BPE) of that size
+on train.txt, the second uses an existing one; DIRECTORY gets it as sentencepiece.bpe.model, which
+later belongs beside the checkpoint. The third uses GPT-2's: FOLDER holds encoder.json and
+vocab.bpe (or gpt2_bpe_encoder.json and gpt2_bpe_vocab.bpe). Nothing is downloaded.
 
-Blocks of lines are encoded side by side. Each file appears when it is complete; a second call
-makes only what is missing.
+DIRECTORY gets `train` and `valid`, symbols separated by spaces, and `dict.txt` with all symbols of
+the vocabulary. A dictionary made from the text would differ from text to text, and contain rare
+characters that are not symbols. Each file is written atomically; a second call writes the missing
+ones.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
-import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -30,78 +27,51 @@ from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from pathlib import Path
 
-import sentencepiece
 from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
 from tqdm import tqdm
 
+from examples.shared import pieces, script
+from examples.shared.jobs import keep
+from examples.shared.pieces import MODEL
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
 
 SPLITS = ("train", "valid")
-#: Lines that a process takes at once.
+#: Lines that a process encodes at a time.
 BLOCK = 2000
-#: Lines that the vocabulary is trained on at most, drawn at random; more need much memory.
-SAMPLE = 5_000_000
-MODEL = "sentencepiece.bpe.model"
+#: For sentencepiece: a random sample limits the memory; a line of 2,000 characters may have four
+#: times as many bytes.
+LIMITS = {"input_sentence_size": 5_000_000, "max_sentence_length": 1 << 14}
+OUT_OF_MEMORY = "a process was killed, possibly for lack of memory: reduce --workers."
 
 Encoder = Callable[[list[str]], list[str]]
 #: The encoder of this process.
 _encode: Encoder
 
 
-def train_sentencepiece(text: Path, model: Path, size: int, threads: int) -> None:
-    """Train a BPE vocabulary of so many symbols and write MODEL.
-
-    Raises:
-        UsageError: the text is too short for so large a vocabulary, say.
-    """
-    with replacing(model) as aside:
-        try:
-            with aside.open("wb") as out:
-                sentencepiece.SentencePieceTrainer.train(
-                    input=str(text),
-                    model_writer=out,
-                    model_type="bpe",
-                    vocab_size=size,
-                    input_sentence_size=SAMPLE,
-                    shuffle_input_sentence=True,
-                    # In bytes: a line of 2,000 characters may have four times as many.
-                    max_sentence_length=1 << 14,
-                    num_threads=threads,
-                    minloglevel=1,
-                )
-        except RuntimeError as error:
-            reason = str(error).strip().splitlines()[-1]
-            raise UsageError(f"--sentencepiece {size} on {text} failed: {reason}") from error
-
-
 def load_sentencepiece(model: Path) -> tuple[Encoder, list[str]]:
-    """Lines to pieces, as fairseq's `--bpe sentencepiece` splits them; and all pieces.
+    """A function from lines to pieces, as fairseq's `--bpe sentencepiece`; and all pieces.
 
     Raises:
-        UsageError: the file is something else.
+        UsageError: the file is not a sentencepiece model.
     """
-    try:
-        processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
-    except (RuntimeError, OSError) as error:
-        raise UsageError(f"{model} is no sentencepiece model.") from error
+    processor = pieces.load(model)
     special = (processor.is_unknown, processor.is_control)
     ids = (i for i in range(len(processor)) if not any(test(i) for test in special))
-    pieces = [processor.id_to_piece(i) for i in ids]
-    return lambda lines: [" ".join(p) for p in processor.encode(lines, out_type=str)], pieces
+    symbols = [processor.id_to_piece(i) for i in ids]
+    return lambda lines: [" ".join(p) for p in processor.encode(lines, out_type=str)], symbols
 
 
 def load_gpt2(folder: Path) -> tuple[Encoder, list[str]]:
-    """Lines to ids, as fairseq's `--bpe gpt2` splits them; and all ids.
+    """A function from lines to ids, as fairseq's `--bpe gpt2`; and all ids.
 
     Raises:
         UsageError: the folder lacks a file.
     """
-    paths = []
-    for name in ("encoder.json", "vocab.bpe"):
-        found = [folder / name, folder / f"gpt2_bpe_{name}"]
-        paths += [path for path in found if path.is_file()][:1]
-    if len(paths) != 2:
+    names = ("encoder.json", "vocab.bpe")
+    found = [[folder / name, folder / f"gpt2_bpe_{name}"] for name in names]
+    paths = [next(filter(Path.is_file, both), None) for both in found]
+    if None in paths:
         raise UsageError(f"--gpt2-bpe is {str(folder)!r}, but lacks encoder.json or vocab.bpe.")
     bpe = get_encoder(*map(str, paths))
     ids = [str(number) for number in sorted(bpe.encoder.values())]
@@ -109,26 +79,26 @@ def load_gpt2(folder: Path) -> tuple[Encoder, list[str]]:
 
 
 def write_dictionary(symbols: list[str], path: Path) -> None:
-    """A dictionary of fairseq: a symbol and a count a line; the counts mean nothing here."""
+    """Write fairseq's dictionary: a symbol and a count per line; the counts are not used."""
     with replacing(path) as aside:
         aside.write_text("".join(f"{symbol} 1\n" for symbol in symbols), encoding="utf-8")
 
 
 def encode_file(source: Path, target: Path, pool: ProcessPoolExecutor, ahead: int) -> None:
-    """Encode a file block by block, in order; progress is in bytes of it.
+    """Encode a file in blocks of lines, which keep their order.
 
     Args:
-        source: text, a line each.
-        target: appears when it is complete.
-        pool: of processes that know the vocabulary.
-        ahead: blocks in work at once; more would fill the memory.
+        source: text.
+        target: written atomically.
+        pool: of processes that have loaded the vocabulary.
+        ahead: number of blocks in progress, which limits the memory.
     """
-    size = source.stat().st_size
     waiting: deque = deque()
+    bar = {"desc": f"encode {source.stem}", "unit": "B", "unit_scale": True}
     with (
         replacing(target) as aside,
         aside.open("w", encoding="utf-8") as out,
-        tqdm(desc=f"encode {source.stem}", total=size, unit="B", unit_scale=True) as progress,
+        tqdm(total=source.stat().st_size, **bar) as progress,
     ):
 
         def write_next() -> None:
@@ -161,36 +131,25 @@ def _start_worker(load: Callable[[Path], tuple[Encoder, list[str]]], path: Path)
 
 
 def keep_settings(arguments: argparse.Namespace) -> None:
-    """Write settings.json, or compare with it: what is there is kept only where it fits.
-
-    Raises:
-        UsageError: the directory was made from other text or for another vocabulary.
-    """
+    """Refuse to mix symbols of another text or vocabulary with those in the directory."""
     texts = [arguments.text / f"{split}.txt" for split in SPLITS]
     stats = [path.exists() and path.stat() for path in texts]
     settings = {
         "text": [stat and [stat.st_size, stat.st_mtime_ns] for stat in stats],
         "vocabulary": arguments.sentencepiece or str(arguments.gpt2_bpe.resolve()),
     }
-    path = arguments.out / "settings.json"
-    if not path.exists():
-        with replacing(path) as aside:
-            aside.write_text(json.dumps(settings))
-    elif json.loads(path.read_text()) != settings:
-        raise UsageError(
-            f"--out {str(arguments.out)!r} holds symbols of other text or of another vocabulary; "
-            "remove it, or give another directory."
-        )
+    keep(arguments.out, settings, of="symbols of another text or of another vocabulary")
 
 
 def make_vocabulary(wanted: str, text: Path, model: Path, workers: int) -> None:
-    """Train a sentencepiece vocabulary of that size, or copy the one in that file.
+    """Train a sentencepiece vocabulary of that size, or copy that file.
 
     Raises:
-        UsageError: neither a size nor a file.
+        UsageError: neither a size nor a file, or the training failed.
     """
     if wanted.isdecimal():
-        train_sentencepiece(text, model, int(wanted), workers)
+        options = {"shuffle_input_sentence": True, "num_threads": workers, **LIMITS}
+        pieces.train([text], model, int(wanted), "--sentencepiece", **options)
     elif Path(wanted).is_file():
         with replacing(model) as aside:
             shutil.copyfile(wanted, aside)
@@ -199,13 +158,13 @@ def make_vocabulary(wanted: str, text: Path, model: Path, workers: int) -> None:
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    """Arguments."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("text", type=Path, metavar="TEXT", help="what clean.py wrote")
+    parser.add_argument("text", type=Path, metavar="TEXT", help="output of clean.py")
     parser.add_argument("--out", type=Path, required=True, metavar="DIRECTORY")
     vocabulary = parser.add_mutually_exclusive_group(required=True)
-    vocabulary.add_argument("--sentencepiece", metavar="SIZE|FILE", help="train one, or take it")
-    vocabulary.add_argument("--gpt2-bpe", type=Path, metavar="FOLDER", help="of its two files")
+    vocabulary.add_argument("--sentencepiece", metavar="SIZE|FILE", help="train or use a model")
+    vocabulary.add_argument("--gpt2-bpe", type=Path, metavar="FOLDER", help="of GPT-2's two files")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes")
     arguments = parser.parse_args(argv)
     if not (arguments.text / "train.txt").is_file():
@@ -216,31 +175,27 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """See the module's text."""
+    """See the module's docstring."""
     arguments = parse(argv)
     workers = arguments.workers
-    arguments.out.mkdir(parents=True, exist_ok=True)
     keep_settings(arguments)
-    if arguments.gpt2_bpe:
-        load, path = load_gpt2, arguments.gpt2_bpe
-    else:
+    load, path = load_gpt2, arguments.gpt2_bpe
+    if not path:
         load, path = load_sentencepiece, arguments.out / MODEL
         if not path.exists():
             text = arguments.text / "train.txt"
             make_vocabulary(arguments.sentencepiece, text, path, workers)
     _, symbols = load(path)
     write_dictionary(symbols, arguments.out / "dict.txt")
-    with ProcessPoolExecutor(workers, initializer=_start_worker, initargs=(load, path)) as pool:
-        for split in SPLITS:
-            source, target = arguments.text / f"{split}.txt", arguments.out / split
-            if source.exists() and not target.exists():
-                encode_file(source, target, pool, ahead=4 * workers)
+    try:
+        with ProcessPoolExecutor(workers, None, _start_worker, (load, path)) as pool:
+            for split in SPLITS:
+                source, target = arguments.text / f"{split}.txt", arguments.out / split
+                if source.exists() and not target.exists():
+                    encode_file(source, target, pool, ahead=4 * workers)
+    except BrokenProcessPool as error:
+        raise UsageError(OUT_OF_MEMORY) from error
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BrokenProcessPool:
-        sys.exit("error: a process was killed, perhaps for want of memory: give fewer --workers.")
-    except (UsageError, OSError) as error:
-        sys.exit(f"error: {error}")
+    script.run(main)

@@ -1,9 +1,9 @@
-"""Measure the two models of the quickstart and try them.
+"""Evaluate the two models of the quickstart.
 
-Run as `python evaluate.py MODELS PRETRAINING_DATA TEXT OUT`: the folder of both models, the
-binarised pre-training data, the folder that prepare.py wrote. It writes into OUT:
+    python -m examples.quickstart.evaluate MODELS PRETRAINING_DATA TEXT OUT
 
-    results.json     what `evaluate` returns
+MODELS is the folder of both models, PRETRAINING_DATA the binarised text, TEXT the output of
+prepare.py. Writes OUT/results.json.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import torch
 from fairseq import utils
 from fairseq.data.data_utils import collate_tokens
 
+from examples.shared import script
 from tupe_fairseq import TupeRobertaModel
 
 HEAD = "sentence_classification_head"
@@ -30,9 +31,9 @@ def masked_perplexity(roberta: Any, model: torch.nn.Module, split: str = "valid"
     """Perplexity of a model on masked tokens, as fairseq-validate measures it.
 
     Args:
-        roberta: the hub interface of a pre-trained model; its task knows data and masks, which
-            are the same at every call.
-        model: the model to measure, which may be another than roberta's own.
+        roberta: hub interface of a pre-trained model, whose task has the data and the masks; these
+            are the same in every call.
+        model: the model to evaluate, not necessarily roberta's.
         split: of the pre-training data.
     """
     task, model = roberta.task, model.eval()
@@ -68,10 +69,10 @@ def classify(roberta: Any, sentences: list[str], batch_size: int = 64) -> list[s
 
 
 def accuracy(found: list[str], labels: list[str]) -> float:
-    """Percent of labels found.
+    """Percentage of correct labels.
 
     Raises:
-        ValueError: not as many were found as there are, or there are none.
+        ValueError: the numbers of labels differ, or are 0.
     """
     if not labels:
         raise ValueError("there are no labels.")
@@ -109,16 +110,13 @@ def evaluate(models: Path, data: Path, text: Path) -> dict[str, Any]:
     }
 
 
-def main(models: str, data: str, text: str, out: str) -> None:
-    """See the module's text."""
-    results = evaluate(Path(models), Path(data), Path(text))
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "results.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+def main() -> None:
+    """See the module's docstring."""
+    models, data, text, out = map(Path, sys.argv[1:])
+    results = evaluate(models, data, text)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "results.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    try:
-        main(*sys.argv[1:])
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
+    script.run(main)

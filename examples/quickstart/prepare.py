@@ -1,18 +1,17 @@
 """Turn the rated snippets of Hutto and Gilbert (ICWSM 2014) into fairseq's text files.
 
-The snippets lie in an archive inside the source distribution of `vaderSentiment` (MIT licence),
-which is read here as data: nothing of it is installed or imported.
+    python -m examples.quickstart.prepare SDIST OUT
 
-Run as `python prepare.py SDIST OUT`, where SDIST is vaderSentiment-3.3.2.tar.gz. It writes into
-OUT, one snippet a line:
+SDIST is vaderSentiment-3.3.2.tar.gz, the source distribution of `vaderSentiment` (MIT licence),
+which contains the snippets in an archive. Nothing of it is installed or imported. OUT gets, one
+snippet per line:
 
     pretrain.train, pretrain.valid       text of all four sets: movie and product reviews,
                                          newspaper editorials, tweets
     SPLIT.input0, SPLIT.label            movie reviews and their sentiment, 1 positive, 0 negative
-                                         (SPLIT: train, valid, test); rated 0: left out
+                                         (SPLIT: train, valid, test), except those rated 0
 
-No snippet of the split `test` is in the pre-training text, in any spelling: what the model is
-tested on, it has never seen.
+No snippet of the split `test` is in the pre-training text, in any spelling.
 """
 
 from __future__ import annotations
@@ -44,14 +43,10 @@ class Snippet(NamedTuple):
 
 
 def parse_snippets(lines: Iterable[str], name: str) -> Iterator[Snippet]:
-    """Read lines of a `*_GroundTruth.txt`: id, mean score, text; empty lines are left out.
-
-    Args:
-        lines: with or without their line ends.
-        name: of the file, for messages.
+    """Parse lines of the file `name`: id, mean score, text; empty lines are skipped.
 
     Raises:
-        ValueError: a line is not of that form; the message names file and line.
+        ValueError: a line is not of that form.
     """
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -70,7 +65,7 @@ def parse_snippets(lines: Iterable[str], name: str) -> Iterator[Snippet]:
 
 
 def parse_score(field: str) -> float | None:
-    """The score, or None where the field holds none."""
+    """The score, or None if the field is not a score."""
     try:
         score = float(field)
     except ValueError:
@@ -84,33 +79,33 @@ def clean(text: str) -> str:
 
 
 def read_sets(sdist: Path) -> dict[str, list[Snippet]]:
-    """The snippets of every set in the source distribution; nothing is unpacked to disk."""
+    """The snippets of every set in the source distribution, read without unpacking it."""
     snippets = {}
     with tarfile.open(sdist) as outer:
         member = f"{outer.next().name.split('/')[0]}/{ARCHIVE}"
         with tarfile.open(fileobj=outer.extractfile(member)) as inner:
             for name in SETS:
                 file = inner.extractfile(f"hutto_ICWSM_2014/{name}_GroundTruth.txt")
-                # Not splitlines(): that would also break lines at rarer separators.
+                # splitlines() would also split at rarer separators.
                 lines = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
                 snippets[name] = list(parse_snippets(lines, f"{name}_GroundTruth.txt"))
     return snippets
 
 
 def label_of(snippet: Snippet) -> str | None:
-    """The string 1 for positive, 0 for negative, as F1 needs them; None for neither."""
+    """1 for positive, 0 for negative, as strings, which F1 needs; None for neither."""
     if snippet.score == 0:
         return None
     return "1" if snippet.score > 0 else "0"
 
 
 def letters(text: str) -> str:
-    """What two spellings of one snippet share: its letters and digits in lower case."""
+    """Letters and digits in lower case, which are equal for all spellings of a snippet."""
     return "".join(filter(str.isalnum, text.casefold())) or text
 
 
 def shuffled(texts: Iterable[str]) -> list[str]:
-    """The texts, each spelling of one once, in an order that looks random and never changes."""
+    """The texts, each in one spelling, in a pseudo-random order that is always the same."""
     unique = {letters(text): text for text in texts}
     order = sorted(unique, key=lambda key: hashlib.sha256(key.encode()).digest())
     return [unique[key] for key in order]
@@ -119,7 +114,7 @@ def shuffled(texts: Iterable[str]) -> list[str]:
 def split_reviews(snippets: list[Snippet]) -> dict[str, list[tuple[str, str]]]:
     """(text, label) pairs of every split, each with the same share of positive snippets.
 
-    A snippet that occurs with both labels keeps the last, so that no two splits share it.
+    A snippet with both labels keeps the last one, so that it is in one split only.
     """
     labels = {letters(snippet.text): label_of(snippet) for snippet in snippets}
     splits: dict[str, list[tuple[str, str]]] = {split: [] for split in SPLITS}
@@ -133,12 +128,7 @@ def split_reviews(snippets: list[Snippet]) -> dict[str, list[tuple[str, str]]]:
 
 
 def split_pretraining(texts: list[str], held_out: Iterable[str]) -> dict[str, list[str]]:
-    """Text for pre-training in its order, which is a document's in editorials and products.
-
-    Args:
-        texts: all snippets.
-        held_out: texts that must be in no split, in any spelling.
-    """
+    """Text for pre-training, in the order of the documents, without any spelling of `held_out`."""
     unseen = {letters(text) for text in held_out}
     texts = [text for text in texts if letters(text) not in unseen]
     order = shuffled(texts)
@@ -155,7 +145,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 def main(sdist: str, out: str) -> None:
-    """See the module's text."""
+    """See the module's docstring."""
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     sets = read_sets(Path(sdist))

@@ -103,13 +103,19 @@ def side_by_side(
                 job.cancel()
 
 
-def keep(out: Path, settings: dict[str, Any], name: str = "settings.json") -> None:
+def keep(
+    out: Path,
+    settings: dict[str, Any],
+    name: str = "settings.json",
+    of: str = "a run with other settings",
+) -> None:
     """Write settings as JSON, or compare them with those of an earlier call.
 
     Args:
         out: the directory that --out names.
         settings: what decides the results.
         name: of the file below `out`.
+        of: what the directory holds if they differ.
 
     Raises:
         UsageError: they differ.
@@ -120,10 +126,7 @@ def keep(out: Path, settings: dict[str, Any], name: str = "settings.json") -> No
         with replacing(path) as aside:
             aside.write_text(json.dumps(settings, indent=1))
     elif json.loads(path.read_text()) != settings:
-        raise UsageError(
-            f"--out {str(out)!r} holds a run with other settings (see {name}); give another "
-            "directory."
-        )
+        raise UsageError(f"--out {str(out)!r} holds {of} (see {name}); give another directory.")
 
 
 def read_log(log: Path) -> list[tuple[str, dict[str, Any]]]:

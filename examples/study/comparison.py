@@ -1,4 +1,4 @@
-"""What compare_encodings.py has trained, as a table and a figure."""
+"""The table and the figure of compare_encodings.py."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def updates_done(directory: Path) -> int:
 
 
 def count_parameters(checkpoint: Path) -> int:
-    """Trained numbers; the LM head shares its weight with the word embeddings."""
+    """Trained parameters; the LM head shares its weight with the word embeddings."""
     model = read_checkpoint(checkpoint)["model"]
     return sum(v.numel() for key, v in model.items() if key != "encoder.lm_head.weight")
 
 
 def summarise(directory: Path) -> dict[str, Any]:
-    """Parameters, validation losses by update, seconds an update of each round of one encoding."""
+    """Parameters, validation losses by update, seconds per update of each round of an encoding."""
     losses, seconds = {}, []
     updates = 0
     for kind, entry in read_log(directory / "log.txt"):
@@ -52,13 +52,13 @@ def summarise(directory: Path) -> dict[str, Any]:
 
 
 def relative_speed(result: dict[str, Any], base: dict[str, Any]) -> str:
-    """Median over the rounds that both have, and its range."""
+    """Median over the rounds of both, and the range."""
     shared = result["seconds"].keys() & base["seconds"].keys()
     return spread(base["seconds"][r] / result["seconds"][r] for r in shared)
 
 
 def table(results: dict[str, Any], settings: str) -> str:
-    """Markdown, best loss first; all at the last update that every encoding begun has reached."""
+    """Markdown, lowest loss first, at the last update that all encodings have reached."""
     begun = [set(result["losses"]) for result in results.values() if result["losses"]]
     at = max(set.intersection(*begun), default=0) if begun else 0
     clock = "wall-clock" if torch.cuda.is_available() else "processor"
@@ -80,7 +80,7 @@ def table(results: dict[str, Any], settings: str) -> str:
 
 
 def report(out: Path, encodings: list[str], settings: str) -> None:
-    """Write comparison.json, comparison.md and comparison.png from what there is so far."""
+    """Write comparison.json, comparison.md and comparison.png from the results so far."""
     results = {name: summarise(out / name) for name in encodings}
     with replacing(out / "comparison.json") as path:
         path.write_text(json.dumps({"settings": settings, "results": results}, indent=1))
@@ -92,7 +92,7 @@ def report(out: Path, encodings: list[str], settings: str) -> None:
 
 
 def draw(curves: dict[str, dict[int, float]], settings: str, out: Path) -> None:
-    """Loss curves, one line an encoding, labelled in the order in which they end."""
+    """Loss curves of all encodings; the legend is in the order of their ends."""
     figure = figure_class()(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
     names = sorted(curves)

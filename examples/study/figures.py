@@ -1,4 +1,4 @@
-"""The figures of the study: loss against updates, heat maps per head, the four correlations."""
+"""Figures of the study: loss against updates, a heat map per head, the four correlations."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.analysis import CORRELATION_TERMS, correlation_terms, position_maps
 from tupe_fairseq.plots import draw_positional_correlations, figure_class, save_png
 
-#: Sequences over which the correlations are averaged, and how many are taken at once.
+#: Sequences over which the correlations are averaged, and number in a batch.
 SEQUENCES, BATCH = 100, 10
 
 
 def draw_losses(curves: dict[str, list[Curve]], unigram: float, out: Path, command: str) -> None:
-    """Mean over seeds, lowest to highest as a band; with the loss that BERT-A ends with.
+    """Mean over seeds, with a band from lowest to highest; the final loss of BERT-A.
 
     Args:
-        curves: of each model, one a seed.
+        curves: of each model, one for each seed.
         unigram: loss of word frequencies alone.
         out: a name ending in .png.
-        command: what made it.
+        command: that made the figure.
     """
     figure = figure_class()(figsize=(7, 4.5), dpi=150, layout="constrained")
     axes = figure.subplots()
@@ -41,23 +41,15 @@ def draw_losses(curves: dict[str, list[Curve]], unigram: float, out: Path, comma
             axes.axhline(means[-1], color=f"C{i}", linestyle=":", linewidth=1)
     axes.axhline(unigram, color="0.5", linestyle="--", linewidth=1, label="word frequencies alone")
     axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set(xlabel="updates", ylabel="validation loss (bits a masked token)")
-    # On white, since the line of word frequencies passes behind it.
+    axes.set(xlabel="updates", ylabel="validation loss (bits per masked token)")
+    # Opaque, since the line of word frequencies passes behind it.
     axes.legend(fontsize=8, framealpha=1, edgecolor="none")
     axes.spines[["top", "right"]].set_visible(False)
     save_png(figure, out, command)
 
 
 def draw_heads(model: Path, title: str, length: int, out: Path, command: str) -> None:
-    """What positions add to the scores, a map per head.
-
-    Args:
-        model: folder that the hub loads.
-        title: above the figure.
-        length: positions.
-        out: a name ending in .png.
-        command: what made it.
-    """
+    """The positional part of the scores of a model in a folder, a map per head."""
     encoder = TupeRobertaModel.from_pretrained(model).model.encoder.sentence_encoder
     drawn = position_maps(encoder, length)
     figure = draw_positional_correlations(drawn.maps, f"{title}\n{drawn.meaning}", command)
@@ -70,20 +62,20 @@ def draw_terms(
     """The paper's figure 2: the four correlations of a model that adds positions to words.
 
     Args:
-        model: folder that the hub loads.
+        model: folder of the model.
         tokens: ids of sequences without padding, N×T.
-        title: above the figure.
+        title: of the figure.
         out: a name ending in .png.
-        command: what made it.
+        command: that made the figure.
 
     Returns:
-        How much each term varies, as standard deviations over pairs of positions, [CLS] left out:
-        of the average over sequences and heads, as drawn; and within a sequence and head.
+        Standard deviations of each term over pairs of positions without [CLS]: of the mean over
+        sequences and heads, as drawn; and within a sequence and head.
     """
     encoder = TupeRobertaModel.from_pretrained(model).model.encoder.sentence_encoder
     means, within = [], []
     for batch in tokens.split(BATCH):
-        # 5×B×H×T×T, of which the last is neither words nor positions.
+        # 5×B×H×T×T; the last is the remainder, neither words nor positions.
         terms = correlation_terms(encoder, batch)[:-1]
         means.append(terms.mean(dim=(1, 2)))
         within.append(terms[..., 1:, 1:].flatten(-2).std(-1).mean(dim=(1, 2)))
@@ -97,19 +89,19 @@ def draw_terms(
 
 
 def read_tokens(prefix: Path) -> Tensor:
-    """All tokens of binarised data, one after another."""
+    """All tokens of binarised data, concatenated."""
     dataset = indexed_dataset.make_dataset(str(prefix), "mmap")
     return torch.cat([dataset[i] for i in range(len(dataset))])
 
 
 def sequences(tokens: Tensor, first: int, length: int) -> Tensor:
-    """SEQUENCES×T: blocks of text, `first` before each, as in pre-training."""
+    """SEQUENCES×T: blocks of text after `first`, as in pre-training."""
     count = min(SEQUENCES, len(tokens) // (length - 1))
     blocks = tokens[: count * (length - 1)].view(count, length - 1).long()
     return torch.cat([torch.full((count, 1), first), blocks], dim=1)
 
 
 def unigram_loss(train: Tensor, valid: Tensor, symbols: int) -> float:
-    """Bits a token of `valid`, told by the frequencies of `train` (each count one higher)."""
+    """Bits per token of `valid` by the frequencies of `train`, with every count increased by 1."""
     counts = torch.bincount(train.long(), minlength=symbols).double() + 1
     return -(counts / counts.sum()).log2()[valid.long()].mean().item()

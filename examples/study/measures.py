@@ -1,4 +1,4 @@
-"""What the study measures: who gets there sooner, and what is noise."""
+"""Measures of the study: updates needed for a loss, differences and their noise."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import NamedTuple
 
 from scipy import stats
 
-#: Of the intervals.
+#: Of the confidence intervals.
 CONFIDENCE = 0.95
 #: Loss by number of updates.
 Curve = dict[int, float]
 
 
 def reaching(curve: Curve, target: float) -> float | None:
-    """The first update at which a loss is as low as `target`, linear between validations.
+    """The first update with a loss of at most `target`, interpolated between validations.
 
     Returns:
-        None where it never is.
+        None if there is none.
     """
     points = sorted(curve.items())
     if points and points[0][1] <= target:
@@ -33,32 +33,32 @@ def reaching(curve: Curve, target: float) -> float | None:
 
 
 def fraction(curve: Curve, baseline: Curve) -> float | None:
-    """The share of the baseline's updates at which a model reaches the baseline's last loss."""
+    """The share of the baseline's updates after which a model reaches its final loss."""
     last = max(baseline)
     update = reaching(curve, baseline[last])
     return None if update is None else update / last
 
 
 def band(curves: Sequence[Curve]) -> list[tuple[int, float, float, float]]:
-    """Update, mean, lowest and highest loss, where all curves have one."""
+    """Update, mean, lowest and highest loss, at the updates of all curves."""
     shared = set.intersection(*map(set, curves)) if curves else set()
     losses = [(update, [curve[update] for curve in curves]) for update in sorted(shared)]
     return [(update, mean(these), min(these), max(these)) for update, these in losses]
 
 
 class Difference(NamedTuple):
-    """A mean over seeds, and half the width of its confidence interval (None: one seed)."""
+    """A mean over seeds, and half the width of its confidence interval (None for one seed)."""
 
     mean: float
     half_width: float | None
 
     @property
     def is_noise(self) -> bool:
-        """Whether the interval holds 0, or there is none."""
+        """Whether the interval contains 0, or is unknown."""
         return self.half_width is None or abs(self.mean) <= self.half_width
 
     def written(self, digits: int) -> str:
-        """With its interval; bold where it is more than noise."""
+        """With its interval; bold unless it is noise."""
         if self.half_width is None:
             return f"{self.mean:+.{digits}f} (one seed)"
         said = f"{self.mean:+.{digits}f} ± {self.half_width:.{digits}f}"
@@ -66,14 +66,10 @@ class Difference(NamedTuple):
 
 
 def difference(values: Sequence[float], standard_error: float = 0.0) -> Difference:
-    """What differs between two models, from the differences of each seed.
+    """The mean of a difference for each seed, and its confidence interval.
 
-    Two causes of noise add up in quadrature: the seeds (Student's t over their differences) and
-    the choice of the examples that all seeds are validated on, which seeds do not show.
-
-    Args:
-        values: a difference for each seed.
-        standard_error: of a difference, from the number of examples.
+    Two causes of noise are added in quadrature: the seeds (Student's t) and the choice of the
+    validation examples, which is the same for all seeds and has the given standard error.
     """
     if len(values) < 2:
         return Difference(mean(values), None)
@@ -86,8 +82,8 @@ def difference(values: Sequence[float], standard_error: float = 0.0) -> Differen
 def standard_error(metric: str, score: float, examples: int) -> float:
     """Standard error of a score in percent, from the number of examples.
 
-    Accuracy is a share, √(p(1−p)/n); Pearson's correlation has (1−r²)/√(n−1) for large n, and
-    Matthews' √((1−r²)/n), which is exact for labels and answers that are equally frequent.
+    Accuracy: √(p(1−p)/n). Pearson's correlation: (1−r²)/√(n−1) for large n. Matthews':
+    √((1−r²)/n), which is exact for labels and answers of equal frequency.
     """
     share = score / 100
     if metric == "accuracy":
@@ -98,7 +94,7 @@ def standard_error(metric: str, score: float, examples: int) -> float:
 
 
 def without_model(metric: str, train: Sequence[str], valid: Sequence[str]) -> float:
-    """The score of one answer to all, in percent: the most frequent label, or any number."""
+    """Score in percent of a constant answer: the most frequent label, or any number."""
     if metric != "accuracy":
         return 0.0
     answer = Counter(train).most_common(1)[0][0]

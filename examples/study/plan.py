@@ -1,16 +1,16 @@
-"""What study.py does at each scale: all its settings in one place.
+"""All settings of study.py, by scale.
 
-tiny, by the comparison of all encodings (README.md) on a shared CPU: an update of 32 × 32 tokens
-takes a core 0.1 to 0.12 s, so that 9,600 of them (9.8 M tokens) take 16 to 19 minutes, and 15 runs
-on two cores 130. A fine-tuning takes a core 25 s (RTE) to 80 s (SST-2); 15 models, two rates and
-five tasks on two cores: 70 minutes. small has not been run.
+tiny follows from the comparison of all encodings (README.md) on a shared CPU: an update of 32 × 32
+tokens takes a core 0.1 to 0.12 s, so that 9,600 updates (9.8 M tokens) take 16 to 19 minutes and
+15 runs on two cores 130 minutes. A fine-tuning takes a core 25 s (RTE) to 80 s (SST-2); 15 models,
+two rates and five tasks take two cores 70 minutes. small has not been run.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-#: The paper's models: its name for each, and the flags for fairseq-train.
+#: The paper's models: its name for each, and flags for fairseq-train.
 MODELS = {
     "learned": ("BERT-A", ("--position-encoding", "learned")),
     "t5": ("BERT-R", ("--position-encoding", "t5")),
@@ -18,68 +18,51 @@ MODELS = {
     "tupe_a": ("TUPE-A", ("--position-encoding", "tupe_a")),
     "tupe_r": ("TUPE-R", ("--position-encoding", "tupe_r")),
 }
-#: What the others are compared with.
+#: The model with which the others are compared.
 BASELINE = "learned"
-#: Of GLUE: those that are small enough.
+#: The small tasks of GLUE.
 TASKS = ("CoLA", "SST-2", "MRPC", "STS-B", "RTE")
 
 
 class Finetuning(NamedTuple):
-    """How long a task is trained on.
-
-    Attributes:
-        updates: of `batch` examples.
-        batch: examples an update.
-    """
+    """Number of updates of a task, and examples per update."""
 
     updates: int
     batch: int = 32
 
 
 class Scale(NamedTuple):
-    """One row of the table.
+    """One row of the table."""
 
-    Attributes:
-        vocabulary: symbols of the sentencepiece model, trained on the text in lower case.
-        valid_share: of the documents, held out.
-        arch: of all models.
-        batch_size: sequences an update.
-        updates: of pre-training.
-        lr: highest learning rate of pre-training.
-        rounds: in which the models take turns.
-        validations: in each round.
-        valid_steps: batches that are validated on, at most.
-        fp16: on a GPU.
-        flags: further ones for fairseq-train.
-        seeds: of pre-training.
-        tasks: of GLUE, and how long each is trained on; None: as its YAML file has it.
-        rates: learning rates of fine-tuning.
-        finetuning_seeds: for each pre-trained model.
-        tokens_per_sample: length of a sequence.
-        glue_tokens: length of the examples of GLUE at most.
-    """
-
+    #: Symbols of the sentencepiece model, which is trained on the text in lower case.
     vocabulary: int
+    #: Share of the documents that is held out.
     valid_share: float
     arch: str
+    #: Sequences per update, and tokens per sequence.
     batch_size: int
     updates: int
     lr: float
+    #: Rounds of pre-training, validations in each, and batches of each validation.
     rounds: int
     validations: int
     valid_steps: int
+    #: Tasks of GLUE; None: with the updates of the task's YAML file.
     tasks: dict[str, Finetuning | None]
+    #: Learning rates of fine-tuning.
     rates: tuple[str, ...]
     fp16: bool = False
+    #: Further flags for fairseq-train.
     flags: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (1, 2, 3)
     finetuning_seeds: tuple[int, ...] = (1,)
     tokens_per_sample: int = 128
+    #: Maximal length of GLUE's examples.
     glue_tokens: int = 128
 
 
 SCALES = {
-    # To see that all works: a minute for two models, one seed and one task.
+    # A check of all steps: a minute for two models, one seed and one task.
     "smoke": Scale(
         vocabulary=100,
         valid_share=0.2,
@@ -94,7 +77,7 @@ SCALES = {
         rates=("1e-3",),
         flags=("--encoder-layers", "2", "--encoder-embed-dim", "32"),
     ),
-    # Two CPU cores, 3.5 hours. In short sequences `learned` uses order after 5 M tokens.
+    # Two CPU cores, 3.5 hours. With short sequences, `learned` uses word order after 5 M tokens.
     "tiny": Scale(
         vocabulary=1000,
         valid_share=0.01,
@@ -106,7 +89,7 @@ SCALES = {
         rounds=4,
         validations=4,
         valid_steps=50,
-        # Longer than the sequences: these positions are first seen in fine-tuning.
+        # Longer than the sequences: the later positions are trained in fine-tuning only.
         glue_tokens=64,
         tasks={
             "CoLA": Finetuning(400),  # 1.5 epochs
@@ -117,7 +100,7 @@ SCALES = {
         },
         rates=("5e-4", "1e-3"),
     ),
-    # One GPU, aimed at an hour of pre-training for all 15 runs: 98 M tokens each.
+    # One GPU, intended for an hour of pre-training for all 15 runs: 98 M tokens each.
     "small": Scale(
         vocabulary=8000,
         valid_share=0.01,

@@ -1,4 +1,4 @@
-"""The report of the study: report.md, its figures, and results.json with the numbers behind."""
+"""The report of the study: report.md, its figures, and results.json with all numbers."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from tupe_fairseq.files import replacing
 
 
 def positions(results: Results, tokens: torch.Tensor, folder: Path, command: str) -> Lines:
-    """Heat maps of TUPE and the four correlations of BERT-A, of the first seed."""
+    """Heat maps of TUPE and the four correlations of BERT-A, for the first seed."""
     seed = results.arguments.seeds[0]
-    lines = ["## What positions have learned", ""]
+    lines = ["## What the models have learned about positions", ""]
     for model in (model for model in results.arguments.models if model.startswith("tupe")):
         if not (path := results.arguments.out / f"models/{model}-{seed}/model.pt").exists():
             lines += [f"{title(model)}: {NOT_RUN}.", ""]
@@ -49,12 +49,12 @@ def positions(results: Results, tokens: torch.Tensor, folder: Path, command: str
     varies = figures.draw_terms(path, batch, said.replace("`", ""), out, command)
     return [
         *lines,
-        f"{said} (the paper's figure 2), all in the same colours:",
+        f"{said} (the paper's figure 2), all with the same colour scale:",
         "",
         f"![Correlations between words and positions]({out.name})",
         "",
-        "How much each varies over pairs of positions (standard deviation), as drawn and within "
-        "a sequence and head:",
+        "Standard deviation of each over pairs of positions, as drawn and within a sequence and "
+        "head:",
         "",
         *table(
             ["query–key", "as drawn", "within a sequence"],
@@ -65,7 +65,7 @@ def positions(results: Results, tokens: torch.Tensor, folder: Path, command: str
 
 
 def device() -> str:
-    """What it ran on, and with which versions."""
+    """The device and the versions."""
     if torch.cuda.is_available():
         name = torch.cuda.get_device_name()
     else:
@@ -79,7 +79,7 @@ def device() -> str:
 
 
 def what_ran(results: Results, steps: dict[str, Any], command: str) -> Lines:
-    """Runs done of those planned, times, commands."""
+    """Completed and planned runs, times, commands."""
     arguments, plan = results.arguments, results.plan
     ended = sum(len(results.curves(model)) for model in arguments.models)
     planned = len(arguments.models) * len(arguments.seeds)
@@ -96,11 +96,11 @@ def what_ran(results: Results, steps: dict[str, Any], command: str) -> Lines:
     total = sum(step["seconds"] for step in steps.values()) / 60
     commands = [step["command"] for name, step in steps.items() if name != "pre-training"]
     return [
-        "## What was run",
+        "## Runs",
         "",
         f"Scale `{arguments.scale}`, seeds {', '.join(map(str, arguments.seeds))}, "
         f"{arguments.workers} processes at a time. {device()}. Reported on "
-        f"{date.today()}. {total:.0f} minutes of wall-clock time in all, over all calls.",
+        f"{date.today()}. In total {total:.0f} minutes of wall-clock time, over all calls.",
         "",
         *table(["step", "state", "minutes"], rows),
         "",
@@ -130,14 +130,14 @@ def minutes(steps: dict[str, Any], name: str) -> str:
 
 
 def write_report(arguments: argparse.Namespace, steps: dict[str, Any]) -> None:
-    """Write report.md, its figures and results.json from what there is so far.
+    """Write report.md, its figures and results.json from the results so far.
 
     Raises:
         UsageError: there is no data yet.
     """
     data = arguments.out / "data/bin"
     if not (data / "dict.txt").exists():
-        raise UsageError(f"--out {str(arguments.out)!r} holds no data yet; leave --report out.")
+        raise UsageError(f"--out {str(arguments.out)!r} holds no data yet; omit --report.")
     folder, folders = arguments.results, places(arguments)
     folder.mkdir(parents=True, exist_ok=True)
     steps = {
@@ -152,7 +152,7 @@ def write_report(arguments: argparse.Namespace, steps: dict[str, Any]) -> None:
     curves = {model: list(results.curves(model).values()) for model in arguments.models}
     figures.draw_losses(curves, unigram, folder / "losses.png", command)
     lines = ["# Position encodings in language pre-training: the paper's study", ""]
-    lines += ["Written by `examples/study/study.py`; not to be edited.", ""]
+    lines += ["Written by `examples/study/study.py`; do not edit.", ""]
     lines += pretraining(results, unigram) + glue(results)
     lines += positions(results, valid, folder, command) + what_ran(results, steps, command)
     with replacing(folder / "report.md") as aside:
@@ -163,7 +163,7 @@ def write_report(arguments: argparse.Namespace, steps: dict[str, Any]) -> None:
 
 
 def numbers_behind(results: Results, steps: dict[str, Any]) -> dict[str, Any]:
-    """What results.json holds."""
+    """The contents of results.json."""
     arguments = results.arguments
     path = arguments.out / "pretraining/settings.json"
     settings = json.loads(path.read_text()) if path.exists() else {}

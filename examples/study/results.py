@@ -1,4 +1,4 @@
-"""What study.py has left in its directory: losses and scores, by model and seed."""
+"""Losses and scores in the directory of study.py, by model and seed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from examples.study.comparison import summarise
 
 
 class Results:
-    """All that the study has left in its directory.
+    """The results in the directory of the study.
 
     Attributes:
-        pretraining: model -> seed -> what comparison.summarise tells, of all that were planned.
-        finetuning: lines of the sweeps; `model` without the seed, which is `pretrained`.
+        pretraining: model -> seed -> result of comparison.summarise, for all planned runs.
+        finetuning: lines of the sweeps, where `model` is without the seed `pretrained`.
     """
 
     def __init__(self, arguments: argparse.Namespace):
@@ -36,12 +36,12 @@ class Results:
                     self.finetuning.append(line | {"model": model, "pretrained": int(seed)})
 
     def curves(self, model: str) -> dict[int, dict[int, float]]:
-        """Losses by update, by seed, of the runs that have ended."""
+        """Losses by update, by seed, of the completed runs."""
         runs = self.pretraining.get(model, {}).items()
         return {s: run["losses"] for s, run in runs if self.plan.updates in run["losses"]}
 
     def scores(self, model: str, task: str) -> dict[int, float]:
-        """Score by seed of pre-training, at the model's best rate; median of the fine-tunings."""
+        """Scores by seed of pre-training: medians of the fine-tunings with the best rate."""
         lines = [
             line for line in self.finetuning if (line["model"], line["task"]) == (model, task)
         ]
@@ -59,12 +59,12 @@ class Results:
         }
 
     def ran(self) -> list[str]:
-        """The tasks that have results."""
+        """The tasks with results."""
         found = {line["task"] for line in self.finetuning}
         return [task for task in self.arguments.tasks if task in found]
 
     def labels(self, task: str) -> tuple[list[str], list[str]]:
-        """Of its training and validation examples, as the GLUE download has them."""
+        """Labels of the training and validation examples in the GLUE download."""
         splits = (split for split in TASKS[task].splits if split.name in ("train", "valid"))
         read = (read_split(self.arguments.glue, TASKS[task], split) for split in splits)
         train, valid = ([example.label for example in part.examples] for part in read)

@@ -1,18 +1,18 @@
-"""The paper's study at a scale that fits the machine: pre-training, GLUE, what positions learn.
+"""The paper's study at a scale that fits the machine: pre-training, GLUE, learned positions.
 
-    python examples/study/study.py --text wiki/AA --glue glue_data --out outputs/study
+    python -m examples.study.study --text wiki/AA --glue glue_data --out outputs/study
 
-TEXT is what examples/pretraining/prepare.sh takes, the GLUE folder what
-examples/glue/preprocess_glue.sh takes; plan.py has the settings of each scale. In OUT:
+TEXT is an argument of examples/pretraining/prepare.sh, the GLUE folder one of
+examples/glue/preprocess_glue.sh; plan.py has the settings of each scale. OUT gets
 
     data/                 the text, binarised, and its vocabulary
     pretraining/          MODEL/SEED: checkpoints and log.txt
     glue-data/, glue/     the tasks, binarised; the sweep of each
-    models/               MODEL-SEED: what TupeRobertaModel.from_pretrained loads
+    models/               MODEL-SEED: input of TupeRobertaModel.from_pretrained
     journal.json          commands and times
-    report/               report.md, its figures, results.json (elsewhere: --results)
+    report/               report.md, its figures, results.json (--results changes the folder)
 
-Stopped at any point, the same command goes on; the report is written after each step.
+After an interruption the same command continues. The report is written after each step.
 """
 
 from __future__ import annotations
@@ -44,44 +44,48 @@ from tupe_fairseq.files import replacing
 
 GLUE = ROOT / "examples/glue"
 PREPARE = ROOT / "examples/pretraining/prepare.sh"
-#: Seconds between two notes of the time; a kill loses as much.
+#: Seconds between two updates of the journal; a kill loses as much time.
 TICK = 10
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    """The command line, and the plan of its scale."""
+    """Parse the command line, and add the plan of its scale."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     add = parser.add_argument
     add("--text", nargs="+", type=Path, required=True, help="text files or folders of them")
     add("--glue", type=Path, required=True, help="the GLUE download")
-    add("--out", type=Path, required=True, help="directory of everything")
+    add("--out", type=Path, required=True, help="directory of all output")
     add("--scale", choices=SCALES, default="tiny", help="see plan.py (default: tiny)")
-    add("--workers", type=int, default=0, help="processes at a time (default: cores, or GPUs)")
+    add("--workers", type=int, default=0, help="processes (default: number of GPUs or cores)")
     add("--models", nargs="+", choices=MODELS, default=list(MODELS), help="default: all")
     add("--seeds", nargs="+", type=int, help="of pre-training (default: the scale's)")
     add("--tasks", nargs="+", help="of GLUE (default: the scale's)")
-    add("--results", type=Path, help="where the report is written (default: OUT/report)")
-    add("--report", action="store_true", help="only report what there is")
-    arguments = parser.parse_args(argv)
-    arguments.plan = plan = SCALES[arguments.scale]
-    arguments.seeds = arguments.seeds or list(plan.seeds)
-    arguments.tasks = arguments.tasks or list(plan.tasks)
-    if unknown := [task for task in arguments.tasks if task not in plan.tasks]:
+    add("--results", type=Path, help="directory of the report (default: OUT/report)")
+    add("--report", action="store_true", help="only write the report")
+    args = parser.parse_args(argv)
+    args.plan = plan = SCALES[args.scale]
+    args.seeds = args.seeds or list(plan.seeds)
+    args.tasks = args.tasks or list(plan.tasks)
+    if unknown := [task for task in args.tasks if task not in plan.tasks]:
         raise UsageError(f"--tasks has {unknown[0]!r}; the scale has {', '.join(plan.tasks)}.")
-    for name, paths in (("--text", arguments.text), ("--glue", [arguments.glue])):
+    for name, paths in (("--text", args.text), ("--glue", [args.glue])):
         if missing := [path for path in paths if not path.exists()]:
             raise UsageError(f"{name} is {str(missing[0])!r}, but there is no such path.")
-    if arguments.workers < 0:
-        raise UsageError(f"--workers must be at least 1, but is {arguments.workers}.")
-    arguments.workers = arguments.workers or torch.cuda.device_count() or os.cpu_count() or 1
-    arguments.results = arguments.results or arguments.out / "report"
-    words = sys.argv[1:] if argv is None else argv
-    arguments.command = ["python", "-m", "examples.study.study", *words]
-    return arguments
+    if args.workers < 0:
+        raise UsageError(f"--workers must be at least 1, but is {args.workers}.")
+    args.workers = args.workers or torch.cuda.device_count() or os.cpu_count() or 1
+    args.results = args.results or args.out / "report"
+    args.command = [
+        "python",
+        "-m",
+        "examples.study.study",
+        *(sys.argv[1:] if argv is None else argv),
+    ]
+    return args
 
 
 class Journal:
-    """Commands and times of the steps, over all calls of the study."""
+    """Commands and times of the steps, summed over all calls of the study."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -89,7 +93,7 @@ class Journal:
 
     @contextmanager
     def step(self, name: str, command: str):
-        """Add the time that the block takes to a step, tick by tick."""
+        """Add the time of the block to a step, periodically."""
         entry = self.steps.setdefault(name, {"seconds": 0.0})
         entry["command"] = command
         ended = threading.Event()
@@ -117,7 +121,7 @@ class Journal:
 
 
 class Study:
-    """The steps; each goes on where an earlier call ended."""
+    """The steps, each of which continues an earlier call."""
 
     def __init__(self, arguments: argparse.Namespace):
         self.arguments, self.plan, self.out = arguments, arguments.plan, arguments.out
@@ -129,7 +133,7 @@ class Study:
         }
 
     def report(self) -> None:
-        """Write what there is."""
+        """Write the report of the results so far."""
         write_report(self.arguments, self.journal.steps)
 
     def call(self, step: str, *words: object) -> None:
@@ -152,7 +156,7 @@ class Study:
 
     def prepare(self) -> None:
         """Text -> data/bin."""
-        # Other data under the models that were trained on these would go unnoticed.
+        # A change of the data would otherwise remain unnoticed by the trained models.
         made_of = {"text": [*map(str, self.arguments.text)], "vocabulary": self.plan.vocabulary}
         keep(self.out, made_of, "made_of.json")
         flags = ("--sentencepiece", self.plan.vocabulary, "--valid-share", self.plan.valid_share)
@@ -160,29 +164,24 @@ class Study:
         self.call("data", "bash", PREPARE, *where, *flags, *self.arguments.text)
 
     def training(self) -> Training:
-        """What the models are pre-trained with."""
-        plan, fp16 = self.plan, self.plan.fp16 and torch.cuda.is_available()
+        """The pre-training of all models."""
+        plan, shared = self.plan, self.plan._asdict()
         positions = max(plan.tokens_per_sample, plan.glue_tokens)
         flags = ["--max-positions", str(positions), "--max-valid-steps", str(plan.valid_steps)]
-        return Training(
-            data=self.out / "data/bin",
-            out=self.out / "pretraining",
-            runs=self.runs,
-            updates=plan.updates,
-            rounds=plan.rounds,
-            validations=plan.validations,
-            workers=self.arguments.workers,
-            arch=plan.arch,
-            tokens_per_sample=plan.tokens_per_sample,
-            batch_size=plan.batch_size,
-            lr=plan.lr,
-            # Each run's own flags have its seed.
-            seed=plan.seeds[0],
-            flags=[*flags, *plan.flags, *(["--fp16"] if fp16 else [])],
-        )
+        flags += [*plan.flags, *(["--fp16"] if plan.fp16 and torch.cuda.is_available() else [])]
+        own = {
+            "data": self.out / "data/bin",
+            "out": self.out / "pretraining",
+            "runs": self.runs,
+            "workers": self.arguments.workers,
+            # The flags of each run set its own.
+            "seed": plan.seeds[0],
+            "flags": flags,
+        }
+        return Training(**{key: shared[key] for key in Training._fields if key not in own}, **own)
 
     def pretrain(self, lock: int) -> None:
-        """All models, in rounds; then a folder for each that the hub can load."""
+        """Train all models in rounds, then make the folder of each that the hub loads."""
         training = self.training()
         keep_settings(training)
         with self.journal.step("pre-training", "see pretraining/settings.json"):
@@ -191,7 +190,7 @@ class Study:
             self.collect(name)
 
     def collect(self, run: str) -> None:
-        """models/MODEL-SEED: the trained model, its dictionary and vocabulary."""
+        """Write models/MODEL-SEED: the trained model, its dictionary and vocabulary."""
         folder, data = self.model(run), self.out / "data/bin"
         folder.mkdir(parents=True, exist_ok=True)
         checkpoint = newest_whole_checkpoint(self.out / "pretraining" / run)
@@ -209,7 +208,7 @@ class Study:
         return self.out / "models" / run.replace("/", "-")
 
     def finetune_all(self) -> list[str]:
-        """All tasks, with a report after each; returns what failed."""
+        """Fine-tune on all tasks, with a report after each; return the errors."""
         failed = []
         for task in self.arguments.tasks:
             try:
@@ -220,7 +219,7 @@ class Study:
         return failed
 
     def finetune(self, task: str) -> None:
-        """All models on a task."""
+        """Fine-tune all models on a task."""
         if not (self.arguments.glue / task).is_dir():
             print(f"{task}: not in {self.arguments.glue}")
             return
@@ -238,7 +237,7 @@ class Study:
 
 
 def overrides(finetuning: Finetuning | None) -> list[str]:
-    """Of the task's YAML file, for sweep.py; 6 % of the updates are warm-up, as in the paper."""
+    """Overrides of a task's YAML file; 6 % of the updates are warm-up, as in the paper."""
     if finetuning is None:
         return []
     changed = {
@@ -251,9 +250,9 @@ def overrides(finetuning: Finetuning | None) -> list[str]:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """See the module's text."""
+    """See the module's docstring."""
     arguments = parse(argv)
-    # Threads that wait yield the core.
+    # Waiting threads yield the core.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     study, failed = Study(arguments), []
     if arguments.report:

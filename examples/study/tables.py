@@ -18,7 +18,7 @@ Labels = dict[str, tuple[list[str], list[str]]]
 
 
 def title(model: str) -> str:
-    """A model as the tables have it."""
+    """A model's name in the tables."""
     return f"{MODELS[model][0]} (`{model}`)"
 
 
@@ -49,7 +49,7 @@ def pretraining_rows(results: Results) -> Iterable[Lines]:
 
 
 def pretraining(results: Results, unigram: float) -> Lines:
-    """Losses and who gets there sooner."""
+    """Losses, and the updates that are needed for the loss of BERT-A."""
     plan = results.plan
     clock = "wall-clock" if torch.cuda.is_available() else "processor"
     tokens = plan.updates * plan.batch_size * plan.tokens_per_sample
@@ -58,11 +58,11 @@ def pretraining(results: Results, unigram: float) -> Lines:
         "",
         f"{plan.arch}, {plan.vocabulary:,} symbols, {plan.updates:,} updates of {plan.batch_size} "
         f"× {plan.tokens_per_sample} tokens ({tokens:,}), "
-        f"learning rate {plan.lr:g}. Loss: bits a masked token of held-out text after the last "
-        f"update, median over seeds (lowest to highest); word frequencies alone give "
-        f"{unigram:.3f}. Difference: mean over seeds of the loss less BERT-A's of the same seed, "
-        "with its 95 % interval. Share of updates: when the loss was first as low as BERT-A's "
-        f"last, of all updates. Time: {clock} time of an update.",
+        f"learning rate {plan.lr:g}. Loss: bits per masked token of held-out text after the last "
+        f"update, median over the seeds (lowest to highest); word frequencies alone give "
+        f"{unigram:.3f}. Difference: mean over the seeds of the loss minus BERT-A's of the same "
+        "seed, with a 95 % confidence interval. Share of updates: fraction of all updates after "
+        f"which the loss has first reached BERT-A's final loss. Time: {clock} time per update.",
         "",
         *table(
             ["model", "parameters", "loss", "difference", "share of updates", "ms", "seeds"],
@@ -75,7 +75,7 @@ def pretraining(results: Results, unigram: float) -> Lines:
 
 
 def noise_rows(results: Results, labels: Labels) -> list[Lines]:
-    """Differences from BERT-A, one row a model."""
+    """Differences from BERT-A, a row for each model."""
     tasks = list(labels)
     rows = []
     for model in results.arguments.models:
@@ -87,19 +87,19 @@ def noise_rows(results: Results, labels: Labels) -> list[Lines]:
                 cells.append("-")
                 continue
             error = error_of(task, [*mine.values(), *base.values()], labels)
-            # Two models on the same examples: at most √2, less as they agree.
+            # The same examples: at most √2 times, and less for similar models.
             cells.append(difference(apart, 2**0.5 * error).written(2))
         rows.append([title(model), *cells])
     return rows
 
 
 def error_of(task: str, scores: list[float], labels: Labels) -> float:
-    """Standard error of a score of that height, from the number of examples."""
+    """Standard error of the mean score, from the number of examples."""
     return standard_error(TASKS[task].metric, mean(scores), len(labels[task][1]))
 
 
 def against_nothing(results: Results, labels: Labels) -> list[Lines]:
-    """For each task: score of one answer to all, and the models that beat it beyond noise."""
+    """For each task: score of a constant answer, and the models that are significantly better."""
     rows = []
     for task, (train, valid) in labels.items():
         nothing = without_model(TASKS[task].metric, train, valid)
@@ -115,7 +115,7 @@ def against_nothing(results: Results, labels: Labels) -> list[Lines]:
 
 
 def glue(results: Results) -> Lines:
-    """The paper's table, what is noise, and what is better than nothing."""
+    """The paper's table, differences with their noise, and comparison with a constant answer."""
     lines = ["## GLUE", ""]
     if not results.finetuning:
         return [*lines, "Not run.", ""]
@@ -124,23 +124,23 @@ def glue(results: Results) -> Lines:
     titled = [line | {"model": title(line["model"])} for line in in_order]
     return [
         *lines,
-        "Scores in percent of each run's best epoch on the validation set; each run is a "
-        "fine-tuning of a model of another seed of pre-training. In bold the median of the best "
-        "learning rate (rate: lowest to highest, runs). Examples are cut at "
+        "Scores in percent of each run's best epoch on the validation set; each run fine-tunes a "
+        "model of a different seed of pre-training. Bold: median for the best learning rate "
+        "(rate: lowest to highest, runs). Examples are truncated to "
         f"{results.plan.glue_tokens} tokens.",
         "",
         collect.render(titled),
         "",
-        "Difference from BERT-A: mean over seeds, each model at its best rate, with a 95 % "
-        "interval of two causes of noise, the seeds (Student's t) and the choice of the "
-        "validation examples. What lies within it is marked as noise.",
+        "Difference from BERT-A: mean over the seeds, each model with its best rate, and a 95 % "
+        "confidence interval for two causes of noise: the seeds (Student's t) and the choice of "
+        "the validation examples. Differences within it are marked as noise.",
         "",
         *table(["model", *labels], noise_rows(results, labels)),
         "",
-        "Better than one answer to all, by the same measure of noise:",
+        "Significantly better than the same answer to all examples, by the same measure of noise:",
         "",
         *table(
-            ["task", "validation examples", "one answer to all", "better"],
+            ["task", "validation examples", "constant answer", "better"],
             against_nothing(results, labels),
         ),
         "",

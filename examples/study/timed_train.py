@@ -1,9 +1,11 @@
-"""fairseq-train that also tells how long its updates take: `python timed_train.py FLAGS`.
+"""fairseq-train that logs the time of its updates.
 
-At its end it logs `clock | {"updates": N, "seconds": S}`: the time from one report of training
-(--log-interval) to the next, over all such pairs without validation or checkpoint between them. On
-a CPU it is the time that the processor spent on this process, which stays the same when other
-programs take turns with it; on a GPU it is the time of the wall clock.
+    python -m examples.study.timed_train FLAGS
+
+At the end it logs `clock | {"updates": N, "seconds": S}`: the time between successive reports of
+training (--log-interval), except those with a validation or a checkpoint between them. On a CPU it
+is the processor time of this process, which does not depend on other programs; on a GPU wall-clock
+time.
 """
 
 from __future__ import annotations
@@ -17,21 +19,21 @@ from fairseq_cli import train as fairseq_train
 
 from tupe_fairseq import commands
 
-#: Who reports validation and checkpoints.
+#: Loggers of validation and checkpoints.
 OTHERS = ("valid", "fairseq.checkpoint_utils")
 
 now = time.perf_counter if torch.cuda.is_available() else time.process_time
 
 
 class Clock(logging.Handler):
-    """Adds up what lies between reports of training."""
+    """Sums the time between reports of training."""
 
     updates = 0
     seconds = 0.0
     last: tuple[int, float] | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Count the updates since the last report, if there has been nothing else since."""
+        """Count the updates since the last report, unless another logger has reported since."""
         if record.name in OTHERS:
             self.last = None
         if record.name != "train_inner":

@@ -1,8 +1,8 @@
-"""Training runs that take turns: same data in the same order, same seed, same schedule.
+"""Pre-training of several models in rounds: same data in the same order, same schedule.
 
-What compare_encodings.py and study.py share. Each round trains every run a share of its updates,
-in a process of its own, so that the machine's moods meet all alike and what is stopped has
-compared something. Called again, it goes on where it stopped.
+Shared by compare_encodings.py and study.py. In each round every model is trained for a share of
+its updates, in a process of its own: load changes of the machine affect all models equally, and an
+interrupted comparison has results for all. The next call continues.
 """
 
 from __future__ import annotations
@@ -22,22 +22,18 @@ from tupe_fairseq.checkpoints.whole import newest_whole_checkpoint
 
 
 class Training(NamedTuple):
-    """What all runs share, and in what they differ.
+    """What all runs share, and the flags of each.
 
     Attributes:
         data: binarised masked-LM data.
         out: directory of the results.
-        runs: name of each, a folder below `out`, and the flags that are its own.
+        runs: own flags of each run, by its name, which is a folder below `out`.
         updates: of each run.
-        rounds: turns in which they are trained.
         validations: in each round.
-        workers: runs trained side by side.
-        arch: of the model.
-        tokens_per_sample: length of a sequence.
-        batch_size: sequences.
+        workers: runs trained at the same time.
         lr: highest learning rate.
-        seed: of all; a run's own flags may have another.
-        flags: further ones for fairseq-train.
+        seed: default of all runs.
+        flags: further flags for fairseq-train.
     """
 
     data: Path
@@ -56,15 +52,15 @@ class Training(NamedTuple):
 
 
 def fixed_flags(training: Training) -> list[str]:
-    """What all runs and all rounds share."""
+    """Flags of all runs in all rounds."""
     share = training.updates // training.rounds
     flags: list[Any] = [
         *("--user-dir", PLUGIN, "--arch", training.arch, "--seed", training.seed),
         *("--task", "masked_lm", "--criterion", "masked_lm"),
-        # Blocks over the ends of lines: no text is lost, and none is padding.
+        # Blocks that ignore line ends: no text is dropped, and there is no padding.
         *("--sample-break-mode", "none", "--tokens-per-sample", training.tokens_per_sample),
         *("--batch-size", training.batch_size, "--required-batch-size-multiple", 1),
-        # Text that is seen about once cannot be overfitted.
+        # The text is seen about once, so there is no overfitting.
         *("--dropout", 0, "--attention-dropout", 0),
         *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--adam-eps", 1e-6),
         *("--clip-norm", 1.0, "--weight-decay", 0.01, "--lr", training.lr),
@@ -80,13 +76,13 @@ def fixed_flags(training: Training) -> list[str]:
 
 
 def train(training: Training, name: str, until: int, lock: int) -> None:
-    """Train one run up to an update, from its newest checkpoint on; append to its log.
+    """Train a run up to an update, from its newest checkpoint; append to its log.
 
     Args:
-        training: what it belongs to.
+        training: the runs.
         name: of the run.
         until: update.
-        lock: file descriptor that the process keeps open while it runs.
+        lock: file descriptor that the process keeps open.
 
     Raises:
         UsageError: fairseq-train failed.
@@ -101,29 +97,20 @@ def train(training: Training, name: str, until: int, lock: int) -> None:
     try:
         run_module(command, out / "log.txt", f"training {name}", training.workers, lock)
     except UsageError:
-        # A process that has trained to the end may still crash while it shuts down.
+        # A process that has completed its training may still crash while it exits.
         if updates_done(out) < until:
             raise
 
 
 def keep_settings(training: Training) -> None:
-    """Write settings.json, or compare with it: runs go on with what they began with.
-
-    Raises:
-        UsageError: the directory holds a run with other settings.
-    """
+    """Write settings.json, or raise a UsageError if it holds other settings."""
     settings = {"data": str(training.data.resolve()), "flags": fixed_flags(training)}
     settings["flags"].remove(str(PLUGIN))
     keep(training.out, settings)
 
 
 def run_rounds(training: Training, lock: int, report: Callable[[], None]) -> None:
-    """Train in rounds.
-
-    Args:
-        training: what to train.
-        lock: file descriptor that the processes keep open while they run.
-        report: called after each round.
+    """Train in rounds, and call `report` after each.
 
     Raises:
         UsageError: a training failed.

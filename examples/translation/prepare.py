@@ -1,15 +1,15 @@
-"""Multi30k, or any parallel text of that form, as fairseq reads it: one vocabulary of pieces.
+"""Prepare Multi30k, or other parallel text of its form, with one vocabulary of pieces.
 
-    python examples/translation/prepare.py SOURCE OUT
+    python -m examples.translation.prepare SOURCE OUT
 
-SOURCE holds {train,val,test_2016_flickr}.{en,de}, as they are or with .gz, a sentence a line. In
-OUT:
+SOURCE holds {train,val,test_2016_flickr}.{en,de}, or these with .gz, one sentence per line. OUT
+gets
 
-    text/     SPLIT.en, SPLIT.de (SPLIT: train, valid, test), as they were
+    text/     SPLIT.en, SPLIT.de (SPLIT: train, valid, test), unchanged
     pieces/   the same in pieces, and sentencepiece.bpe.model, trained on both languages
-    data/     what fairseq-preprocess makes of the pieces, with one dictionary
+    data/     the output of fairseq-preprocess, with one dictionary
 
-What is there already is kept.
+Folders that exist already are kept.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ import gzip
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-import sentencepiece
-
+from examples.shared import pieces, script
+from examples.shared.jobs import check_status
+from examples.shared.pieces import MODEL as TOKENIZER
 from tupe_fairseq import UsageError
 
 SPLITS = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
 LANGUAGES = ("en", "de")
-TOKENIZER = "sentencepiece.bpe.model"
 
 
 def read_lines(folder: Path, name: str) -> list[str]:
     """Lines of a file or of its .gz.
 
     Raises:
-        UsageError: there is none, it is no text, or a line is empty.
+        UsageError: the file does not exist, is not UTF-8, or has an empty line.
     """
     plain, packed = folder / name, folder / f"{name}.gz"
     try:
         raw = plain.read_bytes() if plain.is_file() else gzip.decompress(packed.read_bytes())
-        # Not splitlines(): that would also break lines at rarer separators.
+        # splitlines() would also split at rarer separators.
         lines = raw.decode("utf-8").removesuffix("\n").split("\n")
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {plain} or {packed.name}: {error}.") from error
     for number, line in enumerate(lines, start=1):
         if not line.strip():
-            raise UsageError(f"{name}, line {number} is empty: a sentence must stand there.")
+            raise UsageError(f"{name}, line {number} is empty, but must be a sentence.")
     return lines
 
 
@@ -55,45 +55,30 @@ def write_text(source: Path, out: Path) -> None:
     """Copy the splits.
 
     Raises:
-        UsageError: the two sides of a split have not as many lines.
+        UsageError: the two sides of a split differ in their number of lines.
     """
     for split, name in SPLITS.items():
         sides = {language: read_lines(source, f"{name}.{language}") for language in LANGUAGES}
         counts = {language: len(lines) for language, lines in sides.items()}
         if len(set(counts.values())) > 1:
             told = ", ".join(f"{name}.{key} has {count} lines" for key, count in counts.items())
-            raise UsageError(f"{told}: each line must be the translation of the other's.")
+            raise UsageError(f"{told}: line by line they must be translations of each other.")
         for language, lines in sides.items():
             _write(out / f"{split}.{language}", lines)
 
 
 def write_pieces(text: Path, out: Path, vocabulary: int) -> None:
-    """Train the vocabulary on both sides of the training text, and cut all text with it.
-
-    Raises:
-        UsageError: the text has not as many pieces.
-    """
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            input=",".join(str(text / f"train.{language}") for language in LANGUAGES),
-            model_prefix=str(out / TOKENIZER.removesuffix(".model")),
-            vocab_size=vocabulary,
-            model_type="bpe",
-            character_coverage=1.0,
-            minloglevel=2,
-        )
-    except RuntimeError as error:
-        reason = str(error).rsplit("] ", 1)[-1].strip()
-        raise UsageError(f"--vocabulary is {vocabulary}, but sentencepiece: {reason}") from error
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(out / TOKENIZER))
+    """Train the vocabulary on both sides of the training text, and split all text with it."""
+    model = out / TOKENIZER
+    both = [text / f"train.{language}" for language in LANGUAGES]
+    pieces.train(both, model, vocabulary, "--vocabulary", character_coverage=1.0)
     for split in SPLITS:
         for language in LANGUAGES:
             lines = read_lines(text, f"{split}.{language}")
-            cut = pieces.encode(lines, out_type=str)
-            _write(out / f"{split}.{language}", [" ".join(line) for line in cut])
+            _write(out / f"{split}.{language}", pieces.encode(model, lines))
 
 
-def binarise(pieces: Path, out: Path) -> None:
+def binarise(symbols: Path, out: Path) -> None:
     """fairseq-preprocess with one dictionary.
 
     Raises:
@@ -101,39 +86,28 @@ def binarise(pieces: Path, out: Path) -> None:
     """
     command = [sys.executable, "-m", "fairseq_cli.preprocess", "--joined-dictionary"]
     command += ["--source-lang", LANGUAGES[0], "--target-lang", LANGUAGES[1]]
-    command += [f"--{split}pref={pieces / split}" for split in SPLITS]
+    command += [f"--{split}pref={symbols / split}" for split in SPLITS]
     ended = subprocess.run(
         [*command, "--destdir", str(out)], capture_output=True, text=True, check=False
     )
-    if ended.returncode:
-        last = (ended.stderr.strip().splitlines() or [f"status {ended.returncode}"])[-1]
-        raise UsageError(f"fairseq-preprocess failed: {last}")
+    check_status(ended, "fairseq-preprocess")
 
 
 def prepare(source: Path, out: Path, vocabulary: int) -> None:
-    """All three steps; those that are done are left."""
-    with _step(out / "text") as folder:
-        if folder is not None:
-            write_text(source, folder)
-    with _step(out / "pieces") as folder:
-        if folder is not None:
-            write_pieces(out / "text", folder, vocabulary)
-    with _step(out / "data") as folder:
-        if folder is not None:
-            binarise(out / "pieces", folder)
+    """All three steps, without those whose folder exists already."""
+    _step(out / "text", partial(write_text, source))
+    _step(out / "pieces", partial(write_pieces, out / "text", vocabulary=vocabulary))
+    _step(out / "data", partial(binarise, out / "pieces"))
 
 
-@contextmanager
-def _step(folder: Path) -> Iterator[Path | None]:
-    """Yields a folder that becomes this one at the end, or None where this one is there."""
-    if folder.is_dir():
-        yield None
-        return
-    partial = folder.with_name(f"{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    yield partial
-    partial.rename(folder)
+def _step(folder: Path, write: Callable[[Path], None]) -> None:
+    """Write a folder atomically."""
+    if not folder.is_dir():
+        incomplete = folder.with_name(f"{folder.name}.partial")
+        shutil.rmtree(incomplete, ignore_errors=True)
+        incomplete.mkdir(parents=True)
+        write(incomplete)
+        incomplete.rename(folder)
 
 
 def _write(path: Path, lines: list[str]) -> None:
@@ -151,7 +125,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except UsageError as error:
-        sys.exit(f"error: {error}")
+    script.run(main)

@@ -1,18 +1,17 @@
 """Translate Multi30k from English to German: prepare, train, generate, score.
 
-    python examples/translation/run.py SOURCE --out DIRECTORY --encodings tupe_r
-    python examples/translation/run.py SOURCE --out DIRECTORY --seeds 1,2,3
+    python -m examples.translation.run SOURCE --out DIRECTORY --encodings tupe_r
+    python -m examples.translation.run SOURCE --out DIRECTORY --seeds 1,2,3
 
-SOURCE holds the parallel text (see prepare.py); `stock` among the encodings is fairseq's own
-`transformer` of the same size. All models of one seed are trained before those of the next;
---workers 2 trains two side by side, with a thread each. Run again, it goes on where it stopped;
-with --report, it writes the table of what there is.
-In DIRECTORY:
+SOURCE holds the parallel text (see prepare.py); the encoding `stock` is fairseq's own
+`transformer` of the same size. All models of a seed are trained before those of the next;
+--workers 2 trains two at a time, with one thread each. After an interruption the same command
+continues; with --report it only writes the table. DIRECTORY gets
 
     text/, pieces/, data/     see prepare.py
-    SIZE/ENCODING.SEED/       checkpoints, log.txt, generate.txt, test.hyp.de, result.json,
-                              dictionaries and vocabulary: all that `from_pretrained` needs
-    SIZE/settings.json        what all were trained with; another call must have the same
+    SIZE/ENCODING.SEED/       checkpoints, log.txt, generate.txt, test.hyp.de, result.json, and the
+                              dictionaries and vocabulary that `from_pretrained` needs
+    SIZE/settings.json        settings of all models, which must not change between calls
     SIZE/results.md           BLEU, chrF, and speed relative to `stock`
 """
 
@@ -47,7 +46,7 @@ from tupe_fairseq.files import replacing
 from tupe_fairseq.position import POSITION_ENCODINGS
 
 TABLE = (BASELINE, "sinusoidal", "learned", "t5", "shaw", "rope", "tupe_a", "tupe_r")
-#: Size -> fairseq's architecture and flags, ours, and what suits its training.
+#: Size -> fairseq's architecture and flags, ours, default of --updates, flags for training.
 SIZES: dict[str, dict[str, Any]] = {
     # The dimensions of `tupe_transformer_tiny`.
     "tiny": {
@@ -71,36 +70,37 @@ VALIDATIONS = 4
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    """Arguments; what follows `--` goes to fairseq-train as it is."""
+    """Parse the command line; arguments after `--` are for fairseq-train."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("source", type=Path, help="parallel text")
-    parser.add_argument("--out", type=Path, required=True, help="directory of the results")
-    parser.add_argument("--encodings", default=",".join(TABLE), help="which, and `stock`")
-    parser.add_argument("--seeds", default="1", help="which")
-    parser.add_argument("--size", choices=SIZES, default="tiny")
-    parser.add_argument("--updates", type=int, help="of each model (default: by size)")
-    parser.add_argument("--workers", type=int, default=1, help="models trained side by side")
-    parser.add_argument("--vocabulary", type=int, default=6000, help="pieces of both languages")
-    parser.add_argument("--report", action="store_true", help="only report what there is")
-    arguments = parse_with_flags(parser, argv)
-    arguments.updates = arguments.updates or SIZES[arguments.size]["updates"]
-    arguments.encodings = list(dict.fromkeys(arguments.encodings.split(",")))
-    for name in arguments.encodings:
+    add = parser.add_argument
+    add("source", type=Path, help="parallel text")
+    add("--out", type=Path, required=True, help="directory of the results")
+    add("--encodings", default=",".join(TABLE), help="default: %(default)s")
+    add("--seeds", default="1", help="default: 1")
+    add("--size", choices=SIZES, default="tiny")
+    add("--updates", type=int, help="of each model (default: by size)")
+    add("--workers", type=int, default=1, help="models trained at the same time")
+    add("--vocabulary", type=int, default=6000, help="number of pieces, for both languages")
+    add("--report", action="store_true", help="only write the table")
+    args = parse_with_flags(parser, argv)
+    args.updates = args.updates or SIZES[args.size]["updates"]
+    args.encodings = list(dict.fromkeys(args.encodings.split(",")))
+    for name in args.encodings:
         if name != BASELINE:
             POSITION_ENCODINGS[name]
     try:
-        arguments.seeds = list(dict.fromkeys(map(int, arguments.seeds.split(","))))
+        args.seeds = list(dict.fromkeys(map(int, args.seeds.split(","))))
     except ValueError as error:
-        raise UsageError(f"--seeds is {arguments.seeds!r}, but must be like 1,2,3.") from error
-    if arguments.workers < 1:
-        raise UsageError(f"--workers must be at least 1, but is {arguments.workers}.")
-    if arguments.updates < VALIDATIONS:
-        raise UsageError(f"--updates must be at least {VALIDATIONS}, but is {arguments.updates}.")
-    return arguments
+        raise UsageError(f"--seeds is {args.seeds!r}, but must be like 1,2,3.") from error
+    if args.workers < 1:
+        raise UsageError(f"--workers must be at least 1, but is {args.workers}.")
+    if args.updates < VALIDATIONS:
+        raise UsageError(f"--updates must be at least {VALIDATIONS}, but is {args.updates}.")
+    return args
 
 
 def fixed_flags(arguments: argparse.Namespace) -> list[str]:
-    """What all models share in training."""
+    """Flags of the training of all models."""
     every = arguments.updates // VALIDATIONS
     flags: list[Any] = [
         *("--task", "translation", "--source-lang", LANGUAGES[0], "--target-lang", LANGUAGES[1]),
@@ -125,14 +125,14 @@ def fixed_flags(arguments: argparse.Namespace) -> list[str]:
 
 
 def train(arguments: argparse.Namespace, name: str, seed: int, out: Path, lock: int) -> None:
-    """Train one model, from its newest checkpoint on."""
+    """Train a model, from its newest checkpoint."""
     size = SIZES[arguments.size]
     command = ["examples.study.timed_train", arguments.out / "data", *fixed_flags(arguments)]
     if name == BASELINE:
         command += ["--arch", *size["stock"]]
     else:
         command += ["--user-dir", PLUGIN, "--arch", size["ours"], "--position-encoding", name]
-    # The last of two equal flags counts.
+    # Of two equal flags, the last takes effect.
     command += ["--seed", seed, "--save-dir", out, *arguments.flags]
     if (checkpoint := newest_whole_checkpoint(out)) is not None:
         command += ["--restore-file", checkpoint]
@@ -153,7 +153,7 @@ def generate(arguments: argparse.Namespace, name: str, out: Path, lock: int) -> 
 
 
 def evaluate(arguments: argparse.Namespace, out: Path) -> None:
-    """Score the translations, and put beside the model what it needs."""
+    """Score the translations, and copy the files that the model needs."""
     generated = (out / "generate.txt").read_text(encoding="utf-8")
     found = hypotheses(generated)
     with replacing(out / "test.hyp.de") as path:
@@ -174,18 +174,14 @@ def evaluate(arguments: argparse.Namespace, out: Path) -> None:
 
 
 def keep_settings(arguments: argparse.Namespace) -> None:
-    """Write settings.json, or compare with it: a run goes on with what it began with.
-
-    Raises:
-        UsageError: the directory holds a run with other settings.
-    """
+    """Write settings.json, or raise a UsageError if it holds other settings."""
     flags = [*fixed_flags(arguments), *arguments.flags]
     settings = {"flags": flags, "vocabulary": arguments.vocabulary}
     keep(arguments.out, settings, f"{arguments.size}/settings.json")
 
 
 def report(arguments: argparse.Namespace) -> str:
-    """Write results.md from what there is so far."""
+    """Write results.md from the results so far, and return it."""
     folder = arguments.out / arguments.size
     results: dict[str, dict[int, Any]] = {name: {} for name in arguments.encodings}
     for name in arguments.encodings:
@@ -204,7 +200,7 @@ def report(arguments: argparse.Namespace) -> str:
 
 
 def make(arguments: argparse.Namespace, name: str, seed: int, lock: int) -> None:
-    """Every step of one model that is not done."""
+    """The remaining steps of a model."""
     out = arguments.out / arguments.size / f"{name}.{seed}"
     out.mkdir(parents=True, exist_ok=True)
     if (out / "result.json").exists():
@@ -216,7 +212,7 @@ def make(arguments: argparse.Namespace, name: str, seed: int, lock: int) -> None
 
 
 def make_all(arguments: argparse.Namespace, lock: int) -> None:
-    """The data, and all models."""
+    """Prepare the data, and train and score all models."""
     prepare(arguments.source, arguments.out, arguments.vocabulary)
     models = {
         f"{name}, seed {seed}": partial(make, arguments, name, seed, lock)
@@ -228,7 +224,7 @@ def make_all(arguments: argparse.Namespace, lock: int) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """See the module's text."""
+    """See the module's docstring."""
     arguments = parse(argv)
     if not arguments.report:
         with locked(arguments.out) as lock:

@@ -1,4 +1,4 @@
-"""Translations of one model: BLEU and chrF; of all models: the table."""
+"""BLEU and chrF of a model, and the table of all models."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HYPOTHESIS = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
 
 
 def hypotheses(generated: str) -> list[str]:
-    """The translations in what fairseq-generate has written, in the order of the sentences."""
+    """The translations in the output of fairseq-generate, in the order of the sentences."""
     found = {}
     for line in generated.split("\n"):
         if match := HYPOTHESIS.fullmatch(line):
@@ -30,7 +30,7 @@ def hypotheses(generated: str) -> list[str]:
 
 
 def score(translations: list[str], references: list[str]) -> dict[str, Any]:
-    """BLEU and chrF, as `sacrebleu REFERENCES -i TRANSLATIONS -m bleu chrf` gives them."""
+    """BLEU and chrF, equal to `sacrebleu REFERENCES -i TRANSLATIONS -m bleu chrf`."""
     found: dict[str, Any] = {}
     for name, metric in (("bleu", BLEU()), ("chrf", CHRF())):
         found[name] = metric.corpus_score(translations, [references]).score

@@ -1,9 +1,11 @@
-"""fairseq-generate that also tells how long it searches: `python timed_generate.py FLAGS`.
+"""fairseq-generate that logs the time of its search.
 
-FLAGS have `--task timed_translation`, which is fairseq's translation with a clock. At its end it
-logs `clock | {"tokens": N, "seconds": S}`, S being the time inside the search: no start-up and no
-reading. On a CPU it is the time that the processor spent on this process, which stays the same
-when other programs take turns with it; on a GPU it is the time of the wall clock.
+    python -m examples.translation.timed_generate FLAGS
+
+FLAGS include `--task timed_translation`, which is fairseq's translation with a clock. At the end
+it logs `clock | {"tokens": N, "seconds": S}`, where S is the time of the search, without start-up
+and reading: on a CPU the processor time of this process, which does not depend on other programs,
+and on a GPU wall-clock time.
 """
 
 from __future__ import annotations
@@ -23,13 +25,13 @@ now = time.perf_counter if torch.cuda.is_available() else time.process_time
 
 @register_task("timed_translation", dataclass=TranslationConfig)
 class TimedTranslation(TranslationTask):
-    """Adds up the time of all searches of this process, and the tokens of the best hypotheses."""
+    """Sums the time of all searches of this process, and the tokens of the best hypotheses."""
 
     tokens = 0
     seconds = 0.0
 
     def inference_step(self, *args, **kwargs):
-        """As fairseq's."""
+        """Search as fairseq does."""
         began = now()
         found = super().inference_step(*args, **kwargs)
         if torch.cuda.is_available():

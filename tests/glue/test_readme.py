@@ -22,19 +22,21 @@ def commands() -> list[list[str]]:
 
 def test_scripts_and_links_exist():
     assert len(commands()) == 6
-    for program, script, *_ in commands():
+    for program, *words in commands():
         assert program in ("bash", "python")
+        script = words[0] if program == "bash" else f"{words[1].replace('.', '/')}.py"
+        assert words[0] == "-m" or program == "bash"
         assert (ROOT / script).is_file(), script
     for target in re.findall(r"\]\(([^)#:]+)\)", README):
         assert (GLUE / target).exists(), target
 
 
 @pytest.mark.parametrize(
-    ("name", "parse"), [("sweep.py", sweep.arguments), ("predict.py", predict.arguments)]
+    ("name", "parse"), [("sweep", sweep.arguments), ("predict", predict.arguments)]
 )
 def test_python_commands_are_understood(name, parse):
-    (words,) = (words for words in commands() if words[1].endswith(name))
-    assert str(parse(words[2:]).data) == "glue"
+    (words,) = (words for words in commands() if words[2] == f"examples.glue.{name}")
+    assert str(parse(words[3:]).data) == "glue"
 
 
 def test_shell_commands_name_tasks_there_are():

@@ -223,7 +223,7 @@ def test_a_setting_cannot_be_more_than_one(glue, bpe, tmp_path, value):
     data = binarised(glue, bpe, "WNLI", tmp_path / "data")
     model = {"arch": "tupe_roberta", "max_positions": 64, "activation_fn": value}
     torch.save({"model": {}, "cfg": {"model": model}}, tmp_path / "model.pt")
-    with pytest.raises(UsageError, match=r"model.pt: its activation_fn is .*, which cannot be"):
+    with pytest.raises(UsageError, match=r"model.pt has an invalid activation_fn: "):
         describe.overrides(data, tmp_path / "model.pt")
 
 

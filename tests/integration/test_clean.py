@@ -69,7 +69,7 @@ def test_lines(content, expected, tmp_path):
 
 def test_lost_lines_are_counted(tmp_path, capsys):
     lines_of(b"good\n\xff\n\xfe\n", tmp_path)
-    assert "2 left out (not UTF-8)" in capsys.readouterr().out
+    assert "2 dropped (not UTF-8)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_second_call_goes_on_with_missing_parts(tmp_path, monkeypatch):
         ({".hidden": b"text"}, (), "holds no files"),
         ({"a": b"\n\n \n"}, (), "INPUT holds no text"),
         ({"a": b"\xff\n"}, (), "1 lines are not UTF-8"),
-        ({"a": b"one\n"}, (), "--valid-share 0.01 holds out none"),
+        ({"a": b"one\n"}, (), "--valid-share 0.01 holds out no document"),
         ({"a.tar.xz": b""}, (), "is an archive"),
         ({"a": b"one\n"}, ("--valid-share", "1"), "--valid-share must lie"),
         ({"a": b"one\n"}, ("--longest", "0"), "--longest and --workers"),

@@ -108,10 +108,9 @@ def test_timed_training_has_the_guards_of_fairseq_train(toy_masked_lm_data, tmp_
     training = compare.training_of(compare.parse(arguments(toy_masked_lm_data, tmp_path)))
     own = ["--position-encoding", "none", "--save-dir", str(tmp_path / "none")]
 
-    def timed_train(*more: str) -> subprocess.CompletedProcess:
-        words = ["-m", "examples.study.timed_train", str(toy_masked_lm_data)]
-        command = [sys.executable, *words, *fixed_flags(training), *own, *more]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    def timed_train(*more: object):
+        words = [toy_masked_lm_data, *fixed_flags(training), *own, *more]
+        return processes.run("examples.study.timed_train", *words)
 
     missing = timed_train("--max-update", "2", "--restore-file", str(tmp_path / "nowhere.pt"))
     assert missing.returncode == 1

@@ -111,9 +111,9 @@ def test_second_call_makes_what_is_missing(text, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--sentencepiece", 5000), "--sentencepiece 5000 .* failed: .*[Vv]ocabulary size"),
+        (("--sentencepiece", 5000), "--sentencepiece is 5000, but .*[Vv]ocabulary size"),
         (("--sentencepiece", "nothing"), "neither a size nor a file"),
-        (("--sentencepiece", __file__), "is no sentencepiece model"),
+        (("--sentencepiece", __file__), "is not a sentencepiece model"),
         (("--gpt2-bpe", "nowhere"), "lacks encoder.json or vocab.bpe"),
         (("--sentencepiece", 40, "--workers", 0), "--workers must be at least 1"),
     ],

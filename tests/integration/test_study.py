@@ -104,7 +104,7 @@ def test_killed_study_goes_on(place):
     assert logs == {path: path.read_text() for path in logs}
     assert len((place / "started").read_text().split()) == 4
     again = (out / "report/report.md").read_text()
-    assert again.partition("## What was run")[0] == report.partition("## What was run")[0]
+    assert again.partition("## Runs")[0] == report.partition("## Runs")[0]
     with pytest.raises(UsageError, match="holds a run with other settings"):
         study.main([*words, "--text", f"{place}/glue"])
 
