@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# Sourced by the other scripts, from the repository root: makes .venv with everything this package
-# needs, and puts it on the PATH. Does nothing more than the latter when .venv is up to date.
+# Sourced by other scripts in the root of the repository: creates or updates .venv, with the versions
+# of scripts/constraints.txt, and puts it on the PATH.
 #
-# The versions are those of scripts/constraints.txt. .venv/installed says what was installed; it
-# is written last, so an installation that was cut off is completed by the next call. PYTHON names
-# another interpreter than python3.11: `PYTHON=python3.12 bash scripts/test.sh`.
+# .venv/installed identifies the installation. It is written last, so the next call completes an
+# interrupted installation. PYTHON names another interpreter than python3.11:
+# `PYTHON=python3.12 bash scripts/test.sh`.
 
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 
@@ -14,13 +14,13 @@ fail() {
   exit 1
 }
 
-# The first Python that can run this package, or the chosen one; prints its path.
+# Print the path of the chosen Python, or of the first one that can run this package.
 find_python() {
   local candidate path
   local -a candidates=(python3.11 python3)
   [[ ! ${PYTHON-} ]] || candidates=("$PYTHON")
   for candidate in "${candidates[@]}"; do
-    # A shim may be on the PATH and lead nowhere, hence the call.
+    # A call, since a shim on the PATH may not work.
     path=$("$candidate" -c 'import sys
 if (3, 10) <= sys.version_info < (3, 13):
     print(sys.executable)' 2>/dev/null) || continue
@@ -33,7 +33,7 @@ if (3, 10) <= sys.version_info < (3, 13):
     "$("$candidate" --version 2>/dev/null || echo 'not there')."
 }
 
-# Whether .venv is of the Python that was chosen, if one was.
+# Whether .venv has the chosen Python, if one was chosen.
 of_chosen_python() {
   local chosen made version='import sys; print(sys.version)'
   [[ ${PYTHON-} ]] || return 0
@@ -41,13 +41,13 @@ of_chosen_python() {
   made=$(.venv/bin/python -c "$version" 2>/dev/null) && [[ $made == "$chosen" ]]
 }
 
-# What an up-to-date .venv was made from.
+# Identifies an up-to-date .venv.
 wanted_installation() {
   printf 'installed in %s\n' "$PWD"
   cksum setup.py scripts/constraints.txt scripts/environment.sh
 }
 
-# Run pip and tell in one line what went wrong.
+# Run pip; an error is reported in one line.
 pip_install() {
   local log=.venv/install.log
   .venv/bin/python -m pip install --progress-bar off -c scripts/constraints.txt "$@" \
@@ -58,7 +58,7 @@ pip_install() {
   fail "the installation failed: $(grep -i error "$log" | tail -n 1) (all of it: $log)"
 }
 
-# Make .venv anew where there is none, or one of another folder or Python, or of one that is gone.
+# Create .venv, unless there is one for this folder and Python.
 make_venv() {
   local python=$1 made_in
   made_in=$(.venv/bin/python -c 'import sys; print(sys.prefix)' 2>/dev/null) || made_in=
@@ -79,7 +79,7 @@ install_packages() {
   fi
   echo "installing torch 2.13.0"
   pip_install --no-deps "${index[@]+"${index[@]}"}" torch==2.13.0
-  # Builds take what is installed, so that nothing unpinned takes part in them.
+  # Builds use the installed packages, whose versions are pinned.
   pip_install torch==2.13.0 setuptools numpy cython
   echo "installing fairseq and this package"
   # Where it finds torch, the build of fairseq 0.12.2 compiles sources that its archive lacks, so

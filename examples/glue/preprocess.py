@@ -1,4 +1,4 @@
-"""One task of GLUE -> the folder that fairseq's task `sentence_prediction` reads.
+"""Binarise one task of GLUE for fairseq's task `sentence_prediction`.
 
     python -m examples.glue.preprocess GLUE_DIR TASK BPE_DIR OUT
 
@@ -7,12 +7,12 @@ OUT gets, in the format of fairseq-preprocess:
     input0/, input1/     dict.txt and the sentences of each split; no input1/ for single sentences
     label/               dict.txt with the labels in the order of the model's outputs, and the
                          labels of each split; for STS-B the text files train.label, valid.label
-    task.json            what the data was made for: task, positions, lower case, examples
-    report.txt           counts beside the official ones, and whatever was left out
+    task.json            settings of the data: task, positions, lower case, examples
+    report.txt           counts beside the official ones, and what was dropped
     and the tokenizer, for the fine-tuned model
 
-An example longer than the model's positions is cut here, the longer sentence first: fairseq's
-`--shorten-method truncate` would cut the end off, and with it </s> and maybe the second sentence.
+Examples longer than the model's positions are truncated here, the longer sentence first: fairseq's
+`--shorten-method truncate` would remove the end, with </s> and possibly the second sentence.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Iterator
 from multiprocessing import Pool
 from pathlib import Path
@@ -33,33 +32,29 @@ from tqdm import tqdm
 from examples.glue.readers import Example, Read, read_split
 from examples.glue.tasks import TASKS, Split, Task, find_file
 from examples.glue.tokenizer import Tokenizer
+from examples.shared import script
 from tupe_fairseq import UsageError
 
-#: A dictionary that lacks more of the pieces than this is another tokenizer's.
+#: A dictionary that lacks a larger share of the pieces belongs to another tokenizer.
 MOST_UNKNOWN = 0.2
-#: Examples a process takes at once.
+#: Examples that a process encodes at a time.
 CHUNK = 256
 
 _tokenizer: Tokenizer
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("glue", type=Path, metavar="GLUE_DIR", help="the GLUE download")
     parser.add_argument("task", metavar="TASK", help="CoLA, SST-2, ...")
     parser.add_argument("bpe", type=Path, metavar="BPE_DIR", help="tokenizer and dict.txt")
-    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write")
-    parser.add_argument(
-        "--max-positions", type=int, default=512, help="of the pre-trained model (default: 512)"
-    )
+    parser.add_argument("out", type=Path, metavar="OUT", help="directory to write")
+    positions = "of the pre-trained model (default: 512)"
+    parser.add_argument("--max-positions", type=int, default=512, help=positions)
     case = parser.add_mutually_exclusive_group()
-    case.add_argument(
-        "--lowercase",
-        action="store_true",
-        default=None,
-        help="the pre-training text was in lower case (default: if dict.txt has no capitals)",
-    )
+    lower = "the pre-training text was in lower case (default: if dict.txt has no capitals)"
+    case.add_argument("--lowercase", action="store_true", default=None, help=lower)
     case.add_argument("--cased", dest="lowercase", action="store_false", help="it was not")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     parser.add_argument("--workers", type=int, default=cores, help="processes (default: cores)")
@@ -67,18 +62,16 @@ def arguments() -> argparse.Namespace:
 
 
 def shares(lengths: tuple[int, ...], positions: int) -> tuple[int, ...]:
-    """How many tokens of each sentence are kept.
+    """Tokens of each of one or two sentences that remain, besides special tokens.
 
-    Args:
-        lengths: of one or two sentences, without special tokens.
-        positions: of the model, which `<s> a </s>` or `<s> a </s> </s> b </s>` must fit in.
+    `<s> a </s>` or `<s> a </s> </s> b </s>` must fit into the positions of the model.
     """
     room = positions - 2 * len(lengths)
     if sum(lengths) <= room:
         return lengths
     if len(lengths) == 1:
         return (room,)
-    # The shorter keeps what it has up to a half; the longer fills the rest.
+    # The shorter sentence keeps at most half of the positions; the longer gets the rest.
     first = max(min(lengths[0], room // 2), room - lengths[1])
     return first, room - first
 
@@ -95,7 +88,7 @@ def _encode(example: Example) -> list[list[int]]:
 def encoded(
     examples: list[Example], tokenizer: Tokenizer, workers: int, title: str
 ) -> Iterator[list[list[int]]]:
-    """Ids of the sentences of each example, in order, by so many processes."""
+    """Ids of the sentences of each example, in order."""
     bar = {"total": len(examples), "desc": title, "unit": " examples", "disable": None}
     if workers <= 1 or len(examples) <= CHUNK:
         _start(tokenizer)
@@ -106,7 +99,7 @@ def encoded(
 
 
 class Writer:
-    """Writes a column of a split: FOLDER/SPLIT.bin and .idx, as fairseq-preprocess does."""
+    """Writes FOLDER/SPLIT.bin and .idx in the format of fairseq-preprocess."""
 
     def __init__(self, folder: Path, split: str, dictionary: Dictionary):
         folder.mkdir(parents=True, exist_ok=True)
@@ -117,16 +110,16 @@ class Writer:
         dictionary.save(str(folder / "dict.txt"))
 
     def add(self, ids: list[int] | Tensor) -> None:
-        """Add an example, and </s>."""
+        """Add an example and </s>."""
         self.builder.add_item(torch.cat([torch.as_tensor(ids, dtype=torch.long), self.end]))
 
     def close(self) -> None:
-        """Write the index, without which there is no data."""
+        """Write the index, which completes the data."""
         self.builder.finalize(f"{self.prefix}.idx")
 
 
 def label_dictionary(task: Task, train: list[Example]) -> Dictionary:
-    """The labels in the order of the model's outputs, with their frequency."""
+    """The labels in the order of the model's outputs, with their frequencies."""
     dictionary = Dictionary()
     for word in task.labels:
         dictionary.add_symbol(word, n=sum(example.label == word for example in train))
@@ -134,7 +127,7 @@ def label_dictionary(task: Task, train: list[Example]) -> Dictionary:
 
 
 def write_labels(folder: Path, split: str, examples: list[Example], words: Dictionary) -> None:
-    """The labels of a split: ids of words, or numbers as text where there are no words."""
+    """Write the labels of a split: ids of words, or numbers as text for regression."""
     if len(words) > words.nspecial:
         writer = Writer(folder, split, words)
         for example in examples:
@@ -149,13 +142,13 @@ def write_labels(folder: Path, split: str, examples: list[Example], words: Dicti
 def write_sentences(
     read: Read, split: Split, args: argparse.Namespace, tokenizer: Tokenizer
 ) -> int:
-    """The sentences of a split.
+    """Write the sentences of a split.
 
     Returns:
-        The number of examples that were cut.
+        The number of truncated examples.
 
     Raises:
-        UsageError: the dictionary is not the tokenizer's.
+        UsageError: the dictionary belongs to another tokenizer.
     """
     dictionary = tokenizer.dictionary
     columns = range(len(read.examples[0].sentences))
@@ -169,8 +162,8 @@ def write_sentences(
             unknown, pieces = unknown + sentence.count(dictionary.unk()), pieces + len(sentence)
     if unknown > MOST_UNKNOWN * pieces:
         raise UsageError(
-            f"{args.bpe}/dict.txt is not this tokenizer's: it lacks {100 * unknown / pieces:.0f} "
-            f"% of the pieces of {read.path}."
+            f"{args.bpe}/dict.txt belongs to another tokenizer: it lacks "
+            f"{100 * unknown / pieces:.0f} % of the pieces of {read.path}."
         )
     for writer in writers:
         writer.close()
@@ -178,13 +171,13 @@ def write_sentences(
 
 
 def count_line(split: Split, read: Read, cut: int, positions: int) -> str:
-    """What came out of a split, beside the official count."""
+    """The line of a split in the report."""
     count = len(read.examples)
     official = "as official" if count == split.count else f"OFFICIALLY {split.count:,}"
     parts = [f"{count:,} examples, {official}"]
-    parts += [f"{number:,} left out ({why})" for why, number in read.left_out.items()]
+    parts += [f"{number:,} dropped ({why})" for why, number in read.left_out.items()]
     if cut:
-        parts.append(f"{cut:,} cut to {positions} tokens")
+        parts.append(f"{cut:,} truncated to {positions} tokens")
     return f"{split.name:7} {'; '.join(parts)}"
 
 
@@ -192,7 +185,7 @@ def preprocess(args: argparse.Namespace) -> None:
     """Write OUT.
 
     Raises:
-        UsageError: the download, the tokenizer or an option is not as it must be.
+        UsageError: the download, the tokenizer or an option cannot be used.
     """
     if args.task not in TASKS:
         raise UsageError(f"TASK is {args.task!r}, but must be one of: {', '.join(TASKS)}.")
@@ -208,7 +201,7 @@ def preprocess(args: argparse.Namespace) -> None:
     for split in task.splits:
         read = read_split(args.glue, task, split)
         if read is None:
-            lines.append(f"{split.name:7} not there: {' or '.join(split.files)}")
+            lines.append(f"{split.name:7} missing: {' or '.join(split.files)}")
             continue
         words = words or label_dictionary(task, read.examples)
         cut = write_sentences(read, split, args, tokenizer)
@@ -224,7 +217,4 @@ def preprocess(args: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        preprocess(arguments())
-    except (UsageError, OSError) as error:
-        sys.exit(f"error: {error}")
+    script.run(lambda: preprocess(arguments()))

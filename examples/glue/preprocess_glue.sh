@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# The GLUE download -> data to fine-tune on, one folder a task: OUT/CoLA-bin, OUT/SST-2-bin, ...
+# The GLUE download -> data for fine-tuning, a folder for each task: OUT/CoLA-bin, OUT/SST-2-bin, ...
 #
 #   bash examples/glue/preprocess_glue.sh GLUE_DIR TASK|ALL BPE_DIR OUT [OPTION...]
 #
-#   GLUE_DIR   holds CoLA/train.tsv, ..., as GLUE's download script leaves them
-#   TASK       CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE or WNLI; ALL: those that are there
+#   GLUE_DIR   holds CoLA/train.tsv, ...: the output of GLUE's download script
+#   TASK       CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE or WNLI; ALL: all in GLUE_DIR
 #   BPE_DIR    the tokenizer of the pre-trained model and its dict.txt
 #   OPTION     --max-positions N (default 512), --lowercase or --cased, --workers N
 #
-# A task that is done is skipped, one that was cut off is done again, and also one whose files or
-# options have changed. Needs this package installed (source .venv/bin/activate).
+# Completed tasks are skipped unless their files or options have changed; interrupted ones are
+# repeated. Needs this package installed (source .venv/bin/activate).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/../../scripts/steps.sh"
@@ -26,10 +26,10 @@ options=("${@:5}")
 tasks=(CoLA SST-2 MRPC STS-B QQP MNLI QNLI RTE WNLI)
 python -c 'import importlib.util as u, sys; sys.exit(u.find_spec("fairseq") is None)' ||
   fail "python has no fairseq: source .venv/bin/activate first."
-[[ -d $glue ]] || fail "GLUE_DIR is $glue, but no such folder is there."
-[[ -d $bpe ]] || fail "BPE_DIR is $bpe, but no such folder is there."
+[[ -d $glue ]] || fail "GLUE_DIR is $glue, but there is no such folder."
+[[ -d $bpe ]] || fail "BPE_DIR is $bpe, but there is no such folder."
 
-# Steps are functions; this is what each does.
+# The steps are functions of this one.
 binarise() {
   run python -m examples.glue.preprocess "$glue" "$1" "$bpe" "$out" "${options[@]+"${options[@]}"}"
 }
@@ -43,11 +43,11 @@ QNLI-bin() { binarise QNLI; }
 RTE-bin() { binarise RTE; }
 WNLI-bin() { binarise WNLI; }
 
-# What a task is made of; options count as a file, since a change of theirs is one too.
+# The files on which a task depends, among them one with the options.
 inputs() {
   local file
   local -a folders=("$glue/$1")
-  # Its model answers the diagnostic set as well.
+  # Its model also predicts the diagnostic set.
   [[ $1 != MNLI ]] || folders+=("$glue/diagnostic" "$glue/AX")
   for file in "$bpe"/{dict.txt,*.model,encoder.json,vocab.bpe} \
     "$here"/{preprocess,tasks,readers,tokenizer}.py; do
@@ -77,7 +77,7 @@ for task in "${tasks[@]}"; do
   write "$work/.steps/options-$task" "${options[*]-}"
   files=()
   while IFS= read -r file; do files+=("$file"); done < <(inputs "$task")
-  # Tasks do not build on each other.
+  # Tasks do not depend on each other.
   last_key=
   step "$task-bin" "$task" "${files[@]}"
   printf '   '

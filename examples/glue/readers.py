@@ -1,9 +1,9 @@
-"""Reads the official TSV files of GLUE, each in its odd form.
+"""Read the official TSV files of GLUE in their different forms.
 
-None is CSV: a quote is a character like any other, and only a line feed ends a line. CoLA has no
-header but in its test set; test sets have no labels; QQP has rows without their last columns. MRPC
-comes as GLUE's download script writes it, or as Microsoft's two text files beside the script's
-`dev_ids.tsv` or `mrpc_dev_ids.tsv`, which tells the validation set's pairs.
+They are not CSV: quotes are ordinary characters, and only a line feed ends a line. CoLA has no
+header except in its test set; test sets have no labels; QQP has rows without their last columns.
+MRPC is written by GLUE's download script, or consists of Microsoft's two text files and the
+script's `dev_ids.tsv` or `mrpc_dev_ids.tsv`, which lists the pairs of the validation set.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from tupe_fairseq import UsageError
 
 Row = dict[str, str]
 MICROSOFT = "msr_paraphrase_"
-#: Columns of Microsoft's files that name a pair.
+#: Columns of Microsoft's files that identify a pair.
 PAIR = ("#1 ID", "#2 ID")
 DEV_IDS = ("dev_ids.tsv", "mrpc_dev_ids.tsv")
-#: Characters; the official files' longest line, with parse trees, has some ten thousand.
+#: Characters; the longest official line, with parse trees, has about ten thousand.
 LONGEST_LINE = 1 << 20
 
 
 class Example(NamedTuple):
-    """One or two sentences and the label's word; no label in test sets."""
+    """One or two sentences and the label, which is None in test sets."""
 
     sentences: tuple[str, ...]
     label: str | None
 
 
 class Read(NamedTuple):
-    """A split as read: its examples, and how many rows were left out for what."""
+    """The examples of a split, and the number of dropped rows by reason."""
 
     path: Path
     examples: list[Example]
@@ -41,13 +41,13 @@ class Read(NamedTuple):
 
 
 def read_split(glue: Path, task: Task, split: Split) -> Read | None:
-    """Read a split; None where the download does not hold it.
+    """Read a split, or return None if the download does not contain it.
 
-    Rows without a sentence or label are left out and counted, but never of a test set: there each
-    row needs a prediction.
+    Rows without a sentence or label are dropped and counted, except in test sets, where each row
+    needs a prediction.
 
     Raises:
-        UsageError: a file is not of the official form.
+        UsageError: a file does not have the official form.
     """
     path = find_file(glue, split)
     if path is None:
@@ -73,14 +73,14 @@ def read_split(glue: Path, task: Task, split: Split) -> Read | None:
 
 
 def read_rows(path: Path, header: str = "") -> Iterator[Row]:
-    """Rows by column, empty lines left out; a column that a row lacks is empty.
+    """Rows by column without empty lines; missing columns of a row are empty.
 
     Args:
-        path: of a TSV file, UTF-8 with or without byte order mark, lines ended by LF or CR LF.
-        header: names of the columns, where the file's first line does not tell them.
+        path: of a TSV file, UTF-8 with or without byte order mark, lines ending in LF or CR LF.
+        header: names of the columns, if the file has no header.
 
     Raises:
-        UsageError: the file is not UTF-8, or has a line without an end.
+        UsageError: the file is not UTF-8, or a line is too long.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="\n") as file:
@@ -89,28 +89,24 @@ def read_rows(path: Path, header: str = "") -> Iterator[Row]:
             for line in filter(None, lines):
                 fields = line.split("\t")
                 row = dict(zip(columns, fields, strict=False))
-                # What is too long has a tab in some column, and nobody knows in which.
+                # A row with too many columns has a tab in an unknown column.
                 yield row if len(fields) == len(columns) else mended(row, columns, len(fields))
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8: {error.reason} at byte {error.start}.") from error
 
 
 def read_lines(file: TextIO, path: Path) -> Iterator[str]:
-    """Lines with their ends, none longer than any file of GLUE has: it would fill the memory.
-
-    Raises:
-        UsageError: one is longer.
-    """
+    """Lines with their ends; a UsageError for a longer line than GLUE has limits the memory."""
     while line := file.readline(LONGEST_LINE):
         if len(line) == LONGEST_LINE and not line.endswith("\n"):
             raise UsageError(
-                f"{path} is no file of GLUE: a line exceeds {LONGEST_LINE} characters."
+                f"{path} is not a file of GLUE: a line exceeds {LONGEST_LINE} characters."
             )
         yield line
 
 
 def check_columns(rows: Iterable[Row], needed: tuple[str, ...], path: Path) -> Iterator[Row]:
-    """The rows, the first of which must have the columns; so have the others."""
+    """The rows, after checking the columns of the first; all have the same."""
     for number, row in enumerate(rows):
         if number == 0 and not {*needed} <= row.keys():
             missing = ", ".join(column for column in needed if column not in row)
@@ -119,20 +115,20 @@ def check_columns(rows: Iterable[Row], needed: tuple[str, ...], path: Path) -> I
 
 
 def mended(row: Row, columns: list[str], found: int) -> Row:
-    """A row of too few or too many columns, which `fault` finds by the entry without a name."""
+    """A row with too few or too many columns, marked for `fault` by an entry without a name."""
     why = "too few columns" if found < len(columns) else "too many columns"
     return {column: row.get(column, "") for column in columns} | {"": why}
 
 
 def check_index(row: Row, number: int, path: Path) -> None:
-    """Refuse a test set that lost or moved a row: the leaderboard goes by their numbers."""
+    """Refuse a test set with missing or moved rows: the leaderboard uses their numbers."""
     index = row.get("index", row.get("id", str(number)))
     if index != str(number):
         raise UsageError(f"{path} is not the official file: row {number} has the index {index!r}.")
 
 
 def fault(row: Row, task: Task) -> str | None:
-    """Why a row cannot be an example, or None."""
+    """Why a row is not an example, or None."""
     if "" in row:
         return row[""]
     label = row[task.label]
@@ -143,16 +139,16 @@ def fault(row: Row, task: Task) -> str | None:
 
 
 def chosen_pairs(folder: Path, split: str) -> Callable[[Row], bool]:
-    """Which rows of msr_paraphrase_train.txt belong to a split.
+    """A function that selects the rows of a split in msr_paraphrase_train.txt.
 
     Raises:
-        UsageError: no file tells the pairs of the validation set.
+        UsageError: no file lists the pairs of the validation set.
     """
     path = next((folder / name for name in DEV_IDS if (folder / name).is_file()), None)
     if path is None:
         raise UsageError(
-            f"{folder} holds {MICROSOFT}train.txt, but no {DEV_IDS[0]}, which tells the pairs of "
-            "the validation set: get it as GLUE's download script does."
+            f"{folder} holds {MICROSOFT}train.txt, but no {DEV_IDS[0]}, which lists the pairs of "
+            "the validation set: download it as GLUE's download script does."
         )
     with path.open(encoding="utf-8-sig") as file:
         pairs = {tuple(line.split()) for line in read_lines(file, path)}

@@ -1,4 +1,4 @@
-"""The tokenizer of the pre-training text, as the folder BPE_DIR holds it.
+"""The tokenizer of the pre-trained model, read from the folder BPE_DIR.
 
 BPE_DIR holds `dict.txt`, which is the dictionary of the pre-trained model, and one of:
 
@@ -17,22 +17,22 @@ from pathlib import Path
 from fairseq.data import Dictionary, encoders
 from torch import Tensor
 
+from examples.shared.pieces import MODEL as SENTENCEPIECE
 from tupe_fairseq import UsageError
 
 GPT2 = ("encoder.json", "vocab.bpe")
-SENTENCEPIECE = "sentencepiece.bpe.model"
 
 
 class Tokenizer:
-    """Splits text into ids of the dictionary, as fairseq's hub does.
+    """Splits text into ids of the dictionary, as fairseq's hub interface does.
 
     Args:
         folder: BPE_DIR.
-        lowercase: whether the pre-training text was in lower case; None to tell by the
-            dictionary, which has no word with a capital letter then.
+        lowercase: whether the pre-training text was in lower case; None: if the dictionary has
+            no word with a capital letter.
 
     Raises:
-        UsageError: something is missing in the folder.
+        UsageError: the folder lacks a file.
     """
 
     def __init__(self, folder: Path, lowercase: bool | None = None):
@@ -52,26 +52,22 @@ class Tokenizer:
         if len(self.files) == 2:
             pieces = json.loads(self.files[0].read_text(encoding="utf-8"))
             words = {piece for piece, number in pieces.items() if str(number) in words}
-        # Only these: GPT-2 writes a space as a letter that counts as a capital.
+        # ASCII only: GPT-2 represents a space by a letter that counts as a capital.
         return any(re.search("[A-Z]", word) for word in words)
 
     def encode(self, text: str) -> Tensor:
-        """Ids of a text, without <s> and </s>; length T."""
+        """Ids of a text, without <s> and </s>; T."""
         pieces = self.bpe.encode(text.lower() if self.lowercase else text)
         return self.dictionary.encode_line(pieces, add_if_not_exist=False, append_eos=False)
 
     def copy_to(self, folder: Path) -> None:
-        """Put the tokenizer where a model that needs it looks: beside its checkpoint."""
+        """Copy the tokenizer to the folder of a model."""
         for path in self.files:
             shutil.copy(path, folder / (SENTENCEPIECE if len(self.files) == 1 else path.name))
 
 
 def find_files(folder: Path) -> list[Path]:
-    """The files of the tokenizer: one for sentencepiece, two for GPT-2's BPE.
-
-    Raises:
-        UsageError: none, or several.
-    """
+    """The files of the tokenizer: one for sentencepiece, two for GPT-2's BPE."""
     if (folder / SENTENCEPIECE).is_file():
         return [folder / SENTENCEPIECE]
     if all((folder / name).is_file() for name in GPT2):
@@ -90,13 +86,11 @@ def read_dictionary(path: Path) -> Dictionary:
     """The dictionary of the pre-trained model.
 
     Raises:
-        UsageError: it is not there, or is none.
+        UsageError: it does not exist, or is not a dictionary.
     """
     if not path.is_file():
-        raise UsageError(
-            f"no {path}: it is the pre-trained model's, from the folder of its binarised text."
-        )
+        raise UsageError(f"no {path}: copy it from the binarised text of the pre-trained model.")
     try:
         return Dictionary.load(str(path))
     except (ValueError, RuntimeError) as error:
-        raise UsageError(f"{path} is no dictionary of fairseq's: {error}") from error
+        raise UsageError(f"{path} is not a fairseq dictionary: {error}") from error

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Raw text, or what WikiExtractor wrote, to data for fairseq-train: cleans it, splits it into
-# symbols, binarises it.
+# Raw text or WikiExtractor output -> data for fairseq-train: clean it, split it into symbols, binarise
+# it.
 #
 #   bash examples/pretraining/prepare.sh --out DATA --sentencepiece SIZE|FILE INPUT...
 #   bash examples/pretraining/prepare.sh --out DATA --gpt2-bpe FOLDER --cased INPUT...
 #
 # INPUT are text files or folders, also .gz, .bz2 and .xz. Further arguments: --cased, --longest N
-# and --valid-share S (see clean.py), --workers N (default: one a core).
-# DATA/bin is what fairseq-train reads. A second call goes on where the first ended, and does again
-# what other arguments, files or scripts change.
+# and --valid-share S (see clean.py), --workers N (default: number of cores).
+# DATA/bin is the input of fairseq-train. After an interruption the same command continues; steps whose
+# arguments, files or scripts have changed are repeated.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -66,7 +66,7 @@ bin() {
     run cp "$work/pieces/sentencepiece.bpe.model" "$out"
 }
 
-# Names, sizes and times of change of files and folders; nothing for what is not there.
+# Names, sizes and modification times of files, also in folders.
 state_of() {
   python - "$@" <<'END'
 import sys
@@ -79,7 +79,7 @@ END
 }
 
 lock_work
-# What a step depends on beside its scripts: arguments and files.
+# Steps also depend on arguments and files.
 write "$work/.cleaning" "${cleaning[*]-} $(state_of "${inputs[@]}")"
 write "$work/.vocabulary" "${vocabulary[*]} $(state_of "${vocabulary[1]}")"
 step --resumable text "Clean the text" "$here/clean.py" "$work/.cleaning"

@@ -10,9 +10,9 @@
 #
 #   sbatch --nodes 2 examples/pretraining/slurm.sh --config-dir ... --config-name base ...
 #
-# One task a node, in which fairseq starts one process a GPU. Submit it where the environment is
-# active and from the root of the repository. A job that Slurm requeues goes on from its last
-# checkpoint, since hydra.run.dir is fixed.
+# Each node has one task, in which fairseq starts a process for each GPU. Submit it in the root of the
+# repository with the environment activated. A requeued job resumes from its last checkpoint, since
+# hydra.run.dir is fixed.
 set -euo pipefail
 
 gpus=${SLURM_GPUS_PER_NODE##*:} # "8", or "h100:8"

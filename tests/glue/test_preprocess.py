@@ -131,16 +131,16 @@ def test_long_pair_keeps_its_ends_and_both_sentences(bpe, tmp_path):
     second = Tokenizer(bpe).encode("No.").tolist()
     assert len(tokens) == 32
     assert tokens.tolist()[-len(second) - 2 :] == [2, *second, 2]
-    assert "1 cut to 32 tokens" in (data / "report.txt").read_text()
+    assert "1 truncated to 32 tokens" in (data / "report.txt").read_text()
 
 
 def test_report_tells_every_difference(download, bpe, tmp_path):
     report = (made(download, "QQP", bpe, tmp_path) / "report.txt").read_text()
-    assert "train   2 examples, OFFICIALLY 363,846; 1 left out (too few columns)" in report
+    assert "train   2 examples, OFFICIALLY 363,846; 1 dropped (too few columns)" in report
     assert "test    2 examples, OFFICIALLY 390,965" in report
     write(tmp_path / "g", {name: OFFICIAL[name] for name in ("RTE/train.tsv", "RTE/dev.tsv")})
     report = (made(tmp_path / "g", "RTE", bpe, tmp_path / "rte") / "report.txt").read_text()
-    assert "test    not there: RTE/test.tsv" in report
+    assert "test    missing: RTE/test.tsv" in report
 
 
 @pytest.mark.parametrize(("cased", "flag"), [(True, None), (False, None), (True, True)])
@@ -233,7 +233,7 @@ def test_script_resumes_and_does_changed_tasks_again(download, bpe, tmp_path):
     ("words", "message"),
     [
         ((), "four arguments are needed"),
-        (("/nowhere", "ALL", "/", "OUT"), "GLUE_DIR is /nowhere, but no such folder is there."),
+        (("/nowhere", "ALL", "/", "OUT"), "GLUE_DIR is /nowhere, but there is no such folder."),
         (("/", "cola", "/", "OUT"), "TASK is cola, but must be ALL or one of: CoLA SST-2"),
         (("OUT", "ALL", "/", "OUT"), "has none of: CoLA SST-2"),
     ],

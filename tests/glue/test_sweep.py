@@ -161,7 +161,7 @@ def test_results_of_other_settings_are_not_mixed(place):
 
 
 def test_results_of_other_data_are_not_mixed(place):
-    """In the same folder, but made anew: cut to another length, say."""
+    """In the same folder, but made anew: truncated to another length, say."""
     run(place, "out", "--tasks", "WNLI", "--seeds", "1")
     path = place / "glue" / "WNLI-bin" / "task.json"
     path.write_text(json.dumps({"task": "WNLI", "max_positions": 16}))

@@ -85,7 +85,7 @@ def test_a_line_of_a_gigabyte_in_glue(name, tmp_path):
     endless(tmp_path / name)
     task = TASKS[name.partition("/")[0]]
     split = task.splits[2 if "test" in name else 0]
-    with little_memory(), pytest.raises(UsageError, match=f"{name} is no file of GLUE: a line"):
+    with little_memory(), pytest.raises(UsageError, match=f"{name} is not a file of GLUE: a line"):
         read_split(tmp_path, task, split)
 
 
