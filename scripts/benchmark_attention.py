@@ -23,8 +23,9 @@ from benchmarking.command import DTYPES, add_arguments, check, contenders_of, li
 from benchmarking.compare import Case, Contender, Step
 from torch import Tensor
 
-from tupe_fairseq import TupeMultiheadAttention, UsageError, build_position_encoding
+from tupe_fairseq import UsageError, build_position_encoding
 from tupe_fairseq.attention import ATTENTION_BACKENDS, share_attention
+from tupe_fairseq.attention.backend import ContentTerms
 from tupe_fairseq.errors import one_line_endings
 
 NO_BIAS = Contender("no bias", "torch")
@@ -97,28 +98,25 @@ def build(
     encoding = build_position_encoding(
         name, setting.width, setting.heads, setting.length, vocab_size=VOCABULARY
     )
-    layer = TupeMultiheadAttention(
-        setting.width,
-        setting.heads,
-        setting.dropout,
-        encoding.score_terms,
-        encoding.build_layer_terms(),
-    )
-    layer.train(learns)
-    for module in (encoding, layer):
-        module.to(device, dtype)
+    encoding.to(device, dtype).train(learns)
+    terms = encoding.build_layer_terms()
+    parameters = [*encoding.parameters()]
+    if terms is not None:
+        parameters += terms.to(device, dtype).train(learns).parameters()
     x = torch.empty(setting.batch, setting.length, setting.width, device=device, dtype=dtype)
+    dropout = setting.dropout if learns else 0.0
 
     def begin():
-        terms = layer.layer_terms
         shared = share_attention(encoding, x, layer_terms=terms, backend=backend)
+        content = None if terms is None else ContentTerms(terms, encoding)
 
         def attend(q, k, v):
-            return shared.backend.attend(*encoding.rotate(q, k, v), shared, layer)[0]
+            q, k, v = encoding.rotate(q, k, v)
+            return shared.backend.attend(q, k, v, shared.prepared, content, dropout)[0]
 
         return attend
 
-    return begin, [*encoding.parameters(), *layer.parameters()]
+    return begin, parameters
 
 
 def cases(args: Namespace) -> list[Case]:

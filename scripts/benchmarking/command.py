@@ -103,7 +103,7 @@ def contenders_of(
             try:
                 terms = encoding.build_layer_terms()
                 chosen = choose_backend(backend, encoding, terms, device=args.device)
-                if reason := chosen.lacks(args.device):
+                if reason := chosen.unavailable(args.device):
                     raise UsageError(reason)
             except UsageError as reason:
                 tell_once(f"left out: {name} with {backend}: {reason}")
