@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ..errors import UsageError
 from ..position import POSITION_ENCODINGS, build_position_encoding
+from ..standalone.files import differences
 
 
 def explain_mismatch(
@@ -42,18 +43,9 @@ def explain_mismatch(
             embed_positions: Any = model.get_submodule(stack).embed_positions
             tables = embed_positions.position_tables()
             return _other_positions(args, limit, mine, theirs, keys, tables)
-    parts = {
-        "missing": sorted(own.keys() - state_dict.keys()),
-        "unknown": sorted(state_dict.keys() - own.keys()),
-        "of another shape": [
-            f"{k} {tuple(state_dict[k].shape)} instead of {tuple(own[k].shape)}"
-            for k in sorted(differ)
-        ],
-    }
-    found = [f"{len(keys)} {what} ({_first(keys)})" for what, keys in parts.items() if keys]
     return (
-        f"the checkpoint does not fit this model, parameters: {', '.join(found)}; build the model "
-        "with the --arch and sizes that the checkpoint was trained with."
+        f"the checkpoint does not fit this model, parameters: {differences(state_dict, own)}; "
+        "build the model with the --arch and sizes that the checkpoint was trained with."
     )
 
 

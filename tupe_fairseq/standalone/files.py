@@ -74,6 +74,25 @@ def write_tensors(path: str | Path, tensors: Mapping[str, Tensor]) -> None:
         raise OSError(str(error)) from error
 
 
+def differences(state: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> str:
+    """Names of parameters that are missing, unknown or of another shape, or ""."""
+    shapes = [
+        f"{name} {tuple(state[name].shape)} instead of {tuple(expected[name].shape)}"
+        for name in sorted(state.keys() & expected.keys())
+        if state[name].shape != expected[name].shape
+    ]
+    parts = {
+        "missing": sorted(expected.keys() - state.keys()),
+        "unknown": sorted(state.keys() - expected.keys()),
+        "of another shape": shapes,
+    }
+    return "; ".join(
+        f"{len(names)} {what} ({', '.join(names[:8])}{', ...' if names[8:] else ''})"
+        for what, names in parts.items()
+        if names
+    )
+
+
 def check_fit(
     state: Mapping[str, Tensor], expected: Mapping[str, Tensor], source: object, kind: str
 ) -> None:
@@ -88,22 +107,5 @@ def check_fit(
     Raises:
         CheckpointError: parameters are missing, unknown or of another shape.
     """
-    shapes = {
-        name: f"{name} {tuple(state[name].shape)} instead of {tuple(value.shape)}"
-        for name, value in expected.items()
-        if name in state and state[name].shape != value.shape
-    }
-    parts = {
-        "missing": sorted(expected.keys() - state.keys()),
-        "unknown": sorted(state.keys() - expected.keys()),
-        "of another shape": [shapes[name] for name in sorted(shapes)],
-    }
-    found = [
-        f"{len(names)} {what} ({', '.join(names[:8])}{', ...' if names[8:] else ''})"
-        for what, names in parts.items()
-        if names
-    ]
-    if found:
-        raise CheckpointError(
-            f"{source} is not a {kind} checkpoint; parameters: {'; '.join(found)}."
-        )
+    if found := differences(state, expected):
+        raise CheckpointError(f"{source} is not a {kind} checkpoint; parameters: {found}.")
