@@ -1,1 +1,1 @@
-"""`from_pretrained`: trained models with the verbs of fairseq's hub."""
+"""`from_pretrained`: trained models with the methods of fairseq's hub."""

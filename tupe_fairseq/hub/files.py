@@ -67,18 +67,13 @@ def recorded_task(checkpoint: Path, allowed: type) -> dict[str, Any]:
     for name in _names(model, "arch") or [None]:
         cls = ARCH_MODEL_REGISTRY.get(str(name), MODEL_REGISTRY.get(str(name)))
         if cls is None or not issubclass(cls, allowed):
-            known = [each for each, cls in MODEL_REGISTRY.items() if issubclass(cls, allowed)]
-            raise CheckpointError(
-                f"{refused}the model {name!r}, but must name one of {', '.join(known)}."
-            )
+            known = (each for each, cls in MODEL_REGISTRY.items() if issubclass(cls, allowed))
+            raise CheckpointError(f"{refused}the model {name!r}, not one of {', '.join(known)}.")
     for name in _names(task, "task"):
         cls = TASK_REGISTRY.get(str(name), type(None))
-        if not isinstance(name, str) or (
-            cls.__module__.startswith("fairseq.") and name not in TASKS
-        ):
-            raise CheckpointError(
-                f"{refused}the task {name!r}, but must name one of {', '.join(TASKS)}."
-            )
+        of_fairseq = cls.__module__.startswith("fairseq.")
+        if not isinstance(name, str) or (of_fairseq and name not in TASKS):
+            raise CheckpointError(f"{refused}the task {name!r}, not one of {', '.join(TASKS)}.")
     return {"_name": task.get("task"), **task}
 
 
@@ -116,9 +111,8 @@ def load_checkpoint(
     # fairseq raises errors of any type for settings that it does not expect.
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"[:300]
-        raise CheckpointError(
-            f"{directory / checkpoint_file} cannot be loaded: {reason}."
-        ) from error
+        path = directory / checkpoint_file
+        raise CheckpointError(f"{path} cannot be loaded: {reason}.") from error
 
 
 def data_folders(directory: Path, given: str | Path | None, recorded: str | None) -> list[Path]:

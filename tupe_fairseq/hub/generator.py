@@ -10,15 +10,7 @@ from torch import Tensor
 
 from ..checks.dictionary import check_dictionary
 from ..errors import ConfigurationError, DataError
-from .files import (
-    check_text,
-    data_folders,
-    find_checkpoint,
-    find_tokenizer,
-    load_checkpoint,
-    reading_tokenizer,
-    recorded_task,
-)
+from . import files
 
 
 class TupeGeneratorHubInterface(GeneratorHubInterface):
@@ -69,7 +61,7 @@ class TupeGeneratorHubInterface(GeneratorHubInterface):
         Raises:
             DataError: the sentence is not text, or is empty and to be translated.
         """
-        check_text(sentence)
+        files.check_text(sentence)
         if self.translates and not sentence.strip():
             raise DataError("the sentence to translate is empty.")
         return super().encode(sentence)
@@ -103,18 +95,18 @@ def load_generator(
 
     Arguments and errors are those of `hub.roberta.load_directory`.
     """
-    directory, checkpoint_file = find_checkpoint(Path(model_name_or_path), checkpoint_file)
-    recorded = recorded_task(directory / checkpoint_file, GeneratorFromPretrained)
+    directory, checkpoint_file = files.find_checkpoint(Path(model_name_or_path), checkpoint_file)
+    recorded = files.recorded_task(directory / checkpoint_file, GeneratorFromPretrained)
     languages = [recorded.get("source_lang"), recorded.get("target_lang")]
     names = [f"dict.{language}.txt" for language in languages if language] or ["dict.txt"]
-    folders = data_folders(directory, data_name_or_path, recorded.get("data"))
+    folders = files.data_folders(directory, data_name_or_path, recorded.get("data"))
     data = _find_dictionaries(folders, names)
     # Translating needs no BLEU, whose settings the checkpoint may have recorded.
-    settings = {"eval_bleu": False, **find_tokenizer(directory, bpe), **overrides}
-    loaded = load_checkpoint(directory, checkpoint_file, data, **settings)
+    settings = {"eval_bleu": False, **files.find_tokenizer(directory, bpe), **overrides}
+    loaded = files.load_checkpoint(directory, checkpoint_file, data, **settings)
     models = [model.eval() for model in loaded["models"]]
     translates = len(names) == 2
-    with reading_tokenizer(settings):
+    with files.reading_tokenizer(settings):
         return TupeGeneratorHubInterface(loaded["args"], loaded["task"], models, translates)
 
 

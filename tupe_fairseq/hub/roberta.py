@@ -14,15 +14,7 @@ from torch import Tensor
 from ..analysis import positional_correlations
 from ..checks.dictionary import check_dictionary
 from ..errors import ConfigurationError, DataError
-from .files import (
-    check_text,
-    data_folders,
-    find_checkpoint,
-    find_tokenizer,
-    load_checkpoint,
-    reading_tokenizer,
-    recorded_task,
-)
+from . import files
 
 
 class TupeRobertaHubInterface(RobertaHubInterface):
@@ -40,7 +32,7 @@ class TupeRobertaHubInterface(RobertaHubInterface):
             DataError: there is no tokenizer beside the checkpoint, or a sentence is not text.
         """
         self._check_tokenizer()
-        check_text(sentence, *addl_sentences)
+        files.check_text(sentence, *addl_sentences)
         return super().encode(sentence, *addl_sentences, no_separator=no_separator)
 
     def extract_features(self, tokens: Tensor, return_all_hiddens: bool = False) -> Tensor:
@@ -68,7 +60,7 @@ class TupeRobertaHubInterface(RobertaHubInterface):
                 tokenizer, or topk is negative or larger than the dictionary.
         """
         self._check_tokenizer()
-        check_text(masked_input)
+        files.check_text(masked_input)
         if (count := masked_input.count("<mask>")) != 1:
             raise DataError(
                 f"the input must hold one <mask>, but {masked_input[:80]!r} has {count}."
@@ -148,18 +140,18 @@ def load_directory(
         UsageError: the checkpoint, a dictionary or the tokenizer is missing or cannot be loaded,
             or the checkpoint is of another model.
     """
-    directory, checkpoint_file = find_checkpoint(Path(model_name_or_path), checkpoint_file)
+    directory, checkpoint_file = files.find_checkpoint(Path(model_name_or_path), checkpoint_file)
     # Loading a model must not need the C++ compiler that training it may have used.
-    settings = {"compile_layers": False, **find_tokenizer(directory, bpe), **overrides}
+    settings = {"compile_layers": False, **files.find_tokenizer(directory, bpe), **overrides}
     data = _find_dictionaries(directory, data_name_or_path, directory / checkpoint_file, settings)
     for name in ("dict.txt", "input0/dict.txt", "label/dict.txt"):
         if (data / name).is_file():
             check_dictionary(data / name)
-    loaded = load_checkpoint(
+    loaded = files.load_checkpoint(
         directory, checkpoint_file, data, load_checkpoint_heads=True, **settings
     )
     model = loaded["models"][0].eval()
-    with reading_tokenizer(settings):
+    with files.reading_tokenizer(settings):
         return TupeRobertaHubInterface(loaded["args"], loaded["task"], model)
 
 
@@ -177,8 +169,8 @@ def _find_dictionaries(
     If there is only dict.txt for a fine-tuned model, the model is loaded under the task masked_lm:
     its heads work, but class indices have no names.
     """
-    recorded = recorded_task(checkpoint, RobertaModel)
-    candidates = data_folders(directory, given, recorded.get("data"))
+    recorded = files.recorded_task(checkpoint, RobertaModel)
+    candidates = files.data_folders(directory, given, recorded.get("data"))
     for folder in candidates:
         if recorded.get("_name") != "masked_lm" and (folder / "input0" / "dict.txt").is_file():
             return folder
