@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.commands import COMMON, finetune, train, train_translation
-from tupe_fairseq.attention import ATTENTION_BACKENDS
-from tupe_fairseq.attention.backend import needs_of
+from tupe_fairseq.attention import ATTENTION_BACKENDS, needs_of
 from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
 
 ROOT = Path(__file__).parents[1]

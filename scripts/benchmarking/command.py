@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from tupe_fairseq import UsageError, build_position_encoding
-from tupe_fairseq.attention import ATTENTION_BACKENDS, choose_backend
+from tupe_fairseq.attention import ATTENTION_BACKENDS, choose_backend, needs_of
 from tupe_fairseq.files import replacing
 
 from .compare import Case, Contender
@@ -102,7 +102,7 @@ def contenders_of(
                 ATTENTION_BACKENDS[backend]
             try:
                 terms = encoding.build_layer_terms()
-                chosen = choose_backend(backend, encoding, terms, device=args.device)
+                chosen = choose_backend(backend, needs_of(encoding, terms), args.device)
                 if reason := chosen.unavailable(args.device):
                     raise UsageError(reason)
             except UsageError as reason:

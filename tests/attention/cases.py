@@ -14,9 +14,9 @@ from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq.attention import (
     ATTENTION_BACKENDS,
     TupeMultiheadAttention,
+    needs_of,
     share_attention,
 )
-from tupe_fairseq.attention.backend import needs_of
 from tupe_fairseq.position import (
     POSITION_ENCODINGS,
     LayerTerms,

@@ -26,6 +26,7 @@ from tupe_fairseq.attention import (
     TupeMultiheadAttention,
     choice,
     choose_backend,
+    needs_of,
     share_attention,
 )
 
@@ -125,7 +126,7 @@ def test_weights_come_only_where_asked_for():
 
 def test_sdpa_refuses_to_return_weights():
     with pytest.raises(UsageError, match=r"'sdpa', but it does not return attention weights; use"):
-        choose_backend("sdpa", build("none", 5)[0], need_weights=True)
+        choose_backend("sdpa", needs_of(build("none", 5)[0], weights=True))
 
 
 def test_unknown_backend_lists_the_known_ones():
@@ -133,15 +134,15 @@ def test_unknown_backend_lists_the_known_ones():
         UsageError,
         match=r"--attention-backend is 'fastest', but .*blocked, .*flash, .*sdpa, .*triton",
     ):
-        choose_backend("fastest", build("none", 5)[0])
+        choose_backend("fastest", set())
 
 
 def test_auto_takes_the_fastest_that_refuses_nothing():
     encoding = build("tupe_r", 5)[0]
-    assert choose_backend("auto", encoding, device="cpu").name == "blocked"
-    assert choose_backend("auto", encoding, device="cuda").name == "sdpa"
-    assert choose_backend("auto", build("tupe_a", 5)[0], device="cuda").name == "flash"
-    assert choose_backend("auto", encoding, need_weights=True).name == "eager"
+    assert choose_backend("auto", needs_of(encoding), "cpu").name == "blocked"
+    assert choose_backend("auto", needs_of(encoding), "cuda").name == "sdpa"
+    assert choose_backend("auto", needs_of(build("tupe_a", 5)[0]), "cuda").name == "flash"
+    assert choose_backend("auto", needs_of(encoding, weights=True)).name == "eager"
 
 
 def test_choice_is_logged_once(monkeypatch, caplog):

@@ -18,7 +18,7 @@ from tests.reference import t5
 from tests.reference.attention import attend
 from tests.tolerances import assert_close
 from tupe_fairseq import PositionEncoding, UsageError
-from tupe_fairseq.attention import choose_backend
+from tupe_fairseq.attention import choose_backend, needs_of
 from tupe_fairseq.modules.encoder import Encoder
 from tupe_fairseq.position import LayerTerms, Shape
 from tupe_fairseq.position.t5 import T5Bias
@@ -136,8 +136,8 @@ def test_value_term_sees_the_weights_after_dropout():
 def test_sdpa_refuses_value_terms():
     terms = RelativeKeysAndValues(EMBED_DIM // NUM_HEADS)
     with pytest.raises(UsageError, match=r"'sdpa', but .* to the values; use auto or eager"):
-        choose_backend("sdpa", build(Shaw)[0], terms)
-    assert choose_backend("auto", build(Shaw)[0], terms).name == "eager"
+        choose_backend("sdpa", needs_of(build(Shaw)[0], terms))
+    assert choose_backend("auto", needs_of(build(Shaw)[0], terms)).name == "eager"
 
 
 def test_encoder_refuses_when_built():

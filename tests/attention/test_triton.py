@@ -12,7 +12,7 @@ import torch
 from tests.attention.cases import EMBED_DIM, INTERPRETED, build, normal, run
 from tests.attention.triton_sources import compiled
 from tupe_fairseq import UsageError
-from tupe_fairseq.attention import choose_backend
+from tupe_fairseq.attention import choose_backend, needs_of
 
 FOLDER = Path(__file__).parent
 needs_triton = pytest.mark.skipif(
@@ -80,5 +80,5 @@ def test_auto_waits_until_it_is_measured():
         terms = encoding.build_layer_terms()
         for device in ("cpu", "cuda"):
             for weights in (True, False):
-                chosen = choose_backend("auto", encoding, terms, weights, device)
+                chosen = choose_backend("auto", needs_of(encoding, terms, weights=weights), device)
                 assert chosen.name != "triton"

@@ -16,8 +16,7 @@ from tests.decoder.samples import build, every_variant, sentences, targets
 from tests.reference import alibi, none, rope, shaw, t5, tupe
 from tests.tolerances import assert_close
 from tupe_fairseq import UsageError
-from tupe_fairseq.attention import ATTENTION_BACKENDS, Need, share_attention
-from tupe_fairseq.attention.backend import needs_of
+from tupe_fairseq.attention import ATTENTION_BACKENDS, Need, needs_of, share_attention
 from tupe_fairseq.position import build_position_encoding
 
 CAUSAL = [name for name in BACKENDS if Need.CAUSAL in ATTENTION_BACKENDS[name].serves]

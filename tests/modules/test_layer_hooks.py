@@ -16,8 +16,7 @@ from tests.reference.attention import attend, project_per_head
 from tests.reference.rope import rotate
 from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq import PositionEncoding, UsageError
-from tupe_fairseq.attention import ATTENTION_BACKENDS, Layout, Padding
-from tupe_fairseq.attention.backend import needs_of
+from tupe_fairseq.attention import ATTENTION_BACKENDS, Layout, Padding, needs_of
 from tupe_fairseq.modules.decoder_cache import DecoderCache
 from tupe_fairseq.modules.decoder_layer import DecoderLayer
 from tupe_fairseq.modules.encoder import Encoder

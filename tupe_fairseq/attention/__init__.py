@@ -3,9 +3,9 @@
 import importlib
 import pkgutil
 
-from .backend import ATTENTION_BACKENDS, Backend, Need
+from .backend import ATTENTION_BACKENDS, Backend, Need, needs_of
 from .cache import LayerCache
-from .choice import SharedAttention, backend_for, choose_backend, share_attention
+from .choice import SharedAttention, choose_backend, share_attention
 from .cross_attention import CrossAttention, Source
 from .layout import Layout, Padding
 from .multihead_attention import TupeMultiheadAttention
@@ -25,7 +25,7 @@ __all__ = [
     "SharedAttention",
     "Source",
     "TupeMultiheadAttention",
-    "backend_for",
     "choose_backend",
+    "needs_of",
     "share_attention",
 ]

@@ -72,17 +72,6 @@ class Blocks:
         return ScoreTerms(bias, padding, p, key, block.first_word)
 
 
-@dataclass(frozen=True)
-class OtherQueries:
-    """What layers share whose queries are not at the positions of the keys.
-
-    Attributes:
-        mask: added to the scores, broadcastable to B×H×T×S; or None.
-    """
-
-    mask: Tensor | None
-
-
 class Blocked(Backend):
     """The fastest on CPUs for every encoding whose terms do not depend on content."""
 
@@ -98,9 +87,9 @@ class Blocked(Backend):
         if score is not None:
             score = score.to(dtype)
         if layout.queries is not None:
+            # No blocks: the mask that is added to the scores, broadcastable to B×H×T×S
             bias = None if score is None else score.dense()[None]
-            parts = [part for part in (bias, padding) if part is not None]
-            return OtherQueries(sum(parts[1:], parts[0]) if parts else None)
+            return padding if bias is None else bias if padding is None else bias + padding
         if score is not None and heads * layout.length**2 * dtype.itemsize <= DENSE:
             score = PositionalScore(layout.length, cells=score.dense())
         lengths = layout.lengths or (layout.length,) * layout.batch
@@ -114,8 +103,8 @@ class Blocked(Backend):
         if dropout == 1:
             return v.new_zeros(*q.shape[:-1], v.size(-1)), None
         q, k, v = (x.to(wide) for x in (q, k, v))
-        if isinstance(prepared, OtherQueries):
-            return _attend_other(q, k, v, prepared.mask, dropout).to(dtype), None
+        if not isinstance(prepared, Blocks):
+            return _attend_other(q, k, v, prepared, dropout).to(dtype), None
         score = prepared.score
         if dropout == 0 and prepared.served_by_torch:
             bias = None if score is None else score.cells[None]

@@ -80,7 +80,7 @@ def share_attention(
     compiled = compiled or torch.compiler.is_compiling()
     needs = needs_of(encoding, layer_terms, weights=need_weights, compiled=compiled, causal=causal)
     device = x.device.type
-    chosen = backend_for(backend, needs, device)
+    chosen = choose_backend(backend, needs, device)
     if reason := chosen.unavailable(device):
         raise _refusal(backend, reason)
     _log_choice(backend, chosen.name, type(encoding).__name__, device)
@@ -95,26 +95,12 @@ def share_attention(
     return SharedAttention(chosen, encoding, layout, prepared, need_weights)
 
 
-def choose_backend(
-    name: str,
-    encoding: PositionEncoding,
-    terms: LayerTerms | None = None,
-    need_weights: bool = False,
-    device: str = "cpu",
-    compiled: bool = False,
-    causal: bool = False,
-) -> Backend:
+def choose_backend(name: str, needs: Collection[Need], device: str = "cpu") -> Backend:
     """The backend of that name, or for "auto" the fastest on this device that serves all needs.
 
     Raises:
         BackendError: the backend is unknown, or does not serve these needs.
     """
-    needs = needs_of(encoding, terms, weights=need_weights, compiled=compiled, causal=causal)
-    return backend_for(name, needs, device)
-
-
-def backend_for(name: str, needs: Collection[Need], device: str) -> Backend:
-    """As `choose_backend`, for a set of needs."""
     if name == "auto":
         candidates = (ATTENTION_BACKENDS[each] for each in AUTO.get(device, AUTO_ELSEWHERE))
         return next(backend for backend in candidates if not backend.refusal(needs))

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from .backend import ATTENTION_BACKENDS, Backend, Need
-from .choice import backend_for, dtype_of_queries
+from .choice import choose_backend, dtype_of_queries
 from .layout import Layout
 
 
@@ -28,7 +28,7 @@ class Source:
         """Who computes attention; only `eager` returns the weights."""
         if need_weights:
             return ATTENTION_BACKENDS["eager"]
-        return backend_for(self.name, {Need.OTHER_QUERIES}, self.vectors.device.type)
+        return choose_backend(self.name, {Need.OTHER_QUERIES}, self.vectors.device.type)
 
     def prepared(self, backend: Backend, heads: int) -> Any:
         """What this backend's `prepare` returns, computed once."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..attention import LayerCache, Layout, Need, SharedAttention, Source, backend_for
+from ..attention import LayerCache, Layout, Need, SharedAttention, Source, choose_backend
 from ..attention.choice import dtype_of_queries
 from ..position import PositionalScore, PositionEncoding
 from ..position.score import hide_distances
@@ -61,7 +61,7 @@ class DecoderCache:
         if score is not None:
             row = score.rows(position, position + 1)[:, :, : position + 1]
             score = PositionalScore(position + 1, cells=row)
-        backend = backend_for(name, {Need.OTHER_QUERIES}, x.device.type)
+        backend = choose_backend(name, {Need.OTHER_QUERIES}, x.device.type)
         prepared = backend.prepare(score, layout, seen.shape.num_heads, dtype_of_queries(x))
         return SharedAttention(backend, seen, layout, prepared, start=position)
 

@@ -14,10 +14,10 @@ from ..attention import (
     Layout,
     SharedAttention,
     TupeMultiheadAttention,
-    backend_for,
+    choose_backend,
+    needs_of,
     share_attention,
 )
-from ..attention.backend import needs_of
 from ..errors import BackendError
 from ..kernels.native import find_compiler
 from ..position import LayerTerms, PositionEncoding
@@ -73,7 +73,7 @@ class LayerStack(nn.ModuleList):
             needs = needs_of(
                 seen, terms, compiled=compile_layers, causal=causal, other_queries=causal
             )
-            backend_for(backend, needs, "cpu")
+            choose_backend(backend, needs, "cpu")
         if compile_layers:
             self._compile()
 
