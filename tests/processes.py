@@ -28,7 +28,7 @@ class Program:
     """A program that runs.
 
     Args:
-        name: of a module, or path of a script.
+        name: of a module, or path of a script. It runs in the root of the repository.
         *words: its arguments.
         environment: variables beside those of this process.
     """
@@ -38,7 +38,7 @@ class Program:
         self._folder = tempfile.TemporaryDirectory()
         self._streams = [Path(self._folder.name, stream) for stream in ("out", "err")]
         own = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment}
-        given = (self.args, own, os.getcwd(), self._streams)
+        given = (self.args, own, self._streams)
         self._process = CONTEXT.Process(target=_become, args=given)
         self._process.start()
         #: Also the id of its group: os.killpg ends it with the processes that it started.
@@ -67,12 +67,10 @@ def run(name: str | Path, *words: object, **environment: str) -> CompletedProces
     return Program(name, *words, **environment).wait()
 
 
-def _become(
-    words: list[str], environment: Mapping[str, str], folder: str, streams: list[Path]
-) -> None:
+def _become(words: list[str], environment: Mapping[str, str], streams: list[Path]) -> None:
     """Run as `python -m NAME` or `python SCRIPT` does."""
     os.setsid()
-    os.chdir(folder)
+    os.chdir(ROOT)
     os.environ.clear()
     os.environ.update(environment)
     # fairseq set up logging when it was imported, which its commands do otherwise.
@@ -82,7 +80,7 @@ def _become(
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
     sys.argv = words
     sys.path[:0] = environment["PYTHONPATH"].split(os.pathsep)
-    if words[0].endswith(".py"):
+    if os.path.exists(words[0]):
         sys.path.insert(0, str(Path(words[0]).parent))
         runpy.run_path(words[0], run_name="__main__")
     else:

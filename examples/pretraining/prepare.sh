@@ -46,8 +46,9 @@ done
 for path in "${inputs[@]}"; do
   [[ -e $path ]] || fail "INPUT $path does not exist."
 done
-python -c 'import tupe_fairseq' 2>/dev/null || fail "python has no tupe_fairseq: activate the" \
-  "environment in which it is installed (or: source .venv/bin/activate)."
+python -c 'import importlib.util as u, sys; sys.exit(u.find_spec("tupe_fairseq") is None)' ||
+  fail "python has no tupe_fairseq: activate the environment in which it is installed (or:" \
+    "source .venv/bin/activate)."
 
 text() {
   run python -m examples.pretraining.clean "${inputs[@]}" --out "$out" --workers "$workers" \

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from tests import processes
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.arguments.architectures import ROBERTA_ARCHITECTURES
 from tupe_fairseq.position import POSITION_ENCODINGS
@@ -219,14 +218,7 @@ def test_mistake_is_refused_by_hydra(override):
 
 def run_command(path: Path, *overrides: str, **replacements: object):
     program, *words = launch_command(path, **replacements)
-    return subprocess.run(
-        [Path(sys.executable).with_name(program), *words, *ON_CPU, *overrides],
-        cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return processes.run(Path(sys.executable).with_name(program), *words, *ON_CPU, *overrides)
 
 
 @pytest.fixture(scope="module")
