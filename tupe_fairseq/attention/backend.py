@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..position.base import LayerTerms, PositionEncoding
+from ..position import LayerTerms, PositionEncoding
 from ..position.score import PositionalScore
 from ..registry import Registry
 from .layout import Layout

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..errors import BackendError
-from ..position.base import LayerTerms, PositionEncoding
+from ..position import LayerTerms, PositionEncoding
 from ..position.score import hide_distances
 from .backend import ATTENTION_BACKENDS, Backend, Need, needs_of
 from .layout import Layout, Padding

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import ConfigurationError
-from ..position.base import LayerTerms
+from ..position import LayerTerms
 from .backend import ContentTerms
 from .cache import LayerCache
 from .choice import SharedAttention

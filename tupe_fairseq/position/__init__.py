@@ -8,7 +8,6 @@ import pkgutil
 
 from .base import (
     POSITION_ENCODINGS,
-    LayerTerms,
     Option,
     PositionEncoding,
     Shape,
@@ -16,6 +15,7 @@ from .base import (
     known_options,
     register_position_encoding,
 )
+from .layer_terms import LayerTerms
 from .score import PositionalScore
 
 for _module in pkgutil.iter_modules(__path__):

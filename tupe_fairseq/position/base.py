@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from ..errors import ConfigurationError
 from ..registry import Registry
+from .layer_terms import LayerTerms
 from .random_numbers import own_random_numbers
 from .score import PositionalScore
 
@@ -40,77 +41,6 @@ class Option(NamedTuple):
     @property
     def flag(self) -> str:
         return "--" + self.name.replace("_", "-")
-
-
-class LayerTerms(nn.Module):
-    """The part of an encoding that belongs to one attention layer (Shaw, Transformer-XL, DeBERTa).
-
-    `adds_score`, `adds_value` and `adds_vectors` say which of the methods a subclass overrides, so
-    that a backend can refuse what it does not serve.
-    """
-
-    adds_score = False
-    adds_value = False
-    adds_vectors = False
-
-    def project(self, encoding: PositionEncoding, length: int) -> Any:
-        """Projections of positions 0, ..., length − 1 that `score` reads, or None.
-
-        Incremental decoding computes them once for many tokens.
-        """
-        return None
-
-    def score(
-        self,
-        q: Tensor,
-        k: Tensor,
-        encoding: PositionEncoding,
-        start: int = 0,
-        projected: Any = None,
-    ) -> Tensor:
-        """Content-dependent term added to the scores.
-
-        Args:
-            q: queries, already scaled by 1/√(score_terms·D), B×H×T×D.
-            k: keys, B×H×S×D.
-            encoding: what the layers share.
-            start: position of the first query.
-            projected: what `project` returned for this length or a longer one; computed if None.
-
-        Returns:
-            B×H×T×S.
-        """
-        raise NotImplementedError
-
-    def vectors(
-        self, x: Tensor, carried: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Dimensions appended to queries and keys, computed from the layer's input.
-
-        Their products are added to the scores. Gates act by this hook: a term F_i − F_j of the
-        forgetting transformer is the product of (F_i, 1) and (1, −F_j).
-
-        Args:
-            x: input of attention, B×T×C; any token's values at padding.
-            carried: what the call for the earlier tokens returned, in incremental decoding.
-
-        Returns:
-            Of queries and of keys, B×H×T×E each; and what the next tokens need, with B rows, or
-            None.
-        """
-        raise NotImplementedError
-
-    def value(self, weights: Tensor, start: int = 0) -> Tensor:
-        """Term added to the attention output.
-
-        Args:
-            weights: attention weights, B×H×T×S.
-            start: position of the first query.
-
-        Returns:
-            B×H×T×D.
-        """
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from .base import LayerTerms, PositionEncoding, Shape, check_at_least, register_position_encoding
+from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
+from .layer_terms import LayerTerms
 from .shaw import RelativeClip
 from .tables import spread
 

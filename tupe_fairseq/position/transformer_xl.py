@@ -10,7 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .base import LayerTerms, PositionEncoding, Shape, register_position_encoding
+from .base import PositionEncoding, Shape, register_position_encoding
+from .layer_terms import LayerTerms
 from .tables import ConstantTable, relative_shift, sinusoids
 
 
