@@ -1,7 +1,8 @@
-"""The package's rooms import in one direction, and no two files import each other."""
+"""The rooms of the package: their imports go in one direction, without circles; their list."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -46,3 +47,19 @@ def test_no_circles_of_files(graph):
             if way_back:
                 circles.append(" -> ".join((importer, *way_back)))
     assert not circles, "\n".join(sorted(circles))
+
+
+def test_contributing_names_what_exists():
+    """Paths, and all rooms, in .github/CONTRIBUTING.md."""
+    text = (ROOT / ".github/CONTRIBUTING.md").read_text(encoding="utf-8")
+    paths = re.findall(r"\b(?:tupe_fairseq|tests|examples|scripts)/[\w./-]*\w", text)
+    assert len(paths) > 20
+    missing = [path for path in paths if "NAME" not in path and not (ROOT / path).exists()]
+    assert not missing
+    rooms = {file.stem for file in (ROOT / PACKAGE).glob("[a-z]*") if file.suffix in ("", ".py")}
+    table = {
+        name
+        for row in re.findall(r"^\| (`.*?) \|", text, re.M)
+        for name in re.findall(r"`(\w+)`", row)
+    }
+    assert table == rooms
