@@ -36,9 +36,9 @@ def roberta_rules(top: str, encoder: str, joint: bool) -> Table:
     """Rules for the layers, the head for masked words and the classification heads of RoBERTa.
 
     Args:
-        top: prefix of the encoder and the head for masked words there.
+        top: prefix of the encoder and the head for masked words in the other format.
         encoder: prefix of the encoder here.
-        joint: whether the projections of attention are one parameter there.
+        joint: whether the other format has one parameter for the projections of attention.
     """
     layer, own = f"{top}sentence_encoder.layers.*.", f"{encoder}layers.*."
     projections = [f"{own}self_attn.{name}_proj" for name in "qkv"]
@@ -72,7 +72,7 @@ def to_ours(state: Mapping[str, Tensor], table: Table) -> dict[str, Tensor]:
 
 
 def to_theirs(state: Mapping[str, Tensor], table: Table) -> dict[str, Tensor]:
-    """Rename, and concatenate what is one parameter there; names without a rule are left out."""
+    """Rename, and concatenate parameters; names without a rule are left out."""
     found = {}
     for name in state:
         for rule in table:

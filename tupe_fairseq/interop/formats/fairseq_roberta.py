@@ -41,7 +41,7 @@ KIND = "fairseq-roberta"
 
 
 def table(names: Mapping[str, Any] | set[str]) -> Table:
-    """Names there and here; older names are recognised in `names`, those of the checkpoint."""
+    """Rules for the names of a checkpoint: `names` decides which of the older names it uses."""
     top = "decoder." if any(name.startswith("decoder.") for name in names) else "encoder."
     joint = any(name.endswith("in_proj_weight") for name in names)
     old_norm = any(".emb_layer_norm." in name for name in names)

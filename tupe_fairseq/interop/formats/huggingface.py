@@ -32,7 +32,7 @@ KIND = "huggingface"
 #: One row. A second token type would need an input that fairseq does not have.
 TOKEN_TYPES = "roberta.embeddings.token_type_embeddings.weight"
 TIED_HEAD, TIED_BIAS = "lm_head.decoder.weight", "lm_head.decoder.bias"
-#: Settings of the same meaning: name there, name here.
+#: Settings of the same meaning: name in transformers, name in fairseq.
 SAME_SETTINGS = {
     "num_hidden_layers": "encoder_layers",
     "hidden_size": "encoder_embed_dim",
@@ -42,15 +42,15 @@ SAME_SETTINGS = {
     "attention_probs_dropout_prob": "attention_dropout",
     "classifier_dropout": "pooler_dropout",
 }
-#: Activations with the same name and function there; gelu is exact in both.
+#: Activations with the same name and function in both; gelu is exact.
 ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
-#: Settings here that are fixed in RoBERTa of transformers.
+#: Settings of `tupe_roberta` that are fixed in RoBERTa of transformers.
 FIXED = {
     "position_encoding": "learned",
     "layernorm_embedding": True,
     "encoder_normalize_before": False,
 }
-#: Settings there that are fixed here: the value, and the default there.
+#: Settings of transformers that are fixed in `tupe_roberta`: the value, and their default.
 FIXED_THERE = {
     "hidden_act": ("gelu", "gelu"),
     "layer_norm_eps": (1e-5, 1e-12),
@@ -61,10 +61,10 @@ FIXED_THERE = {
 
 
 def table(head: str | None = None) -> Table:
-    """Names there and here.
+    """Rules for the names of transformers.
 
     Args:
-        head: the classification head that is its `classifier`.
+        head: the classification head that becomes `classifier`.
     """
     layer, ours = "roberta.encoder.layer.*.", f"{ENCODER}layers.*."
     classifier = f"classification_heads.{head}.*.*"

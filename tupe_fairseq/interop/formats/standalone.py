@@ -21,7 +21,7 @@ KIND = "standalone"
 
 
 def table() -> Table:
-    """Names there and here."""
+    """Rules for the names of `TUPEMaskedLM`."""
     parts = ("embed_positions.*", "embed_positions.*.*", "layernorm_embedding.*", "layer_norm.*")
     layers = ("layers.*.*.*", "layers.*.*.*.*")
     return (

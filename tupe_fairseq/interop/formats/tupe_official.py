@@ -45,7 +45,7 @@ NOT_COMPARABLE = "the authors' code is not installed; tests of this package comp
 
 
 def table(joint: bool = False) -> Table:
-    """Names there and here.
+    """Rules for the names of the release.
 
     Args:
         joint: the projections of positions are one parameter, queries above keys.
