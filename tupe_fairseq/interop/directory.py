@@ -27,7 +27,9 @@ from ..checkpoints.settings import recorded_settings
 from ..errors import CheckpointError, ConfigurationError, UsageError
 from ..hub.files import find_checkpoint
 from ..models.tupe_roberta import TupeRobertaModel
+from ..standalone.files import check_fit
 from .dictionaries import Entry, check_size, dictionary_text, read_dictionary
+from .keys import Table, to_ours, to_theirs
 from .settings import ACTIVATIONS, PROBABILITIES, functions, sizes
 
 ENCODER = "encoder.sentence_encoder."
@@ -146,6 +148,25 @@ def build(
     model = task.build_model(config.model).eval()
     register_heads(model, state)
     return model
+
+
+def renamed(
+    theirs: Mapping[str, Tensor],
+    table: Table,
+    settings: dict[str, Any],
+    entries: list[Entry],
+    source: object,
+    kind: str,
+) -> Converted:
+    """Rename another format's parameters, `theirs`, after comparing them with the model's.
+
+    Raises:
+        CheckpointError: parameters are missing, unknown or of another shape.
+    """
+    own = build(settings, entries, theirs).state_dict()
+    version = {VERSION: own.pop(VERSION)}
+    check_fit(theirs, to_theirs(own, table), source, kind)
+    return Converted(settings, to_ours(theirs, table) | version, entries)
 
 
 def write(converted: Converted, out: Path, dictionary: Path) -> None:

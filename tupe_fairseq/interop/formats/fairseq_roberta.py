@@ -18,22 +18,21 @@ from ...checkpoints.migration import SECOND_COPY
 from ...checkpoints.settings import recorded_settings
 from ...errors import CheckpointError
 from ...position import POSITION_ENCODINGS
-from ...standalone.files import check_fit
 from ..check import outputs_of
 from ..conversion import Conversion, Forward, register
 from ..dictionaries import check_size
 from ..directory import (
     ENCODER,
     POSITIONS,
-    VERSION,
     WORDS,
     Converted,
     build,
     read_parameters,
     read_source,
     register_heads,
+    renamed,
 )
-from ..keys import Rule, Table, roberta_rules, to_ours, to_theirs
+from ..keys import Rule, Table, roberta_rules
 from ..settings import functions, sizes
 from ..warm_start import OPTIONS, warm_start
 
@@ -85,11 +84,7 @@ def read(
     recorded = recorded_settings(state, "model", checkpoint)
     settings = _settings(recorded, theirs, names[0].theirs, checkpoint)
     check_size(entries, len(theirs[names[0].theirs]), path)
-    own = build(settings, entries, theirs).state_dict()
-    version = {VERSION: own.pop(VERSION)}
-    check_fit(theirs, to_theirs(own, names), checkpoint, KIND)
-    ours = to_ours(theirs, names) | version
-    converted = Converted(settings, ours, entries)
+    converted = renamed(theirs, names, settings, entries, checkpoint, KIND)
     if position_encoding == "learned":
         return converted
     return warm_start(converted, position_encoding, seed)

@@ -24,7 +24,7 @@ from ...standalone.files import (
 )
 from ..conversion import Conversion, Forward, Option, register
 from ..dictionaries import check_size, dictionary_text, read_dictionary
-from ..directory import ENCODER, POSITIONS, VERSION, WORDS, Converted, build, building, head_names
+from ..directory import ENCODER, POSITIONS, WORDS, Converted, build, building, head_names, renamed
 from ..keys import Rule, Table, to_ours, to_theirs
 from ..settings import functions, sizes
 
@@ -193,10 +193,7 @@ def read(source: str | Path, dictionary: str | Path | None = None) -> Converted:
     # If it is null, transformers uses hidden_dropout_prob.
     recorded["pooler_dropout"] = recorded["pooler_dropout"] or recorded["dropout"]
     settings = _settings(recorded, to_ours(theirs, table()), source)
-    own = build(settings, entries, {}).state_dict()
-    version = {VERSION: own.pop(VERSION)}
-    check_fit(theirs, to_theirs(own, table()), source, KIND)
-    return Converted(settings, to_ours(theirs, table()) | version, entries)
+    return renamed(theirs, table(), settings, entries, source, KIND)
 
 
 def _settings(

@@ -9,6 +9,7 @@ projections of positions and saves a table of buckets, which follows from the se
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +19,10 @@ from torch import Tensor
 from ...checkpoints.settings import recorded_settings
 from ...errors import CheckpointError
 from ...position.indices import distances, relative_buckets, toeplitz
-from ...standalone.files import check_fit
 from ..conversion import Conversion, register
 from ..dictionaries import Entry, check_size
-from ..directory import (
-    ENCODER,
-    VERSION,
-    WORDS,
-    Converted,
-    build,
-    head_names,
-    read_source,
-)
-from ..keys import Rule, Table, roberta_rules, to_ours, to_theirs
+from ..directory import ENCODER, WORDS, Converted, head_names, read_source, renamed
+from ..keys import Rule, Table, roberta_rules
 from ..settings import functions, sizes
 
 KIND = "tupe-official"
@@ -82,12 +74,9 @@ def read(checkpoint: str | Path, dictionary: str | Path | None = None) -> Conver
     notes = _complete_heads(theirs, settings)
     entries = [*MORE_SYMBOLS, *entries]
     check_size(entries, len(theirs[f"{THEIRS}embed_tokens.weight"]), path)
-    own = build(settings, entries, theirs).state_dict()
-    version = {VERSION: own.pop(VERSION)}
     names = table(joint=f"{THEIRS}pos_proj.weight" in theirs)
-    check_fit(theirs, to_theirs(own, names), checkpoint, KIND)
-    ours = to_ours(theirs, names) | version
-    return Converted(settings, ours, entries, notes, NOT_COMPARABLE)
+    converted = renamed(theirs, names, settings, entries, checkpoint, KIND)
+    return replace(converted, notes=notes, not_comparable=NOT_COMPARABLE)
 
 
 def _settings(
