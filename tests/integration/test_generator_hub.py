@@ -55,6 +55,11 @@ def test_translates_as_fairseq_generate(translator, translator_directory, toy_tr
     assert translator.translate(sources[0], beam=3, max_len_b=10) == expected[0]
 
 
+def test_both_models_load_checkpoints_of_each_other(translator_directory, language_model_file):
+    assert TupeTransformerLM.from_pretrained(translator_directory).translates
+    assert not TupeTransformerModel.from_pretrained(language_model_file).translates
+
+
 def test_samples_and_scores(language_model):
     text = language_model.sample("w1 w2", beam=2, max_len_b=6)
     assert text.startswith("w1 w2")

@@ -7,6 +7,7 @@ import shutil
 import pytest
 import torch
 from fairseq import checkpoint_utils
+from fairseq.models.roberta import RobertaModel
 
 from tests.integration.commands import COMMON, SMALL, finetune, parameters, pretrain, train
 from tests.tolerances import assert_close
@@ -136,6 +137,16 @@ def test_training_from_fairseq_0_12_2(stock, toy_masked_lm_data, tmp_path):
     kept = {n: v for n, v in parameters(stock).items() if n in trained}
     assert trained.keys() == kept.keys()
     assert all(torch.equal(trained[name], value) for name, value in kept.items())
+
+
+def test_the_hub_loads_stock_checkpoints(stock):
+    """As stock RoBERTa, with the hub interface of tupe_roberta."""
+    ours = TupeRobertaModel.from_pretrained(stock)
+    (theirs,), _ = checkpoint_utils.load_model_ensemble([str(stock)])
+    tokens = torch.randint(4, 200, (2, 30))
+    assert type(ours.model) is RobertaModel
+    expected = theirs.eval()(tokens, features_only=True)[0]
+    assert torch.equal(ours.extract_features(tokens), expected)
 
 
 def test_classifier(toy_sentence_data, tmp_path):

@@ -98,7 +98,7 @@ def start(case: Case, folder: Path) -> subprocess.Popen:
 
 def table(found: dict[str, dict[str, Any]]) -> str:
     """Numbers of kills and comparisons, and what was lost, as Markdown."""
-    rows = ["| command | killed | reached its end and compared | lost |", "|---|---|---|---|"]
+    rows = ["| command | times killed | completed and compared | lost |", "|---|---|---|---|"]
     for name, case in found.items():
         lost = "; ".join(case["lost"]) or "nothing"
         rows.append(f"| {name} | {case['kills']} | {case['compared']} | {lost} |")
