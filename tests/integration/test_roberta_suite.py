@@ -183,6 +183,11 @@ def test_too_many_units_to_remove(number):
         build(ffn_blocks_to_remove=number)
 
 
+def test_heads_cannot_be_pruned():
+    with pytest.raises(UsageError, match=r"--mha-heads-to-keep is 2, .* all layers share"):
+        build(mha_heads_to_keep=2)
+
+
 def test_masked_tokens_alone_go_through_the_head():
     model = build().eval()
     tokens = batch()
