@@ -17,6 +17,7 @@ from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
 
 from examples.pretraining import encode
+from tests import processes
 from tests.scripts import ROOT
 from tupe_fairseq import UsageError
 
@@ -152,7 +153,7 @@ def test_prepare_goes_on_where_it_failed(tmp_path):
     failed = prepare("--sentencepiece", 5000, *arguments)
     assert failed.returncode == 1
     assert failed.stderr.splitlines()[-1].startswith("error: python ended with status 1")
-    assert "--sentencepiece 5000" in failed.stderr
+    assert "--sentencepiece is 5000" in failed.stderr
     assert not (out / "bin").exists()
     done = prepare("--sentencepiece", 40, *arguments)
     assert done.returncode == 0, done.stderr
@@ -193,3 +194,12 @@ def test_mistakes_in_prepare(arguments, message, tmp_path):
     assert failed.stderr.startswith("error: ")
     assert message in failed.stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("asked", ["", "1"])
+def test_traceback_is_shown_if_asked_for(tmp_path, asked):
+    words = ("examples.pretraining.encode", tmp_path, "--out", tmp_path, "--sentencepiece", 9)
+    ended = processes.run(*words, TUPE_FAIRSEQ_TRACEBACK=asked)
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1].startswith("error: TEXT is")
+    assert ("Traceback" in ended.stderr) is bool(asked)
