@@ -14,14 +14,19 @@ import os
 import runpy
 import sys
 import tempfile
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from subprocess import CompletedProcess, TimeoutExpired
 
+from examples.shared.jobs import check_status
 from tests.scripts import ROOT
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["fairseq", "fairseq.trainer", "torch.distributed.run"])
+#: multiprocessing loses the exit status of a process for which two threads ask at once.
+LOCK = threading.Lock()
 
 
 class Program:
@@ -40,13 +45,15 @@ class Program:
         own = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment}
         given = (self.args, own, self._streams)
         self._process = CONTEXT.Process(target=_become, args=given)
-        self._process.start()
+        with LOCK:
+            self._process.start()
         #: Also the id of its group: os.killpg ends it with the processes that it started.
         self.pid = self._process.pid
 
     def poll(self) -> int | None:
         """Exit status, or None while it runs."""
-        return self._process.exitcode
+        with LOCK:
+            return self._process.exitcode
 
     def wait(self, timeout: float = 240) -> CompletedProcess:
         """Exit status and output.
@@ -54,7 +61,9 @@ class Program:
         Raises:
             TimeoutExpired: it has not ended after ``timeout`` seconds; it was killed.
         """
-        self._process.join(timeout)
+        end = time.monotonic() + timeout
+        while self.poll() is None and time.monotonic() < end:
+            time.sleep(0.02)
         out, err = (path.read_text() if path.exists() else "" for path in self._streams)
         if self.poll() is None:
             os.killpg(self.pid, 9)
@@ -65,6 +74,14 @@ class Program:
 def run(name: str | Path, *words: object, **environment: str) -> CompletedProcess:
     """Run a program to its end."""
     return Program(name, *words, **environment).wait()
+
+
+def run_module(words: Sequence[object], log: Path, what: str, workers: int, lock: int) -> None:
+    """In place of `examples.shared.jobs.run_module`; the process does not inherit the lock."""
+    ended = run(*words)
+    with log.open("a", encoding="utf-8") as file:
+        file.write(ended.stdout)
+    check_status(ended, what, f" (log: {log})")
 
 
 def _become(words: list[str], environment: Mapping[str, str], streams: list[Path]) -> None:

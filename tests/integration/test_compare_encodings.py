@@ -12,7 +12,7 @@ import pytest
 
 from examples.shared.jobs import read_log
 from examples.study import compare_encodings as compare
-from examples.study import comparison
+from examples.study import comparison, training
 from examples.study.training import fixed_flags
 from tests import processes
 from tests.scripts import ROOT
@@ -40,7 +40,7 @@ def wait_until(there, seconds: float = 120) -> None:
 
 
 @pytest.mark.slow
-def test_killed_comparison_goes_on(toy_masked_lm_data, tmp_path, capsys):
+def test_killed_comparison_goes_on(toy_masked_lm_data, tmp_path, capsys, monkeypatch):
     out = tmp_path / "out"
     words = arguments(toy_masked_lm_data, out)
     script = ROOT / "examples/study/compare_encodings.py"
@@ -54,6 +54,7 @@ def test_killed_comparison_goes_on(toy_masked_lm_data, tmp_path, capsys):
     whole = (out / "none/checkpoint_last.pt").read_bytes()
     (out / "none/checkpoint_last.pt").write_bytes(whole[: len(whole) // 2])
 
+    monkeypatch.setattr(training, "run_module", processes.run_module)
     compare.main(words)
     assert "after 4 updates" in capsys.readouterr().out
     made = json.loads((out / "comparison.json").read_text())["results"]
@@ -97,7 +98,8 @@ def test_mistakes(more, message, toy_masked_lm_data, tmp_path):
 
 
 @pytest.mark.slow
-def test_failed_training_is_told_in_one_line(toy_masked_lm_data, tmp_path):
+def test_failed_training_is_told_in_one_line(toy_masked_lm_data, tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "run_module", processes.run_module)
     words = arguments(toy_masked_lm_data, tmp_path, "--encodings", "none")
     with pytest.raises(UsageError, match=r"training none failed: .*--no-such-flag"):
         compare.main([*words, "--no-such-flag"])

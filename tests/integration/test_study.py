@@ -21,7 +21,7 @@ import pytest
 from fairseq import options
 
 from examples.shared.markdown import shorten, shown
-from examples.study import plan, study
+from examples.study import plan, study, training
 from examples.study import results as study_results
 from examples.study import tables as study_tables
 from examples.study.training import fixed_flags
@@ -82,7 +82,7 @@ def rows(report: str, first: str) -> list[list[str]]:
 
 
 @pytest.mark.slow
-def test_killed_study_goes_on(place):
+def test_killed_study_goes_on(place, monkeypatch):
     out, words = place / "out", arguments(place)
     script = ROOT / "examples/study/study.py"
     killed = processes.Program(script, *words)
@@ -91,6 +91,7 @@ def test_killed_study_goes_on(place):
     finally:
         os.killpg(killed.pid, signal.SIGKILL)
     assert json.loads((out / "journal.json").read_text())["data"]["seconds"] > 0
+    monkeypatch.setattr(training, "run_module", processes.run_module)
     study.main(words)
     report = (out / "report/report.md").read_text()
     logs = {path: path.read_text() for path in out.glob("pretraining/*/*/log.txt")}

@@ -50,6 +50,7 @@ def test_whole_path(source, tmp_path, monkeypatch, capsys):
     out = tmp_path / "out"
     own = [str(source), "--out", str(out), "--encodings", f"{FIRST},rope", "--updates", "8"]
     arguments = [*own, "--vocabulary", "60", "--", *SMALLER]
+    monkeypatch.setattr(run, "run_module", processes.run_module)
     run.main(arguments)
     result = json.loads((out / "tiny" / "rope.1" / "result.json").read_text())
     found = (out / "tiny" / "rope.1" / "test.hyp.de").read_text().splitlines()
