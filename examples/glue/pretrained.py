@@ -37,7 +37,7 @@ def overrides(data: Path, checkpoint: Path) -> list[str]:
         UsageError: the checkpoint or the data cannot be used, or the examples are too long.
     """
     if not checkpoint.is_file():
-        raise UsageError(f"CHECKPOINT is {checkpoint}, but no such file is there.")
+        raise UsageError(f"CHECKPOINT is {checkpoint}, but there is no such file.")
     model = model_arguments(checkpoint)
     positions = model.get("max_positions") or model.get("tokens_per_sample")
     if not isinstance(positions, int):

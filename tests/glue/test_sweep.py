@@ -189,7 +189,10 @@ def test_settings_without_a_result_may_change(place):
         (("--tasks", "SST2"), "--tasks has 'SST2', but the tasks are: CoLA, SST-2"),
         (("--tasks", "RTE"), "preprocess_glue.sh has made no task.json there"),
         (("--models", "a.pt"), "--models has 'a.pt'; each must be NAME=CHECKPOINT"),
-        (("--models", "a=/not/there.pt"), "CHECKPOINT is /not/there.pt, but no such file"),
+        (
+            ("--models", "a=/not/there.pt"),
+            "CHECKPOINT is /not/there.pt, but there is no such file",
+        ),
         (("--workers", "0"), "--workers is 0"),
     ],
 )

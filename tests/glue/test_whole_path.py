@@ -232,7 +232,10 @@ def test_a_setting_cannot_be_more_than_one(glue, bpe, tmp_path, value):
     [
         ((), "three arguments are needed"),
         (("/", "/not/there.pt", "OUT"), "DATA is /, but preprocess_glue.sh has made no task.json"),
-        (("DATA", "/not/there.pt", "OUT"), "CHECKPOINT is /not/there.pt, but no such file"),
+        (
+            ("DATA", "/not/there.pt", "OUT"),
+            "CHECKPOINT is /not/there.pt, but there is no such file",
+        ),
     ],
 )
 def test_finetune_refuses(words, message, tmp_path):
