@@ -20,7 +20,7 @@ from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.distributed import utils as distributed
 from fairseq.logging import metrics
-from fairseq.logging.meters import Meter
+from fairseq.logging.meters import MetersDict
 
 from ..commands import ends_commands_in_one_line
 from ..errors import ConfigurationError
@@ -149,14 +149,14 @@ def side_by_side(predicted: torch.Tensor, true: torch.Tensor) -> torch.Tensor:
     return rows
 
 
-class Collected(Meter):
-    """Collects the examples of a set.
-
-    fairseq validates in an aggregator of its own, which it does not save in checkpoints: resuming
-    would fail for a class that is not fairseq's.
-    """
+# fairseq saves meters by the name of their class, among its own, and fails to resume with another;
+# it does not save derived meters. Should their class vanish, keep the examples in the function
+# that `metrics.log_derived` is given.
+class Collected(MetersDict._DerivedMeter):
+    """Collects the examples of a set."""
 
     def __init__(self):
+        super().__init__(fn=None)
         self.reset()
 
     def reset(self):
