@@ -20,7 +20,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from subprocess import CompletedProcess, TimeoutExpired
 
-from examples.shared.jobs import check_status
 from tests.scripts import ROOT
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -78,6 +77,9 @@ def run(name: str | Path, *words: object, **environment: str) -> CompletedProces
 
 def run_module(words: Sequence[object], log: Path, what: str, workers: int, lock: int) -> None:
     """In place of `examples.shared.jobs.run_module`; the process does not inherit the lock."""
+    # Imports this package, which a program is to do itself.
+    from examples.shared.jobs import check_status
+
     ended = run(*words)
     with log.open("a", encoding="utf-8") as file:
         file.write(ended.stdout)
@@ -86,6 +88,7 @@ def run_module(words: Sequence[object], log: Path, what: str, workers: int, lock
 
 def _become(words: list[str], environment: Mapping[str, str], streams: list[Path]) -> None:
     """Run as `python -m NAME` or `python SCRIPT` does."""
+    assert "tupe_fairseq" not in sys.modules
     os.setsid()
     os.chdir(ROOT)
     os.environ.clear()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import pickle
-import subprocess
-import sys
 import threading
 from fractions import Fraction
 
@@ -14,6 +12,7 @@ import torch
 from fairseq import checkpoint_utils
 from torch.serialization import add_safe_globals, clear_safe_globals, get_safe_globals
 
+from tests import processes
 from tests.interop import release
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoints import reading
@@ -59,9 +58,9 @@ print(len(set(torch.serialization.get_safe_globals()) & set(ours)))
 @pytest.mark.parametrize(
     ("program", "listed"), [("notebook", 0), ("fairseq-train", len(CHECKPOINT_GLOBALS))]
 )
-def test_only_under_fairseqs_commands_an_import_extends_the_list(program, listed):
-    command = [sys.executable, "-c", IMPORT, program]
-    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+def test_only_under_fairseqs_commands_an_import_extends_the_list(tmp_path, program, listed):
+    (tmp_path / "program.py").write_text(IMPORT)
+    ended = processes.run(tmp_path / "program.py", program)
     assert int(ended.stdout) == listed
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 
 import pytest
 import torch
 
+from tests import processes
 from tests.integration.commands import generate, train_lm, train_translation
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeTransformerLM, TupeTransformerModel, UsageError
@@ -71,14 +70,13 @@ def test_samples_and_scores(language_model):
     assert_close(scored["positional_scores"], expected)
 
 
-def test_a_notebook_scores(language_model, language_model_file):
+def test_a_notebook_scores(language_model, language_model_file, tmp_path):
     """In a process that runs no fairseq command, so that nothing is installed for one."""
-    program = (
+    (tmp_path / "program.py").write_text(
         "import sys; from tupe_fairseq import TupeTransformerLM as Model;"
         "model = Model.from_pretrained(sys.argv[1]); print(float(model.score('w1')['score']))"
     )
-    command = [sys.executable, "-c", program, language_model_file]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = processes.run(tmp_path / "program.py", language_model_file)
     assert done.returncode == 0, done.stderr
     score = float(done.stdout.split()[-1])
     assert score == pytest.approx(float(language_model.score("w1")["score"]))
