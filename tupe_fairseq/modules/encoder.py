@@ -89,7 +89,7 @@ class Encoder(nn.Module):
             tokens: ids, B×T, for encodings that depend on the token.
 
         Returns:
-            B×T×C, with zeros at padding.
+            B×T×C; vectors at padding have no meaning.
 
         Raises:
             DataError: more than max_positions tokens, or padding before the first token.
