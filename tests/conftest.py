@@ -18,7 +18,7 @@ prepare_process()
 
 @contextmanager
 def restored_log_levels() -> Iterator[None]:
-    """Undo what happens within to the levels of loggers: scripts set that of the root logger."""
+    """Restore the levels of all loggers after the block; scripts set that of the root logger."""
     loggers = [logging.getLogger(), *logging.getLogger().manager.loggerDict.values()]
     levels = [(one, one.level) for one in loggers if isinstance(one, logging.Logger)]
     disabled = logging.root.manager.disable
@@ -33,21 +33,21 @@ def restored_log_levels() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that hold slow tests, or one process works while the others wait."""
+    """Run files with slow tests first, so that no process waits for them at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Iterator[None]:
-    """Keep a test's log levels from later tests."""
+    """Restore log levels after each test."""
     with restored_log_levels():
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(request: pytest.FixtureRequest) -> Iterator[object]:
-    """Keep the log levels of a shared fixture from the tests that use it."""
+    """Restore log levels after the set-up of shared fixtures."""
     if request.scope == "function":
         return (yield)
     with restored_log_levels():
