@@ -55,7 +55,9 @@ def test_data_of_another_dictionary(tmp_path, monkeypatch):
 
 def test_an_id_outside_of_the_dictionary(tmp_path):
     model = TupeRobertaModel.from_pretrained(damage.converted(tmp_path)).model
-    with pytest.raises(UsageError, match="the data hold the id 999, but the dictionary has 28"):
+    with pytest.raises(
+        UsageError, match="the data contain the token id 999, but the dictionary has 28"
+    ):
         model(torch.tensor([[0, 999, 2]]))
 
 

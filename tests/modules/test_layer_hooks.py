@@ -279,8 +279,8 @@ def test_hypotheses_take_their_gates_along():
     ("backend", "cls", "reason"),
     [
         ("flash", LocalGlobal, "restrict attention to a window"),
-        ("flash", BiasPerLayer, "carry a bias by distance"),
-        ("triton", Forgetting, "the same width"),
+        ("flash", BiasPerLayer, "bias that depends on the distance"),
+        ("triton", Forgetting, "of the same width"),
     ],
 )
 def test_what_is_not_served_is_refused_when_built(backend, cls, reason):
@@ -306,3 +306,9 @@ def test_padding_is_read_once():
     assert padding.lengths == (LENGTH, LENGTH - 4)
     assert not padding.leading
     assert Padding.read(torch.zeros_like(PADDING)) is None
+
+
+def test_a_slice_of_layers_is_a_list_of_layers():
+    stack = stack_of(Forgetting)[1]
+    assert list(stack[:2]) == [stack[0], stack[1]]
+    assert isinstance(stack[:2], nn.ModuleList)

@@ -22,7 +22,7 @@ def add_position_args(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--position-encoding",
         metavar="NAME",
-        help=f"how positions enter the model: {', '.join(POSITION_ENCODINGS)} (default: tupe_r)",
+        help=f"position encoding, one of: {', '.join(POSITION_ENCODINGS)} (default: tupe_r)",
     )
     parser.add_argument(
         "--attention-backend",
@@ -32,8 +32,8 @@ def add_position_args(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--extend-positions",
         choices=EXTENSIONS,
-        help="how a checkpoint with fewer positions than --max-positions is continued: by "
-        "hierarchical decomposition of its positions (default: it is refused)",
+        help="extend the position table of a checkpoint with fewer positions than "
+        "--max-positions, by hierarchical decomposition (default: an error)",
     )
     for option in known_options().values():
         boolean = {"action": argparse.BooleanOptionalAction}

@@ -1,4 +1,4 @@
-"""The interface of a way to compute attention, and what an attention may need of it.
+"""Interface of attention backends, and the features that a layer can need.
 
 A backend is a file of this folder with one subclass of `Backend`, registered in
 `ATTENTION_BACKENDS`. It works in two steps: `prepare` once per forward pass for what layers share,
@@ -24,16 +24,16 @@ ATTENTION_BACKENDS = Registry("--attention-backend", special=("auto",))
 
 
 class Need(Enum):
-    """What an attention may need of a backend; the value says why a backend without it refuses."""
+    """A feature that a layer can need; the value is the reason given by a backend without it."""
 
     WEIGHTS = "it does not return attention weights"
     CONTENT_SCORE = "it cannot add a positional term that depends on content"
     CONTENT_VALUE = "it cannot add a positional term to the values"
-    VECTORS = "its queries and values have the same width"
-    DISTANCE = "its vectors cannot carry a bias by distance"
+    VECTORS = "it requires queries and values of the same width"
+    DISTANCE = "it cannot add a bias that depends on the distance"
     CAUSAL = "it cannot hide later tokens from a decoder"
     WINDOW = "it cannot restrict attention to a window"
-    OTHER_QUERIES = "it cannot decode token by token or attend to a source"
+    OTHER_QUERIES = "it supports neither incremental decoding nor cross-attention"
     COMPILED = "torch.compile (--compile-layers) cannot trace it"
 
 
@@ -90,6 +90,9 @@ class ContentTerms:
         """The scores, B×H×T×S or None for none, plus the term of queries and keys."""
         if not self.terms.adds_score:
             return scores
+        # Without the dimensions that `LayerTerms.vectors` has appended.
+        width = self.encoding.shape.head_dim
+        q, k = q[..., :width], k[..., :width]
         added = self.terms.score(q, k, self.encoding, self.start, self.projected)
         return added if scores is None else scores + added
 
@@ -116,7 +119,7 @@ class Backend:
     def prepare(
         self, score: PositionalScore | None, layout: Layout, heads: int, dtype: torch.dtype
     ) -> Any:
-        """Bring what layers share into the form that `attend` reads.
+        """Prepare the inputs of `attend` that layers share, once per forward pass.
 
         Args:
             score: the content-free term, or None.

@@ -11,7 +11,7 @@ from torch import Tensor
 
 @dataclass
 class LayerCache:
-    """Of one layer and one generation.
+    """Keys and values of one layer in one generation.
 
     Attributes:
         keys: of the tokens so far, rotated, B×H×S×E; None before the first.

@@ -27,10 +27,10 @@ AUTO_ELSEWHERE = ("sdpa", "eager")
 
 @dataclass(frozen=True)
 class SharedAttention:
-    """What all layers of one forward pass share that see the encoding alike.
+    """State of one forward pass, shared by all layers with the same view of the encoding.
 
     Attributes:
-        backend: who computes attention.
+        backend: the backend to use.
         encoding: the encoding as these layers see it.
         layout: the tokens of the batch.
         prepared: what the backend's `prepare` returned.

@@ -25,7 +25,7 @@ class Source:
         self._prepared: dict[str, Any] = {}
 
     def backend(self, need_weights: bool) -> Backend:
-        """Who computes attention; only `eager` returns the weights."""
+        """The backend to use; only `eager` returns the weights."""
         if need_weights:
             return ATTENTION_BACKENDS["eager"]
         return choose_backend(self.name, {Need.OTHER_QUERIES}, self.vectors.device.type)

@@ -1,7 +1,7 @@
 """TUPE-A by a fused kernel without a mask: positions are dimensions of queries and keys.
 
-[q_i; p_i U^Q/√(2D)] · [k_j; p_j U^K] is the score of TUPE-A. Two of these dimensions reset [CLS]
-(`PositionalScore.with_untied_cls`). One more hides padding: 1 in the query, a large negative
+[q_i; p_i U^Q/√(2D)] · [k_j; p_j U^K] is the score of TUPE-A. Two of these dimensions untie [CLS]
+(`PositionalScore.with_untied_cls`), one more masks padding: 1 in the query, a large negative
 number in the key. No T×T tensor exists, and dropout is the kernel's own.
 """
 

@@ -46,7 +46,7 @@ class Padding:
 
 @dataclass(frozen=True)
 class Layout:
-    """The cells of attention and, where padding is taken out, the tokens outside of it.
+    """Mapping between the B×T cells of attention and the N tokens without padding.
 
     Attributes:
         batch: B.
@@ -123,7 +123,7 @@ class Layout:
 
 
 class _Gather(torch.autograd.Function):
-    """Cells from tokens. The gradient of a token is that of its own cell; padding has none."""
+    """Cells from tokens; padding passes no gradient."""
 
     @staticmethod
     def forward(ctx, x, sources, cells):

@@ -46,7 +46,7 @@ class Triton(Backend):
     """For GPUs: every encoding whose terms do not depend on content."""
 
     name = "triton"
-    serves = frozenset({Need.DISTANCE, Need.CAUSAL, Need.WINDOW})
+    serves = frozenset({Need.DISTANCE, Need.WINDOW})
 
     def unavailable(self, device):
         if importlib.util.find_spec("triton") is None:

@@ -80,6 +80,8 @@ class TupeSentenceEncoder(Encoder, FairseqEncoder):
     ) -> dict[str, list[Tensor]]:
         """Encode token ids; the result has the keys and shapes of fairseq's TransformerEncoder.
 
+        Without padding, the list of padding masks is empty.
+
         Args:
             src_tokens: ids, B×T.
             src_lengths: not used, as in fairseq.
@@ -112,7 +114,7 @@ class TupeSentenceEncoder(Encoder, FairseqEncoder):
         return {
             # B×T×C -> T×B×C
             "encoder_out": [x.transpose(0, 1)],
-            "encoder_padding_mask": [mask],
+            "encoder_padding_mask": [] if padding is None else [mask],
             "encoder_embedding": [token_embeddings],
             "encoder_states": [state.transpose(0, 1) for state in states],
             "src_tokens": [],
@@ -158,7 +160,7 @@ class TupeSentenceEncoder(Encoder, FairseqEncoder):
         # On a CPU; on a GPU, a check of every batch would cost time.
         except IndexError as error:
             raise DataError(
-                f"the data hold the id {int(tokens.max())}, but the dictionary has "
+                f"the data contain the token id {int(tokens.max())}, but the dictionary has "
                 f"{self.embed_tokens.num_embeddings} symbols: the data are damaged, or were "
                 "binarised with another dictionary; run fairseq-preprocess again."
             ) from error

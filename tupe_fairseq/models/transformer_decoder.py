@@ -8,7 +8,14 @@ from typing import Any
 from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase
 from torch import Tensor, nn
 
-from ..attention import CrossAttention, Layout, SharedAttention, Source, TupeMultiheadAttention
+from ..attention import (
+    CrossAttention,
+    Layout,
+    Padding,
+    SharedAttention,
+    Source,
+    TupeMultiheadAttention,
+)
 from ..checkpoints.migration import drop_stock_sinusoids, rename_old_layers
 from ..errors import DataError
 from ..kernels.dropout import Dropout
@@ -105,12 +112,16 @@ class TupeTransformerDecoder(TransformerDecoderBase):
             Features, B×T×C, and {"attn": [B×T×S or None], "inner_states": [T×B×C, ...]}.
         """
         cache = self._cache(incremental_state)
-        shift = None if cache else self._shift(prev_output_tokens)
-        tokens = prev_output_tokens if shift is None else shift.to_end(prev_output_tokens)
+        mask, shift, tokens = prev_output_tokens.eq(self.padding_idx), None, prev_output_tokens
+        padding = None if cache else Padding.read(mask)
+        if padding is not None and padding.leading:
+            shift = PaddingShift.of(mask)
+            tokens, mask = shift.to_end(tokens), shift.to_end(mask)
         x = self._embed(tokens, last=cache is not None)
         if cache is None:
-            # Padding at the end needs no mask: earlier tokens do not attend to it.
-            layout = Layout(*x.shape[:2])
+            # Causal attention needs no mask: tokens do not attend to padding at the end.
+            masked = padding is not None and full_context_alignment
+            layout = Layout(x.size(0), x.size(1), mask if masked else None)
             shared = self.layers.share(
                 self.embed_positions, x, layout, causal=not full_context_alignment
             )
@@ -147,14 +158,6 @@ class TupeTransformerDecoder(TransformerDecoderBase):
             states.append(x)
         return x, states, found
 
-    def _shift(self, tokens: Tensor) -> PaddingShift | None:
-        """How to move padding to the end of each row; None where no row begins with it."""
-        mask = tokens.eq(self.padding_idx)
-        # On a GPU, to move nothing is faster than to wait for the answer.
-        if mask.device.type == "cpu" and not mask[:, :1].any():
-            return None
-        return PaddingShift.of(mask)
-
     def _embed(self, tokens: Tensor, last: bool) -> Tensor:
         """Words and positions: B×T×C, or of the last word alone, B×1×C."""
         start = 0
@@ -187,12 +190,8 @@ class TupeTransformerDecoder(TransformerDecoderBase):
             return cache.source
         if not encoder_out or not encoder_out["encoder_out"]:
             return None
-        mask = None
-        if encoder_out["encoder_padding_mask"]:
-            mask = encoder_out["encoder_padding_mask"][0]
-            # On a GPU, a mask that hides nothing is faster than to wait for the answer.
-            if mask.device.type == "cpu" and not mask.any():
-                mask = None
+        masks = encoder_out["encoder_padding_mask"]
+        mask = masks[0] if masks else None
         # S×B×C -> B×S×C
         vectors = encoder_out["encoder_out"][0].transpose(0, 1)
         source = Source(vectors, mask, self.cfg.attention_backend)
@@ -215,7 +214,7 @@ class TupeTransformerDecoder(TransformerDecoderBase):
             found[CACHE].reorder(new_order)
 
     def reorder_incremental_state_scripting(self, incremental_state, new_order) -> None:
-        """What fairseq's beam search calls; the state is all in one place, so none is searched."""
+        """Called by fairseq's beam search: reorders the whole decoder state."""
         self.reorder_incremental_state(incremental_state, new_order)
 
     def max_positions(self) -> int:

@@ -18,13 +18,13 @@ from .stack import LayerStack
 
 
 class Encoder(nn.Module):
-    """A position encoding and a stack of layers; batch first.
+    """A Transformer encoder: a position encoding, then a stack of layers; inputs are B×T×C.
 
     Args:
         embed_positions: the position encoding (fairseq's name for the module of positions).
         num_layers: layers L.
         ffn_dim: feed-forward width.
-        activation_fn: in the feed-forward block.
+        activation_fn: activation of the feed-forward block.
         dropout: on the input and on the output of every block.
         attention_dropout: on attention weights.
         activation_dropout: after activation_fn.
@@ -34,7 +34,7 @@ class Encoder(nn.Module):
         checkpoint_activations: recompute layers in the backward pass instead of storing them.
         attention_backend: a registered backend or "auto".
         compile_layers: run the layers through torch.compile.
-        **base: arguments of the next base class of a subclass with several.
+        **base: passed to the next class in the MRO.
 
     Raises:
         BackendError: the backend does not serve the encoding, or there is no compiler.

@@ -77,6 +77,14 @@ class LayerStack(nn.ModuleList):
         if compile_layers:
             self._compile()
 
+    def __getitem__(self, index: Any) -> Any:
+        """A layer; a slice gives an nn.ModuleList."""
+        return (
+            nn.ModuleList(list(self)[index])
+            if isinstance(index, slice)
+            else super().__getitem__(index)
+        )
+
     def share(
         self, encoding: PositionEncoding, x: Tensor, layout: Layout, causal: bool = True
     ) -> list[SharedAttention]:
@@ -107,7 +115,7 @@ class LayerStack(nn.ModuleList):
         return [made[encoding.at(index)] for index in range(len(self))]
 
     def active(self) -> Iterator[tuple[int, Callable[..., Any]]]:
-        """Index and call of each layer of this pass; in training layerdrop skips some."""
+        """Yield index and call of the active layers; in training layerdrop skips some."""
         for index, layer in enumerate(self):
             if self.training and self.layerdrop and torch.rand(()) < self.layerdrop:
                 continue

@@ -16,7 +16,7 @@ from .tables import ConstantTable
 
 @register_position_encoding("alibi")
 class Alibi(PositionEncoding):
-    """Nothing is learned."""
+    """Has no parameters."""
 
     enters = "score"
     paper = "Press 2022"

@@ -3,7 +3,7 @@
 Shape legend, used in every docstring of the package:
     B batch    T queries    S keys    C model width    H heads    D head width (C / H)
     N tokens without padding    E width of positional vectors    V vocabulary    L layers
-    M attention matrices    R rows, as told where it is used
+    M attention matrices    R rows (defined where used)
 
 An encoding overrides the hooks that its paper needs; each does nothing by default. Parameters
 shared by all layers belong to the encoding, those of one layer to the module that
@@ -71,7 +71,7 @@ class Shape:
 
 
 class PositionEncoding(nn.Module):
-    """Base class: no position at all.
+    """Base class of position encodings; its hooks do nothing.
 
     Args:
         shape: what the encoding is built for.

@@ -27,7 +27,7 @@ class CnnPosition(PositionEncoding):
         self,
         shape: Shape,
         *,
-        cnn_kernel: Annotated[int, "width of the convolution, odd"] = 31,
+        cnn_kernel: Annotated[int, "kernel size of the convolution, odd"] = 31,
         cnn_groups: Annotated[int, "groups of channels, a divisor of the width"] = 16,
     ):
         super().__init__(shape)

@@ -1,4 +1,4 @@
-"""Complex-valued word order (Wang et al. 2020): each token is a wave over positions.
+"""Complex-valued word order (Wang et al. 2020): tokens are complex functions of their position.
 
 Equation 9: r_j ⊙ exp(i (ω_j k + θ_j)) for token j at position k. The amplitude r_j is the token
 embedding; frequency ω_j and phase θ_j are vectors of each token. A learned matrix projects real
@@ -31,9 +31,7 @@ class ComplexOrderPosition(PositionEncoding):
     def __init__(self, shape: Shape):
         super().__init__(shape)
         if shape.vocab_size is None:
-            raise ConfigurationError(
-                "complex_order needs token ids: it cannot encode vectors alone."
-            )
+            raise ConfigurationError(NEEDS_TOKENS)
         width = shape.embed_dim
         frequencies = 10000 ** (-torch.arange(width) / width)
         self.frequency = nn.Parameter(frequencies.repeat(shape.vocab_size, 1))
@@ -42,9 +40,7 @@ class ComplexOrderPosition(PositionEncoding):
 
     def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
         if tokens is None:
-            raise ConfigurationError(
-                "complex_order needs token ids: it cannot encode vectors alone."
-            )
+            raise ConfigurationError(NEEDS_TOKENS)
         positions = torch.arange(start, start + x.size(1), device=x.device)
         return self._wave(x, positions, self.frequency[tokens], self.phase[tokens])
 

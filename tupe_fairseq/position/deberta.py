@@ -1,8 +1,9 @@
-"""Disentangled attention (He et al. 2020, DeBERTa): content and relative position, without p2p.
+"""Disentangled attention (He et al. 2020, DeBERTa): content and relative position.
 
 score_ij = [ q_i k_j + q_i k^R_{δ(i,j)} + k_j q^R_{δ(j,i)} ] / √(3D), equation 4, where
 k^R = P W^K_R and q^R = P W^Q_R; P is shared by all layers and δ(i,j) = clip(i − j + k, 0, 2k − 1),
-equation 3. The released code reads q^R at δ(i,j) instead of δ(j,i).
+equation 3. The position-to-position term is left out. The released code reads q^R at δ(i,j)
+instead of δ(j,i).
 """
 
 from __future__ import annotations

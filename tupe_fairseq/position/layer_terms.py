@@ -60,8 +60,9 @@ class LayerTerms(nn.Module):
             carried: what the call for the earlier tokens returned, in incremental decoding.
 
         Returns:
-            Of queries and of keys, B×H×T×E each; and what the next tokens need, with B rows, or
-            None.
+            Dimensions of queries and of keys, B×H×T×E each, and what the next tokens need, with B
+            rows, or None. The dimensions are rounded to the dtype of the queries: in half
+            precision, a running sum must be split into several dimensions.
         """
         raise NotImplementedError
 

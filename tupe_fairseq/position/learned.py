@@ -1,7 +1,7 @@
 """Learned absolute positions (Gehring et al. 2017; Devlin et al. 2018): x_k + p_k at the input.
 
 The paper's BERT-A and stock RoBERTa. In the scores it expands to four terms,
-(x+p)_i W^Q ((x+p)_j W^K)ᵀ / √D, two of which correlate words with positions: what TUPE unties.
+(x+p)_i W^Q ((x+p)_j W^K)ᵀ / √D, two of which correlate tokens with positions; TUPE removes these.
 """
 
 from __future__ import annotations

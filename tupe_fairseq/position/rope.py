@@ -19,7 +19,7 @@ from .tables import ConstantTable
 
 @register_position_encoding("rope")
 class RotaryPosition(PositionEncoding):
-    """Nothing is learned; the rotation of any position can be computed."""
+    """Has no parameters; the rotation of any position can be computed."""
 
     enters = "query, key"
     paper = "Su 2021"

@@ -23,7 +23,7 @@ FAIRSEQ_FIRST = 2
 
 @register_position_encoding("sinusoidal")
 class SinusoidalPosition(PositionEncoding):
-    """Nothing is learned; any length can be computed."""
+    """Has no parameters; any length can be computed."""
 
     enters = "input"
     paper = "Vaswani 2017"
@@ -33,7 +33,7 @@ class SinusoidalPosition(PositionEncoding):
         self,
         shape: Shape,
         *,
-        fairseq_sinusoids: Annotated[bool, "the table of fairseq's own module"] = False,
+        fairseq_sinusoids: Annotated[bool, "use fairseq's table of sinusoids"] = False,
     ):
         super().__init__(shape)
         table = as_fairseq if fairseq_sinusoids else sinusoids

@@ -101,7 +101,7 @@ class TupeAbsolute(PositionEncoding):
 
 @register_position_encoding("tupe_r")
 class TupeRelative(TupeAbsolute):
-    """TUPE-A and T5's bias; with [CLS] untied, θ1 and θ2 each gain a value of their own from b."""
+    """TUPE-A and T5's bias; with [CLS] untied, b adds separate values to θ1 and θ2."""
 
     score_is_product = False
     in_decoder = "[CLS] tied, all buckets for keys on the left"

@@ -32,7 +32,7 @@ class TUPEConfig:
         max_len: longest sequence.
         dropout: on attention weights and block outputs.
         expansion_factor: feed-forward width / d_model.
-        relative_bias: TUPE-R; False is TUPE-A.
+        relative_bias: add T5's relative bias (TUPE-R); False gives TUPE-A.
         bidirectional_bias: buckets for keys on both sides; False: only for keys to the left.
         num_buckets: of the relative bias.
         max_distance: from which on relative positions share a bucket.
