@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase
@@ -120,8 +121,9 @@ class TupeTransformerDecoder(TransformerDecoderBase):
         x = self._embed(tokens, last=cache is not None)
         if cache is None:
             # Causal attention needs no mask: tokens do not attend to padding at the end.
-            masked = padding is not None and full_context_alignment
-            layout = Layout(x.size(0), x.size(1), mask if masked else None)
+            layout = Layout(*x.shape[:2])
+            if padding is not None and full_context_alignment:
+                layout = replace(layout, padding_mask=mask)
             shared = self.layers.share(
                 self.embed_positions, x, layout, causal=not full_context_alignment
             )
