@@ -2,5 +2,5 @@
 
 Run a script as a module from the root of the repository: `python -m examples.glue.sweep`. In an
 environment in which the repository is installed with `pip install -e`, as in `.venv`, its path
-works as well, from anywhere: `python -m examples.glue.sweep`.
+works as well, from any folder: `python PATH/examples/glue/sweep.py`.
 """

@@ -1,4 +1,4 @@
-"""What every registered encoding owes: it runs through fairseq, and it is told everywhere."""
+"""The contract of every registered encoding: it runs in fairseq and is documented."""
 
 from __future__ import annotations
 

@@ -1,11 +1,14 @@
 """Restricted unpickling of numpy scalars and arrays.
 
 A checkpoint holds validation scores and meters as numpy scalars and arrays. numpy's own classes
-cannot be listed as safe globals. With numpy 2.2 each of these pickles reads memory outside of the
-file's bytes or ends with a segmentation fault: an object array over a buffer, whose bytes are
-taken for addresses of Python objects; an array whose offset in its buffer is negative; a type
-whose state gives it fields of objects, or fields beyond its end. So the classes below are used in
-their place. They accept numbers only, and exactly the bytes that these need.
+cannot be listed as safe globals. With numpy 2.2, these pickles read memory outside of the file's
+bytes or end with a segmentation fault:
+
+- an object array over a buffer, whose bytes become addresses of Python objects;
+- an array with a negative offset in its buffer;
+- a type whose state gives it fields of objects, or fields beyond its end.
+
+The classes below replace numpy's. They accept numbers only, and exactly the bytes these need.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Settings of a converted model, taken from its parameters where these show them."""
+"""Settings of a converted model, inferred from its parameters where possible."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The backward kernels: scores are made again, and no program adds to what another writes.
+"""Backward kernels: one for queries, one for keys and values, one for the bias.
 
-One for the queries, one for keys and values, one for the bias, which sums over sequences. So two
-of the five products are made three times, and every gradient is the same in every run.
+Each computes the scores again. No two programs write to the same place, so gradients are
+deterministic. The kernel of the bias sums over sequences.
 """
 
 import triton

@@ -66,7 +66,7 @@ class Job:
 
     @property
     def dropout(self) -> tuple[int, int, float]:
-        """Of which mask, and how."""
+        """Key, threshold and scale of the dropout mask."""
         return self.key, self.threshold, self.scale
 
     def options(self) -> dict[str, Any]:
