@@ -1,9 +1,9 @@
 """`--criterion glue_prediction`: classification or regression with the metrics of GLUE.
 
 fairseq's own `sentence_prediction` computes the same loss, but rounds its metrics to a tenth of a
-percent, and does not support several ranks, because it cannot add their lists of predictions. Here, each rank
-writes the predictions of a batch to its own row of a tensor. The sum over the ranks holds all of
-them, and each metric is computed once from the predictions of the whole set.
+percent, and does not support several ranks, because it cannot add their lists of predictions.
+Here, each rank writes the predictions of a batch to its own row of a tensor. The sum over the
+ranks holds all of them, and each metric is computed once from the predictions of the whole set.
 """
 
 # No postponed annotations: fairseq reads the types of the fields to make flags.
