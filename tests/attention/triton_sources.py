@@ -7,11 +7,11 @@ import torch
 POINTERS = {
     **dict.fromkeys(("q", "k", "v", "out", "of_out", "of_q", "of_k", "of_v"), "*bf16"),
     **dict.fromkeys(("bias", "lse", "delta", "of_cells"), "*fp32"),
-    **dict.fromkeys(("lengths", "sentences"), "*i32"),
+    **dict.fromkeys(("lengths", "sequences"), "*i32"),
     "padding": "*u8",
 }
 SCALARS = {"key": "i64", "scale": "fp32"}
-OPTIONAL = ("bias", "padding", "lengths", "sentences")
+OPTIONAL = ("bias", "padding", "lengths", "sequences")
 
 
 def compiled(name: str, architecture: int, optional: bool):

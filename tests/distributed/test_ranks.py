@@ -271,7 +271,7 @@ def test_the_script_hands_everything_on():
     """Its help is the header; bash can read it; the plugin is what it starts."""
     script = ROOT / "scripts" / "train_distributed.sh"
     told = subprocess.run(["bash", script, "--help"], capture_output=True, text=True, check=True)
-    assert told.stdout.startswith("Train one model by N processes")
+    assert told.stdout.startswith("Train a model with N processes")
     ended = subprocess.run(
         ["bash", script, "none"], capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}:"
