@@ -115,7 +115,7 @@ REASONS = {
     "sdpa": "to the values",
     "blocked": "depends on content",
     "triton": "depends on content",
-    "flash": "depends on content|by distance",
+    "flash": "depends on content|depends on the distance",
 }
 
 
