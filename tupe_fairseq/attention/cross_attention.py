@@ -22,13 +22,12 @@ class Source:
 
     def __init__(self, vectors: Tensor, padding_mask: Tensor | None = None, backend: str = "auto"):
         self.vectors, self.padding_mask, self.name = vectors, padding_mask, backend
+        self._chosen = choose_backend(backend, {Need.OTHER_QUERIES}, vectors.device.type)
         self._prepared: dict[str, Any] = {}
 
     def backend(self, need_weights: bool) -> Backend:
         """The backend to use; only `eager` returns the weights."""
-        if need_weights:
-            return ATTENTION_BACKENDS["eager"]
-        return choose_backend(self.name, {Need.OTHER_QUERIES}, self.vectors.device.type)
+        return ATTENTION_BACKENDS["eager"] if need_weights else self._chosen
 
     def prepared(self, backend: Backend, heads: int) -> Any:
         """What this backend's `prepare` returns, computed once."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -100,7 +99,7 @@ class TupeSentenceEncoder(Encoder, FairseqEncoder):
             src_tokens = shift.to_end(src_tokens)
             if token_embeddings is not None:
                 token_embeddings = shift.to_end(token_embeddings)
-            padding = replace(padding, mask=shift.to_end(mask), leading=False)
+            padding = shift.padding_to_end(padding)
         if token_embeddings is None:
             token_embeddings = self._embed_tokens(src_tokens)
         if self.embed_scale != 1:

@@ -113,17 +113,18 @@ class TupeTransformerDecoder(TransformerDecoderBase):
             Features, B×T×C, and {"attn": [B×T×S or None], "inner_states": [T×B×C, ...]}.
         """
         cache = self._cache(incremental_state)
-        mask, shift, tokens = prev_output_tokens.eq(self.padding_idx), None, prev_output_tokens
-        padding = None if cache else Padding.read(mask)
+        tokens, padding, shift = prev_output_tokens, None, None
+        if cache is None:
+            padding = Padding.read(tokens.eq(self.padding_idx))
         if padding is not None and padding.leading:
-            shift = PaddingShift.of(mask)
-            tokens, mask = shift.to_end(tokens), shift.to_end(mask)
+            shift = PaddingShift.of(padding.mask)
+            tokens, padding = shift.to_end(tokens), shift.padding_to_end(padding)
         x = self._embed(tokens, last=cache is not None)
         if cache is None:
             # Causal attention needs no mask: tokens do not attend to padding at the end.
             layout = Layout(*x.shape[:2])
             if padding is not None and full_context_alignment:
-                layout = replace(layout, padding_mask=mask)
+                layout = replace(layout, padding_mask=padding.mask)
             shared = self.layers.share(
                 self.embed_positions, x, layout, causal=not full_context_alignment
             )

@@ -5,7 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..attention import LayerCache, Layout, Need, SharedAttention, Source, choose_backend
+from ..attention import (
+    Backend,
+    LayerCache,
+    Layout,
+    Need,
+    SharedAttention,
+    Source,
+    choose_backend,
+)
 from ..attention.choice import dtype_of_queries
 from ..position import PositionalScore, PositionEncoding
 from ..position.score import hide_distances
@@ -34,6 +42,7 @@ class DecoderCache:
         self.beam = 1
         self.ready = 0
         self.scores: dict[PositionEncoding, PositionalScore | None] = {}
+        self.chosen: dict[PositionEncoding, Backend] = {}
 
     def step(self, position: int, x: Tensor) -> list[SharedAttention]:
         """What each layer needs for the next token of each hypothesis.
@@ -48,20 +57,21 @@ class DecoderCache:
         made: dict[PositionEncoding, SharedAttention] = {}
         for seen, terms in zip(self.seen, self.terms, strict=True):
             if seen not in made:
-                # With content terms and one query, there is no T×T tensor to avoid.
-                content = terms is not None and (terms.adds_score or terms.adds_value)
-                name = "eager" if content else self.backend
-                made[seen] = self._share(seen, name, position, x)
+                if seen not in self.chosen:
+                    # With content terms and one query, there is no T×T tensor to avoid.
+                    content = terms is not None and (terms.adds_score or terms.adds_value)
+                    name = "eager" if content else self.backend
+                    needs = {Need.OTHER_QUERIES}
+                    self.chosen[seen] = choose_backend(name, needs, x.device.type)
+                made[seen] = self._share(seen, position, x)
         return [made[seen] for seen in self.seen]
 
-    def _share(
-        self, seen: PositionEncoding, name: str, position: int, x: Tensor
-    ) -> SharedAttention:
+    def _share(self, seen: PositionEncoding, position: int, x: Tensor) -> SharedAttention:
         score, layout = self.scores[seen], Layout(len(x), position + 1, queries=1)
         if score is not None:
             row = score.rows(position, position + 1)[:, :, : position + 1]
             score = PositionalScore(position + 1, cells=row)
-        backend = choose_backend(name, {Need.OTHER_QUERIES}, x.device.type)
+        backend = self.chosen[seen]
         prepared = backend.prepare(score, layout, seen.shape.num_heads, dtype_of_queries(x))
         return SharedAttention(backend, seen, layout, prepared, start=position)
 

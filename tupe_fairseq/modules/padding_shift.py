@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+
+from ..attention import Padding
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,10 @@ class PaddingShift:
     def to_end(self, x: Tensor) -> Tensor:
         """Tokens first: B×T or B×T×C."""
         return _take(x, self.sources)
+
+    def padding_to_end(self, padding: Padding) -> Padding:
+        """The padding of a batch whose tokens were moved to the start."""
+        return replace(padding, mask=self.to_end(padding.mask), leading=False)
 
     def back(self, x: Tensor) -> Tensor:
         """The original order: B×T or B×T×C."""
