@@ -108,13 +108,13 @@ class TupeSentenceEncoder(Encoder, FairseqEncoder):
             token_embeddings, padding, src_tokens, keep_states=return_all_hiddens
         )
         if shift is not None:
-            token_embeddings = shift.back(token_embeddings)
             x, states = shift.back(x), [shift.back(state) for state in states]
         return {
             # B×T×C -> T×B×C
             "encoder_out": [x.transpose(0, 1)],
             "encoder_padding_mask": [] if padding is None else [mask],
-            "encoder_embedding": [token_embeddings],
+            # No decoder of a translation model reads it.
+            "encoder_embedding": [] if self.shifts_padding else [token_embeddings],
             "encoder_states": [state.transpose(0, 1) for state in states],
             "src_tokens": [],
             "src_lengths": [(~mask).sum(dim=1, keepdim=True, dtype=torch.int32)],
@@ -170,12 +170,6 @@ class TupeTransformerEncoder(TupeSentenceEncoder):
 
     shifts_padding = True
     length_limit = ("--max-source-positions", "shorten it (--truncate-source)")
-
-    def forward(  # type: ignore[override]
-        self, *args: Any, **kwargs: Any
-    ) -> dict[str, list[Tensor]]:
-        """As `TupeSentenceEncoder`, without `encoder_embedding`, which no decoder reads."""
-        return super().forward(*args, **kwargs) | {"encoder_embedding": []}
 
 
 def build_roberta_encoder(
