@@ -86,7 +86,7 @@ class Blocked(Backend):
         padding = padding_scores(layout.padding_mask, dtype)
         if score is not None:
             score = score.to(dtype)
-        if layout.queries is not None:
+        if layout.other_queries:
             # No blocks: the mask that is added to the scores, broadcastable to B×H×T×S
             bias = None if score is None else score.dense()[None]
             return padding if bias is None else bias if padding is None else bias + padding

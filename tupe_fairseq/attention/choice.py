@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..errors import BackendError
 from ..position import LayerTerms, PositionEncoding
-from ..position.score import hide_distances
+from ..position.score import PositionalScore, hide_distances
 from .backend import ATTENTION_BACKENDS, Backend, Need, needs_of
 from .layout import Layout, Padding
 
@@ -85,14 +85,31 @@ def share_attention(
         raise _refusal(backend, reason)
     _log_choice(backend, chosen.name, type(encoding).__name__, device)
     dtype = dtype_of_queries(x)
-    # Computed once for all layers, so its rounding error would be in all of them.
     with _without_autocast(device):
-        score = encoding.score(layout.length, layout.length)
-        if causal or encoding.window is not None:
-            heads = encoding.shape.num_heads
-            score = hide_distances(score, heads, layout.length, x.device, causal, encoding.window)
+        score = positional_score(encoding, layout.length, x.device, causal)
         prepared = chosen.prepare(score, layout, encoding.shape.num_heads, dtype)
     return SharedAttention(chosen, encoding, layout, prepared, need_weights)
+
+
+def positional_score(
+    encoding: PositionEncoding, length: int, device: torch.device, causal: bool = False
+) -> PositionalScore | None:
+    """The positional term of T tokens, with hidden keys; without autocast.
+
+    It is computed once for all layers, so its rounding error would be in all of them.
+
+    Args:
+        encoding: the encoding as a layer sees it.
+        length: T.
+        device: of the tokens.
+        causal: whether later tokens are hidden.
+    """
+    with _without_autocast(device.type):
+        score = encoding.score(length, length)
+        if not causal and encoding.window is None:
+            return score
+        heads = encoding.shape.num_heads
+        return hide_distances(score, heads, length, device, causal, encoding.window)
 
 
 def choose_backend(name: str, needs: Collection[Need], device: str = "cpu") -> Backend:

@@ -33,8 +33,7 @@ class Source:
         """What this backend's `prepare` returns, computed once."""
         if backend.name not in self._prepared:
             batch, length = self.vectors.shape[:2]
-            # The queries' number is known in the layers only; no backend reads it.
-            layout = Layout(batch, length, self.padding_mask, queries=1)
+            layout = Layout(batch, length, self.padding_mask, other_queries=True)
             dtype = dtype_of_queries(self.vectors)
             self._prepared[backend.name] = backend.prepare(None, layout, heads, dtype)
         return self._prepared[backend.name]

@@ -50,14 +50,14 @@ class Layout:
 
     Attributes:
         batch: B.
-        length: keys S of each sequence, which are also its queries where `queries` is None.
+        length: keys S of each sequence, which are also its queries unless `other_queries`.
         padding_mask: B×S in the order of attention, True at padding; None without padding.
         lengths: tokens of each sequence, the longest first; None where padding stays.
         tokens: N, the cell of the batch that each token comes from; None where padding stays.
         cells: N, the cell of attention that each token goes to.
         sources: B·T, the token that goes to each cell of attention; any token at padding.
-        queries: queries T of each sequence where these are other positions than the keys: a new
-            token in incremental decoding, or the target of a translation.
+        other_queries: whether queries are at other positions than the keys: a new token in
+            incremental decoding, or the target of a translation.
     """
 
     batch: int
@@ -67,7 +67,7 @@ class Layout:
     tokens: Tensor | None = None
     cells: Tensor | None = None
     sources: Tensor | None = None
-    queries: int | None = None
+    other_queries: bool = False
 
     @classmethod
     def of(cls, padding: Padding | None, batch: int, length: int) -> Layout:

@@ -14,9 +14,8 @@ from ..attention import (
     Source,
     choose_backend,
 )
-from ..attention.choice import dtype_of_queries
+from ..attention.choice import dtype_of_queries, positional_score
 from ..position import PositionalScore, PositionEncoding
-from ..position.score import hide_distances
 from .stack import LayerStack
 
 #: Positions whose terms are computed at the start; doubled when they are used up.
@@ -67,7 +66,7 @@ class DecoderCache:
         return [made[seen] for seen in self.seen]
 
     def _share(self, seen: PositionEncoding, position: int, x: Tensor) -> SharedAttention:
-        score, layout = self.scores[seen], Layout(len(x), position + 1, queries=1)
+        score, layout = self.scores[seen], Layout(len(x), position + 1, other_queries=True)
         if score is not None:
             row = score.rows(position, position + 1)[:, :, : position + 1]
             score = PositionalScore(position + 1, cells=row)
@@ -79,11 +78,7 @@ class DecoderCache:
         """Compute positional terms of this many tokens; each step reads a row of them."""
         self.ready = length
         for seen in dict.fromkeys(self.seen):
-            score = seen.score(length, length)
-            if seen.window is not None:
-                heads = seen.shape.num_heads
-                score = hide_distances(score, heads, length, device, window=seen.window)
-            self.scores[seen] = score
+            self.scores[seen] = positional_score(seen, length, device)
         for layer, terms, seen in zip(self.layers, self.terms, self.seen, strict=True):
             if terms is not None:
                 layer.projected = terms.project(seen, length)

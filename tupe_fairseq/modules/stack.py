@@ -99,9 +99,9 @@ class LayerStack(nn.ModuleList):
         Raises:
             BackendError: the backend cannot run here.
         """
+        views = [encoding.at(index) for index in range(len(self))]
         made: dict[PositionEncoding, SharedAttention] = {}
-        for index, terms in enumerate(self.terms()):
-            seen = encoding.at(index)
+        for seen, terms in zip(views, self.terms(), strict=True):
             if seen not in made:
                 made[seen] = share_attention(
                     seen,
@@ -112,7 +112,7 @@ class LayerStack(nn.ModuleList):
                     compiled=self.compile_layers,
                     causal=causal and self.causal,
                 )
-        return [made[encoding.at(index)] for index in range(len(self))]
+        return [made[seen] for seen in views]
 
     def active(self) -> Iterator[tuple[int, Callable[..., Any]]]:
         """Yield index and call of the active layers; in training layerdrop skips some."""
