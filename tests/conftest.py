@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import toy_data
+from tupe_fairseq.kernels import native
 from tupe_fairseq.models import prepare_process
 
 # As under fairseq's commands, many of which the tests run in this process.
@@ -79,3 +80,13 @@ def toy_sentence_data(tmp_path_factory) -> dict[str, Path]:
         kind: toy_data.write_sentences(tmp_path_factory.mktemp(kind), **options)
         for kind, options in kinds.items()
     }
+
+
+@pytest.fixture(params=["native", "torch"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The C kernels, and the torch operations that replace them."""
+    if request.param == "torch":
+        monkeypatch.setattr(native, "kernels", lambda: None)
+    elif native.kernels() is None:
+        pytest.skip("no C compiler")
+    return request.param

@@ -9,20 +9,11 @@ from tests.attention.cases import EMBED_DIM, build, gradients, normal, padding_m
 from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq.attention import blocked, blocks
 from tupe_fairseq.attention.layout import Layout
-from tupe_fairseq.kernels import native
 from tupe_fairseq.kernels.random_bits import rounded, words_per_mask
 from tupe_fairseq.position import PositionalScore
 
 CASES = ("none", "learned", "rope", "alibi", "t5", "tupe_a", "tupe_a-tie_cls", "tupe_r")
 LENGTH = 23
-
-
-@pytest.fixture(params=["native", "torch"])
-def way(request, monkeypatch):
-    if request.param == "torch":
-        monkeypatch.setattr(native, "kernels", lambda: None)
-    elif native.kernels() is None:
-        pytest.skip("no C compiler")
 
 
 @settings(max_examples=100, deadline=None)

@@ -4,22 +4,12 @@ import pytest
 import torch
 
 from tests.tolerances import FORWARD, assert_close
-from tupe_fairseq.kernels import native
 from tupe_fairseq.kernels.random_bits import keep_mask
 from tupe_fairseq.kernels.softmax import ScoreTerms, softmax_dropout_, softmax_dropout_backward_
 
 #: Matrices, rows, keys: odd ones, one of each, and more keys than a vector register holds.
 SHAPES = ((1, 1, 1), (1, 3, 2), (3, 1, 5), (2, 7, 97), (4, 5, 130))
 KEY, FIRST = 12345, 17
-
-
-@pytest.fixture(params=["native", "torch"])
-def way(request, monkeypatch):
-    if request.param == "torch":
-        monkeypatch.setattr(native, "kernels", lambda: None)
-    elif native.kernels() is None:
-        pytest.skip("no C compiler")
-    return request.param
 
 
 def half(matrices):

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .native import kernels
+from . import native
 from .random_bits import draw_key, keep_mask, rounded, threshold
 
 
@@ -39,13 +39,13 @@ class _Dropout(torch.autograd.Function):
 
 
 def _dropped(x: Tensor, residual: Tensor | None, p: float, key: int) -> Tensor:
-    scale, native = 1 / (1 - rounded(p)), kernels()
+    scale, kernels = 1 / (1 - rounded(p)), native.kernels()
     inputs: Sequence[Tensor] = (x,) if residual is None else (x, residual)
-    if native is not None and all(i.dtype == torch.float32 for i in inputs):
+    if kernels is not None and all(i.dtype == torch.float32 for i in inputs):
         inputs = [i.contiguous() for i in inputs]
         out = torch.empty_like(inputs[0])
         pointers = [i.data_ptr() for i in (out, *inputs)] + [None] * (2 - len(inputs))
-        native.dropout(*pointers, key, threshold(p), scale, x.numel())
+        kernels.dropout(*pointers, key, threshold(p), scale, x.numel())
         return out
     kept = keep_mask(1, x.numel(), p, key).view(x.shape) * x * scale
     return kept if residual is None else residual + kept

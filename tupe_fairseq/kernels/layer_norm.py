@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .native import kernels
+from . import native
 
 
 def add_and_normalise(x: Tensor, residual: Tensor, norm: nn.LayerNorm) -> Tensor:
@@ -17,13 +17,14 @@ def add_and_normalise(x: Tensor, residual: Tensor, norm: nn.LayerNorm) -> Tensor
         norm: over C.
     """
     tensors = (x, residual, norm.weight, norm.bias)
-    native = kernels() if _is_plain(norm) and all(map(_is_served, tensors)) else None
-    if native is None:
+    served = _is_plain(norm) and all(map(_is_served, tensors))
+    kernels = native.kernels() if served else None
+    if kernels is None:
         return norm(residual + x)
     inputs = [tensor.contiguous() for tensor in tensors]
     out = torch.empty_like(inputs[0])
     pointers = [tensor.data_ptr() for tensor in (out, *inputs)]
-    native.add_layer_norm(*pointers, norm.eps, x.numel() // x.size(-1), x.size(-1))
+    kernels.add_layer_norm(*pointers, norm.eps, x.numel() // x.size(-1), x.size(-1))
     return out
 
 
