@@ -136,7 +136,7 @@ def test_bf16(name, backend):
 
 @every_encoding
 def test_is_told(name):
-    """File with paper and equation, reference, YAML; the README's row is in test_readme."""
+    """File with paper and equation, reference, YAML; the row of the table is in test_readme."""
     encoding = POSITION_ENCODINGS[name]
     module = inspect.getmodule(encoding)
     assert module.__name__.startswith("tupe_fairseq.position.")

@@ -1,4 +1,4 @@
-"""The README runs: its code blocks, and its table against the registry."""
+"""The README runs: its code blocks; and the table of encodings equals the registry."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+ENCODINGS = ROOT / "tupe_fairseq" / "position" / "README.md"
 
 
 def blocks(language: str) -> list[str]:
@@ -22,8 +23,8 @@ def blocks(language: str) -> list[str]:
 
 
 def rows() -> dict[str, list[str]]:
-    section = README.partition("## Encodings")[2].partition("\n## ")[0]
-    table = re.findall(r"^\| `(\w+)`.*?\|(.*)\|$", section, flags=re.MULTILINE)
+    page = ENCODINGS.read_text(encoding="utf-8")
+    table = re.findall(r"^\| `(\w+)`.*?\|(.*)\|$", page, flags=re.MULTILINE)
     return {name: [cell.strip() for cell in cells.split("|")] for name, cells in table}
 
 
@@ -55,8 +56,12 @@ def test_scripts_and_files_exist():
     for block in blocks("bash"):
         for script in re.findall(r"^bash (\S+)", block, flags=re.MULTILINE):
             assert (ROOT / script).is_file(), script
-    for target in re.findall(r"\]\(([^)#:]+)\)", README):
-        assert (ROOT / target).exists(), target
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ENCODINGS], ids=["first", "encodings"])
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target
 
 
 def test_training_command(toy_masked_lm_data, tmp_path):
