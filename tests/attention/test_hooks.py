@@ -77,7 +77,7 @@ class Shaw(PositionEncoding):
 
 
 class Rotated(PositionEncoding):
-    def rotate(self, q, k, v, start=0, first_key=0):
+    def rotate(self, q, k, v, start=0):
         return 2 * q, k, -v
 
 

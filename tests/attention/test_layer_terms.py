@@ -31,7 +31,8 @@ def queries_and_keys(attention, length=LENGTH):
 def scores_of(encoding, attention, q, k, start=0):
     """The positional part of the scores, with the product of queries and keys for rope alone."""
     if encoding.uses("rotate"):
-        q, k, _ = encoding.rotate(q, k, k, start)
+        # As in incremental decoding: the keys were rotated before, at their own positions.
+        q, k = encoding.rotate(q, q, q, start)[0], encoding.rotate(k, k, k)[1]
         return q @ k.transpose(-2, -1)
     if attention.layer_terms is None:
         return encoding.score(q.size(2), k.size(2), start).dense()

@@ -78,7 +78,7 @@ class TupeMultiheadAttention(nn.Module):
             for them.
         """
         start, terms = shared.start, None
-        q, k, v = shared.encoding.rotate(*self._project(x, shared, cache), start, start)
+        q, k, v = shared.encoding.rotate(*self._project(x, shared, cache), start)
         if self.layer_terms is not None:
             projected = None if cache is None else cache.projected
             terms = ContentTerms(self.layer_terms, shared.encoding, start, projected)

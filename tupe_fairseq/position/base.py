@@ -133,16 +133,15 @@ class PositionEncoding(nn.Module):
         return (self.embed(ones) - ones)[0]
 
     def rotate(
-        self, q: Tensor, k: Tensor, v: Tensor, start: int = 0, first_key: int = 0
+        self, q: Tensor, k: Tensor, v: Tensor, start: int = 0
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Positions that act on queries, keys and values.
+        """Positions that act on queries, keys and values, before keys and values are stored.
 
         Args:
             q: B×H×T×D, at positions start, ..., start + T − 1.
-            k: B×H×S×D, at positions first_key, ..., first_key + S − 1.
+            k: B×H×T×D, at the same positions.
             v: as k.
-            start: position of the first query.
-            first_key: position of the first key (not 0 in incremental decoding).
+            start: position of the first token (not 0 in incremental decoding).
         """
         return q, k, v
 

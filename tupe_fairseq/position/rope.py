@@ -46,9 +46,9 @@ class RotaryPosition(PositionEncoding):
         self.cos = ConstantTable(angles.cos())
         self.sin = ConstantTable(angles.sin())
 
-    def rotate(self, q, k, v, start=0, first_key=0):
-        values = self._turn(v, first_key) if self.rope_values else v
-        return self._turn(q, start), self._turn(k, first_key), values
+    def rotate(self, q, k, v, start=0):
+        values = self._turn(v, start) if self.rope_values else v
+        return self._turn(q, start), self._turn(k, start), values
 
     def _turn(self, x: Tensor, start: int) -> Tensor:
         stop = start + x.size(2)
