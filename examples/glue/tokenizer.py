@@ -17,10 +17,9 @@ from pathlib import Path
 from fairseq.data import Dictionary, encoders
 from torch import Tensor
 
-from examples.shared.pieces import MODEL as SENTENCEPIECE
 from tupe_fairseq import UsageError
-
-GPT2 = ("encoder.json", "vocab.bpe")
+from tupe_fairseq.checks.dictionary import check_dictionary
+from tupe_fairseq.hub.files import SENTENCEPIECE, find_tokenizer, reading_tokenizer
 
 
 class Tokenizer:
@@ -32,19 +31,23 @@ class Tokenizer:
             no word with a capital letter.
 
     Raises:
-        UsageError: the folder lacks a file.
+        UsageError: the folder lacks a file, or one cannot be loaded.
     """
 
     def __init__(self, folder: Path, lowercase: bool | None = None):
-        self.files = find_files(folder)
-        self.dictionary = read_dictionary(folder / "dict.txt")
-        settings = dict(zip(("gpt2_encoder_json", "gpt2_vocab_bpe"), self.files, strict=False))
-        if len(self.files) == 1:
-            settings = {"sentencepiece_model": self.files[0]}
-        bpe = "gpt2" if len(self.files) == 2 else "sentencepiece"
-        self.bpe = encoders.build_bpe(
-            Namespace(bpe=bpe, **{key: str(path) for key, path in settings.items()})
-        )
+        settings, words = find_tokenizer(folder, None), folder / "dict.txt"
+        if not settings:
+            raise UsageError(
+                f"BPE_DIR is {folder}, but must hold {SENTENCEPIECE}, or encoder.json and "
+                "vocab.bpe; it has neither."
+            )
+        if not words.is_file():
+            raise UsageError(f"no {words}: copy it from the pre-trained model's binarised text.")
+        check_dictionary(words)
+        self.dictionary = Dictionary.load(str(words))
+        self.files = [Path(path) for name, path in settings.items() if name != "bpe"]
+        with reading_tokenizer(settings):
+            self.bpe = encoders.build_bpe(Namespace(**settings))
         self.lowercase = not self._has_capitals() if lowercase is None else lowercase
 
     def _has_capitals(self) -> bool:
@@ -64,33 +67,3 @@ class Tokenizer:
         """Copy the tokenizer to the folder of a model."""
         for path in self.files:
             shutil.copy(path, folder / (SENTENCEPIECE if len(self.files) == 1 else path.name))
-
-
-def find_files(folder: Path) -> list[Path]:
-    """The files of the tokenizer: one for sentencepiece, two for GPT-2's BPE."""
-    if (folder / SENTENCEPIECE).is_file():
-        return [folder / SENTENCEPIECE]
-    if all((folder / name).is_file() for name in GPT2):
-        return [folder / name for name in GPT2]
-    models = sorted(folder.glob("*.model"))
-    if len(models) != 1:
-        found = f"several models: {', '.join(m.name for m in models)}" if models else "neither"
-        raise UsageError(
-            f"BPE_DIR is {folder}, but must hold {SENTENCEPIECE} or {' and '.join(GPT2)}; it has "
-            f"{found}."
-        )
-    return models
-
-
-def read_dictionary(path: Path) -> Dictionary:
-    """The dictionary of the pre-trained model.
-
-    Raises:
-        UsageError: it does not exist, or is not a dictionary.
-    """
-    if not path.is_file():
-        raise UsageError(f"no {path}: copy it from the binarised text of the pre-trained model.")
-    try:
-        return Dictionary.load(str(path))
-    except (ValueError, RuntimeError) as error:
-        raise UsageError(f"{path} is not a fairseq dictionary: {error}") from error

@@ -12,6 +12,7 @@ from tests import toy_data
 from tests.integration.commands import finetune, pretrain
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel, UsageError
+from tupe_fairseq.hub.files import find_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -203,6 +204,9 @@ def test_bad_directories(pretrained, tmp_path):
     for name in ("one.model", "two.model"):
         shutil.copy(pretrained / "sentencepiece.bpe.model", tmp_path / name)
     refused("one.model, two.model", "sentencepiece_model=")
+    shutil.copy(pretrained / "sentencepiece.bpe.model", tmp_path)
+    settings = find_tokenizer(tmp_path, None)
+    assert settings["sentencepiece_model"] == str(tmp_path / "sentencepiece.bpe.model")
 
 
 def test_no_tokenizer(pretrained, tmp_path):

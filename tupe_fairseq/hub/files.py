@@ -16,6 +16,7 @@ from ..checkpoints.reading import read_checkpoint, safe_checkpoint_globals
 from ..checkpoints.settings import recorded_settings
 from ..errors import CheckpointError, DataError, UsageError
 
+SENTENCEPIECE = "sentencepiece.bpe.model"
 CHECKPOINTS = ("model.pt", "checkpoint_best.pt", "checkpoint_last.pt")
 #: Tasks of fairseq that a checkpoint may name: they do not evaluate settings as Python.
 TASKS = (
@@ -132,16 +133,17 @@ def find_tokenizer(directory: Path, bpe: str | None) -> dict[str, str]:
     """Arguments of the tokenizer named ``bpe``, or of the one whose files are in the directory.
 
     Raises:
-        DataError: the directory holds several sentencepiece models.
+        DataError: the directory holds several sentencepiece models, none of the usual name.
     """
     if bpe is not None:
         return {"bpe": bpe}
-    models = sorted(directory.glob("*.model"))
+    usual = directory / SENTENCEPIECE
+    models = [usual] if usual.is_file() else sorted(directory.glob("*.model"))
     if len(models) > 1:
+        names = ", ".join(model.name for model in models)
         raise DataError(
-            f"{directory} holds several sentencepiece models: "
-            f"{', '.join(m.name for m in models)}; pass bpe='sentencepiece' and "
-            "sentencepiece_model=..."
+            f"{directory} holds several models: {names}; name one {SENTENCEPIECE}, or pass "
+            "bpe='sentencepiece' and sentencepiece_model=... to from_pretrained."
         )
     if models:
         return {"bpe": "sentencepiece", "sentencepiece_model": str(models[0])}
