@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -53,14 +54,9 @@ def _relative(word: str, places: Mapping[str, Path]) -> str:
 
 def shorten(command: str) -> str:
     """Write at least three consecutive words with consecutive numbers as wiki_{00..39}."""
-    runs: list[list[str]] = []
-    for word in shlex.split(command):
-        if runs and _follows(runs[-1][-1], word):
-            runs[-1].append(word)
-        else:
-            runs.append([word])
     words: list[str] = []
-    for run in runs:
+    for _, group in groupby(enumerate(shlex.split(command)), _series):
+        run = [word for _, word in group]
         if len(run) < 3:
             words += map(shlex.quote, run)
             continue
@@ -69,10 +65,9 @@ def shorten(command: str) -> str:
     return " ".join(words)
 
 
-def _follows(word: str, after: str) -> bool:
-    """Whether `after` is the same name with the next number, with as many digits."""
-    both = [NUMBERED.fullmatch(each) for each in (word, after)]
-    if not all(both) or len(word) != len(after):
-        return False
-    (prefix, number), (name, following) = (found.groups() for found in both)
-    return prefix == name and int(following) == int(number) + 1
+def _series(place_and_word: tuple[int, str]) -> tuple[Any, ...]:
+    """Equal for neighbours with the same prefix, consecutive numbers and as many digits."""
+    place, word = place_and_word
+    if (match := NUMBERED.fullmatch(word)) is None:
+        return (place,)
+    return match[1], len(match[2]), int(match[2]) - place
