@@ -14,20 +14,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def try_lock(descriptor: int) -> bool:
-    """Lock an open file exclusively; False if another process holds the lock."""
+def lock(descriptor: int, wait: bool = True) -> bool:
+    """Lock an open file exclusively; False if it is not free and `wait` is false."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return False
-    return True
-
-
-def wait_for_lock(descriptor: int) -> None:
-    """Lock an open file exclusively, as soon as it is free."""
-    if not try_lock(descriptor):
+        if not wait:
+            return False
         print("waiting for another call, or for processes of a killed one, to end", flush=True)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return True
 
 
 @contextmanager
@@ -41,10 +37,8 @@ def locked(out: Path, wait: bool = True) -> Iterator[int | None]:
     """
     out.mkdir(parents=True, exist_ok=True)
     with (out / ".lock").open("a") as file:
-        if wait:
-            wait_for_lock(file.fileno())
-        yield file.fileno() if wait or try_lock(file.fileno()) else None
+        yield file.fileno() if lock(file.fileno(), wait) else None
 
 
 if __name__ == "__main__":
-    wait_for_lock(int(sys.argv[1]))
+    lock(int(sys.argv[1]))
