@@ -42,20 +42,16 @@ def replacing(path: str | Path) -> Iterator[Path]:
             aside.unlink()
 
 
-def lock(descriptor: int, wait: bool = False) -> bool:
+def lock(descriptor: int) -> bool:
     """Lock an open file or folder until its descriptor is closed, or its process ends.
 
     Processes that inherit the descriptor hold the lock too.
-
-    Args:
-        descriptor: of the open file or folder.
-        wait: for the process that holds the lock.
 
     Returns:
         False if another process holds the lock. True also on file systems without locks.
     """
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:
