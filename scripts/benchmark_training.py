@@ -1,11 +1,13 @@
-"""Time and memory of `tupe_roberta` and of stock fairseq RoBERTa of the same size.
+"""Time and memory of `tupe_roberta`, and of other models of the same size.
 
     python scripts/benchmark_training.py                   all workloads of the device
     python scripts/benchmark_training.py --workloads 4x512,half-padding
     python scripts/benchmark_training.py --workloads 4x512 --batch 8 --encodings tupe_r,alibi
+    python scripts/benchmark_training.py --peers hf_deberta_v2 --encodings deberta
 
 A step computes the features of a batch, without the LM head, and in training their gradients. The
-row of matrix products is a lower bound: the products of the same step and nothing else.
+other models are stock fairseq RoBERTa and, where transformers is installed, --peers of it. The row
+of matrix products is a lower bound: the products of the same step and nothing else.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from types import SimpleNamespace
 import torch
 from benchmarking.command import DTYPES, add_arguments, check, contenders_of, listed, run
 from benchmarking.compare import Case, Contender, Step
+from benchmarking.peers import PEERS, available
+from benchmarking.peers import build as build_peer
 from benchmarking.products import CELLS, multiply, shapes_of_layer
 from fairseq.data import Dictionary
 from fairseq.models.roberta.model import RobertaModel
@@ -46,8 +50,8 @@ class Workload:
         mode: "training" or "evaluation".
         device: on which it runs by default; "named": it runs if its name is given, on any device.
         rounds: unless --rounds is given.
-        stock: whether stock RoBERTa is measured too; its attention over 16,384 tokens alone would
-            take 50 GB.
+        stock: whether stock RoBERTa and peers are measured too; stock's attention over 16,384
+            tokens alone would take 50 GB.
     """
 
     batch: int
@@ -135,8 +139,11 @@ def prepare(work: Workload, device: str, contender: Contender) -> Step:
     return train if model.training else evaluate
 
 
-def build(work: Workload, contender: Contender) -> RobertaModel:
+def build(work: Workload, contender: Contender) -> torch.nn.Module:
     """The model of a row, with random parameters."""
+    for peer in PEERS.values():
+        if contender == peer.contender:
+            return build_peer(peer, work, VOCABULARY)
     dictionary = Dictionary()
     for word in range(VOCABULARY - len(dictionary)):
         dictionary.add_symbol(str(word))
@@ -172,7 +179,7 @@ def cases(args: Namespace) -> list[Case]:
 
 
 def case_of(title: str, work: Workload, args: Namespace) -> Case:
-    """Stock RoBERTa, encodings with backends, matrix products.
+    """Stock RoBERTa, encodings with backends, peers, matrix products.
 
     Our `learned` is RoBERTa without a positional bias: the others' ratio to it is the bias's cost.
     """
@@ -181,7 +188,10 @@ def case_of(title: str, work: Workload, args: Namespace) -> Case:
     if unbiased := [contender for contender in ours if contender.name == "learned"]:
         references["learned"] = unbiased[0]
     references["products"] = PRODUCTS
-    contenders = [*([STOCK] if work.stock else []), *ours, PRODUCTS]
+    peers = [PEERS[name] for name in listed("--peers", args.peers, PEERS) if work.stock]
+    references |= {peer.contender.name: peer.contender for peer in peers}
+    others = [peer.contender for peer in peers]
+    contenders = [*([STOCK] if work.stock else []), *ours, *others, PRODUCTS]
     ready = partial(prepare, work, args.device)
     return Case(title, str(work), ready, contenders, references, work.rounds)
 
@@ -195,6 +205,9 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--workloads", metavar="NAMES", help="default: those of the device")
     parser.add_argument("--dtypes", metavar="NAMES", help="default: the workload's own")
+    names = ",".join(PEERS)
+    told = f"models of transformers: {names} (default: all if it is installed), or ''"
+    parser.add_argument("--peers", metavar="NAMES", default=",".join(available()), help=told)
     for name in CHANGEABLE:
         kind = type(getattr(WORKLOADS["4x512"], name))
         choices = ("training", "evaluation") if name == "mode" else None

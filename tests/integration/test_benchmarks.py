@@ -10,10 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 from tests import processes
 from tupe_fairseq import UsageError
@@ -53,7 +49,7 @@ def test_training(script, tmp_path, capsys):
     flags = ("--encodings", "tupe_r,learned", "--backends", "auto,eager,blocked")
     main = script("benchmark_training").main
     status, results, markdown = run(
-        main, tmp_path, "--workloads", "4x512,half-padding", *flags, *TINY
+        main, tmp_path, "--workloads", "4x512,half-padding", "--peers", "", *flags, *TINY
     )
     assert status == 0
     assert {"command", "device", "threads", "torch", "date", "commit"} < results.keys()
@@ -90,6 +86,7 @@ def test_training(script, tmp_path, capsys):
 
 def test_evaluation_in_two_dtypes(script, tmp_path, capsys):
     flags = ("--workloads", "16x128", "--mode", "evaluation", "--dtypes", "float32,bfloat16")
+    flags += ("--peers", "")
     main = script("benchmark_training").main
     status, results, _ = run(main, tmp_path, *flags, "--encodings", "t5,none", *TINY)
     assert status == 0
@@ -143,7 +140,7 @@ def test_interruption_leaves_whole_rounds(script, tmp_path, capsys, monkeypatch)
 
     monkeypatch.setattr(measure, "seconds_of", of_step)
     main = script("benchmark_training").main
-    flags = ("--workloads", "4x512,16x128", "--encodings", "t5")
+    flags = ("--workloads", "4x512,16x128", "--encodings", "t5", "--peers", "")
     status, results, markdown = run(main, tmp_path, *flags, *TINY, "--rounds", "9")
     assert status == 130
     (table,) = results["tables"]
@@ -159,6 +156,7 @@ def test_interruption_leaves_whole_rounds(script, tmp_path, capsys, monkeypatch)
         ("training", "--workloads 4x513", "'4x513'; the known names are: 4x512, "),
         ("training", "--encodings tupe", "'tupe', but the known ones are"),
         ("training", "--backends fast", "'fast', but the known ones are"),
+        ("training", "--peers bert", "'bert'; the known names are: hf_roberta, "),
         ("training", "--dtypes half", "'half'; the known names are: float32, "),
         ("training", "--rounds 0", "--rounds is 0"),
         ("training", "--layers -1", "--layers is -1"),
@@ -216,50 +214,3 @@ def test_peak_memory_is_that_of_the_step(script):
     found = peak_memory(lambda: torch.ones(16 * megabytes).add_(1), "cpu")
     assert found == pytest.approx(64 * megabytes, rel=0.1)
     assert len(kept)
-
-
-@pytest.mark.parametrize("mode", ["training", "evaluation"])
-def test_products_are_those_of_stock_roberta(script, mode):
-    """torch counts the operations of both, though not those of its fused attention on CPUs."""
-    training = script("benchmark_training")
-    workload = script("benchmark_training").Workload
-    work = workload(2, 24, layers=2, width=16, heads=2, ffn=40, mode=mode)
-
-    def operations(contender, of=work):
-        step = training.prepare(of, "cpu", contender)
-        with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
-            step()
-        return counter.get_total_flops()
-
-    products = operations(training.PRODUCTS)
-    assert products > 0
-    assert products == operations(training.STOCK)
-    padded = workload(4, 24, padding=0.5, layers=2, width=16, heads=2, ffn=40, mode=mode)
-    assert padded.lengths() == [24, 16, 8, 1]
-    assert operations(training.PRODUCTS, padded) < products * 49 / 48
-
-
-@given(st.integers(1, 200), st.integers(0, 50))
-def test_pieces(script, total, size):
-    pieces = list(script("benchmarking.products").pieces(total, size))
-    assert sum(pieces) == total
-    assert max(pieces) <= max(1, size)
-    assert set(pieces[:-1]) <= {max(1, size)}
-
-
-@given(
-    st.lists(st.integers(1, 40), min_size=1, max_size=6),
-    st.sampled_from([1, 2, 4]),
-    st.booleans(),
-    st.integers(1, 5000),
-)
-def test_products_do_not_depend_on_the_size_of_the_cache(script, lengths, heads, learns, cells):
-    products = script("benchmarking.products")
-
-    def multiplications(cells):
-        shapes = products.shapes_of_layer(lengths, 8, heads, 12, learns, cells)
-        return sum(n * a * b * c * times for (n, a, b, c), times in shapes.items())
-
-    words, squares = sum(lengths), sum(length**2 for length in lengths)
-    expected = words * (4 * 8 * 8 + 2 * 8 * 12) + 2 * squares * 8
-    assert multiplications(cells) == expected * (3 if learns else 1)

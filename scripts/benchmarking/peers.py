@@ -1,0 +1,99 @@
+"""Models of Hugging Face's transformers, which the benchmarks measure beside ours.
+
+Each has the dimensions and dropout of the workload, and otherwise its released settings.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from tupe_fairseq.extras import import_extra
+
+from .compare import Contender
+
+PADDING = 1
+
+
+class Peer(NamedTuple):
+    """A model: prefix of its classes, its attention, names of dropouts, its own settings."""
+
+    kind: str
+    attention: str
+    dropouts: tuple[str, ...]
+    settings: dict[str, Any]
+
+    @property
+    def contender(self) -> Contender:
+        """Its row."""
+        return Contender(f"HF {self.kind}", self.attention)
+
+
+OF_BERT = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+OF_MODERNBERT = ("embedding_dropout", "mlp_dropout", "attention_dropout")
+#: Those of DeBERTa-v3: 256 buckets; content and positions share the projection of keys.
+DEBERTA = {
+    "relative_attention": True,
+    "position_buckets": 256,
+    "norm_rel_ebd": "layer_norm",
+    "share_att_key": True,
+    "pos_att_type": ["c2p", "p2c"],
+    "position_biased_input": False,
+}
+PEERS = {
+    "hf_roberta": Peer("Roberta", "sdpa", OF_BERT, {"type_vocab_size": 1}),
+    "hf_deberta_v2": Peer("DebertaV2", "eager", OF_BERT, DEBERTA),
+    "hf_modernbert": Peer("ModernBert", "sdpa", OF_MODERNBERT, {"reference_compile": False}),
+}
+
+
+def available() -> list[str]:
+    """The names of all peers, or none without transformers."""
+    return list(PEERS) if importlib.util.find_spec("transformers") else []
+
+
+def build(peer: Peer, work: Any, vocabulary: int) -> nn.Module:
+    """A peer with random parameters, which maps tokens B×T to features B×T×C.
+
+    Args:
+        peer: which.
+        work: workload.
+        vocabulary: number of token embeddings.
+
+    Raises:
+        UsageError: transformers is not installed.
+    """
+    transformers = import_extra("transformers", "hf")
+    # ModernBERT's feed-forward network is gated. With 2/3 of the width it has as many products.
+    ffn = round(work.ffn * 2 / 3) if peer.kind == "ModernBert" else work.ffn
+    config = getattr(transformers, f"{peer.kind}Config")(
+        vocab_size=vocabulary,
+        num_hidden_layers=work.layers,
+        hidden_size=work.width,
+        num_attention_heads=work.heads,
+        intermediate_size=ffn,
+        max_position_embeddings=work.length + PADDING + 1,
+        pad_token_id=PADDING,
+        attn_implementation=peer.attention,
+        **dict.fromkeys(peer.dropouts, work.dropout),
+        **peer.settings,
+    )
+    return Features(getattr(transformers, f"{peer.kind}Model")(config))
+
+
+class Features(nn.Module):
+    """A model of transformers, called like ours."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+        # No feature depends on RoBERTa's pooler.
+        self.model.pooler = None
+
+    def forward(self, tokens: Tensor, features_only: bool = True) -> tuple[Tensor, None]:
+        """The features; `features_only` is fairseq's, and true."""
+        mask = (tokens != PADDING).to(torch.long)
+        return self.model(input_ids=tokens, attention_mask=mask).last_hidden_state, None
