@@ -50,7 +50,7 @@ class RelativeKeysAndValues(RelativeKeys):
         super().__init__(head_dim)
         self.values = nn.Parameter(torch.empty(2 * CLIP + 1, head_dim))
 
-    def value(self, weights, start=0):
+    def value(self, weights, encoding, start=0, projected=None):
         return torch.einsum("bhts,tsd->bhtd", weights, self.values[clipped(*weights.shape[2:])])
 
 

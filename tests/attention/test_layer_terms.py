@@ -53,12 +53,12 @@ def test_incremental_rows_are_rows_of_the_whole_score(case, queries, keys, start
 @pytest.mark.parametrize(("queries", "keys", "start"), CELLS)
 @pytest.mark.parametrize("case", [c for c in LAYERED if c.startswith("shaw")])
 def test_incremental_values_are_rows_of_the_whole(case, queries, keys, start):
-    _, attention = build(case, LENGTH, torch.float64)
+    encoding, attention = build(case, LENGTH, torch.float64)
     weights = heads(LENGTH, LENGTH, 1)
     weights[..., keys:] = 0
-    whole = attention.layer_terms.value(weights)
+    whole = attention.layer_terms.value(weights, encoding)
     stop = start + queries
-    rows = attention.layer_terms.value(weights[:, :, start:stop, :keys], start)
+    rows = attention.layer_terms.value(weights[:, :, start:stop, :keys], encoding, start)
     assert_close(rows, whole[:, :, start:stop])
 
 
@@ -148,7 +148,7 @@ def largest_of(encoding, terms, length):
         terms.score(q, k, encoding).sum().backward()
         if terms.adds_value:
             weights = torch.ones(2, NUM_HEADS, length, length, requires_grad=True)
-            terms.value(weights).sum().backward()
+            terms.value(weights, encoding).sum().backward()
     return seen.elements
 
 

@@ -113,9 +113,9 @@ def test_every_term_is_tested():
 
 REASONS = {
     "sdpa": "to the values",
-    "blocked": "depends on content",
-    "triton": "depends on content",
-    "flash": "depends on content|depends on the distance",
+    "blocked": "depend on content",
+    "triton": "depend on content",
+    "flash": "depend on content|depends on the distance",
 }
 
 

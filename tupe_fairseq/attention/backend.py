@@ -27,7 +27,9 @@ class Need(Enum):
     """A feature that a layer can need; the value is the reason given by a backend without it."""
 
     WEIGHTS = "it does not return attention weights"
+    RELATIVE = "it cannot add products with vectors by distance, which depend on content"
     CONTENT_SCORE = "it cannot add a positional term that depends on content"
+    RELATIVE_VALUE = "it cannot add vectors by distance to the values"
     CONTENT_VALUE = "it cannot add a positional term to the values"
     VECTORS = "it requires queries and values of the same width"
     DISTANCE = "it cannot add a bias that depends on the distance"
@@ -56,10 +58,15 @@ def needs_of(
         causal: whether later tokens are hidden.
         other_queries: whether queries and keys are at different positions.
     """
+    relative = terms is not None and terms.is_relative
+    adds_score = terms is not None and terms.adds_score
+    adds_value = terms is not None and terms.adds_value
     asked = {
         Need.WEIGHTS: weights,
-        Need.CONTENT_SCORE: terms is not None and terms.adds_score,
-        Need.CONTENT_VALUE: terms is not None and terms.adds_value,
+        Need.RELATIVE: adds_score and relative,
+        Need.CONTENT_SCORE: adds_score and not relative,
+        Need.RELATIVE_VALUE: adds_value and relative,
+        Need.CONTENT_VALUE: adds_value and not relative,
         Need.VECTORS: terms is not None and terms.adds_vectors,
         Need.DISTANCE: encoding.uses("score") and not encoding.score_is_product,
         Need.CAUSAL: causal,
@@ -98,7 +105,9 @@ class ContentTerms:
 
     def add_to_output(self, out: Tensor, weights: Tensor) -> Tensor:
         """The output, B×H×T×D, plus the term of the attention weights, B×H×T×S."""
-        return out + self.terms.value(weights, self.start) if self.terms.adds_value else out
+        if not self.terms.adds_value:
+            return out
+        return out + self.terms.value(weights, self.encoding, self.start, self.projected)
 
 
 class Backend:

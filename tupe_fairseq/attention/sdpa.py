@@ -10,7 +10,7 @@ class Sdpa(Backend):
     """Stores the bias as H×T×S; with a bias, padding is carried by the keys, not by a mask."""
 
     name = "sdpa"
-    serves = frozenset(Need) - {Need.WEIGHTS, Need.CONTENT_VALUE}
+    serves = frozenset(Need) - {Need.WEIGHTS, Need.RELATIVE_VALUE, Need.CONTENT_VALUE}
 
     def prepare(self, score, layout, heads, dtype):
         # The kernels require a bias in the dtype of the queries.

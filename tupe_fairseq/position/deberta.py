@@ -14,15 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
-from .layer_terms import LayerTerms
+from .relative import ByDistance, RelativeTerms, RelativeVectors
 from .shaw import RelativeClip
-from .tables import spread
 
 
-class DebertaTerms(LayerTerms):
+class DebertaTerms(RelativeTerms):
     """W^K_R and W^Q_R of one layer."""
-
-    adds_score = True
 
     def __init__(self, shape: Shape):
         super().__init__()
@@ -30,23 +27,15 @@ class DebertaTerms(LayerTerms):
         self.pos_k_proj = nn.Linear(shape.embed_dim, shape.embed_dim)
         self.pos_q_proj = nn.Linear(shape.embed_dim, shape.embed_dim)
 
-    def project(self, encoding, length) -> tuple[Tensor, Tensor]:
-        """Keys and scaled queries of the rows of P that this length reaches, H×R×D each."""
+    def project(self, encoding, length) -> RelativeVectors:
+        """k^R and scaled q^R at the rows of P that this length reaches."""
         scale = (encoding.score_terms * self.shape.head_dim) ** -0.5
         table = encoding.rows(length)
-        pos_k = self._per_head(self.pos_k_proj(table))
-        return pos_k, self._per_head(self.pos_q_proj(table)) * scale
-
-    def score(self, q, k, encoding, start=0, projected=None) -> Tensor:
-        if projected is None:
-            projected = self.project(encoding, max(start + q.size(2), k.size(2)))
-        pos_k, pos_q = projected
-        of_query, of_key = encoding.cells(q.size(2), k.size(2), start, rows=pos_k.size(1))
-        # Content to position: B×H×T×D · H×D×R -> B×H×T×R -> B×H×T×S
-        c2p = spread(q @ pos_k.transpose(1, 2), of_query)
-        # Position to content: B×H×S×D · H×D×R -> B×H×S×R -> B×H×S×T -> B×H×T×S
-        p2c = spread(k @ pos_q.transpose(1, 2), of_key.t()).transpose(-2, -1)
-        return c2p + p2c
+        k = len(table) // 2
+        # δ(i,j) = i − j + k ascends where j − i descends, δ(j,i) = j − i + k ascends with it.
+        pos_k = self._per_head(self.pos_k_proj(table)).flip(1)
+        pos_q = self._per_head(self.pos_q_proj(table)) * scale
+        return RelativeVectors(ByDistance(pos_k, 1 - k), ByDistance(pos_q, -k))
 
     def _per_head(self, rows: Tensor) -> Tensor:
         # R×C -> R×H×D -> H×R×D
@@ -88,14 +77,6 @@ class DebertaPosition(PositionEncoding):
         """The rows of P that this length reaches, R×C: the middle of the table."""
         k = min(self.relative_clip, length)
         return self.weight[self.relative_clip - k : self.relative_clip + k]
-
-    def cells(self, queries: int, keys: int, start: int, rows: int) -> tuple[Tensor, Tensor]:
-        """δ(i,j) and δ(j,i) of all cells, T×S, as indices into the R rows of `rows`."""
-        device = self.weight.device
-        i = torch.arange(start, start + queries, device=device)[:, None]
-        j = torch.arange(keys, device=device)[None, :]
-        k = rows // 2
-        return (i - j + k).clamp(0, rows - 1), (j - i + k).clamp(0, rows - 1)
 
     def build_layer_terms(self) -> DebertaTerms:
         return DebertaTerms(self.shape)

@@ -11,12 +11,15 @@ class LayerTerms(nn.Module):
     """The part of an encoding that belongs to one attention layer (Shaw, Transformer-XL, DeBERTa).
 
     `adds_score`, `adds_value` and `adds_vectors` say which of the methods a subclass overrides, so
-    that a backend can refuse what it does not serve.
+    that a backend can refuse what it does not serve. Terms that are products with vectors by
+    distance derive from `relative.RelativeTerms`, which more backends serve.
     """
 
     adds_score = False
     adds_value = False
     adds_vectors = False
+    #: Whether `project` returns `relative.RelativeVectors`, which score and value add.
+    is_relative = False
 
     def project(self, encoding: Any, length: int) -> Any:
         """Projections of positions 0, ..., length − 1 that `score` reads, or None.
@@ -66,12 +69,16 @@ class LayerTerms(nn.Module):
         """
         raise NotImplementedError
 
-    def value(self, weights: Tensor, start: int = 0) -> Tensor:
+    def value(
+        self, weights: Tensor, encoding: Any, start: int = 0, projected: Any = None
+    ) -> Tensor:
         """Term added to the attention output.
 
         Args:
             weights: attention weights, B×H×T×S.
+            encoding: what the layers share.
             start: position of the first query.
+            projected: as for `score`.
 
         Returns:
             B×H×T×D.

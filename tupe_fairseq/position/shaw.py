@@ -10,22 +10,20 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
-from .layer_terms import LayerTerms
-from .tables import collect, spread
+from .relative import ByDistance, RelativeTerms, RelativeVectors
 
 RelativeClip = Annotated[int, "largest distance with a vector of its own"]
 
 
-class ShawTerms(LayerTerms):
+class ShawTerms(RelativeTerms):
     """R^K and R^V of one layer; row r belongs to distance i − j = r + lowest.
 
     `lowest` is −clip, and 0 where one-sided: keys to the right, if any, count as the query itself.
     """
 
-    adds_score = True
     adds_value = True
 
     def __init__(self, shape: Shape, clip: int):
@@ -37,19 +35,12 @@ class ShawTerms(LayerTerms):
         nn.init.normal_(self.key, std=0.02)
         nn.init.normal_(self.value_weight, std=0.02)
 
-    def score(self, q, k, encoding, start=0, projected=None) -> Tensor:
-        # B×H×T×D · D×R -> B×H×T×R -> B×H×T×S
-        return spread(q @ self.key.t(), self._rows(q.size(2), k.size(2), start, q.device))
-
-    def value(self, weights, start=0) -> Tensor:
-        rows = self._rows(weights.size(2), weights.size(3), start, weights.device)
-        # B×H×T×S -> B×H×T×R · R×D -> B×H×T×D
-        return collect(weights, rows, len(self.value_weight)) @ self.value_weight
-
-    def _rows(self, queries: int, keys: int, start: int, device) -> Tensor:
-        i = torch.arange(start, start + queries, device=device)[:, None]
-        j = torch.arange(keys, device=device)[None, :]
-        return (i - j).clamp(self.lowest, self.clip) - self.lowest
+    def project(self, encoding, length) -> RelativeVectors:
+        # Distances j − i ascend where i − j descends.
+        of_queries, of_values = (
+            ByDistance(table.flip(0)[None], -self.clip) for table in (self.key, self.value_weight)
+        )
+        return RelativeVectors(of_queries, of_values=of_values)
 
 
 @register_position_encoding("shaw")

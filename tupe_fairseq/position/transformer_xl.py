@@ -11,14 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from .base import PositionEncoding, Shape, register_position_encoding
-from .layer_terms import LayerTerms
-from .tables import ConstantTable, relative_shift, sinusoids
+from .relative import ByDistance, RelativeTerms, RelativeVectors
+from .tables import ConstantTable, sinusoids
 
 
-class TransformerXLTerms(LayerTerms):
+class TransformerXLTerms(RelativeTerms):
     """W_{K,R}, u and v of one layer."""
-
-    adds_score = True
 
     def __init__(self, shape: Shape):
         super().__init__()
@@ -29,23 +27,17 @@ class TransformerXLTerms(LayerTerms):
         nn.init.normal_(self.content_bias, std=0.02)
         nn.init.normal_(self.position_bias, std=0.02)
 
-    def project(self, encoding, length) -> Tensor:
-        """W_{K,R} R of the distances j − i from −(length−1) to length − 1, H×D×(2·length−1)."""
+    def project(self, encoding, length) -> RelativeVectors:
+        """W_{K,R} R of the distances j − i from −(length−1) to length − 1, with u and v."""
         waves = self.r_proj(encoding.waves(length, self.r_proj.weight.dtype))
-        return waves.unflatten(-1, (self.shape.num_heads, -1)).permute(1, 2, 0)
-
-    def score(self, q, k, encoding, start=0, projected=None) -> Tensor:
+        # (2·length−1)×C -> H×(2·length−1)×D
+        vectors = waves.unflatten(-1, (self.shape.num_heads, -1)).transpose(0, 1)
         scale = self.shape.head_dim**-0.5
-        last = start + q.size(2) - 1
-        if projected is None:
-            projected = self.project(encoding, max(last + 1, k.size(2)))
-        # The distances at hand: from the last query to the first key, ..., to the last key.
-        zero = projected.size(-1) // 2
-        by_head = projected[:, :, zero - last : zero + k.size(2) - start]
-        # B×H×T×D · H×D×(T+S−1) -> B×H×T×(T+S−1) -> B×H×T×S
-        distance = relative_shift((q + self.position_bias * scale) @ by_head, k.size(2))
-        # H×1×D · B×H×D×S -> B×H×1×S
-        return distance + (self.content_bias * scale) @ k.transpose(-2, -1)
+        return RelativeVectors(
+            ByDistance(vectors, 1 - length),
+            query_bias=self.position_bias * scale,
+            key_bias=self.content_bias * scale,
+        )
 
 
 @register_position_encoding("transformer_xl")

@@ -1,0 +1,130 @@
+"""Terms made of vectors by distance: relative vectors that backends evaluate as they see fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .layer_terms import LayerTerms
+from .tables import collect, relative_shift, spread
+
+
+@dataclass(frozen=True)
+class ByDistance:
+    """A vector for each distance d = j − i; distances beyond either end read the last row there.
+
+    Attributes:
+        vectors: H×W×D, or 1×W×D where the heads share them; row w belongs to d = first + w.
+        first: the distance of row 0.
+    """
+
+    vectors: Tensor
+    first: int
+
+    def reached(self, nearest: int, farthest: int) -> tuple[int, int]:
+        """Rows start, ..., stop − 1 that the distances nearest, ..., farthest read."""
+        last = self.vectors.size(1) - 1
+        start, stop = (min(max(d - self.first, 0), last) for d in (nearest, farthest))
+        return start, stop + 1
+
+    def within(self, queries: int, keys: int, start: int = 0) -> ByDistance:
+        """The rows that T queries from position `start` on and S keys read."""
+        first, stop = self.reached(-(start + queries - 1), keys - 1 - start)
+        return ByDistance(self.vectors[:, first:stop], self.first + first)
+
+    @property
+    def table(self) -> Tensor:
+        """The vectors, H×W×D, or W×D where the heads share them: then one product serves all."""
+        return self.vectors[0] if len(self.vectors) == 1 else self.vectors
+
+    def index(self, queries: int, keys: int, start: int = 0) -> Tensor:
+        """The row that each cell reads, T×S."""
+        device = self.vectors.device
+        i = torch.arange(start, start + queries, device=device)[:, None]
+        j = torch.arange(keys, device=device)[None, :]
+        return (j - i - self.first).clamp(0, self.vectors.size(1) - 1)
+
+    def products_of_queries(self, q: Tensor, keys: int, start: int = 0) -> Tensor:
+        """q_i · vector_{j−i}: B×H×T×D -> B×H×T×S."""
+        queries = q.size(2)
+        near = self.within(queries, keys, start)
+        by_row = q @ near.table.mT
+        if by_row.size(-1) == queries + keys - 1:
+            return relative_shift(by_row, keys)
+        return spread(by_row, near.index(queries, keys, start))
+
+    def products_of_keys(self, k: Tensor, queries: int, start: int = 0) -> Tensor:
+        """k_j · vector_{j−i}: B×H×S×D -> B×H×T×S."""
+        near = self.within(queries, k.size(2), start)
+        index = near.index(queries, k.size(2), start)
+        return spread(k @ near.table.mT, index.t()).mT
+
+    def weighted_sum(self, weights: Tensor, start: int = 0) -> Tensor:
+        """Σ_j weight_ij vector_{j−i}: B×H×T×S -> B×H×T×D."""
+        queries, keys = weights.shape[2:]
+        near = self.within(queries, keys, start)
+        index = near.index(queries, keys, start)
+        return collect(weights, index, near.vectors.size(1)) @ near.table
+
+
+@dataclass(frozen=True)
+class RelativeVectors:
+    """What a layer adds to scores and output.
+
+    score_ij += (q_i + query_bias)·a_{j−i} + k_j·b_{j−i} + k_j·key_bias and
+    output_i += Σ_j weight_ij c_{j−i}. Parts that an encoding does not have are None.
+
+    Attributes:
+        of_queries: the vectors a.
+        of_keys: the vectors b.
+        of_values: the vectors c.
+        query_bias: H×1×D.
+        key_bias: H×1×D.
+    """
+
+    of_queries: ByDistance | None = None
+    of_keys: ByDistance | None = None
+    of_values: ByDistance | None = None
+    query_bias: Tensor | None = None
+    key_bias: Tensor | None = None
+
+    def biased(self, q: Tensor) -> Tensor:
+        """The queries, B×H×T×D, that are multiplied by the vectors a."""
+        return q if self.query_bias is None else q + self.query_bias
+
+    def scores(self, q: Tensor, k: Tensor, start: int = 0) -> Tensor:
+        """What is added to the scores of queries B×H×T×D and keys B×H×S×D: B×H×T×S."""
+        parts = []
+        if self.of_queries is not None:
+            parts.append(self.of_queries.products_of_queries(self.biased(q), k.size(2), start))
+        if self.of_keys is not None:
+            parts.append(self.of_keys.products_of_keys(k, q.size(2), start))
+        if self.key_bias is not None:
+            parts.append(self.key_bias @ k.mT)
+        return sum(parts[1:], parts[0])
+
+
+class RelativeTerms(LayerTerms):
+    """Layer terms that consist of vectors by distance.
+
+    A subclass overrides `project`, and says by `adds_value` whether it has vectors of values.
+    """
+
+    adds_score = True
+    is_relative = True
+
+    def project(self, encoding: Any, length: int) -> RelativeVectors:
+        """The vectors for the distances among positions 0, ..., length − 1."""
+        raise NotImplementedError
+
+    def score(self, q, k, encoding, start=0, projected=None) -> Tensor:
+        length = max(start + q.size(2), k.size(2))
+        return (projected or self.project(encoding, length)).scores(q, k, start)
+
+    def value(self, weights, encoding, start=0, projected=None) -> Tensor:
+        length = max(start + weights.size(2), weights.size(3))
+        found = projected or self.project(encoding, length)
+        return found.of_values.weighted_sum(weights, start)
