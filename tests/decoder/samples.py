@@ -29,6 +29,7 @@ VARIANTS = {name: (name, OPTIONS.get(name, {})) for name in POSITION_ENCODINGS} 
     "sinusoidal-paper": ("sinusoidal", {"fairseq_sinusoids": False}),
     "tupe_a-untied": ("tupe_a", {"tie_cls": False}),
     "tupe_r-untied": ("tupe_r", {"tie_cls": False, **OPTIONS["tupe_r"]}),
+    "window": ("t5", {"attention_window": 3, "global_every": 2, **OPTIONS["t5"]}),
 }
 every_variant = pytest.mark.parametrize("variant", list(VARIANTS))
 

@@ -148,6 +148,7 @@ def test_activation_checkpointing_changes_nothing(toy_translation_data, tmp_path
         (),
         ("--add-bos-token",),
         ("--sample-break-mode", "eos", "--position-encoding", "alibi"),
+        ("--attention-window", 5, "--position-encoding", "rope"),
         ("--share-decoder-input-output-embed", "--position-encoding", "cnn"),
         ("--adaptive-softmax-cutoff", "50,100", "--criterion", "adaptive_loss"),
         ("--checkpoint-activations", "--position-encoding", "shaw"),

@@ -152,6 +152,7 @@ TUPE = {
     "buckets": ("--num-buckets", 8, "--max-distance", 16),
     "pre_norm": ("--encoder-normalize-before", "--activation-fn", "relu"),
     "untied": ("--untie-weights-roberta",),
+    "window": ("--attention-window", 2, "--global-every", 2),
 }
 
 
@@ -208,6 +209,11 @@ def test_standalone_needs_no_fairseq(trained, tmp_path):
             "huggingface",
             ("--position-encoding", "learned", "--encoder-normalize-before"),
             ["encoder_normalize_before False only", "True"],
+        ),
+        (
+            "huggingface",
+            ("--position-encoding", "learned", "--attention-window", 3),
+            ["attention_window None only", "3"],
         ),
     ],
 )

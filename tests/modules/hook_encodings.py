@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -44,10 +46,19 @@ class LocalGlobal(PositionEncoding):
     def __init__(self, shape):
         super().__init__(shape)
         self.everywhere, self.nearby = (RotaryPosition(shape, rope_theta=t) for t in THETAS)
-        self.nearby.window = WINDOW
 
     def at(self, layer):
         return self.nearby if layer % 2 else self.everywhere
+
+    def window_at(self, layer):
+        return WINDOW if layer % 2 else None
+
+
+class Windowed(PositionEncoding):
+    """No positions but the window of the model: every second layer is local."""
+
+    def __init__(self, shape):
+        super().__init__(replace(shape, window=WINDOW, global_every=2))
 
 
 class ForgetGate(LayerTerms):

@@ -12,7 +12,14 @@ import torch.nn.functional as F
 from torch import nn
 
 from tests.attention.cases import BACKENDS, enlarged, normal, padding_mask
-from tests.modules.hook_encodings import THETAS, WINDOW, BiasPerLayer, Forgetting, LocalGlobal
+from tests.modules.hook_encodings import (
+    THETAS,
+    WINDOW,
+    BiasPerLayer,
+    Forgetting,
+    LocalGlobal,
+    Windowed,
+)
 from tests.reference.attention import attend, project_per_head
 from tests.reference.rope import rotate
 from tests.tolerances import assert_close, assert_gradients_close
@@ -21,7 +28,7 @@ from tupe_fairseq.attention import ATTENTION_BACKENDS, Layout, Padding, needs_of
 from tupe_fairseq.modules.decoder_cache import DecoderCache
 from tupe_fairseq.modules.decoder_layer import DecoderLayer
 from tupe_fairseq.modules.encoder import Encoder
-from tupe_fairseq.modules.stack import LayerStack
+from tupe_fairseq.modules.stack import LayerStack, views_of
 from tupe_fairseq.position import Shape
 from tupe_fairseq.position.score import HIDDEN
 
@@ -29,7 +36,7 @@ WIDTH, HEADS, LAYERS, LENGTH = 12, 3, 3, 11
 PADDING = padding_mask(LENGTH, 0, 4)
 
 
-ENCODINGS = (BiasPerLayer, LocalGlobal, Forgetting)
+ENCODINGS = (BiasPerLayer, LocalGlobal, Windowed, Forgetting)
 
 
 def reference_terms(encoding, layer, x, weights):
@@ -65,7 +72,8 @@ def reference_terms(encoding, layer, x, weights):
 
     if layer % 2:
         cells = [[HIDDEN * (abs(i - j) > WINDOW) for j in range(len(x))] for i in range(len(x))]
-    return {"positional": [cells] * HEADS, "project": project}
+    turns = {"project": project} if isinstance(encoding, LocalGlobal) else {}
+    return {"positional": [cells] * HEADS, **turns}
 
 
 def by_loops(encoding, layers, x, padding=None, causal=False):
@@ -121,8 +129,10 @@ def encoder_of(cls, backend):
 
 
 def served_by(backend, encoding):
-    seen = [encoding.at(index) for index in range(LAYERS)]
-    needs = [needs_of(each, each.build_layer_terms()) for each in seen]
+    needs = [
+        needs_of(view.encoding, view.encoding.build_layer_terms(), window=view.window)
+        for view in views_of(encoding, LAYERS)
+    ]
     return not any(ATTENTION_BACKENDS[backend].refusal(need) for need in needs)
 
 
@@ -136,6 +146,7 @@ def test_who_serves_what():
     assert by_encoding == {
         BiasPerLayer: {"blocked", "eager", "sdpa"},
         LocalGlobal: {"blocked", "eager", "sdpa"},
+        Windowed: {"blocked", "eager", "sdpa"},
         Forgetting: {"blocked", "eager", "flash", "sdpa"},
     }
 
@@ -235,7 +246,8 @@ def test_layers_that_see_the_same_share_one_score(cls, monkeypatch):
                 module, "score", lambda *a, f=score, m=module: calls.append(m) or f(*a)
             )
     encoder(normal(1, LENGTH, WIDTH, seed=0))
-    assert len(calls) == len(set(calls)) == {BiasPerLayer: 3, LocalGlobal: 2, Forgetting: 1}[cls]
+    assert len(calls) == {BiasPerLayer: 3, LocalGlobal: 2, Windowed: 2, Forgetting: 1}[cls]
+    assert len(set(calls)) == {BiasPerLayer: 3, LocalGlobal: 2, Windowed: 1, Forgetting: 1}[cls]
 
 
 def test_padding_is_read_once():

@@ -13,6 +13,7 @@ KINDS = {
     "tupe_r": {"untie_cls": True},
     "tupe_a": {"untie_cls": True, "relative_bias": False},
     "tied_cls": {},
+    "window": {"attention_window": 3, "global_every": 2},
     "pre_norm": {"untie_cls": True, "normalize_before": True, "layernorm_embedding": True},
 }
 

@@ -86,6 +86,8 @@ TUPE_DEFAULTS: dict[str, Any] = {
     "checkpoint_activations": False,
     "compile_layers": False,
     "extend_positions": None,
+    "attention_window": None,
+    "global_every": 0,
     # argparse sets it on the command line; hydra has no such default.
     "min_params_to_wrap": DEFAULT_MIN_PARAMS_TO_WRAP,
 }

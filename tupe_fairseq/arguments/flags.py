@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from ..attention import ATTENTION_BACKENDS
 from ..errors import ConfigurationError
 from ..position import POSITION_ENCODINGS, Option, known_options
+from ..position.shape import check_window
 
 #: Values of --extend-positions.
 EXTENSIONS = ("hierarchical",)
@@ -28,6 +29,18 @@ def add_position_args(parser: argparse.ArgumentParser) -> None:
         "--attention-backend",
         metavar="NAME",
         help=f"how attention is computed: {', '.join(ATTENTION_BACKENDS.names())} (default: auto)",
+    )
+    parser.add_argument(
+        "--attention-window",
+        type=int,
+        metavar="W",
+        help="tokens attend to each other up to this distance only (default: no limit)",
+    )
+    parser.add_argument(
+        "--global-every",
+        type=int,
+        metavar="N",
+        help="layers 0, N, 2N, ... have no --attention-window (default: 0, all layers have it)",
     )
     parser.add_argument(
         "--extend-positions",
@@ -59,7 +72,8 @@ def complete_position_options(complete: Namespace, defaults: Mapping[str, Any]) 
         defaults: where the model's own differ from the encoding's.
 
     Raises:
-        ConfigurationError: an option of another encoding is set, which would have no effect.
+        ConfigurationError: an option of another encoding is set, which would have no effect; or a
+            window has no meaning.
     """
     name = complete.position_encoding
     if complete.extend_positions not in (None, *EXTENSIONS):
@@ -67,6 +81,8 @@ def complete_position_options(complete: Namespace, defaults: Mapping[str, Any]) 
             f"--extend-positions is {complete.extend_positions!r}, but must be one of: "
             f"{', '.join(EXTENSIONS)}."
         )
+    check_window(complete.attention_window, complete.global_every)
+    _check_kept_layers(complete)
     own = {option.name: option for option in POSITION_ENCODINGS[name].options()}
     for option in known_options().values():
         given = getattr(complete, option.name, option.default)
@@ -77,6 +93,27 @@ def complete_position_options(complete: Namespace, defaults: Mapping[str, Any]) 
     for option in own.values():
         if not hasattr(complete, option.name):
             setattr(complete, option.name, defaults.get(option.name, option.default))
+
+
+def _check_kept_layers(complete: Namespace) -> None:
+    """Refuse pruning after which layers with and without a window would change places.
+
+    Raises:
+        ConfigurationError: a layer that is kept gets an index of the other kind.
+    """
+    every = complete.global_every
+    for side in ("encoder", "decoder"):
+        given = getattr(complete, f"{side}_layers_to_keep", None)
+        if not given or not every:
+            continue
+        # fairseq keeps the layers in their order and counts them anew.
+        kept = sorted(int(index) for index in given.split(","))
+        if any((old % every == 0) != (new % every == 0) for new, old in enumerate(kept)):
+            raise ConfigurationError(
+                f"--{side}-layers-to-keep is {given}, but with --global-every {every} layers that "
+                "were trained with a window would lose it, or others get one: choose layers whose "
+                f"places are multiples of {every} before and after pruning, or neither."
+            )
 
 
 def position_options(complete: Any) -> dict[str, Any]:

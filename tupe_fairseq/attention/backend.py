@@ -43,6 +43,7 @@ def needs_of(
     encoding: PositionEncoding,
     terms: LayerTerms | None = None,
     *,
+    window: int | None = None,
     weights: bool = False,
     compiled: bool = False,
     causal: bool = False,
@@ -53,6 +54,7 @@ def needs_of(
     Args:
         encoding: the encoding as the layer sees it.
         terms: its terms of the layer.
+        window: its window in the layer, or None.
         weights: whether attention weights are returned.
         compiled: whether torch traces the layer.
         causal: whether later tokens are hidden.
@@ -70,7 +72,7 @@ def needs_of(
         Need.VECTORS: terms is not None and terms.adds_vectors,
         Need.DISTANCE: encoding.uses("score") and not encoding.score_is_product,
         Need.CAUSAL: causal,
-        Need.WINDOW: encoding.window is not None,
+        Need.WINDOW: window is not None,
         Need.OTHER_QUERIES: other_queries,
         Need.COMPILED: compiled,
     }

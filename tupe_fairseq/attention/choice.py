@@ -53,6 +53,7 @@ def share_attention(
     *,
     layout: Layout | None = None,
     layer_terms: LayerTerms | None = None,
+    window: int | None = None,
     backend: str = "auto",
     need_weights: bool = False,
     compiled: bool = False,
@@ -66,6 +67,7 @@ def share_attention(
         padding_mask: B×T, True at padding, or None; not read with a layout.
         layout: the tokens of the batch where padding has been taken out of x.
         layer_terms: the encoding's terms of one of the layers, or None.
+        window: largest distance at which tokens attend to each other, or None.
         backend: a registered name, or "auto" for the fastest that serves the encoding.
         need_weights: whether the layers return their attention weights.
         compiled: whether the layers are compiled.
@@ -78,7 +80,14 @@ def share_attention(
         padding = None if padding_mask is None else Padding(padding_mask)
         layout = Layout.of(padding, x.size(0), x.size(1))
     compiled = compiled or torch.compiler.is_compiling()
-    needs = needs_of(encoding, layer_terms, weights=need_weights, compiled=compiled, causal=causal)
+    needs = needs_of(
+        encoding,
+        layer_terms,
+        window=window,
+        weights=need_weights,
+        compiled=compiled,
+        causal=causal,
+    )
     device = x.device.type
     chosen = choose_backend(backend, needs, device)
     if reason := chosen.unavailable(device):
@@ -86,13 +95,17 @@ def share_attention(
     _log_choice(backend, chosen.name, type(encoding).__name__, device)
     dtype = dtype_of_queries(x)
     with _without_autocast(device):
-        score = positional_score(encoding, layout.length, x.device, causal)
+        score = positional_score(encoding, layout.length, x.device, causal, window)
         prepared = chosen.prepare(score, layout, encoding.shape.num_heads, dtype)
     return SharedAttention(chosen, encoding, layout, prepared, need_weights)
 
 
 def positional_score(
-    encoding: PositionEncoding, length: int, device: torch.device, causal: bool = False
+    encoding: PositionEncoding,
+    length: int,
+    device: torch.device,
+    causal: bool = False,
+    window: int | None = None,
 ) -> PositionalScore | None:
     """The positional term of T tokens, with hidden keys; without autocast.
 
@@ -103,13 +116,14 @@ def positional_score(
         length: T.
         device: of the tokens.
         causal: whether later tokens are hidden.
+        window: largest distance at which tokens attend to each other, or None.
     """
     with _without_autocast(device.type):
         score = encoding.score(length, length)
-        if not causal and encoding.window is None:
+        if not causal and window is None:
             return score
         heads = encoding.shape.num_heads
-        return hide_distances(score, heads, length, device, causal, encoding.window)
+        return hide_distances(score, heads, length, device, causal, window)
 
 
 def choose_backend(name: str, needs: Collection[Need], device: str = "cpu") -> Backend:

@@ -30,6 +30,8 @@ def build_positions(args: Any, side: str, max_positions: int, vocab_size: int) -
         bidirectional=side == "encoder",
         vocab_size=vocab_size,
         num_layers=getattr(args, f"{side}_layers"),
+        window=args.attention_window,
+        global_every=args.global_every,
         **position_options(args),
     )
 

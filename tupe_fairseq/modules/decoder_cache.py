@@ -16,7 +16,7 @@ from ..attention import (
 )
 from ..attention.choice import dtype_of_queries, positional_score
 from ..position import PositionalScore, PositionEncoding
-from .stack import LayerStack
+from .stack import LayerStack, View, views_of
 
 #: Positions whose terms are computed at the start; doubled when they are used up.
 READY = 64
@@ -32,7 +32,7 @@ class DecoderCache:
 
     def __init__(self, encoding: PositionEncoding, layers: LayerStack):
         self.encoding = encoding
-        self.seen = [encoding.at(index) for index in range(len(layers))]
+        self.views = views_of(encoding, len(layers))
         self.terms = layers.terms()
         self.backend = layers.backend
         self.layers = [LayerCache() for _ in layers]
@@ -40,8 +40,8 @@ class DecoderCache:
         #: Number of consecutive hypotheses that share a source sequence.
         self.beam = 1
         self.ready = 0
-        self.scores: dict[PositionEncoding, PositionalScore | None] = {}
-        self.chosen: dict[PositionEncoding, Backend] = {}
+        self.scores: dict[View, PositionalScore | None] = {}
+        self.chosen: dict[View, Backend] = {}
 
     def step(self, position: int, x: Tensor) -> list[SharedAttention]:
         """What each layer needs for the next token of each hypothesis.
@@ -53,35 +53,35 @@ class DecoderCache:
         if position >= self.ready:
             longer = max(READY, 2 * self.ready, position + 1)
             self._make_ready(min(longer, self.encoding.shape.max_positions), x.device)
-        made: dict[PositionEncoding, SharedAttention] = {}
-        for seen, terms in zip(self.seen, self.terms, strict=True):
-            if seen not in made:
-                if seen not in self.chosen:
+        made: dict[View, SharedAttention] = {}
+        for view, terms in zip(self.views, self.terms, strict=True):
+            if view not in made:
+                if view not in self.chosen:
                     # With content terms and one query, there is no T×T tensor to avoid.
                     content = terms is not None and (terms.adds_score or terms.adds_value)
                     name = "eager" if content else self.backend
                     needs = {Need.OTHER_QUERIES}
-                    self.chosen[seen] = choose_backend(name, needs, x.device.type)
-                made[seen] = self._share(seen, position, x)
-        return [made[seen] for seen in self.seen]
+                    self.chosen[view] = choose_backend(name, needs, x.device.type)
+                made[view] = self._share(view, position, x)
+        return [made[view] for view in self.views]
 
-    def _share(self, seen: PositionEncoding, position: int, x: Tensor) -> SharedAttention:
-        score, layout = self.scores[seen], Layout(len(x), position + 1, other_queries=True)
+    def _share(self, view: View, position: int, x: Tensor) -> SharedAttention:
+        score, layout = self.scores[view], Layout(len(x), position + 1, other_queries=True)
         if score is not None:
             row = score.rows(position, position + 1)[:, :, : position + 1]
             score = PositionalScore(position + 1, cells=row)
-        backend = self.chosen[seen]
+        backend, seen = self.chosen[view], view.encoding
         prepared = backend.prepare(score, layout, seen.shape.num_heads, dtype_of_queries(x))
         return SharedAttention(backend, seen, layout, prepared, start=position)
 
     def _make_ready(self, length: int, device: torch.device) -> None:
         """Compute positional terms of this many tokens; each step reads a row of them."""
         self.ready = length
-        for seen in dict.fromkeys(self.seen):
-            self.scores[seen] = positional_score(seen, length, device)
-        for layer, terms, seen in zip(self.layers, self.terms, self.seen, strict=True):
+        for view in dict.fromkeys(self.views):
+            self.scores[view] = positional_score(view.encoding, length, device, window=view.window)
+        for layer, terms, view in zip(self.layers, self.terms, self.views, strict=True):
             if terms is not None:
-                layer.projected = terms.project(seen, length)
+                layer.projected = terms.project(view.encoding, length)
 
     def attend_to(self, source: Source, beam: int) -> Source:
         """Store the source sequences, once for every `beam` consecutive hypotheses."""

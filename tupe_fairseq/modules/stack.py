@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,19 @@ from ..errors import BackendError
 from ..kernels.native import find_compiler
 from ..position import LayerTerms, PositionEncoding
 from ..position.random_numbers import own_random_numbers
+
+
+class View(NamedTuple):
+    """What a layer sees; layers with equal views share their positional score."""
+
+    encoding: PositionEncoding
+    window: int | None
+
+
+def views_of(encoding: PositionEncoding, num_layers: int) -> list[View]:
+    """The view of each layer."""
+    layers = range(num_layers)
+    return [View(encoding.at(index), encoding.window_at(index)) for index in layers]
 
 
 class LayerStack(nn.ModuleList):
@@ -61,8 +74,7 @@ class LayerStack(nn.ModuleList):
         self.backend, self.causal, self.compile_layers = backend, causal, compile_layers
         self.layerdrop, self.checkpoint_activations = layerdrop, checkpoint_activations
         shape = encoding.shape
-        for index in range(num_layers):
-            seen = encoding.at(index)
+        for seen, window in views_of(encoding, num_layers):
             with own_random_numbers():
                 terms = seen.build_layer_terms()
             attention = TupeMultiheadAttention(
@@ -71,7 +83,12 @@ class LayerStack(nn.ModuleList):
             self.append(build(attention))
             # An encoding that is not served is refused now, not in the first batch.
             needs = needs_of(
-                seen, terms, compiled=compile_layers, causal=causal, other_queries=causal
+                seen,
+                terms,
+                window=window,
+                compiled=compile_layers,
+                causal=causal,
+                other_queries=causal,
             )
             choose_backend(backend, needs, "cpu")
         if compile_layers:
@@ -99,20 +116,21 @@ class LayerStack(nn.ModuleList):
         Raises:
             BackendError: the backend cannot run here.
         """
-        views = [encoding.at(index) for index in range(len(self))]
-        made: dict[PositionEncoding, SharedAttention] = {}
-        for seen, terms in zip(views, self.terms(), strict=True):
-            if seen not in made:
-                made[seen] = share_attention(
-                    seen,
+        views = views_of(encoding, len(self))
+        made: dict[View, SharedAttention] = {}
+        for view, terms in zip(views, self.terms(), strict=True):
+            if view not in made:
+                made[view] = share_attention(
+                    view.encoding,
                     x,
                     layout=layout,
                     layer_terms=terms,
+                    window=view.window,
                     backend=self.backend,
                     compiled=self.compile_layers,
                     causal=causal and self.causal,
                 )
-        return [made[seen] for seen in views]
+        return [made[view] for view in views]
 
     def active(self) -> Iterator[tuple[int, Callable[..., Any]]]:
         """Yield index and call of the active layers; in training layerdrop skips some."""

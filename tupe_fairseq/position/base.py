@@ -14,7 +14,6 @@ shared by all layers belong to the encoding, those of one layer to the module th
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import torch
@@ -25,6 +24,7 @@ from ..registry import Registry
 from .layer_terms import LayerTerms
 from .random_numbers import own_random_numbers
 from .score import PositionalScore
+from .shape import Shape
 
 POSITION_ENCODINGS = Registry("--position-encoding")
 register_position_encoding = POSITION_ENCODINGS.register
@@ -41,33 +41,6 @@ class Option(NamedTuple):
     @property
     def flag(self) -> str:
         return "--" + self.name.replace("_", "-")
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Sizes of the model that an encoding is built for.
-
-    Attributes:
-        embed_dim: model width C.
-        num_heads: heads H.
-        max_positions: longest sequence, in tokens.
-        bidirectional: whether queries attend to keys on their right. One-sided encodings have
-            parameters for keys on the left only.
-        vocab_size: V, for encodings with a position function per token.
-        num_layers: layers L, for encodings with parameters in each layer.
-    """
-
-    embed_dim: int
-    num_heads: int
-    max_positions: int
-    bidirectional: bool = True
-    vocab_size: int | None = None
-    num_layers: int = 1
-
-    @property
-    def head_dim(self) -> int:
-        """Head width D."""
-        return self.embed_dim // self.num_heads
 
 
 class PositionEncoding(nn.Module):
@@ -94,8 +67,6 @@ class PositionEncoding(nn.Module):
     in_decoder = "unchanged"
     #: How many tokens before a token `embed` reads.
     context = 0
-    #: The largest distance |i − j| at which tokens attend to each other; None for no limit.
-    window: int | None = None
 
     def __init__(self, shape: Shape):
         super().__init__()
@@ -159,15 +130,29 @@ class PositionEncoding(nn.Module):
         return None
 
     def at(self, layer: int) -> PositionEncoding:
-        """The encoding as one layer sees it; its score, rotation and window act in that layer.
+        """The encoding as one layer sees it; its score and rotation act in that layer.
 
-        Layers for which this returns the same object share its score, which is computed once per
-        forward pass. An encoding that differs by layer returns one of its submodules.
+        Layers for which this returns the same object and `window_at` the same window share a
+        score, which is computed once per forward pass. An encoding that differs by layer returns
+        one of its submodules. `shape.is_local(layer)` tells the layers with a window.
 
         Args:
             layer: index of the layer, from 0.
         """
         return self
+
+    def window_at(self, layer: int) -> int | None:
+        """The largest distance |i − j| at which tokens attend to each other in one layer.
+
+        Keys farther away are hidden whatever the encoding does elsewhere, an untied [CLS] too.
+
+        Args:
+            layer: index of the layer, from 0.
+
+        Returns:
+            The window, or None for no limit; here --attention-window in local layers.
+        """
+        return self.shape.window if self.shape.is_local(layer) else None
 
     def build_layer_terms(self) -> LayerTerms | None:
         """The module that one attention layer owns; called once per layer, or None."""
@@ -221,6 +206,8 @@ def build_position_encoding(
     bidirectional: bool = True,
     vocab_size: int | None = None,
     num_layers: int = 1,
+    window: int | None = None,
+    global_every: int = 0,
     **options: Any,
 ) -> PositionEncoding:
     """Build the encoding registered under ``name``; the arguments are those of `Shape`.
@@ -234,7 +221,8 @@ def build_position_encoding(
             f"the number of attention heads must divide the model width, but {num_heads} heads "
             f"do not divide {embed_dim}."
         )
-    shape = Shape(embed_dim, num_heads, max_positions, bidirectional, vocab_size, num_layers)
+    sizes = (embed_dim, num_heads, max_positions, bidirectional, vocab_size, num_layers)
+    shape = Shape(*sizes, window, global_every)
     with own_random_numbers():
         return cls(shape, **options)
 

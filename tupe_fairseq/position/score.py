@@ -137,7 +137,8 @@ def hide_distances(
     hidden = distance > 0 if causal else torch.zeros_like(distance, dtype=torch.bool)
     if window is not None:
         hidden = hidden | (distance.abs() > window)
-    mask = torch.zeros(heads, len(distance), device=device).masked_fill(hidden, HIDDEN)
+    mask = torch.zeros_like(distance, dtype=torch.float32).masked_fill(hidden, HIDDEN)
+    mask = mask.expand(heads, -1)
     if score is None:
         return PositionalScore(length, by_distance=mask)
     if score.cells is not None:

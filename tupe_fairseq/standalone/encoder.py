@@ -42,6 +42,8 @@ class TUPEConfig:
         layernorm_embedding: LayerNorm on the input, as BERT has.
         normalize_before: pre-LN layers and a final LayerNorm.
         activation: in the feed-forward block: "gelu", "relu", "tanh".
+        attention_window: largest distance at which tokens attend to each other; None: no limit.
+        global_every: layers 0, N, 2N, ... have no window; 0: all layers have it.
     """
 
     num_layers: int = 6
@@ -59,6 +61,8 @@ class TUPEConfig:
     layernorm_embedding: bool = False
     normalize_before: bool = False
     activation: str = "gelu"
+    attention_window: int | None = None
+    global_every: int = 0
 
     def __post_init__(self) -> None:
         if self.num_heads < 1 or self.d_model % self.num_heads:
@@ -97,6 +101,8 @@ class TUPEEncoder(Encoder):
             config.num_heads,
             config.max_len,
             config.bidirectional_bias,
+            window=config.attention_window,
+            global_every=config.global_every,
             tie_cls=not config.untie_cls,
             **(relative if config.relative_bias else {}),
         )

@@ -49,6 +49,7 @@ FIXED = {
     "position_encoding": "learned",
     "layernorm_embedding": True,
     "encoder_normalize_before": False,
+    "attention_window": None,
 }
 #: Settings of transformers that are fixed in `tupe_roberta`: the value, and their default.
 FIXED_THERE = {

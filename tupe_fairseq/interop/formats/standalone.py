@@ -104,6 +104,8 @@ def config_of(settings: Mapping[str, Any]) -> TUPEConfig:
         layernorm_embedding=settings["layernorm_embedding"],
         normalize_before=settings["encoder_normalize_before"],
         activation=settings["activation_fn"],
+        attention_window=settings.get("attention_window"),
+        global_every=settings.get("global_every") or 0,
     )
 
 

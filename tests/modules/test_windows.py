@@ -1,0 +1,156 @@
+"""--attention-window and --global-every: the hidden keys, the layers, and what is refused."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from tests import toy_data
+from tests.attention.cases import (
+    BACKENDS,
+    EMBED_DIM,
+    NUM_HEADS,
+    OPTIONS,
+    VOCAB_SIZE,
+    build,
+    gradients,
+    normal,
+    padding_mask,
+    run,
+    served,
+    words,
+)
+from tests.tolerances import assert_close, assert_gradients_close
+from tupe_fairseq import TUPEConfig, TUPEEncoder, UsageError, build_position_encoding
+from tupe_fairseq.arguments.roberta import ROBERTA
+from tupe_fairseq.arguments.specification import completed
+from tupe_fairseq.arguments.transformers import TRANSFORMER
+from tupe_fairseq.attention import Need, share_attention
+from tupe_fairseq.attention.backend import ATTENTION_BACKENDS
+from tupe_fairseq.modules.encoder import Encoder
+from tupe_fairseq.modules.stack import views_of
+from tupe_fairseq.position import POSITION_ENCODINGS
+
+LENGTH, WINDOW = 9, 3
+
+
+class Task:
+    """As much of a task as completing arguments needs."""
+
+    source_dictionary = target_dictionary = toy_data.word_dictionary()
+
+    def max_positions(self):
+        return 40
+
+
+#: FLOATER's solver takes other steps in float64; its attention is that of `learned`.
+WITH_WINDOWS = [
+    (backend, case)
+    for backend, case in served(BACKENDS, sorted(set(POSITION_ENCODINGS) - {"floater"}))
+    if Need.WINDOW in ATTENTION_BACKENDS[backend].serves
+]
+
+
+def by_renormalised_weights(encoding, attention, x, padding):
+    """The weights of full attention, those beyond the window set to 0, divided by their sum."""
+    x = encoding.embed(x, words(x), padding)
+    shared = share_attention(
+        encoding, x, padding, layer_terms=attention.layer_terms, backend="eager", need_weights=True
+    )
+    _, weights = attention(x, shared)
+    near = [[float(abs(i - j) <= WINDOW) for j in range(LENGTH)] for i in range(LENGTH)]
+    weights = weights * torch.tensor(near, dtype=x.dtype)
+    weights = weights / weights.sum(-1, keepdim=True)
+    # B×T×C -> B×H×T×D
+    v = attention.v_proj(x).unflatten(-1, (NUM_HEADS, -1)).transpose(1, 2)
+    out = weights @ v
+    if attention.layer_terms is not None and attention.layer_terms.adds_value:
+        out = out + attention.layer_terms.value(weights, encoding)
+    return attention.out_proj(out.transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize("padding", [None, padding_mask(LENGTH, 0, 3)], ids=["full", "padded"])
+@pytest.mark.parametrize(("backend", "case"), WITH_WINDOWS)
+def test_keys_beyond_the_window_have_no_weight(backend, case, padding):
+    encoding, attention = build(case, LENGTH)
+    x = normal(2, LENGTH, EMBED_DIM, seed=0).requires_grad_()
+    tokens = torch.ones(2, LENGTH, 1) if padding is None else (~padding)[:, :, None].float()
+    found = tokens * run(encoding, attention, x, padding, backend=backend, window=WINDOW)[0]
+    exact, exact_attention = build(case, LENGTH, torch.float64)
+    wide = x.detach().double().requires_grad_()
+    expected = tokens * by_renormalised_weights(exact, exact_attention, wide, padding)
+    assert_close(found, expected)
+    assert_gradients_close(
+        gradients(found, x, encoding, attention),
+        gradients(expected, wide, exact, exact_attention),
+        torch.float32,
+    )
+
+
+def test_encoders_of_the_registry_have_windows_in_local_layers():
+    for name in POSITION_ENCODINGS:
+        if name == "floater":
+            pytest.importorskip("torchdiffeq")
+        encoding = build_position_encoding(
+            name, EMBED_DIM, NUM_HEADS, LENGTH, vocab_size=VOCAB_SIZE, num_layers=4,
+            window=WINDOW, global_every=3, **OPTIONS.get(name, {}),
+        )  # fmt: skip
+        windows = [view.window for view in views_of(encoding, 4)]
+        assert windows == [None, WINDOW, WINDOW, None], name
+
+
+def test_the_standalone_encoder_has_windows():
+    config = TUPEConfig(
+        num_layers=2, num_heads=2, d_model=8, max_len=LENGTH, attention_window=1, dropout=0.0
+    )
+    encoder = TUPEEncoder(config).eval()
+    x = normal(1, LENGTH, 8, seed=0).requires_grad_()
+    # Two layers of window 1 reach a distance of 2.
+    (gradient,) = torch.autograd.grad(encoder(x)[0, 4, 0], x)
+    reached = gradient[0].abs().sum(-1).gt(0)
+    assert reached.tolist() == [abs(4 - j) <= 2 for j in range(LENGTH)]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"attention_window": 0}, "--attention-window is 0, but must be at least 1"),
+        ({"attention_window": -2}, "--attention-window is -2, but must be at least 1"),
+        (
+            {"attention_window": 2, "global_every": 1},
+            "--global-every is 1, but must be",
+        ),
+        ({"attention_window": 2, "global_every": -1}, "--global-every is -1, but must be"),
+        ({"global_every": 3}, "--global-every is 3, but without --attention-window all layers"),
+    ],
+)
+def test_windows_without_a_meaning(given, message):
+    for spec in (ROBERTA, TRANSFORMER):
+        for args in (Namespace(**given), OmegaConf.create(given)):
+            with pytest.raises(UsageError, match=message) as raised:
+                completed(spec, args, Task())
+            assert "\n" not in str(raised.value)
+    with pytest.raises(UsageError, match=message):
+        TUPEEncoder(TUPEConfig(**given))
+
+
+@pytest.mark.parametrize(
+    ("kept", "fits"), [("0,1,2", True), ("0,2,4", True), ("0,3", False), ("1,2", False)]
+)
+def test_pruning_keeps_layers_local_and_global(kept, fits):
+    """With 3, layers 0, 3, ... are global; those that remain are counted anew."""
+    given = {"attention_window": 2, "global_every": 3, "encoder_layers_to_keep": kept}
+    if fits:
+        assert completed(ROBERTA, Namespace(**given), Task()).encoder_layers_to_keep == kept
+        return
+    with pytest.raises(UsageError, match=f"--encoder-layers-to-keep is {kept}, but with"):
+        completed(ROBERTA, Namespace(**given), Task())
+
+
+def test_backends_without_windows_are_refused_when_built():
+    encoding = build_position_encoding("none", EMBED_DIM, NUM_HEADS, LENGTH, window=2)
+    with pytest.raises(UsageError, match="'flash', but it cannot restrict attention to a window"):
+        Encoder(encoding, 1, 16, attention_backend="flash")

@@ -1,0 +1,75 @@
+"""What an encoding is built for: sizes of the model, and the window of its attention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of the model that an encoding is built for.
+
+    Attributes:
+        embed_dim: model width C.
+        num_heads: heads H.
+        max_positions: longest sequence, in tokens.
+        bidirectional: whether queries attend to keys on their right. One-sided encodings have
+            parameters for keys on the left only.
+        vocab_size: V, for encodings with a position function per token.
+        num_layers: layers L, for encodings with parameters in each layer.
+        window: largest distance |i − j| at which tokens of local layers attend to each other;
+            None for no limit.
+        global_every: with N, the layers 0, N, 2N, ... have no window, as ModernBERT's (Warner
+            2024) with N = 3; with 0, every layer has the window.
+
+    Raises:
+        ConfigurationError: a window without a meaning.
+    """
+
+    embed_dim: int
+    num_heads: int
+    max_positions: int
+    bidirectional: bool = True
+    vocab_size: int | None = None
+    num_layers: int = 1
+    window: int | None = None
+    global_every: int = 0
+
+    def __post_init__(self) -> None:
+        check_window(self.window, self.global_every)
+
+    @property
+    def head_dim(self) -> int:
+        """Head width D."""
+        return self.embed_dim // self.num_heads
+
+    def is_local(self, layer: int) -> bool:
+        """Whether attention of this layer has a window; layers count from 0."""
+        return self.window is not None and not (
+            self.global_every and layer % self.global_every == 0
+        )
+
+
+def check_window(window: int | None, global_every: int) -> None:
+    """Refuse a window without a meaning; the arguments are those of `Shape`.
+
+    Raises:
+        ConfigurationError: it is too small, or the layers with a window cannot be told.
+    """
+    if window is not None and window < 1:
+        raise ConfigurationError(
+            f"--attention-window is {window}, but must be at least 1 (the neighbours of a token): "
+            "leave it out for no window."
+        )
+    if global_every < 0 or global_every == 1:
+        raise ConfigurationError(
+            f"--global-every is {global_every}, but must be at least 2, or 0 for no global layer: "
+            "leave out --attention-window if all layers are to be global."
+        )
+    if global_every and window is None:
+        raise ConfigurationError(
+            f"--global-every is {global_every}, but without --attention-window all layers are "
+            "global: give both, or none."
+        )
