@@ -49,6 +49,8 @@ VARIANTS = {
 #: Of the other encodings: options, and clips of which one lets no distance but 0 and 1 apart.
 OTHER_VARIANTS = {
     "rope-values": ("rope", {"rope_values": True, "rope_theta": 100.0}),
+    "rope-fraction": ("rope", {"rope_fraction": 0.5}),
+    "rope-linear": ("rope", {"rope_scaling": "linear", "rope_scaling_factor": 2.5}),
     "shaw-narrow": ("shaw", {"relative_clip": 1}),
     "shaw-wide": ("shaw", {"relative_clip": 9}),
     "deberta-narrow": ("deberta", {"relative_clip": 1}),

@@ -26,6 +26,8 @@ OPTIONS = {
 #: Test id -> name and options: the registry, and what options change in a decoder.
 VARIANTS = {name: (name, OPTIONS.get(name, {})) for name in POSITION_ENCODINGS} | {
     "rope-values": ("rope", {"rope_values": True}),
+    "rope-yarn": ("rope", {"rope_scaling": "yarn", "rope_scaling_factor": 4.0}),
+    "rope-part": ("rope", {"rope_fraction": 0.5, "rope_skip_every": 2}),
     "sinusoidal-paper": ("sinusoidal", {"fairseq_sinusoids": False}),
     "tupe_a-untied": ("tupe_a", {"tie_cls": False}),
     "tupe_r-untied": ("tupe_r", {"tie_cls": False, **OPTIONS["tupe_r"]}),

@@ -1,7 +1,8 @@
 """Rotary positions (Su et al. 2021, equation 15): score_ij = (R_i x_i W^Q)·(R_j x_j W^K) / √d.
 
-R_k turns the pair (2i, 2i+1) of a head's dimensions by k·θ_i, θ_i = base^{−2i/d}. Option: the
-values are turned too, o_i = Σ_j a_ij R_j x_j W^V.
+R_k turns the pair (2i, 2i+1) of a head's dimensions by k·θ_i, θ_i = base^{−2i/d}. Options: the
+values are turned too, o_i = Σ_j a_ij R_j x_j W^V; only the first dimensions are turned, and d is
+their number; positions are divided by a factor.
 """
 
 import math
@@ -13,15 +14,32 @@ from .attention import project_per_head
 
 
 def attend(
-    x, weights, positions, num_heads, padding=None, *, rope_theta=10000.0, rope_values=False
+    x,
+    weights,
+    positions,
+    num_heads,
+    padding=None,
+    *,
+    rope_theta=10000.0,
+    rope_values=False,
+    rope_fraction=1.0,
+    rope_scaling=None,
+    rope_scaling_factor=1.0,
 ):
+    assert rope_scaling in (None, "linear")
     turned = ("q_proj", "k_proj", "v_proj") if rope_values else ("q_proj", "k_proj")
 
     def project(x, weights, name, num_heads):
         rows = project_per_head(x, weights, name, num_heads)
         if name not in turned:
             return rows
-        return [[rotate(head, k, rope_theta) for head in row] for k, row in enumerate(rows)]
+        return [
+            [turn(head, k / rope_scaling_factor) for head in row] for k, row in enumerate(rows)
+        ]
+
+    def turn(head, k):
+        d = int(len(head) * rope_fraction)
+        return torch.cat((rotate(head[:d], k, rope_theta), head[d:]))
 
     return attention.attend(x, weights, num_heads, padding, project=project)
 

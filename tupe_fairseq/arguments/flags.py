@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -120,6 +120,19 @@ def position_options(complete: Any) -> dict[str, Any]:
     """The options of the chosen encoding, from complete arguments."""
     options = POSITION_ENCODINGS[complete.position_encoding].options()
     return {option.name: getattr(complete, option.name) for option in options}
+
+
+def record_lengths(complete: Any, names: Collection[str]) -> None:
+    """Set the options that follow from the length, in place, so that checkpoints keep them.
+
+    Args:
+        complete: arguments of the model.
+        names: the arguments that limit the length; where they differ, nothing is recorded.
+    """
+    lengths = {getattr(complete, name) for name in names}
+    if len(lengths) == 1:
+        encoding = POSITION_ENCODINGS[complete.position_encoding]
+        vars(complete).update(encoding.recorded(position_options(complete), *lengths))
 
 
 def training_setting(args: Any, group: str, name: str) -> Any:

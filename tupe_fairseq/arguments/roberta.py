@@ -86,5 +86,6 @@ ROBERTA = ModelArguments(
     stock_flags=RobertaModel.add_args,
     more_flags=_add_flags,
     finish=_finish,
+    lengths=("max_positions",),
     more_keys=frozenset({"tokens_per_sample", "max_positions", "base_layers"}),
 )

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, open_dict
 
 from ..errors import ConfigurationError
 from .architectures import TUPE_DEFAULTS
-from .flags import add_position_args, complete_position_options
+from .flags import add_position_args, complete_position_options, record_lengths
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class ModelArguments:
         stock_flags: fairseq's function that adds its flags to a parser.
         finish: completes and checks what depends on fairseq's settings and on the task: gets the
             arguments (in place), fairseq's object, and the task.
+        lengths: the arguments that limit the length of sequences.
         more_flags: adds flags that only this model has.
         option_defaults: options of encodings whose default differs from the encoding's own.
         more_keys: keys of hydra that neither a flag nor a default declares.
@@ -38,6 +39,7 @@ class ModelArguments:
     stock_base: Callable[[Namespace], None]
     stock_flags: Callable[[Any], None]
     finish: Callable[[Namespace, Any, Any], None]
+    lengths: tuple[str, ...]
     more_flags: Callable[[Any], None] = lambda parser: None
     option_defaults: Mapping[str, Any] = field(default_factory=dict)
     more_keys: frozenset[str] = frozenset()
@@ -73,6 +75,7 @@ def completed(spec: ModelArguments, args: Any, task: Any) -> Namespace:
     complete = with_architecture(spec, spec.name, args)
     complete_position_options(complete, spec.option_defaults)
     spec.finish(complete, args, task)
+    record_lengths(complete, spec.lengths)
     return complete
 
 

@@ -127,6 +127,7 @@ TRANSFORMER = ModelArguments(
     stock_base=base_architecture,
     stock_flags=TransformerModel.add_args,
     finish=_finish_transformer,
+    lengths=("max_source_positions", "max_target_positions"),
     option_defaults=OPTION_DEFAULTS,
     more_keys=frozenset({"max_target_positions", "add_bos_token"}),
 )
@@ -136,6 +137,7 @@ LANGUAGE_MODEL = ModelArguments(
     stock_base=_lm_base,
     stock_flags=_add_lm_flags,
     finish=_finish_lm,
+    lengths=("max_target_positions",),
     option_defaults=OPTION_DEFAULTS,
     more_keys=frozenset({"max_target_positions", "add_bos_token"}),
 )

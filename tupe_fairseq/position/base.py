@@ -183,8 +183,20 @@ class PositionEncoding(nn.Module):
                     f"{cls.__name__}: annotate option {parameter.name!r} as Annotated[type, help]."
                 )
             kind, text = get_args(hint)
+            # `float | None` is a float that need not be given.
+            kind = next((each for each in get_args(kind) if each is not type(None)), kind)
             found.append(Option(parameter.name, kind, parameter.default, text))
         return tuple(found)
+
+    @classmethod
+    def recorded(cls, options: dict[str, Any], max_positions: int) -> dict[str, Any]:
+        """The options as checkpoints keep them, with those that follow from the length.
+
+        Args:
+            options: of this encoding, by name.
+            max_positions: of the model that is trained or loaded.
+        """
+        return options
 
     @classmethod
     def uses(cls, hook: str) -> bool:

@@ -3,18 +3,70 @@
 Equation 15: the pair (x_{2i}, x_{2i+1}) at position k is rotated by k·θ_i, θ_i = 10000^{−2i/D}, so
 q_m · k_n depends on m − n only. Pairs are neighbouring dimensions, as in the paper; some libraries
 pair dimension i with i + D/2, which permutes the rows of W^Q and W^K.
+
+Options: frequencies for texts longer than those trained on (`rope_scaling`); a part of the
+dimensions (GPT-NeoX); every N-th layer without rotation (SmolLM3, Llama 4).
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..errors import ConfigurationError
-from .base import PositionEncoding, Shape, register_position_encoding
+from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
+from .rope_scaling import ROPE_SCALINGS, Scaling, frequencies, read_settings
 from .tables import ConstantTable
+
+RopeTheta = Annotated[float, "base of the rotation frequencies"]
+
+
+class Rotation(nn.Module):
+    """Rotates neighbouring pairs of the first R dimensions of vectors.
+
+    Args:
+        frequencies: by pair, R/2 values in fp64.
+        length: number of positions N.
+        magnitude: factor of cosines and sines.
+    """
+
+    def __init__(self, frequencies: Tensor, length: int, magnitude: float = 1.0):
+        super().__init__()
+        self.width = 2 * len(frequencies)
+        positions = torch.arange(length, dtype=torch.float64)
+        # N×1 · 1×(R/2)
+        angles = positions[:, None] * frequencies
+        self.cos = ConstantTable(angles.cos() * magnitude)
+        self.sin = ConstantTable(angles.sin() * magnitude)
+
+    def forward(self, x: Tensor, start: int = 0) -> Tensor:
+        """Rotate B×H×T×D at positions start, ..., start + T − 1."""
+        stop = start + x.size(2)
+        cos, sin = self.cos(x.dtype, start, stop), self.sin(x.dtype, start, stop)
+        if self.width == x.size(-1):
+            return rotate_pairs(x, cos, sin)
+        turned = rotate_pairs(x[..., : self.width], cos, sin)
+        return torch.cat((turned, x[..., self.width :]), -1)
+
+
+def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate neighbouring pairs of B×H×T×R by tables T×(R/2)."""
+    # B×H×T×R -> two of B×H×T×(R/2), widened by the tables
+    even, odd = x[..., 0::2], x[..., 1::2]
+    turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1)
+    return turned.flatten(-2).type_as(x)
+
+
+def check_rotation(name: str, shape: Shape, theta: float) -> None:
+    """Refuse a head width that has no pairs, and a base that has no powers."""
+    if shape.head_dim % 2:
+        raise ConfigurationError(
+            f"{name} rotates pairs: the head width must be even, but is {shape.head_dim}."
+        )
+    if not theta > 0:
+        raise ConfigurationError(f"--rope-theta must be positive, but is {theta}.")
 
 
 @register_position_encoding("rope")
@@ -23,37 +75,120 @@ class RotaryPosition(PositionEncoding):
 
     enters = "query, key"
     paper = "Su 2021"
+    beyond_trained_length = "any length, --rope-scaling"
 
     def __init__(
         self,
         shape: Shape,
         *,
-        rope_theta: Annotated[float, "base of the rotation frequencies"] = 10000.0,
+        rope_theta: RopeTheta = 10000.0,
         rope_values: Annotated[bool, "rotate the values too"] = False,
+        rope_fraction: Annotated[float, "fraction of the head's dimensions that rotate"] = 1.0,
+        rope_skip_every: Annotated[
+            int, "every N-th layer does not rotate (layers N, 2N, ... counted from 1); 0: none"
+        ] = 0,
+        rope_scaling: Annotated[
+            str | None, f"frequencies for longer texts, one of: {', '.join(ROPE_SCALINGS)}"
+        ] = None,
+        rope_scaling_factor: Annotated[
+            float | None, "how much longer; without it --max-positions over the trained length"
+        ] = None,
+        rope_scaling_settings: Annotated[
+            str | None, "settings of --rope-scaling as JSON, named as in transformers"
+        ] = None,
+        rope_original_positions: Annotated[
+            int | None,
+            "length trained without --rope-scaling; checkpoints record it, otherwise "
+            "--max-positions over --rope-scaling-factor",
+        ] = None,
     ):
         super().__init__(shape)
-        if shape.head_dim % 2:
+        check_rotation("rope", shape, rope_theta)
+        check_at_least("--rope-skip-every", rope_skip_every, 0)
+        self.rope_values, self.skip_every = rope_values, rope_skip_every
+        self.theta, self.width = rope_theta, _rotated_width(shape.head_dim, rope_fraction)
+        self.scaling = _scaling(
+            shape.max_positions,
+            rope_scaling,
+            rope_scaling_factor,
+            rope_scaling_settings,
+            rope_original_positions,
+        )
+        self.rotation = self._rotation(shape.max_positions)
+        if rope_values and self.scaling is not None and self.scaling.magnitude != 1:
             raise ConfigurationError(
-                f"rope rotates pairs: the head width must be even, but is {shape.head_dim}."
+                f"--rope-values rotates values, which --rope-scaling {rope_scaling} would also "
+                "make larger: use linear, ntk, dynamic or llama3."
             )
-        if rope_theta <= 0:
-            raise ConfigurationError(f"--rope-theta must be positive, but is {rope_theta}.")
-        self.rope_values = rope_values
-        pairs = torch.arange(0, shape.head_dim, 2, dtype=torch.float64)
-        positions = torch.arange(shape.max_positions, dtype=torch.float64)
-        # N×1 · 1×(D/2)
-        angles = positions[:, None] * rope_theta ** (-pairs / shape.head_dim)
-        self.cos = ConstantTable(angles.cos())
-        self.sin = ConstantTable(angles.sin())
+        #: What the layers see that do not rotate.
+        self.unrotated = PositionEncoding(shape) if rope_skip_every else None
+
+    @classmethod
+    def recorded(cls, options: dict[str, Any], max_positions: int) -> dict[str, Any]:
+        factor, original = options["rope_scaling_factor"], options["rope_original_positions"]
+        if options["rope_scaling"] is None:
+            original = original or max_positions
+        else:
+            factor, original = _factor(max_positions, factor, original)
+        return {
+            **options,
+            "rope_scaling_factor": factor,
+            "rope_original_positions": original,
+        }
+
+    def at(self, layer: int) -> PositionEncoding:
+        skips = self.unrotated is not None and (layer + 1) % self.skip_every == 0
+        return self.unrotated if skips else self
 
     def rotate(self, q, k, v, start=0):
-        values = self._turn(v, start) if self.rope_values else v
-        return self._turn(q, start), self._turn(k, start), values
+        values = self.rotation(v, start) if self.rope_values else v
+        return self.rotation(q, start), self.rotation(k, start), values
 
-    def _turn(self, x: Tensor, start: int) -> Tensor:
-        stop = start + x.size(2)
-        cos, sin = self.cos(x.dtype, start, stop), self.sin(x.dtype, start, stop)
-        # B×H×T×D -> two of B×H×T×(D/2), widened by the tables
-        even, odd = x[..., 0::2], x[..., 1::2]
-        turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1)
-        return turned.flatten(-2).type_as(x)
+    def _rotation(self, length: int) -> Rotation:
+        """The rotation of this many positions, in a pass of this length."""
+        if self.scaling is None:
+            return Rotation(frequencies(self.theta, self.width), length)
+        scaled = self.scaling.frequencies(self.theta, self.width, length)
+        return Rotation(scaled, length, self.scaling.magnitude)
+
+
+def _rotated_width(head_dim: int, fraction: float) -> int:
+    """The dimensions that rotate, rounded down to an even number."""
+    width = 2 * int(head_dim * fraction / 2) if 0 < fraction <= 1 else 0
+    if not width:
+        raise ConfigurationError(
+            f"--rope-fraction must be at most 1 and leave a pair of the head's {head_dim} "
+            f"dimensions to rotate, but is {fraction}."
+        )
+    return width
+
+
+def _scaling(
+    max_positions: int, name: str | None, factor: float | None, settings: Any, original: int | None
+) -> Scaling | None:
+    if name is None:
+        if factor is not None or settings:
+            raise ConfigurationError(
+                "--rope-scaling-factor or --rope-scaling-settings is given, but no --rope-scaling."
+            )
+        return None
+    factor, original = _factor(max_positions, factor, original)
+    return ROPE_SCALINGS[name](factor, original, read_settings(settings))
+
+
+def _factor(max_positions: int, factor: float | None, original: int | None) -> tuple[float, int]:
+    """Factor and trained length, of which one follows from the other.
+
+    Raises:
+        ConfigurationError: neither is given.
+    """
+    if factor is None and original is None:
+        raise ConfigurationError(
+            "--rope-scaling needs --rope-scaling-factor: how many times longer the texts are than "
+            "those trained on."
+        )
+    if factor is None:
+        return max(max_positions / max(original, 1), 1.0), original
+    if original is None:
+        original = round(max_positions / factor) if factor >= 1 else max_positions
+    return factor, original

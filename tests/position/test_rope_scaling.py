@@ -1,0 +1,206 @@
+"""Scaled frequencies of rotary positions against transformers', and what is refused."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from tupe_fairseq import UsageError, build_position_encoding
+from tupe_fairseq.position.rope_scaling import ROPE_SCALINGS, frequencies
+
+#: Factor, trained length, base, head width, fraction that rotates, length of the pass.
+SETTINGS = [
+    (1.0, 128, 10000.0, 64, 1.0, 128),
+    (2.0, 128, 10000.0, 64, 1.0, 256),
+    (4.0, 128, 10000.0, 32, 1.0, 512),
+    (4.0, 512, 10000.0, 64, 0.5, 300),
+    (8.0, 512, 500000.0, 128, 1.0, 4096),
+    (1.5, 2048, 10000.0, 80, 0.25, 2049),
+    (16.0, 4096, 160000.0, 64, 1.0, 65536),
+    (32.0, 8192, 500000.0, 128, 0.75, 8192),
+    (3.0, 64, 100.0, 16, 1.0, 190),
+    (2.5, 1000, 1000.0, 48, 1.0, 5000),
+]
+#: Settings of its own for each of them, as far as a scaling has any.
+OWN = {
+    "yarn": [
+        {},
+        {"beta_fast": 16},
+        {"beta_slow": 2},
+        {"beta_fast": 64, "beta_slow": 4},
+        {"attention_factor": 1.25},
+        {"truncate": False},
+        *[{}] * 4,
+    ],
+    "llama3": [
+        {"low_freq_factor": low, "high_freq_factor": high}
+        for low, high in ((1, 4), (1, 8), (2, 4), (0.5, 2), (1, 32)) * 2
+    ],
+    "longrope": [{"attention_factor": 1.5}] + [{}] * 9,
+}
+every_setting = pytest.mark.parametrize("index", range(len(SETTINGS)))
+
+
+def theirs(kind, index):
+    """Frequencies and magnitude of transformers."""
+    utils = pytest.importorskip("transformers.modeling_rope_utils")
+    from transformers import PretrainedConfig
+
+    factor, original, theta, width, fraction, length = SETTINGS[index]
+    config = PretrainedConfig(
+        rope_theta=theta,
+        hidden_size=4 * width,
+        num_attention_heads=4,
+        partial_rotary_factor=fraction,
+        max_position_embeddings=original,
+    )
+    config.rope_scaling = {
+        "rope_type": kind,
+        "factor": factor,
+        "original_max_position_embeddings": original,
+        **own_settings(kind, index),
+    }
+    return utils.ROPE_INIT_FUNCTIONS[kind](config, "cpu", seq_len=length)
+
+
+def own_settings(kind, index):
+    settings = OWN.get(kind, [{}] * len(SETTINGS))[index]
+    if kind != "longrope":
+        return settings
+    _, _, _, width, fraction, _ = SETTINGS[index]
+    pairs = range(int(width * fraction) // 2)
+    divisors = {
+        "long_factor": [1 + 0.3 * pair for pair in pairs],
+        "short_factor": [1 + 0.01 * pair for pair in pairs],
+    }
+    return {**divisors, **settings}
+
+
+@every_setting
+@pytest.mark.parametrize("kind", ["linear", "dynamic", "yarn", "longrope", "llama3"])
+def test_frequencies_equal_transformers(kind, index):
+    factor, original, theta, width, fraction, length = SETTINGS[index]
+    scaling = ROPE_SCALINGS[kind](factor, original, own_settings(kind, index))
+    expected, magnitude = theirs(kind, index)
+    found = scaling.frequencies(theta, int(width * fraction), length)
+    torch.testing.assert_close(found, expected.double(), rtol=1e-6, atol=0)
+    assert scaling.magnitude == pytest.approx(magnitude, rel=1e-6)
+
+
+@every_setting
+def test_ntk_is_a_larger_base(index):
+    """transformers has no ntk. The slowest pair turns s times slower, the fastest as before."""
+    factor, original, theta, width, _, _ = SETTINGS[index]
+    found = ROPE_SCALINGS["ntk"](factor, original).frequencies(theta, width)
+    base = theta * factor ** (width / (width - 2))
+    expected = [base ** (-2 * d / width) for d in range(width // 2)]
+    torch.testing.assert_close(found.tolist(), expected, rtol=1e-12, atol=0)
+    plain = frequencies(theta, width)
+    assert found[0] == plain[0] == 1
+    assert (plain[-1] / found[-1]).item() == pytest.approx(factor)
+
+
+def test_ntk_is_dynamic_at_the_length_where_both_bases_are_equal():
+    """s·n/L − (s − 1) = s at n = L·(2s − 1)/s."""
+    ntk, dynamic = (ROPE_SCALINGS[kind](4.0, 128) for kind in ("ntk", "dynamic"))
+    torch.testing.assert_close(
+        ntk.frequencies(10000.0, 32), dynamic.frequencies(10000.0, 32, length=128 * 7 // 4)
+    )
+
+
+def rope(max_positions=512, width=64, **options):
+    return build_position_encoding("rope", 2 * width, 2, max_positions, **options)
+
+
+def test_the_factor_is_the_length_over_the_trained_one():
+    scaling = rope(rope_scaling="yarn", rope_original_positions=128).scaling
+    assert (scaling.factor, scaling.original) == (4.0, 128)
+    shorter = rope(64, rope_scaling="yarn", rope_original_positions=128).scaling
+    assert (shorter.factor, shorter.original) == (1.0, 128)
+
+
+def test_the_trained_length_is_the_length_over_the_factor():
+    scaling = rope(rope_scaling="yarn", rope_scaling_factor=8.0).scaling
+    assert (scaling.factor, scaling.original) == (8.0, 64)
+
+
+def test_settings_from_json_and_from_a_mapping():
+    given = {"beta_fast": 16, "beta_slow": 2}
+    found = [
+        rope(rope_scaling="yarn", rope_scaling_factor=4.0, rope_scaling_settings=settings)
+        for settings in (given, '{"beta_fast": 16, "beta_slow": 2}')
+    ]
+    assert found[0].scaling.settings == found[1].scaling.settings
+    assert found[0].scaling.settings["beta_fast"] == 16
+
+
+def test_magnitude_stretches_queries_and_keys():
+    """Scores grow by its square, as the logarithm of the factor in YaRN's temperature."""
+    encoding = rope(rope_scaling="yarn", rope_scaling_factor=4.0)
+    q = torch.randn(1, 2, 512, 64)
+    turned, _, _ = encoding.rotate(q, q, q)
+    expected = q.norm(dim=-1) * (0.1 * math.log(4) + 1)
+    torch.testing.assert_close(turned.norm(dim=-1), expected)
+
+
+def yarn(**settings):
+    return {
+        "rope_scaling": "yarn",
+        "rope_scaling_factor": 4.0,
+        "rope_scaling_settings": settings,
+    }
+
+
+REFUSED = [
+    ({"rope_scaling": "spiral", "rope_scaling_factor": 2.0}, "--rope-scaling is 'spiral', but .*"),
+    ({"rope_scaling": "yarn", "rope_scaling_factor": 0.5}, "--rope-scaling-factor .* is 0.5"),
+    ({"rope_scaling": "linear", "rope_scaling_factor": 0.0}, "--rope-scaling-factor .* is 0.0"),
+    ({"rope_scaling": "linear", "rope_scaling_factor": -2.0}, "--rope-scaling-factor .* is -2"),
+    (
+        {"rope_scaling": "linear", "rope_scaling_factor": float("nan")},
+        "--rope-scaling-factor .* is nan",
+    ),
+    ({"rope_scaling": "yarn"}, "--rope-scaling needs --rope-scaling-factor"),
+    ({"rope_scaling_factor": 2.0}, "no --rope-scaling"),
+    (
+        {"rope_scaling": "yarn", "rope_original_positions": 0},
+        "--rope-original-positions must be at least 2, but is 0",
+    ),
+    (yarn(beta=3), "has 'beta', but the settings .* beta_fast"),
+    (yarn(beta_fast=0), "beta_fast must be a positive number, but is 0"),
+    (yarn(beta_fast="many"), "beta_fast must be a positive number, but is .*many"),
+    ({**yarn(), "rope_scaling_settings": "{beta"}, "must be a JSON object"),
+    ({**yarn(), "rope_scaling_settings": "[1]"}, "must be a JSON object"),
+    ({**yarn(), "rope_theta": 1.0}, "yarn needs --rope-theta above 1"),
+    ({**yarn(), "rope_values": True}, "--rope-values rotates values"),
+    ({"rope_scaling": "longrope", "rope_scaling_factor": 4.0}, "longrope needs a divisor"),
+    (
+        {**yarn(long_factor=[1.0, 2.0]), "rope_scaling": "longrope"},
+        "long_factor must have 32 numbers.*but has 2",
+    ),
+    (
+        {**yarn(long_factor=[1.0] * 31 + [0]), "rope_scaling": "longrope"},
+        "long_factor must be a list of positive numbers",
+    ),
+    (
+        {**yarn(low_freq_factor=4.0), "rope_scaling": "llama3"},
+        "high_freq_factor must be larger than low_freq_factor 4.0, but is 4.0",
+    ),
+    ({**yarn(), "rope_fraction": 0.0}, "--rope-fraction must .* but is 0.0"),
+    ({"rope_fraction": 1.5}, "--rope-fraction must .* but is 1.5"),
+    ({"rope_fraction": 0.01}, "--rope-fraction must .* but is 0.01"),
+    ({"rope_skip_every": -1}, "--rope-skip-every must be at least 0, but is -1"),
+    (
+        {"rope_scaling": "ntk", "rope_scaling_factor": 2.0, "rope_fraction": 0.05},
+        "need 4 rotated dimensions, but there are 2",
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "expected"), REFUSED)
+def test_refused_in_one_line(options, expected):
+    with pytest.raises(UsageError, match=expected) as raised:
+        rope(**options)
+    assert "\n" not in str(raised.value)

@@ -1,0 +1,241 @@
+"""Frequencies of rotary positions for texts longer than those trained on: `--rope-scaling`.
+
+Each scaling changes the frequencies θ_d = b^{−2d/D} of base b and rotated width D, by a factor s
+and the trained length L. Results equal those of transformers' `modeling_rope_utils`, which has all
+of them but `ntk`; settings have the names that they have there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ..errors import ConfigurationError
+from ..registry import Registry
+
+ROPE_SCALINGS = Registry("--rope-scaling")
+
+
+def frequencies(theta: float, width: int) -> Tensor:
+    """θ_d, D/2 values in float64."""
+    return theta ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+
+
+class Scaling:
+    """Base class of scalings.
+
+    Args:
+        factor: s, at least 1.
+        original: L, in tokens.
+        settings: those that differ from `defaults`.
+
+    Raises:
+        ConfigurationError: a factor below 1, or a setting that is unknown or cannot be used.
+    """
+
+    #: The settings and their defaults.
+    defaults: ClassVar[dict[str, Any]] = {}
+    #: Whether the frequencies depend on the length of the pass.
+    depends_on_length = False
+
+    def __init__(self, factor: float, original: int, settings: Mapping[str, Any] | None = None):
+        if not factor >= 1:
+            raise ConfigurationError(f"--rope-scaling-factor must be at least 1, but is {factor}.")
+        if original < 2:
+            raise ConfigurationError(
+                f"--rope-original-positions must be at least 2, but is {original}."
+            )
+        self.factor, self.original = factor, original
+        for name, value in (settings or {}).items():
+            self._check_setting(name, value)
+        self.settings = {**self.defaults, **(settings or {})}
+
+    @property
+    def magnitude(self) -> float:
+        """The factor of cosines and sines."""
+        return 1.0
+
+    def frequencies(self, theta: float, width: int, length: int = 0) -> Tensor:
+        """The scaled frequencies, D/2 values in float64.
+
+        Args:
+            theta: base b.
+            width: D.
+            length: n, the tokens of the pass, where frequencies depend on it.
+        """
+        raise NotImplementedError
+
+    def _check_setting(self, name: str, value: Any) -> None:
+        if name not in self.defaults:
+            raise ConfigurationError(
+                f"--rope-scaling-settings has {name!r}, but the settings of this scaling are: "
+                f"{', '.join(self.defaults) or 'none'}."
+            )
+        wanted, numbers = "a positive number", [value]
+        if name in ("long_factor", "short_factor"):
+            wanted, numbers = "a list of positive numbers", value
+        if not isinstance(numbers, list) or not all(map(_is_positive, numbers)):
+            raise ConfigurationError(
+                f"--rope-scaling-settings: {name} must be {wanted}, but is {str(value)[:80]}."
+            )
+
+
+@ROPE_SCALINGS.register("linear")
+class Linear(Scaling):
+    """θ/s: position interpolation (Chen et al. 2023)."""
+
+    def frequencies(self, theta, width, length=0):
+        return frequencies(theta, width) / self.factor
+
+
+@ROPE_SCALINGS.register("ntk")
+class Ntk(Scaling):
+    """b·s^{D/(D−2)} in place of b (bloc97 2023): the lowest frequency becomes θ/s."""
+
+    def frequencies(self, theta, width, length=0):
+        return _with_larger_base(theta, width, self.factor)
+
+
+@ROPE_SCALINGS.register("dynamic")
+class Dynamic(Scaling):
+    """b·(s·n/L − (s − 1))^{D/(D−2)} in place of b in a pass of n > L tokens (emozilla 2023)."""
+
+    depends_on_length = True
+
+    def frequencies(self, theta, width, length=0):
+        longer = max(length / self.original, 1)
+        return _with_larger_base(theta, width, self.factor * longer - (self.factor - 1))
+
+
+@ROPE_SCALINGS.register("yarn")
+class Yarn(Scaling):
+    """(1 − γ)·θ/s + γ·θ, cosines and sines times 0.1·ln s + 1 (Peng et al. 2023).
+
+    γ is 1 for dimensions that make more than `beta_fast` turns in L, 0 for fewer than `beta_slow`.
+    Between them it falls linearly in the dimension as in the authors' code, where the paper has
+    linear in the number of turns; `truncate` rounds the ends to whole dimensions, as there.
+    """
+
+    defaults: ClassVar = {
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+        "truncate": True,
+        "attention_factor": None,
+    }
+
+    @property
+    def magnitude(self):
+        return self.settings["attention_factor"] or 0.1 * math.log(self.factor) + 1
+
+    def frequencies(self, theta, width, length=0):
+        def dimension(turns: float) -> float:
+            # The pair, as a real number, that makes this many turns in L.
+            return width * math.log(self.original / (turns * 2 * math.pi)) / (2 * math.log(theta))
+
+        if theta <= 1:
+            raise ConfigurationError(f"yarn needs --rope-theta above 1, but it is {theta}.")
+        first, last = (dimension(self.settings[name]) for name in ("beta_fast", "beta_slow"))
+        if self.settings["truncate"]:
+            first, last = math.floor(first), math.ceil(last)
+        first, last = max(first, 0), min(last, width - 1)
+        if first == last:
+            last += 0.001
+        pairs = torch.arange(width // 2, dtype=torch.float64)
+        scaled = ((pairs - first) / (last - first)).clamp(0, 1)
+        return frequencies(theta, width) * (scaled / self.factor + 1 - scaled)
+
+
+@ROPE_SCALINGS.register("longrope")
+class LongRope(Scaling):
+    """θ/λ_d, cosines and sines times √(1 + ln s / ln L) (Ding et al. 2024).
+
+    λ is `long_factor`, which the paper finds by search; in passes of up to L tokens
+    `short_factor`, if given.
+    """
+
+    defaults: ClassVar = {"long_factor": None, "short_factor": None, "attention_factor": None}
+
+    def __init__(self, factor, original, settings=None):
+        super().__init__(factor, original, settings)
+        self.depends_on_length = self.settings["short_factor"] is not None
+        if not self.settings["long_factor"]:
+            raise ConfigurationError(
+                "--rope-scaling longrope needs a divisor for each frequency: "
+                """--rope-scaling-settings '{"long_factor": [...]}'."""
+            )
+
+    @property
+    def magnitude(self):
+        derived = math.sqrt(1 + math.log(self.factor) / math.log(self.original))
+        return self.settings["attention_factor"] or derived
+
+    def frequencies(self, theta, width, length=0):
+        short = self.depends_on_length and length <= self.original
+        name = "short_factor" if short else "long_factor"
+        divisors = torch.tensor(self.settings[name], dtype=torch.float64)
+        if len(divisors) != width // 2:
+            raise ConfigurationError(
+                f"--rope-scaling-settings: {name} must have {width // 2} numbers, one for each "
+                f"pair of the {width} rotated dimensions, but has {len(divisors)}."
+            )
+        return frequencies(theta, width) / divisors
+
+
+@ROPE_SCALINGS.register("llama3")
+class Llama3(Scaling):
+    """θ/s for less than `low_freq_factor` turns in L, θ for more than `high_freq_factor`.
+
+    Between them a mean of both, weighted linearly in the number of turns (Llama team 2024).
+    """
+
+    defaults: ClassVar = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+
+    def frequencies(self, theta, width, length=0):
+        low, high = self.settings["low_freq_factor"], self.settings["high_freq_factor"]
+        if high <= low:
+            raise ConfigurationError(
+                f"--rope-scaling-settings: high_freq_factor must be larger than low_freq_factor "
+                f"{low}, but is {high}."
+            )
+        plain = frequencies(theta, width)
+        turns = self.original * plain / (2 * math.pi)
+        kept = ((turns - low) / (high - low)).clamp(0, 1)
+        return plain * ((1 - kept) / self.factor + kept)
+
+
+def read_settings(given: str | Mapping[str, Any] | None) -> dict[str, Any]:
+    """Settings from JSON, as on a command line, or from a mapping, as in Python.
+
+    Raises:
+        ConfigurationError: it is neither.
+    """
+    try:
+        read = json.loads(given) if isinstance(given, str) else dict(given or {})
+    except ValueError:
+        read = None
+    if not isinstance(read, dict):
+        raise ConfigurationError(
+            f"--rope-scaling-settings must be a JSON object, but is {str(given)[:80]!r}."
+        )
+    # Lists of YAML are sequences of their own.
+    return {
+        name: list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+        for name, value in read.items()
+    }
+
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, bool) or (isinstance(value, int | float) and value > 0)
+
+
+def _with_larger_base(theta: float, width: int, by: float) -> Tensor:
+    if width < 4:
+        raise ConfigurationError(
+            f"--rope-scaling ntk and dynamic need 4 rotated dimensions, but there are {width}."
+        )
+    return frequencies(theta * by ** (width / (width - 2)), width)
