@@ -55,6 +55,7 @@ OTHER_VARIANTS = {
     "shaw-wide": ("shaw", {"relative_clip": 9}),
     "deberta-narrow": ("deberta", {"relative_clip": 1}),
     "deberta-wide": ("deberta", {"relative_clip": 9}),
+    "sandwich-narrow": ("sandwich", {"sandwich_width": 4}),
 }
 #: Test id -> registered name and arguments: everything in the registry, and the variants.
 ENCODINGS = (

@@ -20,7 +20,7 @@ from tests.attention.cases import (
     padding_mask,
     run,
 )
-from tests.reference import alibi, deberta, rope, shaw, transformer_xl
+from tests.reference import alibi, deberta, kerple, rope, sandwich, shaw, transformer_xl
 from tests.tolerances import assert_close, assert_gradients_close, assert_not_zero
 from tupe_fairseq import UsageError
 
@@ -30,6 +30,9 @@ REFERENCES = {
     "transformer_xl": transformer_xl.attend,
     "deberta": deberta.attend,
     "alibi": alibi.attend,
+    "kerple_log": kerple.attend_log,
+    "kerple_power": kerple.attend_power,
+    "sandwich": sandwich.attend,
 }
 CASES = [*REFERENCES, *OTHER_VARIANTS]
 #: What backends refuse: terms on the values, terms that depend on content, biases by distance.
@@ -37,7 +40,10 @@ REFUSED = {
     "sdpa": ("shaw",),
     "blocked": ("shaw", "transformer_xl", "deberta"),
     "triton": ("shaw", "transformer_xl", "deberta"),
-    "flash": ("shaw", "transformer_xl", "deberta", "alibi"),
+    "flash": (
+        *("shaw", "transformer_xl", "deberta"),
+        *("alibi", "kerple_log", "kerple_power", "sandwich"),
+    ),
 }
 SERVED = [
     (backend, case)
@@ -46,8 +52,8 @@ SERVED = [
     if ENCODINGS[case][0] not in REFUSED.get(backend, ())
 ]
 DTYPES = (torch.float64, torch.float32, torch.bfloat16)
-#: ALiBi has no parameter by which to tell a model of float64: its slopes are fp32 in every model.
-PRECISION = {("alibi", torch.float64): torch.float32}
+#: These have no parameter that tells a model of float64: their biases are fp32 in every model.
+PRECISION = {(name, torch.float64): torch.float32 for name in ("alibi", "sandwich")}
 #: Length, and padding at the end of each of two sentences.
 SENTENCES = ((1, None), (2, None), (2, (0, 1)), (7, None), (7, (3, 0)))
 
@@ -85,7 +91,7 @@ def test_output_and_every_gradient_equal_the_loops(backend, case, length, padded
     # Words and parameters are drawn in fp32: float64 holds the same.
     drawn = torch.float32 if dtype == torch.float64 else dtype
     expected, _, expected_gradients = expected_of(case, length, padded, drawn)
-    held = PRECISION.get((case, dtype), dtype)
+    held = PRECISION.get((ENCODINGS[case][0], dtype), dtype)
     assert_close(output, expected, held)
     assert_gradients_close(gradients(output, x, encoding, attention), expected_gradients, held)
 

@@ -13,7 +13,7 @@ from tests.attention.cases import (
     normal,
 )
 from tests.decoder.samples import PAD, build, every_variant, sentences, targets
-from tests.reference import alibi, none, rope, shaw, t5, tupe
+from tests.reference import alibi, kerple, none, rope, sandwich, shaw, t5, tupe
 from tests.tolerances import assert_close
 from tupe_fairseq import UsageError
 from tupe_fairseq.attention import ATTENTION_BACKENDS, Need, needs_of, share_attention
@@ -64,6 +64,9 @@ def test_no_gradient_comes_from_later_words(variant):
 
 REFERENCES = {
     "alibi": (alibi.attend, {}, {}),
+    "kerple_log": (kerple.attend_log, {}, {}),
+    "kerple_power": (kerple.attend_power, {}, {}),
+    "sandwich": (sandwich.attend, {"sandwich_width": 4}, {}),
     "none": (none.attend, {}, {}),
     "rope": (rope.attend, {}, {}),
     "shaw": (shaw.attend, {"relative_clip": 2}, {}),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 from pathlib import Path
@@ -25,24 +24,22 @@ def test_readme_command(toy_masked_lm_data, tmp_path):
     words = (toy_masked_lm_data, *flags, *smaller)
     processes.run("fairseq_cli.train", *words, PYTHONPATH=PATH).check_returncode()
     state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=False)
-    assert state["cfg"]["model"].position_encoding == "kerple_log"
-    assert state["cfg"]["model"].kerple_scale == 0.5
+    assert state["cfg"]["model"].position_encoding == "gaussian"
+    assert state["cfg"]["model"].gaussian_width == 4
     positions = "encoder.sentence_encoder.embed_positions."
     learned = {name for name in state["model"] if name.startswith(positions)}
-    assert learned == {f"{positions}log_r1", f"{positions}log_r2"}
+    assert learned == {f"{positions}w", f"{positions}b"}
 
 
 def test_equation(tmp_path):
-    """Against loops: score_ij = −r1 log(1 + r2 |i − j|)."""
+    """Against loops: score_ij = −|w (i − j)² + b|."""
     program = tmp_path / "program.py"
     program.write_text(
         "import my_encodings, torch; from tupe_fairseq import build_position_encoding as build;"
-        "e = build('kerple_log', 8, 2, 16, kerple_scale=0.5); e.log_r2.data.fill_(0.7);"
+        "e = build('gaussian', 8, 2, 16, gaussian_width=0.5); e.b.data.fill_(-3);"
         "print(*e.score(5, 5).dense()[1].flatten().tolist())"
     )
     printed = processes.run(program, PYTHONPATH=PATH)
     scores = [float(number) for number in printed.stdout.split()]
-    expected = [
-        -0.5 * math.log(1 + math.exp(0.7) * abs(i - j)) for i in range(5) for j in range(5)
-    ]
+    expected = [-abs(2.0 * (i - j) ** 2 - 3) for i in range(5) for j in range(5)]
     torch.testing.assert_close(torch.tensor(scores), torch.tensor(expected))

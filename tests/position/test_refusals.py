@@ -25,6 +25,8 @@ OUT_OF_RANGE = [
     ("hierarchical", {"hierarchical_rows": 5}, "--max-positions is 32, but .* reaches 25"),
     ("hierarchical", {"hierarchical_rows": 0}, "reaches 0|--hierarchical-rows .* is 0"),
     ("hierarchical", {"hierarchical_rows": -8}, "--hierarchical-rows must .*, but is -8"),
+    ("sandwich", {"sandwich_width": 5}, "--sandwich-width must be even .*, but is 5"),
+    ("sandwich", {"sandwich_width": 0}, "--sandwich-width must be .* least 2, but is 0"),
     ("rope", {"rope_theta": 0.0}, "--rope-theta must .*, but is 0"),
     ("rope", {"rope_theta": -1.0}, "--rope-theta must .*, but is -1"),
 ]

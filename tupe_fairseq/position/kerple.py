@@ -1,0 +1,70 @@
+"""KERPLE (Chi et al. 2022): kernels of the distance, added to the scores of every layer.
+
+`kerple_log`:    score_ij = x_i W^Q (x_j W^K)ᵀ / √D − p·ln(1 + a·|i − j|)
+`kerple_power`:  score_ij = x_i W^Q (x_j W^K)ᵀ / √D − a·|i − j|^p
+
+p and a are learned for each head and shared by the layers. They start uniformly distributed, p
+over (0, 2) and a over (0, 1), and act as at least 0.01, for the power kernel p as at most 2.
+As in the released code under fp16, a bound changes neither the stored parameter nor its gradient.
+The paper's models are causal; here an encoder uses the same distance on both sides.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from .base import PositionEncoding, Shape, register_position_encoding
+from .indices import distances
+from .score import PositionalScore
+from .tables import widened
+
+#: The least value of p and a, and the largest exponent of a kernel that is conditionally positive
+#: definite.
+LEAST, LARGEST_POWER = 0.01, 2.0
+
+
+class KerplePosition(PositionEncoding):
+    """Two numbers per head; subclasses are the kernels."""
+
+    enters = "score"
+    paper = "Chi 2022"
+    in_decoder = "causal, as in the paper"
+
+    def __init__(self, shape: Shape):
+        super().__init__(shape)
+        self.bias_p = nn.Parameter(2 * torch.rand(shape.num_heads))
+        self.bias_a = nn.Parameter(torch.rand(shape.num_heads))
+
+    def kernel(self, distance: Tensor) -> Tensor:
+        """The bias at N distances |i − j|: H×N."""
+        raise NotImplementedError
+
+    def score(self, queries: int, keys: int, start: int = 0) -> PositionalScore:
+        distance = distances(queries, keys, start, device=self.bias_p.device).abs()
+        return PositionalScore(keys, by_distance=self.kernel(distance), start=start)
+
+
+@register_position_encoding("kerple_log")
+class KerpleLog(KerplePosition):
+    """The logarithmic kernel, the better one in the paper."""
+
+    def kernel(self, distance: Tensor) -> Tensor:
+        # H×1 · 1×N
+        return -bounded(self.bias_p) * torch.log1p(bounded(self.bias_a) * distance)
+
+
+@register_position_encoding("kerple_power")
+class KerplePower(KerplePosition):
+    """The power kernel; p = 1 is ALiBi with learned slopes."""
+
+    def kernel(self, distance: Tensor) -> Tensor:
+        # H×1 · 1×N
+        power = bounded(self.bias_p, LARGEST_POWER)
+        return -bounded(self.bias_a) * distance.to(power.dtype) ** power
+
+
+def bounded(parameter: Tensor, most: float | None = None) -> Tensor:
+    """The parameter within its bounds, H×1; the gradient is that of the parameter itself."""
+    value = parameter.to(widened(parameter.dtype))[:, None]
+    return value + (value.clamp(LEAST, most) - value).detach()
