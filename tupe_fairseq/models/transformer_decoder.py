@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from typing import Any
 
 from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase
@@ -24,6 +23,7 @@ from ..modules.decoder_cache import DecoderCache
 from ..modules.decoder_layer import DecoderLayer
 from ..modules.padding_shift import PaddingShift
 from ..modules.stack import LayerStack
+from ..position import PositionEncoding
 from ..position.hierarchical import extend
 from .fairseq_layers import activation, add_quantization_noise, wrap_layers
 from .positions import build_transformer_positions
@@ -119,17 +119,7 @@ class TupeTransformerDecoder(TransformerDecoderBase):
         if padding is not None and padding.leading:
             shift = PaddingShift.of(padding.mask)
             tokens, padding = shift.to_end(tokens), shift.padding_to_end(padding)
-        x = self._embed(tokens, last=cache is not None)
-        if cache is None:
-            # Causal attention needs no mask: tokens do not attend to padding at the end.
-            layout = Layout(*x.shape[:2])
-            if padding is not None and full_context_alignment:
-                layout = replace(layout, padding_mask=padding.mask)
-            shared = self.layers.share(
-                self.embed_positions, x, layout, causal=not full_context_alignment
-            )
-        else:
-            shared = cache.step(tokens.size(1) - 1, x)
+        x, shared = self._start(tokens, padding, cache, causal=not full_context_alignment)
         source = self._source(encoder_out, cache)
         aligned = alignment_layer
         if aligned is None and not self.training:
@@ -161,19 +151,33 @@ class TupeTransformerDecoder(TransformerDecoderBase):
             states.append(x)
         return x, states, found
 
-    def _embed(self, tokens: Tensor, last: bool) -> Tensor:
+    def _start(
+        self, tokens: Tensor, padding: Padding | None, cache: DecoderCache | None, causal: bool
+    ) -> tuple[Tensor, list[SharedAttention]]:
+        """Input of the first layer, and what each layer needs."""
+        self._check_length(tokens.size(1))
+        if cache is not None:
+            x = self._embed(tokens, self.embed_positions, last=True)
+            return x, cache.step(tokens.size(1) - 1, x)
+        positions = self.embed_positions.for_pass(tokens.size(1), tokens.device)
+        x = self._embed(tokens, positions)
+        # Causal attention needs no mask: tokens do not attend to padding at the end.
+        mask = None if causal or padding is None else padding.mask
+        layout = Layout(x.size(0), x.size(1), mask)
+        return x, self.layers.share(positions, x, layout, causal)
+
+    def _embed(self, tokens: Tensor, positions: PositionEncoding, last: bool = False) -> Tensor:
         """Words and positions: B×T×C, or of the last word alone, B×1×C."""
         start = 0
         if last:
-            start = max(0, tokens.size(1) - 1 - self.embed_positions.context)
+            start = max(0, tokens.size(1) - 1 - positions.context)
             tokens = tokens[:, start:]
         x = self.embed_scale * self.embed_tokens(tokens)
         if self.quant_noise is not None:
             x = self.quant_noise(x)
         if self.project_in_dim is not None:
             x = self.project_in_dim(x)
-        self._check_length(start + x.size(1))
-        x = self.embed_positions.embed(x, tokens, start=start)
+        x = positions.embed(x, tokens, start=start)
         x = x[:, -1:] if last else x
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)

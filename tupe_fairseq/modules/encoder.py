@@ -106,11 +106,12 @@ class Encoder(nn.Module):
         """As `forward`; with keep_states also the first layer's input and each layer's output."""
         self._check(x, padding)
         layout = Layout.of(padding, *x.shape[:2])
-        x = self.embed_positions.embed(x, tokens, None if padding is None else padding.mask)
+        positions = self.embed_positions.for_pass(x.size(1), x.device)
+        x = positions.embed(x, tokens, None if padding is None else padding.mask)
         x = self.normalise_and_drop(layout.pack(x))
         if padding is not None and x.dim() == 3:
             x = x.masked_fill(padding.mask[:, :, None], 0)
-        shared = self.layers.share(self.embed_positions, x, layout)
+        shared = self.layers.share(positions, x, layout)
         states = [layout.unpack(x)] if keep_states else []
         for index, layer in self.layers.active():
             x = layer(x, shared[index])

@@ -77,6 +77,21 @@ class PositionEncoding(nn.Module):
         """Factor of the token embeddings, before positions are added."""
         return 1.0
 
+    def for_pass(self, length: int, device: torch.device) -> PositionEncoding:
+        """The encoding for one forward pass, whose hooks the model then calls.
+
+        It is called once per forward pass, in training and evaluation, before `embed`. An encoding
+        that draws random positions returns a shallow copy of itself (`copy.copy`, which shares
+        the parameters) with what it has drawn, so that all hooks and the recomputation of
+        activation checkpointing see one draw. Incremental decoding does not call it: each step is
+        a pass of its own, and uses the encoding itself.
+
+        Args:
+            length: tokens T of each sequence, padding included.
+            device: of the tokens.
+        """
+        return self
+
     def embed(
         self,
         x: Tensor,
