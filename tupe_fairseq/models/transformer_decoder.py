@@ -162,8 +162,9 @@ class TupeTransformerDecoder(TransformerDecoderBase):
         positions = self.embed_positions.for_pass(tokens.size(1), tokens.device)
         x = self._embed(tokens, positions)
         # Causal attention needs no mask: tokens do not attend to padding at the end.
-        mask = None if causal or padding is None else padding.mask
-        layout = Layout(x.size(0), x.size(1), mask)
+        layout = Layout(x.size(0), x.size(1))
+        if padding is not None and not causal:
+            layout = Layout(x.size(0), x.size(1), padding.mask)
         return x, self.layers.share(positions, x, layout, causal)
 
     def _embed(self, tokens: Tensor, positions: PositionEncoding, last: bool = False) -> Tensor:
