@@ -34,6 +34,7 @@ class Encoder(nn.Module):
         checkpoint_activations: recompute layers in the backward pass instead of storing them.
         attention_backend: a registered backend or "auto".
         compile_layers: run the layers through torch.compile.
+        causal: hide later tokens, as a language model does.
         **base: passed to the next class in the MRO.
 
     Raises:
@@ -58,6 +59,7 @@ class Encoder(nn.Module):
         checkpoint_activations: bool = False,
         attention_backend: str = "auto",
         compile_layers: bool = False,
+        causal: bool = False,
         **base: Any,
     ):
         super().__init__(**base)
@@ -72,6 +74,7 @@ class Encoder(nn.Module):
             num_layers,
             attention_dropout,
             attention_backend,
+            causal=causal,
             layerdrop=layerdrop,
             checkpoint_activations=checkpoint_activations,
             compile_layers=compile_layers,
@@ -105,7 +108,8 @@ class Encoder(nn.Module):
     ) -> tuple[Tensor, list[Tensor]]:
         """As `forward`; with keep_states also the first layer's input and each layer's output."""
         self._check(x, padding)
-        layout = Layout.of(padding, *x.shape[:2])
+        # Causal attention needs no mask: tokens do not attend to padding at the end.
+        layout = Layout.of(None if self.layers.causal else padding, *x.shape[:2])
         positions = self.embed_positions.for_pass(x.size(1), x.device)
         x = positions.embed(x, tokens, None if padding is None else padding.mask)
         x = self.normalise_and_drop(layout.pack(x))

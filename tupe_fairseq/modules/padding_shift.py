@@ -40,6 +40,12 @@ class PaddingShift:
         """The original order: B×T or B×T×C."""
         return _take(x, self.targets)
 
+    def weights_back(self, weights: Tensor) -> Tensor:
+        """The original order of attention weights, B×H×T×T."""
+        heads, length = weights.shape[1:3]
+        columns = self.targets[:, None, None, :].expand(-1, heads, length, -1)
+        return weights.gather(3, columns).gather(2, columns.transpose(2, 3))
+
 
 def _take(x: Tensor, columns: Tensor) -> Tensor:
     if x.dim() == 3:

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-
 from ..errors import ConfigurationError
+from ..modules.activations import ACTIVATIONS
 from ..modules.encoder import Encoder
 from ..position import build_position_encoding
-
-#: Values of `TUPEConfig.activation`.
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "gelu": F.gelu,
-    "relu": F.relu,
-    "tanh": torch.tanh,
-}
 
 
 @dataclass

@@ -1,0 +1,258 @@
+"""What users of transformers expect of a model, for every encoding.
+
+The assertions are those of transformers' own tests of models; they also run without fairseq:
+`python -m pytest --noconftest tests/huggingface/test_models.py`.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.huggingface.samples import (
+    HEADS,
+    LAYERS,
+    LENGTH,
+    WORDS,
+    causal_lm,
+    config,
+    every_encoding,
+    masked_lm,
+    tokens,
+)
+from tests.tolerances import assert_close, assert_gradients_close, assert_not_zero
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+
+from tupe_fairseq.huggingface import TupeForCausalLM, TupeForMaskedLM  # noqa: E402
+
+SEEN = tokens().ne(1)
+LABELS = torch.where(SEEN, tokens(), -100)
+
+
+@every_encoding
+@torch.no_grad()
+def test_saves_and_loads(name, tmp_path):
+    """In several files, with equal outputs, and in half precision equal to a halved model."""
+    model = masked_lm(name)
+    model.save_pretrained(tmp_path, max_shard_size="10KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    again = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path).eval()
+    assert type(again) is TupeForMaskedLM
+    assert again.state_dict().keys() == model.state_dict().keys()
+    assert_close(again(tokens()).logits[SEEN], model(tokens()).logits[SEEN])
+    halved = TupeForMaskedLM.from_pretrained(tmp_path, dtype=torch.bfloat16).eval()
+    expected = model.bfloat16()(tokens()).logits
+    assert expected.dtype == torch.bfloat16
+    assert_close(halved(tokens()).logits[SEEN], expected[SEEN])
+
+
+@every_encoding
+@torch.no_grad()
+def test_padding_is_where_the_mask_says(name):
+    """On the right, on the left and between: the outputs are those of the sequence alone."""
+    model, rows = masked_lm(name), (LENGTH, 13, 3)
+    ids, mask = torch.full((9, LENGTH), 7), torch.zeros(9, LENGTH, dtype=torch.int64)
+    generator = torch.Generator().manual_seed(1)
+    for row in range(9):
+        length = rows[row % 3]
+        places = (
+            torch.arange(length),
+            torch.arange(LENGTH - length, LENGTH),
+            torch.randperm(LENGTH, generator=generator)[:length].sort().values,
+        )[row // 3]
+        ids[row, places] = tokens()[row % 3, :length]
+        mask[row, places] = 1
+    out = model(ids, attention_mask=mask).logits
+    for row in range(9):
+        alone = model(tokens()[row % 3 : row % 3 + 1, : rows[row % 3]]).logits[0]
+        assert_close(out[row, mask[row].bool()], alone)
+
+
+@every_encoding
+@torch.no_grad()
+def test_states_and_weights(name):
+    model = masked_lm(name)
+    expected = model(tokens()).logits
+    model.set_attn_implementation("eager")
+    out = model(tokens(), output_hidden_states=True, output_attentions=True)
+    assert_close(out.logits[SEEN], expected[SEEN])
+    assert [tuple(state.shape) for state in out.hidden_states] == [(3, LENGTH, 32)] * (LAYERS + 1)
+    last = model.tupe(tokens()).last_hidden_state
+    assert_close(out.hidden_states[-1][SEEN], last[SEEN])
+    assert [tuple(w.shape) for w in out.attentions] == [(3, HEADS, LENGTH, LENGTH)] * LAYERS
+    for weights in out.attentions:
+        assert_close(weights.sum(-1), torch.ones(3, HEADS, LENGTH))
+        hidden = weights.transpose(2, 3).transpose(1, 2)[~SEEN]
+        assert not hidden.any(), "padding is attended to"
+    left, mask = tokens((LENGTH,)), torch.ones(1, LENGTH)
+    left[:, 5:], mask[:, :5] = tokens((19,)), 0
+    shifted = model(left, attention_mask=mask, output_attentions=True)
+    alone = model(tokens((19,)), output_attentions=True)
+    assert_close(shifted.attentions[1][:, :, 5:, 5:], alone.attentions[1])
+
+
+@every_encoding
+@torch.no_grad()
+def test_embeddings_in_place_of_ids(name):
+    model = masked_lm(name)
+    vectors = model.get_input_embeddings()(tokens())
+    if name == "complex_order":
+        with pytest.raises(ValueError, match="ids"):
+            model(inputs_embeds=vectors, attention_mask=SEEN.long())
+        return
+    out = model(inputs_embeds=vectors, attention_mask=SEEN.long()).logits
+    assert torch.equal(out[SEEN], model(tokens()).logits[SEEN])
+
+
+@every_encoding
+@torch.no_grad()
+def test_the_vocabulary_grows_and_shrinks(name, tmp_path):
+    model, ids = masked_lm(name), tokens().clamp(max=WORDS - 11)
+    before = model(ids).logits
+    for size in (WORDS + 7, WORDS - 10):
+        model.resize_token_embeddings(size)
+        assert model.config.vocab_size == size
+        kept = min(size, WORDS)
+        out = model(ids).logits
+        assert out.shape[-1] == size
+        assert_close(out[SEEN][:, :kept], before[SEEN][:, :kept])
+        assert model.lm_head.decoder.weight is model.tupe.embed_tokens.weight
+    model.save_pretrained(tmp_path)
+    again = TupeForMaskedLM.from_pretrained(tmp_path).eval()
+    assert_close(again(ids).logits[SEEN], model(ids).logits[SEEN])
+
+
+@every_encoding
+def test_gradient_checkpointing_changes_nothing(name):
+    def gradients(checkpointing):
+        model = masked_lm(name).train()
+        if checkpointing:
+            model.gradient_checkpointing_enable()
+        model(tokens(), labels=LABELS).loss.backward()
+        return {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+
+    assert_gradients_close(gradients(True), gradients(False), torch.float32)
+
+
+@every_encoding
+@torch.no_grad()
+def test_a_language_model_does_not_look_ahead(name):
+    model, ids = causal_lm(name), tokens((LENGTH, LENGTH))
+    out = model(ids).logits
+    changed = ids.clone()
+    changed[:, 12:] = 5
+    again = model(changed).logits
+    assert_close(again[:, :12], out[:, :12])
+    assert_not_zero(again[:, 12:] - out[:, 12:])
+
+
+@every_encoding
+@torch.no_grad()
+def test_generation(name):
+    """Prompts of unequal length, padded on the left, give what each gives alone."""
+    model = causal_lm(name)
+    short, long = tokens((3,)), tokens((6,))
+    batch = torch.cat((torch.cat((short.new_full((1, 3), 1), short), 1), long))
+    found = model.generate(
+        batch,
+        attention_mask=batch.ne(1).long(),
+        max_new_tokens=4,
+        do_sample=False,
+        eos_token_id=49,
+    )
+    for row, prompt in enumerate((short, long)):
+        ids = prompt
+        for _ in range(4):
+            best = model(ids).logits[:, -1:].argmax(-1)
+            ids = torch.cat((ids, best), 1)
+            if best.item() == 49:
+                break
+        start = 6 - prompt.size(1)
+        assert found[row, start : start + ids.size(1)].tolist() == ids[0].tolist()
+
+
+@every_encoding
+def test_new_parameters_are_initialised(name, tmp_path):
+    """Those of a head when a masked LM becomes a classifier; nothing that was loaded changes."""
+    model = masked_lm(name)
+    model.save_pretrained(tmp_path)
+    torch.manual_seed(0)
+    auto = transformers.AutoModelForSequenceClassification
+    classifier = auto.from_pretrained(tmp_path, num_labels=3)
+    own = model.tupe.state_dict()
+    assert all(torch.equal(own[key], v) for key, v in classifier.tupe.state_dict().items())
+    head = classifier.classifier
+    assert 0.01 < head.dense.weight.std() < 0.03
+    assert not head.dense.bias.any()
+    with torch.no_grad():
+        states = model.tupe(tokens()).last_hidden_state[:, 0]
+        assert_close(classifier.eval()(tokens()).logits, head(states))
+
+
+@every_encoding
+def test_new_models_start_as_in_fairseq(name):
+    """Values in the range of RoBERTa's initialisation, constants as the encoding sets them."""
+    from tupe_fairseq.position import build_position_encoding
+
+    model = TupeForMaskedLM(config(name))
+    assert 0.015 < model.tupe.embed_tokens.weight.std() < 0.025
+    assert not model.tupe.embed_tokens.weight[1].any()
+    fresh = build_position_encoding(name, 32, HEADS, LENGTH, vocab_size=WORDS, num_layers=LAYERS)
+    built = model.tupe.encoder.embed_positions
+    for key, value in fresh.named_buffers():
+        assert torch.equal(built.get_buffer(key), value), key
+
+
+def test_a_causal_model_is_asked_for():
+    with pytest.raises(ValueError, match="is_decoder=True"):
+        TupeForCausalLM(config())
+
+
+#: Names in transformers' RoBERTa, in their order of replacement, and ours.
+ROBERTA = {
+    "roberta.embeddings.word_embeddings": "tupe.embed_tokens",
+    "roberta.embeddings.position_embeddings": "tupe.encoder.embed_positions",
+    "roberta.embeddings.LayerNorm": "tupe.encoder.layernorm_embedding",
+    "roberta.encoder.layer": "tupe.encoder.layers",
+    "attention.self.query": "self_attn.q_proj",
+    "attention.self.key": "self_attn.k_proj",
+    "attention.self.value": "self_attn.v_proj",
+    "attention.output.dense": "self_attn.out_proj",
+    "attention.output.LayerNorm": "self_attn_layer_norm",
+    "intermediate.dense": "fc1",
+    "output.dense": "fc2",
+    "output.LayerNorm": "final_layer_norm",
+    "lm_head.bias": "lm_head.decoder.bias",
+}
+
+
+@torch.no_grad()
+def test_learned_is_roberta_of_transformers():
+    """An independent implementation of everything but other positions."""
+    model, state = masked_lm("learned"), {}
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": LAYERS}
+    roberta = transformers.RobertaForMaskedLM(
+        transformers.RobertaConfig(
+            vocab_size=WORDS,
+            num_attention_heads=HEADS,
+            max_position_embeddings=LENGTH + 2,
+            type_vocab_size=1,
+            layer_norm_eps=1e-5,
+            **sizes,
+        )
+    ).eval()
+    for key, value in roberta.state_dict().items():
+        ours = key
+        for theirs, own in ROBERTA.items():
+            ours = ours.replace(theirs, own)
+        state[key] = model.state_dict().get(ours, torch.zeros_like(value))
+    roberta.load_state_dict(state)
+    roberta.roberta.embeddings.token_type_embeddings.weight.zero_()
+    settings = {"attention_mask": SEEN.long(), "output_hidden_states": True}
+    out, expected = model(tokens(), **settings), roberta(tokens(), **settings)
+    assert_close(out.logits[SEEN], expected.logits[SEEN])
+    for one, other in zip(out.hidden_states, expected.hidden_states, strict=True):
+        assert_close(one[SEEN], other[SEEN])
+    settings = {"attention_mask": SEEN.long(), "labels": LABELS}
+    assert_close(model(tokens(), **settings).loss, roberta(tokens(), **settings).loss)

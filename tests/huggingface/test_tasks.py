@@ -1,0 +1,184 @@
+"""Heads, losses and refusals of the models for transformers."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from tests.huggingface.samples import WORDS, config, filled, masked_lm, tokens
+from tests.tolerances import assert_close
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+
+from tupe_fairseq import UsageError  # noqa: E402
+from tupe_fairseq import huggingface as hf  # noqa: E402
+
+IDS = tokens()
+
+
+def cross_entropy(logits: torch.Tensor, targets: list[int]) -> float:
+    """Mean over rows, by Python's own logarithm."""
+    losses = []
+    for row, target in zip(logits.double().tolist(), targets, strict=True):
+        losses.append(math.log(sum(math.exp(x) for x in row)) - row[target])
+    return sum(losses) / len(losses)
+
+
+@torch.no_grad()
+def test_sequence_classification():
+    model = filled(hf.TupeForSequenceClassification, config(num_labels=3))
+    out = model(IDS, labels=torch.tensor([2, 0, 1]))
+    assert model.config.problem_type == "single_label_classification"
+    assert out.loss.item() == pytest.approx(cross_entropy(out.logits, [2, 0, 1]), rel=1e-5)
+    several = filled(hf.TupeForSequenceClassification, config(num_labels=3))
+    labels = torch.tensor([[1.0, 0, 1], [0, 0, 0], [1, 1, 1]])
+    out = several(IDS, labels=labels)
+    assert several.config.problem_type == "multi_label_classification"
+    sigmoid = 1 / (1 + (-out.logits.double()).exp())
+    loss = -(labels * sigmoid.log() + (1 - labels) * (1 - sigmoid).log()).mean()
+    assert_close(out.loss, loss.float())
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 1)])
+@torch.no_grad()
+def test_regression(shape):
+    model = filled(hf.TupeForSequenceClassification, config(num_labels=1))
+    labels = torch.tensor([0.5, 2.0, -1.0])
+    out = model(IDS, labels=labels.view(shape))
+    assert model.config.problem_type == "regression"
+    assert_close(out.loss, (out.logits[:, 0] - labels).square().mean())
+
+
+@torch.no_grad()
+def test_token_classification():
+    model = filled(hf.TupeForTokenClassification, config(num_labels=4))
+    labels = torch.full_like(IDS, -100)
+    labels[0, 3], labels[1, 2] = 1, 3
+    out = model(IDS, labels=labels)
+    assert out.logits.shape == (*IDS.shape, 4)
+    counted = torch.stack((out.logits[0, 3], out.logits[1, 2]))
+    assert out.loss.item() == pytest.approx(cross_entropy(counted, [1, 3]), rel=1e-5)
+
+
+@torch.no_grad()
+def test_question_answering():
+    model = filled(hf.TupeForQuestionAnswering, config())
+    start, end = torch.tensor([1, 5, 99]), torch.tensor([[4], [6], [2]])
+    out = model(IDS, start_positions=start, end_positions=end)
+    # Position 99 is outside of the text, so the last sequence has no first token.
+    first = cross_entropy(out.start_logits[:2], [1, 5])
+    last = cross_entropy(out.end_logits, [4, 6, 2])
+    assert out.loss.item() == pytest.approx((first + last) / 2, rel=1e-5)
+
+
+@torch.no_grad()
+def test_multiple_choice():
+    model = filled(hf.TupeForMultipleChoice, config())
+    choices = torch.stack((IDS, IDS.flip(0)), 1)
+    out = model(choices, attention_mask=choices.ne(1).long(), labels=torch.tensor([0, 1, 1]))
+    assert out.logits.shape == (3, 2)
+    assert_close(out.logits[0, 0], out.logits[2, 1])
+    assert out.loss.item() == pytest.approx(cross_entropy(out.logits, [0, 1, 1]), rel=1e-5)
+
+
+@torch.no_grad()
+def test_next_token_loss():
+    model = filled(hf.TupeForCausalLM, config(is_decoder=True))
+    ids = tokens((7,))
+    out = model(ids, labels=ids)
+    expected = cross_entropy(out.logits[0, :-1], ids[0, 1:].tolist())
+    assert out.loss.item() == pytest.approx(expected, rel=1e-5)
+
+
+@torch.no_grad()
+def test_tuples():
+    model = masked_lm()
+    loss, logits = model(IDS, labels=IDS, return_dict=False)
+    assert loss.dim() == 0
+    assert logits.shape == (*IDS.shape, WORDS)
+    model.config.return_dict = False
+    (again,) = model(IDS)
+    assert torch.equal(again, logits)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_tied_words(tied, tmp_path):
+    model = masked_lm(tie_word_embeddings=tied)
+    assert (model.lm_head.decoder.weight is model.tupe.embed_tokens.weight) == tied
+    model.save_pretrained(tmp_path)
+    again = hf.TupeForMaskedLM.from_pretrained(tmp_path).eval()
+    assert (again.lm_head.decoder.weight is again.tupe.embed_tokens.weight) == tied
+    with torch.no_grad():
+        assert_close(again(IDS).logits[IDS.ne(1)], model(IDS).logits[IDS.ne(1)])
+
+
+@pytest.mark.parametrize("encoding", ["tupe_r", "shaw"])
+@torch.no_grad()
+def test_attention_implementations(encoding, tmp_path):
+    """`sdpa` is the configured backend; where that cannot serve, `auto` finds another."""
+    masked_lm(encoding).save_pretrained(tmp_path)
+    outputs = {}
+    for name, backend in (("eager", "eager"), ("sdpa", "auto")):
+        model = hf.TupeForMaskedLM.from_pretrained(tmp_path, attn_implementation=name).eval()
+        outputs[name] = model(IDS).logits[IDS.ne(1)]
+        assert model.tupe.encoder.layers.backend == backend
+    assert_close(outputs["sdpa"], outputs["eager"])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "part"),
+    [
+        ({}, "exactly one of input_ids and inputs_embeds"),
+        ({"input_ids": IDS, "inputs_embeds": torch.zeros(3, 24, 32)}, "exactly one of"),
+        ({"input_ids": IDS, "attention_mask": torch.ones(3, 1, 24, 24)}, r"\(3, 1, 24, 24\)"),
+        ({"input_ids": IDS, "attention_mask": torch.zeros(3, 24)}, "all tokens of sequence 0"),
+        ({"input_ids": torch.full((1, 25), 7)}, "25 tokens, but max_position_embeddings is 24"),
+        ({"input_ids": IDS, "output_attentions": True}, 'attn_implementation="eager"'),
+    ],
+)
+def test_inputs_that_are_refused(inputs, part):
+    model = masked_lm()
+    model.set_attn_implementation("sdpa")
+    with pytest.raises(UsageError, match=part) as error:
+        model(**inputs)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"position_encoding": "tupe"}, "'tupe', but the known ones are"),
+        ({"position_options": {"rope_theta": 3.0}}, "'rope_theta', but the options of tupe_r are"),
+        ({"position_options": {"num_buckets": 1}}, "num-buckets"),
+        ({"hidden_act": "swish9"}, "hidden_act is 'swish9'"),
+        ({"num_attention_heads": 5}, "5 heads do not divide 32"),
+        ({"attention_backend": "fast"}, "'fast'"),
+    ],
+)
+def test_configurations_that_are_refused(changes, part):
+    with pytest.raises(UsageError, match=part) as error:
+        hf.TupeModel(config(**changes))
+    assert "\n" not in str(error.value)
+
+
+def test_other_refusals():
+    with pytest.raises(UsageError, match="classifier_act is 'elu'"):
+        hf.TupeForSequenceClassification(config(classifier_act="elu"))
+    model = hf.TupeForSequenceClassification(config(num_labels=2))
+    model.config.problem_type = "ranking"
+    with pytest.raises(UsageError, match="problem_type is 'ranking'"):
+        model(IDS, labels=torch.zeros(3))
+
+
+def test_trainer(tmp_path):
+    """Three steps, with evaluation; the loss of each label is learnt."""
+    pytest.importorskip("accelerate", reason="accelerate is not installed, which Trainer needs")
+    model = hf.TupeForSequenceClassification(config(num_labels=2))
+    examples = [{"input_ids": row, "labels": torch.tensor(i % 2)} for i, row in enumerate(IDS)]
+    settings = {"output_dir": str(tmp_path), "report_to": [], "use_cpu": True, "max_steps": 3}
+    arguments = transformers.TrainingArguments(**settings, save_strategy="no")
+    trainer = transformers.Trainer(model, arguments, train_dataset=examples, eval_dataset=examples)
+    trainer.train()
+    assert math.isfinite(trainer.evaluate()["eval_loss"])

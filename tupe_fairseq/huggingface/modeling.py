@@ -1,0 +1,194 @@
+"""`TupeModel` and the base class of all models for transformers."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutput
+
+from ..attention import Padding
+from ..errors import ConfigurationError
+from ..modules.activations import ACTIVATIONS
+from ..modules.encoder import Encoder
+from .configuration import TupeConfig
+from .padding import check_batch, read_mask, visible
+from .positions import build_positions, resized, restore
+from .weights import collected
+
+
+class TupePreTrainedModel(PreTrainedModel):
+    """Loading, saving and initialisation, as transformers' models have them."""
+
+    config_class = TupeConfig
+    base_model_prefix = "tupe"
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+    # Layers share what depends on positions, so they are on one device.
+    _no_split_modules: ClassVar = ["Encoder"]
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """RoBERTa's initialisation; that of positions follows in `initialize_weights`."""
+        std = self.config.initializer_range
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=std)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=std)
+            known = getattr(module.weight, "_is_hf_initialized", False)
+            if module.padding_idx is not None and not known:
+                module.weight[module.padding_idx].zero_()
+        elif isinstance(module, nn.LayerNorm):
+            nn.init.ones_(module.weight)
+            nn.init.zeros_(module.bias)
+
+    def initialize_weights(self) -> None:
+        """As transformers' method, which calls this for what was not loaded."""
+        super().initialize_weights()
+        restore(self.base_model.encoder, self.config, self._init_weights)
+
+    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
+        """As transformers' method; encodings with values for each token are resized too."""
+        embeddings = super().resize_token_embeddings(*args, **kwargs)
+        encoder = self.base_model.encoder
+        if encoder.embed_positions.shape.vocab_size != self.config.vocab_size:
+            encoder.embed_positions = resized(encoder, self.config)
+        return embeddings
+
+    def returned(self, output: Any, return_dict: bool | None) -> Any:
+        """An output as an object, or as a tuple where that is asked for."""
+        wanted = self.config.return_dict if return_dict is None else return_dict
+        return output if wanted else output.to_tuple()
+
+
+class TupeModel(TupePreTrainedModel):
+    """Token embeddings and `Encoder`; later tokens are hidden if `config.is_decoder`.
+
+    Raises:
+        UsageError: the configuration has an invalid value.
+    """
+
+    def __init__(self, config: TupeConfig):
+        super().__init__(config)
+        if config.hidden_act not in ACTIVATIONS:
+            raise ConfigurationError(
+                f"hidden_act is {config.hidden_act!r}, but must be one of: "
+                f"{', '.join(ACTIVATIONS)}."
+            )
+        self.embed_tokens = nn.Embedding(
+            config.vocab_size, config.hidden_size, config.pad_token_id
+        )
+        self.encoder = Encoder(
+            build_positions(config),
+            num_layers=config.num_hidden_layers,
+            ffn_dim=config.intermediate_size,
+            activation_fn=ACTIVATIONS[config.hidden_act],
+            dropout=config.hidden_dropout_prob,
+            attention_dropout=config.attention_probs_dropout_prob,
+            activation_dropout=config.activation_dropout,
+            normalize_before=config.normalize_before,
+            layernorm_embedding=config.layernorm_embedding,
+            attention_backend=config.attention_backend,
+            causal=config.is_decoder,
+        )
+        self.encoder.length_limit = ("max_position_embeddings", "shorten it (truncation=True)")
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.embed_tokens
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        self.embed_tokens = value
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> BaseModelOutput | tuple[Tensor, ...]:
+        """Encode.
+
+        Args:
+            input_ids: B×T.
+            attention_mask: B×T, 1 at tokens and 0 at padding; without it, tokens with
+                pad_token_id are padding. A position is the index of a token among the visible.
+            inputs_embeds: B×T×C, used in place of the token embeddings.
+            output_attentions: also return the attention weights, B×H×T×T each.
+            output_hidden_states: also return the first layer's input and each layer's output.
+            return_dict: False for a tuple.
+
+        Returns:
+            last_hidden_state, B×T×C; vectors at padding have no meaning.
+
+        Raises:
+            UsageError: the inputs cannot be used, or attention weights are asked of a backend
+                other than eager.
+        """
+        check_batch(input_ids, inputs_embeds)
+        if attention_mask is None:
+            attention_mask = visible(input_ids, self.config.pad_token_id)
+        padding, shift = read_mask(attention_mask)
+        x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
+        if self.config.embedding_scale != 1:
+            x = self.config.embedding_scale * x
+        if shift is not None:
+            x = shift.to_end(x)
+            input_ids = None if input_ids is None else shift.to_end(input_ids)
+        weights_wanted, states_wanted = self._wanted(output_attentions, output_hidden_states)
+        if weights_wanted and padding is not None:
+            # Keeps the sequences of a batch in their order.
+            padding = Padding(padding.mask)
+        with collected(self.encoder.layers, weights_wanted) as weights:
+            x, states = self.encoder.encode(x, padding, input_ids, keep_states=states_wanted)
+        if shift is not None:
+            x, states = shift.back(x), [shift.back(state) for state in states]
+            weights = [shift.weights_back(each) for each in weights]
+        output = BaseModelOutput(
+            last_hidden_state=x,
+            # As in transformers, the last one includes the final LayerNorm.
+            hidden_states=(*states[:-1], x) if states_wanted else None,
+            attentions=tuple(weights) if weights_wanted else None,
+        )
+        return self.returned(output, return_dict)
+
+    def _wanted(self, attentions: bool | None, states: bool | None) -> tuple[bool, bool]:
+        """Prepare the layers; whether attention weights and hidden states are asked for.
+
+        Raises:
+            ConfigurationError: attention weights are asked of a backend other than eager.
+        """
+        attentions = self.config.output_attentions if attentions is None else attentions
+        states = self.config.output_hidden_states if states is None else states
+        eager = self.config._attn_implementation == "eager"
+        layers = self.encoder.layers
+        layers.backend = "eager" if eager else self.config.attention_backend
+        layers.checkpoint_activations = self.gradient_checkpointing
+        if attentions and layers.backend != "eager":
+            raise ConfigurationError(
+                "output_attentions needs the eager attention: load the model with "
+                'attn_implementation="eager".'
+            )
+        return bool(attentions), bool(states)
+
+    def before_lm_head(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """Positions that enter between the last layer and the head for masked words.
+
+        Args:
+            x: last hidden states, B×T×C.
+            attention_mask: as in `forward`.
+        """
+        positions = self.encoder.embed_positions
+        if not positions.uses("before_lm_head"):
+            return x
+        _, shift = read_mask(attention_mask)
+        if shift is None:
+            return positions.before_lm_head(x)
+        return shift.back(positions.before_lm_head(shift.to_end(x)))

@@ -1,0 +1,62 @@
+"""What transformers' attention masks mean here."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..attention import Padding
+from ..errors import DataError
+from ..modules.padding_shift import PaddingShift
+
+
+def read_mask(attention_mask: Tensor | None) -> tuple[Padding | None, PaddingShift | None]:
+    """Padding at the end of each row, and how tokens are moved to the start where it is elsewhere.
+
+    A position is the index of a token among those that the mask shows: the outputs of a sequence
+    do not depend on where its padding is. While torch traces a graph, padding must be at the end.
+
+    Args:
+        attention_mask: B×T, 1 or True at tokens; None: all are tokens.
+
+    Raises:
+        DataError: the mask has another number of dimensions, or hides a whole sequence.
+    """
+    if attention_mask is None:
+        return None, None
+    if attention_mask.dim() != 2:
+        raise DataError(
+            f"attention_mask has the shape {tuple(attention_mask.shape)}, but must be batch × "
+            "length, 1 at tokens and 0 at padding."
+        )
+    padding = Padding.read(attention_mask == 0)
+    if padding is None or padding.lengths is None:
+        return padding, None
+    if 0 in padding.lengths:
+        raise DataError(
+            f"attention_mask hides all tokens of sequence {padding.lengths.index(0)}: leave that "
+            "sequence out."
+        )
+    mask = padding.mask
+    # In each row, what follows padding must be padding.
+    if not bool((mask[:, :-1] & ~mask[:, 1:]).any()):
+        return padding, None
+    shift = PaddingShift.of(mask)
+    return shift.padding_to_end(padding), shift
+
+
+def check_batch(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> None:
+    """Refuse inputs that are both given or both missing.
+
+    Raises:
+        DataError: neither or both were given.
+    """
+    if (input_ids is None) == (inputs_embeds is None):
+        raise DataError("exactly one of input_ids and inputs_embeds must be given.")
+
+
+def visible(input_ids: Tensor | None, pad_token_id: int | None) -> Tensor | None:
+    """The attention mask where none is given: all tokens but padding."""
+    if input_ids is None or pad_token_id is None:
+        return None
+    return input_ids.ne(pad_token_id).to(torch.int64)

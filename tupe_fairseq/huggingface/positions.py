@@ -1,0 +1,89 @@
+"""The position encoding of a configuration, and its values after loading or resizing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from ..errors import ConfigurationError
+from ..modules.encoder import Encoder
+from ..position.base import POSITION_ENCODINGS, PositionEncoding, build_position_encoding
+from .configuration import TupeConfig
+
+
+def build_positions(config: TupeConfig) -> PositionEncoding:
+    """The encoding that a configuration names, with its initial values.
+
+    It is built on the CPU even where transformers builds models without values, since encodings
+    compute constants when they are built.
+
+    Raises:
+        ConfigurationError: unknown encoding, unknown option, or an invalid value.
+    """
+    name = config.position_encoding
+    known = {option.name for option in POSITION_ENCODINGS[name].options()}
+    if unknown := sorted(config.position_options.keys() - known):
+        raise ConfigurationError(
+            f"position_options has {', '.join(map(repr, unknown))}, but the options of {name} "
+            f"are: {', '.join(sorted(known)) or 'none'}."
+        )
+    with torch.device("cpu"):
+        return build_position_encoding(
+            name,
+            config.hidden_size,
+            config.num_attention_heads,
+            config.max_position_embeddings,
+            bidirectional=not config.is_decoder,
+            vocab_size=config.vocab_size,
+            num_layers=config.num_hidden_layers,
+            **config.position_options,
+        )
+
+
+@torch.no_grad()
+def restore(encoder: Encoder, config: TupeConfig, initialise: Callable[[nn.Module], None]) -> None:
+    """Give constants their values, and new parameters of positions their initial values.
+
+    transformers 5 loads models without the values of what is not in the file, and its own
+    initialisation does not know an encoding's. Loaded parameters are left as they are.
+
+    Args:
+        encoder: whose positions are completed.
+        config: its configuration.
+        initialise: initialisation of linear layers and embeddings, as fairseq applies it.
+    """
+    fresh = build_positions(config)
+    _complete(encoder.embed_positions, fresh.apply(initialise))
+    for index, terms in enumerate(encoder.layers.terms()):
+        with torch.device("cpu"):
+            own = fresh.at(index).build_layer_terms()
+        if terms is not None and own is not None:
+            _complete(terms, own.apply(initialise))
+
+
+def _complete(target: nn.Module, fresh: nn.Module) -> None:
+    """Copy constants, and parameters that were not loaded."""
+    for name, value in fresh.named_buffers():
+        target.get_buffer(name).copy_(value)
+    for name, value in fresh.named_parameters():
+        parameter = target.get_parameter(name)
+        if not getattr(parameter, "_is_hf_initialized", False):
+            parameter.copy_(value)
+
+
+@torch.no_grad()
+def resized(encoder: Encoder, config: TupeConfig) -> PositionEncoding:
+    """The encoding of an encoder for another size of the vocabulary.
+
+    Rows of tokens that are not new are copied, those of new tokens have their initial values.
+    """
+    old, new = encoder.embed_positions, build_positions(config)
+    for name, value in new.named_parameters():
+        kept = old.get_parameter(name)
+        same = kept.shape == value.shape
+        rows = ... if same else slice(min(len(kept), len(value)))
+        value[rows].copy_(kept[rows])
+    like = next(old.parameters(), None)
+    return new if like is None else new.to(like)
