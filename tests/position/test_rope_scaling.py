@@ -124,6 +124,7 @@ def test_the_factor_is_the_length_over_the_trained_one():
 def test_the_trained_length_is_the_length_over_the_factor():
     scaling = rope(rope_scaling="yarn", rope_scaling_factor=8.0).scaling
     assert (scaling.factor, scaling.original) == (8.0, 64)
+    assert rope(1, rope_scaling="linear", rope_scaling_factor=8.0).scaling.original == 2
 
 
 def test_settings_from_json_and_from_a_mapping():

@@ -190,5 +190,5 @@ def _factor(max_positions: int, factor: float | None, original: int | None) -> t
     if factor is None:
         return max(max_positions / max(original, 1), 1.0), original
     if original is None:
-        original = round(max_positions / factor) if factor >= 1 else max_positions
+        original = max(round(max_positions / max(1, factor)), 2)
     return factor, original
