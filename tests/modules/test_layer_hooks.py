@@ -6,6 +6,8 @@ gradients; and token by token in incremental decoding.
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -248,6 +250,25 @@ def test_layers_that_see_the_same_share_one_score(cls, monkeypatch):
     encoder(normal(1, LENGTH, WIDTH, seed=0))
     assert len(calls) == {BiasPerLayer: 3, LocalGlobal: 2, Windowed: 2, Forgetting: 1}[cls]
     assert len(set(calls)) == {BiasPerLayer: 3, LocalGlobal: 2, Windowed: 1, Forgetting: 1}[cls]
+
+
+def test_without_gradients_scores_of_layers_exist_one_after_the_other(monkeypatch):
+    """Memory of one score, however many layers have their own; with gradients all are needed."""
+    encoder, made, alive = encoder_of(BiasPerLayer, "eager"), [], []
+    eager = ATTENTION_BACKENDS["eager"]
+    prepare = type(eager).prepare
+
+    def noted(self, *how):
+        alive.append(sum(bias() is not None for bias in made))
+        bias, padding = prepare(self, *how)
+        made.append(weakref.ref(bias))
+        return bias, padding
+
+    monkeypatch.setattr(type(eager), "prepare", noted)
+    x = normal(1, LENGTH, WIDTH, seed=0)
+    with torch.no_grad():
+        encoder(x)
+    assert alive == [0] * LAYERS
 
 
 def test_padding_is_read_once():

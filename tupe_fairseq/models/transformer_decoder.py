@@ -12,7 +12,6 @@ from ..attention import (
     CrossAttention,
     Layout,
     Padding,
-    SharedAttention,
     Source,
     TupeMultiheadAttention,
 )
@@ -22,7 +21,7 @@ from ..kernels.dropout import Dropout
 from ..modules.decoder_cache import DecoderCache
 from ..modules.decoder_layer import DecoderLayer
 from ..modules.padding_shift import PaddingShift
-from ..modules.stack import LayerStack
+from ..modules.stack import LayerStack, SharedByView
 from ..position import PositionEncoding
 from ..position.hierarchical import extend
 from .fairseq_layers import activation, add_quantization_noise, wrap_layers
@@ -137,7 +136,7 @@ class TupeTransformerDecoder(TransformerDecoderBase):
     def _run(
         self,
         x: Tensor,
-        shared: list[SharedAttention],
+        shared: SharedByView,
         source: Source | None,
         cache: DecoderCache | None,
         aligned: int | None,
@@ -153,7 +152,7 @@ class TupeTransformerDecoder(TransformerDecoderBase):
 
     def _start(
         self, tokens: Tensor, padding: Padding | None, cache: DecoderCache | None, causal: bool
-    ) -> tuple[Tensor, list[SharedAttention]]:
+    ) -> tuple[Tensor, SharedByView]:
         """Input of the first layer, and what each layer needs."""
         self._check_length(tokens.size(1))
         if cache is not None:

@@ -16,7 +16,7 @@ from ..attention import (
 )
 from ..attention.choice import dtype_of_queries, positional_score
 from ..position import PositionalScore, PositionEncoding
-from .stack import LayerStack, View, views_of
+from .stack import LayerStack, SharedByView, View, views_of
 
 #: Positions whose terms are computed at the start; doubled when they are used up.
 READY = 64
@@ -43,7 +43,7 @@ class DecoderCache:
         self.scores: dict[View, PositionalScore | None] = {}
         self.chosen: dict[View, Backend] = {}
 
-    def step(self, position: int, x: Tensor) -> list[SharedAttention]:
+    def step(self, position: int, x: Tensor) -> SharedByView:
         """What each layer needs for the next token of each hypothesis.
 
         Args:
@@ -53,26 +53,28 @@ class DecoderCache:
         if position >= self.ready:
             longer = max(READY, 2 * self.ready, position + 1)
             self._make_ready(min(longer, self.encoding.shape.max_positions), x.device)
-        made: dict[View, SharedAttention] = {}
-        for view, terms in zip(self.views, self.terms, strict=True):
-            if view not in made:
-                if view not in self.chosen:
-                    # With content terms and one query, there is no T×T tensor to avoid.
-                    content = terms is not None and (terms.adds_score or terms.adds_value)
-                    name = "eager" if content else self.backend
-                    needs = {Need.OTHER_QUERIES}
-                    self.chosen[view] = choose_backend(name, needs, x.device.type)
-                made[view] = self._share(view, position, x)
-        return [made[view] for view in self.views]
+        return SharedByView(self.views, lambda index: self._share(index, position, x))
 
-    def _share(self, view: View, position: int, x: Tensor) -> SharedAttention:
+    def _share(self, index: int, position: int, x: Tensor) -> SharedAttention:
+        view = self.views[index]
+        seen = view.encoding
         score, layout = self.scores[view], Layout(len(x), position + 1, other_queries=True)
         if score is not None:
             row = score.rows(position, position + 1)[:, :, : position + 1]
             score = PositionalScore(position + 1, cells=row)
-        backend, seen = self.chosen[view], view.encoding
+        backend = self._backend(index, x.device.type)
         prepared = backend.prepare(score, layout, seen.shape.num_heads, dtype_of_queries(x))
         return SharedAttention(backend, seen, layout, prepared, start=position)
+
+    def _backend(self, index: int, device: str) -> Backend:
+        """The backend of a layer, chosen once per generation."""
+        view, terms = self.views[index], self.terms[index]
+        if view not in self.chosen:
+            # With content terms and one query, there is no T×T tensor to avoid.
+            content = terms is not None and (terms.adds_score or terms.adds_value)
+            name = "eager" if content else self.backend
+            self.chosen[view] = choose_backend(name, {Need.OTHER_QUERIES}, device)
+        return self.chosen[view]
 
     def _make_ready(self, length: int, device: torch.device) -> None:
         """Compute positional terms of this many tokens; each step reads a row of them."""

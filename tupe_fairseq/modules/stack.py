@@ -37,6 +37,30 @@ def views_of(encoding: PositionEncoding, num_layers: int) -> list[View]:
     return [View(encoding.at(index), encoding.window_at(index)) for index in layers]
 
 
+class SharedByView:
+    """What layers share in one forward pass, computed when the first of them runs.
+
+    It is released when the last of them has it: without gradients, scores that differ by layer
+    exist one after the other. Layers ask in their order, each once at most.
+
+    Args:
+        views: the view of each layer.
+        make: computes what the layer of an index needs.
+    """
+
+    def __init__(self, views: list[View], make: Callable[[int], SharedAttention]):
+        self.views, self._make = views, make
+        self._made: dict[View, SharedAttention] = {}
+
+    def __getitem__(self, index: int) -> SharedAttention:
+        """What the layer of this index needs."""
+        view = self.views[index]
+        shared = self._made.pop(view, None) or self._make(index)
+        if view in self.views[index + 1 :]:
+            self._made[view] = shared
+        return shared
+
+
 class LayerStack(nn.ModuleList):
     """Layers over one position encoding.
 
@@ -104,7 +128,7 @@ class LayerStack(nn.ModuleList):
 
     def share(
         self, encoding: PositionEncoding, x: Tensor, layout: Layout, causal: bool = True
-    ) -> list[SharedAttention]:
+    ) -> SharedByView:
         """What each layer needs for one forward pass, computed once for layers that see the same.
 
         Args:
@@ -114,23 +138,25 @@ class LayerStack(nn.ModuleList):
             causal: whether a causal stack hides later tokens.
 
         Raises:
-            BackendError: the backend cannot run here.
+            BackendError: the backend cannot run here; when the layer's part is computed.
         """
-        views = views_of(encoding, len(self))
-        made: dict[View, SharedAttention] = {}
-        for view, terms in zip(views, self.terms(), strict=True):
-            if view not in made:
-                made[view] = share_attention(
-                    view.encoding,
-                    x,
-                    layout=layout,
-                    layer_terms=terms,
-                    window=view.window,
-                    backend=self.backend,
-                    compiled=self.compile_layers,
-                    causal=causal and self.causal,
-                )
-        return [made[view] for view in views]
+        views, terms = views_of(encoding, len(self)), self.terms()
+        # Its dtype and device are read; x itself would stay in memory.
+        like = x.new_empty(0)
+
+        def make(index: int) -> SharedAttention:
+            return share_attention(
+                views[index].encoding,
+                like,
+                layout=layout,
+                layer_terms=terms[index],
+                window=views[index].window,
+                backend=self.backend,
+                compiled=self.compile_layers,
+                causal=causal and self.causal,
+            )
+
+        return SharedByView(views, make)
 
     def active(self) -> Iterator[tuple[int, Callable[..., Any]]]:
         """Yield index and call of the active layers; in training layerdrop skips some."""
