@@ -12,6 +12,7 @@ from tupe_fairseq import PositionEncoding
 from tupe_fairseq.position import LayerTerms, PositionalScore
 from tupe_fairseq.position.indices import distances
 from tupe_fairseq.position.rope import RotaryPosition
+from tupe_fairseq.position.tables import widened
 
 WINDOW, THETAS = 2, (1000.0, 10.0)
 
@@ -72,7 +73,8 @@ class ForgetGate(LayerTerms):
 
     def vectors(self, x, carried=None):
         # B×T×H -> B×H×T×1
-        sums = F.logsigmoid(self.gate(x)).cumsum(1).transpose(1, 2)[..., None]
+        logs = F.logsigmoid(self.gate(x).to(widened(x.dtype)))
+        sums = logs.cumsum(1).transpose(1, 2)[..., None]
         if carried is not None:
             sums = sums + carried
         ones = torch.ones_like(sums)

@@ -11,6 +11,7 @@ from ..position import LayerTerms
 from .backend import ContentTerms
 from .cache import LayerCache
 from .choice import SharedAttention
+from .precision import products_in
 
 
 class TupeMultiheadAttention(nn.Module):
@@ -127,7 +128,8 @@ class TupeMultiheadAttention(nn.Module):
         of_q, of_k, carried = self.layer_terms.vectors(shared.layout.to_attention(x), carried)
         if cache is not None:
             cache.carried = carried
-        return torch.cat((q, of_q.to(q.dtype)), -1), torch.cat((k, of_k.to(k.dtype)), -1)
+        of_q, of_k = products_in(q.dtype, of_q, of_k)
+        return torch.cat((q, of_q), -1), torch.cat((k, of_k), -1)
 
 
 def is_plain(linear: nn.Module) -> bool:

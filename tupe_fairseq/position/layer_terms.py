@@ -56,7 +56,10 @@ class LayerTerms(nn.Module):
         """Dimensions appended to queries and keys, computed from the layer's input.
 
         Their products are added to the scores. Gates act by this hook: a term F_i − F_j of the
-        forgetting transformer is the product of (F_i, 1) and (1, −F_j).
+        forgetting transformer is the product of (F_i, 1) and (1, −F_j). Return such sums in fp32
+        (`.float()` before `cumsum`): where queries are in half precision, attention appends
+        several dimensions for each, so that the products keep their precision
+        (`attention.precision`).
 
         Args:
             x: input of attention, B×T×C; any token's values at padding.
@@ -64,8 +67,7 @@ class LayerTerms(nn.Module):
 
         Returns:
             Dimensions of queries and of keys, B×H×T×E each, and what the next tokens need, with B
-            rows, or None. The dimensions are rounded to the dtype of the queries: in half
-            precision, a running sum must be split into several dimensions.
+            rows, or None.
         """
         raise NotImplementedError
 

@@ -1,0 +1,44 @@
+"""Products of fp32 vectors as products of half-precision vectors, without their rounding error."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+#: Parts of a number: three significands of bf16 (8 bits) hold that of fp32 (24 bits).
+PARTS = 3
+
+
+def products_in(dtype: torch.dtype, of_q: Tensor, of_k: Tensor) -> tuple[Tensor, Tensor]:
+    """Vectors in another dtype whose products are nearly those of the given ones.
+
+    In half precision each number is split, x = x1 + x2 + x3, each part the rounding error of those
+    before it. Of the products of parts, the six are kept that fp32 can tell from 0. Gradients pass
+    through the first parts, which are multiplied by all parts of the other number.
+
+    Args:
+        dtype: of the queries.
+        of_q: B×H×T×E in fp32 or wider; in fp16 smaller than 65,504, as everything there.
+        of_k: B×H×S×E.
+
+    Returns:
+        B×H×T×6E and B×H×S×6E in half precision; else the given vectors in that dtype.
+    """
+    if torch.finfo(dtype).bits >= 32:
+        return of_q.to(dtype), of_k.to(dtype)
+    parts_q, parts_k = _split(of_q, dtype), _split(of_k, dtype)
+    kept = [(m, n) for m in range(PARTS) for n in range(PARTS - m)]
+    return (
+        torch.cat([parts_q[m] for m, _ in kept], -1),
+        torch.cat([parts_k[n] for _, n in kept], -1),
+    )
+
+
+def _split(x: Tensor, dtype: torch.dtype) -> list[Tensor]:
+    """Parts of x in a narrower dtype; the first has its gradient, the others are constants."""
+    parts = [x.to(dtype)]
+    rest = x.detach()
+    while len(parts) < PARTS:
+        rest = rest - parts[-1].detach().to(rest.dtype)
+        parts.append(rest.to(dtype))
+    return parts
