@@ -1,7 +1,5 @@
 """What a trained model has learned about positions, as tensors; `plots` draws them."""
 
-from __future__ import annotations
-
 from typing import NamedTuple, cast
 
 import torch

@@ -5,8 +5,6 @@ spawns inherit it. Programs that call fairseq's `main` themselves set it by `run
 not set, the name of the program decides: `fairseq-train`, `python -m fairseq_cli.train`, ...
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import sys

@@ -4,8 +4,6 @@
 by `one_line_endings`. `TUPE_FAIRSEQ_TRACEBACK=1` in the environment also shows the traceback.
 """
 
-from __future__ import annotations
-
 import os
 import traceback
 from collections.abc import Iterator

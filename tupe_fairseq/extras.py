@@ -1,7 +1,5 @@
 """Imports of libraries that only an extra of this package installs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from .errors import UsageError

@@ -1,7 +1,5 @@
 """Write files atomically; lock files and folders."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

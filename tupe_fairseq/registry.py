@@ -1,7 +1,5 @@
 """Tables of what a flag can name: a duplicate raises, an unknown name lists the known ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

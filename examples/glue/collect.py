@@ -8,8 +8,6 @@ and highest score of its seeds, and their number. MNLI's mismatched set (MNLI-mm
 that is best on the matched set.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import defaultdict

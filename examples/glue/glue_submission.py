@@ -3,8 +3,6 @@
 python -m examples.glue.glue_submission submission.zip
 """
 
-from __future__ import annotations
-
 import sys
 import zipfile
 from pathlib import Path

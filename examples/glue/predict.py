@@ -6,8 +6,6 @@ Each MODEL is a folder made by finetune.sh or sweep.py --keep-models, one for ea
 order. The model of MNLI predicts three test sets: matched, mismatched and diagnostic (AX).
 """
 
-from __future__ import annotations
-
 import argparse
 import zipfile
 from pathlib import Path

@@ -6,8 +6,6 @@ DATA is a folder that preprocess_glue.sh made. Prints one override per line: the
 position encoding and its options, the number of positions; without a GPU, the use of the CPU.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -6,8 +6,6 @@ MRPC is written by GLUE's download script, or consists of Microsoft's two text f
 script's `dev_ids.tsv` or `mrpc_dev_ids.tsv`, which lists the pairs of the validation set.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path

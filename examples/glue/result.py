@@ -6,8 +6,6 @@ Writes JSON: task, metric, score (of the best epoch on the validation set, in pe
 of that epoch, epoch, updates. For MNLI, `mismatched_accuracy` is that of the mismatched set.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

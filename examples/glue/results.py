@@ -1,7 +1,5 @@
 """The results of a sweep, one JSON object per line: written by sweep.py, read by collect.py."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -10,8 +10,6 @@ The same command continues with the runs that have no line yet, also after a kil
 is repeated, and named at the end; the next call tries it again.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

@@ -3,8 +3,6 @@
 Imports nothing that takes time to load.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import NamedTuple

@@ -6,8 +6,6 @@ BPE_DIR holds `dict.txt`, which is the dictionary of the pre-trained model, and 
     encoder.json, vocab.bpe                              GPT-2's BPE
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

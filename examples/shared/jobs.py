@@ -1,7 +1,5 @@
 """Processes side by side, settings that must not change between calls, logs."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -5,8 +5,6 @@
 locks an open file of the calling shell. It is Python's, since not every system has `flock`.
 """
 
-from __future__ import annotations
-
 import fcntl
 import sys
 from collections.abc import Iterator

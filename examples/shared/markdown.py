@@ -1,7 +1,5 @@
 """Tables in Markdown, and commands as reports show them."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """How scripts begin and end."""
 
-from __future__ import annotations
-
 import logging
 import signal
 import sys

@@ -14,8 +14,6 @@ equally, and an interrupted comparison has results for all. The same command con
     comparison.png        validation loss against updates (matplotlib, the extra `viz`)
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The table and the figure of compare_encodings.py."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Figures of the study: loss against updates, a heat map per head, the four correlations."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

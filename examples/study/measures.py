@@ -1,7 +1,5 @@
 """Measures of the study: updates needed for a loss, differences and their noise."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

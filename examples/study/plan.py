@@ -6,8 +6,6 @@ tokens takes a core 0.1 to 0.12 s, so that 9,600 updates (9.8 M tokens) take 16 
 two rates and five tasks take two cores 70 minutes. small has not been run.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 #: The paper's models: its name for each, and flags for fairseq-train.

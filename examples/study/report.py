@@ -1,7 +1,5 @@
 """The report of the study: report.md, its figures, and results.json with all numbers."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Losses and scores in the directory of study.py, by model and seed."""
 
-from __future__ import annotations
-
 import argparse
 from statistics import median
 

@@ -15,8 +15,6 @@ examples/glue/preprocess_glue.sh; plan.py has the settings of each scale. OUT ge
 After an interruption the same command continues. The report is written after each step.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

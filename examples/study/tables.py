@@ -1,7 +1,5 @@
 """The tables of the study, as Markdown: pre-training and GLUE."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from statistics import mean, median
 

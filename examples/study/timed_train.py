@@ -8,8 +8,6 @@ is the processor time of this process, which does not depend on other programs; 
 time.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import time

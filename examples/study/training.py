@@ -5,8 +5,6 @@ its updates, in a process of its own: load changes of the machine affect all mod
 interrupted comparison has results for all. The next call continues.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

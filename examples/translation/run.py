@@ -15,8 +15,6 @@ continues; with --report it only writes the table. DIRECTORY gets
     SIZE/results.md           BLEU, chrF, and speed relative to `stock`
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

@@ -1,7 +1,5 @@
 """BLEU and chrF of a model, and the table of all models."""
 
-from __future__ import annotations
-
 import re
 import statistics
 from collections.abc import Mapping

@@ -8,8 +8,6 @@ and reading: on a CPU the processor time of this process, which does not depend 
 and on a GPU wall-clock time.
 """
 
-from __future__ import annotations
-
 import json
 import time
 

@@ -1,7 +1,5 @@
 """Named architectures: one table, for `--arch NAME` and for hydra's `model._name=NAME` alike."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP

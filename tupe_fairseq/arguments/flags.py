@@ -1,7 +1,5 @@
 """Flags of position encodings and attention; settings that belong to other groups."""
 
-from __future__ import annotations
-
 import argparse
 from argparse import Namespace
 from collections.abc import Collection, Mapping

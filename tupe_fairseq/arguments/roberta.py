@@ -1,7 +1,5 @@
 """The arguments of `tupe_roberta`."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What each model takes as arguments, and the one way in which they are completed."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 from argparse import Namespace

@@ -1,7 +1,5 @@
 """The arguments of `tupe_transformer` and `tupe_transformer_lm`."""
 
-from __future__ import annotations
-
 import re
 from argparse import Namespace
 from typing import Any

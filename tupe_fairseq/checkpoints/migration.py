@@ -1,7 +1,5 @@
 """Convert state dicts of old fairseq versions and stock models to today's names."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Explain in one line, by the flag, why a checkpoint does not fit a model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Set
 from typing import Any
 

@@ -12,8 +12,6 @@ whole process, and importing this package leaves it as it is:
           models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([path])
 """
 
-from __future__ import annotations
-
 import argparse
 import collections
 import pickle

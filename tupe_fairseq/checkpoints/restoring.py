@@ -1,7 +1,5 @@
 """Check the checkpoint that a training is about to restore, before fairseq reads it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -11,8 +11,6 @@ bytes or end with a segmentation fault:
 The classes below replace numpy's. They accept numbers only, and exactly the bytes these need.
 """
 
-from __future__ import annotations
-
 import pickle
 import re
 from typing import Any
@@ -38,7 +36,7 @@ class PlainDtype:
 class PlainArray(np.ndarray):
     """In place of `numpy.ndarray`: an empty array, filled by its state, and saved as numpy's."""
 
-    def __new__(cls) -> PlainArray:
+    def __new__(cls) -> "PlainArray":
         return super().__new__(cls, 0)
 
     def __setstate__(self, state: tuple) -> None:

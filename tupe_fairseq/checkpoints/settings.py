@@ -1,7 +1,5 @@
 """Settings that a checkpoint has recorded, in today's form and in older ones."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Mapping
 from typing import Any

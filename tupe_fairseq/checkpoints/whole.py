@@ -4,8 +4,6 @@ fairseq copies checkpoint_last.pt in place, so a process killed meanwhile leaves
 `scripts/steps.sh` runs this file as a program, which takes no time since it imports no torch.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -4,8 +4,6 @@ fairseq itself ends with a traceback that names no file, and for a file that is 
 middle of an epoch.
 """
 
-from __future__ import annotations
-
 from operator import itemgetter
 from pathlib import Path
 

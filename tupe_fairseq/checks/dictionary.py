@@ -1,7 +1,5 @@
 """Check a dictionary before fairseq reads it: the error names the file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from fairseq.data import Dictionary

@@ -1,7 +1,5 @@
 """Checks of files that all ranks share, made by one of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch.distributed as dist

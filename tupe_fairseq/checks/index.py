@@ -1,7 +1,5 @@
 """Indices of binarised data, read a block at a time: memory does not grow with the corpus."""
 
-from __future__ import annotations
-
 import os
 import struct
 from collections.abc import Iterator

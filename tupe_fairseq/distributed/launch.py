@@ -6,8 +6,6 @@ FLAG... are flags of fairseq-train. The processes find each other by torchrun's 
 several machines, run the command on each of them with --nnodes and --rdzv-endpoint.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

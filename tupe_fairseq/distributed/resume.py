@@ -4,8 +4,6 @@ A checkpoint holds the number of batches that one process has read in this epoch
 number for any number of processes: it would repeat or skip batches, or fail if fewer are left.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

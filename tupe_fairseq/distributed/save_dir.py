@@ -1,7 +1,5 @@
 """At most one training writes to a folder."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

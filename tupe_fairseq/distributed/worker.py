@@ -6,8 +6,6 @@ training, that updates were made. On GPUs, fairseq's trainer also compares the g
 the processes at every update.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

@@ -3,8 +3,6 @@
 If all predictions are equal, the formulas divide by 0; correlations and F1 are then 0.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.stats import rankdata
 

@@ -1,7 +1,5 @@
 """Files that the hub reads: a checkpoint, and the dictionaries and tokenizer beside it."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """`from_pretrained` of translation and language models: translate, sample, score."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`TupeRobertaModel.from_pretrained(directory)`: a trained model with RoBERTa's methods."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

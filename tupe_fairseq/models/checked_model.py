@@ -1,7 +1,5 @@
 """What all models share: building from arguments, and checks whose errors are one line."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What fairseq's flags add to layers: activations, quantisation noise, FSDP wrapping."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 import torch.nn.functional as F

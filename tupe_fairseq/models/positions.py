@@ -1,7 +1,5 @@
 """The position encoding of an encoder or decoder, built from complete arguments."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """The encoders of `tupe_roberta` and `tupe_transformer`, with fairseq's names and shapes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

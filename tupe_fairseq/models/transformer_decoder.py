@@ -1,7 +1,5 @@
 """The decoder of `tupe_transformer` and `tupe_transformer_lm`, with fairseq's interface."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

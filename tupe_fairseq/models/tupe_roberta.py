@@ -4,8 +4,6 @@ Heads, masked-LM interface, pruning and hub methods are inherited from RoBERTa; 
 ours.
 """
 
-from __future__ import annotations
-
 from types import MappingProxyType
 
 from fairseq.models import register_model

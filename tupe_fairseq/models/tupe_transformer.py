@@ -3,8 +3,6 @@
 Arguments, embeddings, generation, criterions and state dicts are inherited from fairseq.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any

@@ -1,7 +1,5 @@
 """`tupe_transformer_lm`: stock fairseq's language model with any position encoding."""
 
-from __future__ import annotations
-
 from types import MappingProxyType
 
 from fairseq.models import register_model
