@@ -4,73 +4,60 @@ from typing import Any
 
 from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
 
+Architectures = dict[str, dict[str, Any]]
+
+
+def _sizes(side: str, layers: int, width: int, ffn: int, heads: int) -> dict[str, Any]:
+    """Of an "encoder" or "decoder"."""
+    return {
+        f"{side}_layers": layers,
+        f"{side}_embed_dim": width,
+        f"{side}_ffn_embed_dim": ffn,
+        f"{side}_attention_heads": heads,
+    }
+
+
 #: Differences from stock RoBERTa-base (12×768, post-LN, embedding LayerNorm: BERT-Base), which has
 #: the same dropout (0.1), activation (gelu), pooler (tanh) and 512 positions.
-ROBERTA_ARCHITECTURES: dict[str, dict[str, Any]] = {
+ROBERTA_ARCHITECTURES: Architectures = {
     "tupe_roberta": {},
-    "tupe_roberta_tiny": {
-        "encoder_layers": 4,
-        "encoder_embed_dim": 128,
-        "encoder_ffn_embed_dim": 512,
-        "encoder_attention_heads": 4,
-    },
-    "tupe_roberta_small": {
-        "encoder_layers": 6,
-        "encoder_embed_dim": 512,
-        "encoder_ffn_embed_dim": 2048,
-        "encoder_attention_heads": 8,
-    },
+    "tupe_roberta_tiny": _sizes("encoder", 4, 128, 512, 4),
+    "tupe_roberta_small": _sizes("encoder", 6, 512, 2048, 8),
     "tupe_roberta_base": {},
-    "tupe_roberta_large": {
-        "encoder_layers": 24,
-        "encoder_embed_dim": 1024,
-        "encoder_ffn_embed_dim": 4096,
-        "encoder_attention_heads": 16,
-    },
+    "tupe_roberta_large": _sizes("encoder", 24, 1024, 4096, 16),
 }
 
 #: Differences from stock fairseq's `transformer` (6+6 layers, 512, 2048, 8 heads), which the names
-#: follow; `tiny` is the size that suits some 30,000 sentence pairs.
-TRANSFORMER_ARCHITECTURES: dict[str, dict[str, Any]] = {
+#: follow; `tiny` is the size that suits some 30,000 sentence pairs. The decoder's width and
+#: feed-forward network follow the encoder's.
+TRANSFORMER_ARCHITECTURES: Architectures = {
     "tupe_transformer": {},
     "tupe_transformer_tiny": {
-        "encoder_layers": 4,
-        "encoder_embed_dim": 128,
-        "encoder_ffn_embed_dim": 256,
-        "encoder_attention_heads": 4,
+        **_sizes("encoder", 4, 128, 256, 4),
         "decoder_layers": 4,
         "decoder_attention_heads": 4,
     },
     "tupe_transformer_iwslt_de_en": {
-        "encoder_ffn_embed_dim": 1024,
-        "encoder_attention_heads": 4,
+        **_sizes("encoder", 6, 512, 1024, 4),
         "decoder_attention_heads": 4,
     },
     "tupe_transformer_base": {},
     "tupe_transformer_big": {
-        "encoder_embed_dim": 1024,
-        "encoder_ffn_embed_dim": 4096,
-        "encoder_attention_heads": 16,
+        **_sizes("encoder", 6, 1024, 4096, 16),
         "decoder_attention_heads": 16,
         "dropout": 0.3,
     },
 }
 
 #: Differences from stock fairseq's `transformer_lm` (6 layers, 512, 2048, 8 heads, post-LN).
-LM_ARCHITECTURES: dict[str, dict[str, Any]] = {
+LM_ARCHITECTURES: Architectures = {
     "tupe_transformer_lm": {},
     "tupe_transformer_lm_tiny": {
-        "decoder_layers": 4,
-        "decoder_embed_dim": 128,
-        "decoder_ffn_embed_dim": 512,
-        "decoder_attention_heads": 4,
+        **_sizes("decoder", 4, 128, 512, 4),
         "decoder_normalize_before": True,
     },
     "tupe_transformer_lm_gpt2_small": {
-        "decoder_layers": 24,
-        "decoder_embed_dim": 1024,
-        "decoder_ffn_embed_dim": 4096,
-        "decoder_attention_heads": 16,
+        **_sizes("decoder", 24, 1024, 4096, 16),
         "decoder_normalize_before": True,
         "attention_dropout": 0.1,
         "activation_fn": "gelu",
