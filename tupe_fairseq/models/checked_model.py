@@ -31,10 +31,6 @@ class CheckedModel(BaseFairseqModel):
     awaited_checkpoint: str | None = None
 
     @classmethod
-    def hub_models(cls):
-        return {}
-
-    @classmethod
     def add_args(cls, parser):
         """Add stock fairseq's flags and ours."""
         cls.arguments.add_flags(parser)

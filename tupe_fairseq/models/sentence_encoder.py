@@ -15,7 +15,6 @@ from ..modules.padding_shift import PaddingShift
 from ..position import PositionEncoding
 from ..position.hierarchical import extend
 from .fairseq_layers import activation, add_quantization_noise, input_noise, wrap_layers
-from .positions import build_positions, build_transformer_positions
 
 
 class TupeSentenceEncoder(Encoder, FairseqEncoder):
@@ -75,9 +74,7 @@ class TupeSentenceEncoder(Encoder, FairseqEncoder):
         return_all_hiddens: bool = False,
         token_embeddings: Tensor | None = None,
     ) -> dict[str, list[Tensor]]:
-        """Encode token ids; the result has the keys and shapes of fairseq's TransformerEncoder.
-
-        Without padding, the list of padding masks is empty.
+        """As fairseq's TransformerEncoder; without padding, the list of padding masks is empty.
 
         Args:
             src_tokens: ids, B×T.
@@ -102,9 +99,7 @@ class TupeSentenceEncoder(Encoder, FairseqEncoder):
             token_embeddings = self._embed_tokens(src_tokens)
         if self.embed_scale != 1:
             token_embeddings = self.embed_scale * token_embeddings
-        x, states = self.encode(
-            token_embeddings, padding, src_tokens, keep_states=return_all_hiddens
-        )
+        x, states = self.encode(token_embeddings, padding, src_tokens, return_all_hiddens)
         if shift is not None:
             x, states = shift.back(x), [shift.back(state) for state in states]
         return {
@@ -168,22 +163,3 @@ class TupeTransformerEncoder(TupeSentenceEncoder):
 
     shifts_padding = True
     length_limit = ("--max-source-positions", "shorten it (--truncate-source)")
-
-
-def build_roberta_encoder(
-    args: Any, dictionary: Dictionary, embed_tokens: nn.Embedding
-) -> TupeSentenceEncoder:
-    """The encoder of a `tupe_roberta` model with these complete arguments."""
-    positions = build_positions(args, "encoder", args.max_positions, embed_tokens.num_embeddings)
-    return TupeSentenceEncoder(args, dictionary, embed_tokens, positions, positions.word_scale)
-
-
-def build_transformer_encoder(
-    args: Any, dictionary: Dictionary, embed_tokens: nn.Embedding
-) -> TupeTransformerEncoder:
-    """The encoder of a `tupe_transformer` model with these complete arguments."""
-    positions = build_transformer_positions(
-        args, "encoder", args.max_source_positions, len(dictionary)
-    )
-    scale = 1.0 if args.no_scale_embedding else embed_tokens.embedding_dim**0.5
-    return TupeTransformerEncoder(args, dictionary, embed_tokens, positions, scale)

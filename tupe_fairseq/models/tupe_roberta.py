@@ -16,14 +16,18 @@ from ..arguments.specification import register_architectures
 from ..errors import DataError
 from ..hub.roberta import RobertaFromPretrained
 from .checked_model import CheckedModel
-from .sentence_encoder import build_roberta_encoder
+from .positions import build_positions
+from .sentence_encoder import TupeSentenceEncoder
 
 
 class TupeRobertaEncoder(RobertaEncoder):
     """RoBERTa's encoder and LM head around `TupeSentenceEncoder`."""
 
     def build_encoder(self, args, dictionary, embed_tokens):
-        encoder = build_roberta_encoder(args, dictionary, embed_tokens)
+        positions = build_positions(args, "encoder", args.max_positions, len(dictionary))
+        encoder = TupeSentenceEncoder(
+            args, dictionary, embed_tokens, positions, positions.word_scale
+        )
         encoder.apply(init_bert_params)
         return encoder
 
@@ -40,19 +44,7 @@ class TupeRobertaEncoder(RobertaEncoder):
         token_embeddings=None,
         **unused,
     ):
-        """As RobertaEncoder's, which drops the token_embeddings that R3F passes to it.
-
-        Args:
-            src_tokens: ids, B×T.
-            features_only: leave out the LM head.
-            return_all_hiddens: also return all hidden states, T×B×C each.
-            masked_tokens: B×T mask; only these tokens go through the LM head.
-            token_embeddings: B×T×C, used in place of the token embeddings.
-            **unused: other entries of fairseq's batches (src_lengths, ...).
-
-        Returns:
-            Features B×T×C or logits over the vocabulary, and {"inner_states": ...}.
-        """
+        """As RobertaEncoder's, which drops the token_embeddings (B×T×C) that R3F passes to it."""
         x, extra = self.extract_features(
             src_tokens, return_all_hiddens, token_embeddings=token_embeddings
         )

@@ -18,7 +18,8 @@ from ..arguments.transformers import TRANSFORMER
 from ..checks.data import check_lengths_of_pairs
 from ..hub.generator import GeneratorFromPretrained
 from .checked_model import CheckedModel
-from .sentence_encoder import build_transformer_encoder
+from .positions import build_transformer_positions
+from .sentence_encoder import TupeTransformerEncoder
 from .transformer_decoder import TupeTransformerDecoder
 
 
@@ -38,7 +39,11 @@ class TupeTransformerModel(CheckedModel, GeneratorFromPretrained, TransformerMod
 
     @classmethod
     def build_encoder(cls, cfg, src_dict, embed_tokens):
-        return build_transformer_encoder(cfg, src_dict, embed_tokens)
+        positions = build_transformer_positions(
+            cfg, "encoder", cfg.max_source_positions, len(src_dict)
+        )
+        scale = 1.0 if cfg.no_scale_embedding else embed_tokens.embedding_dim**0.5
+        return TupeTransformerEncoder(cfg, src_dict, embed_tokens, positions, scale)
 
     @classmethod
     def build_decoder(cls, cfg, tgt_dict, embed_tokens):
