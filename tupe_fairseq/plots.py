@@ -55,16 +55,15 @@ def draw_positional_correlations(
     scale = 2 if heads == 1 else 1
     size = (scale * WIDTH * columns, scale * HEIGHT * rows + 0.6)
     figure = figure_class()(figsize=size, dpi=150, layout="constrained")
-    panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).flat
+    names = names or [f"head {head + 1}" for head in range(heads)]
     limits = [color_limits(values) for values in correlations]
     if same_colors:
         limits = [(min(low for low, _ in limits), max(high for _, high in limits))] * heads
-    for head, panel in enumerate(panels.flat):
-        if head >= heads:
-            panel.set_visible(False)
-            continue
-        name = names[head] if names else f"head {head + 1}"
-        _draw_map(panel, correlations[head], name, limits[head])
+    for panel in panels[heads:]:
+        panel.set_visible(False)
+    for head, panel in enumerate(panels[:heads]):
+        _draw_map(panel, correlations[head], names[head], limits[head])
         if head + columns >= heads:
             panel.set_xlabel("key position", fontsize=8)
         if head % columns == 0:
