@@ -16,8 +16,9 @@ import json
 import os
 import queue
 import subprocess
+import threading
 import zlib
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from examples.glue.pretrained import overrides
 from examples.glue.results import append, read_results
 from examples.glue.tasks import TASKS
 from examples.shared import script
+from examples.shared.jobs import call, side_by_side
 from examples.shared.locks import locked
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
@@ -90,8 +92,8 @@ class Sweep:
         self.devices: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         for device in itertools.islice(itertools.cycle(visible_devices()), args.workers):
             self.devices.put(device)
-        self.processes: set[subprocess.Popen] = set()
-        self.stopped = False
+        self.failed: list[Run] = []
+        self.writing = threading.Lock()
 
     def data(self, task: str) -> Path:
         """The folder of a task's data."""
@@ -103,12 +105,12 @@ class Sweep:
         """The folder of a run."""
         return self.out / "runs" / run.model / run.task / run.rate / str(run.seed)
 
-    def command(self, run: Run) -> list[str]:
+    def command(self, run: Run) -> list[object]:
         """The call of finetune.sh, which checks its arguments and resumes."""
         words = ["bash", FINETUNE, self.data(run.task), self.models[run.model], self.folder(run)]
         words += self.described[run.model, run.task]
         words += [f"optimization.lr=[{run.rate}]", f"common.seed={run.seed}"]
-        return [*map(str, words), *self.args.overrides]
+        return [*words, *self.args.overrides]
 
     def pending(self) -> list[Run]:
         """The runs without a result."""
@@ -116,16 +118,19 @@ class Sweep:
         done = {tuple(line[k] for k in key) for line in read_results(self.results)}
         return [run for run in self.runs if tuple(run.as_json().values()) not in done]
 
-    def do(self, run: Run) -> bool:
-        """Execute a run, again if it fails; whether it succeeded."""
+    def do(self, run: Run) -> None:
+        """Execute a run, again if it fails, and add its line to the results."""
         device = self.devices.get()
         try:
-            for _ in range(1 + self.args.retries):
-                if not self.stopped and self._call(run, device) == 0:
-                    return True
-            return False
+            done = any(self._call(run, device) == 0 for _ in range(1 + self.args.retries))
         finally:
             self.devices.put(device)
+        with self.writing:
+            if done:
+                self.record(run)
+            else:
+                self.failed.append(run)
+                tqdm.write(f"failed: {run}: {self.why(run)}")
 
     def _call(self, run: Run, device: str | None) -> int:
         folder = self.folder(run)
@@ -134,18 +139,8 @@ class Sweep:
         threads = max(1, (os.cpu_count() or 1) // self.args.workers)
         settings.setdefault("OMP_NUM_THREADS", str(threads))
         with (folder / "output.log").open("w") as log:
-            process = subprocess.Popen(
-                self.command(run),
-                env=settings,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-            self.processes.add(process)
-            try:
-                return process.wait()
-            finally:
-                self.processes.discard(process)
+            streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+            return call(self.command(run), env=settings, **streams).returncode
 
     def record(self, run: Run) -> None:
         """Add a run's line to the results, and remove its model."""
@@ -154,31 +149,13 @@ class Sweep:
         if not self.args.keep_models:
             (model / "model.pt").unlink(missing_ok=True)
 
-    def stop(self) -> None:
-        """End all processes; the next call resumes them."""
-        self.stopped = True
-        for process in list(self.processes):
-            process.terminate()
-
     def __call__(self) -> list[Run]:
         """Execute the pending runs; return those that failed."""
-        pending, failed = self.pending(), []
-        bar = {"total": len(self.runs), "initial": len(self.runs) - len(pending), "unit": " runs"}
-        with ThreadPoolExecutor(self.args.workers) as pool, tqdm(**bar) as progress:
-            done = {pool.submit(self.do, run): run for run in pending}
-            try:
-                for future in as_completed(done):
-                    if future.result():
-                        self.record(done[future])
-                        progress.update()
-                    else:
-                        failed.append(done[future])
-                        progress.write(f"failed: {done[future]}: {self.why(done[future])}")
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                self.stop()
-                raise
-        return failed
+        jobs = {str(run): partial(self.do, run) for run in self.pending()}
+        total = len(self.runs)
+        with tqdm(total=total, initial=total - len(jobs), unit=" runs") as progress:
+            side_by_side(jobs, self.args.workers, progress)
+        return self.failed
 
     def why(self, run: Run) -> str:
         """The last line of a failed run's output."""

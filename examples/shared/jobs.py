@@ -6,8 +6,9 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
 
 PLUGIN = Path(__file__).parents[2] / "tupe_fairseq"
+#: Processes that `call` waits for, and whether `side_by_side` was interrupted.
+_running: set[subprocess.Popen] = set()
+_stopped = threading.Event()
 ENTRY = re.compile(r"\| (train_inner|valid|clock) \| (\{.*\})$")
 
 
@@ -30,6 +34,28 @@ def parse_with_flags(
     arguments = parser.parse_args(argv[:end])
     arguments.flags = argv[end + 1 :]
     return arguments
+
+
+def call(words: Sequence[object], **options: Any) -> subprocess.CompletedProcess:
+    """As subprocess.run, but the process ends if this program or `side_by_side` is interrupted.
+
+    Raises:
+        KeyboardInterrupt: `side_by_side` was interrupted.
+    """
+    if _stopped.is_set():
+        raise KeyboardInterrupt
+    with subprocess.Popen([*map(str, words)], **options) as process:
+        _running.add(process)
+        try:
+            out, errors = process.communicate()
+        except BaseException:
+            process.terminate()
+            raise
+        finally:
+            _running.discard(process)
+    if _stopped.is_set():
+        raise KeyboardInterrupt
+    return subprocess.CompletedProcess(process.args, process.returncode, out, errors)
 
 
 def run_module(words: Sequence[object], log: Path, what: str, workers: int, lock: int) -> None:
@@ -48,12 +74,11 @@ def run_module(words: Sequence[object], log: Path, what: str, workers: int, lock
     # With others beside it, a process gets one thread, which does not spin while it waits.
     alone = {} if workers == 1 else {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
     with log.open("a", encoding="utf-8") as out:
-        ended = subprocess.run(
-            [sys.executable, "-m", *map(str, words)],
+        ended = call(
+            [sys.executable, "-m", *words],
             stdout=out,
             stderr=subprocess.PIPE,
             text=True,
-            check=False,
             env=os.environ | alone,
             pass_fds=(lock,),
         )
@@ -76,29 +101,30 @@ def side_by_side(
     """Run jobs in threads; after a failure, no further job is started.
 
     Args:
-        jobs: by the name that the progress bar shows.
+        jobs: by the name that the progress bar shows. They start processes by `call` alone.
         workers: number of jobs at a time.
         progress: counts them.
         report: called after each.
 
     Raises:
         UsageError: the first error of a job.
+        KeyboardInterrupt: from outside; the processes of all jobs are terminated.
     """
-
-    def do(name: str, job: Callable[[], None]) -> None:
-        job()
-        progress.set_postfix_str(name)
-        progress.update()
-
     with ThreadPoolExecutor(workers) as pool:
-        started = [pool.submit(do, name, job) for name, job in jobs.items()]
+        started = {pool.submit(job): name for name, job in jobs.items()}
         try:
-            for job in started:
+            for job in as_completed(started):
                 job.result()
+                progress.set_postfix_str(started[job])
+                progress.update()
                 report()
-        finally:
-            for job in started:
-                job.cancel()
+        except BaseException as error:
+            pool.shutdown(wait=False, cancel_futures=True)
+            if isinstance(error, KeyboardInterrupt):
+                _stopped.set()
+                for process in list(_running):
+                    process.terminate()
+            raise
 
 
 def keep(

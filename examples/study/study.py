@@ -20,7 +20,6 @@ import json
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 import threading
 import time
@@ -30,7 +29,7 @@ from pathlib import Path
 import torch
 
 from examples.shared import script
-from examples.shared.jobs import keep
+from examples.shared.jobs import call, keep
 from examples.shared.locks import locked
 from examples.shared.markdown import ROOT
 from examples.study.plan import MODELS, SCALES, Finetuning
@@ -143,12 +142,8 @@ class Study:
         command = [*map(str, words)]
         told = shlex.join(["python" if word == sys.executable else word for word in command])
         print(f"$ {told}", flush=True)
-        with self.journal.step(step, told), subprocess.Popen(command) as process:
-            try:
-                status = process.wait()
-            except BaseException:
-                process.terminate()
-                raise
+        with self.journal.step(step, told):
+            status = call(command).returncode
         if status:
             raise UsageError(f"{step} failed (status {status}): {told}")
 
