@@ -60,8 +60,8 @@ def draw(args: argparse.Namespace, command: str) -> None:
     save_png(figure, args.out, command)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Return the exit status, after one line on stderr in case of a UsageError."""
+def main(argv: list[str] | None = None) -> None:
+    """Draw; a UsageError ends the program with one line."""
     args = parse_arguments(argv)
     words = sys.argv[1:] if argv is None else argv
     # Without the folders of this machine.
@@ -70,14 +70,9 @@ def main(argv: list[str] | None = None) -> int:
     # Importing fairseq turns on the debugging output of all libraries, and its use of hydra warns.
     logging.getLogger().setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", module="hydra|fairseq")
-    try:
-        with one_line_endings():
-            draw(args, command)
-    except SystemExit as ended:
-        print(ended, file=sys.stderr)
-        return 1
-    return 0
+    with one_line_endings():
+        draw(args, command)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

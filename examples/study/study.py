@@ -200,14 +200,14 @@ class Study:
         """Folder of a trained model."""
         return self.out / "models" / run.replace("/", "-")
 
-    def finetune_all(self) -> list[str]:
+    def finetune_all(self) -> list[UsageError]:
         """Fine-tune on all tasks, with a report after each; return the errors."""
         failed = []
         for task in self.arguments.tasks:
             try:
                 self.finetune(task)
             except UsageError as error:
-                failed.append(str(error))
+                failed.append(error)
             self.report()
         return failed
 
@@ -257,7 +257,7 @@ def main(argv: list[str] | None = None) -> None:
             failed = study.finetune_all()
     print(f"report: {arguments.results / 'report.md'}")
     if failed:
-        raise UsageError("; ".join(failed))
+        raise UsageError("; ".join(map(str, failed))) from failed[0]
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 
 from tests.integration.commands import pretrain
 from tupe_fairseq import UsageError
+from tupe_fairseq.errors import TRACEBACK
 from tupe_fairseq.plots import color_limits, draw_positional_correlations, save_png
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +47,7 @@ def model_of(toy_masked_lm_data, tmp_path_factory):
 @pytest.mark.parametrize("encoding", ["tupe_r", "t5", "learned", "shaw"])
 def test_draws(model_of, tmp_path, encoding):
     out = tmp_path / "heads.png"
-    assert script().main([model_of(encoding), "--out", str(out), "--length", "20"]) == 0
+    script().main([model_of(encoding), "--out", str(out), "--length", "20"])
     content = out.read_bytes()
     assert content.startswith(PNG)
     assert b"--out" in content, "the command that made it"
@@ -63,21 +65,22 @@ def test_draws(model_of, tmp_path, encoding):
         ("tupe_r", ["--out", "nowhere/x.png"], "no such folder"),
     ],
 )
-def test_errors_are_one_line(model_of, tmp_path, monkeypatch, capsys, encoding, arguments, part):
+def test_errors_are_one_line(model_of, tmp_path, monkeypatch, encoding, arguments, part):
     directory = model_of(encoding)
     monkeypatch.chdir(tmp_path)
-    capsys.readouterr()
-    assert script().main([directory, *arguments]) == 1
-    told = capsys.readouterr().err.strip().splitlines()[-1]
-    assert told.startswith("error: ")
-    assert part in told
+    # What Python prints on stderr, with status 1.
+    with pytest.raises(SystemExit, match=rf"^error: .*{re.escape(part)}.*$"):
+        script().main([directory, *arguments])
     assert not list(tmp_path.iterdir())
 
 
-def test_missing_matplotlib_is_named(model_of, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("asked", ["", "1"])
+def test_missing_matplotlib_is_named(model_of, tmp_path, monkeypatch, capsys, asked):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert script().main([model_of("t5"), "--out", str(tmp_path / "x.png")]) == 1
-    assert "pip install 'tupe_fairseq[viz]'" in capsys.readouterr().err
+    monkeypatch.setenv(TRACEBACK, asked)
+    with pytest.raises(SystemExit, match=r"pip install 'tupe_fairseq\[viz\]'"):
+        script().main([model_of("t5"), "--out", str(tmp_path / "x.png")])
+    assert ("Traceback" in capsys.readouterr().err) is bool(asked)
 
 
 @pytest.mark.parametrize("heads", [1, 3, 5, 9, 12])
