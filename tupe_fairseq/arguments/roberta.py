@@ -50,13 +50,13 @@ def _check_pruning(complete: Namespace) -> None:
         raise ConfigurationError(
             f"--mha-heads-to-keep is {heads}, but heads of tupe_roberta cannot be pruned: all "
             "layers share the positional terms of a head, and AdaPrune removes different heads "
-            "in each layer. Leave it out."
+            "in each layer. Remove the flag."
         )
     units, width = getattr(complete, "ffn_blocks_to_remove", -1), complete.encoder_ffn_embed_dim
     if units != -1 and not 0 < units < width:
         raise ConfigurationError(
             f"--ffn-blocks-to-remove is {units}, but each layer has {width} units: give a number "
-            f"from 1 to {width - 1}, or leave it out."
+            f"from 1 to {width - 1}, or -1 to remove none."
         )
 
 

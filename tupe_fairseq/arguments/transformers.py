@@ -26,15 +26,18 @@ REFUSED = {
     "encoder_learned_pos": "use --position-encoding learned",
     "decoder_learned_pos": "use --position-encoding learned",
     "no_token_positional_embeddings": "use --position-encoding none",
-    "cross_self_attention": "no distance is defined between source and target positions; "
-    "leave it out",
+    "cross_self_attention": "no distance is defined between source and target positions; remove "
+    "the flag",
     "offload_activations": "use --checkpoint-activations",
-    "base_layers": "leave it out",
-    "character_embeddings": "leave it out",
-    "adaptive_input": "leave it out",
+    "base_layers": "remove the flag, since all layers are dense",
+    "character_embeddings": "remove the flag, since tokens have one embedding each",
+    "adaptive_input": "remove the flag, since all embeddings have the same width",
     "encoder_xformers_att_config": "use --attention-backend",
     "decoder_xformers_att_config": "use --attention-backend",
-    **dict.fromkeys(("scale_fc", "scale_attn", "scale_heads", "scale_resids"), "leave it out"),
+    **dict.fromkeys(
+        ("scale_fc", "scale_attn", "scale_heads", "scale_resids"),
+        "remove the flag, since layers are those of Vaswani et al. (2017)",
+    ),
 }
 
 
@@ -59,7 +62,7 @@ def _check(complete: Namespace, model: str) -> None:
     if getattr(complete, "deberta_emd", False):
         raise ConfigurationError(
             "--deberta-emd adds positions for the prediction of masked words, but "
-            f"{model} masks none: leave it out."
+            f"{model} masks none: remove the flag."
         )
     # Its older name.
     complete.activation_dropout = complete.activation_dropout or getattr(
@@ -110,7 +113,7 @@ def _finish_lm(complete: Namespace, args: Any, task: Any) -> None:
     if tokens is not None and tokens > longest:
         raise ConfigurationError(
             f"--max-target-positions is {longest}, but samples have {tokens} tokens "
-            "(--tokens-per-sample, and one of --add-bos-token): leave it out, or make it larger."
+            "(--tokens-per-sample, and one of --add-bos-token): give at least that number."
         )
     complete.max_target_positions = longest
 

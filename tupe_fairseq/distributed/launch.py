@@ -54,7 +54,7 @@ def split(argv: list[str]) -> tuple[int, list[str], list[str]]:
     for flag in flags:
         if flag.split("=")[0] in OWN_FLAGS:
             raise ConfigurationError(
-                f"{flag.split('=')[0]} is set from N and the rendezvous; leave it out."
+                f"{flag.split('=')[0]} is set from N and the rendezvous; remove it."
             )
     return int(argv[0]), torchrun, flags
 

@@ -19,13 +19,9 @@ class TupeGeneratorHubInterface(GeneratorHubInterface):
         self.translates = translates
 
     def translate(self, sentences, beam: int = 5, verbose: bool = False, **kwargs):
-        """The best translation of a sentence, or of each sentence of a list.
+        """The best translation of a text, or of each text of a list.
 
-        Args:
-            sentences: text, or a list of texts.
-            beam: number of hypotheses kept.
-            verbose: log sources and hypotheses.
-            **kwargs: further settings of generation, e.g. lenpen.
+        ``beam`` hypotheses are kept; ``kwargs`` are further settings of generation, e.g. lenpen.
 
         Raises:
             UsageError: a language model cannot translate; a sentence is empty, too long or not
@@ -38,10 +34,7 @@ class TupeGeneratorHubInterface(GeneratorHubInterface):
     def score(self, sentences, replace_newline_with_eos: bool = False, **kwargs):
         """Log-probabilities of the tokens of a text, or of each text of a list.
 
-        Args:
-            sentences: text, or a list of texts.
-            replace_newline_with_eos: score each line of a text as a sentence.
-            **kwargs: further settings of generation.
+        With ``replace_newline_with_eos``, each line of a text is scored as a sentence.
 
         Returns:
             For each text a dict: "positional_scores" by token, "score" their mean, "tokens".

@@ -93,7 +93,7 @@ class CheckedModel(BaseFairseqModel):
         if self.awaited_checkpoint is not None and self.training:
             raise CheckpointError(
                 f"--restore-file is {self.awaited_checkpoint!r}, but no such file was loaded "
-                f"(looked in {Path.cwd()}); give a path that exists, or leave it out to start "
+                f"(looked in {Path.cwd()}); give a path that exists, or remove the flag to start "
                 "from scratch."
             )
         return super().forward(*args, **kwargs)
