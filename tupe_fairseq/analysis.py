@@ -133,7 +133,8 @@ def correlation_terms(encoder: Encoder, tokens: Tensor) -> Tensor:
 
     Args:
         encoder: with word embeddings `embed_tokens`, e.g. `model.encoder.sentence_encoder`; its
-            encoding is `learned`, `sinusoidal`, `hierarchical` or `floater`.
+            encoding is one that adds positions, as `learned`, `sinusoidal`, `hierarchical`,
+            `floater`, `cape` and `shape` do.
         tokens: ids, B×T, without padding.
 
     Returns:

@@ -16,7 +16,7 @@ from tupe_fairseq.position import POSITION_ENCODINGS
 
 WIDTH, HEADS, LENGTH, WORDS = 16, 4, 7, 20
 HEAD = WIDTH // HEADS
-ADDED = ("learned", "sinusoidal", "hierarchical", "floater")
+ADDED = ("learned", "sinusoidal", "hierarchical", "floater", "cape", "shape")
 
 
 def encoder(name: str, **options) -> Encoder:

@@ -32,6 +32,9 @@ OPTIONS = {
     "cnn": {"cnn_kernel": 3, "cnn_groups": 4},
     "deberta": {"relative_clip": 3},
     "shaw": {"relative_clip": 2},
+    # Without random positions in training.
+    "cape": {"cape_global_shift": 0.0, "cape_local_shift": 0.0, "cape_scale": 1.0},
+    "shape": {"shape_shifts": 0},
 }
 
 #: Those that run on CPUs; the kernels of `triton` do in its interpreter (test_triton.py).

@@ -25,6 +25,7 @@ OPTIONS = {
 }
 #: Test id -> name and options: the registry, and what options change in a decoder.
 VARIANTS = {name: (name, OPTIONS.get(name, {})) for name in POSITION_ENCODINGS} | {
+    "rnn-recursive": ("rnn", {"rnn_recursive": True}),
     "rope-values": ("rope", {"rope_values": True}),
     "rope-yarn": ("rope", {"rope_scaling": "yarn", "rope_scaling_factor": 4.0}),
     "rope-part": ("rope", {"rope_fraction": 0.5, "rope_skip_every": 2}),

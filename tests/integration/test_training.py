@@ -10,7 +10,7 @@ from tests import toy_data
 from tests.integration.commands import FINETUNE, finetune, parameters, pretrain
 from tests.tolerances import assert_trained_alike
 
-ENCODINGS = ("tupe_r", "tupe_a", "learned", "t5", "none")
+ENCODINGS = ("tupe_r", "tupe_a", "learned", "t5", "none", "cape", "shape")
 
 
 def load(checkpoint, **overrides):

@@ -19,11 +19,14 @@ from tests.attention.cases import (
     words,
 )
 from tests.reference import (
+    cape,
     cnn,
     complex_order,
     floater,
     hierarchical,
     multiplicative,
+    rnn,
+    shifted,
     sinusoidal,
 )
 from tests.tolerances import assert_close, assert_gradients_close, assert_not_zero, assert_zero
@@ -46,9 +49,15 @@ CASES = {
         "cnn",
         {"cnn_kernel": 5, "cnn_groups": 4, "bidirectional": False},
     ),
+    # In evaluation; training is in test_random_positions.py.
+    "cape": (cape, "cape", {}),
+    "shape": (shifted, "shape", {"shape_shifts": 6}),
+    "rnn": (rnn, "rnn", {}),
+    "rnn-one_sided": (rnn, "rnn", {"bidirectional": False}),
+    "rnn-recursive": (rnn, "rnn", {"rnn_recursive": True}),
 }
-#: Those that can begin at any position: a convolution needs the words before.
-STARTING = [case for case in CASES if not case.startswith("cnn")]
+#: Those that can begin at any position: a convolution or recurrent layer needs the words before.
+STARTING = [case for case in CASES if case == "rnn-recursive" or case[:3] not in ("cnn", "rnn")]
 #: Length, and padding at the end of each of two sentences.
 SENTENCES = ((1, None), (2, None), (2, (0, 1)), (7, None), (7, (3, 0)), (33, (0, 20)))
 DTYPES = (torch.float64, torch.float32, torch.bfloat16)
@@ -61,7 +70,7 @@ def build(case, dtype=torch.float64):
     encoding = build_position_encoding(
         name, EMBED_DIM, NUM_HEADS, LONGEST, vocab_size=VOCAB_SIZE, **options
     )
-    return enlarged(encoding, 1).to(dtype)
+    return enlarged(encoding, 1).to(dtype).eval()
 
 
 def inputs(length, padded, dtype=torch.float64):

@@ -25,6 +25,10 @@ OUT_OF_RANGE = [
     ("hierarchical", {"hierarchical_rows": 5}, "--max-positions is 32, but .* reaches 25"),
     ("hierarchical", {"hierarchical_rows": 0}, "reaches 0|--hierarchical-rows .* is 0"),
     ("hierarchical", {"hierarchical_rows": -8}, "--hierarchical-rows must .*, but is -8"),
+    ("cape", {"cape_global_shift": -1.0}, "--cape-global-shift must .* least 0, but is -1"),
+    ("cape", {"cape_local_shift": float("nan")}, "--cape-local-shift must .*, but is nan"),
+    ("cape", {"cape_scale": 0.5}, "--cape-scale must be at least 1, but is 0.5"),
+    ("shape", {"shape_shifts": -1}, "--shape-shifts must be at least 0, but is -1"),
     ("sandwich", {"sandwich_width": 5}, "--sandwich-width must be even .*, but is 5"),
     ("sandwich", {"sandwich_width": 0}, "--sandwich-width must be .* least 2, but is 0"),
     ("rope", {"rope_theta": 0.0}, "--rope-theta must .*, but is 0"),
@@ -45,6 +49,10 @@ def test_options_out_of_range(name, options, expected):
     with pytest.raises(UsageError, match=expected) as raised:
         build_position_encoding(name, EMBED_DIM, NUM_HEADS, MAX_POSITIONS, **options)
     assert "\n" not in str(raised.value)
+
+
+def test_rnn_needs_two_halves():
+    assert "the model width into two directions, but it is odd: 9" in message_of("rnn", 9)
 
 
 def test_rope_needs_pairs():

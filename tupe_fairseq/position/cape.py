@@ -1,0 +1,71 @@
+"""CAPE (Likhomanenko et al. 2021): sinusoids of augmented positions, x + p((t + Δ + ε_t)·λ).
+
+In training, each sequence draws a global shift Δ ~ U(−shift, shift), a local shift
+ε_t ~ U(−local, local) for each token, and a scale λ with ln λ ~ U(−ln scale, ln scale). In
+evaluation, positions are those of `sinusoidal`, whose frequencies and factor √C of the token
+embeddings it shares. The defaults are the settings that the released code names for text; that
+code's own defaults draw nothing. Positions are not centred (the code's `normalize`, for audio).
+Source and target of a translation draw independently.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+import torch
+from torch import Tensor
+
+from ..errors import ConfigurationError
+from .base import PositionEncoding, Shape, register_position_encoding
+from .tables import ConstantTable, sinusoids
+
+
+@register_position_encoding("cape")
+class CapePosition(PositionEncoding):
+    """Has no parameters; draws from torch's generator, which fairseq seeds at each update."""
+
+    enters = "input"
+    paper = "Likhomanenko 2021"
+
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        cape_global_shift: Annotated[float, "largest shift of a sequence, in tokens"] = 5.0,
+        cape_local_shift: Annotated[float, "largest shift of a token; order needs ≤ 0.5"] = 0.5,
+        cape_scale: Annotated[float, "largest factor of the positions, at least 1"] = 1.03,
+    ):
+        super().__init__(shape)
+        _check("--cape-global-shift", cape_global_shift, 0)
+        _check("--cape-local-shift", cape_local_shift, 0)
+        _check("--cape-scale", cape_scale, 1)
+        self.global_shift, self.local_shift = cape_global_shift, cape_local_shift
+        self.log_scale = math.log(cape_scale)
+        self.table = ConstantTable(sinusoids(torch.arange(shape.max_positions), shape.embed_dim))
+
+    @property
+    def word_scale(self) -> float:
+        return self.shape.embed_dim**0.5
+
+    def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
+        stop = start + x.size(1)
+        if not (self.training and (self.global_shift or self.local_shift or self.log_scale)):
+            return x + self.table(x.dtype, start, stop).to(x.dtype)
+        positions = self.augmented(torch.arange(start, stop, device=x.device), len(x))
+        # B·T×C -> B×T×C
+        return x + sinusoids(positions.flatten(), x.size(2)).to(x.dtype).view_as(x)
+
+    def augmented(self, positions: Tensor, batch: int) -> Tensor:
+        """T positions as B sequences draw them: B×T, fp64."""
+        sequence = torch.empty(2, batch, 1, dtype=torch.float64, device=positions.device)
+        shift, scale = sequence.uniform_(-1, 1)
+        local = torch.empty(batch, len(positions), dtype=torch.float64, device=positions.device)
+        shifted = positions + self.global_shift * shift + self.local_shift * local.uniform_(-1, 1)
+        return shifted * (self.log_scale * scale).exp()
+
+
+def _check(flag: str, value: float, least: float) -> None:
+    """Refuse an option that is below its least value, infinite or not a number."""
+    if not least <= value < math.inf:
+        raise ConfigurationError(f"{flag} must be at least {least}, but is {value:g}.")
