@@ -20,19 +20,20 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from multiprocessing import Pool
 from pathlib import Path
 
 import torch
-from fairseq.data import Dictionary, indexed_dataset
-from torch import Tensor
+from fairseq.data import Dictionary
 from tqdm import tqdm
 
 from examples.glue.readers import Example, Read, read_split
 from examples.glue.tasks import TASKS, Split, Task, find_file
 from examples.glue.tokenizer import Tokenizer
 from examples.shared import script
+from examples.shared.binarised import binarised
 from tupe_fairseq import UsageError
 
 #: A dictionary that lacks a larger share of the pieces belongs to another tokenizer.
@@ -98,24 +99,17 @@ def encoded(
         yield from tqdm(pool.imap(_encode, examples, CHUNK), **bar)
 
 
-class Writer:
-    """Writes FOLDER/SPLIT.bin and .idx in the format of fairseq-preprocess."""
+@contextmanager
+def written(folder: Path, split: str, dictionary: Dictionary) -> Iterator[Callable]:
+    """Write FOLDER/SPLIT.bin and .idx, and dict.txt.
 
-    def __init__(self, folder: Path, split: str, dictionary: Dictionary):
-        folder.mkdir(parents=True, exist_ok=True)
-        self.prefix, self.end = folder / split, torch.tensor([dictionary.eos()])
-        self.builder = indexed_dataset.make_builder(
-            f"{self.prefix}.bin", "mmap", vocab_size=len(dictionary)
-        )
-        dictionary.save(str(folder / "dict.txt"))
-
-    def add(self, ids: list[int] | Tensor) -> None:
-        """Add an example and </s>."""
-        self.builder.add_item(torch.cat([torch.as_tensor(ids, dtype=torch.long), self.end]))
-
-    def close(self) -> None:
-        """Write the index, which completes the data."""
-        self.builder.finalize(f"{self.prefix}.idx")
+    Yields:
+        A function that adds an example by its ids, without </s>.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    dictionary.save(str(folder / "dict.txt"))
+    with binarised(folder / split, len(dictionary)) as builder:
+        yield lambda ids: builder.add_item(torch.tensor([*ids, dictionary.eos()]))
 
 
 def label_dictionary(task: Task, train: list[Example]) -> Dictionary:
@@ -129,10 +123,9 @@ def label_dictionary(task: Task, train: list[Example]) -> Dictionary:
 def write_labels(folder: Path, split: str, examples: list[Example], words: Dictionary) -> None:
     """Write the labels of a split: ids of words, or numbers as text for regression."""
     if len(words) > words.nspecial:
-        writer = Writer(folder, split, words)
-        for example in examples:
-            writer.add([words.index(example.label)])
-        writer.close()
+        with written(folder, split, words) as add:
+            for example in examples:
+                add([words.index(example.label)])
     else:
         folder.mkdir(parents=True, exist_ok=True)
         lines = "".join(f"{float(example.label)!r}\n" for example in examples)
@@ -152,21 +145,22 @@ def write_sentences(
     """
     dictionary = tokenizer.dictionary
     columns = range(len(read.examples[0].sentences))
-    writers = [Writer(args.out / f"input{i}", split.name, dictionary) for i in columns]
     cut = unknown = pieces = 0
-    for ids in encoded(read.examples, tokenizer, args.workers, split.name):
-        kept = shares(tuple(map(len, ids)), args.max_positions)
-        cut += kept != tuple(map(len, ids))
-        for writer, sentence, length in zip(writers, ids, kept, strict=True):
-            writer.add(sentence[:length])
-            unknown, pieces = unknown + sentence.count(dictionary.unk()), pieces + len(sentence)
-    if unknown > MOST_UNKNOWN * pieces:
-        raise UsageError(
-            f"{args.bpe}/dict.txt belongs to another tokenizer: it lacks "
-            f"{100 * unknown / pieces:.0f} % of the pieces of {read.path}."
-        )
-    for writer in writers:
-        writer.close()
+    with ExitStack() as stack:
+        folders = [written(args.out / f"input{i}", split.name, dictionary) for i in columns]
+        adds = [stack.enter_context(folder) for folder in folders]
+        for ids in encoded(read.examples, tokenizer, args.workers, split.name):
+            kept = shares(tuple(map(len, ids)), args.max_positions)
+            cut += kept != tuple(map(len, ids))
+            for add, sentence, length in zip(adds, ids, kept, strict=True):
+                add(sentence[:length])
+                unknown += sentence.count(dictionary.unk())
+                pieces += len(sentence)
+        if unknown > MOST_UNKNOWN * pieces:
+            raise UsageError(
+                f"{args.bpe}/dict.txt belongs to another tokenizer: it lacks "
+                f"{100 * unknown / pieces:.0f} % of the pieces of {read.path}."
+            )
     return cut
 
 

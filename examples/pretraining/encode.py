@@ -1,6 +1,6 @@
-"""Clean lines -> lines of subword symbols for fairseq-preprocess.
+"""Clean lines -> the input of fairseq-train, or lines of subword symbols for fairseq-preprocess.
 
-    python -m examples.pretraining.encode TEXT --out DIRECTORY --sentencepiece 32000
+    python -m examples.pretraining.encode TEXT --out DIRECTORY --sentencepiece 32000 --binarise
     python -m examples.pretraining.encode TEXT --out DIRECTORY --sentencepiece FILE.model
     python -m examples.pretraining.encode TEXT --out DIRECTORY --gpt2-bpe FOLDER
 
@@ -9,10 +9,13 @@ on train.txt, the second uses an existing one; DIRECTORY gets it as sentencepiec
 later belongs beside the checkpoint. The third uses GPT-2's: FOLDER holds encoder.json and
 vocab.bpe (or gpt2_bpe_encoder.json and gpt2_bpe_vocab.bpe). Nothing is downloaded.
 
-DIRECTORY gets `train` and `valid`, symbols separated by spaces, and `dict.txt` with all symbols of
-the vocabulary. A dictionary made from the text would differ from text to text, and contain rare
-characters that are not symbols. Each file is written atomically; a second call writes the missing
-ones.
+DIRECTORY gets `dict.txt` with all symbols of the vocabulary. A dictionary made from the text would
+differ from text to text, and contain rare characters that are not symbols. With `--binarise` it
+also gets `train.bin`, `train.idx`, `valid.bin` and `valid.idx`, otherwise `train` and `valid`,
+symbols separated by spaces, of which fairseq-preprocess makes the same files.
+
+Parts of the text are encoded in parallel, into DIRECTORY/parts-*, and joined. Each file is written
+atomically; a second call encodes the missing parts. The memory does not grow with the text.
 """
 
 from __future__ import annotations
@@ -20,50 +23,73 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from itertools import islice
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
+import torch
+from fairseq.data import Dictionary
 from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
 from tqdm import tqdm
 
 from examples.shared import pieces, script
+from examples.shared.binarised import binarised, join
 from examples.shared.jobs import keep
 from examples.shared.pieces import MODEL
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
 
 SPLITS = ("train", "valid")
-#: Lines that a process encodes at a time.
-BLOCK = 2000
+#: Bytes of text that a process encodes at a time.
+PART = 1 << 22
 #: For sentencepiece: a random sample limits the memory; a line of 2,000 characters may have four
 #: times as many bytes.
 LIMITS = {"input_sentence_size": 5_000_000, "max_sentence_length": 1 << 14}
 OUT_OF_MEMORY = "a process was killed, possibly for lack of memory: reduce --workers."
 
-Encoder = Callable[[list[str]], list[str]]
-#: The encoder of this process.
-_encode: Encoder
+
+class Vocabulary(NamedTuple):
+    """A tokenizer.
+
+    Attributes:
+        symbols: those in fairseq's dictionary, by their ids in the tokenizer.
+        ids: from lines to the tokenizer's ids.
+        split: from a line to symbols separated by spaces.
+    """
+
+    symbols: dict[int, str]
+    ids: Callable[[list[str]], list[list[int]]]
+    split: Callable[[str], str]
 
 
-def load_sentencepiece(model: Path) -> tuple[Encoder, list[str]]:
-    """A function from lines to pieces, as fairseq's `--bpe sentencepiece`; and all pieces.
+#: Those of this process.
+_vocabulary: Vocabulary
+_dictionary: Dictionary
+_table: np.ndarray
+
+
+def load_sentencepiece(model: Path) -> Vocabulary:
+    """The vocabulary of fairseq's `--bpe sentencepiece`.
 
     Raises:
         UsageError: the file is not a sentencepiece model.
     """
     processor = pieces.load(model)
     special = (processor.is_unknown, processor.is_control)
-    ids = (i for i in range(len(processor)) if not any(test(i) for test in special))
-    symbols = [processor.id_to_piece(i) for i in ids]
-    return lambda lines: [" ".join(p) for p in processor.encode(lines, out_type=str)], symbols
+    ids = [i for i in range(len(processor)) if not any(test(i) for test in special)]
+    return Vocabulary(
+        {i: processor.id_to_piece(i) for i in ids},
+        lambda lines: processor.encode(lines, out_type=int, num_threads=1),
+        lambda line: " ".join(processor.encode(line, out_type=str)),
+    )
 
 
-def load_gpt2(folder: Path) -> tuple[Encoder, list[str]]:
-    """A function from lines to ids, as fairseq's `--bpe gpt2`; and all ids.
+def load_gpt2(folder: Path) -> Vocabulary:
+    """The vocabulary of fairseq's `--bpe gpt2`, whose symbols are numbers.
 
     Raises:
         UsageError: the folder lacks a file.
@@ -74,60 +100,125 @@ def load_gpt2(folder: Path) -> tuple[Encoder, list[str]]:
     if None in paths:
         raise UsageError(f"--gpt2-bpe is {str(folder)!r}, but lacks encoder.json or vocab.bpe.")
     bpe = get_encoder(*map(str, paths))
-    ids = [str(number) for number in sorted(bpe.encoder.values())]
-    return lambda lines: [" ".join(map(str, bpe.encode(line))) for line in lines], ids
+    return Vocabulary(
+        {number: str(number) for number in sorted(bpe.encoder.values())},
+        lambda lines: [bpe.encode(line) for line in lines],
+        lambda line: " ".join(map(str, bpe.encode(line))),
+    )
 
 
-def write_dictionary(symbols: list[str], path: Path) -> None:
-    """Write fairseq's dictionary: a symbol and a count per line; the counts are not used."""
+def write_dictionary(vocabulary: Vocabulary, path: Path) -> None:
+    """Write fairseq's dictionary: a symbol and a count per line; the counts are not used.
+
+    Raises:
+        UsageError: fairseq cannot read it.
+    """
+    lines = "".join(f"{symbol} 1\n" for symbol in vocabulary.symbols.values())
     with replacing(path) as aside:
-        aside.write_text("".join(f"{symbol} 1\n" for symbol in symbols), encoding="utf-8")
+        aside.write_text(lines, encoding="utf-8")
+        try:
+            Dictionary.load(str(aside))
+        except RuntimeError as error:
+            reason = str(error).partition(". ")[0]
+            raise UsageError(f"fairseq cannot use this vocabulary: {reason}.") from error
 
 
-def encode_file(source: Path, target: Path, pool: ProcessPoolExecutor, ahead: int) -> None:
-    """Encode a file in blocks of lines, which keep their order.
+def table_of(vocabulary: Vocabulary, dictionary: Dictionary) -> np.ndarray:
+    """The dictionary's ids by those of the tokenizer; -1 where that is not exactly one."""
+    table = np.full(max(vocabulary.symbols) + 1, -1)
+    for number, symbol in vocabulary.symbols.items():
+        found = dictionary.encode_line(symbol, add_if_not_exist=False, append_eos=False)
+        if len(found) == 1:
+            table[number] = found
+    return table
+
+
+def write_ids(prefix: Path, lines: list[str]) -> None:
+    """Binarise lines; those with an unknown symbol as fairseq-preprocess does."""
+    end = _dictionary.eos()
+    with binarised(prefix, len(_dictionary)) as builder:
+        for line, numbers in zip(lines, _vocabulary.ids(lines), strict=True):
+            ids = np.append(_table[np.array(numbers, dtype=int)], end)
+            if ids.min() < 0:
+                symbols = _vocabulary.split(line)
+                builder.add_item(_dictionary.encode_line(symbols, add_if_not_exist=False))
+            else:
+                builder.add_item(torch.from_numpy(ids))
+
+
+def write_symbols(path: Path, lines: list[str]) -> None:
+    """Write lines of symbols."""
+    with replacing(path) as aside, aside.open("w", encoding="utf-8") as out:
+        out.writelines(f"{_vocabulary.split(line)}\n" for line in lines)
+
+
+def join_symbols(parts: list[Path], target: Path) -> None:
+    """Concatenate text files."""
+    with replacing(target) as aside, aside.open("wb") as out:
+        for part in parts:
+            with part.open("rb") as source:
+                shutil.copyfileobj(source, out)
+
+
+class Format(NamedTuple):
+    """How a split is written: the suffix of its last file, from lines to a part, from parts."""
+
+    suffix: str
+    write: Callable[[Path, list[str]], None]
+    join: Callable[[list[Path], Path], None]
+
+
+BINARY = Format(".idx", write_ids, join)
+SYMBOLS = Format("", write_symbols, join_symbols)
+
+
+def encode_file(source: Path, target: Path, form: Format, pool: ProcessPoolExecutor) -> None:
+    """Encode a file in parts, unless it was encoded; then remove the parts.
 
     Args:
         source: text.
-        target: written atomically.
+        target: file or prefix, written atomically.
+        form: of the output.
         pool: of processes that have loaded the vocabulary.
-        ahead: number of blocks in progress, which limits the memory.
     """
-    waiting: deque = deque()
-    bar = {"desc": f"encode {source.stem}", "unit": "B", "unit_scale": True}
-    with (
-        replacing(target) as aside,
-        aside.open("w", encoding="utf-8") as out,
-        tqdm(total=source.stat().st_size, **bar) as progress,
-    ):
-
-        def write_next() -> None:
-            read, lines = waiting.popleft().result()
-            out.writelines(f"{line}\n" for line in lines)
-            progress.update(read)
-
-        for block in _blocks(source):
-            waiting.append(pool.submit(_encode_block, block))
-            if len(waiting) > ahead:
-                write_next()
-        while waiting:
-            write_next()
+    folder = target.with_name(f"parts-{target.name}{form.suffix}")
+    if not Path(f"{target}{form.suffix}").exists():
+        folder.mkdir(exist_ok=True)
+        jobs = [(source, *ends, folder / "{}-{}".format(*ends), form) for ends in ranges(source)]
+        bar = {"desc": f"encode {source.stem}", "unit": "B", "unit_scale": True}
+        with tqdm(total=source.stat().st_size, **bar) as progress:
+            for read in pool.map(_encode_part, jobs):
+                progress.update(read)
+        form.join([part for *_, part, _ in jobs], target)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
-def _blocks(source: Path) -> Iterator[list[str]]:
-    with source.open(encoding="utf-8", newline="\n") as lines:
-        while block := list(islice(lines, BLOCK)):
-            yield block
+def ranges(source: Path) -> Iterator[tuple[int, int]]:
+    """First and last byte of parts that consist of whole lines; at least one part."""
+    size = source.stat().st_size
+    ends = {size}
+    with source.open("rb") as text:
+        for place in range(PART, size, PART):
+            text.seek(place - 1)
+            text.readline()
+            ends.add(text.tell())
+    return pairwise([0, *sorted(ends)])
 
 
-def _encode_block(block: list[str]) -> tuple[int, list[str]]:
-    size = sum(len(line.encode()) for line in block)
-    return size, _encode([line.rstrip("\n") for line in block])
+def _encode_part(job: tuple[Path, int, int, Path, Format]) -> int:
+    source, begin, end, part, form = job
+    if not Path(f"{part}{form.suffix}").exists():
+        with source.open("rb") as text:
+            text.seek(begin)
+            lines = text.read(end - begin).decode().split("\n")
+        form.write(part, lines if lines[-1] else lines[:-1])
+    return end - begin
 
 
-def _start_worker(load: Callable[[Path], tuple[Encoder, list[str]]], path: Path) -> None:
-    global _encode
-    _encode, _ = load(path)
+def _start_worker(load: Callable[[Path], Vocabulary], path: Path, words: Path) -> None:
+    global _vocabulary, _dictionary, _table
+    _vocabulary, _dictionary = load(path), Dictionary.load(str(words))
+    _table = table_of(_vocabulary, _dictionary)
 
 
 def keep_settings(arguments: argparse.Namespace) -> None:
@@ -165,6 +256,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     vocabulary = parser.add_mutually_exclusive_group(required=True)
     vocabulary.add_argument("--sentencepiece", metavar="SIZE|FILE", help="train or use a model")
     vocabulary.add_argument("--gpt2-bpe", type=Path, metavar="FOLDER", help="of GPT-2's two files")
+    parser.add_argument("--binarise", action="store_true", help="write the input of fairseq-train")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes")
     arguments = parser.parse_args(argv)
     if not (arguments.text / "train.txt").is_file():
@@ -185,14 +277,14 @@ def main(argv: list[str] | None = None) -> None:
         if not path.exists():
             text = arguments.text / "train.txt"
             make_vocabulary(arguments.sentencepiece, text, path, workers)
-    _, symbols = load(path)
-    write_dictionary(symbols, arguments.out / "dict.txt")
+    words = arguments.out / "dict.txt"
+    write_dictionary(load(path), words)
+    form = BINARY if arguments.binarise else SYMBOLS
     try:
-        with ProcessPoolExecutor(workers, None, _start_worker, (load, path)) as pool:
+        with ProcessPoolExecutor(workers, None, _start_worker, (load, path, words)) as pool:
             for split in SPLITS:
-                source, target = arguments.text / f"{split}.txt", arguments.out / split
-                if source.exists() and not target.exists():
-                    encode_file(source, target, pool, ahead=4 * workers)
+                if (source := arguments.text / f"{split}.txt").exists():
+                    encode_file(source, arguments.out / split, form, pool)
     except BrokenProcessPool as error:
         raise UsageError(OUT_OF_MEMORY) from error
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Raw text or WikiExtractor output -> data for fairseq-train: clean it, split it into symbols, binarise
-# it.
+# Raw text or WikiExtractor output -> data for fairseq-train: clean it, split it into symbols and
+# binarise these.
 #
 #   bash examples/pretraining/prepare.sh --out DATA --sentencepiece SIZE|FILE INPUT...
 #   bash examples/pretraining/prepare.sh --out DATA --gpt2-bpe FOLDER --cased INPUT...
@@ -56,15 +56,17 @@ text() {
 }
 
 pieces() {
-  run python -m examples.pretraining.encode "$work/text" --out "$out" --workers "$workers" "${vocabulary[@]}"
+  run python -m examples.pretraining.encode "$work/text" --out "$out" --workers "$workers" \
+    --binarise "${vocabulary[@]}"
 }
 
 bin() {
-  run fairseq-preprocess --only-source --srcdict "$work/pieces/dict.txt" --destdir "$out" \
-    --trainpref "$work/pieces/train" --validpref "$work/pieces/valid" --workers "$workers"
-  # Beside the data, for fairseq's --bpe sentencepiece and for the model's folder.
-  [[ ! -e $work/pieces/sentencepiece.bpe.model ]] ||
-    run cp "$work/pieces/sentencepiece.bpe.model" "$out"
+  local files=("$work"/pieces/{dict.txt,{train,valid}.{bin,idx}})
+  # For fairseq's --bpe sentencepiece and for the model's folder.
+  local model=$work/pieces/sentencepiece.bpe.model
+  [[ ! -e $model ]] || files+=("$model")
+  # As hard links, where the file system has them.
+  run sh -c 'ln "$@" 2>/dev/null || cp "$@"' link "${files[@]}" "$out"
 }
 
 # Names, sizes and modification times of files, also in folders.
@@ -84,6 +86,6 @@ lock_work
 write "$work/.cleaning" "${cleaning[*]-} $(state_of "${inputs[@]}")"
 write "$work/.vocabulary" "${vocabulary[*]} $(state_of "${vocabulary[1]}")"
 step --resumable text "Clean the text" "$here/clean.py" "$work/.cleaning"
-step --resumable pieces "Split it into symbols" "$here/encode.py" "$work/.vocabulary"
-step bin "Binarise"
+step --resumable pieces "Split it into symbols, and binarise these" "$here/encode.py" "$work/.vocabulary"
+step bin "Complete the data"
 printf 'Data for fairseq-train: %s\n' "$work/bin"

@@ -66,7 +66,7 @@ def check(text: Path, out: Path, bpe) -> None:
 
 
 def test_sentencepiece(text, tmp_path, monkeypatch):
-    monkeypatch.setattr(encode, "BLOCK", 7)
+    monkeypatch.setattr(encode, "PART", 70)
     out = tmp_path / "out"
     run(text, out, "--sentencepiece", 40)
     model = out / "sentencepiece.bpe.model"
@@ -159,13 +159,14 @@ def test_prepare_goes_on_where_it_failed(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "Clean the text: done already" in done.stdout
     dictionary = Dictionary.load(str(out / "bin/dict.txt"))
+    model = str(out / "bin/sentencepiece.bpe.model")
+    bpe = SentencepieceBPE(SentencepieceConfig(sentencepiece_model=model))
     for split in ("train", "valid"):
         data = data_utils.load_indexed_dataset(str(out / "bin" / split), dictionary)
-        lines = (out / "pieces" / split).read_text().splitlines()
+        lines = (out / "text" / f"{split}.txt").read_text().splitlines()
         assert len(data) == len(lines)
-        expected = dictionary.encode_line(lines[0], add_if_not_exist=False).long()
+        expected = dictionary.encode_line(bpe.encode(lines[0]), add_if_not_exist=False).long()
         assert torch.equal(data[0].long(), expected)
-    assert (out / "bin/sentencepiece.bpe.model").exists()
     # Another text of the same size, written on a day long ago.
     (source / "a").write_text("\n\n".join(sentences(300)[::-1]))
     os.utime(source / "a", (1e9, 1e9))
