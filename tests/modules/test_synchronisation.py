@@ -81,5 +81,5 @@ def test_reading_a_mask_is_one_transfer(monkeypatch):
         monkeypatch.setattr(torch.Tensor, name, lambda x: pytest.fail("read a value"))
     mask = torch.tensor([[False, False, True], [True, False, False]])
     padding = Padding.read(mask)
-    assert (padding.lengths, padding.leading) == ((2, 2), True)
+    assert (padding.lengths, padding.leading, padding.scattered) == ((2, 2), True, True)
     assert len(transfers) == 1

@@ -16,7 +16,13 @@ from tests.tolerances import (
     assert_not_zero,
     assert_zero,
 )
-from tupe_fairseq import TUPEConfig, TUPEEncoder, UsageError, build_position_encoding
+from tupe_fairseq import (
+    TUPEConfig,
+    TUPEEncoder,
+    TUPEMaskedLM,
+    UsageError,
+    build_position_encoding,
+)
 from tupe_fairseq.analysis import positional_correlations
 from tupe_fairseq.attention import share_attention
 from tupe_fairseq.modules.encoder import Encoder
@@ -163,6 +169,19 @@ def test_left_padding_is_refused():
     padding_mask = torch.arange(12) < torch.tensor([[0], [3]])
     with pytest.raises(UsageError, match="pad on the right"):
         build()(vectors(), padding_mask)
+
+
+@pytest.mark.parametrize("inner", [[4], [3, 4, 5], [1, 8]])
+def test_padding_between_tokens_is_refused(inner):
+    """Padding is taken out by the number of tokens alone: results would be wrong."""
+    encoder = TUPEEncoder(TUPEConfig(num_layers=1, num_heads=2, d_model=8)).eval()
+    mask = torch.zeros(2, 10, dtype=torch.bool)
+    mask[1, inner] = True
+    with pytest.raises(UsageError, match="between the tokens of a sequence: move it behind"):
+        encoder(torch.randn(2, 10, 8), mask)
+    model = TUPEMaskedLM(TUPEConfig(num_layers=1, num_heads=2, d_model=8), 9)
+    with pytest.raises(UsageError, match="between the tokens of a sequence: move it behind"):
+        model(torch.full((2, 10), 5).masked_fill(mask, 1))
 
 
 def test_too_long_is_refused():

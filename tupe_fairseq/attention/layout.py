@@ -23,11 +23,18 @@ class Padding:
         mask: B×T, True at padding.
         lengths: tokens of each sequence, or None while torch traces a graph for any batch.
         leading: whether a sequence begins with padding.
+        scattered: whether a sequence has padding with a token right after it.
     """
 
     mask: Tensor
     lengths: tuple[int, ...] | None = None
     leading: bool = False
+    scattered: bool = False
+
+    @property
+    def before_tokens(self) -> bool:
+        """Whether padding is anywhere but after the last token."""
+        return self.leading or self.scattered
 
     @classmethod
     def read(cls, mask: Tensor | None) -> Padding | None:
@@ -36,12 +43,13 @@ class Padding:
             return None
         if torch.compiler.is_compiling():
             return cls(mask)
-        # B×2: the number of tokens of each sequence, and whether it begins with padding
-        facts = torch.stack(((~mask).sum(1), mask[:, :1].sum(1)), 1).tolist()
-        lengths = tuple(length for length, _ in facts)
+        before_a_token = mask[:, :-1] & ~mask[:, 1:]
+        # B×3: tokens of each sequence, whether it begins with padding, tokens after padding
+        facts = ((~mask).sum(1), mask[:, :1].sum(1), before_a_token.sum(1))
+        lengths, leading, scattered = zip(*torch.stack(facts, 1).tolist(), strict=True)
         if sum(lengths) == mask.numel():
             return None
-        return cls(mask, lengths, any(leading for _, leading in facts))
+        return cls(mask, lengths, any(leading), any(scattered))
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ class TupeSentenceEncoder(Encoder, FairseqEncoder):
         embed_scale: factor of the token embeddings.
     """
 
-    #: Whether padding before the first token is moved to the end, or refused.
+    #: Whether padding before a token is moved to the end, or refused.
     shifts_padding = False
     version: Tensor
 
@@ -83,12 +83,12 @@ class TupeSentenceEncoder(Encoder, FairseqEncoder):
             token_embeddings: B×T×C, used in place of the token embeddings.
 
         Raises:
-            UsageError: more than max_positions tokens, padding before the first token where that
+            UsageError: more than max_positions tokens, padding before a token where that
                 is refused, or an id that the dictionary does not have.
         """
         mask, shift = src_tokens.eq(self.padding_idx), None
         padding = Padding.read(mask)
-        if padding is not None and padding.leading and self.shifts_padding:
+        if padding is not None and padding.before_tokens and self.shifts_padding:
             # A token's position is its index among the tokens of its sequence.
             shift = PaddingShift.of(mask)
             src_tokens = shift.to_end(src_tokens)

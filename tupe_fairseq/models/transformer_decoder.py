@@ -113,7 +113,7 @@ class TupeTransformerDecoder(TransformerDecoderBase):
         tokens, padding, shift = prev_output_tokens, None, None
         if cache is None:
             padding = Padding.read(tokens.eq(self.padding_idx))
-        if padding is not None and padding.leading:
+        if padding is not None and padding.before_tokens:
             shift = PaddingShift.of(padding.mask)
             tokens, padding = shift.to_end(tokens), shift.padding_to_end(padding)
         x, shared = self._start(tokens, padding, cache, causal=not full_context_alignment)

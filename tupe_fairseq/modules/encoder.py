@@ -95,7 +95,8 @@ class Encoder(nn.Module):
             B×T×C; vectors at padding have no meaning.
 
         Raises:
-            DataError: more than max_positions tokens, or padding before the first token.
+            DataError: more than max_positions tokens, or padding before a token. Not checked while
+                torch traces a graph for any batch.
         """
         return self.encode(x, Padding.read(padding_mask), tokens)[0]
 
@@ -143,6 +144,10 @@ class Encoder(nn.Module):
             raise DataError(
                 "padding stands before the first token of a sequence: pad on the right "
                 "(position 0 must hold <s>)."
+            )
+        if padding is not None and padding.scattered:
+            raise DataError(
+                "padding stands between the tokens of a sequence: move it behind the last one."
             )
 
     def apply(self, fn: Callable[[nn.Module], None]) -> Encoder:

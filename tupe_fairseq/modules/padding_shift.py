@@ -1,4 +1,4 @@
-"""Batches padded on the left, which fairseq's translation data are by default."""
+"""Batches padded before tokens: fairseq's translation data are padded on the left by default."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..attention import Padding
 
 @dataclass(frozen=True)
 class PaddingShift:
-    """Moves padding from the start of each row to its end, and back.
+    """Moves padding from anywhere in each row to its end, and back.
 
     Attributes:
         sources: B×T, the column that each column is filled from.
@@ -34,7 +34,7 @@ class PaddingShift:
 
     def padding_to_end(self, padding: Padding) -> Padding:
         """The padding of a batch whose tokens were moved to the start."""
-        return replace(padding, mask=self.to_end(padding.mask), leading=False)
+        return replace(padding, mask=self.to_end(padding.mask), leading=False, scattered=False)
 
     def back(self, x: Tensor) -> Tensor:
         """The original order: B×T or B×T×C."""

@@ -67,7 +67,7 @@ class TUPEMaskedLM(nn.Module):
         """Ids B×T -> hidden states B×T×C and logits B×T×V; values at padding have no meaning.
 
         Raises:
-            UsageError: more tokens than positions, or padding before the first token.
+            UsageError: more tokens than positions, or padding before a token.
         """
         padding_mask = tokens.eq(self.padding_idx)
         hidden = self.encoder(self.embed_tokens(tokens), padding_mask)
