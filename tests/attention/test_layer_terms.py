@@ -103,6 +103,37 @@ def test_alibi_of_eight_heads_has_the_slopes_of_the_paper():
         assert score[head, 0, :3].tolist() == [0, -slope, -2 * slope]
 
 
+@pytest.mark.parametrize("num_heads", [1, 2, 3, 6, 8, 12, 20])
+def test_official_slopes_are_those_of_bloom_and_mpt(num_heads):
+    bloom = pytest.importorskip("transformers.models.bloom.modeling_bloom")
+    mpt = pytest.importorskip("transformers.models.mpt.modeling_mpt")
+    encoding = build_position_encoding(
+        "alibi", 12 * num_heads, num_heads, 5, alibi_slopes="official"
+    )
+    found = encoding.score(5, 5).dense()
+    # −m·(4 − j) and m·j: the same but for a constant of each row
+    from_mpt = mpt.build_mpt_alibi_tensor(num_heads, 5)[:, 0]
+    from_bloom = bloom.build_alibi_tensor(torch.ones(1, 5), num_heads, torch.float32)[:, 0]
+    assert_close(found[:, 4], from_mpt)
+    assert_close(found[:, 4] - found[:, 4, :1], from_bloom)
+
+
+@pytest.mark.parametrize("slopes", ["geometric", "official"])
+def test_alibi_tells_the_sides_apart(slopes):
+    """By hand: −m·|i − j|, and −m·(|i − j| − ½) on the right."""
+    options = {"alibi_slopes": slopes, "alibi_sides": True}
+    encoding = build_position_encoding("alibi", 36, 3, 4, **options)
+    found = encoding.score(4, 4).dense()
+    # s(2) = 1/16, 1/256 and the first of s(4) = 1/4, 1/16, ...
+    exact = {
+        "geometric": (2 ** (-8 / 3), 2 ** (-16 / 3), 2**-8),
+        "official": (1 / 16, 1 / 256, 1 / 4),
+    }
+    for head, m in enumerate(exact[slopes]):
+        row = [-2 * m, -1 * m, 0, -0.5 * m]
+        assert_close(found[head, 2], torch.tensor(row))
+
+
 def test_rope_turns_values_only_when_asked():
     for case, turned in (("rope", False), ("rope-values", True)):
         encoding, attention = build(case, LENGTH, torch.float64)

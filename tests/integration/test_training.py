@@ -111,6 +111,7 @@ def test_backends_train_the_same_model(toy_masked_lm_data, tmp_path, encoding, f
         ("--store-ema", "--ema-decay", 0.9),
         ("--tie-cls",),
         ("--attention-window", 4, "--global-every", 2),
+        ("--alibi-sides", "--alibi-slopes", "official", "--position-encoding", "alibi"),
         ("--num-buckets", 8, "--max-distance", 16),
         ("--untie-weights-roberta",),
         ("--activation-fn", "relu", "--activation-dropout", 0.1),

@@ -31,6 +31,8 @@ OUT_OF_RANGE = [
     ("shape", {"shape_shifts": -1}, "--shape-shifts must be at least 0, but is -1"),
     ("sandwich", {"sandwich_width": 5}, "--sandwich-width must be even .*, but is 5"),
     ("sandwich", {"sandwich_width": 0}, "--sandwich-width must be .* least 2, but is 0"),
+    ("alibi", {"alibi_slopes": "steep"}, "--alibi-slopes is 'steep', but must be one of: geom"),
+    ("alibi", {"alibi_sides": True, "bidirectional": False}, "--alibi-sides is about keys on the"),
     ("rope", {"rope_theta": 0.0}, "--rope-theta must .*, but is 0"),
     ("rope", {"rope_theta": -1.0}, "--rope-theta must .*, but is -1"),
 ]

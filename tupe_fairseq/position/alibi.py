@@ -1,17 +1,39 @@
 """Attention with linear biases (Press et al. 2022): score_ij − m_h |i − j|.
 
-The slopes are the paper's geometric sequence, m_h = 2^{−8h/H} for h = 1, ..., H; its code differs
-where H is not a power of two. The paper is causal; |i − j| is the symmetric form.
+The slopes are the paper's geometric sequence, m_h = 2^{−8h/H} for h = 1, ..., H. Where H is not a
+power of two, the paper's code takes those of the next smaller power of two a, and then every
+second one of 2a (`--alibi-slopes official`). The paper is causal; |i − j| is the symmetric form.
+With `--alibi-sides`, keys on the right get −m_h (|i − j| − ½), so that the sides differ.
 """
 
 from __future__ import annotations
 
-import torch
+from typing import Annotated
 
+import torch
+from torch import Tensor
+
+from ..errors import ConfigurationError
 from .base import PositionEncoding, Shape, register_position_encoding
 from .indices import distances
 from .score import PositionalScore
 from .tables import ConstantTable
+
+
+def geometric_slopes(heads: int) -> Tensor:
+    """2^{−8h/H} for h = 1, ..., H, in fp64."""
+    return 2 ** (-8 * torch.arange(1, heads + 1, dtype=torch.float64) / heads)
+
+
+def official_slopes(heads: int) -> Tensor:
+    """The slopes of the paper's code, H in fp64; the geometric ones where H is a power of two."""
+    smaller = 1 << (heads.bit_length() - 1)
+    between = geometric_slopes(2 * smaller)[::2]
+    return torch.cat((geometric_slopes(smaller), between))[:heads]
+
+
+#: Values of --alibi-slopes.
+SLOPES = {"geometric": geometric_slopes, "official": official_slopes}
 
 
 @register_position_encoding("alibi")
@@ -22,14 +44,35 @@ class Alibi(PositionEncoding):
     paper = "Press 2022"
     in_decoder = "causal, as in the paper"
 
-    def __init__(self, shape: Shape):
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        alibi_slopes: Annotated[
+            str, "slopes of heads: geometric, or official, which differs if not a power of two"
+        ] = "geometric",
+        alibi_sides: Annotated[
+            bool, "make keys on the right half a token nearer, so that the sides differ"
+        ] = False,
+    ):
         super().__init__(shape)
-        heads = torch.arange(1, shape.num_heads + 1, dtype=torch.float64)
-        self.slopes = ConstantTable(2 ** (-8 * heads / shape.num_heads))
+        if alibi_slopes not in SLOPES:
+            raise ConfigurationError(
+                f"--alibi-slopes is {alibi_slopes!r}, but must be one of: {', '.join(SLOPES)}."
+            )
+        if alibi_sides and not shape.bidirectional:
+            raise ConfigurationError(
+                "--alibi-sides is about keys on the right, but a decoder hides them: use "
+                "--no-alibi-sides."
+            )
+        self.alibi_sides = alibi_sides
+        self.slopes = ConstantTable(SLOPES[alibi_slopes](shape.num_heads))
 
     def score(self, queries: int, keys: int, start: int = 0) -> PositionalScore:
         slopes = self.slopes(torch.float32)
         distance = distances(queries, keys, start, device=slopes.device)
+        far = distance.abs()
+        if self.alibi_sides:
+            far = far - 0.5 * (distance > 0)
         # H×1 · 1×(T+S−1)
-        bias = -slopes[:, None] * distance.abs()
-        return PositionalScore(keys, by_distance=bias, start=start)
+        return PositionalScore(keys, by_distance=-slopes[:, None] * far, start=start)
