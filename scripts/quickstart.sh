@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# From raw text to a fine-tuned model: pre-trains a small TUPE RoBERTa, fine-tunes it to classify movie
-# reviews as positive or negative, and evaluates both. Needs Python 3.11 and pip; takes a few minutes
-# on two CPU cores and uses a GPU if there is one.
+# Shows what TUPE is for, from raw text on: pre-trains two small RoBERTas side by side that differ only
+# in their position encoding, TUPE-R and BERT's learned positions, and draws their losses and what
+# TUPE-R has learned about positions; then fine-tunes it to classify film reviews. Needs Python 3.11
+# and pip; takes about eight minutes on two CPU cores and uses a GPU if there is one.
 #
 #   bash scripts/quickstart.sh           continue the last call
 #   bash scripts/quickstart.sh --fresh   start over
@@ -16,7 +17,7 @@ fresh=
 for argument in "$@"; do
   case $argument in
     --fresh) fresh=yes ;;
-    -h | --help) sed -n '2,9s/^# \{0,1\}//p' scripts/quickstart.sh && exit ;;
+    -h | --help) sed -n '2,11s/^# \{0,1\}//p' scripts/quickstart.sh && exit ;;
     *) printf 'error: unknown argument %q; the only one is --fresh.\n' "$argument" >&2 && exit 2 ;;
   esac
 done
@@ -26,14 +27,12 @@ export PYTHONWARNINGS=ignore
 # Waiting threads yield the core: on a busy machine, spinning makes training ten times slower.
 export OMP_WAIT_POLICY=PASSIVE
 
-# fairseq-train on this device, from the last checkpoint in $out.
+# train ENCODING... -- FLAGS: fairseq-train for each encoding, side by side, in $out/ENCODING.
+#
+# FLAGS should contain --data-buffer-size 0: the thread that otherwise reads ahead sometimes makes the
+# process crash when training ends within an epoch.
 train() {
-  local -a flags=(--log-format simple)
-  [[ -t 2 ]] && flags=(--log-format tqdm)
-  python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || flags+=(--cpu)
-  repair_checkpoints "$out"
-  run fairseq-train "$@" --save-dir "$out" "${flags[@]}"
-  [[ -e $out/checkpoint_last.pt ]] || fail "fairseq-train has trained nothing; see $log."
+  show python -m examples.quickstart.train "$out" "$@"
 }
 
 download() {
@@ -61,28 +60,31 @@ data() {
     --testpref $work/text/test.label
 }
 
-# No dropout: two epochs are too few to overfit. Each snippet is a sequence.
+# No dropout: two epochs are too few to overfit. Blocks of 32 tokens ignore the ends of snippets.
 pretrain() {
-  train $work/data/pretrain --user-dir tupe_fairseq --task masked_lm --criterion masked_lm \
-    --arch tupe_roberta_tiny --sample-break-mode eos --tokens-per-sample 128 \
-    --skip-invalid-size-inputs-valid-test --dropout 0 --attention-dropout 0 \
-    --max-tokens 2048 --max-update 400 \
+  train tupe_r learned -- $work/data/pretrain --user-dir tupe_fairseq \
+    --task masked_lm --criterion masked_lm --arch tupe_roberta_tiny \
+    --sample-break-mode none --tokens-per-sample 32 --batch-size 32 --batch-size-valid 128 \
+    --dropout 0 --attention-dropout 0 --max-update 1800 \
     --optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-6 --weight-decay 0.01 \
-    --clip-norm 1.0 --lr 2e-3 --lr-scheduler polynomial_decay --warmup-updates 40 \
-    --total-num-update 400 --num-workers 0 --seed 1 --log-interval 20 \
-    --no-epoch-checkpoints --save-interval-updates 100 --keep-interval-updates 1
+    --clip-norm 1.0 --lr 1e-3 --lr-scheduler polynomial_decay --warmup-updates 100 \
+    --total-num-update 1800 --num-workers 0 --data-buffer-size 0 --seed 1 \
+    --validate-interval 99 --validate-interval-updates 100 --no-epoch-checkpoints \
+    --save-interval 99 --save-interval-updates 100 --keep-interval-updates 1
 }
 
+# The table of positions is extended from 32 to 128.
 finetune() {
-  train $work/data/sentiment --user-dir tupe_fairseq --task sentence_prediction \
+  train tupe_r -- $work/data/sentiment --user-dir tupe_fairseq --task sentence_prediction \
     --criterion sentence_prediction --num-classes 2 --init-token 0 --separator-token 2 \
-    --arch tupe_roberta_tiny --max-positions 128 \
-    --finetune-from-model $work/pretrain/checkpoint_last.pt \
+    --arch tupe_roberta_tiny --max-positions 128 --extend-positions hierarchical \
+    --finetune-from-model $work/pretrain/tupe_r/checkpoint_last.pt \
     --batch-size 64 --max-update 280 \
     --optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-6 --weight-decay 0.01 \
     --clip-norm 1.0 --lr 1e-3 --lr-scheduler polynomial_decay --warmup-updates 60 \
-    --total-num-update 280 --num-workers 0 --seed 1 --log-interval 20 \
-    --no-epoch-checkpoints --save-interval-updates 70 --keep-interval-updates 1 \
+    --total-num-update 280 --num-workers 0 --data-buffer-size 0 --seed 1 \
+    --validate-interval 99 --validate-interval-updates 70 --no-epoch-checkpoints \
+    --save-interval 99 --save-interval-updates 70 --keep-interval-updates 1 \
     --best-checkpoint-metric accuracy --maximize-best-checkpoint-metric
 }
 
@@ -90,19 +92,23 @@ finetune() {
 models() {
   local tokenizer=$work/pieces/sentencepiece.bpe.model data=$work/data
   mkdir -p "$out/pretrained" "$out/sentiment/input0" "$out/sentiment/label"
-  run cp $work/pretrain/checkpoint_last.pt "$out/pretrained/model.pt"
+  run cp $work/pretrain/tupe_r/checkpoint_last.pt "$out/pretrained/model.pt"
   run cp $data/pretrain/dict.txt $tokenizer "$out/pretrained/"
-  run cp $work/finetune/checkpoint_best.pt "$out/sentiment/model.pt"
+  run cp $work/finetune/tupe_r/checkpoint_best.pt "$out/sentiment/model.pt"
   run cp $data/sentiment/input0/dict.txt "$out/sentiment/input0/"
   run cp $data/sentiment/label/dict.txt "$out/sentiment/label/"
   run cp $data/pretrain/dict.txt $tokenizer "$out/sentiment/"
 }
 
-results() {
-  run python -m examples.quickstart.evaluate $work/models $work/data/pretrain $work/text "$out"
+losses() {
+  run python -m examples.quickstart.losses $work/pretrain $work/data/pretrain "$out"
 }
 
-# The positions of an average snippet; later ones are rare.
+results() {
+  run python -m examples.quickstart.evaluate $work/models $work/text "$out"
+}
+
+# As many positions as in pre-training.
 figures() {
   run python scripts/plot_positional_correlations.py $work/models/pretrained --length 32 \
     --out "$out/positional_correlations.png"
@@ -114,10 +120,11 @@ step download "Fetch text and labels" $examples/data.txt
 step text "Split text and labels" $examples/prepare.py
 step pieces "Train a vocabulary" $examples/tokenizer.py
 step data "Binarise"
-step --resumable pretrain "Pre-train with masked words"
-step --resumable finetune "Fine-tune on movie reviews"
+step --resumable pretrain "Pre-train TUPE-R and BERT's learned positions on masked words"
+step losses "Draw the losses" $examples/losses.py
+step --resumable finetune "Fine-tune TUPE-R on film reviews"
 step models "Collect the models"
-step results "Evaluate, and fill a mask" $examples/evaluate.py
-step figures "Draw the positional correlations" \
+step results "Classify film reviews, and fill masks" $examples/evaluate.py
+step figures "Draw what TUPE-R has learned about positions" \
   scripts/plot_positional_correlations.py tupe_fairseq/plots.py
 python -m examples.quickstart.report $work

@@ -52,23 +52,30 @@ step() {
   printf '   %d s\n' $((SECONDS - start))
 }
 
-# run COMMAND...: print and run it; its output goes to the step's log. On a terminal, stderr remains
-# there, for fairseq's progress bar.
+# run COMMAND...: print and run it; its output goes to the step's log.
 run() {
   local status=0
   printf '   $%s\n' "$(printf ' %q' "$@")"
-  # In the background, since a shell that waits for a foreground process does not handle SIGTERM.
-  if [[ -t 2 ]]; then
-    "$@" </dev/null >>"$log" &
-  else
-    "$@" </dev/null >>"$log" 2>&1 &
-  fi
+  wait_for "$@" >>"$log" 2>&1 || status=$?
+  ((status == 0)) && return
+  tail -n 5 "$log" >&2
+  fail "$1 ended with status $status; its output is in $log."
+}
+
+# show COMMAND...: run it; its output, which ends with one line after an error, is shown.
+show() {
+  wait_for "$@" || exit
+}
+
+# Run a command in the background and wait for it, since a shell that waits for a foreground process
+# does not handle SIGTERM.
+wait_for() {
+  local status=0
+  "$@" </dev/null &
   child=$!
   wait "$child" || status=$?
   child=
-  ((status == 0)) && return
-  [[ -t 2 ]] || tail -n 5 "$log" >&2
-  fail "$1 ended with status $status; its output is in $log."
+  return "$status"
 }
 
 # Whether the file exists and contains exactly this text.
@@ -102,4 +109,12 @@ reset_work() {
   find "$work" -mindepth 1 -maxdepth 1 ! -name .lock -exec rm -rf {} +
 }
 
-trap '[[ ! $child ]] || kill "$child" 2>/dev/null; exit 130' INT TERM HUP
+# End the running command, and wait until it has ended those that it has started.
+stop() {
+  if [[ $child ]]; then
+    kill "$child" 2>/dev/null || true
+    wait "$child" || true
+  fi
+  exit 130
+}
+trap stop INT TERM HUP

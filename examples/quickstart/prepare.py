@@ -4,7 +4,7 @@
 
 SDIST is vaderSentiment-3.3.2.tar.gz, the source distribution of `vaderSentiment` (MIT licence),
 which contains the snippets in an archive. Nothing of it is installed or imported. OUT gets, one
-snippet per line:
+snippet per line, in lower case:
 
     pretrain.train, pretrain.valid       text of all four sets: movie and product reviews,
                                          newspaper editorials, tweets
@@ -74,8 +74,8 @@ def parse_score(field: str) -> float | None:
 
 
 def clean(text: str) -> str:
-    """One line of text with single spaces, and with `&amp;` as `&`."""
-    return " ".join(html.unescape(text).split())
+    """One line of text in lower case with single spaces, and with `&amp;` as `&`."""
+    return " ".join(html.unescape(text).lower().split())
 
 
 def read_sets(sdist: Path) -> dict[str, list[Snippet]]:

@@ -1,8 +1,8 @@
-"""Print the closing table of the quickstart.
+"""Print the closing tables of the quickstart.
 
     python -m examples.quickstart.report WORK
 
-WORK is .quickstart; reads WORK/results/results.json and writes nothing.
+WORK is .quickstart; reads WORK/losses/losses.json and WORK/results/results.json, writes nothing.
 """
 
 from __future__ import annotations
@@ -12,38 +12,53 @@ import sys
 from pathlib import Path
 from typing import Any
 
+#: Validations that the table shows.
+ROWS = 6
 NEXT = """
 Next:
   source .venv/bin/activate
-  python -c "from tupe_fairseq import TupeRobertaModel; \
-print(TupeRobertaModel.from_pretrained('{work}/models/pretrained').fill_mask('I <mask> this
-film.'))"
-  bash scripts/test.sh        # the test suite
+  python examples/quickstart/tour.py   # what one does with a model, in cells
+  bash scripts/test.sh                 # the test suite
   examples/quickstart/README.md, to do the same with text of your own"""
 
 
-def render(results: dict[str, Any], work: Path) -> str:
-    """The table as text."""
-    words = ", ".join(f"{word} ({100 * p:.0f} %)" for word, p in results["words"])
+def loss_table(losses: dict[str, Any]) -> list[str]:
+    """Validation losses of both encodings and their difference."""
+    tupe, learned = losses["bits"]["tupe_r"], losses["bits"]["learned"]
+    rows = list(zip(losses["updates"], tupe, learned, strict=True))
+    step = -(-len(rows) // ROWS)
+    chosen = rows[step - 1 :: step]
+    if chosen[-1] != rows[-1]:
+        chosen.append(rows[-1])
+    lines = [
+        "bits per masked token, validation (lower is better; one run, seed 1)",
+        f"{'updates':>9}{'tupe_r':>9}{'learned':>9}{'difference':>12}",
+        *(f"{n:>9,}{a:>9.2f}{b:>9.2f}{b - a:>12.2f}" for n, a, b in chosen),
+    ]
+    return [*lines, f"word frequencies alone: {losses['frequencies']:.2f}"]
+
+
+def render(losses: dict[str, Any], results: dict[str, Any], work: Path) -> str:
+    """The tables as text."""
     rows = [
-        ("perplexity of masked words, validation", ""),
-        ("  before pre-training", f"{results['perplexity_before']:.0f}"),
-        ("  after", f"{results['perplexity_after']:.0f}"),
         (f"accuracy on {results['test_sentences']} held-out film reviews", ""),
         ("  fine-tuned model", f"{results['accuracy']:.1f} %"),
         ("  the more frequent class, always", f"{results['majority_accuracy']:.1f} %"),
-        (f'"{results["sentence"]}"', words),
+        ("masks filled by tupe_r", ""),
+        *((f"  {sentence}", ", ".join(words)) for sentence, words in results["masks"].items()),
         ("", ""),
+        ("losses of both", f"{work}/losses/losses.png"),
+        ("positional correlations of tupe_r", f"{work}/figures/positional_correlations.png"),
         ("pre-trained model", f"{work}/models/pretrained"),
         ("fine-tuned model", f"{work}/models/sentiment"),
-        ("heat maps, one per head", f"{work}/figures/positional_correlations.png"),
-        ("logs", f"{work}/logs"),
+        ("logs", f"{work}/logs, {work}/pretrain/*/log.txt"),
     ]
     width = max(len(name) for name, _ in rows) + 2
     lines = [f"{name:<{width}}{value}".rstrip() for name, value in rows]
-    return "\n".join(["", *lines, NEXT.format(work=work)])
+    return "\n".join(["", *loss_table(losses), "", *lines, NEXT])
 
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    print(render(json.loads((folder / "results" / "results.json").read_text()), folder))
+    read = [json.loads((folder / f"{n}/{n}.json").read_text()) for n in ("losses", "results")]
+    print(render(*read, folder))

@@ -1,0 +1,100 @@
+"""Draw the validation losses of models that were trained side by side.
+
+    python -m examples.quickstart.losses TRAININGS DATA OUT
+
+TRAININGS holds a folder for each encoding with its log.txt, DATA is the binarised text. Writes
+OUT/losses.png and OUT/losses.json.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from fairseq.data import Dictionary
+
+from examples.quickstart.progress import validations
+from examples.shared import script
+from examples.shared.markdown import shown
+from examples.study.figures import read_tokens, unigram_loss
+from tupe_fairseq import UsageError
+from tupe_fairseq.files import replacing
+from tupe_fairseq.plots import figure_class, save_png
+
+#: Names in the figure, in the order of the table.
+NAMES = {"tupe_r": "TUPE-R", "learned": "BERT's learned positions"}
+
+
+def read_losses(trainings: Path, data: Path) -> dict[str, Any]:
+    """Validation losses after the numbers of updates that all trainings have in common.
+
+    Returns:
+        `updates`; `bits` per masked token of each encoding; `frequencies`: bits per token of a
+        model that knows the frequencies of tokens and nothing else.
+
+    Raises:
+        UsageError: a log has no validations.
+    """
+    curves = {name: validations(trainings / name / "log.txt") for name in NAMES}
+    updates = sorted(set.intersection(*map(set, curves.values())))
+    if not updates:
+        raise UsageError(f"the logs in {trainings} have no validations in common.")
+    bits = {name: [curve[n]["valid_loss"] for n in updates] for name, curve in curves.items()}
+    symbols = len(Dictionary.load(str(data / "dict.txt")))
+    splits = (read_tokens(data / split) for split in ("train", "valid"))
+    return {
+        "updates": updates,
+        "bits": bits,
+        "frequencies": unigram_loss(*splits, symbols),
+    }
+
+
+def draw(losses: dict[str, Any], out: Path, command: str) -> None:
+    """A curve for each encoding, and the loss of word frequencies.
+
+    Args:
+        losses: as `read_losses` returns them.
+        out: a name ending in .png.
+        command: that made the figure.
+    """
+    updates, bits = losses["updates"], losses["bits"]
+    figure = figure_class()(figsize=(7, 4), dpi=150, layout="constrained")
+    axes = figure.subplots()
+    axes.axhline(losses["frequencies"], color="0.5", linestyle="--", linewidth=1)
+    above = {"xytext": (0, 4), "textcoords": "offset points", "fontsize": 9}
+    label = "word frequencies, without any context"
+    axes.annotate(label, (updates[0], losses["frequencies"]), color="0.4", **above)
+    for name, color in zip(NAMES, ("C0", "C3"), strict=True):
+        axes.plot(updates, bits[name], color=color, linewidth=2, marker="o", markersize=4)
+        end = f"{NAMES[name]}: {bits[name][-1]:.2f}"
+        place = {**above, "xytext": (0, -14), "ha": "right", "fontsize": 10}
+        axes.annotate(end, (updates[-1], bits[name][-1]), color=color, weight="bold", **place)
+    gap = bits["learned"][-1] - bits["tupe_r"][-1]
+    axes.set_title(
+        f"After {updates[-1]:,} updates on the same text, TUPE-R needs {gap:.1f} bits less "
+        "per masked token",
+        fontsize=10,
+    )
+    axes.set(xlabel="updates", ylabel="validation loss (bits per masked token)")
+    axes.set_xlim(0)
+    low, high = axes.get_ylim()
+    axes.set_ylim(low - 0.1 * (high - low), high)
+    axes.spines[["top", "right"]].set_visible(False)
+    save_png(figure, out, command)
+
+
+def main() -> None:
+    """See the module's docstring."""
+    trainings, data, out = map(Path, sys.argv[1:])
+    out.mkdir(parents=True, exist_ok=True)
+    losses = read_losses(trainings, data)
+    words = ["python", "-m", "examples.quickstart.losses", trainings, data, out]
+    draw(losses, out / "losses.png", shown(words, {}))
+    with replacing(out / "losses.json") as aside:
+        aside.write_text(json.dumps(losses, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    script.run(main)
