@@ -90,14 +90,16 @@ finetune() {
 
 # A folder for each model with all files that it needs.
 models() {
-  local tokenizer=$work/pieces/sentencepiece.bpe.model data=$work/data
-  mkdir -p "$out/pretrained" "$out/sentiment/input0" "$out/sentiment/label"
+  local name tokenizer=$work/pieces/sentencepiece.bpe.model data=$work/data
+  mkdir -p "$out/pretrained" "$out/learned" "$out/sentiment/input0" "$out/sentiment/label"
   run cp $work/pretrain/tupe_r/checkpoint_last.pt "$out/pretrained/model.pt"
-  run cp $data/pretrain/dict.txt $tokenizer "$out/pretrained/"
+  run cp $work/pretrain/learned/checkpoint_last.pt "$out/learned/model.pt"
   run cp $work/finetune/tupe_r/checkpoint_best.pt "$out/sentiment/model.pt"
   run cp $data/sentiment/input0/dict.txt "$out/sentiment/input0/"
   run cp $data/sentiment/label/dict.txt "$out/sentiment/label/"
-  run cp $data/pretrain/dict.txt $tokenizer "$out/sentiment/"
+  for name in pretrained learned sentiment; do
+    run cp $data/pretrain/dict.txt $tokenizer "$out/$name/"
+  done
 }
 
 losses() {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -14,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from examples.quickstart import prepare, report
+from examples.quickstart import losses, prepare, report
 from tests.scripts import ROOT
+from tupe_fairseq import UsageError
 
 text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\r\n"), min_size=1)
 
@@ -90,19 +92,45 @@ def test_a_review_with_both_labels_is_in_one_split():
     assert {len(pairs) for pairs in splits.values()} == {20, 10, 170}
 
 
+LOSSES = {
+    "updates": list(range(100, 1900, 100)),
+    "bits": {"tupe_r": [8 - i / 8 for i in range(18)], "learned": [8.0] * 18},
+    "frequencies": 7.91,
+}
+
+
 def test_closing_table():
     results = {
-        "perplexity_before": 4000.2,
-        "perplexity_after": 700.4,
         "test_sentences": 10,
         "accuracy": 74.0,
         "majority_accuracy": 50.4,
-        "sentence": "A <mask> film.",
-        "words": [["good", 0.25]],
+        "masks": {"a <mask> film.": ["good", "great"]},
     }
-    rendered = report.render(results, Path(".quickstart"))
-    for part in ("4000", "700", "74.0 %", "50.4 %", "good (25 %)", "bash scripts/test.sh"):
+    rendered = report.render(LOSSES, results, Path(".quickstart"))
+    for part in ("74.0 %", "50.4 %", "good, great", "bash scripts/test.sh", "alone: 7.91"):
         assert part in rendered
+    rows = [line.split() for line in rendered.splitlines()]
+    assert [row[0] for row in rows if row[-2:-1] == ["8.00"]] == [
+        *("300", "600", "900", "1,200", "1,500", "1,800"),
+    ]
+    assert ["1,800", "5.88", "8.00", "2.12"] in rows
+
+
+def test_losses_are_read_where_both_trainings_have_them(tmp_path, toy_masked_lm_data):
+    for name, bits in (("tupe_r", [5, 4]), ("learned", [6, 5, 3])):
+        (tmp_path / name).mkdir()
+        entries = [{"valid_loss": str(b), "valid_num_updates": str(n)} for n, b in enumerate(bits)]
+        rows = [f"2026 | INFO | valid | {json.dumps(entry)}" for entry in entries]
+        # A resumed training repeats an update.
+        (tmp_path / name / "log.txt").write_text("\n".join([*rows, "", rows[0]]))
+    found = losses.read_losses(tmp_path, toy_masked_lm_data)
+    assert found["updates"] == [0, 1]
+    assert found["bits"] == {"tupe_r": [5, 4], "learned": [6, 5]}
+    losses.draw(found, tmp_path / "losses.png", "python made it")
+    assert b"python made it" in (tmp_path / "losses.png").read_bytes()
+    (tmp_path / "learned" / "log.txt").write_text("")
+    with pytest.raises(UsageError, match="no validations in common"):
+        losses.read_losses(tmp_path, toy_masked_lm_data)
 
 
 STEPS = """

@@ -194,7 +194,7 @@ def converted_or_nothing(folder: Path) -> None:
 
 #: Numbers of updates in the quickstart. All end with a zero, which is removed.
 UPDATES = re.compile(
-    r"(--(?:max-update|total-num-update|warmup-updates|save-interval-updates) \d+)0\b"
+    r"(--(?:max-update|total-num-update|warmup-updates|[a-z]+-interval-updates) \d+)0\b"
 )
 #: Defines the shell function that prints what .venv must hold to be up to date.
 INSTALLED = 'source <(sed -n "/^wanted_inst/,/^}/p" scripts/environment.sh)'
@@ -223,6 +223,7 @@ def quickstart(folder: Path) -> list[str]:
     return ["env", f"PYTHONPATH={copy}", "bash", str(copy / "scripts" / "quickstart.sh")]
 
 
-def quickstart_results(folder: Path) -> str:
-    """Numbers of the final table."""
-    return (folder / "checkout/.quickstart/results/results.json").read_text()
+def quickstart_results(folder: Path) -> list[str]:
+    """Numbers of the final tables."""
+    work = folder / "checkout" / ".quickstart"
+    return [(work / name / f"{name}.json").read_text() for name in ("losses", "results")]

@@ -1,0 +1,77 @@
+"""A tour of what one does with a model, in cells, with the models of the quickstart.
+
+    source .venv/bin/activate
+    python examples/quickstart/tour.py
+
+Editors such as VS Code, Spyder and PyCharm run it cell by cell.
+"""
+
+# %% Load a model: a folder with checkpoint, dictionary and tokenizer.
+from pathlib import Path
+
+import torch
+
+from tupe_fairseq import TUPEMaskedLM, TupeRobertaModel
+from tupe_fairseq.interop.convert import convert
+from tupe_fairseq.plots import draw_positional_correlations, save_png
+
+MODELS = Path(".quickstart/models")
+OUT = Path(".quickstart/tour")
+OUT.mkdir(parents=True, exist_ok=True)
+
+roberta = TupeRobertaModel.from_pretrained(MODELS / "pretrained")
+print("parameters:", sum(parameter.numel() for parameter in roberta.model.parameters()))
+
+# %% Fill masks. The text of pre-training is in lower case.
+for _, probability, word in roberta.fill_mask("this is one of the <mask> films of the year."):
+    print(f"{probability:.3f} {word}")
+
+# %% Features: a vector for each token.
+tokens = roberta.encode("a moving , beautiful film .")
+features = roberta.extract_features(tokens)
+print("features (batch × tokens × width):", tuple(features.shape))
+
+# %% A trained head: the probabilities that a review is negative and positive.
+sentiment = TupeRobertaModel.from_pretrained(MODELS / "sentiment")
+labels = sentiment.task.label_dictionary
+for review in ("a moving , beautiful film .", "a dull and stupid mess ."):
+    scores = sentiment.predict("sentence_classification_head", sentiment.encode(review))
+    label = labels[scores.argmax().item() + labels.nspecial]
+    print(f"{review} -> class {label} with probability {scores.exp().max():.2f}")
+
+# %% A new head of your own, on top of the pre-trained model.
+roberta.register_classification_head("topic", num_classes=3)
+print("scores of the new head:", roberta.predict("topic", tokens).tolist())
+
+# %% Correlations between positions: H × T × T, drawn as a heat map per head.
+correlations = roberta.positional_correlations(16)
+figure = draw_positional_correlations(correlations, "What the heads have learned about positions")
+save_png(figure, OUT / "correlations.png")
+# The same model, asked for the keys that each query of head 1 prefers.
+print("preferred keys of head 1:", correlations[0].argmax(dim=-1).tolist())
+
+# %% Change the encoding: words and layers of a model with learned positions, under RoPE.
+# The new model needs further training. A new model takes its encoding from --position-encoding.
+if not (OUT / "rope").exists():
+    source = str(MODELS / "learned" / "model.pt")
+    options = ["--position-encoding", "rope", "--out", str(OUT / "rope")]
+    print(*convert(["--from", "fairseq-roberta", source, *options]), sep="\n")
+rope = TupeRobertaModel.from_pretrained(OUT / "rope")
+print("encoding:", rope.model.args.position_encoding)
+
+# %% Extend positions: texts four times as long as those of pre-training.
+positions = 4 * roberta.model.max_positions()
+longer = TupeRobertaModel.from_pretrained(
+    MODELS / "pretrained", max_positions=positions, extend_positions="hierarchical"
+)
+text = torch.cat([tokens[:1], tokens[1:-1].repeat(positions // len(tokens)), tokens[-1:]])
+print(f"features of {len(text)} tokens:", tuple(longer.extract_features(text).shape))
+
+# %% Export: the same model for torch alone, without fairseq.
+if not (OUT / "standalone").exists():
+    convert(["--to", "standalone", str(MODELS / "pretrained"), "--out", str(OUT / "standalone")])
+standalone = TUPEMaskedLM.from_pretrained(OUT / "standalone").eval()
+with torch.inference_mode():
+    hidden, logits = standalone(tokens[None])
+    difference = (hidden - roberta.extract_features(tokens)).abs().max().item()
+print(f"largest difference between features with and without fairseq: {difference:.1e}")

@@ -1,0 +1,51 @@
+"""The tour through a model runs from its first cell to its last, on tiny models."""
+
+from __future__ import annotations
+
+import runpy
+import shutil
+from pathlib import Path
+
+import torch
+
+from tests.integration.commands import finetune, pretrain
+from tests.scripts import ROOT
+from tests.test_readme import write_sentencepiece
+
+TOUR = ROOT / "examples" / "quickstart" / "tour.py"
+
+
+def test_tour(toy_masked_lm_data, toy_sentence_data, tmp_path, monkeypatch, capsys):
+    models = tmp_path / ".quickstart" / "models"
+    for name, encoding in (("pretrained", "tupe_r"), ("learned", "learned")):
+        flags = ("--position-encoding", encoding, "--max-update", 1)
+        trained = pretrain(toy_masked_lm_data, tmp_path / name, *flags)
+        put(trained, toy_masked_lm_data, models / name)
+    data = toy_sentence_data["single"]
+    put(finetune(data, tmp_path / "run", "--num-classes", 2), data, models / "sentiment")
+    monkeypatch.chdir(tmp_path)
+    names = runpy.run_path(str(TOUR))
+    told = capsys.readouterr().out
+    assert names["features"].shape == (1, len(names["tokens"]), 32)
+    assert len(names["text"]) > 64, "longer than the positions of the checkpoint"
+    assert names["rope"].model.args.position_encoding == "rope"
+    words = "encoder.sentence_encoder.embed_tokens.weight"
+    learned = torch.load(models / "learned" / "model.pt", weights_only=False)["model"]
+    assert torch.equal(names["rope"].model.state_dict()[words], learned[words])
+    assert names["difference"] < 1e-5
+    assert (tmp_path / ".quickstart" / "tour" / "correlations.png").stat().st_size > 1000
+    for part in ("parameters: ", "scores of the new head", "class ", "features of "):
+        assert part in told
+
+
+def put(checkpoint: Path, data: Path, model: Path) -> None:
+    """A folder for `from_pretrained`, as the quickstart makes it."""
+    shutil.copytree(data, model)
+    shutil.copy(checkpoint, model / "model.pt")
+    write_sentencepiece(model / "sentencepiece.bpe.model")
+
+
+def test_every_cell_has_a_title():
+    cells = [line for line in TOUR.read_text().splitlines() if line.startswith("# %%")]
+    assert len(cells) >= 9
+    assert all(len(line) > len("# %% ") for line in cells)
