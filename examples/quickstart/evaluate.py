@@ -5,8 +5,6 @@
 MODELS is the folder of both models, TEXT the output of prepare.py. Writes OUT/results.json.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter

@@ -6,8 +6,6 @@ TRAININGS holds a folder for each encoding with its log.txt, DATA is the binaris
 OUT/losses.png and OUT/losses.json.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

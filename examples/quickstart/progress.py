@@ -1,7 +1,5 @@
 """How far trainings are, read from their logs: bars on a terminal, lines elsewhere."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager

@@ -5,8 +5,6 @@
 WORK is .quickstart; reads WORK/losses/losses.json and WORK/results/results.json, writes nothing.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

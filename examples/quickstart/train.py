@@ -7,8 +7,6 @@ checkpoint if there is one. Its output is appended to OUT/ENCODING/log.txt. On a
 training has a bar with the time left; elsewhere each validation is one line.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -3,8 +3,6 @@
 `fairseq-train` is a small program here that writes the log and the checkpoints of one.
 """
 
-from __future__ import annotations
-
 import os
 import pty
 import signal

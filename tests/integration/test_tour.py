@@ -1,7 +1,5 @@
 """The tour through a model runs from its first cell to its last, on tiny models."""
 
-from __future__ import annotations
-
 import runpy
 import shutil
 from pathlib import Path
