@@ -99,7 +99,8 @@ def build(
         name, setting.width, setting.heads, setting.length, vocab_size=VOCABULARY
     )
     encoding.to(device, dtype).train(learns)
-    terms = encoding.build_layer_terms()
+    seen = encoding.at(0)
+    terms = seen.build_layer_terms()
     parameters = [*encoding.parameters()]
     if terms is not None:
         parameters += terms.to(device, dtype).train(learns).parameters()
@@ -107,11 +108,11 @@ def build(
     dropout = setting.dropout if learns else 0.0
 
     def begin():
-        shared = share_attention(encoding, x, layer_terms=terms, backend=backend)
-        content = None if terms is None else ContentTerms(terms, encoding)
+        shared = share_attention(seen, x, layer_terms=terms, backend=backend)
+        content = None if terms is None else ContentTerms(terms, seen)
 
         def attend(q, k, v):
-            q, k, v = encoding.rotate(q, k, v)
+            q, k, v = seen.rotate(q, k, v)
             return shared.backend.attend(q, k, v, shared.prepared, content, dropout)[0]
 
         return attend

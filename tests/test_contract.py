@@ -123,7 +123,7 @@ def test_bf16(name, backend):
     if backend == "sdpa" and name == "shaw":
         pytest.skip("sdpa refuses terms on the values: tested in tests/attention")
     torch.manual_seed(0)
-    encoding = build_position_encoding(name, 64, 4, 64, vocab_size=50)
+    encoding = build_position_encoding(name, 64, 4, 64, vocab_size=50, num_layers=2)
     encoder = Encoder(encoding, 2, 128, dropout=0, attention_dropout=0, attention_backend=backend)
     x, tokens = torch.randn(2, 37, 64), torch.randint(50, (2, 37))
     # The same random positions.

@@ -34,13 +34,12 @@ def test_table_has_every_encoding():
 
 @pytest.mark.parametrize("name", list(POSITION_ENCODINGS))
 def test_row(name):
-    encoding = build_position_encoding(name, 768, 12, 512, vocab_size=32769)
-    layer = encoding.build_layer_terms()
+    encoding = build_position_encoding(name, 768, 12, 512, vocab_size=32769, num_layers=12)
+    seen = encoding.at(0)
+    layer = seen.build_layer_terms()
     own = sum(p.numel() for p in encoding.parameters())
     per_layer = sum(p.numel() for p in layer.parameters()) if layer is not None else 0
-    able = [
-        name for name, b in ATTENTION_BACKENDS.items() if not b.refusal(needs_of(encoding, layer))
-    ]
+    able = [name for name, b in ATTENTION_BACKENDS.items() if not b.refusal(needs_of(seen, layer))]
     assert rows()[name] == [
         encoding.enters,
         encoding.paper,

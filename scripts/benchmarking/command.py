@@ -101,8 +101,9 @@ def contenders_of(
             if backend != "auto":
                 ATTENTION_BACKENDS[backend]
             try:
-                terms = encoding.build_layer_terms()
-                chosen = choose_backend(backend, needs_of(encoding, terms), args.device)
+                seen = encoding.at(0)
+                needs = needs_of(seen, seen.build_layer_terms())
+                chosen = choose_backend(backend, needs, args.device)
                 if reason := chosen.unavailable(args.device):
                     raise UsageError(reason)
             except UsageError as reason:

@@ -32,6 +32,7 @@ OPTIONS = {
     "cnn": {"cnn_kernel": 3, "cnn_groups": 4},
     "deberta": {"relative_clip": 3},
     "shaw": {"relative_clip": 2},
+    "fire": {"fire_width": 4, "fire_threshold": 1 << 12},
     # Without random positions in training.
     "cape": {"cape_global_shift": 0.0, "cape_local_shift": 0.0, "cape_scale": 1.0},
     "shape": {"shape_shifts": 0},
@@ -59,6 +60,8 @@ OTHER_VARIANTS = {
     "deberta-narrow": ("deberta", {"relative_clip": 1}),
     "deberta-wide": ("deberta", {"relative_clip": 9}),
     "sandwich-narrow": ("sandwich", {"sandwich_width": 4}),
+    # Beyond the threshold, the score depends on more than the distance.
+    "fire-long": ("fire", {"fire_width": 4, "fire_threshold": 2}),
 }
 #: Test id -> registered name and arguments: everything in the registry, and the variants.
 ENCODINGS = (
@@ -84,8 +87,9 @@ def build(
 
 
 def attention_of(encoding: PositionEncoding, dropout: float = 0.0) -> TupeMultiheadAttention:
+    seen = encoding.at(0)
     return TupeMultiheadAttention(
-        EMBED_DIM, NUM_HEADS, dropout, encoding.score_terms, encoding.build_layer_terms()
+        EMBED_DIM, NUM_HEADS, dropout, seen.score_terms, seen.build_layer_terms()
     )
 
 
@@ -115,7 +119,7 @@ def _terms(case: str) -> tuple[PositionEncoding, LayerTerms | None]:
         name, options = "learned", {}
     encoding = build_position_encoding(
         name, EMBED_DIM, NUM_HEADS, 1, vocab_size=VOCAB_SIZE, **options
-    )
+    ).at(0)
     return encoding, encoding.build_layer_terms()
 
 
@@ -141,8 +145,8 @@ def run(
     **how,
 ) -> tuple[Tensor, Tensor | None]:
     """Words through positions and attention; `how` goes to `share_attention`."""
-    x = encoding.embed(x, words(x), padding)
-    shared = share_attention(encoding, x, padding, layer_terms=attention.layer_terms, **how)
+    x, seen = encoding.embed(x, words(x), padding), encoding.at(0)
+    shared = share_attention(seen, x, padding, layer_terms=attention.layer_terms, **how)
     return attention(x, shared)
 
 

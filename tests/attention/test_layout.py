@@ -61,7 +61,7 @@ def encoder_of(name, backend="auto", **options):
     if name == "floater":
         pytest.importorskip("torchdiffeq")
     encoding = build_position_encoding(
-        name, EMBED_DIM, 3, LONGEST, vocab_size=VOCAB_SIZE, **OPTIONS.get(name, {})
+        name, EMBED_DIM, 3, LONGEST, vocab_size=VOCAB_SIZE, num_layers=2, **OPTIONS.get(name, {})
     )
     encoder = Encoder(
         encoding,

@@ -20,7 +20,7 @@ from tests.attention.cases import (
     padding_mask,
     run,
 )
-from tests.reference import alibi, deberta, kerple, rope, sandwich, shaw, transformer_xl
+from tests.reference import alibi, deberta, fire, kerple, rope, sandwich, shaw, transformer_xl
 from tests.tolerances import assert_close, assert_gradients_close, assert_not_zero
 from tupe_fairseq import UsageError
 
@@ -30,6 +30,7 @@ REFERENCES = {
     "transformer_xl": transformer_xl.attend,
     "deberta": deberta.attend,
     "alibi": alibi.attend,
+    "fire": fire.attend,
     "kerple_log": kerple.attend_log,
     "kerple_power": kerple.attend_power,
     "sandwich": sandwich.attend,
@@ -42,7 +43,7 @@ REFUSED = {
     "triton": ("shaw", "transformer_xl", "deberta"),
     "flash": (
         *("shaw", "transformer_xl", "deberta"),
-        *("alibi", "kerple_log", "kerple_power", "sandwich"),
+        *("alibi", "fire", "kerple_log", "kerple_power", "sandwich"),
     ),
 }
 SERVED = [

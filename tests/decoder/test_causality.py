@@ -13,7 +13,7 @@ from tests.attention.cases import (
     normal,
 )
 from tests.decoder.samples import PAD, build, every_variant, sentences, targets
-from tests.reference import alibi, kerple, none, rope, sandwich, shaw, t5, tupe
+from tests.reference import alibi, fire, kerple, none, rope, sandwich, shaw, t5, tupe
 from tests.tolerances import assert_close
 from tupe_fairseq import UsageError
 from tupe_fairseq.attention import ATTENTION_BACKENDS, Need, needs_of, share_attention
@@ -64,6 +64,7 @@ def test_no_gradient_comes_from_later_words(variant):
 
 REFERENCES = {
     "alibi": (alibi.attend, {}, {}),
+    "fire": (fire.attend, {"fire_width": 4, "fire_threshold": 2}, {}),
     "kerple_log": (kerple.attend_log, {}, {}),
     "kerple_power": (kerple.attend_power, {}, {}),
     "sandwich": (sandwich.attend, {"sandwich_width": 4}, {}),
@@ -83,11 +84,13 @@ def test_each_word_is_the_last_of_what_it_sees(name, backend):
     reference, options, one_sided = REFERENCES[name]
     encoding = build_position_encoding(name, EMBED_DIM, NUM_HEADS, 7, False, **options)
     encoding, attention = enlarged(encoding, 1), enlarged(attention_of(encoding), 2)
-    if reason := ATTENTION_BACKENDS[backend].refusal(needs_of(encoding, attention.layer_terms)):
+    if reason := ATTENTION_BACKENDS[backend].refusal(
+        needs_of(encoding.at(0), attention.layer_terms)
+    ):
         pytest.skip(reason)
     x = normal(2, 7, EMBED_DIM, seed=4)
     how = {"layer_terms": attention.layer_terms, "backend": backend, "causal": True}
-    found, _ = attention(x, share_attention(encoding, x, **how))
+    found, _ = attention(x, share_attention(encoding.at(0), x, **how))
     weights = {key: value.double() for key, value in attention.state_dict().items()}
     positions = {key: value.double() for key, value in encoding.state_dict().items()}
     if name == "shaw":

@@ -12,10 +12,14 @@ from tupe_fairseq import build_position_encoding
 def kernel_of(name, p, a, dtype=torch.float64):
     """The bias at distances 0, 1, 2, ..., 600 for one head."""
     encoding = build_position_encoding(name, 4, 1, 601).to(dtype)
-    with torch.no_grad():
-        encoding.bias_p.fill_(p)
-        encoding.bias_a.fill_(a)
+    fill(encoding, p, a)
     return encoding.score(1, 601).dense()[0, 0]
+
+
+def fill(encoding, *values):
+    """Set the two parameters, p first."""
+    for parameter, value in zip(encoding.parameters(), values, strict=True):
+        torch.nn.init.constant_(parameter, value)
 
 
 def test_by_hand():
@@ -42,9 +46,7 @@ def test_parameters_out_of_bounds_act_as_the_bounds(name):
 def test_parameters_out_of_bounds_have_gradients(name):
     """Or else they would never come back."""
     encoding = build_position_encoding(name, 4, 1, 9)
-    with torch.no_grad():
-        encoding.bias_p.fill_(-1.0)
-        encoding.bias_a.fill_(-1.0)
+    fill(encoding, -1.0, -1.0)
     encoding.score(9, 9).dense().sum().backward()
     for parameter in encoding.parameters():
         assert parameter.grad.isfinite().all()
@@ -54,7 +56,7 @@ def test_parameters_out_of_bounds_have_gradients(name):
 def test_initial_values_are_uniform():
     """p over (0, 2), a over (0, 1): means within five standard errors, and no value outside."""
     encoding = build_position_encoding("kerple_log", 4000, 4000, 2)
-    for values, top in ((encoding.bias_p, 2), (encoding.bias_a, 1)):
+    for values, top in ((encoding.strength, 2), (encoding.rate, 1)):
         assert 0 <= values.min() < 0.01 * top
         assert 0.99 * top < values.max() <= top
         assert abs(values.mean() - top / 2) < 5 * top / math.sqrt(12 * 4000)

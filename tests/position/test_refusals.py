@@ -25,6 +25,8 @@ OUT_OF_RANGE = [
     ("hierarchical", {"hierarchical_rows": 5}, "--max-positions is 32, but .* reaches 25"),
     ("hierarchical", {"hierarchical_rows": 0}, "reaches 0|--hierarchical-rows .* is 0"),
     ("hierarchical", {"hierarchical_rows": -8}, "--hierarchical-rows must .*, but is -8"),
+    ("fire", {"fire_width": 0}, "--fire-width must be at least 1, but is 0"),
+    ("fire", {"fire_threshold": 0}, "--fire-threshold must be at least 1, but is 0"),
     ("cape", {"cape_global_shift": -1.0}, "--cape-global-shift must .* least 0, but is -1"),
     ("cape", {"cape_local_shift": float("nan")}, "--cape-local-shift must .*, but is nan"),
     ("cape", {"cape_scale": 0.5}, "--cape-scale must be at least 1, but is 0.5"),

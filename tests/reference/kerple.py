@@ -3,7 +3,7 @@
 Logarithmic kernel: −p ln(1 + a |i − j|). Power kernel: −a |i − j|^p. p and a are at least 0.01, p
 of the power kernel is at most 2; gradients are those without bounds.
 
-positions: "bias_p" and "bias_a", one number per head.
+positions: p and a, one number per head: "strength" and "rate", or "exponent" and "slope".
 """
 
 import functools
@@ -27,10 +27,13 @@ def power(p, a, distance):
     return -bounded(a) * bounded(p, 2.0).mul(math.log(distance)).exp() if distance else 0 * (p + a)
 
 
+NAMES = {logarithmic: ("strength", "rate"), power: ("exponent", "slope")}
+
+
 def positional_score(positions, num_heads, queries, keys, start=0, *, kernel):
     """kernel_h(|i − j|) as [head][query][key], for queries at start, ..., start + queries − 1."""
     rows = range(start, start + queries)
-    heads = [(positions["bias_p"][h], positions["bias_a"][h]) for h in range(num_heads)]
+    heads = list(zip(*(positions[name] for name in NAMES[kernel]), strict=True))
     return [[[kernel(p, a, abs(i - j)) for j in range(keys)] for i in rows] for p, a in heads]
 
 

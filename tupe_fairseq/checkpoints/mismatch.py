@@ -1,5 +1,6 @@
 """Explain in one line, by the flag, why a checkpoint does not fit a model."""
 
+import re
 from collections.abc import Mapping, Set
 from typing import Any
 
@@ -53,8 +54,8 @@ def _positions_of(stack: str, state_dict: dict[str, Tensor]) -> dict[str, Tensor
 
 
 def _other_encoding(name: str, own: Set[str], keys: Set[str]) -> str:
-    likely = [other for other in POSITION_ENCODINGS if _keys_of(other) == keys]
-    if name in likely or _keys_of(name) != own:
+    likely = [other for other in POSITION_ENCODINGS if _keys_of(other, keys) == keys]
+    if name in likely or _keys_of(name, own) != own:
         differ = _first(sorted(keys ^ own))
         return (
             f"--position-encoding is {name!r}, and the checkpoint has or lacks {differ}: give the "
@@ -67,10 +68,14 @@ def _other_encoding(name: str, own: Set[str], keys: Set[str]) -> str:
     )
 
 
-def _keys_of(encoding: str) -> set[str]:
+def _keys_of(encoding: str, like: Set[str]) -> set[str]:
+    """Names of the encoding's parameters for as many layers as the names `like` have."""
+    found = (re.match(r"layers\.(\d+)\.", name) for name in like)
+    layers = 1 + max((int(match[1]) for match in found if match), default=0)
+    sizes: Any = {"vocab_size": 8, "num_layers": layers}
     try:
         with torch.device("meta"):
-            return set(build_position_encoding(encoding, 64, 2, 16, vocab_size=8).state_dict())
+            return set(build_position_encoding(encoding, 64, 2, 16, **sizes).state_dict())
     # The encoding needs a library that is not installed.
     except UsageError:
         return set()

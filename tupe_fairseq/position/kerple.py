@@ -4,7 +4,8 @@
 `kerple_power`:  score_ij = x_i W^Q (x_j W^K)ᵀ / √D − a·|i − j|^p
 
 p and a are learned for each head and shared by the layers. They start uniformly distributed, p
-over (0, 2) and a over (0, 1), and act as at least 0.01, for the power kernel p as at most 2.
+over (0, 2) and a over (0, 1), and act as at least 0.01, for the power kernel p as at most 2. Their
+names differ between the kernels, so that a checkpoint of one is not loaded as the other.
 As in the released code under fp16, a bound changes neither the stored parameter nor its gradient.
 The paper's models are causal; here an encoder uses the same distance on both sides.
 """
@@ -25,43 +26,54 @@ LEAST, LARGEST_POWER = 0.01, 2.0
 
 
 class KerplePosition(PositionEncoding):
-    """Two numbers per head; subclasses are the kernels."""
+    """Subclasses are the kernels."""
 
     enters = "score"
     paper = "Chi 2022"
     in_decoder = "causal, as in the paper"
-
-    def __init__(self, shape: Shape):
-        super().__init__(shape)
-        self.bias_p = nn.Parameter(2 * torch.rand(shape.num_heads))
-        self.bias_a = nn.Parameter(torch.rand(shape.num_heads))
 
     def kernel(self, distance: Tensor) -> Tensor:
         """The bias at N distances |i − j|: H×N."""
         raise NotImplementedError
 
     def score(self, queries: int, keys: int, start: int = 0) -> PositionalScore:
-        distance = distances(queries, keys, start, device=self.bias_p.device).abs()
+        device = next(self.parameters()).device
+        distance = distances(queries, keys, start, device=device).abs()
         return PositionalScore(keys, by_distance=self.kernel(distance), start=start)
 
 
 @register_position_encoding("kerple_log")
 class KerpleLog(KerplePosition):
-    """The logarithmic kernel, the better one in the paper."""
+    """The logarithmic kernel, the better one in the paper: p is `strength`, a is `rate`."""
+
+    def __init__(self, shape: Shape):
+        super().__init__(shape)
+        self.strength = uniform(shape.num_heads, 2)
+        self.rate = uniform(shape.num_heads, 1)
 
     def kernel(self, distance: Tensor) -> Tensor:
         # H×1 · 1×N
-        return -bounded(self.bias_p) * torch.log1p(bounded(self.bias_a) * distance)
+        return -bounded(self.strength) * torch.log1p(bounded(self.rate) * distance)
 
 
 @register_position_encoding("kerple_power")
 class KerplePower(KerplePosition):
-    """The power kernel; p = 1 is ALiBi with learned slopes."""
+    """The power kernel, for p = 1 ALiBi with learned slopes: p is `exponent`, a is `slope`."""
+
+    def __init__(self, shape: Shape):
+        super().__init__(shape)
+        self.exponent = uniform(shape.num_heads, 2)
+        self.slope = uniform(shape.num_heads, 1)
 
     def kernel(self, distance: Tensor) -> Tensor:
         # H×1 · 1×N
-        power = bounded(self.bias_p, LARGEST_POWER)
-        return -bounded(self.bias_a) * distance.to(power.dtype) ** power
+        exponent = bounded(self.exponent, LARGEST_POWER)
+        return -bounded(self.slope) * distance.to(exponent.dtype) ** exponent
+
+
+def uniform(heads: int, top: float) -> nn.Parameter:
+    """A number per head, from U(0, top)."""
+    return nn.Parameter(top * torch.rand(heads))
 
 
 def bounded(parameter: Tensor, most: float | None = None) -> Tensor:

@@ -1,0 +1,130 @@
+"""FIRE: its two forms agree, one read per forward pass, and numbers computed by hand."""
+
+import math
+
+import pytest
+import torch
+from fairseq.modules.transformer_sentence_encoder import init_bert_params
+
+from tests.attention.cases import enlarged, normal
+from tests.reference import fire as reference
+from tests.tolerances import assert_close, assert_gradients_close
+from tupe_fairseq import build_position_encoding
+from tupe_fairseq.modules.encoder import Encoder
+from tupe_fairseq.position import fire
+
+LENGTH, HEADS = 9, 2
+
+
+def build(threshold=512, layers=1, dtype=torch.float64, **options):
+    sizes = {"num_layers": layers, "fire_threshold": threshold, "fire_width": 4}
+    encoding = build_position_encoding("fire", 8, HEADS, LENGTH, **sizes, **options)
+    return enlarged(encoding, 1).to(dtype)
+
+
+def layer_of(threshold, w=1.0):
+    layer = build(threshold).at(0)
+    with torch.no_grad():
+        layer.w.fill_(w)
+    return layer
+
+
+@pytest.mark.parametrize(("threshold", "w"), [(8, 1.0), (4, -2.0), (7, 1.0), (8, 0.9)])
+def test_a_table_by_distance_up_to_the_threshold(threshold, w):
+    """The last of nine positions is 8."""
+    score = layer_of(threshold, w).score(LENGTH, LENGTH)
+    assert set(score.parts()) == ({"by_distance"} if threshold * abs(w) >= 8 else {"cells"})
+
+
+def test_both_forms_agree_up_to_the_threshold():
+    layer = layer_of(20)
+    expected = layer.score(LENGTH, LENGTH).dense()
+    layer.reach = 0.0
+    found = layer.score(LENGTH, LENGTH)
+    assert found.cells is not None
+    assert_close(found.dense(), expected)
+
+
+@pytest.mark.parametrize("threshold", [2, 100])
+def test_by_hand(threshold):
+    """One hidden unit with r ↦ max(0, 2r − 1), and heads that multiply by 3 and −1."""
+    layer = build_position_encoding(
+        "fire", 8, HEADS, LENGTH, fire_width=1, fire_threshold=threshold
+    ).at(0)
+    values = {"hidden_weight": [[2.0]], "hidden_bias": [-1.0], "weight": [[3.0], [-1.0]]}
+    with torch.no_grad():
+        for name, value in {**values, "bias": [0.0, 0.5], "c": [1.0]}.items():
+            layer.get_parameter(name).copy_(torch.tensor(value))
+    # Query 7, key 2: ln(1 + 5) over ln(1 + max(7, threshold)).
+    hidden = max(0, 2 * math.log(6) / (math.log(1 + max(7, threshold)) + 1e-6) - 1)
+    found = layer.score(LENGTH, LENGTH).dense()[:, 7, 2]
+    assert_close(found, torch.tensor([3 * hidden, 0.5 - hidden]))
+
+
+def test_no_position_depends_on_the_length_of_the_text():
+    """So padding changes nothing, and a decoder computes each row once."""
+    layer = layer_of(3)
+    whole = layer.score(LENGTH, LENGTH).dense()
+    assert_close(layer.score(5, 5).dense(), whole[:, :5, :5])
+    assert_close(layer.score(2, LENGTH, 6).dense(), whole[:, 6:8])
+
+
+def test_blocks_change_nothing(monkeypatch):
+    """Nor their second computation in the backward pass."""
+    found = []
+    for values in (1, 1 << 24):
+        monkeypatch.setattr(fire, "HIDDEN_VALUES", values)
+        layer = layer_of(3)
+        score = layer.score(LENGTH, LENGTH).dense()
+        (score * normal(*score.shape, seed=2)).sum().backward()
+        found.append((score, {name: p.grad for name, p in layer.named_parameters()}))
+    assert_close(found[0][0], found[1][0])
+    assert_gradients_close(found[0][1], found[1][1], torch.float64)
+
+
+def test_one_read_per_forward_pass(monkeypatch):
+    """Of the thresholds of all layers."""
+    reads, tolist = [], torch.Tensor.tolist
+    monkeypatch.setattr(torch.Tensor, "tolist", lambda x: reads.append(x) or tolist(x))
+    encoding = build(threshold=2, layers=3)
+    view = encoding.for_pass(LENGTH, torch.device("cpu"))
+    scores = [view.at(layer).score(LENGTH, LENGTH).dense() for layer in range(3)]
+    assert [len(read) for read in reads] == [3]
+    for layer, score in enumerate(scores):
+        assert_close(score, encoding.at(layer).score(LENGTH, LENGTH).dense())
+    assert view.at(1) is view.at(1)
+    assert encoding.in_pass is None
+
+
+def test_each_layer_has_its_own_function():
+    """Computed from its own parameters, by the loops."""
+    encoding = build(layers=2)
+    for index in range(2):
+        positions = {
+            name.replace(f"layers.{index}.", "layers.0."): p
+            for name, p in encoding.named_parameters()
+            if f"layers.{index}." in name
+        }
+        rows = reference.positional_score(positions, HEADS, 5, 5, fire_width=4)
+        expected = torch.stack([torch.stack([torch.stack(row) for row in h]) for h in rows])
+        assert_close(encoding.at(index).score(5, 5).dense(), expected)
+
+
+def test_begins_as_torch_would_where_fairseq_initialises():
+    """Its linear layers would begin at 0.02 times a normal number, and the bias near 0."""
+    encoding = build_position_encoding("fire", 64, 8, 64, num_layers=2)
+    before = {name: p.clone() for name, p in encoding.named_parameters()}
+    Encoder(encoding, 2, 16).apply(init_bert_params)
+    for name, p in encoding.named_parameters():
+        assert torch.equal(p, before[name])
+    layer = encoding.at(1)
+    assert (layer.c.item(), layer.w.item()) == (pytest.approx(0.1), 1.0)
+    assert layer.hidden_weight.abs().max() <= 1
+    assert 0.9 * 32**-0.5 < layer.weight.abs().max() <= 32**-0.5
+
+
+def test_a_float_of_half_precision_is_read_in_fp32():
+    half = build(dtype=torch.bfloat16)
+    found = half.at(0).score(LENGTH, LENGTH)
+    assert found.by_distance.dtype == torch.float32
+    assert_close(found.dense(), half.double().at(0).score(LENGTH, LENGTH).dense(), torch.float32)
