@@ -10,6 +10,7 @@ VERSION = re.search(r'__version__ = "(.+)"', (HERE / "tupe_fairseq/__init__.py")
 
 LINUX_X86_64 = "sys_platform == 'linux' and platform_machine == 'x86_64'"
 # Three distributions of the same fairseq, all named `fairseq` when imported: never two at once.
+# scripts/fairseq.txt holds the checksums of the same versions, scripts/fairseq.md tells why.
 FAIRSEQ = [
     # PyPI's own release, whose dataclasses Python 3.11 refuses.
     "fairseq==0.12.2; python_version < '3.11'",

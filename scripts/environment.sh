@@ -44,7 +44,7 @@ of_chosen_python() {
 # Identifies an up-to-date .venv.
 wanted_installation() {
   printf 'installed in %s\n' "$PWD"
-  cksum setup.py scripts/constraints.txt scripts/environment.sh
+  cksum setup.py scripts/constraints.txt scripts/fairseq.txt scripts/environment.sh
 }
 
 # Run pip; an error is reported in one line.
@@ -82,12 +82,13 @@ install_packages() {
   # Builds use the installed packages, whose versions are pinned.
   pip_install torch==2.13.0 setuptools numpy cython
   echo "installing fairseq and this package"
-  # Where it finds torch, the build of fairseq 0.12.2 compiles sources that its archive lacks, so
-  # there it is built by itself; its metadata is refused by pip 24.1 and later.
+  # pip 24.1 and later refuse the metadata of fairseq 0.12.2.
   if .venv/bin/python -c 'import sys; sys.exit(sys.version_info >= (3, 11))'; then
     pip_install 'pip<24.1'
-    pip_install torch==2.13.0 fairseq==0.12.2
   fi
+  # Where it finds torch, the build of fairseq 0.12.2 compiles sources that its archive lacks, so it
+  # is built in isolation, before the rest.
+  pip_install --no-deps --require-hashes -r scripts/fairseq.txt
   pip_install --no-build-isolation --use-pep517 -e '.[viz,test]' torch==2.13.0
 }
 
