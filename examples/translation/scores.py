@@ -67,15 +67,17 @@ def table(results: Mapping[str, Mapping[int, Mapping[str, Any]]], settings: str)
     rows = []
     for name, seeds in results.items():
         cells = [_mean([result[key] for result in seeds.values()]) for key in ("bleu", "chrf")]
-        cells.append("–" if name == BASELINE else _difference(seeds, base))
+        apart = [seeds[seed]["bleu"] - base[seed]["bleu"] for seed in seeds if seed in base]
+        told = difference(apart).written(1) if apart else NOT_RUN
+        cells.append("–" if name == BASELINE else told)
         cells += [_relative(seeds, base, key) for key in ("training", "generation")]
         rows.append(
             [f"`{name}`", len(seeds), *cells] if seeds else [f"`{name}`", NOT_RUN, *" " * 5]
         )
     lines = [
         f"Multi30k en→de, test2016. {settings} Mean over seeds ± standard deviation. "
-        f"`{BASELINE}`: fairseq's own `transformer`. Difference: of BLEU, paired by seed; noise: "
-        "its 95 % interval contains 0. Speed: tokens per second of "
+        f"`{BASELINE}`: fairseq's own `transformer`. Difference: of BLEU, paired by seed, with a "
+        "95 % confidence interval; noise: the interval contains 0. Speed: tokens per second of "
         f"{clock} time divided by those of `{BASELINE}` with the same seed, median (range).",
         "",
         *(f"- `{signature}`" for signature in sorted(signatures)),
@@ -89,15 +91,6 @@ def _mean(values: list[float]) -> str:
     if len(values) < 2:
         return f"{values[0]:.1f}" if values else NOT_RUN
     return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}"
-
-
-def _difference(seeds: Mapping[int, Any], base: Mapping[int, Any]) -> str:
-    apart = [seeds[seed]["bleu"] - base[seed]["bleu"] for seed in seeds if seed in base]
-    if not apart:
-        return NOT_RUN
-    found = difference(apart)
-    remark = "one seed" if found.half_width is None else "noise"
-    return f"{found.mean:+.1f}{f' ({remark})' if found.is_noise else ''}"
 
 
 def _relative(seeds: Mapping[int, Any], base: Mapping[int, Any], key: str) -> str:

@@ -118,7 +118,8 @@ def test_table_calls_noise_noise():
     rows = scores.table(results, "Settings.").splitlines()
     cells = {row.split("`")[1]: row for row in rows if row.startswith("| `")}
     assert "31.0 ± 1.0" in cells["stock"]
-    assert "+0.0 (noise) | 1.50 (1.40 to 1.60) | 1.00" in cells["same"]
-    assert "+3.0 | 0.90" in cells["better"]
+    # Differences 0.5, -0.5, 0 and 3.0, 3.1, 2.9; t of two degrees of freedom is 4.303.
+    assert "| +0.0 ± 1.2 (noise) | 1.50 (1.40 to 1.60) | 1.00" in cells["same"]
+    assert "| **+3.0 ± 0.2** | 0.90" in cells["better"]
     assert "33.0 | 66.0 | +3.0 (one seed)" in cells["alone"]
     assert "not run" in cells["absent"]

@@ -64,7 +64,7 @@ def _check(complete: Namespace, model: str) -> None:
             "--deberta-emd adds positions for the prediction of masked words, but "
             f"{model} masks none: remove the flag."
         )
-    # Its older name.
+    # --relu-dropout is the older name.
     complete.activation_dropout = complete.activation_dropout or getattr(
         complete, "relu_dropout", 0.0
     )
@@ -87,7 +87,7 @@ def _finish_transformer(complete: Namespace, args: Any, task: Any) -> None:
 
 
 def _lm_base(complete: Namespace) -> None:
-    """Set what is not set: fairseq's `transformer_lm`, and what it takes from a dataclass."""
+    """Set what is not set, as fairseq's `transformer_lm` and its dataclass do."""
     for name, value in (
         ("activation_dropout", 0.0),
         ("relu_dropout", 0.0),

@@ -62,7 +62,7 @@ def safe_checkpoint_globals() -> Iterator[None]:
     Blocks may be nested, and may be open in several threads. When the last one ends, these classes
     are removed from torch's list, except those that were listed before. The list belongs to the
     process: while a block is open, `torch.load` accepts these classes in all threads. torch does
-    not lock its list: what another thread adds in the moment a block begins or ends may be lost.
+    not lock its list: what another thread adds while a block begins or ends may be lost.
     """
     global _open_blocks
     with _lock:

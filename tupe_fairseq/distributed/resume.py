@@ -24,11 +24,11 @@ COPY = ".restored.pt"
 
 @contextmanager
 def resumed(cfg: DictConfig) -> Iterator[int]:
-    """In the block, fairseq restores a position that is counted for this number of processes.
+    """Inside the block, fairseq resumes at the position in the data that the checkpoint records.
 
     Args:
-        cfg: fairseq's settings. If the numbers differ, they are changed to name a copy of the
-            checkpoint in --save-dir, which is removed at the end.
+        cfg: fairseq's settings. If another number of processes wrote the checkpoint, they are
+            changed to name a recounted copy of it in --save-dir, which is removed at the end.
 
     Yields:
         Updates made before; 0 for a new training.

@@ -100,15 +100,11 @@ def check_all_joined(world: int) -> None:
     """
     together = 1
     if dist.is_initialized():
-        ones = torch.ones((), device=_device())
+        ones = torch.ones((), device="cuda" if dist.get_backend() == "nccl" else "cpu")
         dist.all_reduce(ones)
         together = int(ones.item())
     if together != world:
         raise UsageError(f"{world} processes were started, but {together} train together.")
-
-
-def _device() -> torch.device:
-    return torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")
 
 
 def end_with(parent: int, every: float = 1.0) -> None:

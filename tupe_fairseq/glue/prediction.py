@@ -149,9 +149,9 @@ def side_by_side(predicted: torch.Tensor, true: torch.Tensor) -> torch.Tensor:
     return rows
 
 
-# fairseq saves meters by the name of their class, among its own, and fails to resume with another;
-# it does not save derived meters. Should their class vanish, keep the examples in the function
-# that `metrics.log_derived` is given.
+# fairseq restores saved meters by the names of its own classes, so another class would break
+# resuming; derived meters are not saved. If fairseq removes this base class, keep the examples in
+# the function that `metrics.log_derived` gets.
 class Collected(MetersDict._DerivedMeter):
     """Collects the examples of a set."""
 

@@ -1,7 +1,6 @@
 """What all models share: building from arguments, and checks whose errors are one line."""
 
 from argparse import Namespace
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ class CheckedModel(BaseFairseqModel):
     #: What the model takes as arguments.
     arguments: ModelArguments
     #: Names of encoder and decoder in the model, and the argument of their longest input.
-    stacks: Mapping[str, str]
+    stacks: tuple[tuple[str, str], ...]
     #: fairseq's object with the arguments, completed; other settings can be read from it too.
     args: Any
     #: The --restore-file that must be loaded before training begins, if one was named.
@@ -109,7 +108,7 @@ class CheckedModel(BaseFairseqModel):
         try:
             result = super().load_state_dict(state_dict, strict, model_cfg, args)
         except RuntimeError as error:
-            raise CheckpointError(explain_mismatch(self, state_dict, self.stacks)) from error
+            raise CheckpointError(explain_mismatch(self, state_dict, dict(self.stacks))) from error
         self.awaited_checkpoint = None
         if commands.current() == "train":
             end_if_finished(self.args)

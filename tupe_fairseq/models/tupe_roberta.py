@@ -4,8 +4,6 @@ Heads, masked-LM interface, pruning and hub methods are inherited from RoBERTa; 
 ours.
 """
 
-from types import MappingProxyType
-
 from fairseq.models import register_model
 from fairseq.models.roberta.model import RobertaEncoder, RobertaModel
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
@@ -58,7 +56,7 @@ class TupeRobertaModel(CheckedModel, RobertaFromPretrained, RobertaModel):
     """RoBERTa with `--position-encoding`."""
 
     arguments = ROBERTA
-    stacks = MappingProxyType({"encoder.sentence_encoder": "max_positions"})
+    stacks = (("encoder.sentence_encoder", "max_positions"),)
 
     @classmethod
     def from_arguments(cls, args, task):

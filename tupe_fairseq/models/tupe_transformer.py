@@ -4,7 +4,6 @@ Arguments, embeddings, generation, criterions and state dicts are inherited from
 """
 
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from fairseq.data.data_utils import infer_language_pair
@@ -28,9 +27,7 @@ class TupeTransformerModel(CheckedModel, GeneratorFromPretrained, TransformerMod
     """fairseq's Transformer with `--position-encoding` in encoder and decoder."""
 
     arguments = TRANSFORMER
-    stacks = MappingProxyType(
-        {"encoder": "max_source_positions", "decoder": "max_target_positions"}
-    )
+    stacks = (("encoder", "max_source_positions"), ("decoder", "max_target_positions"))
 
     @classmethod
     def from_arguments(cls, args, task):

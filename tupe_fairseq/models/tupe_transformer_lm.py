@@ -1,7 +1,5 @@
 """`tupe_transformer_lm`: stock fairseq's language model with any position encoding."""
 
-from types import MappingProxyType
-
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer_lm import TransformerLanguageModel
@@ -18,7 +16,7 @@ class TupeTransformerLM(CheckedModel, GeneratorFromPretrained, TransformerLangua
     """fairseq's TransformerLanguageModel with `--position-encoding`."""
 
     arguments = LANGUAGE_MODEL
-    stacks = MappingProxyType({"decoder": "max_target_positions"})
+    stacks = (("decoder", "max_target_positions"),)
 
     @classmethod
     def from_arguments(cls, args, task):
