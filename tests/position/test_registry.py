@@ -120,6 +120,17 @@ def test_options_are_the_annotated_keyword_arguments():
     assert PositionEncoding.options() == ()
 
 
+@pytest.mark.parametrize("hint", [Annotated[float | None, "a help"], Annotated[float, "a help"]])
+def test_an_option_need_not_be_given(hint):
+    """Python 3.10 reads the type of an argument whose default is None as Optional[type]."""
+
+    class MayBeNone(PositionEncoding):
+        def __init__(self, shape: Shape, *, here: hint = None, in_3_10: hint | None = None):
+            super().__init__(shape)
+
+    assert [option.type for option in MayBeNone.options()] == [float, float]
+
+
 def test_options_of_the_paper_reach_the_command_line():
     options = known_options()
     assert options["tie_cls"].type is bool

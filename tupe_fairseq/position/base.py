@@ -193,6 +193,8 @@ class PositionEncoding(nn.Module):
             if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
                 continue
             hint = hints.get(parameter.name)
+            # Python 3.10 makes a type optional if the default is None.
+            hint = next((each for each in get_args(hint) if get_origin(each) is Annotated), hint)
             if get_origin(hint) is not Annotated:
                 raise TypeError(
                     f"{cls.__name__}: annotate option {parameter.name!r} as Annotated[type, help]."
