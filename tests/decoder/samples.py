@@ -26,7 +26,7 @@ OPTIONS = {
 #: Test id -> name and options: the registry, and what options change in a decoder.
 VARIANTS = {name: (name, OPTIONS.get(name, {})) for name in POSITION_ENCODINGS} | {
     # Most words beyond the threshold.
-    "fire-long": ("fire", {"fire_threshold": 4}),
+    "fire-long": ("fire", {"fire_threshold": 16}),
     "rnn-recursive": ("rnn", {"rnn_recursive": True}),
     "rope-values": ("rope", {"rope_values": True}),
     "rope-yarn": ("rope", {"rope_scaling": "yarn", "rope_scaling_factor": 4.0}),

@@ -56,9 +56,9 @@ WITH_WINDOWS = [
 
 def by_renormalised_weights(encoding, attention, x, padding):
     """The weights of full attention, those beyond the window set to 0, divided by their sum."""
-    x = encoding.embed(x, words(x), padding)
+    x, seen = encoding.embed(x, words(x), padding), encoding.at(0)
     shared = share_attention(
-        encoding, x, padding, layer_terms=attention.layer_terms, backend="eager", need_weights=True
+        seen, x, padding, layer_terms=attention.layer_terms, backend="eager", need_weights=True
     )
     _, weights = attention(x, shared)
     near = [[float(abs(i - j) <= WINDOW) for j in range(LENGTH)] for i in range(LENGTH)]

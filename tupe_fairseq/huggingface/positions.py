@@ -79,7 +79,8 @@ def resized(encoder: Encoder, config: TupeConfig) -> PositionEncoding:
 
     Rows of tokens that are not new are copied, those of new tokens have their initial values.
     """
-    old, new = encoder.embed_positions, build_positions(config)
+    old = encoder.embed_positions
+    new = build_positions(config).train(old.training)
     for name, value in new.named_parameters():
         kept = old.get_parameter(name)
         same = kept.shape == value.shape
