@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
-from .base import PositionEncoding, Shape, register_position_encoding
-from .indices import distances
+from .base import Shape, register_position_encoding
+from .randomized import RandomizedEncoding, RandomizePositions
 from .score import PositionalScore
 from .tables import ConstantTable
 
@@ -37,12 +37,13 @@ SLOPES = {"geometric": geometric_slopes, "official": official_slopes}
 
 
 @register_position_encoding("alibi")
-class Alibi(PositionEncoding):
+class Alibi(RandomizedEncoding):
     """Has no parameters."""
 
     enters = "score"
     paper = "Press 2022"
     in_decoder = "causal, as in the paper"
+    draws_distances = True
 
     def __init__(
         self,
@@ -54,8 +55,9 @@ class Alibi(PositionEncoding):
         alibi_sides: Annotated[
             bool, "make keys on the right half a token nearer, so that the sides differ"
         ] = False,
+        randomize_positions: RandomizePositions = 0,
     ):
-        super().__init__(shape)
+        super().__init__(shape, randomize_positions)
         if alibi_slopes not in SLOPES:
             raise ConfigurationError(
                 f"--alibi-slopes is {alibi_slopes!r}, but must be one of: {', '.join(SLOPES)}."
@@ -70,7 +72,7 @@ class Alibi(PositionEncoding):
 
     def score(self, queries: int, keys: int, start: int = 0) -> PositionalScore:
         slopes = self.slopes(torch.float32)
-        distance = distances(queries, keys, start, device=slopes.device)
+        distance = self.distances(queries, keys, start, slopes.device)
         far = distance.abs()
         if self.alibi_sides:
             far = far - 0.5 * (distance > 0)

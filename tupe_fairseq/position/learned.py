@@ -9,11 +9,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .base import PositionEncoding, Shape, register_position_encoding
+from .base import Shape, register_position_encoding
+from .randomized import RandomizedEncoding, RandomizePositions
 
 
 @register_position_encoding("learned")
-class LearnedPosition(PositionEncoding):
+class LearnedPosition(RandomizedEncoding):
     """A table of position embeddings, laid out as fairseq's so that state dicts exchange.
 
     fairseq counts positions from padding_idx + 1 = 2: position k lies in row k + 2, row 1 belongs
@@ -25,17 +26,17 @@ class LearnedPosition(PositionEncoding):
     beyond_trained_length = "--extend-positions"
     first_row = 2
 
-    def __init__(self, shape: Shape):
-        super().__init__(shape)
-        rows = shape.max_positions + self.first_row
+    def __init__(self, shape: Shape, *, randomize_positions: RandomizePositions = 0):
+        super().__init__(shape, randomize_positions)
+        rows = self.reach + self.first_row
         self.weight = nn.Parameter(torch.empty(rows, shape.embed_dim))
         nn.init.normal_(self.weight, std=0.02)
         with torch.no_grad():
             self.weight[self.first_row - 1].zero_()
 
     def position_tables(self):
-        return {"weight": self.first_row}
+        return {} if self.randomize_positions else {"weight": self.first_row}
 
     def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
-        first = self.first_row + start
-        return x + self.weight[first : first + x.size(1)]
+        rows = self.positions(start, start + x.size(1), x.device)
+        return x + self.weight[self.first_row :][rows]

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from ..errors import ConfigurationError
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
+from .randomized import RandomizedEncoding, RandomizePositions
 from .rope_scaling import ROPE_SCALINGS, Scaling, frequencies, read_settings
 from .tables import ConstantTable
 
@@ -41,10 +42,9 @@ class Rotation(nn.Module):
         self.cos = ConstantTable(angles.cos() * magnitude)
         self.sin = ConstantTable(angles.sin() * magnitude)
 
-    def forward(self, x: Tensor, start: int = 0) -> Tensor:
-        """Rotate B×H×T×D at positions start, ..., start + T − 1."""
-        stop = start + x.size(2)
-        cos, sin = self.cos(x.dtype, start, stop), self.sin(x.dtype, start, stop)
+    def forward(self, x: Tensor, positions: slice | Tensor) -> Tensor:
+        """Rotate B×H×T×D at T positions."""
+        cos, sin = self.cos.select(x.dtype, positions), self.sin.select(x.dtype, positions)
         if self.width == x.size(-1):
             return rotate_pairs(x, cos, sin)
         turned = rotate_pairs(x[..., : self.width], cos, sin)
@@ -70,7 +70,7 @@ def check_rotation(name: str, shape: Shape, theta: float) -> None:
 
 
 @register_position_encoding("rope")
-class RotaryPosition(PositionEncoding):
+class RotaryPosition(RandomizedEncoding):
     """Has no parameters; the rotation of any position can be computed."""
 
     enters = "query, key"
@@ -101,8 +101,14 @@ class RotaryPosition(PositionEncoding):
             "length trained without --rope-scaling; checkpoints record it, otherwise "
             "--max-positions over --rope-scaling-factor",
         ] = None,
+        randomize_positions: RandomizePositions = 0,
     ):
-        super().__init__(shape)
+        super().__init__(shape, randomize_positions)
+        if rope_scaling and randomize_positions:
+            raise ConfigurationError(
+                f"--rope-scaling is {rope_scaling}, but --randomize-positions trains positions "
+                "for longer texts already: give one of them."
+            )
         check_rotation("rope", shape, rope_theta)
         check_at_least("--rope-skip-every", rope_skip_every, 0)
         self.rope_values, self.skip_every = rope_values, rope_skip_every
@@ -114,7 +120,7 @@ class RotaryPosition(PositionEncoding):
             rope_scaling_settings,
             rope_original_positions,
         )
-        self.rotation = self._rotation(shape.max_positions)
+        self.rotation = self._rotation(self.reach)
         if rope_values and self.scaling is not None and self.scaling.magnitude != 1:
             raise ConfigurationError(
                 f"--rope-values rotates values, which --rope-scaling {rope_scaling} would also "
@@ -141,8 +147,9 @@ class RotaryPosition(PositionEncoding):
         return self.unrotated if skips else self
 
     def rotate(self, q, k, v, start=0):
-        values = self.rotation(v, start) if self.rope_values else v
-        return self.rotation(q, start), self.rotation(k, start), values
+        positions = self.positions(start, start + q.size(2), q.device)
+        values = self.rotation(v, positions) if self.rope_values else v
+        return self.rotation(q, positions), self.rotation(k, positions), values
 
     def _rotation(self, length: int) -> Rotation:
         """The rotation of this many positions, in a pass of this length."""

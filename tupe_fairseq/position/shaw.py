@@ -12,7 +12,8 @@ from typing import Annotated
 import torch
 from torch import nn
 
-from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
+from .base import Shape, check_at_least, register_position_encoding
+from .randomized import RandomizedEncoding, RandomizePositions
 from .relative import ByDistance, RelativeTerms, RelativeVectors
 
 RelativeClip = Annotated[int, "largest distance with a vector of its own"]
@@ -36,23 +37,34 @@ class ShawTerms(RelativeTerms):
         nn.init.normal_(self.value_weight, std=0.02)
 
     def project(self, encoding, length) -> RelativeVectors:
-        # Distances j − i ascend where i − j descends.
-        of_queries, of_values = (
-            ByDistance(table.flip(0)[None], -self.clip) for table in (self.key, self.value_weight)
-        )
-        return RelativeVectors(of_queries, of_values=of_values)
+        tables = self.key, self.value_weight
+        if encoding.randomize_positions:
+            distance = encoding.distances(length, length, 0, self.key.device)
+            rows = (-distance).clamp(self.lowest, self.clip) - self.lowest
+            keys, values = (ByDistance(table[rows][None], 1 - length) for table in tables)
+        else:
+            # Distances j − i ascend where i − j descends.
+            keys, values = (ByDistance(table.flip(0)[None], -self.clip) for table in tables)
+        return RelativeVectors(keys, of_values=values)
 
 
 @register_position_encoding("shaw")
-class ShawPosition(PositionEncoding):
+class ShawPosition(RandomizedEncoding):
     """Added to keys and values in every layer, without a T×T×D tensor."""
 
     enters = "score, value"
     paper = "Shaw 2018"
     in_decoder = "vectors for keys on the left"
+    draws_distances = True
 
-    def __init__(self, shape: Shape, *, relative_clip: RelativeClip = 16):
-        super().__init__(shape)
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        relative_clip: RelativeClip = 16,
+        randomize_positions: RandomizePositions = 0,
+    ):
+        super().__init__(shape, randomize_positions)
         check_at_least("--relative-clip", relative_clip, 1)
         self.relative_clip = relative_clip
 

@@ -13,7 +13,8 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from .base import PositionEncoding, Shape, register_position_encoding
+from .base import Shape, register_position_encoding
+from .randomized import RandomizedEncoding, RandomizePositions
 from .tables import ConstantTable, sinusoids
 
 #: fairseq's position of the first token: one after that of padding.
@@ -21,7 +22,7 @@ FAIRSEQ_FIRST = 2
 
 
 @register_position_encoding("sinusoidal")
-class SinusoidalPosition(PositionEncoding):
+class SinusoidalPosition(RandomizedEncoding):
     """Has no parameters; any length can be computed."""
 
     enters = "input"
@@ -33,17 +34,19 @@ class SinusoidalPosition(PositionEncoding):
         shape: Shape,
         *,
         fairseq_sinusoids: Annotated[bool, "use fairseq's table of sinusoids"] = False,
+        randomize_positions: RandomizePositions = 0,
     ):
-        super().__init__(shape)
+        super().__init__(shape, randomize_positions)
         table = as_fairseq if fairseq_sinusoids else sinusoids
-        self.table = ConstantTable(table(torch.arange(shape.max_positions), shape.embed_dim))
+        self.table = ConstantTable(table(torch.arange(self.reach), shape.embed_dim))
 
     @property
     def word_scale(self) -> float:
         return self.shape.embed_dim**0.5
 
     def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
-        return x + self.table(x.dtype, start, start + x.size(1)).to(x.dtype)
+        rows = self.positions(start, start + x.size(1), x.device)
+        return x + self.table.select(x.dtype, rows).to(x.dtype)
 
 
 def as_fairseq(positions: Tensor, width: int) -> Tensor:

@@ -11,8 +11,9 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from .base import PositionEncoding, Shape, register_position_encoding
-from .indices import check_buckets, cls_rows, distances, relative_buckets
+from .base import Shape, register_position_encoding
+from .indices import check_buckets, cls_rows, relative_buckets
+from .randomized import RandomizedEncoding, RandomizePositions
 from .score import PositionalScore
 from .tables import widened
 
@@ -42,13 +43,10 @@ class RelativeBias(nn.Module):
         self.weight = nn.Parameter(torch.empty(rows, num_heads))
         nn.init.normal_(self.weight, std=0.02)
 
-    def forward(self, queries: int, keys: int, start: int = 0) -> Tensor:
-        """The bias of every distance, H×(T+S−1)."""
+    def forward(self, distance: Tensor) -> Tensor:
+        """The bias of distances j − i: N -> H×N."""
         bucket = relative_buckets(
-            distances(queries, keys, start, device=self.weight.device),
-            self.num_buckets,
-            self.max_distance,
-            self.bidirectional,
+            distance, self.num_buckets, self.max_distance, self.bidirectional
         )
         return self._values()[bucket].t()
 
@@ -62,12 +60,13 @@ class RelativeBias(nn.Module):
 
 
 @register_position_encoding("t5")
-class T5Bias(PositionEncoding):
+class T5Bias(RandomizedEncoding):
     """A bias per bucket of distances, added to the scores of every layer."""
 
     enters = "score"
     paper = "Raffel 2019"
     in_decoder = "all buckets for keys on the left"
+    draws_distances = True
 
     def __init__(
         self,
@@ -75,12 +74,14 @@ class T5Bias(PositionEncoding):
         *,
         num_buckets: NumBuckets = 32,
         max_distance: MaxDistance = 128,
+        randomize_positions: RandomizePositions = 0,
     ):
-        super().__init__(shape)
+        super().__init__(shape, randomize_positions)
         self.relative_bias = RelativeBias(
             shape.num_heads, num_buckets, max_distance, shape.bidirectional
         )
 
     def score(self, queries: int, keys: int, start: int = 0) -> PositionalScore:
-        bias = self.relative_bias(queries, keys, start)
-        return PositionalScore(keys, by_distance=bias, start=start)
+        bias = self.relative_bias
+        distance = self.distances(queries, keys, start, bias.weight.device)
+        return PositionalScore(keys, by_distance=bias(distance), start=start)

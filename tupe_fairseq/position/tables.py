@@ -25,7 +25,11 @@ class ConstantTable(nn.Module):
 
     def forward(self, dtype: torch.dtype, start: int = 0, stop: int | None = None) -> Tensor:
         """Rows start, ..., stop − 1, in fp32 or the model's dtype, whichever is wider."""
-        return self.bits[start:stop].view(torch.float64).to(widened(dtype))
+        return self.select(dtype, slice(start, stop))
+
+    def select(self, dtype: torch.dtype, rows: slice | Tensor) -> Tensor:
+        """The given rows."""
+        return self.bits[rows].view(torch.float64).to(widened(dtype))
 
 
 def widened(dtype: torch.dtype) -> torch.dtype:

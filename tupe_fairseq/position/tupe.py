@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from .base import PositionEncoding, Shape, register_position_encoding
+from .indices import distances
 from .score import PositionalScore
 from .t5 import MaxDistance, NumBuckets, RelativeBias
 from .tables import widened
@@ -71,13 +72,15 @@ class TupeAbsolute(PositionEncoding):
         rows = self.layer_norm(self.weight[: keys + self.untie_cls])
         q = self._per_head(self.q_proj(rows)) * self.scaling
         k = self._per_head(self.k_proj(rows))
-        bias = self.relative_bias
+        bias, distance = self.relative_bias, None
+        if bias is not None:
+            distance = distances(queries, keys, start, device=self.weight.device)
         first = start + self.untie_cls
         score = PositionalScore(
             keys,
             queries=q[:, first : first + queries],
             keys=k[:, -keys:],
-            by_distance=None if bias is None else bias(queries, keys, start),
+            by_distance=None if bias is None else bias(distance),
             start=start,
         )
         if not self.untie_cls:
