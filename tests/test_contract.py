@@ -12,9 +12,9 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 
-from tests.integration.commands import parameters, pretrain
+from tests.integration.commands import parameters, pretrain, train_lm
 from tests.tolerances import assert_trained_alike
-from tupe_fairseq import TupeRobertaModel
+from tupe_fairseq import TupeRobertaModel, TupeTransformerLM
 from tupe_fairseq.modules.encoder import Encoder
 from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
 
@@ -26,22 +26,39 @@ def load(checkpoint, **overrides):
     return checkpoint_utils.load_model_ensemble([str(checkpoint)], overrides)[0][0].eval()
 
 
+def causal(name):
+    return POSITION_ENCODINGS[name].causal_only
+
+
+def train(name, data, save_dir, *flags):
+    """A masked language model of 64 tokens; a causal one if the encoding is for decoders alone."""
+    flags = ("--position-encoding", name, *flags)
+    if causal(name):
+        return train_lm(data, save_dir, "--tokens-per-sample", 64, *flags)
+    return pretrain(data, save_dir, *flags)
+
+
+def stack_of(model):
+    return model.decoder if hasattr(model, "decoder") else model.encoder.sentence_encoder
+
+
+def length(name, most):
+    """The override of the longest input."""
+    return {"max_target_positions" if causal(name) else "max_positions": most}
+
+
 @pytest.fixture(scope="module")
 def trained(toy_masked_lm_data, tmp_path_factory):
     """Checkpoints after five updates, made as they are asked for."""
     made = {}
 
-    def train(name):
+    def once(name):
         if name not in made:
-            flags = ("--position-encoding", name, "--max-update", 5, *SMALL_GROUPS)
-            made[name] = pretrain(toy_masked_lm_data, tmp_path_factory.mktemp(name), *flags)
+            folder = tmp_path_factory.mktemp(name)
+            made[name] = train(name, toy_masked_lm_data, folder, "--max-update", 5)
         return made[name]
 
-    return train
-
-
-#: Encodings with options that do not fit a toy's width of 32 need none so far.
-SMALL_GROUPS: tuple[str, ...] = ()
+    return once
 
 
 @every_encoding
@@ -53,7 +70,9 @@ def test_trains_saves_and_reloads(trained, name):
     saved = parameters(checkpoint)
     assert saved.keys() == model.state_dict().keys()
     buffers = {name for name, _ in model.named_buffers()} & saved.keys()
-    assert buffers == {"encoder.sentence_encoder.version"}, "constant tables are not saved"
+    assert [key.rpartition(".")[2] for key in buffers] == ["version"], (
+        "constant tables are not saved"
+    )
 
 
 @every_encoding
@@ -62,10 +81,17 @@ def test_one_seed_gives_all_encodings_the_same_backbone(name):
 
     def start(encoding):
         torch.manual_seed(1)
-        task = SimpleNamespace(source_dictionary=Dictionary(), max_positions=lambda: 16)
-        sizes = {"encoder_embed_dim": 16, "encoder_ffn_embed_dim": 16, "encoder_layers": 2}
-        args = Namespace(position_encoding=encoding, encoder_attention_heads=2, **sizes)
-        return TupeRobertaModel.build_model(args, task).state_dict()
+        words = Dictionary()
+        task = SimpleNamespace(
+            source_dictionary=words, target_dictionary=words, max_positions=lambda: 16
+        )
+        side, model = "encoder", TupeRobertaModel
+        if causal(name):
+            side, model = "decoder", TupeTransformerLM
+        sizes = {"embed_dim": 16, "ffn_embed_dim": 16, "layers": 2, "attention_heads": 2}
+        sizes = {f"{side}_{size}": value for size, value in sizes.items()}
+        args = Namespace(position_encoding=encoding, **sizes)
+        return model.build_model(args, task).state_dict()
 
     without, found = start("none"), start(name)
     shared = without.keys() & found.keys()
@@ -81,7 +107,7 @@ def test_every_parameter_learns(trained, name):
     torch.manual_seed(0)
     logits, _ = model(torch.randint(4, 200, (2, 33)))
     logits.square().sum().backward()
-    positions = model.encoder.sentence_encoder.embed_positions
+    positions = stack_of(model).embed_positions
     silent = [
         name for name, p in positions.named_parameters() if p.grad is None or not p.grad.any()
     ]
@@ -90,17 +116,17 @@ def test_every_parameter_learns(trained, name):
 
 @every_encoding
 def test_activation_checkpointing_changes_nothing(toy_masked_lm_data, tmp_path, trained, name):
-    flags = ("--position-encoding", name, "--max-update", 5, "--checkpoint-activations")
-    saving = pretrain(toy_masked_lm_data, tmp_path, *flags)
+    flags = ("--max-update", 5, "--checkpoint-activations")
+    saving = train(name, toy_masked_lm_data, tmp_path, *flags)
     assert_trained_alike(parameters(saving), parameters(trained(name)))
 
 
 @every_encoding
 def test_layerdrop_and_extension_of_length(toy_masked_lm_data, tmp_path, name):
     """A model with layerdrop loads, and goes on beyond the 64 positions it was trained with."""
-    flags = ("--position-encoding", name, "--max-update", 2, "--encoder-layerdrop", 0.5)
-    checkpoint = pretrain(toy_masked_lm_data, tmp_path, *flags)
-    longer = load(checkpoint, max_positions=100, extend_positions="hierarchical")
+    layerdrop = f"--{'decoder' if causal(name) else 'encoder'}-layerdrop"
+    checkpoint = train(name, toy_masked_lm_data, tmp_path, "--max-update", 2, layerdrop, 0.5)
+    longer = load(checkpoint, extend_positions="hierarchical", **length(name, 100))
     tokens = torch.randint(4, 200, (1, 100))
     assert longer(tokens)[0].isfinite().all()
     torch.testing.assert_close(longer(tokens[:, :64])[0], load(checkpoint)(tokens[:, :64])[0])
@@ -111,9 +137,10 @@ def test_length_is_extended_only_when_asked(trained, name):
     encoding = POSITION_ENCODINGS[name]
     if encoding.beyond_trained_length == "--extend-positions":
         with pytest.raises(ValueError, match="--extend-positions hierarchical"):
-            load(trained(name), max_positions=100)
+            load(trained(name), **length(name, 100))
     else:
-        assert load(trained(name), max_positions=100).max_positions() == 100
+        longer = load(trained(name), **length(name, 100))
+        assert stack_of(longer).max_positions() == 100
 
 
 @every_encoding
@@ -123,7 +150,8 @@ def test_bf16(name, backend):
     if backend == "sdpa" and name == "shaw":
         pytest.skip("sdpa refuses terms on the values: tested in tests/attention")
     torch.manual_seed(0)
-    encoding = build_position_encoding(name, 64, 4, 64, vocab_size=50, num_layers=2)
+    sides = not causal(name)
+    encoding = build_position_encoding(name, 64, 4, 64, sides, vocab_size=50, num_layers=2)
     encoder = Encoder(encoding, 2, 128, dropout=0, attention_dropout=0, attention_backend=backend)
     x, tokens = torch.randn(2, 37, 64), torch.randint(50, (2, 37))
     # The same random positions.
@@ -147,5 +175,6 @@ def test_is_told(name):
     assert year in module.__doc__ or name == "none"
     reference = module.__name__.rsplit(".", 1)[1]
     assert (ROOT / "tests" / "reference" / f"{reference}.py").is_file()
-    assert (ROOT / "examples/pretraining/config/position" / f"{name}.yaml").is_file()
+    pretraining = ROOT / "examples/pretraining/config/position" / f"{name}.yaml"
+    assert pretraining.is_file() or causal(name)
     assert inspect.getdoc(encoding)

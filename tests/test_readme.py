@@ -34,7 +34,8 @@ def test_table_has_every_encoding():
 
 @pytest.mark.parametrize("name", list(POSITION_ENCODINGS))
 def test_row(name):
-    encoding = build_position_encoding(name, 768, 12, 512, vocab_size=32769, num_layers=12)
+    sides, sizes = not POSITION_ENCODINGS[name].causal_only, {"vocab_size": 32769}
+    encoding = build_position_encoding(name, 768, 12, 512, sides, num_layers=12, **sizes)
     seen = encoding.at(0)
     layer = seen.build_layer_terms()
     own = sum(p.numel() for p in encoding.parameters())

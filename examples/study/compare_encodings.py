@@ -27,6 +27,8 @@ from examples.study.training import Training, keep_settings, run_rounds
 from tupe_fairseq import UsageError
 from tupe_fairseq.position import POSITION_ENCODINGS
 
+FOR_ENCODERS = [name for name, cls in POSITION_ENCODINGS.items() if not cls.causal_only]
+
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line; arguments after `--` are for fairseq-train.
@@ -38,7 +40,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("data", type=Path, help="binarised masked-LM data")
     add("--out", type=Path, required=True, help="directory of the results")
-    add("--encodings", default=",".join(POSITION_ENCODINGS), help="default: all")
+    add("--encodings", default=",".join(FOR_ENCODERS), help="default: all that encoders take")
     add("--updates", type=int, default=9600, help="per encoding")
     add("--rounds", type=int, default=4, help="in which they are trained")
     add("--validations", type=int, default=2, help="in each round")

@@ -21,7 +21,8 @@ ADDED = ("learned", "sinusoidal", "hierarchical", "floater", "cape", "shape")
 
 def encoder(name: str, **options) -> Encoder:
     torch.manual_seed(0)
-    position = build_position_encoding(name, WIDTH, HEADS, 10, vocab_size=WORDS)
+    sides = not POSITION_ENCODINGS[name].causal_only
+    position = build_position_encoding(name, WIDTH, HEADS, 10, sides, vocab_size=WORDS)
     built = Encoder(position, 1, 16, **options)
     built.embed_tokens = nn.Embedding(WORDS, WIDTH)
     built.double().eval()

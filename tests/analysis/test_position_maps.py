@@ -21,7 +21,8 @@ def encoder(name: str, **options) -> Encoder:
     """Two layers with parameters large enough for positions to matter."""
     torch.manual_seed(0)
     sizes = {"vocab_size": 30, "num_layers": 2}
-    position = build_position_encoding(name, WIDTH, HEADS, 20, **sizes, **options)
+    sides = not POSITION_ENCODINGS[name].causal_only
+    position = build_position_encoding(name, WIDTH, HEADS, 20, sides, **sizes, **options)
     built = Encoder(position, 2, 32).double()
     for parameter in built.parameters():
         torch.nn.init.normal_(parameter)

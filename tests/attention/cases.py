@@ -36,7 +36,13 @@ OPTIONS = {
     # Without random positions in training.
     "cape": {"cape_global_shift": 0.0, "cape_local_shift": 0.0, "cape_scale": 1.0},
     "shape": {"shape_shifts": 0},
+    "xpos": {"bidirectional": False, "xpos_scale_base": 16},
+    "cope": {"bidirectional": False, "cope_positions": 4},
+    # A network so narrow that no rounding in bf16 moves a unit across the kink of LeakyReLU.
+    "dape": {"dape_width": 8},
 }
+#: The encodings that encoders take.
+IN_ENCODERS = [name for name, cls in POSITION_ENCODINGS.items() if not cls.causal_only]
 
 #: Those that run on CPUs; the kernels of `triton` do in its interpreter (test_triton.py).
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"

@@ -20,7 +20,19 @@ from tests.attention.cases import (
     padding_mask,
     run,
 )
-from tests.reference import alibi, deberta, fire, kerple, rope, sandwich, shaw, transformer_xl
+from tests.reference import (
+    alibi,
+    cope,
+    dape,
+    deberta,
+    fire,
+    kerple,
+    rope,
+    sandwich,
+    shaw,
+    transformer_xl,
+    xpos,
+)
 from tests.tolerances import assert_close, assert_gradients_close, assert_not_zero
 from tupe_fairseq import UsageError
 
@@ -34,15 +46,18 @@ REFERENCES = {
     "kerple_log": kerple.attend_log,
     "kerple_power": kerple.attend_power,
     "sandwich": sandwich.attend,
+    "cope": cope.attend,
+    "dape": dape.attend,
+    "xpos": xpos.attend,
 }
 CASES = [*REFERENCES, *OTHER_VARIANTS]
 #: What backends refuse: terms on the values, terms that depend on content, biases by distance.
 REFUSED = {
     "sdpa": ("shaw",),
-    "blocked": ("shaw", "transformer_xl", "deberta"),
-    "triton": ("shaw", "transformer_xl", "deberta"),
+    "blocked": ("shaw", "transformer_xl", "deberta", "cope", "dape"),
+    "triton": ("shaw", "transformer_xl", "deberta", "cope", "dape"),
     "flash": (
-        *("shaw", "transformer_xl", "deberta"),
+        *("shaw", "transformer_xl", "deberta", "cope", "dape"),
         *("alibi", "fire", "kerple_log", "kerple_power", "sandwich"),
     ),
 }
@@ -54,7 +69,7 @@ SERVED = [
 ]
 DTYPES = (torch.float64, torch.float32, torch.bfloat16)
 #: These have no parameter that tells a model of float64: their biases are fp32 in every model.
-PRECISION = {(name, torch.float64): torch.float32 for name in ("alibi", "sandwich")}
+PRECISION = {(name, torch.float64): torch.float32 for name in ("alibi", "dape", "sandwich")}
 #: Length, and padding at the end of each of two sentences.
 SENTENCES = ((1, None), (2, None), (2, (0, 1)), (7, None), (7, (3, 0)))
 
@@ -120,9 +135,9 @@ def test_every_term_is_tested():
 
 REASONS = {
     "sdpa": "to the values",
-    "blocked": "depend on content",
-    "triton": "depend on content",
-    "flash": "depend on content|depends on the distance",
+    "blocked": "depends? on content",
+    "triton": "depends? on content",
+    "flash": "depends? on content|depends on the distance",
 }
 
 

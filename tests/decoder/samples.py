@@ -20,6 +20,7 @@ OPTIONS = {
     "cnn": {"cnn_kernel": 5, "cnn_groups": 4},
     "deberta": {"relative_clip": 3},
     "shaw": {"relative_clip": 2},
+    "cope": {"cope_positions": 4},
     "t5": {"num_buckets": 6, "max_distance": 5},
     "tupe_r": {"num_buckets": 6, "max_distance": 5},
 }
@@ -36,7 +37,14 @@ VARIANTS = {name: (name, OPTIONS.get(name, {})) for name in POSITION_ENCODINGS} 
     "tupe_r-untied": ("tupe_r", {"tie_cls": False, **OPTIONS["tupe_r"]}),
     "window": ("t5", {"attention_window": 3, "global_every": 2, **OPTIONS["t5"]}),
 }
-every_variant = pytest.mark.parametrize("variant", list(VARIANTS))
+#: Those that a model with an encoder takes.
+WITH_ENCODER = [v for v, (name, _) in VARIANTS.items() if not POSITION_ENCODINGS[name].causal_only]
+MODELS = [
+    *(("tupe_transformer", variant) for variant in WITH_ENCODER),
+    *(("tupe_transformer_lm", variant) for variant in VARIANTS),
+]
+every_variant = pytest.mark.parametrize("variant", WITH_ENCODER)
+every_language_model = pytest.mark.parametrize("variant", list(VARIANTS))
 
 
 class Task:

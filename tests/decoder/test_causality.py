@@ -12,7 +12,14 @@ from tests.attention.cases import (
     enlarged,
     normal,
 )
-from tests.decoder.samples import PAD, build, every_variant, sentences, targets
+from tests.decoder.samples import (
+    PAD,
+    build,
+    every_language_model,
+    every_variant,
+    sentences,
+    targets,
+)
 from tests.reference import alibi, fire, kerple, none, rope, sandwich, shaw, t5, tupe
 from tests.tolerances import assert_close
 from tupe_fairseq import UsageError
@@ -34,7 +41,7 @@ def test_later_words_change_nothing(variant):
     assert not torch.allclose(found[:, 5:], expected[:, 5:]), "or else the test tests nothing"
 
 
-@every_variant
+@every_language_model
 def test_nor_in_training_with_dropout_in_a_language_model(variant):
     model = build(variant, "tupe_transformer_lm", attention_dropout=0.2, dropout=0.1).train()
     before = targets(2, 9)

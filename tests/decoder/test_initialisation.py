@@ -3,11 +3,10 @@
 import pytest
 import torch
 
-from tests.decoder.samples import VARIANTS, build, every_variant, stock
+from tests.decoder.samples import MODELS, VARIANTS, build, every_variant, stock
 
 
-@every_variant
-@pytest.mark.parametrize("arch", ["tupe_transformer", "tupe_transformer_lm"])
+@pytest.mark.parametrize(("arch", "variant"), MODELS)
 def test_one_seed_gives_all_encodings_the_same_backbone(variant, arch):
     """Or else a comparison of encodings would compare initialisations too."""
     name, options = VARIANTS[variant]

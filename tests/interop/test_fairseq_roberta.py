@@ -9,6 +9,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.models.roberta import RobertaModel
 
+from tests.attention.cases import IN_ENCODERS
 from tests.integration.commands import COMMON, SMALL, finetune, parameters, pretrain, train
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel, UsageError
@@ -16,7 +17,6 @@ from tupe_fairseq.checkpoints.migration import SECOND_COPY
 from tupe_fairseq.interop import directory, keys
 from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.interop.formats import fairseq_roberta
-from tupe_fairseq.position import POSITION_ENCODINGS
 
 STOCK = ("--arch", "roberta", *SMALL[2:])
 
@@ -100,7 +100,7 @@ def test_learned_is_the_same_model(stock, tmp_path, age):
         assert_close(actual, expected)
 
 
-@pytest.mark.parametrize("name", [n for n in POSITION_ENCODINGS if n != "learned"])
+@pytest.mark.parametrize("name", [n for n in IN_ENCODERS if n != "learned"])
 def test_warm_start(stock, tmp_path, name):
     """Words and layers are kept, positions are new, and the report names the new parameters."""
     pytest.importorskip("torchdiffeq") if name == "floater" else None

@@ -12,6 +12,7 @@ from tests import toy_data
 from tests.attention.cases import (
     BACKENDS,
     EMBED_DIM,
+    IN_ENCODERS,
     NUM_HEADS,
     OPTIONS,
     VOCAB_SIZE,
@@ -91,7 +92,7 @@ def test_keys_beyond_the_window_have_no_weight(backend, case, padding):
 
 
 def test_encoders_of_the_registry_have_windows_in_local_layers():
-    for name in POSITION_ENCODINGS:
+    for name in IN_ENCODERS:
         if name == "floater":
             pytest.importorskip("torchdiffeq")
         encoding = build_position_encoding(

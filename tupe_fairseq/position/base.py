@@ -65,6 +65,8 @@ class PositionEncoding(nn.Module):
     beyond_trained_length = "any length"
     #: How the encoding differs in a decoder, which is one-sided, for tables.
     in_decoder = "unchanged"
+    #: Whether it has no form for keys on the right, so that encoders refuse it.
+    causal_only = False
     #: How many tokens before a token `embed` reads.
     context = 0
 
@@ -249,6 +251,11 @@ def build_position_encoding(
         raise ConfigurationError(
             f"the number of attention heads must divide the model width, but {num_heads} heads "
             f"do not divide {embed_dim}."
+        )
+    if bidirectional and cls.causal_only:
+        raise ConfigurationError(
+            f"--position-encoding {name} has no form for keys on the right, which an encoder "
+            "attends to: use it in tupe_transformer_lm, or choose another encoding."
         )
     sizes = (embed_dim, num_heads, max_positions, bidirectional, vocab_size, num_layers)
     shape = Shape(*sizes, window, global_every)

@@ -1,0 +1,92 @@
+"""Data-adaptive positions (Zheng et al. 2024, DAPE): a network corrects a bias by the scores.
+
+score_ij = s_ij + b_ij + f(s_ij, b_ij) in the residual form of section 3, where s_ij = q_i·k_j / √D
+and b_ij, the bias of another encoding (--dape-base), are vectors over the heads. f: 2H -> 32 -> H
+with LeakyReLU belongs to a layer.
+
+The authors' code is causal, with b_ij = 0 for keys on the right; here b is as in the other
+encoding, in an encoder too.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import ConfigurationError
+from .base import (
+    POSITION_ENCODINGS,
+    PositionEncoding,
+    Shape,
+    check_at_least,
+    register_position_encoding,
+)
+from .layer_terms import LayerTerms
+from .score import PositionalScore
+
+
+class AdaptiveTerms(LayerTerms):
+    """f of one layer."""
+
+    adds_score = True
+
+    def __init__(self, shape: Shape, width: int):
+        super().__init__()
+        self.fc1 = nn.Linear(2 * shape.num_heads, width)
+        self.fc2 = nn.Linear(width, shape.num_heads)
+
+    def project(self, encoding, length) -> PositionalScore:
+        """The bias of all positions below the length."""
+        return encoding.score(length, length)
+
+    def score(self, q, k, encoding, start=0, projected=None) -> Tensor:
+        last, keys = start + q.size(2), k.size(2)
+        if projected is None:
+            projected = self.project(encoding, max(last, keys))
+        bias = projected.rows(start, last)[..., :keys]
+        scores = (q @ k.mT).to(bias.dtype)
+        # B×2H×T×S -> B×T×S×2H -> B×T×S×H -> B×H×T×S
+        both = torch.cat((scores, bias.expand_as(scores)), 1).permute(0, 2, 3, 1)
+        hidden = F.leaky_relu(_apply(self.fc1, both))
+        return _apply(self.fc2, hidden).permute(0, 3, 1, 2)
+
+
+def _apply(linear: nn.Linear, x: Tensor) -> Tensor:
+    """In the dtype of x, which is that of the bias: its values at far distances are large."""
+    return F.linear(x, linear.weight.to(x.dtype), linear.bias.to(x.dtype))
+
+
+@register_position_encoding("dape")
+class AdaptivePosition(PositionEncoding):
+    """Shares the bias of another encoding, and has a network in each layer."""
+
+    enters = "score"
+    paper = "Zheng 2024"
+
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        dape_base: Annotated[str, "encoding whose bias is corrected"] = "alibi",
+        dape_width: Annotated[int, "width of the network"] = 32,
+    ):
+        super().__init__(shape)
+        check_at_least("--dape-width", dape_width, 1)
+        self.dape_width = dape_width
+        base = POSITION_ENCODINGS[dape_base]
+        others = [hook for hook in ("embed", "rotate", "build_layer_terms") if base.uses(hook)]
+        if others or not base.uses("score") or base.score_terms > 1:
+            raise ConfigurationError(
+                f"--dape-base is {dape_base!r}, but must be an encoding that adds a bias to the "
+                "scores and nothing else, as alibi, kerple_log and t5 do."
+            )
+        self.base = base(shape)
+
+    def score(self, queries: int, keys: int, start: int = 0) -> PositionalScore | None:
+        return self.base.score(queries, keys, start)
+
+    def build_layer_terms(self) -> AdaptiveTerms:
+        return AdaptiveTerms(self.shape, self.dape_width)

@@ -1,0 +1,65 @@
+"""Extrapolatable positions (Sun et al. 2022, xPos): rotations whose products decay with distance.
+
+score_ij = (R_i ζ^{i/512} q_i) · (R_j ζ^{−j/512} k_j) / √D with ζ_d = (2d + 0.4·D) / (1.4·D) for
+pair d: the rotation R of `rope`, and products of pairs times ζ_d^{(i−j)/512}, which is at most 1
+for keys on the left. For keys on the right it grows without bound, so xpos is for decoders.
+
+Positions are counted from the middle of --max-positions, as torchscale counts from the middle of
+the sequence: products are the same, and the powers stay closer to 1.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+
+from ..errors import ConfigurationError
+from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
+from .rope import RopeTheta, check_rotation, rotate_pairs
+from .rope_scaling import frequencies
+from .tables import ConstantTable
+
+#: The largest power of ζ in a table, within the range of fp32 for both signs.
+LARGEST = 1e15
+
+
+@register_position_encoding("xpos")
+class ExtrapolatablePosition(PositionEncoding):
+    """Has no parameters; the rotation of any position can be computed."""
+
+    enters = "query, key"
+    paper = "Sun 2022"
+    in_decoder = "decoders only"
+    causal_only = True
+
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        rope_theta: RopeTheta = 10000.0,
+        xpos_scale_base: Annotated[int, "distance over which products decay by ζ"] = 512,
+    ):
+        super().__init__(shape)
+        check_rotation("xpos", shape, rope_theta)
+        check_at_least("--xpos-scale-base", xpos_scale_base, 1)
+        width = shape.head_dim
+        zeta = (torch.arange(0, width, 2, dtype=torch.float64) + 0.4 * width) / (1.4 * width)
+        positions = torch.arange(shape.max_positions, dtype=torch.float64)[:, None]
+        powers = zeta ** ((positions - shape.max_positions // 2) / xpos_scale_base)
+        if powers.max() > LARGEST:
+            raise ConfigurationError(
+                f"--xpos-scale-base {xpos_scale_base} is too small for {shape.max_positions} "
+                "positions: the powers of the decay exceed what fp32 holds; make it larger."
+            )
+        # N×1 · 1×(D/2)
+        angles = positions * frequencies(rope_theta, width)
+        self.cos_q = ConstantTable(angles.cos() * powers)
+        self.sin_q = ConstantTable(angles.sin() * powers)
+        self.cos_k = ConstantTable(angles.cos() / powers)
+        self.sin_k = ConstantTable(angles.sin() / powers)
+
+    def rotate(self, q, k, v, start=0):
+        rows = q.dtype, start, start + q.size(2)
+        turned_q = rotate_pairs(q, self.cos_q(*rows), self.sin_q(*rows))
+        return turned_q, rotate_pairs(k, self.cos_k(*rows), self.sin_k(*rows)), v
