@@ -75,4 +75,6 @@ TUPE_DEFAULTS: dict[str, Any] = {
     "global_every": 0,
     # argparse sets it on the command line; hydra has no such default.
     "min_params_to_wrap": DEFAULT_MIN_PARAMS_TO_WRAP,
+    # fairseq's trainer compares it with 0. Under hydra 1.0 it reads None where this is missing.
+    "base_layers": 0,
 }

@@ -36,8 +36,6 @@ def _finish(complete: Namespace, args: Any, task: Any) -> None:
     # fairseq sets it from max_positions, but before that is known.
     complete.max_source_positions = complete.max_positions
     _check_lengths(complete, args)
-    # Under hydra 1.0 fairseq's trainer finds None where this is missing, and compares it.
-    complete.base_layers = getattr(complete, "base_layers", 0)
 
 
 def _check_pruning(complete: Namespace) -> None:
@@ -85,5 +83,5 @@ ROBERTA = ModelArguments(
     more_flags=_add_flags,
     finish=_finish,
     lengths=("max_positions",),
-    more_keys=frozenset({"tokens_per_sample", "max_positions", "base_layers"}),
+    more_keys=frozenset({"tokens_per_sample", "max_positions"}),
 )
