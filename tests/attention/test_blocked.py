@@ -7,12 +7,14 @@ from hypothesis import strategies as st
 
 from tests.attention.cases import EMBED_DIM, build, gradients, normal, padding_mask, run
 from tests.tolerances import assert_close, assert_gradients_close
-from tupe_fairseq.attention import blocked, blocks
+from tupe_fairseq.attention import blocked, blocks, relative
 from tupe_fairseq.attention.layout import Layout
 from tupe_fairseq.kernels.random_bits import rounded, words_per_mask
 from tupe_fairseq.position import PositionalScore
 
 CASES = ("none", "learned", "rope", "alibi", "t5", "tupe_a", "tupe_a-tie_cls", "tupe_r")
+#: Vectors by distance, with clips shorter and longer than the sentences.
+RELATIVE = ("shaw", "shaw-wide", "deberta", "deberta-wide", "transformer_xl")
 LENGTH = 23
 
 
@@ -66,6 +68,46 @@ def test_size_of_blocks_does_not_matter(monkeypatch, way, case, size, dense, pad
     )
 
 
+@pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
+@pytest.mark.parametrize("causal", [False, True], ids=["two-sided", "causal"])
+@pytest.mark.parametrize(("size", "tile"), [(1, 1), (100, 5), (1 << 20, 7), (1 << 20, 64)])
+@pytest.mark.parametrize("case", RELATIVE)
+def test_size_of_tiles_does_not_matter(monkeypatch, way, case, size, tile, causal, padded):
+    monkeypatch.setattr(blocks, "BLOCK", size)
+    monkeypatch.setattr(relative, "TILE", tile)
+    encoding, attention = build(case, LENGTH)
+    x = normal(3, LENGTH, EMBED_DIM, seed=0).requires_grad_()
+    padding = padding_mask(LENGTH, 0, 2, 22) if padded else None
+    how = {"padding": padding, "causal": causal}
+    expected, _ = run(encoding, attention, x, backend="eager", **how)
+    actual, _ = run(encoding, attention, x, backend="blocked", **how)
+    assert_close(actual, expected)
+    assert_gradients_close(
+        gradients(actual, x, encoding, attention),
+        gradients(expected, x, encoding, attention),
+        torch.float32,
+    )
+
+
+@pytest.mark.parametrize("case", RELATIVE)
+def test_dropout_acts_on_relative_terms(monkeypatch, way, case):
+    """The mask of the forward pass is that of the backward pass: against finite differences."""
+    monkeypatch.setattr(relative, "TILE", 3)
+    encoding, attention = build(case, 7, torch.float64)
+    attention.dropout = 0.4
+    x = normal(2, 7, EMBED_DIM, seed=0, dtype=torch.float64)
+    vectors = [p for module in (attention, encoding) for p in module.parameters()]
+
+    def output(*_):
+        torch.manual_seed(1)
+        return run(encoding, attention.train(), x, backend="blocked")[0]
+
+    torch.manual_seed(1)
+    without, _ = run(encoding, attention.eval(), x, backend="blocked")
+    assert not torch.allclose(output(), without)
+    assert torch.autograd.gradcheck(output, vectors, fast_mode=True)
+
+
 def vectors(*, requires_grad=False):
     """q, k, and one-hot values, which make the output the weights themselves: B×H×T×T."""
     q, k = (normal(2, 3, LENGTH, LENGTH, seed=seed) for seed in (1, 2))
@@ -76,7 +118,8 @@ def vectors(*, requires_grad=False):
 def attend(q, k, v, bias, p, key=7):
     score = PositionalScore(LENGTH, cells=bias)
     plan = blocked.Blocked().prepare(score, Layout(2, LENGTH), 3, torch.float32)
-    return blocked._Attend.apply(q, k, v, plan, p, key, plan.score.cells)
+    _, *without_vectors = relative.relative_inputs(q, None)
+    return blocked._Attend.apply(q, k, v, plan, p, key, *without_vectors, plan.score.cells)
 
 
 @pytest.mark.parametrize("size", [100, 1 << 20])

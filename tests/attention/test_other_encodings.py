@@ -54,7 +54,7 @@ CASES = [*REFERENCES, *OTHER_VARIANTS]
 #: What backends refuse: terms on the values, terms that depend on content, biases by distance.
 REFUSED = {
     "sdpa": ("shaw",),
-    "blocked": ("shaw", "transformer_xl", "deberta", "cope", "dape"),
+    "blocked": ("cope", "dape"),
     "triton": ("shaw", "transformer_xl", "deberta", "cope", "dape"),
     "flash": (
         *("shaw", "transformer_xl", "deberta", "cope", "dape"),

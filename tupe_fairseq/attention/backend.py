@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..position import LayerTerms, PositionEncoding
+from ..position.relative import RelativeVectors
 from ..position.score import PositionalScore
 from ..registry import Registry
 from .layout import Layout
@@ -104,6 +105,15 @@ class ContentTerms:
         q, k = q[..., :width], k[..., :width]
         added = self.terms.score(q, k, self.encoding, self.start, self.projected)
         return added if scores is None else scores + added
+
+    def relative(self, queries: int, keys: int, dtype: torch.dtype) -> RelativeVectors | None:
+        """The terms as vectors by distance for T queries and S keys; None for other terms."""
+        if not self.terms.is_relative:
+            return None
+        found = self.projected
+        if found is None:
+            found = self.terms.project(self.encoding, max(self.start + queries, keys))
+        return found.to(dtype)
 
     def add_to_output(self, out: Tensor, weights: Tensor) -> Tensor:
         """The output, B×H×T×D, plus the term of the attention weights, B×H×T×S."""

@@ -17,11 +17,13 @@ from torch.autograd.function import once_differentiable
 from ..kernels.dropout import dropout as drop
 from ..kernels.random_bits import draw_key
 from ..kernels.softmax import ScoreTerms, softmax_dropout_, softmax_dropout_backward_
+from ..position.relative import RelativeVectors
 from ..position.score import PositionalScore
 from ..position.tables import widened
 from .backend import ATTENTION_BACKENDS, Backend, Need
 from .blocks import Block, split_into_blocks
 from .fused import padding_scores
+from .relative import Relative, relative_inputs
 
 #: Bytes up to which the positional term is stored once for all layers as H×T×T.
 DENSE = 1 << 29
@@ -73,10 +75,15 @@ class Blocks:
 
 
 class Blocked(Backend):
-    """The fastest on CPUs for every encoding whose terms do not depend on content."""
+    """The fastest on CPUs for every encoding whose terms are biases, products or vectors."""
 
     name = "blocked"
-    serves = frozenset({Need.DISTANCE, Need.CAUSAL, Need.WINDOW, Need.VECTORS, Need.OTHER_QUERIES})
+    serves = frozenset(Need) - {
+        Need.WEIGHTS,
+        Need.CONTENT_SCORE,
+        Need.CONTENT_VALUE,
+        Need.COMPILED,
+    }
 
     def unavailable(self, device):
         return None if device == "cpu" else f"its kernels are for CPUs, not for {device}"
@@ -103,23 +110,42 @@ class Blocked(Backend):
         if dropout == 1:
             return v.new_zeros(*q.shape[:-1], v.size(-1)), None
         q, k, v = (x.to(wide) for x in (q, k, v))
+        relative = None if terms is None else terms.relative(q.size(2), k.size(2), wide)
         if not isinstance(prepared, Blocks):
-            return _attend_other(q, k, v, prepared, dropout).to(dtype), None
+            start = 0 if terms is None else terms.start
+            return _attend_other(q, k, v, prepared, dropout, relative, start).to(dtype), None
         score = prepared.score
-        if dropout == 0 and prepared.served_by_torch:
+        if dropout == 0 and relative is None and prepared.served_by_torch:
             bias = None if score is None else score.cells[None]
             return F.scaled_dot_product_attention(q, k, v, bias, scale=1.0).to(dtype), None
         parts = () if score is None else score.parts().values()
         key = draw_key() if dropout else 0
-        return _Attend.apply(q, k, v, prepared, dropout, key, *parts).to(dtype), None
+        q, *inputs = relative_inputs(q, relative)
+        out = _Attend.apply(q, k, v, prepared, dropout, key, *inputs, *parts)
+        return out.to(dtype), None
 
 
-def _attend_other(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> Tensor:
-    """softmax(q kᵀ + mask) v; with dropout, torch's kernel draws its mask on one core."""
-    if p == 0:
+def _attend_other(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    p: float,
+    relative: RelativeVectors | None = None,
+    start: int = 0,
+) -> Tensor:
+    """softmax(q kᵀ + mask + terms) v; with dropout, torch's kernel draws its mask on one core."""
+    of_values = None
+    if relative is not None:
+        width, of_values = relative.width, relative.of_values
+        added = relative.scores(q[..., :width], k[..., :width], start)
+        mask = added if mask is None else mask + added
+    if p == 0 and of_values is None:
         return F.scaled_dot_product_attention(q, k, v, mask, scale=1.0)
     scores = q @ k.mT if mask is None else q @ k.mT + mask
-    return drop(scores.softmax(-1), p) @ v
+    weights = drop(scores.softmax(-1), p) if p else scores.softmax(-1)
+    out = weights @ v
+    return out if of_values is None else out + of_values.weighted_sum(weights, start)
 
 
 class _ScoreGradient:
@@ -150,30 +176,39 @@ class _ScoreGradient:
 
 
 class _Attend(torch.autograd.Function):
-    """softmax(q kᵀ + v_ij) v for q, k B×H×T×E, v B×H×T×D, and the parts of the score v_ij."""
+    """softmax(q kᵀ + v_ij) v for q, k B×H×T×E, v B×H×T×D, vectors by distance, and parts of v_ij.
+
+    For firsts, other_q, a, b and c see `relative_inputs`.
+    """
 
     @staticmethod
-    def forward(ctx, q, k, v, prepared, p, key, *parts):
-        q, k, v = map(_heads_first, (q, k, v))
+    def forward(ctx, q, k, v, prepared, p, key, firsts, other_q, a, b, c, *parts):
+        q, k, v, other_q = map(_heads_first, (q, k, v, other_q))
         out = prepared.empty_like(v)
+        relative = Relative.of(firsts, q if other_q is None else other_q, k, (a, b, c))
         for same_queries in prepared.blocks:
             rows = prepared.rows(same_queries[0])
             for block in same_queries:
                 scores = block.cells_of(prepared.memory[0])
                 multiply(block.queries(q), block.keys(k).mT, scores)
+                relative.add_to_scores(block, scores)
                 softmax_dropout_(scores, prepared.terms(block, rows, p, key))
                 multiply(scores, block.keys(v), block.queries(out))
-        ctx.save_for_backward(q, k, v, *parts)
-        ctx.prepared, ctx.p, ctx.key = prepared, p, key
+                relative.add_to_output(block, scores, out)
+        ctx.save_for_backward(q, k, v, other_q, a, b, c, *parts)
+        ctx.constants = prepared, p, key, firsts
         return out.transpose(0, 1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient):
-        q, k, v, *parts = ctx.saved_tensors
-        prepared, gradient = ctx.prepared, _heads_first(gradient)
+        q, k, v, other_q, *tables = ctx.saved_tensors
+        prepared, p, key, firsts = ctx.constants
+        gradient = _heads_first(gradient)
         of_q, of_k, of_v = map(prepared.empty_like, (q, k, v))
-        of_score = _ScoreGradient(prepared.score) if any(ctx.needs_input_grad[6:]) else None
+        of_other = None if other_q is None else torch.zeros_like(other_q)
+        relative = Relative.of(firsts, q if other_q is None else other_q, k, tables[:3])
+        of_score = _ScoreGradient(prepared.score) if any(ctx.needs_input_grad[11:]) else None
         for same_queries in prepared.blocks:
             rows = prepared.rows(same_queries[0])
             of_rows = None if of_score is None else of_score.of_rows(same_queries[0])
@@ -181,24 +216,33 @@ class _Attend(torch.autograd.Function):
                 scores, of_scores = map(block.cells_of, prepared.memory)
                 of_out = block.queries(gradient)
                 multiply(block.queries(q), block.keys(k).mT, scores)
+                relative.add_to_scores(block, scores)
                 multiply(of_out, block.keys(v).mT, of_scores)
+                relative.add_to_weights(block, of_scores, gradient)
                 of_bias = None if of_rows is None else block.bias(of_rows)
-                terms = prepared.terms(block, rows, ctx.p, ctx.key)
+                terms = prepared.terms(block, rows, p, key)
                 softmax_dropout_backward_(scores, of_scores, of_bias, terms)
                 accumulate = block.first > 0
                 multiply(scores.mT, of_out, block.keys(of_v), accumulate)
                 multiply(of_scores.mT, block.queries(q), block.keys(of_k), accumulate)
                 multiply(of_scores, block.keys(k), block.queries(of_q))
+                of_positions = of_q if of_other is None else of_other
+                relative.add_gradients(block, scores, of_scores, gradient, of_positions, of_k)
             if of_score is not None and of_rows is not None:
                 of_score.add_rows(same_queries[0], of_rows)
-        of_parts = [None] * len(parts) if of_score is None else of_score.sums.values()
-        of_vectors = (x.transpose(0, 1) for x in (of_q, of_k, of_v))
-        return *of_vectors, None, None, None, *of_parts
+        of_parts = [None] * (len(tables) - 3) if of_score is None else of_score.sums.values()
+        of_q, of_k, of_v, of_other = map(_batch_first, (of_q, of_k, of_v, of_other))
+        return of_q, of_k, of_v, *[None] * 4, of_other, *relative.gradients(), *of_parts
 
 
-def _heads_first(x: Tensor) -> Tensor:
+def _heads_first(x: Tensor | None) -> Tensor | None:
     """B×H×T×D -> H×B×T×D, contiguous, so that the matrices of a group are consecutive."""
-    return x.transpose(0, 1).contiguous()
+    return None if x is None else x.transpose(0, 1).contiguous()
+
+
+def _batch_first(x: Tensor | None) -> Tensor | None:
+    """H×B×T×D -> B×H×T×D."""
+    return None if x is None else x.transpose(0, 1)
 
 
 def multiply(a: Tensor, b: Tensor, out: Tensor, accumulate: bool = False) -> None:

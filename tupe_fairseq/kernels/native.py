@@ -69,6 +69,10 @@ SIZES = (ctypes.c_long,) * 3
 ARGUMENTS = {
     "softmax_dropout": (ctypes.c_void_p, ctypes.POINTER(ScoreTerms), *SIZES),
     "softmax_dropout_backward": (*(ctypes.c_void_p,) * 3, ctypes.POINTER(ScoreTerms), *SIZES),
+    **{
+        name: (*(ctypes.c_void_p,) * 2, *(ctypes.c_long,) * 7, ctypes.c_int)
+        for name in ("add_by_distance", "sum_by_distance")
+    },
     "dropout": (
         *(ctypes.c_void_p,) * 3,
         *(ctypes.c_uint64, ctypes.c_int, ctypes.c_float, ctypes.c_long),

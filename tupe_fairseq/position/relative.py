@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -23,6 +23,10 @@ class ByDistance:
 
     vectors: Tensor
     first: int
+
+    def to(self, dtype: torch.dtype) -> ByDistance:
+        """The same in another dtype."""
+        return ByDistance(self.vectors.to(dtype), self.first)
 
     def reached(self, nearest: int, farthest: int) -> tuple[int, int]:
         """Rows start, ..., stop − 1 that the distances nearest, ..., farthest read."""
@@ -90,6 +94,17 @@ class RelativeVectors:
     of_values: ByDistance | None = None
     query_bias: Tensor | None = None
     key_bias: Tensor | None = None
+
+    def to(self, dtype: torch.dtype) -> RelativeVectors:
+        """The same in another dtype."""
+        parts = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return replace(self, **{name: part.to(dtype) for name, part in parts if part is not None})
+
+    @property
+    def width(self) -> int:
+        """D."""
+        tables = (self.of_queries, self.of_keys, self.of_values)
+        return next(table.vectors.size(-1) for table in tables if table is not None)
 
     def biased(self, q: Tensor) -> Tensor:
         """The queries, B×H×T×D, that are multiplied by the vectors a."""
