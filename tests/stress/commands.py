@@ -21,7 +21,10 @@ from tests.interop import release
 from tests.stress.killing import ROOT, Case
 from tupe_fairseq.checkpoints.reading import read_checkpoint
 
-NAMES = ("training", "ranks", "preprocessing", "glue", "sweep", "conversion", "quickstart")
+NAMES = (
+    *("training", "ranks", "preprocessing", "prepare", "glue", "sweep", "conversion"),
+    "quickstart",
+)
 TINY = (
     *("--arch", "tupe_roberta", "--encoder-layers", "2", "--encoder-embed-dim", "32"),
     *("--encoder-ffn-embed-dim", "64", "--encoder-attention-heads", "4", "--batch-size", "4"),
@@ -38,6 +41,7 @@ def cases(out: Path, names: Iterable[str]) -> list[Case]:
         "training": training,
         "ranks": ranks,
         "preprocessing": preprocessing,
+        "prepare": prepare,
         "glue": glue,
         "sweep": sweep,
         "conversion": conversion,
@@ -111,6 +115,18 @@ def preprocessing(out: Path) -> Case:
     text.write_text("\n".join(f"w{i % 97} w{i % 89} w{i % 13}" for i in range(30_000)) + "\n")
     words = ["bash", "-c", PREPROCESS, "preprocess", str(ROOT), str(text)]
     return Case("preprocessing", lambda _: words, lambda folder: digests(folder / "work" / "data"))
+
+
+def prepare(out: Path) -> Case:
+    """From raw text to binarised data, with a vocabulary that is trained."""
+    text = out / "raw"
+    text.mkdir(parents=True, exist_ok=True)
+    for number in range(4):
+        lines = (f"w{i % 97} w{i % 89} w{i % (13 + number)}" for i in range(40_000))
+        (text / f"{number}.txt").write_text("\n\n".join(lines))
+    script = ROOT / "examples/pretraining/prepare.sh"
+    words = ["bash", str(script), "--out", "data", "--sentencepiece", "60", str(text)]
+    return Case("prepare", lambda _: words, lambda folder: digests(folder / "data" / "bin"))
 
 
 def glue(out: Path) -> Case:
