@@ -7,8 +7,9 @@ import torch
 from fairseq import checkpoint_utils
 
 from tests.attention.cases import normal
+from tests.decoder.samples import stock, targets
 from tests.integration.commands import pretrain
-from tupe_fairseq import TupeRobertaModel, build_position_encoding
+from tupe_fairseq import TupeRobertaModel, UsageError, build_position_encoding
 
 
 def rope(max_positions=16, num_layers=1, **options):
@@ -77,3 +78,74 @@ def test_the_hub_scales(checkpoint, toy_masked_lm_data):
     assert scaling_of(hub.model).factor == 2
     tokens = torch.randint(4, 100, (1, 128))
     assert hub.extract_features(tokens).isfinite().all()
+
+
+def test_layers_with_a_window_have_their_own_base():
+    """As ModernBERT's, by its module of rotary positions."""
+    from transformers import ModernBertConfig
+    from transformers.models.modernbert.modeling_modernbert import ModernBertRotaryEmbedding
+
+    shape = {"num_layers": 4, "window": 4, "global_every": 3}
+    encoding = rope(rope_theta=160000.0, rope_theta_local=10000.0, **shape)
+    assert [encoding.at(layer) is encoding for layer in range(4)] == [True, False, False, True]
+    assert encoding.at(1) is encoding.at(2)
+    config = ModernBertConfig(hidden_size=16, num_attention_heads=2)
+    for layer, theta in ((0, config.global_rope_theta), (1, config.local_rope_theta)):
+        config.rope_theta = theta
+        theirs = ModernBertRotaryEmbedding(config)
+        cos, _ = theirs(torch.zeros(1, 16, 16), torch.arange(16)[None])
+        ours = encoding.at(layer).rotation.cos(torch.float32)
+        torch.testing.assert_close(ours, cos[0, :, :4], rtol=1e-5, atol=1e-5)
+
+
+def test_layers_with_a_window_are_not_scaled():
+    shape = {"num_layers": 2, "window": 4, "global_every": 2}
+    scaled = rope(rope_theta_local=10.0, **shape, rope_scaling="linear", rope_scaling_factor=2.0)
+    plain = rope(rope_theta=10.0)
+    assert torch.equal(scaled.at(1).rotation.cos.bits, plain.rotation.cos.bits)
+    assert not torch.equal(scaled.rotation.cos.bits, plain.rotation.cos.bits)
+
+
+def test_a_local_base_needs_a_window():
+    with pytest.raises(UsageError, match="--rope-theta-local .* needs --attention-win"):
+        rope(rope_theta_local=10.0)
+
+
+DYNAMIC = {"rope_scaling": "dynamic", "rope_scaling_factor": 4.0, "rope_original_positions": 8}
+SHORT = {"long_factor": [2.0] * 4, "short_factor": [1.5] * 4}
+BY_LENGTH = [DYNAMIC, {**DYNAMIC, "rope_scaling": "longrope", "rope_scaling_settings": SHORT}]
+
+
+@pytest.mark.parametrize("options", BY_LENGTH, ids=["dynamic", "longrope"])
+def test_frequencies_of_each_pass_follow_its_length(options):
+    encoding, q = rope(**options), normal(1, 2, 16, 8, seed=0)
+    before = encoding.rotate(q, q, q)[0]
+    for length in (5, 8, 9, 16):
+        found = encoding.for_pass(length, q.device).rotate(*[q[:, :, :length]] * 3)[0]
+        angles = torch.arange(length).double()[:, None] * encoding.scaling.frequencies(
+            10000.0, 8, length
+        )
+        pairs = torch.view_as_complex(q[:, :, :length].double().unflatten(-1, (-1, 2)))
+        size = torch.full_like(angles, encoding.scaling.magnitude)
+        expected = torch.view_as_real(pairs * torch.polar(size, angles)).flatten(-2)
+        torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
+    assert torch.equal(encoding.rotate(q, q, q)[0], before), "a pass changes no other"
+
+
+@pytest.mark.parametrize("options", BY_LENGTH, ids=["dynamic", "longrope"])
+def test_frequencies_by_length_cannot_be_decoded(options):
+    """transformers issue 25104: stored keys were rotated for another length."""
+    model = stock("tupe_transformer_lm", position_encoding="rope", **small_head(options)).eval()
+    words = targets(1, 12)
+    assert model(words)[0].isfinite().all()
+    with pytest.raises(UsageError, match="decoding stores the keys of earlier tokens") as raised:
+        model.decoder(words[:, :1], incremental_state={})
+    assert "\n" not in str(raised.value)
+
+
+def small_head(options):
+    """For heads of width 4."""
+    if options is DYNAMIC:
+        return options
+    halved = {name: values[:2] for name, values in SHORT.items()}
+    return {**options, "rope_scaling_settings": halved}

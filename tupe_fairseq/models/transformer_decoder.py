@@ -6,6 +6,7 @@ from typing import Any
 from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase
 from torch import Tensor, nn
 
+from .. import commands
 from ..attention import (
     CrossAttention,
     Layout,
@@ -202,6 +203,7 @@ class TupeTransformerDecoder(TransformerDecoderBase):
         source = Source(vectors, mask, self.cfg.attention_backend)
         return source if cache is None else cache.attend_to(source, getattr(self, "_beam_size", 1))
 
+    @commands.ends_commands_in_one_line
     def _cache(self, incremental_state: dict[str, dict[str, Any]] | None) -> DecoderCache | None:
         if incremental_state is None:
             return None

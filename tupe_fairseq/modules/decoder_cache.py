@@ -28,9 +28,13 @@ class DecoderCache:
     Args:
         encoding: the position encoding.
         layers: the layers of the decoder.
+
+    Raises:
+        ConfigurationError: the encoding does not decode token by token.
     """
 
     def __init__(self, encoding: PositionEncoding, layers: LayerStack):
+        encoding.check_decoding()
         self.encoding = encoding
         self.views = views_of(encoding, len(layers))
         self.terms = layers.terms()

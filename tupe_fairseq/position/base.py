@@ -94,6 +94,13 @@ class PositionEncoding(nn.Module):
         """
         return self
 
+    def check_decoding(self) -> None:
+        """Refuse incremental decoding where stored keys would change with the length.
+
+        Raises:
+            ConfigurationError: they would.
+        """
+
     def embed(
         self,
         x: Tensor,

@@ -5,11 +5,13 @@ q_m · k_n depends on m − n only. Pairs are neighbouring dimensions, as in the
 pair dimension i with i + D/2, which permutes the rows of W^Q and W^K.
 
 Options: frequencies for texts longer than those trained on (`rope_scaling`); a part of the
-dimensions (GPT-NeoX); every N-th layer without rotation (SmolLM3, Llama 4).
+dimensions (GPT-NeoX); every N-th layer without rotation (SmolLM3, Llama 4); another base in layers
+with a window, whose frequencies are not scaled (ModernBERT, Gemma 3).
 """
 
 from __future__ import annotations
 
+import copy
 from typing import Annotated, Any
 
 import torch
@@ -87,6 +89,9 @@ class RotaryPosition(RandomizedEncoding):
         rope_skip_every: Annotated[
             int, "every N-th layer does not rotate (layers N, 2N, ... counted from 1); 0: none"
         ] = 0,
+        rope_theta_local: Annotated[
+            float | None, "base in layers with --attention-window, whose frequencies stay unscaled"
+        ] = None,
         rope_scaling: Annotated[
             str | None, f"frequencies for longer texts, one of: {', '.join(ROPE_SCALINGS)}"
         ] = None,
@@ -121,6 +126,7 @@ class RotaryPosition(RandomizedEncoding):
             rope_original_positions,
         )
         self.rotation = self._rotation(self.reach)
+        self.local = self._in_local_layers(rope_theta_local, rope_fraction)
         if rope_values and self.scaling is not None and self.scaling.magnitude != 1:
             raise ConfigurationError(
                 f"--rope-values rotates values, which --rope-scaling {rope_scaling} would also "
@@ -142,21 +148,56 @@ class RotaryPosition(RandomizedEncoding):
             "rope_original_positions": original,
         }
 
+    def for_pass(self, length: int, device: torch.device) -> PositionEncoding:
+        if not self._depends_on_length or length <= self.scaling.original:
+            return super().for_pass(length, device)
+        scaled = copy.copy(self)
+        # The copy shares this dictionary, which the assignment would change.
+        scaled._modules = dict(self._modules)
+        scaled.rotation = self._rotation(length, length).to(device)
+        return scaled
+
+    def check_decoding(self) -> None:
+        if self._depends_on_length:
+            raise ConfigurationError(
+                "--rope-scaling dynamic (and longrope with short_factor) depends on the length of "
+                "the text, but decoding stores the keys of earlier tokens: use another one, or "
+                "leave short_factor out."
+            )
+
     def at(self, layer: int) -> PositionEncoding:
-        skips = self.unrotated is not None and (layer + 1) % self.skip_every == 0
-        return self.unrotated if skips else self
+        if self.unrotated is not None and (layer + 1) % self.skip_every == 0:
+            return self.unrotated
+        return self.local if self.local is not None and self.shape.is_local(layer) else self
 
     def rotate(self, q, k, v, start=0):
         positions = self.positions(start, start + q.size(2), q.device)
         values = self.rotation(v, positions) if self.rope_values else v
         return self.rotation(q, positions), self.rotation(k, positions), values
 
-    def _rotation(self, length: int) -> Rotation:
+    @property
+    def _depends_on_length(self) -> bool:
+        return self.scaling is not None and self.scaling.depends_on_length
+
+    def _rotation(self, positions: int, length: int = 0) -> Rotation:
         """The rotation of this many positions, in a pass of this length."""
         if self.scaling is None:
-            return Rotation(frequencies(self.theta, self.width), length)
+            return Rotation(frequencies(self.theta, self.width), positions)
         scaled = self.scaling.frequencies(self.theta, self.width, length)
-        return Rotation(scaled, length, self.scaling.magnitude)
+        return Rotation(scaled, positions, self.scaling.magnitude)
+
+    def _in_local_layers(self, theta: float | None, fraction: float) -> RotaryPosition | None:
+        """What layers with a window see, or None if they see the same as others."""
+        if theta is None:
+            return None
+        if self.shape.window is None or self.randomize_positions:
+            raise ConfigurationError(
+                f"--rope-theta-local is {theta}, but needs --attention-window and does not take "
+                "--randomize-positions: leave it out."
+            )
+        return RotaryPosition(
+            self.shape, rope_theta=theta, rope_values=self.rope_values, rope_fraction=fraction
+        )
 
 
 def _rotated_width(head_dim: int, fraction: float) -> int:
