@@ -15,7 +15,7 @@ from ..errors import BackendError
 from ..position import LayerTerms, PositionEncoding
 from ..position.score import PositionalScore, hide_distances
 from .backend import ATTENTION_BACKENDS, Backend, Need, needs_of
-from .layout import Layout, Padding
+from .layout import Layout
 
 logger = logging.getLogger(__name__)
 
@@ -77,27 +77,30 @@ def share_attention(
         BackendError: the backend is unknown, does not serve this encoding, or cannot run here.
     """
     if layout is None:
-        padding = None if padding_mask is None else Padding(padding_mask)
-        layout = Layout.of(padding, x.size(0), x.size(1))
-    compiled = compiled or torch.compiler.is_compiling()
+        layout = Layout(x.size(0), x.size(1), padding_mask)
     needs = needs_of(
         encoding,
         layer_terms,
         window=window,
         weights=need_weights,
-        compiled=compiled,
+        compiled=compiled or torch.compiler.is_compiling(),
         causal=causal,
     )
-    device = x.device.type
-    chosen = choose_backend(backend, needs, device)
-    if reason := chosen.unavailable(device):
-        raise _refusal(backend, reason)
-    _log_choice(backend, chosen.name, type(encoding).__name__, device)
+    chosen = _available_backend(backend, needs, x.device.type, type(encoding).__name__)
     dtype = dtype_of_queries(x)
-    with _without_autocast(device):
+    with _without_autocast(x.device.type):
         score = positional_score(encoding, layout.length, x.device, causal, window)
         prepared = chosen.prepare(score, layout, encoding.shape.num_heads, dtype)
     return SharedAttention(chosen, encoding, layout, prepared, need_weights)
+
+
+def _available_backend(name: str, needs: set[Need], device: str, encoding: str) -> Backend:
+    """As `choose_backend`, where it can run; logs each choice once."""
+    chosen = choose_backend(name, needs, device)
+    if reason := chosen.unavailable(device):
+        raise _refusal(name, reason)
+    _log_choice(name, chosen.name, encoding, device)
+    return chosen
 
 
 def positional_score(

@@ -37,12 +37,8 @@ def read_mask(attention_mask: Tensor | None) -> tuple[Padding | None, PaddingShi
             f"attention_mask hides all tokens of sequence {padding.lengths.index(0)}: leave that "
             "sequence out."
         )
-    mask = padding.mask
-    # In each row, what follows padding must be padding.
-    if not bool((mask[:, :-1] & ~mask[:, 1:]).any()):
-        return padding, None
-    shift = PaddingShift.of(mask)
-    return shift.padding_to_end(padding), shift
+    shift = PaddingShift.of(padding)
+    return (padding, None) if shift is None else (shift.padding, shift)
 
 
 def check_batch(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> None:

@@ -83,23 +83,18 @@ class TupeSentenceEncoder(Encoder, FairseqEncoder):
             token_embeddings: B×T×C, used in place of the token embeddings.
 
         Raises:
-            UsageError: more than max_positions tokens, padding before a token where that
-                is refused, or an id that the dictionary does not have.
+            UsageError: too many tokens, padding before a token where that is refused, unknown ids.
         """
-        mask, shift = src_tokens.eq(self.padding_idx), None
+        mask = src_tokens.eq(self.padding_idx)
         padding = Padding.read(mask)
-        if padding is not None and padding.before_tokens and self.shifts_padding:
+        shift = PaddingShift.of(padding) if self.shifts_padding else None
+        if shift is not None:
             # A token's position is its index among the tokens of its sequence.
-            shift = PaddingShift.of(mask)
-            src_tokens = shift.to_end(src_tokens)
+            src_tokens, padding = shift.to_end(src_tokens), shift.padding
             if token_embeddings is not None:
                 token_embeddings = shift.to_end(token_embeddings)
-            padding = shift.padding_to_end(padding)
-        if token_embeddings is None:
-            token_embeddings = self._embed_tokens(src_tokens)
-        if self.embed_scale != 1:
-            token_embeddings = self.embed_scale * token_embeddings
-        x, states = self.encode(token_embeddings, padding, src_tokens, return_all_hiddens)
+        embedded = self._embed_tokens(src_tokens, token_embeddings)
+        x, states = self.encode(embedded, padding, src_tokens, return_all_hiddens)
         if shift is not None:
             x, states = shift.back(x), [shift.back(state) for state in states]
         return {
@@ -107,7 +102,7 @@ class TupeSentenceEncoder(Encoder, FairseqEncoder):
             "encoder_out": [x.transpose(0, 1)],
             "encoder_padding_mask": [] if padding is None else [mask],
             # No decoder of a translation model reads it.
-            "encoder_embedding": [] if self.shifts_padding else [token_embeddings],
+            "encoder_embedding": [] if self.shifts_padding else [embedded],
             "encoder_states": [state.transpose(0, 1) for state in states],
             "src_tokens": [],
             "src_lengths": [(~mask).sum(dim=1, keepdim=True, dtype=torch.int32)],
@@ -146,7 +141,12 @@ class TupeSentenceEncoder(Encoder, FairseqEncoder):
         # Checkpoints from elsewhere may lack the marker.
         state_dict.setdefault(f"{name}.version", self.version.clone())
 
-    def _embed_tokens(self, tokens: Tensor) -> Tensor:
+    def _embed_tokens(self, tokens: Tensor, given: Tensor | None) -> Tensor:
+        """Token embeddings times their factor, B×T×C; given ones in place of those of the ids."""
+        embedded = self._looked_up(tokens) if given is None else given
+        return embedded if self.embed_scale == 1 else self.embed_scale * embedded
+
+    def _looked_up(self, tokens: Tensor) -> Tensor:
         try:
             return self.embed_tokens(tokens)
         # On a CPU; on a GPU, a check of every batch would cost time.

@@ -111,12 +111,11 @@ class TupeTransformerDecoder(TransformerDecoderBase):
             Features, B×T×C, and {"attn": [B×T×S or None], "inner_states": [T×B×C, ...]}.
         """
         cache = self._cache(incremental_state)
-        tokens, padding, shift = prev_output_tokens, None, None
-        if cache is None:
-            padding = Padding.read(tokens.eq(self.padding_idx))
-        if padding is not None and padding.before_tokens:
-            shift = PaddingShift.of(padding.mask)
-            tokens, padding = shift.to_end(tokens), shift.padding_to_end(padding)
+        tokens = prev_output_tokens
+        padding = Padding.read(tokens.eq(self.padding_idx)) if cache is None else None
+        shift = PaddingShift.of(padding)
+        if shift is not None:
+            tokens, padding = shift.to_end(tokens), shift.padding
         x, shared = self._start(tokens, padding, cache, causal=not full_context_alignment)
         source = self._source(encoder_out, cache)
         aligned = alignment_layer
@@ -126,11 +125,7 @@ class TupeTransformerDecoder(TransformerDecoderBase):
         if weights is not None:
             # B×H×T×S -> B×T×S
             weights = weights[:, :alignment_heads].float().mean(1).to(x)
-        if self.layer_norm is not None:
-            x = self.layer_norm(x)
-        if self.project_out_dim is not None:
-            x = self.project_out_dim(x)
-        return self._as_fairseq(shift, x, weights, states)
+        return self._as_fairseq(shift, self._finish(x), weights, states)
 
     def _run(
         self,
@@ -148,6 +143,12 @@ class TupeTransformerDecoder(TransformerDecoderBase):
             found = weights if index == aligned else found
             states.append(x)
         return x, states, found
+
+    def _finish(self, x: Tensor) -> Tensor:
+        """What follows the last layer."""
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+        return x if self.project_out_dim is None else self.project_out_dim(x)
 
     def _start(
         self, tokens: Tensor, padding: Padding | None, cache: DecoderCache | None, causal: bool

@@ -17,24 +17,25 @@ class PaddingShift:
     Attributes:
         sources: B×T, the column that each column is filled from.
         targets: B×T, the column that each column goes to.
+        padding: of the batch once it has been moved.
     """
 
     sources: Tensor
     targets: Tensor
+    padding: Padding
 
     @classmethod
-    def of(cls, padding_mask: Tensor) -> PaddingShift:
-        """The shift for a mask, B×T, True at padding."""
-        sources = padding_mask.to(torch.int8).argsort(dim=1, stable=True)
-        return cls(sources, sources.argsort(dim=1))
+    def of(cls, padding: Padding | None) -> PaddingShift | None:
+        """The shift for a batch, or None where padding is at the end of each row already."""
+        if padding is None or not padding.before_tokens:
+            return None
+        sources = padding.mask.to(torch.int8).argsort(dim=1, stable=True)
+        moved = replace(padding, mask=_take(padding.mask, sources), leading=False, scattered=False)
+        return cls(sources, sources.argsort(dim=1), moved)
 
     def to_end(self, x: Tensor) -> Tensor:
         """Tokens first: B×T or B×T×C."""
         return _take(x, self.sources)
-
-    def padding_to_end(self, padding: Padding) -> Padding:
-        """The padding of a batch whose tokens were moved to the start."""
-        return replace(padding, mask=self.to_end(padding.mask), leading=False, scattered=False)
 
     def back(self, x: Tensor) -> Tensor:
         """The original order: B×T or B×T×C."""
