@@ -19,7 +19,13 @@ from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
 SPECIFICATIONS = pytest.mark.parametrize(
     "spec", [ROBERTA, TRANSFORMER, LANGUAGE_MODEL], ids=lambda spec: spec.name
 )
-GIVEN = {"position_encoding": "tupe_r", "num_buckets": 16, "dropout": 0.25}
+GIVEN = {
+    "position_encoding": "tupe_r",
+    "num_buckets": 16,
+    "dropout": 0.25,
+    "attention_window": 3,
+    "global_every": 2,
+}
 
 
 class Task:

@@ -47,6 +47,18 @@ def test_saves_and_loads(name, tmp_path):
     assert_close(halved(tokens()).logits[SEEN], expected[SEEN])
 
 
+def test_windows_of_attention(tmp_path):
+    """Two layers of window 1 reach a distance of 2; the window is saved."""
+    masked_lm("rope", attention_window=1).save_pretrained(tmp_path)
+    model = TupeForMaskedLM.from_pretrained(tmp_path).eval()
+    ids = torch.full((1, 9), 5)
+    changed = ids.clone()
+    changed[0, 4] = 6
+    with torch.no_grad():
+        difference = (model(ids).logits - model(changed).logits)[0].abs().sum(-1).gt(0)
+    assert difference.tolist() == [abs(j - 4) <= 2 for j in range(9)]
+
+
 @every_encoding
 @torch.no_grad()
 def test_padding_is_where_the_mask_says(name):

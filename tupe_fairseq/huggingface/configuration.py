@@ -25,6 +25,8 @@ class TupeConfig(PretrainedConfig):
         max_position_embeddings: longest sequence, in tokens.
         position_encoding: name of a registered encoding.
         position_options: the options of that encoding by name; others have their defaults.
+        attention_window: largest distance at which tokens attend to each other; None: no limit.
+        global_every: layers 0, N, 2N, ... have no window; 0: all layers have it.
         layernorm_embedding: LayerNorm on the input, as BERT has.
         normalize_before: pre-LN layers and a final LayerNorm.
         embedding_scale: factor of the token embeddings.
@@ -57,6 +59,8 @@ class TupeConfig(PretrainedConfig):
         max_position_embeddings: int = 512,
         position_encoding: str = "tupe_r",
         position_options: dict[str, Any] | None = None,
+        attention_window: int | None = None,
+        global_every: int = 0,
         layernorm_embedding: bool = True,
         normalize_before: bool = False,
         embedding_scale: float = 1.0,
@@ -84,6 +88,8 @@ class TupeConfig(PretrainedConfig):
         self.max_position_embeddings = max_position_embeddings
         self.position_encoding = position_encoding
         self.position_options = dict(position_options or {})
+        self.attention_window = attention_window
+        self.global_every = global_every
         self.layernorm_embedding = layernorm_embedding
         self.normalize_before = normalize_before
         self.embedding_scale = embedding_scale

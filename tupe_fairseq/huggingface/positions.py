@@ -38,6 +38,8 @@ def build_positions(config: TupeConfig) -> PositionEncoding:
             bidirectional=not config.is_decoder,
             vocab_size=config.vocab_size,
             num_layers=config.num_hidden_layers,
+            window=config.attention_window,
+            global_every=config.global_every,
             **config.position_options,
         )
 
