@@ -145,6 +145,22 @@ def test_invalid_configurations(trained, tmp_path, changes, part):
         huggingface.read(tmp_path / "hf")
 
 
+@pytest.mark.parametrize("flags", [(), ("--position-encoding", "learned")])
+def test_outputs_equal_own_classes(trained, tmp_path, flags):
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    directory = trained(*flags)
+    arguments = ["--to", "huggingface", str(directory), "--out", str(tmp_path / "hf"), "--check"]
+    assert "logits" in convert([*arguments, *(("--classes", "tupe") if flags else ())])[-1]
+    assert json.loads((tmp_path / "hf" / "config.json").read_text())["model_type"] == "tupe"
+    with pytest.raises(UsageError, match="--classes is 'bert', but must be one of: roberta, tup"):
+        convert([*arguments[:4], str(tmp_path / "no"), "--classes", "bert"])
+    back = ["--from", "huggingface", str(tmp_path / "hf"), "--out", str(tmp_path / "back")]
+    assert "logits" in convert([*back, "--check"])[-1]
+    before = parameters(directory / "checkpoint_last.pt")
+    after = parameters(tmp_path / "back" / "model.pt")
+    assert all(torch.equal(after[name], before[name]) for name in before)
+
+
 TUPE = {
     "tupe_r": (),
     "tupe_a": ("--position-encoding", "tupe_a"),
@@ -200,7 +216,7 @@ def test_standalone_needs_no_fairseq(trained, tmp_path):
 @pytest.mark.parametrize(
     ("target", "flags", "parts"),
     [
-        ("huggingface", (), ["position_encoding 'learned' only", "'tupe_r'", "--to standalone"]),
+        ("roberta", (), ["position_encoding 'learned' only", "'tupe_r'", "--classes tupe"]),
         ("standalone", ("--position-encoding", "learned"), ["TUPE", "'learned'"]),
         ("standalone", ("--encoder-ffn-embed-dim", 48), ["multiple", "32", "48"]),
         # In transformers the head for masked words always uses gelu.
@@ -218,8 +234,9 @@ def test_standalone_needs_no_fairseq(trained, tmp_path):
     ],
 )
 def test_models_without_counterpart(trained, tmp_path, target, flags, parts):
+    words = ["huggingface", "--classes", "roberta"] if target == "roberta" else [target]
     with pytest.raises(UsageError) as error:
-        convert(["--to", target, str(trained(*flags)), "--out", str(tmp_path / "out")])
+        convert(["--to", *words, str(trained(*flags)), "--out", str(tmp_path / "out")])
     assert all(part in str(error.value) for part in parts), str(error.value)
     assert not list(tmp_path.iterdir())
 

@@ -16,15 +16,19 @@ from ..extras import import_extra
 LONGEST_CONFIG = 1 << 16
 
 
-def read_config(path: str | Path) -> dict[str, Any]:
+def read_config(path: str | Path, longest: int = LONGEST_CONFIG) -> dict[str, Any]:
     """Read config.json.
+
+    Args:
+        path: of the file.
+        longest: most characters that are read.
 
     Raises:
         CheckpointError: the file cannot be read, or is not a JSON object.
     """
     try:
         with open(path, encoding="utf-8") as file:
-            config = json.loads(file.read(LONGEST_CONFIG))
+            config = json.loads(file.read(longest))
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:

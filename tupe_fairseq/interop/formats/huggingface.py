@@ -1,7 +1,11 @@
-"""RoBERTa of Hugging Face's `transformers`: config.json and model.safetensors.
+"""Directories of Hugging Face's `transformers`: config.json and model.safetensors.
 
-Both count positions from padding_idx + 1 = 2 and have the same layers. `transformers` also has a
-table of token types, which is zero here. Ids are those of dict.txt, which is copied.
+A model with the encoding `learned` is RoBERTa of transformers; every other is written with its
+own code (`tupe_classes.py`), and `learned` too with --classes tupe.
+
+RoBERTa here and there count positions from padding_idx + 1 = 2 and have the same layers.
+`transformers` also has a table of token types, which is zero here. Ids are those of dict.txt,
+which is copied.
 """
 
 from __future__ import annotations
@@ -18,17 +22,20 @@ from ...extras import import_extra
 from ...standalone.files import (
     check_fit,
     read_config,
-    read_tensors,
     write_config,
     write_tensors,
 )
+from .. import tupe_classes
 from ..conversion import Conversion, Forward, Option, register
 from ..dictionaries import check_size, dictionary_text, read_dictionary
 from ..directory import ENCODER, POSITIONS, WORDS, Converted, build, building, head_names, renamed
 from ..keys import Rule, Table, to_ours, to_theirs
 from ..settings import functions, sizes
+from ..shards import read_shards
 
 KIND = "huggingface"
+#: Values of --classes.
+CLASSES = ("roberta", "tupe")
 #: One row. A second token type would need an input that fairseq does not have.
 TOKEN_TYPES = "roberta.embeddings.token_type_embeddings.weight"
 TIED_HEAD, TIED_BIAS = "lm_head.decoder.weight", "lm_head.decoder.bias"
@@ -89,7 +96,32 @@ def table(head: str | None = None) -> Table:
     )
 
 
-def write(converted: Converted, out: Path, head: str | None = None) -> None:
+def write(
+    converted: Converted, out: Path, head: str | None = None, classes: str | None = None
+) -> None:
+    """Write a directory of transformers' RoBERTa or of the classes with their own code.
+
+    Args:
+        converted: the model.
+        out: the directory; must not exist.
+        head: write this classification head instead of the head for masked words.
+        classes: "roberta", "tupe" or None for the default of the encoding.
+
+    Raises:
+        UsageError: there is no counterpart of the model.
+    """
+    if classes not in (None, *CLASSES):
+        raise ConfigurationError(
+            f"--classes is {classes!r}, but must be one of: {', '.join(CLASSES)}."
+        )
+    learned = converted.settings["position_encoding"] == "learned"
+    if (classes or ("roberta" if learned else "tupe")) == "tupe":
+        tupe_classes.write(converted, out, head)
+    else:
+        write_roberta(converted, out, head)
+
+
+def write_roberta(converted: Converted, out: Path, head: str | None = None) -> None:
     """Write a directory that `RobertaForMaskedLM.from_pretrained` loads.
 
     Args:
@@ -124,7 +156,7 @@ def _check_counterpart(converted: Converted, head: str | None) -> None:
         if settings.get(name) != value:
             raise CheckpointError(
                 f"transformers' RoBERTa supports {name} {value!r} only, but the model's is "
-                f"{settings.get(name)!r} (for a TUPE model use --to standalone)."
+                f"{settings.get(name)!r} (leave out --classes roberta, or use --classes tupe)."
             )
     allowed = {"activation_fn": ACTIVATIONS, "pooler_activation_fn": ("tanh",)}
     # Its head for masked words always uses gelu.
@@ -165,7 +197,7 @@ def _config(
 
 
 def read(source: str | Path, dictionary: str | Path | None = None) -> Converted:
-    """Read a directory that `RobertaForMaskedLM.save_pretrained` (or `write`) wrote.
+    """Read a directory that `RobertaForMaskedLM` or one of our classes (or `write`) wrote.
 
     Args:
         source: the directory.
@@ -175,8 +207,10 @@ def read(source: str | Path, dictionary: str | Path | None = None) -> Converted:
         UsageError: it is not such a directory, or its contents do not fit.
     """
     folder = Path(source)
+    if read_config(folder / "config.json").get("model_type") == tupe_classes.MODEL_TYPE:
+        return tupe_classes.read(source, dictionary)
     config = _read_config(folder / "config.json")
-    theirs = read_tensors(folder / "model.safetensors")
+    theirs = read_shards(folder)
     path = Path(dictionary or folder / "dict.txt")
     entries = read_dictionary(path)
     words = theirs.get("roberta.embeddings.word_embeddings.weight")
@@ -227,12 +261,14 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 
 def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
-    """RoBERTa of transformers as loaded from the directory.
+    """The model of transformers as loaded from the directory.
 
     Raises:
         UsageError: `transformers` is not installed.
     """
     library = import_extra("transformers", "hf")
+    if read_config(Path(directory, "config.json")).get("model_type") == tupe_classes.MODEL_TYPE:
+        return tupe_classes.outputs(directory, converted, head)
     kind = library.RobertaForSequenceClassification if head else library.RobertaForMaskedLM
     model = kind.from_pretrained(str(directory)).eval()
 
@@ -243,7 +279,8 @@ def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
     return forward
 
 
-SUMMARY = "RoBERTa of transformers, which is `learned` here"
+SUMMARY = "transformers: RoBERTa for `learned`, a model with its own code for other encodings"
 HEAD = Option("head", "the classification head to write")
+CHOICE = Option("classes", "roberta (default for `learned`) or tupe, which has its own code")
 register(Conversion("--from", KIND, SUMMARY, read, outputs, extra="hf"))
-register(Conversion("--to", KIND, SUMMARY, write, outputs, (HEAD,), extra="hf"))
+register(Conversion("--to", KIND, SUMMARY, write, outputs, (HEAD, CHOICE), extra="hf"))

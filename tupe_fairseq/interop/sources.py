@@ -1,0 +1,147 @@
+"""The files of this package that a model for transformers needs, for a directory of its own.
+
+transformers loads code beside a model with `trust_remote_code=True`. It copies the file that
+`auto_map` names and the files that this one imports, all from one folder. So each file of the
+package becomes a file there, `position/t5.py` becomes `tupe_position_t5.py`, and relative imports
+are rewritten; nothing else changes.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from functools import cache
+from pathlib import Path
+
+from ..errors import ConfigurationError
+from ..position import POSITION_ENCODINGS
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT.name
+CONFIGURATION, BASE, TASKS = (
+    f"huggingface.{name}" for name in ("configuration", "modeling", "tasks")
+)
+#: Files that transformers knows by name.
+NAMED = {CONFIGURATION: "configuration_tupe", BASE: "modeling_tupe_base", TASKS: "modeling_tupe"}
+#: Backends for CPUs and GPUs. Those that compile code are left out, or run without it.
+BACKENDS = tuple(f"attention.{name}" for name in ("blocked", "eager", "flash", "sdpa"))
+#: Entries of `auto_map` in config.json.
+AUTO_MAP = {
+    "AutoConfig": "configuration_tupe.TupeConfig",
+    "AutoModel": "modeling_tupe_base.TupeModel",
+    **{
+        f"AutoModelFor{task}": f"modeling_tupe.TupeFor{task}"
+        for task in (
+            "CausalLM",
+            "MaskedLM",
+            "MultipleChoice",
+            "QuestionAnswering",
+            "SequenceClassification",
+            "TokenClassification",
+        )
+    },
+}
+HEADER = (
+    f"# From {PACKAGE}/{{path}} of the package {PACKAGE} (MIT license); imports are rewritten.\n"
+)
+
+
+def collect(position_encoding: str) -> dict[str, str]:
+    """Names and contents of all files for a model with this encoding.
+
+    Raises:
+        ConfigurationError: the encoding is not one of this package.
+    """
+    module = POSITION_ENCODINGS[position_encoding].__module__
+    if not module.startswith(f"{PACKAGE}."):
+        raise ConfigurationError(
+            f"--position-encoding is {position_encoding!r} of {module}, whose code cannot be "
+            f"written: only encodings of {PACKAGE} can be used without it."
+        )
+    registered = (module.partition(".")[2], *BACKENDS)
+    texts: dict[str, str] = {}
+    imports: dict[str, set[str]] = {}
+    waiting = {TASKS, *registered}
+    while waiting:
+        name = waiting.pop()
+        texts[name], imports[name] = _rewritten(name)
+        waiting |= imports[name] - texts.keys()
+    # A class is found in the file that defines it, so these files import all others.
+    for name, above in ((BASE, {TASKS}), (TASKS, set())):
+        others = sorted(texts.keys() - {name} - above - {CONFIGURATION})
+        texts[name] = _with_imports(texts[name], others)
+    # transformers finds the class of a model by that of its configuration, so that two models
+    # with different code must not have configurations in equal files.
+    digest = hashlib.sha256("".join(text for _, text in sorted(texts.items())).encode())
+    texts[CONFIGURATION] += f"\n\n# Digest of all files: {digest.hexdigest()[:16]}\n"
+    return {f"{_flat(name)}.py": text for name, text in sorted(texts.items())}
+
+
+def _flat(module: str) -> str:
+    return NAMED.get(module) or f"tupe_{module.replace('.', '_')}"
+
+
+def _file(module: str) -> Path:
+    """The file of a module, relative to the package's folder, without regard to its existence."""
+    path = ROOT.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+@cache
+def _tree(module: str) -> ast.Module:
+    return ast.parse(_file(module).read_text(encoding="utf-8"))
+
+
+def _rewritten(module: str) -> tuple[str, set[str]]:
+    """The text of a module with flat imports, and the modules that it imports."""
+    path, found = _file(module), set()
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    nodes = [n for n in ast.walk(_tree(module)) if isinstance(n, ast.ImportFrom) and n.level]
+    # From the last on, so that the numbers of earlier lines stay.
+    for node in sorted(nodes, key=lambda node: -node.lineno):
+        new: dict[str, None] = {}
+        for alias in node.names:
+            source, name = _origin(_target(module, node), alias.name)
+            found.add(source)
+            given = alias.asname or alias.name
+            if name is None:
+                # The first line is for transformers, which does not read the second.
+                new[f"from .{_flat(source)} import __doc__ as _\n"] = None
+                new[f"from . import {_flat(source)} as {given}\n"] = None
+            else:
+                named = name if given == name else f"{name} as {given}"
+                new[f"from .{_flat(source)} import {named}\n"] = None
+        indent = " " * node.col_offset
+        lines[node.lineno - 1 : node.end_lineno] = [indent + line for line in new]
+    return HEADER.format(path=path.relative_to(ROOT)) + "".join(lines), found
+
+
+def _target(module: str, node: ast.ImportFrom) -> str:
+    """The module that a relative import names."""
+    parts = module.split(".")[: -node.level]
+    return ".".join([*parts, *([node.module] if node.module else [])])
+
+
+def _origin(module: str, name: str) -> tuple[str, str | None]:
+    """The module that defines a name, and the name there; None where the name is a module."""
+    if _file(module).name != "__init__.py":
+        return module, name
+    if _file(f"{module}.{name}").exists():
+        return f"{module}.{name}", None
+    for node in ast.walk(_tree(module)):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            for alias in node.names:
+                if (alias.asname or alias.name) == name:
+                    # As seen from a file of that folder.
+                    return _origin(_target(f"{module}.__init__", node), alias.name)
+    raise ImportError(f"{module} does not import {name} from a file of {PACKAGE}")
+
+
+def _with_imports(text: str, modules: list[str]) -> str:
+    """The text with imports of these modules after the import from __future__."""
+    future = "from __future__ import annotations\n"
+    start, end = text.split(future)
+    lines = [f"from .{_flat(module)} import __doc__ as _\n" for module in modules]
+    return "".join(
+        (start, future, "\n# Names every file, for transformers to copy it.\n", *lines, end)
+    )
