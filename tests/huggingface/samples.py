@@ -11,6 +11,7 @@ pytest.importorskip("transformers", reason="transformers is not installed (extra
 
 from tupe_fairseq.huggingface import TupeConfig, TupeForCausalLM, TupeForMaskedLM
 
+every_decoder = pytest.mark.parametrize("name", list(POSITION_ENCODINGS))
 WORDS, LENGTH, LAYERS, HEADS = 50, 24, 2, 4
 every_encoding = pytest.mark.parametrize(
     "name", [name for name, cls in POSITION_ENCODINGS.items() if not cls.causal_only]

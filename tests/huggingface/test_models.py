@@ -16,6 +16,7 @@ from tests.huggingface.samples import (
     WORDS,
     causal_lm,
     config,
+    every_decoder,
     every_encoding,
     masked_lm,
     tokens,
@@ -147,7 +148,7 @@ def test_gradient_checkpointing_changes_nothing(name):
     assert_gradients_close(gradients(True), gradients(False), torch.float32)
 
 
-@every_encoding
+@every_decoder
 @torch.no_grad()
 def test_a_language_model_does_not_look_ahead(name):
     model, ids = causal_lm(name), tokens((LENGTH, LENGTH))
@@ -159,7 +160,7 @@ def test_a_language_model_does_not_look_ahead(name):
     assert_not_zero(again[:, 12:] - out[:, 12:])
 
 
-@every_encoding
+@every_decoder
 @torch.no_grad()
 def test_generation(name):
     """Prompts of unequal length, padded on the left, give what each gives alone."""
