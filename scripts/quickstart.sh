@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Shows what TUPE is for, from raw text on: pre-trains two small RoBERTas side by side that differ only
 # in their position encoding, TUPE-R and BERT's learned positions, and draws their losses and what
-# TUPE-R has learned about positions; then fine-tunes it to classify film reviews. Needs Python 3.11
+# TUPE-R has learned about positions; then trains it to classify film reviews. Needs Python 3.11
 # and pip; takes about eight minutes on two CPU cores and uses a GPU if there is one.
 #
 #   bash scripts/quickstart.sh           continue the last call
@@ -51,11 +51,12 @@ pieces() {
 
 data() {
   run fairseq-preprocess --only-source --destdir "$out/pretrain" \
-    --trainpref $work/pieces/pretrain.train --validpref $work/pieces/pretrain.valid
-  run fairseq-preprocess --only-source --destdir "$out/sentiment/input0" \
-    --srcdict "$out/pretrain/dict.txt" --trainpref $work/pieces/train.input0 \
-    --validpref $work/pieces/valid.input0 --testpref $work/pieces/test.input0
-  run fairseq-preprocess --only-source --destdir "$out/sentiment/label" \
+    --trainpref $work/pieces/pretrain/pretrain.train \
+    --validpref $work/pieces/pretrain/pretrain.valid
+  run fairseq-preprocess --only-source --destdir "$out/reviews/input0" \
+    --trainpref $work/pieces/reviews/train.input0 \
+    --validpref $work/pieces/reviews/valid.input0 --testpref $work/pieces/reviews/test.input0
+  run fairseq-preprocess --only-source --destdir "$out/reviews/label" \
     --trainpref $work/text/train.label --validpref $work/text/valid.label \
     --testpref $work/text/test.label
 }
@@ -73,13 +74,12 @@ pretrain() {
     --save-interval 99 --save-interval-updates 100 --keep-interval-updates 1
 }
 
-# The table of positions is extended from 32 to 128.
+# From scratch: the text is too small for pre-training to help. To fine-tune a pre-trained model, add
+# --finetune-from-model CHECKPOINT, and binarise with its vocabulary and its dictionary (--srcdict).
 finetune() {
-  train tupe_r -- $work/data/sentiment --user-dir tupe_fairseq --task sentence_prediction \
+  train tupe_r -- $work/data/reviews --user-dir tupe_fairseq --task sentence_prediction \
     --criterion sentence_prediction --num-classes 2 --init-token 0 --separator-token 2 \
-    --arch tupe_roberta_tiny --max-positions 128 --extend-positions hierarchical \
-    --finetune-from-model $work/pretrain/tupe_r/checkpoint_last.pt \
-    --batch-size 64 --max-update 280 \
+    --arch tupe_roberta_tiny --max-positions 128 --batch-size 64 --max-update 280 \
     --optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-6 --weight-decay 0.01 \
     --clip-norm 1.0 --lr 1e-3 --lr-scheduler polynomial_decay --warmup-updates 60 \
     --total-num-update 280 --num-workers 0 --data-buffer-size 0 --seed 1 \
@@ -90,16 +90,17 @@ finetune() {
 
 # A folder for each model with all files that it needs.
 models() {
-  local name tokenizer=$work/pieces/sentencepiece.bpe.model data=$work/data
+  local name model=sentencepiece.bpe.model
   mkdir -p "$out/pretrained" "$out/learned" "$out/sentiment/input0" "$out/sentiment/label"
   run cp $work/pretrain/tupe_r/checkpoint_last.pt "$out/pretrained/model.pt"
   run cp $work/pretrain/learned/checkpoint_last.pt "$out/learned/model.pt"
-  run cp $work/finetune/tupe_r/checkpoint_best.pt "$out/sentiment/model.pt"
-  run cp $data/sentiment/input0/dict.txt "$out/sentiment/input0/"
-  run cp $data/sentiment/label/dict.txt "$out/sentiment/label/"
-  for name in pretrained learned sentiment; do
-    run cp $data/pretrain/dict.txt $tokenizer "$out/$name/"
+  for name in pretrained learned; do
+    run cp $work/data/pretrain/dict.txt $work/pieces/pretrain/$model "$out/$name/"
   done
+  run cp $work/finetune/tupe_r/checkpoint_best.pt "$out/sentiment/model.pt"
+  run cp $work/pieces/reviews/$model "$out/sentiment/"
+  run cp $work/data/reviews/input0/dict.txt "$out/sentiment/input0/"
+  run cp $work/data/reviews/label/dict.txt "$out/sentiment/label/"
 }
 
 losses() {
@@ -120,11 +121,11 @@ lock_work
 [[ ! $fresh ]] || reset_work
 step download "Fetch text and labels" $examples/data.txt
 step text "Split text and labels" $examples/prepare.py
-step pieces "Train a vocabulary" $examples/tokenizer.py
+step pieces "Train two vocabularies" $examples/tokenizer.py
 step data "Binarise"
 step --resumable pretrain "Pre-train TUPE-R and BERT's learned positions on masked words"
 step losses "Draw the losses" $examples/losses.py
-step --resumable finetune "Fine-tune TUPE-R on film reviews"
+step --resumable finetune "Train TUPE-R to classify film reviews"
 step models "Collect the models"
 step results "Classify film reviews, and fill masks" $examples/evaluate.py
 step figures "Draw what TUPE-R has learned about positions" \

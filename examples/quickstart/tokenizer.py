@@ -1,36 +1,38 @@
-"""Train a sentencepiece vocabulary on the pre-training text and split all text into its pieces.
+"""Train two sentencepiece vocabularies on the pre-training text, and split text into pieces.
 
     python -m examples.quickstart.tokenizer TEXT OUT
 
-TEXT is the output of prepare.py. OUT gets
+TEXT is the output of prepare.py. OUT gets a folder for each of `VOCABULARIES` with
 
-    sentencepiece.bpe.model              the vocabulary, BPE
-    pretrain.train, pretrain.valid, train.input0, valid.input0, test.input0
-                                         the text, its pieces separated by spaces
+    sentencepiece.bpe.model     the vocabulary, BPE
+    NAME                        each file of text, its pieces separated by spaces
 """
-
-from __future__ import annotations
 
 import sys
 from pathlib import Path
 
 from examples.shared import pieces, script
 
-#: Few symbols, each of which is frequent: models then learn sooner to use word order.
-VOCABULARY = 1000
-FILES = ("pretrain.train", "pretrain.valid", "train.input0", "valid.input0", "test.input0")
+TRAINING = "pretrain.train"
+#: Symbols, and files of text. Few symbols, each of which is frequent, let models learn sooner to use
+#: word order. With many, most words remain whole, which helps classification.
+VOCABULARIES = {
+    "pretrain": (1000, (TRAINING, "pretrain.valid")),
+    "reviews": (8000, ("train.input0", "valid.input0", "test.input0")),
+}
 
 
 def main() -> None:
     """See the module's docstring."""
     text, out = map(Path, sys.argv[1:])
-    out.mkdir(parents=True, exist_ok=True)
-    model = out / pieces.MODEL
-    # All characters: the text has few, and an unknown character could not be decoded.
-    pieces.train([text / FILES[0]], model, VOCABULARY, "VOCABULARY", character_coverage=1.0)
-    for name in FILES:
-        lines = pieces.encode(model, (text / name).read_text(encoding="utf-8").splitlines())
-        (out / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    for folder, (size, names) in VOCABULARIES.items():
+        (out / folder).mkdir(parents=True, exist_ok=True)
+        model = out / folder / pieces.MODEL
+        # All characters: the text has few, and an unknown character could not be decoded.
+        pieces.train([text / TRAINING], model, size, "VOCABULARIES", character_coverage=1.0)
+        for name in names:
+            lines = pieces.encode(model, (text / name).read_text(encoding="utf-8").splitlines())
+            (out / folder / name).write_text("".join(f"{line}\n" for line in lines), "utf-8")
 
 
 if __name__ == "__main__":

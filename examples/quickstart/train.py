@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import torch
 
@@ -45,22 +46,32 @@ class Training:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start the process, after the checkpoints of a killed one have been repaired."""
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        repair(self.log.parent)
-        with self.log.open("a", encoding="utf-8") as log:
-            # A killed process may have left a part of a line.
-            log.write("\n")
-            log.flush()
+        """Start the process, after the checkpoints of a killed one have been repaired.
+
+        Raises:
+            UsageError: the folder cannot be written.
+        """
+        try:
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            repair(self.log.parent)
+            with self.log.open("a", encoding="utf-8") as log:
+                # A killed process may have left a part of a line.
+                log.write("\n")
+                log.flush()
+                self._process = self._popen(log)
+        except OSError as error:
+            raise UsageError(f"cannot train in {self.log.parent}: {error.strerror}.") from error
+
+    def _popen(self, log: IO[str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self.command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=self._environment,
             # The process inherits the lock of the quickstart, so the next call waits for its end.
-            self._process = subprocess.Popen(
-                self.command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=self._environment,
-                close_fds=False,
-            )
+            close_fds=False,
+        )
 
     def ended(self) -> bool:
         """Whether it has ended.
@@ -71,9 +82,10 @@ class Training:
         if self._process is None or (status := self._process.poll()) is None:
             return False
         if status or not (self.log.parent / "checkpoint_last.pt").exists():
-            last = [line for line in self.log.read_text().splitlines() if line.strip()][-1]
+            lines = [line for line in self.log.read_text().splitlines() if line.strip()]
+            last = lines[-1][:200] if lines else "no output"
             raise UsageError(
-                f"fairseq-train of {self.name} ended with status {status}: {last[:200]} "
+                f"fairseq-train of {self.name} ended with status {status}: {last} "
                 f"(log: {self.log})"
             )
         return True

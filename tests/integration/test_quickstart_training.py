@@ -8,6 +8,7 @@ import pty
 import signal
 import sys
 import termios
+import threading
 import time
 import zipfile
 from pathlib import Path
@@ -18,6 +19,7 @@ from examples.quickstart import train as driver
 from examples.quickstart.progress import Bars, Lines, validations
 from examples.quickstart.train import Training, train
 from tests import processes
+from tests.disks import full_disk, read_only
 from tupe_fairseq import UsageError
 
 #: Counts to --max-update; the number of updates done is in the checkpoint.
@@ -75,6 +77,12 @@ def runs(pid: int) -> bool:
     return True
 
 
+def still_running(made: list[Training]) -> list[str]:
+    """Names of trainings whose processes run; one may have ended before it wrote its id."""
+    pids = {each.name: each.log.with_name("pid") for each in made}
+    return [n for n, path in pids.items() if path.exists() and runs(int(path.read_text()))]
+
+
 @pytest.mark.parametrize("width", [1, 2])
 def test_each_validation_is_one_line(tmp_path, capsys, width):
     made = trainings(tmp_path)
@@ -91,19 +99,26 @@ def test_each_validation_is_one_line(tmp_path, capsys, width):
     assert sorted(told.splitlines()) == sorted(expected)
 
 
+def read_until(leader: int, end: str, told: list[str]) -> None:
+    while end not in "".join(told):
+        told.append(os.read(leader, 4096).decode())
+
+
 def test_bars_on_a_terminal(tmp_path, monkeypatch):
     leader, follower = pty.openpty()
     termios.tcsetwinsize(follower, (24, 100))
+    told: list[str] = []
+    # While the bars are drawn, since a terminal holds few characters that nobody has read.
+    reader = threading.Thread(target=read_until, args=(leader, "the end", told), daemon=True)
+    reader.start()
     monkeypatch.setattr(sys, "stderr", os.fdopen(follower, "w"))
     made = trainings(tmp_path)
     with Bars({each.name: each.log for each in made}, 30) as progress:
         train(made, 2, progress)
-    sys.stderr.flush()
-    told = ""
-    while "8.70" not in told.partition("learned 100%")[2]:
-        told += os.read(leader, 100_000).decode()
+    print("the end", file=sys.stderr, flush=True)
+    reader.join(60)
     for part in ("tupe_r  100%", "learned 100%", "30/30", "left", "8.70 bits per masked token"):
-        assert part in told
+        assert part in "".join(told)
 
 
 def test_trainings_resume_from_their_last_whole_checkpoint(tmp_path):
@@ -129,7 +144,24 @@ def test_a_failure_ends_the_other_training(tmp_path):
     made = trainings(tmp_path, "--fail", "learned", "--pause", "60")
     with pytest.raises(UsageError, match=r"learned ended with status 1: ValueError: it failed \("):
         train(made, 2, lines(made))
-    assert not any(runs(int(each.log.with_name("pid").read_text())) for each in made)
+    assert not still_running(made)
+
+
+def test_full_disk_and_read_only_folder(tmp_path):
+    made = trainings(tmp_path / "full", "--pause", "60")
+    with full_disk(0), pytest.raises(UsageError, match="full/tupe_r: File too large"):
+        train(made, 2, lines(made))
+    (tmp_path / "read_only").mkdir()
+    made = trainings(tmp_path / "read_only")
+    with read_only(tmp_path / "read_only"), pytest.raises(UsageError, match="Permission denied"):
+        train(made, 2, lines(made))
+
+
+def test_a_program_without_output_is_named(tmp_path):
+    (tmp_path / "bin" / "fairseq-train").write_text("#!/bin/sh\nexit 3\n")
+    made = trainings(tmp_path)
+    with pytest.raises(UsageError, match=r"ended with status 3: no output \(log: "):
+        train(made, 2, lines(made))
 
 
 def test_trainings_end_when_the_calling_shell_is_killed(tmp_path, monkeypatch):
@@ -138,9 +170,7 @@ def test_trainings_end_when_the_calling_shell_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "getppid", lambda: next(parents, 2))
     with pytest.raises(KeyboardInterrupt):
         train(made, 2, lines(made))
-    for each in made:
-        path = each.log.with_name("pid")
-        assert not path.exists() or not runs(int(path.read_text()))
+    assert not still_running(made)
 
 
 def test_sigterm_ends_both_trainings_and_the_next_call_continues(tmp_path):
