@@ -14,8 +14,8 @@ from pathlib import Path
 from examples.shared import pieces, script
 
 TRAINING = "pretrain.train"
-#: Symbols, and files of text. Few symbols, each of which is frequent, let models learn sooner to use
-#: word order. With many, most words remain whole, which helps classification.
+#: Symbols, and files of text. Few symbols, each of which is frequent, let models learn sooner to
+#: use word order. With many, most words remain whole, which helps classification.
 VOCABULARIES = {
     "pretrain": (1000, (TRAINING, "pretrain.valid")),
     "reviews": (8000, ("train.input0", "valid.input0", "test.input0")),
