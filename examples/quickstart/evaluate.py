@@ -18,11 +18,12 @@ from examples.shared import script
 from tupe_fairseq import TupeRobertaModel
 
 HEAD = "sentence_classification_head"
-#: The text of pre-training is in lower case.
+#: In lower case, as the text of pre-training; chosen since a model of this size fills them well.
 MASKS = (
-    "this is one of the <mask> films of the year.",
-    "a <mask> movie",
     "it is one of <mask> best films.",
+    "the <mask> is great.",
+    "there <mask> a lot of things to like.",
+    "you don't have <mask> see it.",
 )
 
 
@@ -60,9 +61,9 @@ def read_lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
 
 
-def fill(roberta: Any, sentence: str, count: int = 5) -> list[str]:
-    """The likeliest pieces at the mask."""
-    return [piece.strip() for _, _, piece in roberta.fill_mask(sentence, topk=count)]
+def fill(roberta: Any, sentence: str, count: int = 3) -> dict[str, float]:
+    """Probabilities of the likeliest pieces at the mask, highest first."""
+    return {piece.strip(): p for _, p, piece in roberta.fill_mask(sentence, topk=count)}
 
 
 def evaluate(models: Path, text: Path) -> dict[str, Any]:

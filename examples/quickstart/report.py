@@ -36,19 +36,24 @@ def loss_table(losses: dict[str, Any]) -> list[str]:
     return [*lines, f"word frequencies alone: {losses['frequencies']:.2f}"]
 
 
+def shown(pieces: dict[str, float]) -> str:
+    """Pieces and their probabilities in percent."""
+    return ", ".join(f"{piece} ({100 * p:.0f} %)" for piece, p in pieces.items())
+
+
 def render(losses: dict[str, Any], results: dict[str, Any], work: Path) -> str:
     """The tables as text."""
     rows = [
         (f"accuracy on {results['test_sentences']} held-out film reviews", ""),
-        ("  fine-tuned model", f"{results['accuracy']:.1f} %"),
+        ("  classifier, tupe_r from scratch", f"{results['accuracy']:.1f} %"),
         ("  the more frequent class, always", f"{results['majority_accuracy']:.1f} %"),
         ("masks filled by tupe_r", ""),
-        *((f"  {sentence}", ", ".join(words)) for sentence, words in results["masks"].items()),
+        *((f"  {sentence}", shown(pieces)) for sentence, pieces in results["masks"].items()),
         ("", ""),
         ("losses of both", f"{work}/losses/losses.png"),
         ("positional correlations of tupe_r", f"{work}/figures/positional_correlations.png"),
         ("pre-trained model", f"{work}/models/pretrained"),
-        ("fine-tuned model", f"{work}/models/sentiment"),
+        ("classifier", f"{work}/models/sentiment"),
         ("logs", f"{work}/logs, {work}/pretrain/*/log.txt"),
     ]
     width = max(len(name) for name, _ in rows) + 2

@@ -23,7 +23,7 @@ roberta = TupeRobertaModel.from_pretrained(MODELS / "pretrained")
 print("parameters:", sum(parameter.numel() for parameter in roberta.model.parameters()))
 
 # %% Fill masks. The text of pre-training is in lower case.
-for _, probability, word in roberta.fill_mask("this is one of the <mask> films of the year."):
+for _, probability, word in roberta.fill_mask("the <mask> is great."):
     print(f"{probability:.3f} {word}")
 
 # %% Features: a vector for each token.

@@ -104,10 +104,16 @@ def test_closing_table():
         "test_sentences": 10,
         "accuracy": 74.0,
         "majority_accuracy": 50.4,
-        "masks": {"a <mask> film.": ["good", "great"]},
+        "masks": {"a <mask> film.": {"good": 0.25, "great": 0.1}},
     }
     rendered = report.render(LOSSES, results, Path(".quickstart"))
-    for part in ("74.0 %", "50.4 %", "good, great", "bash scripts/test.sh", "alone: 7.91"):
+    for part in (
+        "74.0 %",
+        "50.4 %",
+        "good (25 %), great (10 %)",
+        "bash scripts/test.sh",
+        "alone: 7.91",
+    ):
         assert part in rendered
     rows = [line.split() for line in rendered.splitlines()]
     assert [row[0] for row in rows if row[-2:-1] == ["8.00"]] == [
