@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 from fairseq import options
 
+from examples.shared import jobs
 from examples.shared.markdown import shorten, shown
 from examples.study import plan, study, training
 from examples.study import results as study_results
@@ -81,6 +82,11 @@ def rows(report: str, first: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in found]
 
 
+def call(words):
+    """In place of `jobs.call`: Python's modules in forked processes."""
+    return processes.run(*words[2:]) if words[0] == sys.executable else jobs.call(words)
+
+
 @pytest.mark.slow
 def test_killed_study_goes_on(place, monkeypatch):
     out, words = place / "out", arguments(place)
@@ -92,6 +98,7 @@ def test_killed_study_goes_on(place, monkeypatch):
         os.killpg(killed.pid, signal.SIGKILL)
     assert json.loads((out / "journal.json").read_text())["data"]["seconds"] > 0
     monkeypatch.setattr(training, "run_module", processes.run_module)
+    monkeypatch.setattr(study, "call", call)
     study.main(words)
     report = (out / "report/report.md").read_text()
     logs = {path: path.read_text() for path in out.glob("pretraining/*/*/log.txt")}
