@@ -42,14 +42,11 @@ def rank_flags(flags: list[str], environment: dict[str, str]) -> list[str]:
         *("--distributed-world-size", environment["WORLD_SIZE"]),
     ]
     if "--cpu" not in flags and torch.cuda.is_available():
-        return [
-            *flags,
-            *own,
-            *("--distributed-backend", "nccl", "--device-id", environment["LOCAL_RANK"]),
-        ]
-    cpu = [] if "--cpu" in flags else ["--cpu"]
-    # fairseq's other data-parallel wrappers need CUDA.
-    return [*flags, *own, *cpu, "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"]
+        own += ["--distributed-backend", "nccl", "--device-id", environment["LOCAL_RANK"]]
+    else:
+        # fairseq's other data-parallel wrappers need CUDA.
+        own += ["--cpu", "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"]
+    return [*flags, *own]
 
 
 def train_together(cfg: DictConfig) -> None:
