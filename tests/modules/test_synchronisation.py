@@ -16,9 +16,8 @@ from tupe_fairseq.modules.encoder import Encoder
 from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
 
 LENGTH, WIDTH = 9, 16
-#: FLOATER's solver of torchdiffeq reads its times on the host, FIRE the lengths up to which its
-#: scores are tables by distance.
-ENCODINGS = sorted(set(POSITION_ENCODINGS) - {"floater", "fire"})
+#: FIRE reads on the host the lengths up to which its scores are tables by distance.
+ENCODINGS = sorted(set(POSITION_ENCODINGS) - {"fire"})
 ON_GPUS = [pair for pair in served(BACKENDS, ENCODINGS) if pair[0] in ("eager", "flash", "sdpa")]
 
 

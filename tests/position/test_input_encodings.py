@@ -65,8 +65,6 @@ DTYPES = (torch.float64, torch.float32, torch.bfloat16)
 
 def build(case, dtype=torch.float64):
     _, name, options = CASES[case]
-    if name == "floater":
-        pytest.importorskip("torchdiffeq")
     encoding = build_position_encoding(
         name, EMBED_DIM, NUM_HEADS, LONGEST, vocab_size=VOCAB_SIZE, **options
     )
@@ -179,6 +177,33 @@ def test_floater_steps_suffice():
     fine = floater.path(dict(encoding.named_parameters()), LONGEST, 4, floater.classical)
     assert_close(path, torch.stack(fine), torch.float32)
     assert_not_zero(path[1:] - path[:-1])
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_floater_equals_torchdiffeq(steps):
+    """The path and all gradients of a solver that knows nothing of the form of h."""
+    solver = pytest.importorskip("torchdiffeq")
+    encoding = build_position_encoding(
+        "floater", EMBED_DIM, 3, LONGEST, floater_width=5, floater_steps=steps
+    ).double()
+    for seed, parameter in enumerate(encoding.parameters()):
+        nn.init.normal_(parameter, std=0.5, generator=torch.Generator().manual_seed(seed))
+    times = 0.1 * torch.arange(LONGEST, dtype=torch.float64)
+    expected = solver.odeint(
+        lambda time, p: encoding.dynamics(torch.cat((p, time[None]))),
+        encoding.first,
+        times,
+        method="rk4",
+        options={"step_size": 0.1 / steps},
+    )
+    found, weights = encoding.path(LONGEST), normal(LONGEST, EMBED_DIM, seed=1).double()
+    assert_close(found, expected)
+    gradients = (
+        torch.autograd.grad((path * weights).sum(), list(encoding.parameters()))
+        for path in (found, expected)
+    )
+    for of_found, of_expected in zip(*gradients, strict=True):
+        assert_close(of_found, of_expected)
 
 
 def test_complex_words_begin_as_sinusoids():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +13,7 @@ from torch import Tensor
 from ..errors import BackendError
 from ..position import LayerTerms, PositionEncoding
 from ..position.score import PositionalScore, hide_distances
+from ..position.tables import without_autocast
 from .backend import ATTENTION_BACKENDS, Backend, Need, needs_of
 from .layout import Layout
 
@@ -88,7 +88,7 @@ def share_attention(
     )
     chosen = _available_backend(backend, needs, x.device.type, type(encoding).__name__)
     dtype = dtype_of_queries(x)
-    with _without_autocast(x.device.type):
+    with without_autocast(x.device.type):
         score = positional_score(encoding, layout.length, x.device, causal, window)
         prepared = chosen.prepare(score, layout, encoding.shape.num_heads, dtype)
     return SharedAttention(chosen, encoding, layout, prepared, need_weights)
@@ -121,7 +121,7 @@ def positional_score(
         causal: whether later tokens are hidden.
         window: largest distance at which tokens attend to each other, or None.
     """
-    with _without_autocast(device.type):
+    with without_autocast(device.type):
         score = encoding.score(length, length)
         if not causal and window is None:
             return score
@@ -150,11 +150,6 @@ def dtype_of_queries(x: Tensor) -> torch.dtype:
     if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         return torch.get_autocast_dtype(device)
     return x.dtype
-
-
-def _without_autocast(device: str) -> AbstractContextManager:
-    available = torch.amp.is_autocast_available(device)
-    return torch.autocast(device, enabled=False) if available else nullcontext()
 
 
 def _refusal(name: str, reason: str) -> BackendError:

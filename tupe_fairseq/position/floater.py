@@ -3,6 +3,10 @@
 p(t) = p(s) + ∫_s^t h(τ, p(τ)) dτ, equation 3; token k is at t = 0.1·k. p(0) and the network h are
 learned, and integration gives any number of positions. Departure: positions enter the input only,
 not each layer.
+
+The solver is Kutta's 3/8 rule. Since h(t, p) = W_2 tanh(W_1 p + w t + b_1) + b_2 reads W_1 p alone
+and the rule commutes with linear maps, it acts on W_1 p, with the same solution. The steps, which
+follow each other, multiply by the small matrix W_1 W_2. One product for all returns to p.
 """
 
 from __future__ import annotations
@@ -12,14 +16,15 @@ from typing import Annotated
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call
+from torch.autograd.function import once_differentiable
 
-from ..errors import ConfigurationError
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
-from .tables import widened
+from .tables import widened, without_autocast
 
 #: Time between neighbouring positions.
 STEP = 0.1
+#: Times of the four stages of a step, as shares of it.
+STAGES = (0.0, 1 / 3, 2 / 3, 1.0)
 
 
 class ZeroLinear(nn.Module):
@@ -39,9 +44,65 @@ class ZeroLinear(nn.Module):
         return F.linear(x, self.weight, self.bias)
 
 
+class _Stages(torch.autograd.Function):
+    """The solver's steps for dy/dt = M tanh(y + u(t)): the average tanh of each step, N×R.
+
+    Args:
+        start: y at the beginning, R.
+        matrix: M times the step, R×R.
+        inputs: u at the stages of each step, N×4×R.
+    """
+
+    @staticmethod
+    def forward(ctx, start, matrix, inputs):
+        y, stages = start, list[Tensor]()
+        for first, second, third, fourth in map(torch.unbind, inputs):
+            a = torch.tanh(y + first)
+            b = torch.addmv(y + second, matrix, a, alpha=1 / 3).tanh_()
+            c = torch.addmv(y + third, matrix, torch.sub(b, a, alpha=1 / 3)).tanh_()
+            d = torch.addmv(y + fourth, matrix, a - b + c).tanh_()
+            stages += (a, b, c, d)
+            y = torch.addmv(y, matrix, torch.add(a + d, b + c, alpha=3), alpha=1 / 8)
+        tanhs = torch.stack(stages).view_as(inputs)
+        ctx.save_for_backward(matrix, tanhs)
+        return _average(tanhs)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient):
+        matrix, tanhs = ctx.saved_tensors
+        transposed, slopes = matrix.t().contiguous(), 1 - tanhs.square()
+        of_y, found = torch.zeros_like(gradient[0]), list[Tensor]()
+        of_ends = torch.empty_like(gradient)
+        for n in reversed(range(len(gradient))):
+            of_a, of_b, of_c, of_d = slopes[n].unbind()
+            of_ends[n] = of_y
+            mean = torch.addmv(gradient[n], transposed, of_y) / 8
+            of_d = of_d * mean
+            by_d = transposed @ of_d
+            of_c = of_c * torch.add(by_d, mean, alpha=3)
+            by_c = transposed @ of_c
+            of_b = of_b * torch.add(by_c - by_d, mean, alpha=3)
+            of_a = of_a * (mean + by_d + torch.addmv(by_c, transposed, of_b, alpha=1, beta=-1) / 3)
+            of_y = of_y + of_a + of_b + of_c + of_d
+            found += (of_d, of_c, of_b, of_a)
+        of_inputs = torch.stack(found).view_as(tanhs).flip(0, 1)
+        # What the matrix was multiplied by: for the second to fourth stage, and the end of a step.
+        a, b, c, _ = tanhs.unbind(1)
+        factors = torch.stack((a / 3, b - a / 3, a - b + c, _average(tanhs)))
+        of_products = torch.stack((*of_inputs.unbind(1)[1:], of_ends))
+        return of_y, (of_products.mT @ factors).sum(0), of_inputs
+
+
+def _average(tanhs: Tensor) -> Tensor:
+    """By the weights of the rule: N×4×R -> N×R."""
+    a, b, c, d = tanhs.unbind(1)
+    return torch.add(a + d, b + c, alpha=3) / 8
+
+
 @register_position_encoding("floater")
 class FloaterPosition(PositionEncoding):
-    """x + p(t_k) at the input; gradients pass through the solver (Kutta's 3/8 rule)."""
+    """x + p(t_k) at the input; gradients pass through the solver."""
 
     enters = "input"
     paper = "Liu 2020"
@@ -56,8 +117,7 @@ class FloaterPosition(PositionEncoding):
         super().__init__(shape)
         check_at_least("--floater-steps", floater_steps, 1)
         check_at_least("--floater-width", floater_width, 1)
-        self.odeint = _solver()
-        self.step_size = STEP / floater_steps
+        self.steps = floater_steps
         self.first = nn.Parameter(torch.empty(shape.embed_dim))
         nn.init.normal_(self.first, std=0.02)
         self.dynamics = nn.Sequential(
@@ -73,43 +133,37 @@ class FloaterPosition(PositionEncoding):
 
     def path(self, length: int) -> Tensor:
         """p(t_0), ..., p(t_{length−1}): length×C."""
-        # Not in half precision, in which neighbouring times coincide and rounding errors add up.
-        first = self.first.to(widened(self.first.dtype))
-        return first[None] if length == 1 else self._solve(first, 0, length)
+        with without_autocast(self.first.device.type):
+            return self._solve(length)
 
     def _known_path(self, length: int) -> Tensor:
-        """As `path` without gradients; positions are cached, and extended when needed."""
+        """As `path` without gradients; positions are cached."""
         # In-place changes alter a parameter's version; moving or casting it alters its address.
         state = [(p.data_ptr(), p._version) for p in self.parameters()]
-        if self._known is None or self._known[0] != state:
-            self._known = state, self.path(1)
-        known = self._known[1]
-        if len(known) < length:
-            longer = min(max(length, 2 * len(known)), self.shape.max_positions)
-            new = self._solve(known[-1], len(known) - 1, max(longer, length))
-            known = torch.cat((known, new[1:]))
-            self._known = state, known
-        return known[:length]
+        known = self._known
+        if known is None or known[0] != state or len(known[1]) < length:
+            longer = length
+            if known is not None and known[0] == state:
+                # Token by token, positions are computed anew a few times only.
+                longer = max(length, min(2 * len(known[1]), self.shape.max_positions))
+            self._known = known = state, self.path(longer)
+        return known[1][:length]
 
-    def _solve(self, position: Tensor, start: int, stop: int) -> Tensor:
-        """The path from a position at t_start to t_{stop−1}, both included."""
-        dtype = position.dtype
-        parameters = {name: p.to(dtype) for name, p in self.dynamics.named_parameters()}
-
-        def slope(time: Tensor, position: Tensor) -> Tensor:
-            return functional_call(self.dynamics, parameters, torch.cat((position, time[None])))
-
-        times = STEP * torch.arange(start, stop, dtype=dtype, device=position.device)
-        options = {"step_size": self.step_size}
-        return self.odeint(slope, position, times, method="rk4", options=options)
-
-
-def _solver():
-    try:
-        from torchdiffeq import odeint
-    except ImportError as error:
-        raise ConfigurationError(
-            "--position-encoding floater needs the library torchdiffeq: "
-            "pip install 'tupe_fairseq[floater]'."
-        ) from error
-    return odeint
+    def _solve(self, length: int) -> Tensor:
+        # Not in half precision, in which neighbouring times coincide and rounding errors add up.
+        wide = widened(self.first.dtype)
+        first = self.first.to(wide)
+        if length == 1:
+            return first[None]
+        weight, bias, back, shift = (p.to(wide) for p in self.dynamics.parameters())
+        of_position, of_time = weight[:, :-1], weight[:, -1]
+        step = STEP / self.steps
+        # W_1 b_2 t is added to the inputs of tanh, so that no stage has to add it.
+        of_time = of_time + of_position @ shift
+        steps = torch.arange(self.steps * (length - 1), dtype=wide, device=first.device)
+        times = step * (steps[:, None] + steps.new_tensor(STAGES))
+        inputs = times[..., None] * of_time + bias
+        averages = _Stages.apply(of_position @ first, step * (of_position @ back), inputs)
+        moved = averages.cumsum(0)[self.steps - 1 :: self.steps] @ back.t()
+        time = STEP * torch.arange(1, length, dtype=wide, device=first.device)
+        return torch.cat((first[None], first + step * moved + time[:, None] * shift))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from torch import Tensor, nn
 
@@ -35,6 +37,12 @@ class ConstantTable(nn.Module):
 def widened(dtype: torch.dtype) -> torch.dtype:
     """The dtype of sums over scores and tables: fp32 for half precision, otherwise unchanged."""
     return torch.promote_types(dtype, torch.float32)
+
+
+def without_autocast(device: str) -> AbstractContextManager:
+    """A context in which this type of device computes in the dtypes of its inputs."""
+    available = torch.amp.is_autocast_available(device)
+    return torch.autocast(device, enabled=False) if available else nullcontext()
 
 
 def sinusoids(positions: Tensor, width: int) -> Tensor:
