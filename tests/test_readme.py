@@ -91,11 +91,12 @@ def test_python(toy_sentence_data, toy_translation_data, tmp_path, monkeypatch):
     shutil.copytree(toy_translation_data, translator)
     flags = ("--max-update", 1)
     shutil.copy(train_translation(toy_translation_data, tmp_path / "t", *flags), translator)
-    model = tmp_path / ".quickstart" / "models" / "sentiment"
     trained = finetune(toy_sentence_data["single"], tmp_path / "run", "--num-classes", 2)
-    shutil.copytree(toy_sentence_data["single"], model)
-    shutil.copy(trained, model / "model.pt")
-    write_sentencepiece(model / "sentencepiece.bpe.model")
+    for name in ("pretrained", "sentiment"):
+        model = tmp_path / ".quickstart" / "models" / name
+        shutil.copytree(toy_sentence_data["single"], model)
+        shutil.copy(trained, model / "model.pt")
+        write_sentencepiece(model / "sentencepiece.bpe.model")
     monkeypatch.chdir(tmp_path)
     namespace: dict = {}
     for block in blocks("python"):
