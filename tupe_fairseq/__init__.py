@@ -54,6 +54,7 @@ if importlib.util.find_spec("fairseq") is not None:
     from .models.tupe_roberta import TupeRobertaModel
     from .models.tupe_transformer import TupeTransformerModel
     from .models.tupe_transformer_lm import TupeTransformerLM
+    from .optimizer import FusedAdam as _FusedAdam  # noqa: F401
 
     __all__ += [
         "GluePredictionCriterion",
