@@ -15,6 +15,10 @@ from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = (
+    *("README.md", "tupe_fairseq/position/README.md", "tupe_fairseq/attention/README.md"),
+    *("scripts/fairseq.md", "examples/quickstart/README.md"),
+)
 ENCODINGS = ROOT / "tupe_fairseq" / "position" / "README.md"
 
 
@@ -58,10 +62,12 @@ def test_scripts_and_files_exist():
             assert (ROOT / script).is_file(), script
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", ENCODINGS], ids=["first", "encodings"])
+@pytest.mark.parametrize("page", PAGES, ids=str)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-        assert (page.parent / target).exists(), target
+    for target in re.findall(
+        r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text(encoding="utf-8")
+    ):
+        assert (ROOT / page).parent.joinpath(target).exists(), target
 
 
 def test_training_command(toy_masked_lm_data, tmp_path):
