@@ -128,7 +128,10 @@ class FloaterPosition(PositionEncoding):
         self._known: tuple[object, Tensor] | None = None
 
     def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
-        path = self.path if torch.is_grad_enabled() else self._known_path
+        path = self._known_path
+        if torch.is_grad_enabled():
+            # fairseq's fp16 optimizers write to `.data`, which alters neither version nor address.
+            path, self._known = self.path, None
         return x + path(start + x.size(1))[start:].to(x.dtype)
 
     def path(self, length: int) -> Tensor:
