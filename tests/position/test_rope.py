@@ -107,7 +107,7 @@ def test_layers_with_a_window_are_not_scaled():
 
 
 def test_a_local_base_needs_a_window():
-    with pytest.raises(UsageError, match="--rope-theta-local .* needs --attention-win"):
+    with pytest.raises(UsageError, match=r"--rope-theta-local .* needs --attention-win"):
         rope(rope_theta_local=10.0)
 
 
