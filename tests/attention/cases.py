@@ -37,6 +37,7 @@ OPTIONS = {
     "cape": {"cape_global_shift": 0.0, "cape_local_shift": 0.0, "cape_scale": 1.0},
     "shape": {"shape_shifts": 0},
     "xpos": {"bidirectional": False, "xpos_scale_base": 16},
+    "fox": {"bidirectional": False},
     "cope": {"bidirectional": False, "cope_positions": 4},
     # A network so narrow that no rounding in bf16 moves a unit across the kink of LeakyReLU.
     "dape": {"dape_width": 8},
@@ -59,6 +60,7 @@ VARIANTS = {
 #: Of the other encodings: options, and clips of which one lets no distance but 0 and 1 apart.
 OTHER_VARIANTS = {
     "rope-values": ("rope", {"rope_values": True, "rope_theta": 100.0}),
+    "fox-two_sided": ("fox", {}),
     "rope-fraction": ("rope", {"rope_fraction": 0.5}),
     "rope-linear": ("rope", {"rope_scaling": "linear", "rope_scaling_factor": 2.5}),
     "shaw-narrow": ("shaw", {"relative_clip": 1}),

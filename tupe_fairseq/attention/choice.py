@@ -126,7 +126,8 @@ def positional_score(
         if not causal and window is None:
             return score
         heads = encoding.shape.num_heads
-        return hide_distances(score, heads, length, device, causal, window)
+        hidden = encoding.hidden_score
+        return hide_distances(score, heads, length, device, causal, window, hidden)
 
 
 def choose_backend(name: str, needs: Collection[Need], device: str = "cpu") -> Backend:

@@ -82,6 +82,8 @@ class TupeMultiheadAttention(nn.Module):
         q, k, v = shared.encoding.rotate(*self._project(x, shared, cache), start)
         if self.layer_terms is not None:
             projected = None if cache is None else cache.projected
+            if self.layer_terms.reads_input:
+                projected = self.layer_terms.read(shared.layout.to_attention(x))
             terms = ContentTerms(self.layer_terms, shared.encoding, start, projected)
             if self.layer_terms.adds_vectors:
                 q, k = self._append_vectors(x, q, k, shared, cache)

@@ -23,7 +23,7 @@ from ..errors import ConfigurationError
 from ..registry import Registry
 from .layer_terms import LayerTerms
 from .random_numbers import own_random_numbers
-from .score import PositionalScore
+from .score import HIDDEN, PositionalScore
 from .shape import Shape
 
 POSITION_ENCODINGS = Registry("--position-encoding")
@@ -67,6 +67,8 @@ class PositionEncoding(nn.Module):
     in_decoder = "unchanged"
     #: Whether it has no form for keys on the right, so that encoders refuse it.
     causal_only = False
+    #: What hides a key; lower where terms of a layer can be large for keys that are hidden.
+    hidden_score = HIDDEN
     #: How many tokens before a token `embed` reads.
     context = 0
 

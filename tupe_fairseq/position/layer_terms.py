@@ -18,6 +18,8 @@ class LayerTerms(nn.Module):
     adds_score = False
     adds_value = False
     adds_vectors = False
+    #: Whether `read` takes the place of `project`, in encoders.
+    reads_input = False
     #: Whether `project` returns `relative.RelativeVectors`, which score and value add.
     is_relative = False
 
@@ -27,6 +29,14 @@ class LayerTerms(nn.Module):
         Incremental decoding computes them once for many tokens.
         """
         return None
+
+    def read(self, x: Tensor) -> Any:
+        """What `score` reads from the layer's input, where `reads_input`; without a cache.
+
+        Args:
+            x: input of attention, B×T×C; any token's values at padding.
+        """
+        raise NotImplementedError
 
     def score(
         self,
@@ -43,7 +53,8 @@ class LayerTerms(nn.Module):
             k: keys, B×H×S×D.
             encoding: what the layers share.
             start: position of the first query.
-            projected: what `project` returned for this length or a longer one; computed if None.
+            projected: what `read` returned, or `project` for this length or a longer one; computed
+                if None.
 
         Returns:
             B×H×T×S.

@@ -120,6 +120,7 @@ def hide_distances(
     device: torch.device,
     causal: bool = False,
     window: int | None = None,
+    hidden_score: float = HIDDEN,
 ) -> PositionalScore:
     """Hide keys by their distance: later ones, or those outside of a window, or both.
 
@@ -132,12 +133,13 @@ def hide_distances(
         device: of the result where there is no score.
         causal: hide keys with j > i.
         window: hide keys with |i − j| > window.
+        hidden_score: what is added to the score of hidden keys.
     """
     distance = distances(length, length, device=device)
     hidden = distance > 0 if causal else torch.zeros_like(distance, dtype=torch.bool)
     if window is not None:
         hidden = hidden | (distance.abs() > window)
-    mask = torch.zeros_like(distance, dtype=torch.float32).masked_fill(hidden, HIDDEN)
+    mask = torch.zeros_like(distance, dtype=torch.float32).masked_fill(hidden, hidden_score)
     mask = mask.expand(heads, -1)
     if score is None:
         return PositionalScore(length, by_distance=mask)
