@@ -58,8 +58,7 @@ run() {
   printf '   $%s\n' "$(printf ' %q' "$@")"
   wait_for "$@" >>"$log" 2>&1 || status=$?
   ((status == 0)) && return
-  tail -n 5 "$log" >&2
-  fail "$1 ended with status $status; its output is in $log."
+  fail "$1 ended with status $status: $(tail -n 1 "$log" | cut -c 1-300) (log: $log)"
 }
 
 # show COMMAND...: run it; its output, which ends with one line after an error, is shown.
@@ -99,7 +98,7 @@ repair_checkpoints() {
 # One call at a time: this shell and the commands that it runs hold the lock, also those that a
 # killed call has left behind.
 lock_work() {
-  mkdir -p "$work"
+  { mkdir -p "$work" && : >>"$work/.lock"; } 2>/dev/null || fail "cannot write in $work."
   exec 9>>"$work/.lock"
   python -m examples.shared.locks 9 2>/dev/null || fail "cannot lock $work/.lock."
 }

@@ -139,40 +139,6 @@ def test_losses_are_read_where_both_trainings_have_them(tmp_path, toy_masked_lm_
         losses.read_losses(tmp_path, toy_masked_lm_data)
 
 
-STEPS = """
-set -euo pipefail
-fail() {{ printf 'error: %s\\n' "$*" >&2; exit 1; }}
-source {root}/scripts/steps.sh
-first() {{ echo {text} >"$out/file"; echo first >>ran; {then}; }}
-second() {{ cp $work/first/file "$out/"; echo second >>ran; }}
-mkdir -p $work
-step first "First"
-step second "Second"
-"""
-
-
-def run_steps(folder: Path, text: str = "a", then: str = "true") -> tuple[int, list[str]]:
-    """Exit status, and which steps ran."""
-    (folder / "ran").write_text("")
-    script = STEPS.format(root=ROOT, text=text, then=then)
-    ended = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, check=False)
-    return ended.returncode, (folder / "ran").read_text().split()
-
-
-def test_steps_are_done_once_and_again_when_they_change(tmp_path):
-    assert run_steps(tmp_path) == (0, ["first", "second"])
-    assert run_steps(tmp_path) == (0, [])
-    assert run_steps(tmp_path, text="b") == (0, ["first", "second"])
-    assert (tmp_path / ".quickstart/second/file").read_text() == "b\n"
-
-
-def test_a_step_that_was_cut_off_is_not_taken_for_done(tmp_path):
-    status, ran = run_steps(tmp_path, then="kill -9 $$")
-    assert (status, ran) == (-9, ["first"])
-    assert not (tmp_path / ".quickstart/first").exists()
-    assert run_steps(tmp_path) == (0, ["first", "second"])
-
-
 TRAIN = """
 set -euo pipefail
 fail() {{ printf 'error: %s\\n' "$*" >&2; exit 1; }}
