@@ -56,6 +56,7 @@ class Converted:
         entries: its dictionary.
         notes: what the user should know about the conversion.
         not_comparable: why `--check` cannot compare it with its source; empty if it can.
+        folder: the `tupe_roberta` directory that it was read from, which may hold a tokenizer.
     """
 
     settings: dict[str, Any]
@@ -63,6 +64,7 @@ class Converted:
     entries: list[Entry]
     notes: list[str] = field(default_factory=list)
     not_comparable: str = ""
+    folder: Path | None = None
 
 
 def read_parameters(checkpoint: str | Path) -> dict[str, Any]:
@@ -251,4 +253,4 @@ def load(directory: str | Path) -> tuple[Converted, Path]:
     if lacking := [setting for setting in RECORDED if settings.get(setting) is None]:
         raise CheckpointError(f"{source} does not record its {', '.join(lacking)}.")
     check_size(entries, len(state["model"].get(WORDS, ())), path)
-    return Converted(settings, state["model"], entries), path
+    return Converted(settings, state["model"], entries, folder=folder), path

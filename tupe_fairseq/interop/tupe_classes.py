@@ -25,6 +25,7 @@ from .keys import Rule, Table, to_ours, to_theirs
 from .settings import functions, sizes
 from .shards import read_shards
 from .sources import AUTO_MAP, collect
+from .tokenizer_json import write_tokenizer
 
 MODEL_TYPE = "tupe"
 #: The name of a classification head that was trained in transformers; fairseq's default.
@@ -72,7 +73,9 @@ def table(head: str | None = None) -> Table:
     )
 
 
-def write(converted: Converted, out: Path, head: str | None = None) -> None:
+def write(
+    converted: Converted, out: Path, head: str | None = None, lower_case: bool = False
+) -> None:
     """Write a directory that AutoModelForMaskedLM.from_pretrained loads with trust_remote_code.
 
     Args:
@@ -80,6 +83,7 @@ def write(converted: Converted, out: Path, head: str | None = None) -> None:
         out: the directory; must not exist.
         head: write this classification head, for AutoModelForSequenceClassification, instead of
             the head for masked words.
+        lower_case: the tokenizer lower-cases texts, as the training data were.
 
     Raises:
         UsageError: the classes for transformers have no counterpart of the model.
@@ -113,6 +117,10 @@ def write(converted: Converted, out: Path, head: str | None = None) -> None:
         write_tensors(folder / "model.safetensors", theirs)
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
+        if converted.folder is not None:
+            longest = settings["max_positions"]
+            given = (folder, converted.folder, converted.entries, longest, lower_case)
+            converted.notes += [note for note in (write_tokenizer(*given),) if note]
 
 
 def _model_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

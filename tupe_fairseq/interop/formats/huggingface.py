@@ -97,7 +97,11 @@ def table(head: str | None = None) -> Table:
 
 
 def write(
-    converted: Converted, out: Path, head: str | None = None, classes: str | None = None
+    converted: Converted,
+    out: Path,
+    head: str | None = None,
+    classes: str | None = None,
+    lower_case: str | None = None,
 ) -> None:
     """Write a directory of transformers' RoBERTa or of the classes with their own code.
 
@@ -106,6 +110,7 @@ def write(
         out: the directory; must not exist.
         head: write this classification head instead of the head for masked words.
         classes: "roberta", "tupe" or None for the default of the encoding.
+        lower_case: "yes" if the tokenizer is to lower-case texts.
 
     Raises:
         UsageError: there is no counterpart of the model.
@@ -114,9 +119,11 @@ def write(
         raise ConfigurationError(
             f"--classes is {classes!r}, but must be one of: {', '.join(CLASSES)}."
         )
+    if lower_case not in (None, "yes", "no"):
+        raise ConfigurationError(f"--lower-case is {lower_case!r}, but must be yes or no.")
     learned = converted.settings["position_encoding"] == "learned"
     if (classes or ("roberta" if learned else "tupe")) == "tupe":
-        tupe_classes.write(converted, out, head)
+        tupe_classes.write(converted, out, head, lower_case == "yes")
     else:
         write_roberta(converted, out, head)
 
@@ -283,4 +290,5 @@ SUMMARY = "transformers: RoBERTa for `learned`, a model with its own code for ot
 HEAD = Option("head", "the classification head to write")
 CHOICE = Option("classes", "roberta (default for `learned`) or tupe, which has its own code")
 register(Conversion("--from", KIND, SUMMARY, read, outputs, extra="hf"))
-register(Conversion("--to", KIND, SUMMARY, write, outputs, (HEAD, CHOICE), extra="hf"))
+LOWER = Option("lower_case", "yes: the tokenizer lower-cases texts, as the training data were")
+register(Conversion("--to", KIND, SUMMARY, write, outputs, (HEAD, CHOICE, LOWER), extra="hf"))

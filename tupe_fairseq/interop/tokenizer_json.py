@@ -1,0 +1,163 @@
+"""Fast tokenizers of transformers with fairseq's ids: tokenizer.json, tokenizer_config.json.
+
+Texts get the ids that fairseq's `--bpe sentencepiece` or `--bpe gpt2` and dict.txt give them. One
+thing differs, as for all models of transformers: special symbols written in a text, such as
+`<mask>`, are read as special symbols.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError
+from ..extras import import_extra
+from .dictionaries import MASK, SPECIAL, Entry
+from .sentencepiece_file import SentencePieceFile
+
+SENTENCEPIECE, GPT2 = "sentencepiece.bpe.model", ("encoder.json", "vocab.bpe")
+SPACE = "▁"
+#: What Python's `str.split` splits at, without the space.
+WHITESPACE = "[\t-\r\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
+CONFIG = {
+    "tokenizer_class": "PreTrainedTokenizerFast",
+    **{"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"},
+    **{"pad_token": "<pad>", "unk_token": "<unk>", "mask_token": MASK},
+    "clean_up_tokenization_spaces": False,
+    "model_input_names": ["input_ids", "attention_mask"],
+}
+
+
+def ids_of(entries: Sequence[Entry]) -> dict[str, int]:
+    """The id of each symbol of a dictionary, with `<mask>` as fairseq's task adds it."""
+    ids = {symbol: number for number, symbol in enumerate((*SPECIAL, *(e.word for e in entries)))}
+    ids.setdefault(MASK, len(SPECIAL) + len(entries))
+    return ids
+
+
+def write_tokenizer(
+    folder: Path, source: Path, entries: Sequence[Entry], longest: int, lower_case: bool = False
+) -> str:
+    """Write the tokenizer whose files are in `source`.
+
+    Args:
+        folder: where to write.
+        source: the directory of the model.
+        entries: its dictionary.
+        longest: most tokens of the model.
+        lower_case: the text was lower-cased before the tokenizer saw it.
+
+    Returns:
+        A note for the user: why no tokenizer was written, or "".
+    """
+    library = import_extra("tokenizers", "hf")
+    ids = ids_of(entries)
+    try:
+        if (source / SENTENCEPIECE).is_file():
+            tokenizer = from_sentencepiece(library, source / SENTENCEPIECE, ids)
+        elif all((source / name).is_file() for name in GPT2):
+            tokenizer = from_gpt2(library, source / GPT2[0], source / GPT2[1], ids)
+        else:
+            return f"no tokenizer was written: {source} holds no {SENTENCEPIECE} or {GPT2[0]}"
+    except DataError as error:
+        return f"no tokenizer was written: {error}"
+    if lower_case:
+        steps = [each for each in (tokenizer.normalizer,) if each is not None]
+        tokenizer.normalizer = library.normalizers.Sequence(
+            [library.normalizers.Lowercase(), *steps]
+        )
+    _add_special_symbols(library, tokenizer)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = json.dumps(CONFIG | {"model_max_length": longest}, indent=2)
+    (folder / "tokenizer_config.json").write_text(config + "\n", encoding="utf-8")
+    return ""
+
+
+def from_sentencepiece(library: Any, path: Path, ids: dict[str, int]) -> Any:
+    """A tokenizer of a sentencepiece model of the type bpe.
+
+    Raises:
+        DataError: the file has another type, or a piece that the dictionary lacks.
+    """
+    model = SentencePieceFile.read(path)
+    _check_complete(model.pieces, ids, path)
+    # Of equal scores, sentencepiece merges the leftmost pair first, whatever its parts are.
+    by_score = sorted(model.pieces, key=lambda piece: -model.pieces[piece])
+    merges = [
+        (piece[:cut], piece[cut:])
+        for piece in by_score
+        for cut in range(1, len(piece))
+        if piece[:cut] in model.pieces and piece[cut:] in model.pieces
+    ]
+    tokenizer = library.Tokenizer(
+        library.models.BPE(vocab=ids, merges=merges, unk_token="<unk>", fuse_unk=True)
+    )
+    normalizers = library.normalizers
+    steps = []
+    if model.charsmap:
+        # The library applies the rules to letters with their accents; sentencepiece composes
+        # those first that have a form of their own.
+        steps = [normalizers.NFC(), normalizers.Precompiled(model.charsmap)]
+    if model.remove_spaces:
+        steps += [normalizers.Replace(library.Regex(" +"), " ")]
+        steps += [normalizers.Replace(library.Regex(r"\A | \z"), "")]
+    steps += [normalizers.Prepend(SPACE)] if model.dummy_prefix else []
+    tokenizer.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", SPACE)])
+    splits = library.pre_tokenizers
+    words = splits.Split(SPACE, "merged_with_next")
+    # fairseq reads pieces from a line of text, in which these characters separate them.
+    between = splits.Split(library.Regex(WHITESPACE), "removed")
+    tokenizer.pre_tokenizer = splits.Sequence([words, between])
+    decoders = library.decoders
+    strip = [decoders.Strip(" ", 1, 0)] if model.dummy_prefix else []
+    tokenizer.decoder = decoders.Sequence([decoders.Replace(SPACE, " "), decoders.Fuse(), *strip])
+    return tokenizer
+
+
+def from_gpt2(library: Any, encoder: Path, merges: Path, ids: dict[str, int]) -> Any:
+    """A tokenizer of GPT-2's byte-pair encoding, whose symbols in the dictionary are numbers.
+
+    Raises:
+        DataError: a file cannot be read, or the dictionary lacks a symbol.
+    """
+    try:
+        numbers = json.loads(encoder.read_text(encoding="utf-8"))
+        lines = merges.read_text(encoding="utf-8").split("\n")[1:]
+        pairs = [tuple(line.split()) for line in lines if line]
+        symbols = {token: str(number) for token, number in numbers.items()}
+    except (OSError, ValueError, AttributeError) as error:
+        raise DataError(f"{encoder} or {merges} cannot be read: {error}.") from error
+    # It stands in no text, since GPT-2's own code adds it.
+    symbols.pop("<|endoftext|>", None)
+    _check_complete(symbols.values(), ids, encoder)
+    renamed = set(symbols.values())
+    vocabulary = {symbol: number for symbol, number in ids.items() if symbol not in renamed}
+    vocabulary |= {token: ids[symbol] for token, symbol in symbols.items()}
+    tokenizer = library.Tokenizer(library.models.BPE(vocab=vocabulary, merges=pairs))
+    tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = library.decoders.ByteLevel()
+    return tokenizer
+
+
+def _check_complete(pieces: Any, ids: dict[str, int], path: Path) -> None:
+    """A piece without an id would need that of `<unk>`, which tokenizer.json cannot express."""
+    lacking = [piece for piece in pieces if piece not in ids]
+    if lacking:
+        raise DataError(
+            f"dict.txt lacks {len(lacking)} of the {len(pieces)} pieces of {path.name}, "
+            f"{lacking[0]!r} for instance."
+        )
+
+
+def _add_special_symbols(library: Any, tokenizer: Any) -> None:
+    """`<s> a </s>`, and `<s> a </s> </s> b </s>` for two texts."""
+    # A space before the mask belongs to it.
+    mask = library.AddedToken(MASK, lstrip=True, special=True, normalized=False)
+    tokenizer.add_special_tokens([*SPECIAL, mask])
+    tokenizer.post_processor = library.processors.TemplateProcessing(
+        single="<s> $A </s>",
+        pair="<s> $A </s> </s> $B </s>",
+        special_tokens=[("<s>", 0), ("</s>", 2)],
+    )
