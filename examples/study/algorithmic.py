@@ -1,0 +1,194 @@
+"""Train encoders on strings of up to 40 symbols, and test them on longer ones (Ruoss et al. 2023).
+
+    python -m examples.study.algorithmic --out FILE
+    python -m examples.study.algorithmic --out FILE --encodings alibi,rope+randomize_positions=2048
+
+Tasks: `reverse_string`, a binary string backwards; `missing_duplicate`, the symbol that was left
+out of a binary string given twice. The input ends with one placeholder for each symbol of the
+answer, where the encoder predicts it. Model, batch and learning rate are those of the paper: 5
+layers of width 64, 8 heads, 128 strings, 1e-3, 10,000 updates. The score is the mean accuracy at
+lengths beyond the trained ones.
+
+Each run adds a line of JSON to FILE; runs whose line is there are left out.
+"""
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from examples.shared import script
+from tupe_fairseq import UsageError
+from tupe_fairseq.files import replacing
+from tupe_fairseq.modules.encoder import Encoder
+from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
+
+#: Ids beyond the binary symbols 0 and 1.
+LEFT_OUT, FILLER, PLACEHOLDER = 2, 3, 4
+TRUTH = {"true": True, "false": False}
+TRAINED, LAYERS, WIDTH, HEADS = 40, 5, 64, 8
+
+
+def reverse_string(batch: int, length: int) -> tuple[Tensor, Tensor]:
+    """Binary strings and the same backwards: B×length each."""
+    strings = torch.randint(2, (batch, length))
+    return strings, strings.flip(1)
+
+
+def missing_duplicate(batch: int, length: int) -> tuple[Tensor, Tensor]:
+    """Strings that occur twice, with one symbol left out, and that symbol: B×length, B×1.
+
+    An odd length ends with a filler. A string of length 1 has no half: its answer is its symbol.
+    """
+    if length == 1:
+        return torch.ones(batch, 1, dtype=torch.long), torch.ones(batch, 1, dtype=torch.long)
+    half = torch.randint(2, (batch, length // 2))
+    strings = torch.cat((half, half), 1)
+    place = torch.randint(strings.size(1), (batch, 1))
+    answers = strings.gather(1, place)
+    strings = strings.scatter(1, place, LEFT_OUT)
+    return F.pad(strings, (0, length % 2), value=FILLER), answers
+
+
+Task = Callable[[int, int], tuple[Tensor, Tensor]]
+TASKS: dict[str, Task] = {f.__name__: f for f in (reverse_string, missing_duplicate)}
+
+
+class Solver(nn.Module):
+    """An encoder that predicts a binary symbol at each placeholder.
+
+    Args:
+        encoding: name of the encoding, followed by options as in `rope+rope_theta=500`.
+        longest: strings have at most so many symbols.
+    """
+
+    def __init__(self, encoding: str, longest: int):
+        super().__init__()
+        name, options = options_of(encoding)
+        sizes: Any = {"max_positions": 2 * longest, "vocab_size": PLACEHOLDER + 1}
+        positions = build_position_encoding(
+            name, WIDTH, HEADS, num_layers=LAYERS, **sizes, **options
+        )
+        self.scale = positions.word_scale
+        self.symbols = nn.Embedding(PLACEHOLDER + 1, WIDTH)
+        nn.init.normal_(self.symbols.weight, std=WIDTH**-0.5)
+        self.encoder = Encoder(positions, LAYERS, 4 * WIDTH, layernorm_embedding=True)
+        self.output = nn.Linear(WIDTH, 2)
+
+    def forward(self, strings: Tensor, answers: int) -> Tensor:
+        """Logits of the answers' symbols: B×N -> B×answers×2."""
+        ids = F.pad(strings, (0, answers), value=PLACEHOLDER)
+        states = self.encoder(self.scale * self.symbols(ids), tokens=ids)
+        return self.output(states[:, -answers:])
+
+
+def options_of(encoding: str) -> tuple[str, dict[str, Any]]:
+    """Name and options of `NAME+OPTION=VALUE+...`.
+
+    Raises:
+        UsageError: unknown encoding or option, or a value of another type; truth values are
+            `true` and `false`.
+    """
+    name, *given = encoding.split("+")
+    known = {option.name: option for option in POSITION_ENCODINGS[name].options()}
+    options = {}
+    for word in given:
+        key, _, value = word.partition("=")
+        try:
+            kind = known[key].type
+            options[key] = TRUTH[value] if kind is bool else kind(value)
+        except (KeyError, ValueError):
+            raise UsageError(
+                f"--encodings holds {word!r}; the options of {name} are: "
+                f"{', '.join(known) or 'none'}."
+            ) from None
+    return name, options
+
+
+def train(solver: Solver, task: Task, updates: int, batch: int, lr: float) -> None:
+    """Train with strings of one random length, up to the trained ones, in each update."""
+    optimizer = torch.optim.Adam(solver.train().parameters(), lr)
+    for _ in range(updates):
+        strings, answers = task(batch, int(torch.randint(1, TRAINED + 1, ())))
+        logits = solver(strings, answers.size(1))
+        optimizer.zero_grad()
+        F.cross_entropy(logits.flatten(0, 1), answers.flatten()).backward()
+        nn.utils.clip_grad_norm_(solver.parameters(), 1.0)
+        optimizer.step()
+
+
+@torch.no_grad()
+def accuracy(solver: Solver, task: Task, length: int, batch: int) -> float:
+    """Share of the symbols that are right, at one length."""
+    strings, answers = task(batch, length)
+    found = solver.eval()(strings, answers.size(1)).argmax(-1)
+    return (found == answers).double().mean().item()
+
+
+def run(task: str, encoding: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
+    """Train and test one model; the result as a line of the file."""
+    torch.manual_seed(seed)
+    solver = Solver(encoding, args.longest)
+    train(solver, TASKS[task], args.updates, args.batch_size, args.lr)
+    # Test strings that do not depend on the training.
+    torch.manual_seed(seed)
+    lengths = range(args.every, args.longest + 1, args.every)
+    found = {n: accuracy(solver, TASKS[task], n, args.batch_size) for n in lengths}
+    beyond = [value for n, value in found.items() if n > TRAINED]
+    return {"by_length": found, "score": sum(beyond) / len(beyond)}
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Parse the command line.
+
+    Raises:
+        UsageError: unknown task, encoding or option, or a number that is too small.
+    """
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    add = parser.add_argument
+    add("--out", type=Path, required=True, metavar="FILE", help="a line of JSON for each run")
+    add("--tasks", default=",".join(TASKS), help="default: %(default)s")
+    add("--encodings", default="learned,sinusoidal,rope,alibi,t5,kerple_log,fire,none")
+    add("--seeds", default="1", help="separated by commas")
+    add("--updates", type=int, default=10000)
+    add("--batch-size", type=int, default=128, help="strings")
+    add("--lr", type=float, default=1e-3)
+    add("--longest", type=int, default=200, help="of the tested strings")
+    add("--every", type=int, default=10, help="distance between tested lengths")
+    args = parser.parse_args(argv)
+    if unknown := sorted(set(args.tasks.split(",")) - TASKS.keys()):
+        raise UsageError(f"--tasks names {unknown[0]!r}; the tasks are: {', '.join(TASKS)}.")
+    for encoding in args.encodings.split(","):
+        options_of(encoding)
+    if min(args.updates, args.batch_size, args.every) < 1:
+        raise UsageError("--updates, --batch-size and --every must be at least 1.")
+    if args.longest // args.every * args.every <= TRAINED:
+        raise UsageError(f"--longest must be more than {TRAINED}, but is {args.longest}.")
+    return args
+
+
+def main(argv: list[str] | None = None) -> None:
+    """See the module's docstring."""
+    args = parse(argv)
+    fixed = {key: getattr(args, key) for key in ("updates", "batch_size", "lr", "longest")}
+    lines = args.out.read_text().splitlines() if args.out.exists() else []
+    done = [json.loads(line) for line in lines]
+    for seed in map(int, args.seeds.split(",")):
+        for task in args.tasks.split(","):
+            for encoding in args.encodings.split(","):
+                own = {"task": task, "encoding": encoding, "seed": seed, **fixed}
+                if any(own.items() <= line.items() for line in done):
+                    continue
+                done.append(own | run(task, encoding, seed, args))
+                with replacing(args.out) as aside:
+                    aside.write_text("".join(json.dumps(line) + "\n" for line in done))
+                print(f"{task} {encoding} seed {seed}: {done[-1]['score']:.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    script.run(main)
