@@ -7,6 +7,8 @@ Editors such as VS Code, Spyder and PyCharm run it cell by cell.
 """
 
 # %% Load a model: a folder with checkpoint, dictionary and tokenizer.
+import logging
+import warnings
 from pathlib import Path
 
 import torch
@@ -14,6 +16,10 @@ import torch
 from tupe_fairseq import TUPEMaskedLM, TupeRobertaModel
 from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.plots import draw_positional_correlations, save_png
+
+# Importing fairseq turns on the debugging output of all libraries, and its use of hydra warns.
+logging.getLogger().setLevel(logging.WARNING)
+warnings.simplefilter("ignore")
 
 MODELS = Path(".quickstart/models")
 OUT = Path(".quickstart/tour")
