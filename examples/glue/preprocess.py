@@ -34,6 +34,7 @@ from examples.glue.tasks import TASKS, Split, Task, find_file
 from examples.glue.tokenizer import Tokenizer
 from examples.shared import script
 from examples.shared.binarised import binarised
+from examples.shared.workers import end_with
 from tupe_fairseq import UsageError
 
 #: A dictionary that lacks a larger share of the pieces belongs to another tokenizer.
@@ -77,7 +78,9 @@ def shares(lengths: tuple[int, ...], positions: int) -> tuple[int, ...]:
     return first, room - first
 
 
-def _start(tokenizer: Tokenizer) -> None:
+def _start(tokenizer: Tokenizer, parent: int | None = None) -> None:
+    if parent:
+        end_with(parent)
     global _tokenizer
     _tokenizer = tokenizer
 
@@ -95,7 +98,7 @@ def encoded(
         _start(tokenizer)
         yield from tqdm(map(_encode, examples), **bar)
         return
-    with Pool(workers, _start, (tokenizer,)) as pool:
+    with Pool(workers, _start, (tokenizer, os.getpid())) as pool:
         yield from tqdm(pool.imap(_encode, examples, CHUNK), **bar)
 
 

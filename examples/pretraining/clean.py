@@ -43,6 +43,7 @@ from typing import NamedTuple
 from tqdm import tqdm
 
 from examples.shared import script
+from examples.shared.workers import end_with
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
 
@@ -199,7 +200,10 @@ def clean(files: list[Path], out: Path, settings: Settings, workers: int) -> dic
     size = sum(path.stat().st_size for path, *_ in missing)
     bar = {"desc": "clean", "total": size, "unit": "B", "unit_scale": True}
     try:
-        with ProcessPoolExecutor(workers) as pool, tqdm(**bar) as progress:
+        with (
+            ProcessPoolExecutor(workers, None, end_with, (os.getpid(),)) as pool,
+            tqdm(**bar) as progress,
+        ):
             for read in pool.map(_clean_job, missing):
                 progress.update(read)
     except BrokenProcessPool as error:

@@ -40,6 +40,7 @@ from examples.shared import pieces, script
 from examples.shared.binarised import binarised, join
 from examples.shared.jobs import keep
 from examples.shared.pieces import MODEL
+from examples.shared.workers import end_with
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
 
@@ -215,7 +216,10 @@ def _encode_part(job: tuple[Path, int, int, Path, Format]) -> int:
     return end - begin
 
 
-def _start_worker(load: Callable[[Path], Vocabulary], path: Path, words: Path) -> None:
+def _start_worker(
+    parent: int, load: Callable[[Path], Vocabulary], path: Path, words: Path
+) -> None:
+    end_with(parent)
     global _vocabulary, _dictionary, _table
     _vocabulary, _dictionary = load(path), Dictionary.load(str(words))
     _table = table_of(_vocabulary, _dictionary)
@@ -281,7 +285,8 @@ def main(argv: list[str] | None = None) -> None:
     write_dictionary(load(path), words)
     form = BINARY if arguments.binarise else SYMBOLS
     try:
-        with ProcessPoolExecutor(workers, None, _start_worker, (load, path, words)) as pool:
+        start = (os.getpid(), load, path, words)
+        with ProcessPoolExecutor(workers, None, _start_worker, start) as pool:
             for split in SPLITS:
                 if (source := arguments.text / f"{split}.txt").exists():
                     encode_file(source, arguments.out / split, form, pool)
