@@ -23,6 +23,8 @@ for argument in "$@"; do
 done
 
 examples=examples/quickstart
+# Trainings show their progress themselves.
+quiet=yes
 export PYTHONWARNINGS=ignore
 # Waiting threads yield the core: on a busy machine, spinning makes training ten times slower.
 export OMP_WAIT_POLICY=PASSIVE

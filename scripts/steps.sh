@@ -52,11 +52,16 @@ step() {
   printf '   %d s\n' $((SECONDS - start))
 }
 
-# run COMMAND...: print and run it; its output goes to the step's log.
+# run COMMAND...: print and run it; its output goes to the step's log. On a terminal, stderr remains
+# there, for progress bars, unless the script sets $quiet.
 run() {
   local status=0
   printf '   $%s\n' "$(printf ' %q' "$@")"
-  wait_for "$@" >>"$log" 2>&1 || status=$?
+  if [[ -t 2 && ! ${quiet-} ]]; then
+    wait_for "$@" >>"$log" || status=$?
+  else
+    wait_for "$@" >>"$log" 2>&1 || status=$?
+  fi
   ((status == 0)) && return
   fail "$1 ended with status $status: $(tail -n 1 "$log" | cut -c 1-300) (log: $log)"
 }
