@@ -5,9 +5,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.attention.cases import EMBED_DIM, build, gradients, normal, padding_mask, run
+from tests.attention.cases import EMBED_DIM, NUM_HEADS, build, gradients, normal, padding_mask, run
 from tests.tolerances import assert_close, assert_gradients_close
-from tupe_fairseq.attention import blocked, blocks, relative
+from tupe_fairseq.attention import ATTENTION_BACKENDS, blocked, blocks, relative
+from tupe_fairseq.attention.backend import ContentTerms
 from tupe_fairseq.attention.layout import Layout
 from tupe_fairseq.kernels.random_bits import rounded, words_per_mask
 from tupe_fairseq.position import PositionalScore
@@ -87,6 +88,36 @@ def test_size_of_tiles_does_not_matter(monkeypatch, way, case, size, tile, causa
         gradients(expected, x, encoding, attention),
         torch.float32,
     )
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+@pytest.mark.parametrize("case", RELATIVE)
+def test_later_queries_have_relative_terms_too(case, dropout):
+    """Two queries at positions 5 and 6 of seven, as in incremental decoding."""
+    encoding, attention = build(case, 7)
+    q, k, v = (normal(2, NUM_HEADS, 7, attention.head_dim, seed=seed) for seed in range(3))
+    terms = ContentTerms(attention.layer_terms, encoding, start=5)
+    found = []
+    for backend in (blocked.Blocked(), ATTENTION_BACKENDS["eager"]):
+        prepared = backend.prepare(
+            None, Layout(2, 7, other_queries=True), NUM_HEADS, torch.float32
+        )
+        torch.manual_seed(1)
+        found.append(backend.attend(q[:, :, 5:], k, v, prepared, terms, dropout)[0])
+    assert_close(*found)
+
+
+@pytest.mark.parametrize("case", ["shaw", "deberta"])
+def test_relative_terms_need_no_tensor_of_all_cells(monkeypatch, case):
+    """Forward and backward, at a length at which the scores of a head would be 256 KB."""
+    monkeypatch.setattr(blocks, "BLOCK", 1 << 12)
+    length = 1 << 8
+    encoding, attention = build(case, length)
+    x = normal(1, length, EMBED_DIM, seed=0).requires_grad_()
+    with torch.profiler.profile(profile_memory=True) as profile:
+        run(encoding, attention, x, backend="blocked")[0].sum().backward()
+    largest = max(event.cpu_memory_usage for event in profile.events())
+    assert largest < length * length * 4 / 2
 
 
 @pytest.mark.parametrize("case", RELATIVE)
