@@ -192,6 +192,7 @@ def test_saved_by_transformers_in_several_files(tmp_path):
         ({"position_options": {"steps": 1}}, "invalid position_options in .*steps"),
         ({"max_position_embeddings": 10**12}, "max_position_embeddings 10+ or an option"),
         ({"is_decoder": True}, "is a language model"),
+        ({"attention_window": "far"}, "invalid attention_window in .*: 'far'"),
     ],
 )
 def test_invalid_configurations(directories, tmp_path, changes, part):
@@ -209,3 +210,15 @@ def test_functions_without_counterpart(tmp_path):
     with pytest.raises(UsageError, match=r"activation_fn gelu, relu, tanh only.*gelu_accurate"):
         tupe_classes.write(converted, tmp_path / "out")
     assert not list(tmp_path.iterdir())
+
+
+@torch.no_grad()
+def test_windows_go_along_there_and_back(tmp_path):
+    window = {"attention_window": 2, "global_every": 2}
+    built, converted = model("rope", **window)
+    tupe_classes.write(converted, tmp_path / "hf")
+    found = tupe_classes.outputs(tmp_path / "hf", converted, None)(tokens())
+    seen = tokens().ne(1)
+    for actual, expected in zip(found, outputs_of(built, None)(tokens()), strict=True):
+        assert_close(actual[seen], expected[seen])
+    assert window.items() <= tupe_classes.read(tmp_path / "hf").settings.items()

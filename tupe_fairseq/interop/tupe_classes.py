@@ -47,6 +47,8 @@ SAME_SETTINGS = {
     "classifier_dropout": "pooler_dropout",
     "classifier_act": "pooler_activation_fn",
 }
+#: Settings of the same name in both, and what they are where a configuration lacks them.
+WINDOW = {"attention_window": None, "global_every": 0}
 #: Deepest name of a parameter below the encoder, in parts.
 DEEPEST = 8
 
@@ -126,14 +128,14 @@ def write(
 def _model_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that the classes for transformers have."""
     options = POSITION_ENCODINGS[settings["position_encoding"]].options()
-    names = (*SAME_SETTINGS.values(), "untie_weights_roberta", *(o.name for o in options))
+    names = (*SAME_SETTINGS.values(), *WINDOW, *(o.name for o in options), "untie_weights_roberta")
     return {name: settings[name] for name in names if settings.get(name) is not None}
 
 
 def _config(converted: Converted, scale: float, head: str | None) -> dict[str, Any]:
     settings, state = converted.settings, converted.state
     known = _model_settings(settings)
-    given = known.keys() - {*SAME_SETTINGS.values(), "untie_weights_roberta"}
+    given = known.keys() - {*SAME_SETTINGS.values(), *WINDOW, "untie_weights_roberta"}
     task: dict[str, Any] = {"architectures": ["TupeForMaskedLM"]}
     if head:
         labels = len(state[f"classification_heads.{head}.out_proj.weight"])
@@ -150,6 +152,7 @@ def _config(converted: Converted, scale: float, head: str | None) -> dict[str, A
         **task,
         "vocab_size": len(state[WORDS]),
         **{there: settings[here] for there, here in SAME_SETTINGS.items()},
+        **{name: known.get(name, default) for name, default in WINDOW.items()},
         "position_options": {name: known[name] for name in sorted(given)},
         "embedding_scale": scale,
         "tie_word_embeddings": not settings.get("untie_weights_roberta"),
@@ -214,6 +217,11 @@ def _settings(
     if lacking:
         raise CheckpointError(f"{source / 'config.json'} lacks {', '.join(lacking)}.")
     recorded = {here: config[there] for there, here in SAME_SETTINGS.items()}
+    recorded |= {name: config.get(name, default) for name, default in WINDOW.items()}
+    if wrong := [name for name in WINDOW if type(recorded[name]) not in (int, type(WINDOW[name]))]:
+        raise CheckpointError(
+            f"invalid {wrong[0]} in {source / 'config.json'}: {recorded[wrong[0]]!r}."
+        )
     # If it is null, the other dropout is used there.
     if recorded["pooler_dropout"] is None:
         recorded["pooler_dropout"] = recorded["dropout"]
