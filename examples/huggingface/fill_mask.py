@@ -1,0 +1,35 @@
+"""Load a converted model with transformers and fill a mask.
+
+    python scripts/convert_checkpoint.py --to huggingface .quickstart/models/pretrained --out hf
+    python -m examples.huggingface.fill_mask hf "a <mask> movie ."
+
+The directory holds the model's code, so this script also runs where only torch and transformers
+are installed.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+
+@torch.no_grad()
+def main() -> None:
+    """See the module's docstring."""
+    directory, text = sys.argv[1:]
+    tokenizer = AutoTokenizer.from_pretrained(directory)
+    model = AutoModelForMaskedLM.from_pretrained(directory, trust_remote_code=True).eval()
+    batch = tokenizer(text, return_tensors="pt")
+    place = batch["input_ids"][0] == tokenizer.mask_token_id
+    # 1×T×V -> V
+    probabilities = model(**batch).logits[0, place].softmax(-1)[0]
+    probabilities[tokenizer.all_special_ids] = 0
+    for probability, token in zip(*probabilities.topk(5), strict=True):
+        word = tokenizer.decode([int(token)]).strip()
+        print(f"{probability:.3f}  {text.replace('<mask>', word)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""The examples run on a tiny model; programs for other runtimes give the same outputs."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+
+import pytest
+import torch
+
+from tests.huggingface.samples import LENGTH, masked_lm, tokens
+from tests.tolerances import assert_close
+from tupe_fairseq.interop.dictionaries import Entry
+from tupe_fairseq.interop.tokenizer_json import write_tokenizer
+
+pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
+
+
+def test_fill_mask(tmp_path, monkeypatch, capsys):
+    import sentencepiece
+
+    import tupe_fairseq.huggingface  # noqa: F401 (the directory has no code of its own here)
+
+    prefix = str(tmp_path / "sentencepiece.bpe")
+    settings = {"model_type": "bpe", "vocab_size": 40, "hard_vocab_limit": False}
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["a good movie ."] * 9), model_prefix=prefix, **settings
+    )
+    model = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model")
+    entries = [Entry(model.id_to_piece(i), 1) for i in range(3, len(model))]
+    assert write_tokenizer(tmp_path, tmp_path, entries, LENGTH) == ""
+    masked_lm(vocab_size=len(entries) + 5).save_pretrained(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["fill_mask", str(tmp_path), "a <mask> movie ."])
+    capsys.readouterr()
+    runpy.run_module("examples.huggingface.fill_mask", run_name="__main__")
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.endswith(" movie .")]
+    assert len(lines) == 5
+    probabilities = [float(line.split()[0]) for line in lines]
+    assert probabilities == sorted(probabilities, reverse=True)
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_export():
+    """One program for every batch size and length, with padding on the right."""
+    model = masked_lm(return_dict=False)
+    batch, length = torch.export.Dim("batch"), torch.export.Dim("length", min=2, max=LENGTH)
+    shapes = {name: {0: batch, 1: length} for name in ("input_ids", "attention_mask")}
+    ids = tokens((11, 11, 11))
+    program = torch.export.export(model, (ids, ids.ne(1).long()), dynamic_shapes=shapes).module()
+    for lengths in ((2,), (17, 5), (LENGTH, 3, 1, 9)):
+        ids = tokens(lengths)
+        seen = ids.ne(1)
+        (actual,), (expected,) = program(ids, seen.long()), model(ids, seen.long())
+        assert_close(actual[seen], expected[seen])
