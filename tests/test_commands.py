@@ -17,6 +17,8 @@ SNAPSHOT = """
 import json, logging, os, signal, sys, threading, types, warnings
 import fairseq.criterions, fairseq.hub_utils, fairseq.models.roberta, fairseq.models.transformer_lm
 import fairseq.tasks, numpy, torch
+# scipy 1.15, the last for Python 3.10, adds filters of warnings by itself.
+import scipy.stats
 
 def contents(thing):
     code = (types.FunctionType, types.BuiltinFunctionType, type, staticmethod, classmethod)
