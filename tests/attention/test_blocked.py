@@ -107,7 +107,7 @@ def test_later_queries_have_relative_terms_too(case, dropout):
     assert_close(*found)
 
 
-@pytest.mark.parametrize("case", ["shaw", "deberta"])
+@pytest.mark.parametrize("case", RELATIVE)
 def test_relative_terms_need_no_tensor_of_all_cells(monkeypatch, case):
     """Forward and backward, at a length at which the scores of a head would be 256 KB."""
     monkeypatch.setattr(blocks, "BLOCK", 1 << 12)
