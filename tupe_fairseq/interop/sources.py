@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import ast
 import hashlib
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from ..errors import ConfigurationError
 from ..position import POSITION_ENCODINGS
@@ -46,8 +49,14 @@ HEADER = (
 )
 
 
-def collect(position_encoding: str) -> dict[str, str]:
+def collect(
+    position_encoding: str, options: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, str]:
     """Names and contents of all files for a model with this encoding.
+
+    Args:
+        position_encoding: its name.
+        options: its options, of which one may name another encoding.
 
     Raises:
         ConfigurationError: the encoding is not one of this package.
@@ -58,7 +67,11 @@ def collect(position_encoding: str) -> dict[str, str]:
             f"--position-encoding is {position_encoding!r} of {module}, whose code cannot be "
             f"written: only encodings of {PACKAGE} can be used without it."
         )
-    registered = (module.partition(".")[2], *BACKENDS)
+    own = POSITION_ENCODINGS[position_encoding].options()
+    values = {str(options.get(option.name, option.default)) for option in own}
+    named = [POSITION_ENCODINGS[value] for value in values if value in POSITION_ENCODINGS]
+    others = (cls.__module__.partition(".")[2] for cls in named)
+    registered = (module.partition(".")[2], *others, *BACKENDS)
     texts: dict[str, str] = {}
     imports: dict[str, set[str]] = {}
     waiting = {TASKS, *registered}

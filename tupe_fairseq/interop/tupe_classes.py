@@ -111,7 +111,7 @@ def write(
     left_out = [name for name in heads if name != head]
     if left_out:
         converted.notes.append(f"left out, classification heads: {', '.join(left_out)}")
-    files = collect(settings["position_encoding"])
+    files = collect(settings["position_encoding"], _model_settings(settings))
     scale = own.encoder.sentence_encoder.embed_scale
     with building(out) as folder:
         write_config(folder / "config.json", _config(converted, scale, head))
