@@ -70,8 +70,8 @@ def collect(
     own = POSITION_ENCODINGS[position_encoding].options()
     values = {str(options.get(option.name, option.default)) for option in own}
     named = [POSITION_ENCODINGS[value] for value in values if value in POSITION_ENCODINGS]
-    others = (cls.__module__.partition(".")[2] for cls in named)
-    registered = (module.partition(".")[2], *others, *BACKENDS)
+    bases = (cls.__module__.partition(".")[2] for cls in named)
+    registered = (module.partition(".")[2], *bases, *BACKENDS)
     texts: dict[str, str] = {}
     imports: dict[str, set[str]] = {}
     waiting = {TASKS, *registered}
