@@ -1,0 +1,227 @@
+"""Train models on short sequences with many encodings, and measure them on longer ones.
+
+    python -m examples.study.length DATA_BIN --out DIRECTORY --results FOLDER --workers 2
+
+DATA_BIN is the output of examples/pretraining/prepare.sh. The parts, in this order:
+
+    causal        language models, trained at --length tokens, measured at 1, 2, 4, 8 and 16 times
+                  as many; `rope` also with each scaling of its frequencies, without training
+    masked        the same with masked models and --masked-length
+    algorithmic   the tasks of algorithmic.py: strings of up to 40 symbols, tested to 200
+
+An encoding may have options: `rope+randomize_positions=512`. --encodings are trained with the
+first of --seeds, and those of --repeated with all. After an interruption the same command
+continues. The report is written after each step; with --report alone. DIRECTORY gets
+
+    PART/ENCODING/SEED/       checkpoints, log.txt, loss.json, SCALING.json
+    PART/settings.json        settings of all models, which must not change between calls
+    algorithmic/NAME.jsonl    results of an encoding
+
+FOLDER gets report.md, results.json and length.png (matplotlib, the extra `viz`).
+"""
+
+import argparse
+import json
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from examples.shared import script
+from examples.shared.jobs import keep, parse_with_flags, run_module, side_by_side
+from examples.shared.locks import locked
+from examples.study import algorithmic
+from examples.study.length_measures import FACTORS, KINDS, measure, read_blocks
+from examples.study.length_report import write_report
+from examples.study.training import Training, keep_settings, run_rounds
+from tupe_fairseq import UsageError
+from tupe_fairseq.checkpoints.whole import newest_whole_checkpoint
+from tupe_fairseq.files import replacing
+from tupe_fairseq.position import POSITION_ENCODINGS
+
+#: Default encodings of each part, and those that --repeated names by default.
+ENCODINGS = {
+    "causal": "none,sinusoidal,learned,rope,xpos,alibi,t5,tupe_r,kerple_log,fire,sandwich,fox,"
+    "cope",
+    "masked": "learned,tupe_a,rope,alibi,t5,learned+randomize_positions=512,"
+    "rope+randomize_positions=512",
+    "algorithmic": "none,sinusoidal,learned,rope,alibi,t5,kerple_log,fire,"
+    "rope+randomize_positions=2048,learned+randomize_positions=2048",
+}
+REPEATED = "sinusoidal,learned,rope,alibi,t5"
+#: Scalings of `rope`. longrope is not among them: it needs divisors that a search finds.
+SCALINGS = ("linear", "ntk", "dynamic", "yarn", "llama3")
+ROUNDS, VALIDATIONS = 4, 1
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Parse the command line; arguments after `--` are for fairseq-train.
+
+    Raises:
+        UsageError: an unknown part, encoding or option, no data, or numbers that do not fit.
+    """
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    add = parser.add_argument
+    add("data", type=Path, help="binarised text")
+    add("--out", type=Path, required=True, help="directory of the models")
+    add("--results", type=Path, help="directory of the report (default: OUT/report)")
+    add("--parts", nargs="+", choices=ENCODINGS, default=list(ENCODINGS), help="default: all")
+    for part, names in ENCODINGS.items():
+        flag = "--encodings" if part == "causal" else f"--{part}-encodings"
+        add(flag, dest=part, default=names, help="default: %(default)s")
+    add("--seeds", type=int, nargs="+", default=[1, 2], help="default: 1 2")
+    add("--repeated", default=REPEATED, help="encodings with all seeds (default: %(default)s)")
+    add("--length", type=int, default=64, help="tokens of causal models (default: 64)")
+    add("--masked-length", type=int, default=32, help="tokens, with <s> (default: 32)")
+    add("--updates", type=int, default=4800, help="of a causal model, 32 sequences each")
+    add("--masked-updates", type=int, default=9600, help="of a masked model")
+    add("--algorithmic-updates", type=int, default=10000, help="of a model of strings")
+    add("--blocks", type=int, default=64, help="held-out text, in sequences of the longest length")
+    add("--workers", type=int, default=1, help="models trained at the same time")
+    add("--report", action="store_true", help="only write the report")
+    args = parse_with_flags(parser, argv)
+    args.results = args.results or args.out / "report"
+    args.command = ["python", "-m", "examples.study.length"]
+    args.command += sys.argv[1:] if argv is None else argv
+    check(args)
+    return args
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse arguments that do not fit, and split lists of encodings, in place."""
+    for part in ENCODINGS:
+        names = list(dict.fromkeys(getattr(args, part).split(",")))
+        for name in names:
+            check_encoding(args, part, name)
+        setattr(args, part, names)
+    args.repeated = args.repeated.split(",") if args.repeated else []
+    if not (args.data / "dict.txt").is_file():
+        raise UsageError(f"DATA_BIN is {str(args.data)!r}, but holds no dict.txt.")
+    if min(args.workers, args.blocks, args.algorithmic_updates) < 1:
+        raise UsageError("--workers, --blocks and --algorithmic-updates must be at least 1.")
+    for flag in ("updates", "masked_updates"):
+        if (given := getattr(args, flag)) < ROUNDS or given % ROUNDS:
+            name = flag.replace("_", "-")
+            raise UsageError(f"--{name} must be a multiple of {ROUNDS}, but is {given}.")
+    # A trained table reaches the square of its rows.
+    if min(args.length, args.masked_length) < FACTORS[-1]:
+        raise UsageError(f"--length and --masked-length must be at least {FACTORS[-1]}.")
+
+
+def check_encoding(args: argparse.Namespace, part: str, encoding: str) -> None:
+    """Refuse an encoding that fails only in training, or only when it is measured."""
+    name, options = algorithmic.options_of(encoding)
+    if POSITION_ENCODINGS[name].causal_only and part != "causal":
+        raise UsageError(f"--{part}-encodings has {name!r}, which causal models alone take.")
+    drawn = options.get("randomize_positions", 0)
+    longest = FACTORS[-1] * length_of(args, part) if part in KINDS else 0
+    if 0 < drawn < longest:
+        raise UsageError(f"{encoding!r} must draw from at least {longest} positions.")
+
+
+def runs_of(args: argparse.Namespace, part: str) -> dict[str, tuple[str, int]]:
+    """Encoding and seed of each run of a part, by its folder; the first seed of all first."""
+    first, *others = args.seeds
+    names = getattr(args, part)
+    pairs = [(name, first) for name in names]
+    pairs += [(name, seed) for seed in others for name in names if name in args.repeated]
+    return {f"{name}/{seed}": (name, seed) for name, seed in pairs}
+
+
+def flags_of(encoding: str, seed: int) -> list[str]:
+    """Flags of a run; `rope+rope_theta=500` becomes --position-encoding and --rope-theta."""
+    name, options = algorithmic.options_of(encoding)
+    flags = ["--position-encoding", name, "--seed", str(seed)]
+    for key, value in options.items():
+        flag = key.replace("_", "-")
+        if isinstance(value, bool):
+            flags.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            flags += [f"--{flag}", str(value)]
+    return flags
+
+
+def training_of(args: argparse.Namespace, part: str) -> Training:
+    """The models of a part."""
+    kind, causal = KINDS[part], part == "causal"
+    return Training(
+        data=args.data,
+        out=args.out / part,
+        runs={name: flags_of(*run) for name, run in runs_of(args, part).items()},
+        updates=args.updates if causal else args.masked_updates,
+        rounds=ROUNDS,
+        validations=VALIDATIONS,
+        workers=args.workers,
+        arch=kind.arch,
+        tokens_per_sample=length_of(args, part),
+        batch_size=32,
+        lr=1e-3,
+        seed=args.seeds[0],
+        flags=[*kind.flags, "--max-valid-steps", "50", *args.flags],
+    )
+
+
+def length_of(args: argparse.Namespace, part: str) -> int:
+    """The trained length of a part."""
+    return args.length if part == "causal" else args.masked_length
+
+
+def measure_all(args: argparse.Namespace, part: str) -> None:
+    """Measure the models of a part that are not measured; `rope` also with each scaling."""
+    kind, trained = KINDS[part], length_of(args, part)
+    blocks = read_blocks(args.data, FACTORS[-1] * (trained - kind.special), args.blocks)
+    keep(args.out / part, {"blocks": args.blocks, "factors": [*FACTORS]}, "measuring.json")
+    for name, (encoding, _) in tqdm(runs_of(args, part).items(), unit="model"):
+        folder = args.out / part / name
+        for scaling in (None, *(SCALINGS if encoding == "rope" else ())):
+            path = folder / f"{scaling or 'loss'}.json"
+            if not path.exists():
+                checkpoint = newest_whole_checkpoint(folder)
+                found = measure(kind, checkpoint, args.data, trained, blocks, scaling)
+                with replacing(path) as aside:
+                    aside.write_text(json.dumps(found) + "\n")
+
+
+def run_algorithmic(args: argparse.Namespace, lock: int) -> None:
+    """Train on strings and test; each encoding is a process and has a file."""
+    out = args.out / "algorithmic"
+    settings = {"updates": args.algorithmic_updates}
+    keep(out, settings)
+
+    def job(encoding: str) -> None:
+        seeds = args.seeds if encoding in args.repeated else args.seeds[:1]
+        words: list[Any] = ["examples.study.algorithmic", "--out", out / f"{encoding}.jsonl"]
+        words += ["--encodings", encoding, "--seeds", ",".join(map(str, seeds))]
+        words += ["--updates", args.algorithmic_updates]
+        run_module(words, out / f"{encoding}.log", encoding, args.workers, lock)
+
+    jobs = {encoding: partial(job, encoding) for encoding in args.algorithmic}
+    with tqdm(total=len(jobs), unit="encoding") as progress:
+        side_by_side(jobs, args.workers, progress, partial(write_report, args))
+
+
+def main(argv: list[str] | None = None) -> None:
+    """See the module's docstring."""
+    args = parse(argv)
+    # Waiting threads yield the core.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if not args.report:
+        with locked(args.out) as lock:
+            for part in args.parts:
+                if part == "algorithmic":
+                    run_algorithmic(args, lock)
+                    continue
+                training = training_of(args, part)
+                keep_settings(training)
+                run_rounds(training, lock, lambda: None)
+                measure_all(args, part)
+                write_report(args)
+    write_report(args)
+    print(f"report: {args.results / 'report.md'}")
+
+
+if __name__ == "__main__":
+    script.run(main)

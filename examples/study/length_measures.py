@@ -1,0 +1,176 @@
+"""Losses of trained models at lengths beyond the trained one, on the same held-out tokens.
+
+A block is as long as the longest length. At each length it is cut into sequences of that length:
+the predicted tokens stay the same, and most of them get more context as the length grows.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from examples.study.figures import read_tokens
+from tupe_fairseq import TupeRobertaModel, TupeTransformerLM, UsageError
+
+#: Lengths as multiples of the trained one.
+FACTORS = (1, 2, 4, 8, 16)
+#: Share of the tokens that masked models predict; all of these are replaced by <mask>.
+MASKED_SHARE = 0.15
+#: Tokens of a forward pass, and seed of masks and of drawn positions.
+TOKENS, SEED = 8192, 1
+
+
+def causal_logits(hub: Any, tokens: Tensor, chosen: Tensor) -> Tensor:
+    """Logits of all tokens but the first: B×(T+1) -> B×T×V."""
+    return hub.models[0](tokens[:, :-1])[0]
+
+
+def masked_logits(hub: Any, tokens: Tensor, chosen: Tensor) -> Tensor:
+    """As `causal_logits`, of a model that sees <s> in place of the first and masks as chosen."""
+    words = tokens[:, 1:].masked_fill(chosen, hub.task.mask_idx)
+    inputs = F.pad(words, (1, 0), value=hub.task.source_dictionary.bos())
+    return hub.model(inputs)[0][:, 1:]
+
+
+class Kind(NamedTuple):
+    """A kind of language model.
+
+    Attributes:
+        title: in the report.
+        arch: fairseq's name.
+        flags: for fairseq-train.
+        model: class with `from_pretrained`.
+        positions: the argument that limits the length.
+        special: tokens of a sequence beside those of the text.
+        share: of the tokens that are predicted.
+        logits: of a batch.
+    """
+
+    title: str
+    arch: str
+    flags: tuple[str, ...]
+    model: Any
+    positions: str
+    special: int
+    share: float
+    logits: Callable[[Any, Tensor, Tensor], Tensor]
+
+
+KINDS = {
+    "causal": Kind(
+        title="Causal language models",
+        arch="tupe_transformer_lm_tiny",
+        flags=(
+            *("--task", "language_modeling", "--criterion", "cross_entropy"),
+            "--share-decoder-input-output-embed",
+        ),
+        model=TupeTransformerLM,
+        positions="max_target_positions",
+        special=0,
+        share=1.0,
+        logits=causal_logits,
+    ),
+    "masked": Kind(
+        title="Masked language models",
+        arch="tupe_roberta_tiny",
+        flags=(),
+        model=TupeRobertaModel,
+        positions="max_positions",
+        special=1,
+        share=MASKED_SHARE,
+        logits=masked_logits,
+    ),
+}
+
+
+def read_blocks(data: Path, size: int, most: int) -> Tensor:
+    """The first blocks of the held-out text, each with the token before it: N×(size+1).
+
+    Raises:
+        UsageError: the text is shorter than a block.
+    """
+    stream = read_tokens(data / "valid").long()
+    count = min(most, (len(stream) - 1) // size)
+    if count < 1:
+        raise UsageError(
+            f"DATA_BIN is {str(data)!r}, but its held-out text has {len(stream)} tokens; at "
+            f"least {size + 1} are needed for sequences of the longest length."
+        )
+    return stream[: count * size + 1].unfold(0, size + 1, size)
+
+
+def chosen_tokens(kind: Kind, blocks: Tensor) -> Tensor:
+    """Which tokens after the first of each block are predicted; the same in every call."""
+    drawn = torch.rand(len(blocks), blocks.size(1) - 1, generator=_generator())
+    return drawn < kind.share
+
+
+@torch.no_grad()
+def bits(kind: Kind, hub: Any, blocks: Tensor, chosen: Tensor, length: int) -> Tensor:
+    """Loss in bits of each token after the first of each block; NaN where not predicted.
+
+    Args:
+        kind: of the model.
+        hub: what `from_pretrained` returns.
+        blocks: N×(S+1).
+        chosen: N×S.
+        length: tokens of the text in a sequence, a divisor of S.
+
+    Returns:
+        N×S.
+    """
+    sequences = blocks.unfold(1, length + 1, length).flatten(0, 1)
+    predicted = chosen.unfold(1, length, length).flatten(0, 1)
+    found = []
+    torch.manual_seed(SEED)
+    size = max(1, TOKENS // length)
+    for tokens, own in zip(sequences.split(size), predicted.split(size), strict=True):
+        scores = kind.logits(hub, tokens, own).float()
+        loss = F.cross_entropy(scores.transpose(1, 2), tokens[:, 1:], reduction="none")
+        found.append(loss.div(torch.tensor(2.0).log()).masked_fill(~own, torch.nan))
+    return torch.cat(found).view(chosen.shape)
+
+
+def measure(
+    kind: Kind, checkpoint: Path, data: Path, trained: int, blocks: Tensor, scaling: str | None
+) -> dict[str, Any]:
+    """Losses of a model at all lengths.
+
+    A trained table of positions is extended (`--extend-positions hierarchical`).
+
+    Args:
+        kind: of the model.
+        checkpoint: of the model.
+        data: with its dictionary.
+        trained: length, in tokens with special ones.
+        blocks: of held-out text, N×(S+1).
+        scaling: `--rope-scaling`, or None.
+
+    Returns:
+        By factor: `mean`; `last`, of the last tokens of the blocks, as many as a sequence of the
+        trained length has; `by_position`, of each token of a sequence (None: never predicted).
+    """
+    unit, results = trained - kind.special, {}
+    chosen = chosen_tokens(kind, blocks)
+    more = {"rope_scaling": scaling} if scaling else {}
+    for factor in FACTORS:
+        longest = {kind.positions: factor * trained, "tokens_per_sample": factor * trained}
+        hub = kind.model.from_pretrained(
+            *(checkpoint.parent, checkpoint.name, data),
+            **{**longest, "extend_positions": "hierarchical", **more},
+        )
+        loss = bits(kind, hub, blocks, chosen, factor * unit)
+        positions = loss.view(-1, factor * unit).nanmean(0).tolist()
+        results[str(factor)] = {
+            "mean": loss.nanmean().item(),
+            "last": loss[:, -unit:].nanmean().item(),
+            "by_position": [None if each != each else round(each, 4) for each in positions],
+        }
+    return results
+
+
+def _generator() -> torch.Generator:
+    return torch.Generator().manual_seed(SEED)
