@@ -120,6 +120,7 @@ def algorithmic_part(folder: Path, planned: list[str]) -> list[str]:
     for line in (json.loads(text) for path in files for text in path.read_text().splitlines()):
         short = mean(v for n, v in line["by_length"].items() if int(n) <= TRAINED)
         scores[line["task"], line["encoding"]].append((short, line["score"]))
+        training = f"{line['updates']:,} updates of {line['batch_size']} strings"
     if not scores:
         return ["## Algorithmic tasks", "", "Not run.", ""]
     ordered = sorted(scores.items(), key=lambda item: (item[0][0], -item[1][0][1]))
@@ -131,8 +132,8 @@ def algorithmic_part(folder: Path, planned: list[str]) -> list[str]:
     return [
         *("## Algorithmic tasks", ""),
         f"Share of correct symbols in percent, up to the trained {TRAINED} symbols and beyond; "
-        "half are right by chance. Median and range over seeds, or one seed. Planned and not run: "
-        f"{listed(missing)}.",
+        f"half are right by chance. {training}. Median and range over seeds, or one seed. Planned "
+        f"and not run: {listed(missing)}.",
         *("", *table(["task", "encoding", f"up to {TRAINED}", f"beyond {TRAINED}"], rows), ""),
     ]
 

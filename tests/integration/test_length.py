@@ -72,6 +72,7 @@ def test_an_interrupted_study_goes_on(toy_masked_lm_data, tmp_path, monkeypatch,
     report = (results / "report.md").read_text()
     assert [report.count(f"| `{name}` | ") for name in ("rope", "rope, linear", "t5")] == [3, 3, 3]
     assert "| `reverse_string` | `none` | " in report
+    assert "1 updates of 2 strings" in report
     assert str(tmp_path) not in report
     assert (results / "length.png").stat().st_size
     found = json.loads((results / "results.json").read_text())
@@ -127,13 +128,14 @@ def test_masked_models_predict_the_same_tokens_at_all_lengths():
 
 
 def test_seeds(toy_masked_lm_data):
-    """All with the first seed, and then the repeated ones with the others."""
+    """All with the first seed, and then the repeated causal ones with the others."""
     flags = ("--seeds", "3", "4", "--updates", "4", "--masked-updates", "4")
     args = length.parse([str(toy_masked_lm_data), "--out", "out", *flags])
-    args.causal = ["none", "rope", "alibi"]
+    args.causal = args.masked = ["none", "rope", "alibi"]
     assert list(length.runs_of(args, "causal")) == [
         *("none/3", "rope/3", "alibi/3", "rope/4", "alibi/4")
     ]
+    assert list(length.runs_of(args, "masked")) == ["none/3", "rope/3", "alibi/3"]
 
 
 @pytest.mark.parametrize(
