@@ -150,8 +150,9 @@ def measure(
         scaling: `--rope-scaling`, or None.
 
     Returns:
-        By factor: `mean`; `last`, of the last tokens of the blocks, as many as a sequence of the
-        trained length has; `by_position`, of each token of a sequence (None: never predicted).
+        By factor: `tokens`, how many are predicted; their `mean` loss; `last`, that of the last
+        ones of the blocks, as many as a sequence of the trained length has; `by_position`, of
+        each token of a sequence (None: never predicted).
     """
     unit, results = trained - kind.special, {}
     chosen = chosen_tokens(kind, blocks)
@@ -165,6 +166,7 @@ def measure(
         loss = bits(kind, hub, blocks, chosen, factor * unit)
         positions = loss.view(-1, factor * unit).nanmean(0).tolist()
         results[str(factor)] = {
+            "tokens": int(chosen.sum()),
             "mean": loss.nanmean().item(),
             "last": loss[:, -unit:].nanmean().item(),
             "by_position": [None if each != each else round(each, 4) for each in positions],

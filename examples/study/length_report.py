@@ -69,6 +69,16 @@ def by_position(runs: dict[int, dict[str, Any]], unit: int) -> Iterator[str]:
         yield spread((mean(each) for each in values if each), "{:.3f}")
 
 
+def any_run(found: Found) -> dict[str, Any]:
+    """The results of one model."""
+    return next(iter(next(iter(found.values())).values()))
+
+
+def trained_length(part: str, found: Found) -> int:
+    """Tokens of a sequence in training, with special ones."""
+    return len(any_run(found)["1"]["by_position"]) + KINDS[part].special
+
+
 def listed(names: list[str]) -> str:
     """Names in a sentence."""
     return ", ".join(f"`{name}`" for name in names) or "nothing"
@@ -91,10 +101,11 @@ def losses_part(part: str, found: Found, trained: int, missing: list[str]) -> li
     positions = ([f"`{name}`", *by_position(runs, unit)] for name, runs in found.items())
     return [
         *(f"## {kind.title}", ""),
-        f"Trained at {trained} tokens. Loss in bits per token of the same held-out tokens at all "
-        "lengths; median and range over seeds, or one seed. Growth: the last length minus the "
-        f"first, mean over seeds. A model holds at a growth of at most {HOLDS} and breaks above "
-        f"{BREAKS}. Trained tables of positions are extended (`--extend-positions "
+        f"Trained at {trained} tokens. Loss in bits per token of the same "
+        f"{any_run(found)['1']['tokens']:,} held-out tokens at all lengths; median and range over "
+        "seeds, or one seed. Growth: the last length minus the first, mean over seeds. A model "
+        f"holds at a growth of at most {HOLDS} and breaks above {BREAKS}. Trained tables of "
+        "positions are extended (`--extend-positions "
         "hierarchical`). A name after a comma is a `--rope-scaling` of the same checkpoint, "
         f"without training. Planned and not run: {listed(missing)}.",
         "",
@@ -235,8 +246,8 @@ def write_report(args: argparse.Namespace) -> None:
     """
     args.results.mkdir(parents=True, exist_ok=True)
     command = shown(args.command, {"OUT": args.out, "DATA_BIN": args.data})
-    lengths = {"causal": args.length, "masked": args.masked_length}
     results = {part: found for part in KINDS if (found := read_losses(args.out / part))}
+    lengths = {part: trained_length(part, found) for part, found in results.items()}
     lines = ["# Longer texts than trained", ""]
     lines += ["Written by `examples/study/length.py`; do not edit.", ""]
     if results:
