@@ -88,7 +88,7 @@ def losses_part(part: str, found: Found, trained: int, missing: list[str]) -> li
     """Lines of the report on a kind of models."""
     kind = KINDS[part]
     unit = trained - kind.special
-    lengths = [f"{k * trained:,} tokens" for k in FACTORS]
+    lengths = [f"{k * unit + kind.special:,} tokens" for k in FACTORS]
 
     def rows(key: str) -> Iterator[list[str]]:
         for name, runs in found.items():
@@ -105,9 +105,9 @@ def losses_part(part: str, found: Found, trained: int, missing: list[str]) -> li
         f"{any_run(found)['1']['tokens']:,} held-out tokens at all lengths; median and range over "
         "seeds, or one seed. Growth: the last length minus the first, mean over seeds. A model "
         f"holds at a growth of at most {HOLDS} and breaks above {BREAKS}. Trained tables of "
-        "positions are extended (`--extend-positions "
-        "hierarchical`). A name after a comma is a `--rope-scaling` of the same checkpoint, "
-        f"without training. Planned and not run: {listed(missing)}.",
+        "positions are extended (`--extend-positions hierarchical`). A name after a comma is a "
+        "`--rope-scaling` of the same checkpoint, without training. Planned and not run: "
+        f"{listed(missing)}.",
         "",
         *table(
             ["encoding", *lengths, "growth", "verdict"],
@@ -118,7 +118,7 @@ def losses_part(part: str, found: Found, trained: int, missing: list[str]) -> li
         "grows. In the table above, shorter sequences have more tokens with little context, which "
         "raises their loss (the early-token effect).",
         *("", *table(["encoding", *lengths], rows("last"))),
-        *("", f"### By position, in sequences of {FACTORS[-1] * trained:,} tokens", ""),
+        *("", f"### By position of the text, in sequences of {lengths[-1]}", ""),
         *(*table(["encoding", *ends], positions), ""),
     ]
 
@@ -175,7 +175,9 @@ def draw(results: dict[str, Found], lengths: dict[str, int], out: Path, command:
         axes.set_ylim(low, high)
         axes.axhline(0, color="0.8", linewidth=0.8, zorder=0)
         axes.set_xscale("log", base=2)
-        axes.set_xticks(FACTORS, [f"{k * lengths[part]:,}\n{k}×" for k in FACTORS])
+        extra = KINDS[part].special
+        sizes = [k * (lengths[part] - extra) + extra for k in FACTORS]
+        axes.set_xticks(FACTORS, [f"{n:,}\n{k}×" for n, k in zip(sizes, FACTORS, strict=True)])
         axes.minorticks_off()
         axes.set(xlabel="tokens in a sequence", ylabel="loss minus that at 1×, bits per token")
         held = sum(verdict(changes[FACTORS[-1]]) == "holds" for changes in ends.values())

@@ -73,6 +73,9 @@ def test_an_interrupted_study_goes_on(toy_masked_lm_data, tmp_path, monkeypatch,
     assert [report.count(f"| `{name}` | ") for name in ("rope", "rope, linear", "t5")] == [3, 3, 3]
     assert "| `reverse_string` | `none` | " in report
     assert "1 updates of 2 strings" in report
+    # <s> and four times the 15 tokens beside it.
+    assert "in sequences of 61 tokens" in report
+    assert report.count("Planned and not run: nothing.") == 3
     assert str(tmp_path) not in report
     assert (results / "length.png").stat().st_size
     found = json.loads((results / "results.json").read_text())
