@@ -55,7 +55,7 @@ def cleaned(sources, out):
 
 def encoded(sources, out):
     encode.make_vocabulary("40", sources / "text" / "train.txt", out / encode.MODEL, workers=1)
-    encode.write_dictionary(["a", "b"], out / "dict.txt")
+    encode.write_dictionary(encode.load_sentencepiece(out / encode.MODEL), out / "dict.txt")
 
 
 def settings_of_a_sweep(sources, out):

@@ -123,6 +123,12 @@ def read_checkpoint(path: str | Path) -> dict[str, typing.Any]:
         raise _unreadable(path) from error
     if not isinstance(state, dict) or "model" not in state:
         raise CheckpointError(f"{path} is not a fairseq checkpoint: it has no entry 'model'.")
+    history = state.get("optimizer_history") or []
+    if not isinstance(history, list) or not all(isinstance(each, dict) for each in history):
+        raise CheckpointError(
+            f"{path} is not a fairseq checkpoint: its optimizer_history is not a list of "
+            "dictionaries."
+        )
     return state
 
 
