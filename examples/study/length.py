@@ -11,9 +11,10 @@ DATA_BIN is the output of examples/pretraining/prepare.sh. The parts, in this or
 
 An encoding may have options: `rope+randomize_positions=512`. All are trained with the first of
 --seeds, and the causal models of --repeated with all. After an interruption the same command
-continues; calls with further encodings, seeds or parts add to the report, which --report writes
-alone. The defaults take two cores about 5 hours (estimated by the processor time of an update):
-150 minutes for causal models, 65 for masked ones, 90 for the algorithmic tasks. DIRECTORY gets
+continues; calls with further encodings, seeds or parts add to the report, which is written after
+each model, and alone with --report. The defaults take two cores about 5 hours, estimated by the
+processor time of an update: causal models 150 minutes, masked ones 65, algorithmic tasks 90.
+DIRECTORY gets
 
     PART/ENCODING/SEED/       checkpoints, log.txt, loss.json, SCALING.json
     PART/settings.json        settings of all models, which must not change between calls
@@ -30,18 +31,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
 from tqdm import tqdm
 
 from examples.shared import script
 from examples.shared.jobs import keep, parse_with_flags, run_module, side_by_side
 from examples.shared.locks import locked
 from examples.study import algorithmic
-from examples.study.length_measures import FACTORS, KINDS, measure, read_blocks
+from examples.study.length_measures import FACTORS, KINDS, Kind, measure, read_blocks
 from examples.study.length_report import write_report
 from examples.study.training import Training, keep_settings, run_rounds
 from tupe_fairseq import UsageError
 from tupe_fairseq.checkpoints.whole import newest_whole_checkpoint
 from tupe_fairseq.files import replacing
+from tupe_fairseq.plots import figure_class
 from tupe_fairseq.position import POSITION_ENCODINGS
 
 #: Default encodings of each part, and those that --repeated names by default.
@@ -173,20 +176,34 @@ def length_of(args: argparse.Namespace, part: str) -> int:
     return args.length if part == "causal" else args.masked_length
 
 
-def measure_all(args: argparse.Namespace, part: str) -> None:
-    """Measure the models of a part that are not measured; `rope` also with each scaling."""
-    kind, trained = KINDS[part], length_of(args, part)
-    blocks = read_blocks(args.data, FACTORS[-1] * (trained - kind.special), args.blocks)
-    keep(args.out / part, {"blocks": args.blocks, "factors": [*FACTORS]}, "measuring.json")
-    for name, (encoding, _) in tqdm(runs_of(args, part).items(), unit="model"):
-        folder = args.out / part / name
-        for scaling in (None, *(SCALINGS if encoding == "rope" else ())):
-            path = folder / f"{scaling or 'loss'}.json"
-            if not path.exists():
-                checkpoint = newest_whole_checkpoint(folder)
-                found = measure(kind, checkpoint, args.data, trained, blocks, scaling)
-                with replacing(path) as aside:
-                    aside.write_text(json.dumps(found) + "\n")
+def run_part(args: argparse.Namespace, part: str, lock: int) -> None:
+    """Train and measure the models of a part, as many at a time as there are workers."""
+    kind, training = KINDS[part], training_of(args, part)
+    keep_settings(training)
+    keep(training.out, {"blocks": args.blocks, "factors": [*FACTORS]}, "measuring.json")
+    size = FACTORS[-1] * (training.tokens_per_sample - kind.special)
+    blocks = read_blocks(args.data, size, args.blocks)
+    names = list(training.runs)
+    for start in range(0, len(names), args.workers):
+        own = names[start : start + args.workers]
+        runs = {name: training.runs[name] for name in own}
+        run_rounds(training._replace(runs=runs), lock, lambda: None)
+        for name in own:
+            measure_run(training, kind, name, blocks)
+        write_report(args)
+
+
+def measure_run(training: Training, kind: Kind, name: str, blocks: Tensor) -> None:
+    """Measure a model, unless it is done; `rope` also with each scaling."""
+    folder = training.out / name
+    checkpoint = newest_whole_checkpoint(folder)
+    for scaling in (None, *(SCALINGS if folder.parent.name == "rope" else ())):
+        path = folder / f"{scaling or 'loss'}.json"
+        if not path.exists():
+            length = training.tokens_per_sample
+            found = measure(kind, checkpoint, training.data, length, blocks, scaling)
+            with replacing(path) as aside:
+                aside.write_text(json.dumps(found) + "\n")
 
 
 def run_algorithmic(args: argparse.Namespace, lock: int) -> None:
@@ -211,17 +228,15 @@ def main(argv: list[str] | None = None) -> None:
     args = parse(argv)
     # Waiting threads yield the core.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # Without matplotlib, the first report would end the study.
+    figure_class()
     if not args.report:
         with locked(args.out) as lock:
             for part in args.parts:
                 if part == "algorithmic":
                     run_algorithmic(args, lock)
-                    continue
-                training = training_of(args, part)
-                keep_settings(training)
-                run_rounds(training, lock, lambda: None)
-                measure_all(args, part)
-                write_report(args)
+                else:
+                    run_part(args, part, lock)
     write_report(args)
     print(f"report: {args.results / 'report.md'}")
 

@@ -77,6 +77,8 @@ def test_an_interrupted_study_goes_on(toy_masked_lm_data, tmp_path, monkeypatch,
     assert "in sequences of 61 tokens" in report
     assert report.count("Planned and not run: nothing.") == 3
     assert str(tmp_path) not in report
+    (results / "length.png").unlink()
+    length.main(words(toy_masked_lm_data, out, *more, "--report"))
     assert (results / "length.png").stat().st_size
     found = json.loads((results / "results.json").read_text())
     assert list(found) == ["causal", "masked"]
