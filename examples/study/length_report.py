@@ -230,7 +230,8 @@ def runs_part(out: Path, results: dict[str, Found], command: str) -> list[str]:
         flags = json.loads((out / part / "settings.json").read_text())["flags"]
         # settings.json leaves out the folder of the package.
         flags[1:1] = ["tupe_fairseq"]
-        lines += [f"Flags of all {part} models:", "", "```bash", shlex.join(flags), "```", ""]
+        lines += [f"Flags of all {part} models, before those of each encoding and seed (the last "]
+        lines += ["of two equal flags counts):", "", "```bash", shlex.join(flags), "```", ""]
     return lines
 
 
