@@ -20,7 +20,7 @@ def main(argv: list[str] | None = None) -> None:
     """Convert, and print the report."""
     # fairseq enables the debugging output of all libraries, and its use of hydra makes them warn.
     logging.getLogger().setLevel(logging.WARNING)
-    warnings.filterwarnings("ignore", module="hydra|fairseq")
+    warnings.filterwarnings("ignore", module="hydra|fairseq|tupe_fairseq")
     print("\n".join(convert(argv)))
 
 
