@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.integration.commands import finetune, parameters, pretrain
+from tests.integration.commands import finetune, parameters
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.interop import keys
@@ -20,21 +20,6 @@ from tupe_fairseq.standalone.masked_lm import TUPEMaskedLM
 
 safetensors = pytest.importorskip("safetensors", reason="safetensors is not installed (extra hf)")
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def trained(toy_masked_lm_data, tmp_path_factory):
-    """Trains models with given flags on demand; returns their directories."""
-    made = {}
-
-    def train(*flags):
-        if flags not in made:
-            made[flags] = tmp_path_factory.mktemp("model")
-            pretrain(toy_masked_lm_data, made[flags], *flags, "--max-update", 3)
-            (made[flags] / "dict.txt").write_bytes((toy_masked_lm_data / "dict.txt").read_bytes())
-        return made[flags]
-
-    return train
 
 
 def tokens():
@@ -211,123 +196,3 @@ def test_standalone_needs_no_fairseq(trained, tmp_path):
     command = [sys.executable, "-c", WITHOUT_FAIRSEQ, str(tmp_path / "plain")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize(
-    ("target", "flags", "parts"),
-    [
-        ("roberta", (), ["position_encoding 'learned' only", "'tupe_r'", "--classes tupe"]),
-        ("standalone", ("--position-encoding", "learned"), ["TUPE", "'learned'"]),
-        ("standalone", ("--encoder-ffn-embed-dim", 48), ["multiple", "32", "48"]),
-        # In transformers the head for masked words always uses gelu.
-        ("huggingface", ("--position-encoding", "learned", "--activation-fn", "relu"), ["'relu'"]),
-        (
-            "huggingface",
-            ("--position-encoding", "learned", "--encoder-normalize-before"),
-            ["encoder_normalize_before False only", "True"],
-        ),
-        (
-            "huggingface",
-            ("--position-encoding", "learned", "--attention-window", 3),
-            ["attention_window None only", "3"],
-        ),
-    ],
-)
-def test_models_without_counterpart(trained, tmp_path, target, flags, parts):
-    words = ["huggingface", "--classes", "roberta"] if target == "roberta" else [target]
-    with pytest.raises(UsageError) as error:
-        convert(["--to", *words, str(trained(*flags)), "--out", str(tmp_path / "out")])
-    assert all(part in str(error.value) for part in parts), str(error.value)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("target", ["huggingface", "standalone"])
-def test_parameters_that_do_not_fit(trained, tmp_path, target):
-    """Parameters without a counterpart are refused, and so are missing ones."""
-    directory = trained(*(("--position-encoding", "learned") if target == "huggingface" else ()))
-    whole = torch.load(directory / "checkpoint_last.pt", weights_only=True)
-    (tmp_path / "m").mkdir()
-    (tmp_path / "m" / "dict.txt").write_bytes((directory / "dict.txt").read_bytes())
-    bias = "encoder.sentence_encoder.layers.1.fc2.bias"
-    noise = "encoder.sentence_encoder.quant_noise.weight"
-    for changes, parts in (
-        ({bias: None}, ["1 missing", "layers.1", "bias"]),
-        ({noise: torch.zeros(32, 32)}, ["1 unknown", "quant_noise.weight"]),
-        ({bias: torch.zeros(3)}, ["1 of another shape", "(3,) instead of (32,)"]),
-    ):
-        model = {n: v for n, v in (whole["model"] | changes).items() if v is not None}
-        torch.save(whole | {"model": model}, tmp_path / "m" / "model.pt")
-        with pytest.raises(UsageError) as error:
-            convert(["--to", target, str(tmp_path / "m"), "--out", str(tmp_path / "out")])
-        assert all(part in str(error.value) for part in parts), str(error.value)
-        assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("target", ["huggingface", "standalone"])
-@pytest.mark.parametrize(
-    ("changes", "part"),
-    [
-        ({"activation_fn": None}, "activation_fn"),
-        ({"dropout": "much"}, "invalid dropout in .*: 'much'"),
-        ({"encoder_attention_heads": 5}, "invalid encoder_attention_heads in .*: 5"),
-        ({"encoder_layers": 10**9}, None),
-        ({"encoder_embed_dim": "x"}, None),
-        ({"layernorm_embedding": None}, "layernorm_embedding"),
-        ({"max_positions": 10**12}, r"embed_positions.weight .* instead of .1000000000"),
-        ({"num_buckets": "many"}, "invalid settings of the model"),
-    ],
-)
-def test_invalid_recorded_settings(trained, tmp_path, target, changes, part):
-    """Sizes are taken from the parameters; errors name other settings that are missing."""
-    encoding = ("--position-encoding", "learned") if target == "huggingface" else ()
-    directory = trained(*encoding)
-    state = torch.load(directory / "checkpoint_last.pt", weights_only=True)
-    settings = {**vars(state["cfg"]["model"]), **changes}
-    state["cfg"]["model"] = {n: v for n, v in settings.items() if v is not None}
-    (tmp_path / "m").mkdir()
-    torch.save(state, tmp_path / "m" / "model.pt")
-    (tmp_path / "m" / "dict.txt").write_bytes((directory / "dict.txt").read_bytes())
-    command = ["--to", target, str(tmp_path / "m"), "--out", str(tmp_path / "out")]
-    if part is None or (encoding and ("max_positions" in changes or "num_buckets" in changes)):
-        convert(command)
-        return
-    with pytest.raises(UsageError, match=part):
-        convert(command)
-
-
-def test_damaged_exports(trained, tmp_path):
-    def refused(load, *parts):
-        with pytest.raises(UsageError) as error:
-            load()
-        assert all(part in str(error.value) for part in parts), str(error.value)
-        assert "\n" not in str(error.value)
-
-    convert(["--to", "standalone", str(trained()), "--out", str(tmp_path / "plain")])
-    config, tensors = tmp_path / "plain/config.json", tmp_path / "plain/model.safetensors"
-
-    def load():
-        return TUPEMaskedLM.from_pretrained(tmp_path / "plain")
-
-    whole = tensors.read_bytes()
-    tensors.write_bytes(whole[:-100])
-    refused(load, "model.safetensors cannot be loaded as safetensors")
-    tensors.unlink()
-    refused(load, "cannot read", "model.safetensors")
-    tensors.write_bytes(whole)
-    good = json.loads(config.read_text())
-    config.write_text(json.dumps(good | {"vocab_size": 7}))
-    refused(load, "3 of another shape", "embed_tokens.weight")
-    config.write_text(json.dumps(good | {"encoder": {"size": 3}}))
-    refused(load, "invalid settings in", "config.json", "size")
-    # Numbers that would exceed the memory.
-    for key, value in {"num_layers": 10**9, "d_model": 2**40, "max_len": 10**12}.items():
-        config.write_text(json.dumps(good | {"encoder": good["encoder"] | {key: value}}))
-        refused(load, str(tmp_path / "plain"))
-    for text in ("{", "[]", '{"format": "other"}'):
-        config.write_text(text)
-        refused(load, "config.json")
-    config.unlink()
-    refused(load, "cannot read", "config.json")
-    refused(lambda: huggingface.read(tmp_path / "plain"), "cannot read", "config.json")
-    config.write_text(json.dumps({"model_type": "bert", "hidden_size": 3}))
-    refused(lambda: huggingface.read(tmp_path / "plain"), "config.json is not a configuration")
