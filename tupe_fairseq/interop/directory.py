@@ -129,6 +129,18 @@ def head_names(state: Mapping[str, Tensor]) -> list[str]:
     return sorted({n.split(".")[1] for n in state if n.startswith("classification_heads.")})
 
 
+def check_head(state: Mapping[str, Tensor], head: str | None) -> None:
+    """Refuse a --head that the model does not have.
+
+    Raises:
+        ConfigurationError: there is no classification head of that name.
+    """
+    heads = head_names(state)
+    if head and head not in heads:
+        known = ", ".join(heads) or "none"
+        raise ConfigurationError(f"unknown --head {head!r}; the model's heads are: {known}.")
+
+
 def register_heads(model: RobertaModel, state: Mapping[str, Tensor]) -> None:
     """Register the classification heads of a state dict with a model, in their sizes."""
     for head in head_names(state):

@@ -13,14 +13,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import CheckpointError, ConfigurationError
+from ..errors import CheckpointError
 from ..extras import import_extra
 from ..modules.activations import ACTIVATIONS
 from ..position import POSITION_ENCODINGS
 from ..standalone.files import check_fit, read_config, write_config, write_tensors
 from .conversion import Forward
 from .dictionaries import check_size, dictionary_text, read_dictionary
-from .directory import ENCODER, VERSION, WORDS, Converted, build, building, head_names
+from .directory import (
+    ENCODER,
+    VERSION,
+    WORDS,
+    Converted,
+    build,
+    building,
+    check_head,
+    head_names,
+)
 from .keys import Rule, Table, to_ours, to_theirs
 from .settings import functions, sizes
 from .shards import read_shards
@@ -91,11 +100,7 @@ def write(
         UsageError: the classes for transformers have no counterpart of the model.
     """
     state, settings = converted.state, converted.settings
-    heads = head_names(state)
-    if head and head not in heads:
-        raise ConfigurationError(
-            f"unknown --head {head!r}; the model's heads are: {', '.join(heads) or 'none'}."
-        )
+    check_head(state, head)
     if settings["activation_fn"] not in ACTIVATIONS:
         raise CheckpointError(
             f"the classes for transformers support activation_fn {', '.join(ACTIVATIONS)} only, "
@@ -108,7 +113,7 @@ def write(
         theirs = {n: value for n, value in theirs.items() if not n.startswith("lm_head.")}
     elif not settings.get("untie_weights_roberta"):
         del theirs["lm_head.decoder.weight"]
-    left_out = [name for name in heads if name != head]
+    left_out = [name for name in head_names(state) if name != head]
     if left_out:
         converted.notes.append(f"left out, classification heads: {', '.join(left_out)}")
     files = collect(settings["position_encoding"], _model_settings(settings))

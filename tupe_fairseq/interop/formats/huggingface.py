@@ -28,7 +28,16 @@ from ...standalone.files import (
 from .. import tupe_classes
 from ..conversion import Conversion, Forward, Option, register
 from ..dictionaries import check_size, dictionary_text, read_dictionary
-from ..directory import ENCODER, POSITIONS, WORDS, Converted, build, building, head_names, renamed
+from ..directory import (
+    ENCODER,
+    POSITIONS,
+    WORDS,
+    Converted,
+    build,
+    building,
+    check_head,
+    renamed,
+)
 from ..keys import Rule, Table, to_ours, to_theirs
 from ..settings import functions, sizes
 from ..shards import read_shards
@@ -173,10 +182,8 @@ def _check_counterpart(converted: Converted, head: str | None) -> None:
                 f"transformers' RoBERTa supports {name} {', '.join(functions_there)} only, but "
                 f"the model's is {settings[name]!r}."
             )
-    if head and head not in head_names(converted.state):
-        known = ", ".join(head_names(converted.state)) or "none"
-        raise ConfigurationError(f"unknown --head {head!r}; the model's heads are: {known}.")
     state = converted.state
+    check_head(state, head)
     own = build(_settings(settings, state, "the model"), converted.entries, state)
     check_fit(state, own.state_dict(), "the model", "tupe_roberta")
 
