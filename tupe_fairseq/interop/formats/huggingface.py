@@ -28,16 +28,7 @@ from ...standalone.files import (
 from .. import tupe_classes
 from ..conversion import Conversion, Forward, Option, register
 from ..dictionaries import check_size, dictionary_text, read_dictionary
-from ..directory import (
-    ENCODER,
-    POSITIONS,
-    WORDS,
-    Converted,
-    build,
-    building,
-    check_head,
-    renamed,
-)
+from ..directory import ENCODER, POSITIONS, WORDS, Converted, build, building, check_head, renamed
 from ..keys import Rule, Table, to_ours, to_theirs
 from ..settings import functions, sizes
 from ..shards import read_shards
