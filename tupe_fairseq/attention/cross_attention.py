@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ..kernels.linear import project
 from .backend import ATTENTION_BACKENDS, Backend, Need
 from .choice import choose_backend, dtype_of_queries
 from .layout import Layout
@@ -74,7 +75,7 @@ class CrossAttention(nn.Module):
 
     def project(self, source: Source) -> tuple[Tensor, Tensor]:
         """Keys and values of the source, B×H×S×D each."""
-        keys, values = self.k_proj(source.vectors), self.v_proj(source.vectors)
+        keys, values = (project(source.vectors, p) for p in (self.k_proj, self.v_proj))
         return self._per_head(keys), self._per_head(values)
 
     def forward(
@@ -97,7 +98,7 @@ class CrossAttention(nn.Module):
         """
         k, v = self.project(source) if projected is None else projected
         # n·B×T×C -> B×n·T×C -> B×H×n·T×D
-        q = self._per_head((self.q_proj(x) * self.scaling).view(len(k), -1, x.size(-1)))
+        q = self._per_head((project(x, self.q_proj) * self.scaling).view(len(k), -1, x.size(-1)))
         backend = source.backend(need_weights)
         out, weights = backend.attend(
             q,
@@ -108,7 +109,7 @@ class CrossAttention(nn.Module):
             need_weights=need_weights,
         )
         # B×H×n·T×D -> n·B×T×C
-        out = self.out_proj(out.transpose(1, 2).reshape(x.shape))
+        out = project(out.transpose(1, 2).reshape(x.shape), self.out_proj)
         return out, None if weights is None else self._per_hypothesis(weights, x)
 
     def _per_hypothesis(self, weights: Tensor, x: Tensor) -> Tensor:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import ConfigurationError
+from ..kernels.linear import is_plain, linear, project
 from ..position import LayerTerms
 from .backend import ContentTerms
 from .cache import LayerCache
@@ -95,7 +95,7 @@ class TupeMultiheadAttention(nn.Module):
         )
         # B×H×T×D -> B×T×C -> N×C
         out = shared.layout.from_attention(out.transpose(1, 2).flatten(2))
-        return self.out_proj(out), weights
+        return project(out, self.out_proj), weights
 
     def _project(
         self, x: Tensor, shared: SharedAttention, cache: LayerCache | None
@@ -103,7 +103,7 @@ class TupeMultiheadAttention(nn.Module):
         """Scaled queries, keys and values, B×H×T×D each."""
         if all(map(is_plain, (self.q_proj, self.k_proj, self.v_proj))):
             # One large product is faster than three.
-            qkv = F.linear(x, *self._joint(cache))
+            qkv = linear(x, *self._joint(cache))
         else:
             qkv = torch.cat((self.q_proj(x) * self.scaling, self.k_proj(x), self.v_proj(x)), -1)
         # N×3C -> B×T×3C -> 3 of B×H×T×D
@@ -132,8 +132,3 @@ class TupeMultiheadAttention(nn.Module):
             cache.carried = carried
         of_q, of_k = products_in(q.dtype, of_q, of_k)
         return torch.cat((q, of_q), -1), torch.cat((k, of_k), -1)
-
-
-def is_plain(linear: nn.Module) -> bool:
-    """Whether the module is nn.Linear itself without hooks, e.g. without quantisation noise."""
-    return type(linear) is nn.Linear and not (linear._forward_pre_hooks or linear._forward_hooks)

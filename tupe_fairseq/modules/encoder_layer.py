@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention import SharedAttention, TupeMultiheadAttention
-from ..attention.multihead_attention import is_plain
 from ..kernels.dropout import Dropout
 from ..kernels.layer_norm import add_and_normalise
+from ..kernels.linear import project
 from .pruning import PrunableFeedForward
 
 
@@ -65,10 +64,8 @@ class EncoderLayer(PrunableFeedForward):
         return add_and_normalise(out, residual, norm)
 
     def _feed_forward(self, x: Tensor) -> Tensor:
-        return self.fc2(self.activation_dropout_module(self._activate(self.fc1(x))))
-
-    def _activate(self, x: Tensor) -> Tensor:
-        if self.activation_fn is F.gelu and is_plain(self.fc1) and not torch.is_grad_enabled():
-            # In place: allocating a tensor of this size costs as much as gelu.
-            return torch.ops.aten.gelu_(x)
-        return self.activation_fn(x)
+        if self.activation_fn is F.gelu:
+            x = project(x, self.fc1, "gelu")
+        else:
+            x = self.activation_fn(project(x, self.fc1))
+        return project(self.activation_dropout_module(x), self.fc2)
