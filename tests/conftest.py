@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests import toy_data
 from tupe_fairseq.kernels import native
-from tupe_fairseq.models import prepare_process
 
-# As under fairseq's commands, many of which the tests run in this process.
-prepare_process()
+#: The tests in tests/cuda and tests/attention that need no fairseq run where there is none.
+if importlib.util.find_spec("fairseq") is not None:
+    from tests import toy_data
+    from tupe_fairseq.models import prepare_process
+
+    # As under fairseq's commands, many of which the tests run in this process.
+    prepare_process()
 
 
 @contextmanager

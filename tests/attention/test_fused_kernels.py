@@ -63,6 +63,7 @@ def test_cudnn_is_kept_from_masks(name, case, padded):
 
 
 @needs_gpu
+@pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
 @pytest.mark.parametrize("length", [63, 64, 192])

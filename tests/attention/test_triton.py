@@ -49,7 +49,7 @@ OPTIONAL = {"all": True, "none": False}
 @needs_triton
 @needs_compiler
 @pytest.mark.parametrize("optional", OPTIONAL.values(), ids=OPTIONAL)
-@pytest.mark.parametrize("architecture", [80, 90])
+@pytest.mark.parametrize("architecture", [80, 90, 100])
 @pytest.mark.parametrize("kernel", ["attend", "of_queries", "of_keys_and_values", "of_bias"])
 def test_compiles_for_gpus(kernel, architecture, optional):
     """Without a GPU: to machine code, and within the shared memory that a program may have."""

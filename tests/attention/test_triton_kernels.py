@@ -22,10 +22,13 @@ from tupe_fairseq.position import build_position_encoding
 from tupe_fairseq.position.indices import toeplitz
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("triton") is None or not (INTERPRETED or DEVICE == "cuda"),
-    reason="there is no GPU, and triton is not interpreting (test_triton.py)",
-)
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(
+        importlib.util.find_spec("triton") is None or not (INTERPRETED or DEVICE == "cuda"),
+        reason="there is no GPU, and triton is not interpreting (test_triton.py)",
+    ),
+]
 #: Of vectors that are given.
 HEADS = 2
 

@@ -1,0 +1,110 @@
+"""Attention on a GPU: every backend with every encoding against `eager` in fp32."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from tests.attention.cases import EMBED_DIM, ENCODINGS, build, gradients, normal, padding_mask, run
+from tests.cuda.device import DEVICE, PRECISIONS, autocast, pairs
+from tests.tolerances import (
+    assert_close,
+    assert_gradients_close,
+    assert_halved,
+    assert_sampled,
+    assert_slope,
+)
+from tupe_fairseq.attention import ATTENTION_BACKENDS
+from tupe_fairseq.attention.backend import Need
+
+pytestmark = pytest.mark.gpu
+PAIRS = pairs(ENCODINGS)
+CAUSAL = [pair for pair in PAIRS if Need.CAUSAL in ATTENTION_BACKENDS[pair[0]].serves]
+every_pair = pytest.mark.parametrize(("backend", "case"), PAIRS)
+#: Odd, and more than one tile of any kernel.
+LENGTH = 65
+DROPOUT = 0.3
+
+
+def prepared(case, dtype=torch.float32, length=LENGTH):
+    """Encoding, attention and words on the device, their numbers rounded to the dtype."""
+    modules = build(case, length)
+    for parameter in (parameter for module in modules for parameter in module.parameters()):
+        # With larger ones rounding is amplified, most by the differential equation of FLOATER.
+        parameter.data *= 0.1 if case == "floater" else 0.5
+    encoding, attention = (module.to(DEVICE, dtype) for module in modules)
+    x = normal(2, length, EMBED_DIM, seed=length, dtype=dtype).to(DEVICE)
+    return encoding, attention, x
+
+
+def results(encoding, attention, x, padding, casts=None, **how):
+    """Output and all gradients; the forward pass is under autocast to the dtype `casts`."""
+    x = x.detach().requires_grad_()
+    with autocast(casts):
+        out, _ = run(encoding, attention, x, padding, **how)
+    return out, gradients(out, x, encoding, attention)
+
+
+def assert_all_close(found, expected, of_found, of_expected):
+    """Entry by entry in fp32; in half precision, norms of the errors."""
+    if found.dtype == torch.float32:
+        assert_close(found, expected)
+        assert_gradients_close(of_found, of_expected, found.dtype)
+    else:
+        assert_halved(found, expected, of_found, of_expected)
+
+
+@pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
+@pytest.mark.parametrize("precision", PRECISIONS)
+@every_pair
+def test_equals_eager_in_fp32(backend, case, precision, padded):
+    dtype, casts = PRECISIONS[precision]
+    encoding, attention, x = prepared(case, dtype)
+    exact = [copy.deepcopy(module).float() for module in (encoding, attention)]
+    padding = padding_mask(LENGTH, 0, LENGTH // 2).to(DEVICE) if padded else None
+    expected, of_expected = results(*exact, x.float(), padding, backend="eager")
+    found, of_found = results(encoding, attention, x, padding, casts, backend=backend)
+    assert found.dtype == (casts or dtype)
+    assert_all_close(found, expected, of_found, of_expected)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("backend", "case"), CAUSAL)
+def test_causal_equals_eager_in_fp32(backend, case, precision):
+    dtype, _ = PRECISIONS[precision]
+    encoding, attention, x = prepared(case, dtype)
+    exact = [copy.deepcopy(module).float() for module in (encoding, attention)]
+    expected, of_expected = results(*exact, x.float(), None, backend="eager", causal=True)
+    found, of_found = results(encoding, attention, x, None, backend=backend, causal=True)
+    assert_all_close(found, expected, of_found, of_expected)
+
+
+@every_pair
+def test_dropout_keeps_the_mean(backend, case):
+    """The mean output of many rows with dropout is the output without it."""
+    encoding, attention, x = prepared(case, length=5)
+    expected, _ = run(encoding, attention, x[:1], backend=backend)
+    attention.train().dropout = DROPOUT
+    torch.manual_seed(1)
+    rows = run(encoding, attention, x[:1].expand(1024, -1, -1), backend=backend)[0]
+    assert_sampled(rows, expected)
+
+
+@every_pair
+def test_gradients_under_dropout(backend, case):
+    """The backward pass drops the weights that the forward pass has dropped."""
+    encoding, attention, x = prepared(case, length=5)
+    attention.train().dropout = DROPOUT
+    weights, direction = (normal(*x.shape, seed=n).to(DEVICE) for n in (5, 6))
+
+    def loss(step):
+        torch.manual_seed(1)
+        moved = (x + step * direction).requires_grad_()
+        total = (run(encoding, attention, moved, backend=backend)[0] * weights).sum()
+        return total, moved
+
+    total, moved = loss(0.0)
+    (gradient,) = torch.autograd.grad(total, moved)
+    assert_slope(lambda step: loss(step)[0].item(), (gradient * direction).sum().item())

@@ -1,0 +1,124 @@
+"""Whole encoders on a GPU: precision, saved memory, the compiler, waits of the host."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+
+from tests.attention.cases import OPTIONS, VOCAB_SIZE, normal
+from tests.cuda.device import DEVICE, PRECISIONS, autocast
+from tests.tolerances import assert_close, assert_gradients_close, assert_halved
+from tupe_fairseq.modules.encoder import Encoder
+from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
+
+pytestmark = pytest.mark.gpu
+every_encoding = pytest.mark.parametrize("name", list(POSITION_ENCODINGS))
+LENGTH, WIDTH = 40, 32
+on_gpus = pytest.mark.skipif(DEVICE != "cuda", reason="a CPU does not wait for itself")
+
+
+def encoder(name, **options):
+    """Two layers on the device, causal where the encoding asks for it."""
+    causal = POSITION_ENCODINGS[name].causal_only
+    torch.manual_seed(0)
+    encoding = build_position_encoding(
+        name,
+        WIDTH,
+        4,
+        LENGTH,
+        **{"vocab_size": VOCAB_SIZE, "num_layers": 2} | OPTIONS.get(name, {}),
+    )
+    dropouts = {"dropout": 0.0, "attention_dropout": 0.0}
+    return Encoder(encoding, 2, 64, causal=causal, **dropouts | options).to(DEVICE)
+
+
+def batch(padded=True):
+    """Vectors, padding mask and ids of three sequences."""
+    x = normal(3, LENGTH, WIDTH, seed=1).to(DEVICE)
+    lengths = torch.tensor([LENGTH, LENGTH - 9, 5 if padded else LENGTH])[:, None]
+    mask = (torch.arange(LENGTH) >= lengths).to(DEVICE) if padded else None
+    ids = (7 * torch.arange(LENGTH, device=DEVICE) % VOCAB_SIZE).expand(3, -1)
+    return x, mask, ids
+
+
+def step(model, casts=None, seed=1):
+    """Output at the tokens and gradients of a training step on a padded batch."""
+    x, mask, ids = batch()
+    dtype = next(model.parameters()).dtype
+    model.zero_grad()
+    torch.manual_seed(seed)
+    with autocast(casts):
+        out = model(x.to(dtype), mask, ids)
+    out = out[~mask]
+    weights = normal(*out.shape, seed=2).to(DEVICE)
+    (out * weights).sum().backward()
+    # A parameter of which nothing depends has none.
+    return out.detach(), {
+        n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None
+    }
+
+
+@every_encoding
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_precision(name, precision):
+    """A training step against the same model with `eager` in fp32."""
+    dtype, casts = PRECISIONS[precision]
+    model = encoder(name).to(dtype)
+    exact = encoder(name, attention_backend="eager")
+    exact.load_state_dict(model.state_dict())
+    (found, of_found), (expected, of_expected) = step(model, casts), step(exact)
+    if precision == "float32":
+        assert_close(found, expected)
+        assert_gradients_close(of_found, of_expected, torch.float32)
+    else:
+        assert_halved(found.to(casts or dtype), expected, of_found, of_expected)
+
+
+@every_encoding
+def test_activation_checkpointing(name):
+    """With dropout: what is recomputed drops the same."""
+    dropouts = {"dropout": 0.1, "attention_dropout": 0.1}
+    plain, saving = (encoder(name, checkpoint_activations=each, **dropouts) for each in (0, 1))
+    saving.load_state_dict(plain.state_dict())
+    (found, of_found), (expected, of_expected) = step(saving), step(plain)
+    assert_close(found, expected)
+    assert_gradients_close(of_found, of_expected, torch.float32)
+    assert not torch.equal(found, step(plain, seed=2)[0]), "nothing is dropped"
+
+
+def waits(model, x, mask, ids):
+    """How often the host waits for the device in a training step."""
+    model(x, mask, ids).sum().backward()
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            model(x, mask, ids).sum().backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    return [str(each.message) for each in found if "synchroniz" in str(each.message)]
+
+
+@on_gpus
+@every_encoding
+@pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
+def test_the_host_waits_once_with_padding_and_never_without(name, padded):
+    """The padding mask is read; fire also reads up to which length its scores are tables."""
+    assert len(waits(encoder(name), *batch(padded))) <= padded + (name == "fire")
+
+
+@pytest.mark.parametrize("casts", [None, torch.bfloat16], ids=["float32", "autocast"])
+@every_encoding
+def test_compiled_layers(name, casts):
+    """`--compile-layers`: outputs and gradients of the same model without it."""
+    torch._dynamo.reset()
+    plain, compiled = (encoder(name, compile_layers=each) for each in (False, True))
+    compiled.load_state_dict(plain.state_dict())
+    (found, of_found), (expected, of_expected) = step(compiled, casts), step(plain, casts)
+    if casts is None:
+        assert_close(found, expected)
+        assert_gradients_close(of_found, of_expected, torch.float32)
+    else:
+        assert_halved(found.to(casts), expected, of_found, of_expected)
