@@ -6,8 +6,8 @@
     python scripts/benchmark_training.py --peers hf_deberta_v2 --encodings deberta
 
 A step computes the features of a batch, without the LM head, and in training their gradients. The
-other models are stock fairseq RoBERTa and, where transformers is installed, --peers of it. The row
-of matrix products is a lower bound: the products of the same step and nothing else.
+other models are stock fairseq RoBERTa and --peers of transformers, where these are installed. The
+row of matrix products is a lower bound: the products of the same step and nothing else.
 """
 
 from __future__ import annotations
@@ -17,21 +17,19 @@ import sys
 from argparse import Namespace
 from dataclasses import dataclass, replace
 from functools import partial
-from types import SimpleNamespace
 
 import torch
 from benchmarking.command import DTYPES, add_arguments, check, contenders_of, listed, run
 from benchmarking.compare import Case, Contender, Step
+from benchmarking.models import HAS_FAIRSEQ, STOCK
+from benchmarking.models import build as build_own
 from benchmarking.peers import PEERS, available
 from benchmarking.peers import build as build_peer
 from benchmarking.products import CELLS, multiply, shapes_of_layer
-from fairseq.data import Dictionary
-from fairseq.models.roberta.model import RobertaModel
 
-from tupe_fairseq import TupeRobertaModel, UsageError
+from tupe_fairseq import UsageError
 from tupe_fairseq.errors import one_line_endings
 
-STOCK = Contender("stock RoBERTa", "fairseq")
 PRODUCTS = Contender("matrix products", "torch")
 #: Default by device: `auto` does not choose triton.
 BACKENDS = {"cpu": "auto", "cuda": "auto,triton"}
@@ -144,23 +142,7 @@ def build(work: Workload, contender: Contender) -> torch.nn.Module:
     for peer in PEERS.values():
         if contender == peer.contender:
             return build_peer(peer, work, VOCABULARY)
-    dictionary = Dictionary()
-    for word in range(VOCABULARY - len(dictionary)):
-        dictionary.add_symbol(str(word))
-    task = SimpleNamespace(source_dictionary=dictionary)
-    arguments = Namespace(
-        encoder_layers=work.layers,
-        encoder_embed_dim=work.width,
-        encoder_attention_heads=work.heads,
-        encoder_ffn_embed_dim=work.ffn,
-        dropout=work.dropout,
-        attention_dropout=work.dropout,
-        max_positions=work.length,
-    )
-    if contender == STOCK:
-        return RobertaModel.build_model(arguments, task)
-    arguments.position_encoding, arguments.attention_backend = contender
-    return TupeRobertaModel.build_model(arguments, task)
+    return build_own(work, contender, VOCABULARY)
 
 
 def cases(args: Namespace) -> list[Case]:
@@ -184,14 +166,15 @@ def case_of(title: str, work: Workload, args: Namespace) -> Case:
     Our `learned` is RoBERTa without a positional bias: the others' ratio to it is the bias's cost.
     """
     ours = contenders_of(args, work.width, work.heads, work.length, VOCABULARY)
-    references = {"stock": STOCK} if work.stock else {}
+    has_stock = work.stock and HAS_FAIRSEQ
+    references = {"stock": STOCK} if has_stock else {}
     if unbiased := [contender for contender in ours if contender.name == "learned"]:
         references["learned"] = unbiased[0]
     references["products"] = PRODUCTS
     peers = [PEERS[name] for name in listed("--peers", args.peers, PEERS) if work.stock]
     references |= {peer.contender.name: peer.contender for peer in peers}
     others = [peer.contender for peer in peers]
-    contenders = [*([STOCK] if work.stock else []), *ours, *others, PRODUCTS]
+    contenders = [*([STOCK] if has_stock else []), *ours, *others, PRODUCTS]
     ready = partial(prepare, work, args.device)
     return Case(title, str(work), ready, contenders, references, work.rounds)
 

@@ -6,6 +6,7 @@ import ctypes
 import random
 import re
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -54,14 +55,27 @@ class Case:
         """Run all rounds; the measurement of memory warms up. An interruption drops its round."""
         progress = partial(tqdm, leave=False, disable=None, unit="step")
         steps = {contender: self.prepare(contender) for contender in self.contenders}
-        for contender in progress(steps, "memory"):
-            self.peaks[contender] = peak_memory(steps[contender], device)
+        for contender in progress(list(steps), "memory"):
+            try:
+                self.peaks[contender] = peak_memory(steps[contender], device)
+            except torch.OutOfMemoryError:
+                del steps[contender]
+                self._leave_out(contender)
         shuffled, order = list(steps), random.Random(1)
         for _ in progress(range(self.rounds), "rounds"):
             order.shuffle(shuffled)
             found = {contender: seconds_of(steps[contender], device) for contender in shuffled}
             for contender, seconds in found.items():
                 self.seconds.setdefault(contender, []).append(seconds)
+
+    def _leave_out(self, contender: Contender) -> None:
+        """Go on without a row that needs more memory than the device has."""
+        self.contenders.remove(contender)
+        self.references = {h: each for h, each in self.references.items() if each != contender}
+        print(
+            f"left out: {contender.name} with {contender.backend}: out of memory", file=sys.stderr
+        )
+        torch.cuda.empty_cache()
 
     def described(self) -> str:
         """The facts, with the number of complete rounds."""

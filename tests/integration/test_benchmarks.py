@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import statistics
@@ -214,3 +215,38 @@ def test_peak_memory_is_that_of_the_step(script):
     found = peak_memory(lambda: torch.ones(16 * megabytes).add_(1), "cpu")
     assert found == pytest.approx(64 * megabytes, rel=0.1)
     assert len(kept)
+
+
+def test_a_row_that_needs_too_much_memory_is_left_out(script, capsys):
+    compare = script("benchmarking.compare")
+    big, small = compare.Contender("big", "eager"), compare.Contender("small", "flash")
+
+    def prepare(contender):
+        def step():
+            if contender == big:
+                raise torch.OutOfMemoryError
+
+        return step
+
+    references = {"big": big, "small": small}
+    case = compare.Case("T", "facts", prepare, [big, small], references, rounds=2)
+    case.measure("cpu")
+    assert capsys.readouterr().err == "left out: big with eager: out of memory\n"
+    assert [row["name"] for row in case.results()] == ["small"]
+    assert case.table()[0][:4] == ["", "backend", "ms", "/ small"]
+
+
+def test_models_without_fairseq_compute_the_same(script):
+    """The encoder alone, with the parameters of `tupe_roberta`."""
+    models, work = script("benchmarking.models"), script("benchmark_training").WORKLOADS["4x512"]
+    work = dataclasses.replace(work, batch=2, length=9, layers=1, width=16, heads=2, ffn=32)
+    work = dataclasses.replace(work, padding=0.3)
+    contender = script("benchmarking.compare").Contender("tupe_r", "eager")
+    with_fairseq = models.build(work, contender, 1000).eval()
+    alone = models.WithoutFairseq(work, contender, 1000).eval()
+    state = with_fairseq.encoder.sentence_encoder.state_dict()
+    alone.embed_tokens.weight.data = state["embed_tokens.weight"]
+    missing, _ = alone.encoder.load_state_dict(state, strict=False)
+    assert not missing
+    tokens = work.tokens()
+    assert torch.equal(alone(tokens)[0], with_fairseq(tokens, features_only=True)[0])

@@ -1,0 +1,76 @@
+"""The models of benchmark_training.py: stock RoBERTa, ours, and ours where there is no fairseq."""
+
+from __future__ import annotations
+
+import importlib.util
+from argparse import Namespace
+from types import SimpleNamespace
+from typing import Any
+
+from torch import Tensor, nn
+
+from tupe_fairseq import build_position_encoding
+from tupe_fairseq.modules.encoder import Encoder
+
+from .compare import Contender
+from .peers import PADDING
+
+STOCK = Contender("stock RoBERTa", "fairseq")
+HAS_FAIRSEQ = importlib.util.find_spec("fairseq") is not None
+
+
+def build(work: Any, contender: Contender, vocabulary: int) -> nn.Module:
+    """A model with random parameters, which maps tokens B×T to features B×T×C.
+
+    Args:
+        work: workload.
+        contender: STOCK, or one of ours with its backend.
+        vocabulary: number of token embeddings.
+    """
+    if not HAS_FAIRSEQ:
+        return WithoutFairseq(work, contender, vocabulary)
+    from fairseq.data import Dictionary
+    from fairseq.models.roberta.model import RobertaModel
+
+    from tupe_fairseq import TupeRobertaModel
+
+    dictionary = Dictionary()
+    for word in range(vocabulary - len(dictionary)):
+        dictionary.add_symbol(str(word))
+    task = SimpleNamespace(source_dictionary=dictionary)
+    arguments = Namespace(
+        encoder_layers=work.layers,
+        encoder_embed_dim=work.width,
+        encoder_attention_heads=work.heads,
+        encoder_ffn_embed_dim=work.ffn,
+        dropout=work.dropout,
+        attention_dropout=work.dropout,
+        max_positions=work.length,
+    )
+    if contender == STOCK:
+        return RobertaModel.build_model(arguments, task)
+    arguments.position_encoding, arguments.attention_backend = contender
+    return TupeRobertaModel.build_model(arguments, task)
+
+
+class WithoutFairseq(nn.Module):
+    """Token embeddings and the encoder of `tupe_roberta`, called like it."""
+
+    def __init__(self, work: Any, contender: Contender, vocabulary: int):
+        super().__init__()
+        self.embed_tokens = nn.Embedding(vocabulary, work.width, PADDING)
+        sizes = (work.width, work.heads, work.length)
+        more = {"vocab_size": vocabulary, "num_layers": work.layers}
+        self.encoder = Encoder(
+            build_position_encoding(contender.name, *sizes, **more),
+            work.layers,
+            work.ffn,
+            dropout=work.dropout,
+            attention_dropout=work.dropout,
+            layernorm_embedding=True,
+            attention_backend=contender.backend,
+        )
+
+    def forward(self, tokens: Tensor, features_only: bool = True) -> tuple[Tensor, None]:
+        """The features; `features_only` is fairseq's, and true."""
+        return self.encoder(self.embed_tokens(tokens), tokens == PADDING, tokens), None
