@@ -1,8 +1,10 @@
 """Fast tokenizers of transformers with fairseq's ids: tokenizer.json, tokenizer_config.json.
 
-Texts get the ids that fairseq's `--bpe sentencepiece` or `--bpe gpt2` and dict.txt give them. One
-thing differs, as for all models of transformers: special symbols written in a text, such as
-`<mask>`, are read as special symbols.
+Texts get the ids that fairseq's `--bpe sentencepiece` or `--bpe gpt2` and dict.txt give them, with
+two exceptions. As for all models of transformers, special symbols written in a text, such as
+`<mask>`, are read as special symbols. With sentencepiece, the ids can differ at combining marks
+that are not in Unicode's canonical order, or that follow a sign of several letters (`ﬁ`, `㎏`) or
+a control character that is removed, and at parts of Hangul syllables.
 """
 
 from __future__ import annotations
@@ -21,6 +23,10 @@ SENTENCEPIECE, GPT2 = "sentencepiece.bpe.model", ("encoder.json", "vocab.bpe")
 SPACE = "▁"
 #: What Python's `str.split` splits at, without the space.
 WHITESPACE = "[\t-\r\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
+#: The places before characters that belong to the one before them.
+MARK = r"(?<!\A)(?=[\p{M}\x{200C}\x{200D}\x{FF9E}\x{FF9F}\x{1F3FB}-\x{1F3FF}])"
+#: A code point that Unicode reserves for use inside of programs.
+SEPARATOR = "\U0010ffff"
 CONFIG = {
     "tokenizer_class": "PreTrainedTokenizerFast",
     **{"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"},
@@ -95,11 +101,7 @@ def from_sentencepiece(library: Any, path: Path, ids: dict[str, int]) -> Any:
         library.models.BPE(vocab=ids, merges=merges, unk_token="<unk>", fuse_unk=True)
     )
     normalizers = library.normalizers
-    steps = []
-    if model.charsmap:
-        # The library applies the rules to letters with their accents; sentencepiece composes
-        # those first that have a form of their own.
-        steps = [normalizers.NFC(), normalizers.Precompiled(model.charsmap)]
+    steps = by_rules(library, model.charsmap) if model.charsmap else []
     if model.remove_spaces:
         steps += [normalizers.Replace(library.Regex(" +"), " ")]
         steps += [normalizers.Replace(library.Regex(r"\A | \z"), "")]
@@ -114,6 +116,21 @@ def from_sentencepiece(library: Any, path: Path, ids: dict[str, int]) -> Any:
     strip = [decoders.Strip(" ", 1, 0)] if model.dummy_prefix else []
     tokenizer.decoder = decoders.Sequence([decoders.Replace(SPACE, " "), decoders.Fuse(), *strip])
     return tokenizer
+
+
+def by_rules(library: Any, charsmap: bytes) -> list[Any]:
+    """Steps that apply sentencepiece's rules of normalisation.
+
+    The library replaces a letter with its marks by what the rules say of the letter alone, so it
+    is given each character by itself. These steps do not compose letters and marks; NFC does.
+    """
+    normalizers = library.normalizers
+    return [
+        normalizers.Replace(library.Regex(MARK), SEPARATOR),
+        normalizers.Precompiled(charsmap),
+        normalizers.Replace(SEPARATOR, ""),
+        normalizers.NFC(),
+    ]
 
 
 def from_gpt2(library: Any, encoder: Path, merges: Path, ids: dict[str, int]) -> Any:
