@@ -100,7 +100,7 @@ def convert(argv: list[str] | None = None) -> list[str]:
     if converted.not_comparable or conversion.outputs is None:
         return [*report, f"not compared: {converted.not_comparable}"]
     try:
-        head = options.get("head")
+        head = options.get("head") or converted.head
         forward = conversion.outputs(other, converted, head)
         return [*report, *check_directory(directory, forward, head)]
     except BaseException:

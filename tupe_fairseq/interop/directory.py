@@ -57,6 +57,7 @@ class Converted:
         notes: what the user should know about the conversion.
         not_comparable: why `--check` cannot compare it with its source; empty if it can.
         folder: the `tupe_roberta` directory that it was read from, which may hold a tokenizer.
+        head: the classification head that the source has in place of one for masked words.
     """
 
     settings: dict[str, Any]
@@ -65,6 +66,7 @@ class Converted:
     notes: list[str] = field(default_factory=list)
     not_comparable: str = ""
     folder: Path | None = None
+    head: str | None = None
 
 
 def read_parameters(checkpoint: str | Path) -> dict[str, Any]:

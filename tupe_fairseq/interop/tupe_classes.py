@@ -190,7 +190,8 @@ def read(source: str | Path, dictionary: str | Path | None = None) -> Converted:
         raise CheckpointError(f"{source} is a language model, which --from does not read.")
     notes: list[str] = []
     ours = to_ours(theirs, table(HEAD))
-    if "classifier.out_proj.weight" in theirs:
+    classifier = "classifier.out_proj.weight" in theirs
+    if classifier:
         notes.append(f"the classifier is the head {HEAD}")
     settings = _settings(config, ours, folder)
     if "lm_head.dense.weight" in theirs:
@@ -211,7 +212,8 @@ def read(source: str | Path, dictionary: str | Path | None = None) -> Converted:
         ours["encoder.lm_head.weight"] = words
     unknown = {n: v for n, v in theirs.items() if not to_ours({n: v}, table(HEAD))}
     check_fit(ours | unknown | {VERSION: own[VERSION]}, own, source, "huggingface")
-    return Converted(settings, ours | {VERSION: own[VERSION]}, entries, notes)
+    head = HEAD if classifier and "lm_head.dense.weight" not in theirs else None
+    return Converted(settings, ours | {VERSION: own[VERSION]}, entries, notes, head=head)
 
 
 def _settings(
