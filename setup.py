@@ -22,6 +22,8 @@ FAIRSEQ = [
     "hydra-core>=1.3.2,<1.4; python_version >= '3.11'",
     "omegaconf>=2.3,<2.4; python_version >= '3.11'",
 ]
+# Tried: transformers 4.57.6 and 5.23.0. Its Trainer needs accelerate.
+HF = ["safetensors>=0.4", "transformers>=4.57,<6", "accelerate>=1.1"]
 # Needs a newer hydra than fairseq 0.12.2 takes.
 SLURM = "hydra-submitit-launcher==1.2.0; python_version >= '3.11'"
 
@@ -53,7 +55,7 @@ setup(
         "viz": ["matplotlib>=3.8"],
         # Nothing since the solver is in position/floater.py; the name stays for installed recipes.
         "floater": [],
-        "hf": ["safetensors>=0.4", "transformers>=4.40"],
+        "hf": HF,
         "slurm": [SLURM],
         "test": [
             "pytest>=8",
@@ -61,9 +63,7 @@ setup(
             "hypothesis>=6",
             "matplotlib>=3.8",
             "torchdiffeq>=0.2.4",
-            "safetensors>=0.4",
-            # 5 loads torchaudio, which comes with fairseq and not always fits torch.
-            "transformers>=4.40,<5",
+            *HF,
             SLURM,
             "import-linter>=2.5",
             "mypy>=1.15",

@@ -90,6 +90,9 @@ install_packages() {
   # is built in isolation, before the rest.
   pip_install --no-deps --require-hashes -r scripts/fairseq.txt
   pip_install --no-build-isolation --use-pep517 -e '.[viz,test]' torch==2.13.0
+  # Only fairseq's tasks for speech use it. Its build for CUDA does not load beside torch for the CPU,
+  # and transformers 5 imports it where it is installed.
+  .venv/bin/python -m pip uninstall --quiet --yes torchaudio >/dev/null 2>&1
 }
 
 setup_environment() {
