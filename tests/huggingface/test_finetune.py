@@ -1,0 +1,123 @@
+"""Fine-tuning by transformers' Trainer, and the model back in fairseq."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.glue.samples import write, write_tokenizer
+from tests.tolerances import assert_close
+from tupe_fairseq import TupeRobertaModel, UsageError
+from tupe_fairseq.interop import tupe_classes
+from tupe_fairseq.interop.convert import convert
+from tupe_fairseq.interop.dictionaries import read_dictionary
+from tupe_fairseq.interop.directory import Converted, build
+from tupe_fairseq.interop.directory import write as write_directory
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+pytest.importorskip("accelerate", reason="accelerate is not installed (extra hf)")
+from examples.huggingface import finetune  # noqa: E402 (needs accelerate)
+
+WORDS = ["a", "good", "bad", "film", "plot", "with", "no", "wit", "or", "charm"]
+SETTINGS = {
+    **{"encoder_layers": 1, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 16},
+    **{"encoder_attention_heads": 2, "max_positions": 24, "position_encoding": "tupe_r"},
+    **{"layernorm_embedding": True, "encoder_normalize_before": False, "dropout": 0.0},
+    **{"attention_dropout": 0.0, "activation_dropout": 0.0, "pooler_dropout": 0.0},
+    **{"activation_fn": "gelu", "pooler_activation_fn": "tanh", "untie_weights_roberta": False},
+}
+
+
+def text(number: int) -> str:
+    return " ".join(WORDS[(number // 3**i + i) % len(WORDS)] for i in range(5)).capitalize()
+
+
+@pytest.fixture(scope="module")
+def glue(tmp_path_factory) -> Path:
+    """Some rows of SST-2 and STS-B."""
+    one = [f"{text(i)}|{i % 2}" for i in range(20)]
+    two = [f"{i}|{text(i)}|{text(2 * i)}|{i % 5}.2" for i in range(20)]
+    tables = {"SST-2": ["sentence|label", *one]}
+    tables["STS-B"] = ["index|sentence1|sentence2|score", *two]
+    files = {f"{task}/{split}.tsv": rows for task, rows in tables.items() for split in "td"}
+    names = {"t.tsv": "train.tsv", "d.tsv": "dev.tsv"}
+    texts = {k.replace(k[-5:], names[k[-5:]]): "\n".join([*v, ""]) for k, v in files.items()}
+    return write(tmp_path_factory.mktemp("glue"), texts)
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory) -> Path:
+    """A directory that `--to huggingface` wrote."""
+    folder = tmp_path_factory.mktemp("model")
+    dictionary = write_tokenizer(folder / "bpe", " ".join(WORDS)) / "dict.txt"
+    entries = read_dictionary(dictionary)
+    torch.manual_seed(0)
+    state = build(SETTINGS, entries, {}).state_dict()
+    write_directory(Converted(SETTINGS, state, entries), folder / "ours", dictionary)
+    command = ["--to", "huggingface", str(folder / "ours"), "--lower-case", "yes"]
+    convert([*command, "--out", str(folder / "theirs")])
+    return folder / "theirs"
+
+
+@pytest.fixture(scope="module", params=["SST-2", "STS-B"])
+def finetuned(request, glue, pretrained, tmp_path_factory) -> Path:
+    """What the example leaves after two epochs."""
+    out = tmp_path_factory.mktemp("finetuned") / request.param
+    words = [str(glue), request.param, str(pretrained), "--out", str(out), "--epochs", "2"]
+    result = finetune.finetune(finetune.arguments([*words, "--lr", "1e-3", "--batch-size", "8"]))
+    assert result == json.loads((out / "result.json").read_text())
+    return out
+
+
+def logits(folder: Path, glue: Path) -> tuple[torch.Tensor, list[str], list[list[int]]]:
+    """Of the development set by transformers' pipeline of classes, with the labels and the ids."""
+    task = finetune.TASKS[folder.name]
+    examples = finetune.read_split(glue, task, task.splits[1]).examples
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    kind = transformers.AutoModelForSequenceClassification
+    model = kind.from_pretrained(folder, trust_remote_code=True).eval()
+    ids = [tokenizer(*each.sentences)["input_ids"] for each in examples]
+    with torch.no_grad():
+        found = torch.cat([model(torch.tensor([row])).logits for row in ids])
+    return found, [each.label for each in examples], ids
+
+
+def test_result_is_that_of_the_model_kept(finetuned, glue):
+    found, labels, _ = logits(finetuned, glue)
+    truth = torch.tensor([float(label) for label in labels])
+    result = json.loads((finetuned / "result.json").read_text())
+    if finetuned.name == "SST-2":
+        score = (found.argmax(-1) == truth).double().mean()
+    else:
+        score = torch.corrcoef(torch.stack([found[:, 0], truth]).double())[0, 1]
+    assert result["score"] == pytest.approx(100 * score.item(), abs=0.05)
+    assert not (finetuned / "checkpoints").exists()
+
+
+def test_back_in_fairseq(finetuned, glue, tmp_path):
+    """`--from huggingface` gives the same outputs, for texts by fairseq's own tokenizer too."""
+    out = tmp_path / "back"
+    command = ["--from", "huggingface", str(finetuned), "--out", str(out), "--check"]
+    lines = convert(command)
+    assert any(f"the classifier is the head {tupe_classes.HEAD}" in line for line in lines)
+    roberta = TupeRobertaModel.from_pretrained(out)
+    expected, _, ids = logits(finetuned, glue)
+    with torch.no_grad():
+        rows = [roberta.predict(tupe_classes.HEAD, torch.tensor(row), True) for row in ids]
+    assert_close(torch.cat(rows), expected)
+
+
+def test_refusals(glue, pretrained, tmp_path):
+    words = [str(glue), "SST-2", str(pretrained), "--out", str(tmp_path)]
+    with pytest.raises(UsageError, match="exists already; name a new directory"):
+        finetune.finetune(finetune.arguments(words))
+    words = [str(glue), "SST-2", str(tmp_path), "--out", str(tmp_path / "new")]
+    with pytest.raises(UsageError, match=r"MODEL is .*, but has no config\.json"):
+        finetune.finetune(finetune.arguments(words))
+    words = [str(glue), "RTE", str(pretrained), "--out", str(tmp_path / "new")]
+    with pytest.raises(UsageError, match=r"GLUE_DIR is .*, but lacks files of RTE"):
+        finetune.finetune(finetune.arguments(words))
+    assert not list(tmp_path.iterdir())
