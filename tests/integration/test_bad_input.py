@@ -132,6 +132,19 @@ def test_hostile_checkpoint_ends_the_command(
     assert not trace.exists()
 
 
+@pytest.mark.parametrize("flag", ["--restore-file", "--finetune-from-model"])
+def test_checkpoint_of_another_encoding_without_parameters(
+    toy_masked_lm_data, tmp_path, monkeypatch, flag
+):
+    """State dicts of `rope` and `alibi` have the same names; what was recorded tells them."""
+    rope = pretrain(toy_masked_lm_data, tmp_path / "rope", "--position-encoding", "rope")
+    monkeypatch.setattr(sys, "argv", ["fairseq-train"])
+    with pytest.raises(SystemExit, match=r"^error: --position-encoding is 'alibi'.*with 'rope'"):
+        pretrain(toy_masked_lm_data, tmp_path / "m", "--position-encoding", "alibi", flag, rope)
+    again = ("--position-encoding", "rope", "--rope-theta", 500, "--max-update", 9, flag, rope)
+    assert pretrain(toy_masked_lm_data, tmp_path / "m", *again).is_file()
+
+
 def fairseq_train(*flags: object) -> subprocess.CompletedProcess:
     """The real command."""
     small = ["--optimizer", "adam", "--batch-size", 8, "--max-update", 1, *SMALL]

@@ -6,26 +6,33 @@ from typing import Any
 from ..arguments.flags import training_setting
 from ..errors import CheckpointError
 from .reading import read_checkpoint
+from .settings import recorded_settings
 from .whole import newest_whole_checkpoint
 
 #: This value of --restore-file means the last checkpoint in --save-dir, if there is one.
 DEFAULT_RESTORE_FILE = "checkpoint_last.pt"
 
 
-def check_restore_file(args: Any) -> None:
-    """Check that the checkpoint of --restore-file or --finetune-from-model can be read.
+def check_restore_file(args: Any, encoding: str) -> None:
+    """Check that the checkpoint of --restore-file or --finetune-from-model can be used.
 
-    fairseq ends with a traceback if it cannot. A checkpoint that is missing is reported later, by
+    fairseq ends with a traceback if it cannot be read, and silently loads the checkpoint of
+    another encoding if neither has parameters. A checkpoint that is missing is reported later, by
     the model (`CheckedModel.forward`), since fairseq may look for it elsewhere.
 
+    Args:
+        args: fairseq's object with the settings.
+        encoding: the model's.
+
     Raises:
-        CheckpointError: the checkpoint is damaged, not fairseq's, or would run code.
+        CheckpointError: the checkpoint is damaged, not fairseq's, or would run code; or it records
+            another position encoding. Stock fairseq's record none.
     """
     if (path := restored_file(args)).is_file():
-        _read_restored(path)
+        _check_encoding(_read_restored(path), path, encoding)
     finetune_from = training_setting(args, "checkpoint", "finetune_from_model")
-    if finetune_from and Path(finetune_from).is_file():
-        read_checkpoint(finetune_from)
+    if finetune_from and (path := Path(finetune_from)).is_file():
+        _check_encoding(read_checkpoint(path), path, encoding)
 
 
 def end_if_finished(args: Any) -> None:
@@ -69,6 +76,15 @@ def restored_file(args: Any) -> Path:
     name = training_setting(args, "checkpoint", "restore_file") or DEFAULT_RESTORE_FILE
     folder = training_setting(args, "checkpoint", "save_dir") or ""
     return Path(folder, name) if name == DEFAULT_RESTORE_FILE else Path(name)
+
+
+def _check_encoding(state: dict[str, Any], path: Path, encoding: str) -> None:
+    recorded = recorded_settings(state, "model", path).get("position_encoding", encoding)
+    if recorded != encoding:
+        raise CheckpointError(
+            f"--position-encoding is {encoding!r}, but {path} was trained with {recorded!r}: give "
+            "that encoding, or train from scratch."
+        )
 
 
 def _read_restored(path: Path) -> dict[str, Any]:
