@@ -24,8 +24,10 @@ LENGTH = 23
     heads=st.integers(1, 5),
     lengths=st.lists(st.integers(0, 40), min_size=1, max_size=8),
     size=st.sampled_from([1, 7, 64, 1000, 1 << 20]),
+    narrow=st.integers(1, 9),
+    visible=st.none() | st.tuples(st.integers(-45, 0), st.integers(0, 45)),
 )
-def test_blocks_cover_every_cell_once(heads, lengths, size):
+def test_blocks_cover_every_visible_cell_once(heads, lengths, size, narrow, visible):
     lengths.sort(reverse=True)
     lengths[0] = max(lengths[0], 1)
     longest = lengths[0]
@@ -33,24 +35,31 @@ def test_blocks_cover_every_cell_once(heads, lengths, size):
     taken = 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "BLOCK", size)
-        found = blocks.split_into_blocks(heads, lengths)
+        patch.setattr(blocks, "NARROW", narrow)
+        found = blocks.split_into_blocks(heads, lengths, visible)
     for same_queries in found:
-        assert len({(block.first, block.step) for block in same_queries}) == 1
+        first = same_queries[0]
         for block in same_queries:
+            assert (block.first, block.first_key) == (first.first, first.first_key)
+            assert block.rows <= first.rows
+            assert block.num_keys <= first.num_keys
             # Random bits are taken once.
             assert block.first_word == taken
-            taken += words_per_mask(block.group.matrices * block.rows, block.group.keys)
+            taken += words_per_mask(block.group.matrices * block.rows, block.num_keys)
             group = block.group.matrices_of(seen)
-            group[:, block.first : block.first + block.rows, : block.group.keys] += 1
+            group[:, block.first : block.first + block.rows, block.seen] += 1
             assert block.rows == 1 or block.cells <= max(size, 1)
+    low, high = visible or (-longest, longest)
+    distance = torch.arange(longest) - torch.arange(longest)[:, None]
     for sentence, length in zip(seen.unbind(1), lengths, strict=True):
-        assert (sentence[:, :length, :length] == 1).all()
+        counts, of_token = sentence[:, :length, :length], distance[:length, :length]
+        assert (counts[:, (low <= of_token) & (of_token <= high)] == 1).all()
         assert sentence.max() <= 1
 
 
 @pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
 @pytest.mark.parametrize("dense", [True, False], ids=["dense", "factored"])
-@pytest.mark.parametrize("size", [1, 100, 1 << 20])
+@pytest.mark.parametrize("size", [1, 5 * 3 * LENGTH, 1 << 20])
 @pytest.mark.parametrize("case", CASES)
 def test_size_of_blocks_does_not_matter(monkeypatch, way, case, size, dense, padded):
     monkeypatch.setattr(blocks, "BLOCK", size)
@@ -82,6 +91,29 @@ def test_size_of_tiles_does_not_matter(monkeypatch, way, case, size, tile, causa
     how = {"padding": padding, "causal": causal}
     expected, _ = run(encoding, attention, x, backend="eager", **how)
     actual, _ = run(encoding, attention, x, backend="blocked", **how)
+    assert_close(actual, expected)
+    assert_gradients_close(
+        gradients(actual, x, encoding, attention),
+        gradients(expected, x, encoding, attention),
+        torch.float32,
+    )
+
+
+@pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
+@pytest.mark.parametrize("dense", [True, False], ids=["dense", "factored"])
+@pytest.mark.parametrize("how", [{"causal": True}, {"window": 3}, {"causal": True, "window": 3}])
+@pytest.mark.parametrize("case", ["none", "alibi", "tupe_r", "shaw", "deberta", "transformer_xl"])
+def test_blocks_leave_out_hidden_keys(monkeypatch, way, case, how, dense, padded):
+    monkeypatch.setattr(blocks, "NARROW", 5)
+    monkeypatch.setattr(relative, "TILE", 3)
+    if not dense:
+        monkeypatch.setattr(blocked, "DENSE", 0)
+    encoding, attention = build(case, LENGTH)
+    x = normal(3, LENGTH, EMBED_DIM, seed=0).requires_grad_()
+    padding = padding_mask(LENGTH, 0, 9, 16) if padded else None
+    tokens = 1 if padding is None else (~padding)[:, :, None].float()
+    expected = tokens * run(encoding, attention, x, padding, backend="eager", **how)[0]
+    actual = tokens * run(encoding, attention, x, padding, backend="blocked", **how)[0]
     assert_close(actual, expected)
     assert_gradients_close(
         gradients(actual, x, encoding, attention),

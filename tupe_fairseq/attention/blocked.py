@@ -25,6 +25,8 @@ from .blocks import Block, split_into_blocks
 from .fused import padding_scores
 from .relative import Relative, relative_inputs
 
+#: Below this share of the cells, blocks are faster than torch's kernel, which computes all.
+FEW = 2 / 3
 #: Bytes up to which the positional term is stored once for all layers as H×T×T.
 DENSE = 1 << 29
 
@@ -38,28 +40,41 @@ class Blocks:
         score: the positional term, or None.
         padding: 0 at tokens, `HIDDEN` at padding, B×1×T, or None.
         memory: for the cells of two blocks, 2×cells.
+        share: of the cells, those in blocks; the others are padding or hidden.
     """
 
     blocks: list[list[Block]]
     score: PositionalScore | None
     padding: Tensor | None
     memory: Tensor
+    share: float
+
+    @property
+    def hides(self) -> bool:
+        """Whether keys are hidden by their distance, so that blocks leave some out."""
+        return self.score is not None and self.score.visible is not None
 
     def rows(self, block: Block) -> Tensor | None:
-        """The positional term of a full block that begins where this block does, H×R×T."""
+        """The positional term of this block in all heads, H×R×S.
+
+        Of blocks with the same queries, the first has the most rows and keys.
+        """
         if self.score is None:
             return None
-        return self.score.rows(block.first, block.first + block.step)
+        return self.score.rows(block.first, block.first + block.rows, block.seen)
 
     def empty_like(self, x: Tensor) -> Tensor:
-        """Memory for the blocks' results; the blocks leave out padding, which stays 0."""
-        return torch.empty_like(x) if self.padding is None else torch.zeros_like(x)
+        """Memory for the blocks' results; 0 where they may add to it, or leave out padding."""
+        whole = self.padding is None and not self.hides
+        return torch.empty_like(x) if whole else torch.zeros_like(x)
 
     @property
     def served_by_torch(self) -> bool:
         """Whether torch's fused kernel is faster: it has no dropout and no gradient of a bias."""
-        if self.padding is not None or self.score is None:
-            return self.padding is None
+        if self.padding is not None or self.share < FEW:
+            return False
+        if self.score is None:
+            return True
         learns = torch.is_grad_enabled() and any(
             part.requires_grad for part in self.score.parts().values()
         )
@@ -69,7 +84,7 @@ class Blocks:
         """Bias, padding and dropout of a block."""
         padding = self.padding
         if padding is not None:
-            padding = padding[block.group.sequences, :, : block.group.keys]
+            padding = padding[block.group.sequences, :, block.seen]
         bias = None if rows is None else block.bias(rows)
         return ScoreTerms(bias, padding, p, key, block.first_word)
 
@@ -98,12 +113,13 @@ class Blocked(Backend):
             bias = None if score is None else score.dense()[None]
             return padding if bias is None else bias if padding is None else bias + padding
         if score is not None and heads * layout.length**2 * dtype.itemsize <= DENSE:
-            score = PositionalScore(layout.length, cells=score.dense())
+            score = PositionalScore(layout.length, cells=score.dense(), visible=score.visible)
         lengths = layout.lengths or (layout.length,) * layout.batch
-        blocks = split_into_blocks(heads, lengths)
-        largest = max(block.cells for same_queries in blocks for block in same_queries)
-        memory = torch.empty(2, largest, dtype=dtype)
-        return Blocks(blocks, score, None if padding is None else padding[:, 0], memory)
+        blocks = split_into_blocks(heads, lengths, None if score is None else score.visible)
+        cells = [block.cells for same_queries in blocks for block in same_queries]
+        memory = torch.empty(2, max(cells), dtype=dtype)
+        share = sum(cells) / (heads * layout.batch * layout.length**2)
+        return Blocks(blocks, score, None if padding is None else padding[:, 0], memory, share)
 
     def attend(self, q, k, v, prepared, terms=None, dropout=0.0, need_weights=False):
         dtype, wide = v.dtype, widened(v.dtype)
@@ -157,11 +173,11 @@ class _ScoreGradient:
         self.score = score
 
     def of_rows(self, block: Block) -> Tensor:
-        """Where to sum the gradient of `Blocks.rows`, H×R×T."""
-        rows = slice(block.first, block.first + block.step)
+        """Where to sum the gradient of `Blocks.rows`, H×R×S."""
+        rows = slice(block.first, block.first + block.rows)
         if "cells" in self.sums:
-            return self.sums["cells"][:, rows]
-        return torch.zeros_like(self.score.rows(rows.start, rows.stop))
+            return self.sums["cells"][:, rows, block.seen]
+        return torch.zeros_like(self.score.rows(rows.start, rows.stop, block.seen))
 
     def add_rows(self, block: Block, gradient: Tensor) -> None:
         """Add the gradient of these rows to the parts from which they are computed."""
@@ -169,7 +185,8 @@ class _ScoreGradient:
             return
         leaves = {name: leaf.requires_grad_() for name, leaf in self.leaves.items()}
         with torch.enable_grad():
-            rows = replace(self.score, **leaves).rows(block.first, block.first + block.step)
+            last = block.first + block.rows
+            rows = replace(self.score, **leaves).rows(block.first, last, block.seen)
         found = torch.autograd.grad(rows, tuple(leaves.values()), gradient)
         for total, part in zip(self.sums.values(), found, strict=True):
             total += part
@@ -222,7 +239,7 @@ class _Attend(torch.autograd.Function):
                 of_bias = None if of_rows is None else block.bias(of_rows)
                 terms = prepared.terms(block, rows, p, key)
                 softmax_dropout_backward_(scores, of_scores, of_bias, terms)
-                accumulate = block.first > 0
+                accumulate = block.first > 0 or prepared.hides
                 multiply(scores.mT, of_out, block.keys(of_v), accumulate)
                 multiply(of_scores.mT, block.queries(q), block.keys(of_k), accumulate)
                 multiply(of_scores, block.keys(k), block.queries(of_q))

@@ -11,6 +11,8 @@ from ..kernels.random_bits import words_per_mask
 
 #: Cells of a block: 4 MB in fp32. Smaller blocks cost more calls, larger ones leave the cache.
 BLOCK = 1 << 20
+#: Fewest queries of a block where keys are hidden; products of fewer rows are slow.
+NARROW = 64
 #: Sequences are batched if each has at least this share of the tokens of the longest.
 SIMILAR = 0.75
 
@@ -47,25 +49,27 @@ class Block(NamedTuple):
     Attributes:
         group: the attention matrices.
         first: the first query.
-        rows: number of queries, at most `step`.
-        step: queries of a full block.
+        rows: number of queries.
+        first_key: the first key that these queries can see.
+        num_keys: number of keys.
         first_word: counter of the first random word of its dropout mask.
     """
 
     group: Group
     first: int
     rows: int
-    step: int
+    first_key: int
+    num_keys: int
     first_word: int
 
     @property
     def cells(self) -> int:
         """Number of its cells."""
-        return self.group.matrices * self.rows * self.group.keys
+        return self.group.matrices * self.rows * self.num_keys
 
     def cells_of(self, memory: Tensor) -> Tensor:
         """Memory for its cells, M×R×S."""
-        return memory[: self.cells].view(-1, self.rows, self.group.keys)
+        return memory[: self.cells].view(-1, self.rows, self.num_keys)
 
     def queries(self, x: Tensor) -> Tensor:
         """H×B×T×D -> M×R×D."""
@@ -73,37 +77,53 @@ class Block(NamedTuple):
 
     def keys(self, x: Tensor) -> Tensor:
         """H×B×T×D -> M×S×D."""
-        return self.group.matrices_of(x)[:, : self.group.keys]
+        return self.group.matrices_of(x)[:, self.seen]
+
+    @property
+    def seen(self) -> slice:
+        """The keys."""
+        return slice(self.first_key, self.first_key + self.num_keys)
 
     def bias(self, term: Tensor) -> Tensor:
-        """The part of a term, H×step×T, that belongs to its cells: G×R×S, G heads."""
-        return term[self.group.heads, : self.rows, : self.group.keys]
+        """The part of a term that belongs to its cells, from the first R or more rows: G×R×S."""
+        return term[self.group.heads, : self.rows, : self.num_keys]
 
 
-def split_into_blocks(heads: int, lengths: Sequence[int]) -> list[list[Block]]:
-    """Blocks that cover the cells of all tokens; each inner list has those of the same queries.
+def split_into_blocks(
+    heads: int, lengths: Sequence[int], visible: tuple[int, int] | None = None
+) -> list[list[Block]]:
+    """Blocks that cover the visible cells of all tokens; each inner list has the same queries.
 
     Args:
         heads: H.
         lengths: tokens of each sequence, the longest first.
+        visible: the lowest and the highest distance j − i of keys that a query i can see, at most
+            and at least 0; or None for all keys.
     """
+    longest = max(lengths)
+    low, high = visible or (-longest, longest)
+    # A block computes more cells than its queries see, and the fewer queries the fewer of these.
+    sees = min(high, longest) - max(low, -longest)
+    step = min(longest, longest if visible is None else max(NARROW, sees // 4))
+    most = min(longest, step + high - low)
     groups = [
         group
         for start, stop in similar(lengths)
-        for group in _groups(heads, slice(start, stop), lengths[start], len(lengths))
+        for group in _groups(heads, start, stop, lengths, step * most)
     ]
-    longest = max(lengths)
-    largest = max(group.matrices * group.keys for group in groups)
-    step = max(1, min(longest, BLOCK // max(largest, 1)))
+    largest = max(group.matrices * min(group.keys, most) for group in groups)
+    step = max(1, min(step, BLOCK // max(largest, 1)))
     word = 0
     blocks: list[list[Block]] = []
     for first in range(0, longest, step):
         blocks.append([])
         for group in groups:
             if first < group.keys:
-                block = Block(group, first, min(step, group.keys - first), step, word)
-                blocks[-1].append(block)
-                word += words_per_mask(group.matrices * block.rows, group.keys)
+                rows = min(step, group.keys - first)
+                key = max(0, first + low)
+                count = min(group.keys, first + rows + high) - key
+                blocks[-1].append(Block(group, first, rows, key, count, word))
+                word += words_per_mask(group.matrices * rows, count)
     return blocks
 
 
@@ -117,12 +137,13 @@ def similar(lengths: Sequence[int]) -> list[tuple[int, int]]:
     return runs
 
 
-def _groups(heads: int, sequences: slice, keys: int, batch: int) -> list[Group]:
-    count = sequences.stop - sequences.start
+def _groups(heads: int, start: int, stop: int, lengths: Sequence[int], cells: int) -> list[Group]:
+    """Groups of sequences start, ..., stop − 1; `cells` is what a block has of each matrix."""
+    count, keys = stop - start, lengths[start]
     together = 1
-    if count in (1, batch):
-        together = max(1, BLOCK // max(count * keys * keys, 1))
+    if count in (1, len(lengths)):
+        together = max(1, BLOCK // max(count * min(cells, keys * keys), 1))
     return [
-        Group(slice(head, min(head + together, heads)), sequences, keys)
+        Group(slice(head, min(head + together, heads)), slice(start, stop), keys)
         for head in range(0, heads, together)
     ]

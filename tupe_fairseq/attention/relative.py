@@ -98,7 +98,7 @@ class Table:
         return tile.cells, products.view(len(tile.cells), -1, products.size(-1))
 
     def _tiles(self, block: Block, cells: Tensor) -> Iterator[Tile]:
-        group, keys = block.group, block.group.keys
+        group, keys = block.group, block.num_keys
         length, across = (keys, block.rows) if self.by_key else (block.rows, keys)
         # With few vectors, a tile of all rows has no more columns than a smaller one.
         step = length if self.vectors.size(1) <= across else TILE
@@ -110,10 +110,12 @@ class Table:
 
     def _tile(self, block: Block, cells: Tensor, head: int, begin: int, end: int) -> Tile:
         if self.by_key:
-            queries, keys = (block.first, block.first + block.rows), (begin, end)
-            cells, at = cells[:, :, begin:end], slice(begin, end)
+            queries = (block.first, block.first + block.rows)
+            keys = (block.first_key + begin, block.first_key + end)
+            cells, at = cells[:, :, begin:end], slice(*keys)
         else:
-            queries, keys = (block.first + begin, block.first + end), (0, block.group.keys)
+            queries = (block.first + begin, block.first + end)
+            keys = (block.first_key, block.first_key + block.num_keys)
             cells, at = cells[:, begin:end], slice(*queries)
         table = ByDistance(self.vectors, self.first)
         start, stop = table.reached(keys[0] - queries[1] + 1, keys[1] - 1 - queries[0])

@@ -48,7 +48,8 @@ class _Toeplitz(torch.autograd.Function):
         by_distance = by_distance.contiguous()
         heads, columns = by_distance.shape
         windows = (heads, columns - keys + 1, keys)
-        return by_distance.as_strided(windows, (columns, 1, 1)).flip(-2)
+        # Kernels need rows in consecutive memory; flip keeps the order of equal strides otherwise.
+        return by_distance.as_strided(windows, (columns, 1, 1)).flip(-2).contiguous()
 
     @staticmethod
     def backward(ctx, gradient):

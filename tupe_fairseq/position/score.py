@@ -28,6 +28,8 @@ class PositionalScore:
         by_distance: H×(T+S−1), the value at distance d = j − i at index d + start + T − 1.
         start: position of the first query.
         cells: H×T×S, the sum of all parts if it has been computed; the parts are None then.
+        visible: the lowest and the highest distance j − i of keys that are not hidden, for as many
+            queries as keys; None if none are hidden by their distance.
     """
 
     num_keys: int
@@ -36,6 +38,7 @@ class PositionalScore:
     by_distance: Tensor | None = None
     start: int = 0
     cells: Tensor | None = None
+    visible: tuple[int, int] | None = None
 
     @property
     def num_queries(self) -> int:
@@ -55,19 +58,19 @@ class PositionalScore:
         """The same in another dtype."""
         return replace(self, **{name: part.to(dtype) for name, part in self.parts().items()})
 
-    def rows(self, first: int, last: int) -> Tensor:
-        """The term of queries first, ..., last − 1, H×(last−first)×S."""
+    def rows(self, first: int, last: int, keys: slice | None = None) -> Tensor:
+        """The term of queries first, ..., last − 1 and of all keys or some, H×(last−first)×S."""
+        begin, end, _ = (keys or slice(None)).indices(self.num_keys)
         if self.cells is not None:
-            return self.cells[:, first:last]
+            return self.cells[:, first:last, begin:end]
         relative = None
         if self.by_distance is not None:
-            stop = self.num_queries - first + self.num_keys - 1
-            window = self.by_distance[:, self.num_queries - last : stop]
-            relative = toeplitz(window, self.num_keys)
+            start, stop = self.num_queries - last + begin, self.num_queries - first + end - 1
+            relative = toeplitz(self.by_distance[:, start:stop], end - begin)
         if self.queries is None:
             return relative
         # H×R×E · H×E×S -> H×R×S
-        absolute = self.queries[:, first:last] @ self.keys.transpose(1, 2)
+        absolute = self.queries[:, first:last] @ self.keys[:, begin:end].transpose(1, 2)
         return absolute if relative is None else absolute + relative
 
     def dense(self) -> Tensor:
@@ -141,10 +144,12 @@ def hide_distances(
         hidden = hidden | (distance.abs() > window)
     mask = torch.zeros_like(distance, dtype=torch.float32).masked_fill(hidden, hidden_score)
     mask = mask.expand(heads, -1)
+    reach = length - 1 if window is None else min(window, length - 1)
+    visible = (-reach, 0 if causal else reach)
     if score is None:
-        return PositionalScore(length, by_distance=mask)
+        return PositionalScore(length, by_distance=mask, visible=visible)
     if score.cells is not None:
-        return replace(score, cells=score.cells + toeplitz(mask, length))
+        return replace(score, cells=score.cells + toeplitz(mask, length), visible=visible)
     if score.by_distance is not None:
         mask = score.by_distance + mask
-    return replace(score, by_distance=mask)
+    return replace(score, by_distance=mask, visible=visible)
