@@ -20,8 +20,6 @@ every_encoding = pytest.mark.parametrize(
 
 def config(name: str = "tupe_r", **changes) -> TupeConfig:
     """A tiny configuration."""
-    if name == "floater":
-        pytest.importorskip("torchdiffeq", reason="torchdiffeq is not installed (extra floater)")
     sizes = {"hidden_size": 32, "intermediate_size": 48, "max_position_embeddings": LENGTH}
     layers = {"num_hidden_layers": LAYERS, "num_attention_heads": HEADS}
     words = {"vocab_size": WORDS, "hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}

@@ -192,7 +192,7 @@ def test_saved_by_transformers_in_several_files(tmp_path):
         ({"position_encoding": "t5"}, "unknown"),
         ({"position_options": {"steps": 1}}, "invalid position_options in .*steps"),
         ({"max_position_embeddings": 10**12}, "max_position_embeddings 10+ or an option"),
-        ({"is_decoder": True}, "is a language model"),
+        ({"is_decoder": True}, "embeddings for 45"),
         ({"attention_window": "far"}, "invalid attention_window in .*: 'far'"),
     ],
 )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
-from fairseq.models.roberta import RobertaModel
 from torch import Tensor
 
 from ..errors import CheckpointError
+from ..hub.generator import load_generator
 from ..hub.roberta import load_directory
 from .conversion import Forward
+from .families import CAUSAL, MASKED, Family
 
 #: Largest difference of outputs in fp32, relative to their largest entry.
 TOLERANCE = 1e-5
@@ -27,8 +29,10 @@ def batch(vocabulary: int, max_positions: int, padding: int = 1, seed: int = 0) 
     return tokens
 
 
-def outputs_of(model: RobertaModel, head: str | None) -> Forward:
-    """What is compared, of a RobertaModel."""
+def outputs_of(model: Any, head: str | None, family: Family = MASKED) -> Forward:
+    """What is compared, of a model of fairseq's."""
+    if family is CAUSAL:
+        return lambda tokens: (model.decoder.extract_features(tokens)[0], model(tokens)[0])
     if head:
         return lambda tokens: (model(tokens, classification_head_name=head)[0],)
     return lambda tokens: (model(tokens, features_only=True)[0], model(tokens)[0])
@@ -52,13 +56,16 @@ def compare(name: str, actual: Tensor, expected: Tensor) -> str:
 
 
 @torch.no_grad()
-def check_directory(directory: str | Path, other: Forward, head: str | None = None) -> list[str]:
-    """Load a `tupe_roberta` directory as users do and compare its outputs, except at padding.
+def check_directory(
+    directory: str | Path, other: Forward, head: str | None = None, family: Family = MASKED
+) -> list[str]:
+    """Load a directory as users do and compare the model's outputs, except at padding.
 
     Args:
         directory: the directory.
         other: the model at the other end of the conversion.
         head: compare the logits of this classification head.
+        family: the kind of model.
 
     Returns:
         Lines of a report.
@@ -66,12 +73,18 @@ def check_directory(directory: str | Path, other: Forward, head: str | None = No
     Raises:
         CheckpointError: the outputs differ.
     """
-    model = load_directory(directory).model.eval()
-    padding = model.encoder.sentence_encoder.padding_idx
-    tokens = batch(len(model.encoder.dictionary), model.max_positions(), padding)
+    if family is CAUSAL:
+        model = load_generator(directory).models[0]
+        dictionary = model.decoder.dictionary
+    else:
+        model = load_directory(directory).model.eval()
+        dictionary = model.encoder.dictionary
+    padding = dictionary.pad()
+    tokens = batch(len(dictionary), model.max_positions(), padding)
     words = tokens.ne(padding)
     names = ("logits of the head",) if head else ("hidden states", "logits")
+    found = outputs_of(model, head, family)(tokens)
     return [
         compare(name, *(x[words] if x.dim() == 3 else x for x in pair))
-        for name, *pair in zip(names, outputs_of(model, head)(tokens), other(tokens), strict=True)
+        for name, *pair in zip(names, found, other(tokens), strict=True)
     ]

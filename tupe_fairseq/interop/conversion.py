@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from ..registry import Registry
+from .families import MASKED, Family
 
 #: Ids B×T -> what is compared: hidden states B×T×C and logits B×T×V, or a head's logits alone.
 Forward = Callable[[Tensor], tuple[Tensor, ...]]
@@ -46,6 +47,7 @@ class Conversion:
         options: of the function.
         source: "CHECKPOINT", a file, or "DIRECTORY".
         extra: the extra of this package that is needed, if any.
+        families: the kinds of models that it takes.
     """
 
     flag: str
@@ -56,6 +58,7 @@ class Conversion:
     options: tuple[Option, ...] = ()
     source: str = "DIRECTORY"
     extra: str | None = None
+    families: tuple[Family, ...] = (MASKED,)
 
     @property
     def key(self) -> str:

@@ -25,7 +25,7 @@ def parse(argv: list[str] | None = None) -> tuple[argparse.Namespace, Conversion
         ConfigurationError: an option of another conversion was given.
     """
     parser = argparse.ArgumentParser(
-        description="Convert a model to a tupe_roberta directory (--from), or such a directory "
+        description="Convert a model to a directory of this package (--from), or such a directory "
         "to another format (--to).",
         epilog="conversions:\n" + "\n".join(_help_of(each) for _, each in CONVERSIONS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -92,6 +92,11 @@ def convert(argv: list[str] | None = None) -> list[str]:
         directory, other = out, source
     else:
         converted = load(source)[0]
+        if converted.family not in conversion.families:
+            raise ConfigurationError(
+                f"{source} is a {converted.family.what}, which {conversion.key} does not take: "
+                "use --to huggingface."
+            )
         conversion.function(converted, out, **options)
         directory, other = source, out
     report = [*converted.notes, f"written: {out}"]
@@ -102,7 +107,7 @@ def convert(argv: list[str] | None = None) -> list[str]:
     try:
         head = options.get("head") or converted.head
         forward = conversion.outputs(other, converted, head)
-        return [*report, *check_directory(directory, forward, head)]
+        return [*report, *check_directory(directory, forward, head, converted.family)]
     except BaseException:
         shutil.rmtree(out)
         raise

@@ -64,16 +64,20 @@ def dictionary_text(entries: Iterable[Entry]) -> str:
     return "".join(lines)
 
 
-def check_size(entries: list[Entry], rows: int, path: str | Path) -> None:
+def check_size(entries: list[Entry], rows: int, path: str | Path, adds_mask: bool = True) -> None:
     """Compare the number of symbols with the rows of the word embeddings.
 
-    fairseq's tasks append `<mask>` if dict.txt does not contain it.
+    Args:
+        entries: the dictionary.
+        rows: of the word embeddings.
+        path: of the dictionary, for the message.
+        adds_mask: the task appends `<mask>` if dict.txt does not contain it.
 
     Raises:
         DataError: the numbers differ.
     """
     words = {word for word, _ in entries}
-    symbols = len(SPECIAL) + len(entries) + (MASK not in words)
+    symbols = len(SPECIAL) + len(entries) + (adds_mask and MASK not in words)
     if symbols != rows:
         raise DataError(
             f"{path} has {symbols} symbols, but the checkpoint has embeddings for {rows}: use the "

@@ -1,4 +1,4 @@
-"""Directories that `TupeRobertaModel.from_pretrained` loads: model.pt and dict.txt."""
+"""Directories that `from_pretrained` of this package's models loads: model.pt and dict.txt."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import io
 import os
 import shutil
 import tempfile
+from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,37 +19,30 @@ import torch
 from fairseq import options, tasks
 from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import BaseFairseqModel
 from fairseq.models.roberta import RobertaModel
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from torch import Tensor
 
 from ..checkpoints.reading import read_checkpoint
 from ..checkpoints.settings import recorded_settings
 from ..errors import CheckpointError, ConfigurationError, UsageError
 from ..hub.files import find_checkpoint
-from ..models.tupe_roberta import TupeRobertaModel
 from ..standalone.files import check_fit
 from .dictionaries import Entry, check_size, dictionary_text, read_dictionary
+from .families import MASKED, Family, family_of
 from .keys import Table, to_ours, to_theirs
-from .settings import ACTIVATIONS, PROBABILITIES, functions, sizes
+from .settings import functions, sizes
 
-ENCODER = "encoder.sentence_encoder."
-WORDS = f"{ENCODER}embed_tokens.weight"
+ENCODER, WORDS, VERSION = MASKED.stack, MASKED.words, MASKED.version
 POSITIONS = f"{ENCODER}embed_positions.weight"
-#: Marks state dicts in which the names of the LayerNorms are today's.
-VERSION = f"{ENCODER}version"
-#: Settings that every `tupe_roberta` checkpoint records, besides sizes.
-RECORDED = (
-    *("max_positions", "layernorm_embedding", "encoder_normalize_before"),
-    *(*PROBABILITIES, *ACTIVATIONS),
-)
 #: Files of tokenizers, copied from the folder of the dictionary.
 TOKENIZERS = ("sentencepiece.bpe.model", "encoder.json", "vocab.bpe")
 
 
 @dataclass
 class Converted:
-    """A `tupe_roberta` model that is not yet in a directory.
+    """A model that is not yet in a directory.
 
     Attributes:
         settings: arguments of the model by name.
@@ -56,8 +50,9 @@ class Converted:
         entries: its dictionary.
         notes: what the user should know about the conversion.
         not_comparable: why `--check` cannot compare it with its source; empty if it can.
-        folder: the `tupe_roberta` directory that it was read from, which may hold a tokenizer.
+        folder: the directory that it was read from, which may hold a tokenizer.
         head: the classification head that the source has in place of one for masked words.
+        family: the kind of model.
     """
 
     settings: dict[str, Any]
@@ -67,6 +62,7 @@ class Converted:
     not_comparable: str = ""
     folder: Path | None = None
     head: str | None = None
+    family: Family = MASKED
 
 
 def read_parameters(checkpoint: str | Path) -> dict[str, Any]:
@@ -110,20 +106,18 @@ def read_source(
     return state, read_dictionary(path), path
 
 
-def configuration(settings: dict[str, Any]) -> DictConfig:
-    """The complete fairseq configuration of a masked language model with these settings."""
-    return copy.deepcopy(_configuration(tuple(settings.items())))
+def arguments(settings: dict[str, Any], family: Family = MASKED) -> Namespace:
+    """All of fairseq's arguments for a model with these settings."""
+    found = copy.deepcopy(_defaults(family))
+    vars(found).update(family.complete(settings))
+    return found
 
 
-@functools.lru_cache(maxsize=4)
-def _configuration(settings: tuple[tuple[str, Any], ...]) -> DictConfig:
-    flags = ["", "--task", "masked_lm", "--criterion", "masked_lm", "--arch", "tupe_roberta"]
+@functools.cache
+def _defaults(family: Family) -> Namespace:
+    flags = ["", "--task", family.task, "--criterion", family.criterion, "--arch", family.model]
     flags += ["--optimizer", "adam"]
-    arguments = options.parse_args_and_arch(options.get_training_parser(), flags)
-    for name, value in settings:
-        setattr(arguments, name, value)
-    arguments.tokens_per_sample = arguments.max_positions
-    return convert_namespace_to_omegaconf(arguments)
+    return options.parse_args_and_arch(options.get_training_parser(), flags)
 
 
 def head_names(state: Mapping[str, Tensor]) -> list[str]:
@@ -154,14 +148,17 @@ def register_heads(model: RobertaModel, state: Mapping[str, Tensor]) -> None:
 
 
 def build(
-    settings: dict[str, Any], entries: list[Entry], state: Mapping[str, Tensor]
-) -> TupeRobertaModel:
+    settings: dict[str, Any],
+    entries: list[Entry],
+    state: Mapping[str, Tensor],
+    family: Family = MASKED,
+) -> BaseFairseqModel:
     """A model with these settings and the heads of `state`, initialised, in eval mode."""
-    config = configuration(settings)
+    given = arguments(settings, family)
     dictionary = Dictionary()
     dictionary.add_from_file(io.StringIO(dictionary_text(entries)))
-    task = tasks.TASK_REGISTRY["masked_lm"](config.task, dictionary)
-    model = task.build_model(config.model).eval()
+    task = tasks.TASK_REGISTRY[family.task](given, dictionary)
+    model = task.build_model(given).eval()
     register_heads(model, state)
     return model
 
@@ -193,9 +190,11 @@ def write(converted: Converted, out: Path, dictionary: Path) -> None:
         out: the directory; must not exist.
         dictionary: path of its dictionary; tokenizers beside it are copied.
     """
-    config = OmegaConf.to_container(configuration(converted.settings), enum_to_str=True)
+    family = converted.family
+    given = arguments(converted.settings, family)
+    config = OmegaConf.to_container(convert_namespace_to_omegaconf(given), enum_to_str=True)
     history = {
-        "criterion_name": "MaskedLmLoss",
+        "criterion_name": family.criterion_class,
         "optimizer_name": "FairseqAdam",
         "lr_scheduler_state": {"best": None},
         "num_updates": 0,
@@ -245,7 +244,7 @@ def building(out: str | Path) -> Iterator[Path]:
 
 
 def load(directory: str | Path) -> tuple[Converted, Path]:
-    """Read a directory (or a checkpoint with dict.txt beside it) of a `tupe_roberta` model.
+    """Read a directory (or a checkpoint with dict.txt beside it) of a model of this package.
 
     Returns:
         The model, and the path of its dictionary.
@@ -263,8 +262,12 @@ def load(directory: str | Path) -> tuple[Converted, Path]:
         raise CheckpointError(
             f"{source} is not a tupe_roberta checkpoint: it records no encoding."
         )
-    settings |= sizes(settings, state["model"], ENCODER, source) | functions(settings, source)
-    if lacking := [setting for setting in RECORDED if settings.get(setting) is None]:
+    parameters, family = state["model"], family_of(state["model"], source)
+    task = recorded_settings(state, "task", source)
+    settings |= {name: task[name] for name in family.own if name in task}
+    settings |= sizes(settings, parameters, family.stack, source, family.side)
+    settings |= functions(settings, source)
+    if lacking := [name for name in family.recorded.values() if settings.get(name) is None]:
         raise CheckpointError(f"{source} does not record its {', '.join(lacking)}.")
-    check_size(entries, len(state["model"].get(WORDS, ())), path)
-    return Converted(settings, state["model"], entries, folder=folder), path
+    check_size(entries, len(parameters.get(family.words, ())), path, family.adds_mask)
+    return Converted(settings, parameters, entries, folder=folder, family=family), path

@@ -16,15 +16,20 @@ ACTIVATIONS = ("activation_fn", "pooler_activation_fn")
 
 
 def sizes(
-    recorded: Mapping[str, Any], theirs: Mapping[str, Tensor], encoder: str, source: object
+    recorded: Mapping[str, Any],
+    theirs: Mapping[str, Tensor],
+    encoder: str,
+    source: object,
+    side: str = "encoder",
 ) -> dict[str, Any]:
     """Sizes of a Transformer from its parameters; the number of heads as recorded.
 
     Args:
         recorded: settings of the checkpoint.
         theirs: its parameters.
-        encoder: prefix of the encoder's parameters.
+        encoder: prefix of the encoder's or decoder's parameters.
         source: the file, for messages.
+        side: "encoder" or "decoder", with which the settings begin.
 
     Raises:
         CheckpointError: parameters of the words or of layer 0 are missing, or the number of heads
@@ -35,17 +40,17 @@ def sizes(
         for name in ("embed_tokens", "layers.0.fc1")
     )
     found = (re.match(rf"{re.escape(encoder)}layers\.(\d+)\.", name) for name in theirs)
-    heads, width = recorded.get("encoder_attention_heads"), words.size(1)
+    heads, width = recorded.get(f"{side}_attention_heads"), words.size(1)
     if not isinstance(heads, int) or heads < 1 or width % heads:
         raise CheckpointError(
-            f"invalid encoder_attention_heads in {source}: {heads!r} does not divide the width "
+            f"invalid {side}_attention_heads in {source}: {heads!r} does not divide the width "
             f"{width}."
         )
     return {
-        "encoder_layers": len({match[1] for match in found if match}),
-        "encoder_embed_dim": width,
-        "encoder_ffn_embed_dim": len(fc1),
-        "encoder_attention_heads": heads,
+        f"{side}_layers": len({match[1] for match in found if match}),
+        f"{side}_embed_dim": width,
+        f"{side}_ffn_embed_dim": len(fc1),
+        f"{side}_attention_heads": heads,
     }
 
 

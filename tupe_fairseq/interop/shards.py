@@ -1,16 +1,55 @@
-"""Parameters of a directory of transformers: one safetensors file, or several with an index."""
+"""Files of a directory of transformers: the parameters, and the dictionary with them."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from ..errors import CheckpointError
 from ..standalone.files import LONGEST_CONFIG, read_config, read_tensors
+from .dictionaries import Entry, check_size, read_dictionary
 
 FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
+
+
+class Contents(NamedTuple):
+    """What `read_directory` found.
+
+    Attributes:
+        tensors: all parameters by name.
+        words: the token embeddings, V×C, one of them.
+        entries: the dictionary.
+    """
+
+    tensors: dict[str, Tensor]
+    words: Tensor
+    entries: list[Entry]
+
+
+def read_directory(
+    folder: Path, dictionary: str | Path | None, words: str, adds_mask: bool = True
+) -> Contents:
+    """Read parameters and dictionary of a directory, and compare their sizes.
+
+    Args:
+        folder: the directory.
+        dictionary: dict.txt in the order of its ids; default: the one in the directory.
+        words: name of the token embeddings.
+        adds_mask: whether `<mask>` follows the dictionary.
+
+    Raises:
+        UsageError: a file is missing or damaged, or they do not belong together.
+    """
+    tensors = read_shards(folder)
+    found = tensors.get(words)
+    if found is None or found.dim() != 2:
+        raise CheckpointError(f"{folder} has no token embeddings ({words}).")
+    path = Path(dictionary or folder / "dict.txt")
+    entries = read_dictionary(path)
+    check_size(entries, len(found), path, adds_mask)
+    return Contents(tensors, found, entries)
 
 
 def read_shards(folder: Path) -> dict[str, Tensor]:

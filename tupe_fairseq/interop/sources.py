@@ -73,7 +73,7 @@ def collect(
     bases = (cls.__module__.partition(".")[2] for cls in named)
     registered = (module.partition(".")[2], *bases, *BACKENDS)
     texts: dict[str, str] = {}
-    imports: dict[str, set[str]] = {}
+    imports: dict[str, frozenset[str]] = {}
     waiting = {TASKS, *registered}
     while waiting:
         name = waiting.pop()
@@ -105,7 +105,8 @@ def _tree(module: str) -> ast.Module:
     return ast.parse(_file(module).read_text(encoding="utf-8"))
 
 
-def _rewritten(module: str) -> tuple[str, set[str]]:
+@cache
+def _rewritten(module: str) -> tuple[str, frozenset[str]]:
     """The text of a module with flat imports, and the modules that it imports."""
     path, found = _file(module), set()
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -126,7 +127,7 @@ def _rewritten(module: str) -> tuple[str, set[str]]:
                 new[f"from .{_flat(source)} import {named}\n"] = None
         indent = " " * node.col_offset
         lines[node.lineno - 1 : node.end_lineno] = [indent + line for line in new]
-    return HEADER.format(path=path.relative_to(ROOT)) + "".join(lines), found
+    return HEADER.format(path=path.relative_to(ROOT)) + "".join(lines), frozenset(found)
 
 
 def _target(module: str, node: ast.ImportFrom) -> str:

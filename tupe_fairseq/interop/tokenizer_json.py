@@ -36,15 +36,21 @@ CONFIG = {
 }
 
 
-def ids_of(entries: Sequence[Entry]) -> dict[str, int]:
-    """The id of each symbol of a dictionary, with `<mask>` as fairseq's task adds it."""
+def ids_of(entries: Sequence[Entry], adds_mask: bool = True) -> dict[str, int]:
+    """The id of each symbol of a dictionary, with `<mask>` as fairseq's task may add it."""
     ids = {symbol: number for number, symbol in enumerate((*SPECIAL, *(e.word for e in entries)))}
-    ids.setdefault(MASK, len(SPECIAL) + len(entries))
+    if adds_mask:
+        ids.setdefault(MASK, len(SPECIAL) + len(entries))
     return ids
 
 
 def write_tokenizer(
-    folder: Path, source: Path, entries: Sequence[Entry], longest: int, lower_case: bool = False
+    folder: Path,
+    source: Path,
+    entries: Sequence[Entry],
+    longest: int,
+    lower_case: bool = False,
+    start: str | None = None,
 ) -> str:
     """Write the tokenizer whose files are in `source`.
 
@@ -54,12 +60,13 @@ def write_tokenizer(
         entries: its dictionary.
         longest: most tokens of the model.
         lower_case: the text was lower-cased before the tokenizer saw it.
+        start: the symbol before a text that a language model continues; None for masked words.
 
     Returns:
         A note for the user: why no tokenizer was written, or "".
     """
     library = import_extra("tokenizers", "hf")
-    ids = ids_of(entries)
+    ids = ids_of(entries, adds_mask=start is None)
     try:
         if (source / SENTENCEPIECE).is_file():
             tokenizer = from_sentencepiece(library, source / SENTENCEPIECE, ids)
@@ -74,10 +81,19 @@ def write_tokenizer(
         tokenizer.normalizer = library.normalizers.Sequence(
             [library.normalizers.Lowercase(), *steps]
         )
-    _add_special_symbols(library, tokenizer)
+    config = CONFIG | {"model_max_length": longest}
+    if start is None:
+        _add_special_symbols(library, tokenizer)
+    else:
+        tokenizer.add_special_tokens(list(SPECIAL))
+        tokenizer.post_processor = library.processors.TemplateProcessing(
+            single=f"{start} $A", pair=f"{start} $A $B", special_tokens=[(start, ids[start])]
+        )
+        of_masks = ("cls_token", "sep_token", "mask_token")
+        config = {n: v for n, v in config.items() if n not in of_masks} | {"bos_token": start}
     tokenizer.save(str(folder / "tokenizer.json"))
-    config = json.dumps(CONFIG | {"model_max_length": longest}, indent=2)
-    (folder / "tokenizer_config.json").write_text(config + "\n", encoding="utf-8")
+    text = json.dumps(config, indent=2) + "\n"
+    (folder / "tokenizer_config.json").write_text(text, encoding="utf-8")
     return ""
 
 

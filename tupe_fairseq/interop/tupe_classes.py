@@ -6,6 +6,7 @@ config.json, model.safetensors, dict.txt, and the code of the model (`sources.py
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,66 +20,49 @@ from ..modules.activations import ACTIVATIONS
 from ..position import POSITION_ENCODINGS
 from ..standalone.files import check_fit, read_config, write_config, write_tensors
 from .conversion import Forward
-from .dictionaries import check_size, dictionary_text, read_dictionary
-from .directory import (
-    ENCODER,
-    VERSION,
-    WORDS,
-    Converted,
-    build,
-    building,
-    check_head,
-    head_names,
-)
+from .dictionaries import dictionary_text
+from .directory import Converted, build, building, check_head, head_names
+from .families import CAUSAL, MASKED, Family
 from .keys import Rule, Table, to_ours, to_theirs
 from .settings import functions, sizes
-from .shards import read_shards
+from .shards import read_directory
 from .sources import AUTO_MAP, collect
 from .tokenizer_json import write_tokenizer
 
 MODEL_TYPE = "tupe"
+#: The token embeddings.
+WORDS = "tupe.embed_tokens.weight"
 #: The name of a classification head that was trained in transformers; fairseq's default.
 HEAD = "sentence_classification_head"
-#: Settings of the same meaning: name in transformers, name in fairseq.
-SAME_SETTINGS = {
-    "num_hidden_layers": "encoder_layers",
-    "hidden_size": "encoder_embed_dim",
-    "intermediate_size": "encoder_ffn_embed_dim",
-    "num_attention_heads": "encoder_attention_heads",
-    "hidden_act": "activation_fn",
-    "hidden_dropout_prob": "dropout",
-    "attention_probs_dropout_prob": "attention_dropout",
-    "activation_dropout": "activation_dropout",
-    "max_position_embeddings": "max_positions",
-    "position_encoding": "position_encoding",
-    "layernorm_embedding": "layernorm_embedding",
-    "normalize_before": "encoder_normalize_before",
-    "classifier_dropout": "pooler_dropout",
-    "classifier_act": "pooler_activation_fn",
-}
 #: Settings of the same name in both, and what they are where a configuration lacks them.
 WINDOW = {"attention_window": None, "global_every": 0}
 #: Deepest name of a parameter below the encoder, in parts.
 DEEPEST = 8
 
 
-def table(head: str | None = None) -> Table:
+def table(family: Family = MASKED, head: str | None = None) -> Table:
     """Rules for the names of parameters.
 
     Args:
+        family: the kind of model.
         head: the classification head that is `classifier` there.
     """
     stars = [".*" * count for count in range(1, DEEPEST)]
-    return (
-        Rule("tupe.embed_tokens.weight", WORDS),
+    stack = (
+        Rule(WORDS, family.words),
         *(
-            Rule(f"tupe.encoder.{name}{more}", f"{ENCODER}{name}{more}")
+            Rule(f"tupe.encoder.{name}{more}", f"{family.stack}{name}{more}")
             for name in ("embed_positions", "layernorm_embedding", "layers", "layer_norm")
             for more in stars
         ),
+    )
+    if family is CAUSAL:
+        return (*stack, Rule("lm_head.weight", family.output))
+    return (
+        *stack,
         Rule("lm_head.dense.*", "encoder.lm_head.dense.*"),
         Rule("lm_head.layer_norm.*", "encoder.lm_head.layer_norm.*"),
-        Rule("lm_head.decoder.weight", "encoder.lm_head.weight"),
+        Rule("lm_head.decoder.weight", family.output),
         Rule("lm_head.decoder.bias", "encoder.lm_head.bias"),
         *((Rule("classifier.*.*", f"classification_heads.{head}.*.*"),) if head else ()),
     )
@@ -87,7 +71,9 @@ def table(head: str | None = None) -> Table:
 def write(
     converted: Converted, out: Path, head: str | None = None, lower_case: bool = False
 ) -> None:
-    """Write a directory that AutoModelForMaskedLM.from_pretrained loads with trust_remote_code.
+    """Write a directory that transformers' Auto classes load with trust_remote_code.
+
+    A language model is for AutoModelForCausalLM, any other for AutoModelForMaskedLM.
 
     Args:
         converted: the model.
@@ -99,25 +85,25 @@ def write(
     Raises:
         UsageError: the classes for transformers have no counterpart of the model.
     """
-    state, settings = converted.state, converted.settings
+    state, settings, family = converted.state, converted.settings, converted.family
     check_head(state, head)
     if settings["activation_fn"] not in ACTIVATIONS:
         raise CheckpointError(
             f"the classes for transformers support activation_fn {', '.join(ACTIVATIONS)} only, "
             f"but the model's is {settings['activation_fn']!r}."
         )
-    own = build(_model_settings(settings), converted.entries, state)
-    check_fit(state, own.state_dict(), "the model", "tupe_roberta")
-    theirs = to_theirs(state, table(head))
+    kept = _model_settings(settings, family)
+    own = build(kept, converted.entries, state, family)
+    check_fit(state, own.state_dict(), "the model", family.model)
+    left = [family.output] if family.is_tied(settings) else []
+    theirs = to_theirs({n: v for n, v in state.items() if n not in left}, table(family, head))
     if head:
         theirs = {n: value for n, value in theirs.items() if not n.startswith("lm_head.")}
-    elif not settings.get("untie_weights_roberta"):
-        del theirs["lm_head.decoder.weight"]
     left_out = [name for name in head_names(state) if name != head]
     if left_out:
         converted.notes.append(f"left out, classification heads: {', '.join(left_out)}")
-    files = collect(settings["position_encoding"], _model_settings(settings))
-    scale = own.encoder.sentence_encoder.embed_scale
+    files = collect(settings["position_encoding"], kept)
+    scale = own.get_submodule(family.stack[:-1]).embed_scale
     with building(out) as folder:
         write_config(folder / "config.json", _config(converted, scale, head))
         (folder / "dict.txt").write_text(dictionary_text(converted.entries), encoding="utf-8")
@@ -125,24 +111,37 @@ def write(
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
         if converted.folder is not None:
-            longest = settings["max_positions"]
-            given = (folder, converted.folder, converted.entries, longest, lower_case)
-            converted.notes += [note for note in (write_tokenizer(*given),) if note]
+            given = (folder, converted.folder, converted.entries, settings[family.longest])
+            first = None if family is MASKED else _first_token(settings)
+            note = write_tokenizer(*given, lower_case, start=first)
+            converted.notes += [note] if note else []
 
 
-def _model_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _first_token(settings: Mapping[str, Any]) -> str:
+    """What stands before the first token of a text where a language model is trained."""
+    return "<s>" if settings.get("add_bos_token") else "</s>"
+
+
+def _model_settings(settings: Mapping[str, Any], family: Family) -> dict[str, Any]:
     """The settings that the classes for transformers have."""
-    options = POSITION_ENCODINGS[settings["position_encoding"]].options()
-    names = (*SAME_SETTINGS.values(), *WINDOW, *(o.name for o in options), "untie_weights_roberta")
-    return {name: settings[name] for name in names if settings.get(name) is not None}
+    options = (option.name for option in _options(settings))
+    names = (*family.settings.values(), *WINDOW, *options, family.ties[0], *family.own)
+    given = {**family.defaults, **settings}
+    return {name: given[name] for name in names if given.get(name) is not None}
+
+
+def _options(settings: Mapping[str, Any]) -> tuple[Any, ...]:
+    return POSITION_ENCODINGS[settings["position_encoding"]].options()
 
 
 def _config(converted: Converted, scale: float, head: str | None) -> dict[str, Any]:
-    settings, state = converted.settings, converted.state
-    known = _model_settings(settings)
-    given = known.keys() - {*SAME_SETTINGS.values(), *WINDOW, "untie_weights_roberta"}
+    settings, state, family = converted.settings, converted.state, converted.family
+    known = _model_settings(settings, family)
+    given = known.keys() & {option.name for option in _options(settings)}
     task: dict[str, Any] = {"architectures": ["TupeForMaskedLM"]}
-    if head:
+    if family is CAUSAL:
+        task = {"architectures": ["TupeForCausalLM"], "is_decoder": True}
+    elif head:
         labels = len(state[f"classification_heads.{head}.out_proj.weight"])
         kind = "regression" if labels == 1 else "single_label_classification"
         task = {
@@ -155,20 +154,20 @@ def _config(converted: Converted, scale: float, head: str | None) -> dict[str, A
         "model_type": MODEL_TYPE,
         "auto_map": AUTO_MAP,
         **task,
-        "vocab_size": len(state[WORDS]),
-        **{there: settings[here] for there, here in SAME_SETTINGS.items()},
+        "vocab_size": len(state[family.words]),
+        **{there: settings[here] for there, here in family.settings.items()},
         **{name: known.get(name, default) for name, default in WINDOW.items()},
         "position_options": {name: known[name] for name in sorted(given)},
         "embedding_scale": scale,
-        "tie_word_embeddings": not settings.get("untie_weights_roberta"),
-        "bos_token_id": 0,
+        "tie_word_embeddings": family.is_tied(settings),
+        "bos_token_id": 2 if family is CAUSAL and _first_token(settings) == "</s>" else 0,
         "pad_token_id": 1,
         "eos_token_id": 2,
     }
 
 
 def read(source: str | Path, dictionary: str | Path | None = None) -> Converted:
-    """Read a directory that `TupeForMaskedLM` or `TupeForSequenceClassification` wrote.
+    """Read a directory of a masked language model, a sentence classifier or a language model.
 
     Args:
         source: the directory.
@@ -179,68 +178,71 @@ def read(source: str | Path, dictionary: str | Path | None = None) -> Converted:
     """
     folder = Path(source)
     config = read_config(folder / "config.json")
-    theirs = read_shards(folder)
-    words = theirs.get("tupe.embed_tokens.weight")
-    if words is None or words.dim() != 2:
-        raise CheckpointError(f"{source} has no token embeddings (tupe.embed_tokens.weight).")
-    path = Path(dictionary or folder / "dict.txt")
-    entries = read_dictionary(path)
-    check_size(entries, len(words), path)
-    if config.get("is_decoder"):
-        raise CheckpointError(f"{source} is a language model, which --from does not read.")
-    notes: list[str] = []
-    ours = to_ours(theirs, table(HEAD))
+    family = CAUSAL if config.get("is_decoder") else MASKED
+    theirs, words, entries = read_directory(folder, dictionary, WORDS, family.adds_mask)
+    rules, notes = table(family, HEAD), []
+    ours = to_ours(theirs, rules)
     classifier = "classifier.out_proj.weight" in theirs
     if classifier:
         notes.append(f"the classifier is the head {HEAD}")
-    settings = _settings(config, ours, folder)
-    if "lm_head.dense.weight" in theirs:
-        ours.setdefault("encoder.lm_head.weight", words)
-    settings["untie_weights_roberta"] = not torch.equal(
-        ours.get("encoder.lm_head.weight", words), words
-    )
+    settings = _settings(config, ours, folder, family)
+    new_head = family is MASKED and "lm_head.dense.weight" not in theirs
+    if not new_head:
+        ours.setdefault(family.output, words)
+    settings |= family.tying(torch.equal(ours.get(family.output, words), words))
     try:
-        own = build(settings, entries, ours).state_dict()
+        model = build(settings, entries, ours, family)
     except RuntimeError as error:
         raise CheckpointError(
             f"{folder / 'config.json'} does not fit its parameters: max_position_embeddings "
-            f"{settings['max_positions']} or an option needs too much memory."
+            f"{settings[family.longest]} or an option needs too much memory."
         ) from error
-    if "lm_head.dense.weight" not in theirs:
+    _check_scale(config, model.get_submodule(family.stack[:-1]).embed_scale, folder)
+    own = model.state_dict()
+    if new_head:
         notes.append("the head for masked words is new, since the source has none")
         ours |= {n: v for n, v in own.items() if n.startswith("encoder.lm_head.")}
-        ours["encoder.lm_head.weight"] = words
-    unknown = {n: v for n, v in theirs.items() if not to_ours({n: v}, table(HEAD))}
-    check_fit(ours | unknown | {VERSION: own[VERSION]}, own, source, "huggingface")
-    head = HEAD if classifier and "lm_head.dense.weight" not in theirs else None
-    return Converted(settings, ours | {VERSION: own[VERSION]}, entries, notes, head=head)
+        ours[family.output] = words
+    unknown = {n: v for n, v in theirs.items() if not to_ours({n: v}, rules)}
+    version = {family.version: own[family.version]}
+    check_fit(ours | unknown | version, own, source, "huggingface")
+    head = HEAD if classifier and new_head else None
+    return Converted(settings, ours | version, entries, notes, head=head, family=family)
+
+
+def _check_scale(config: Mapping[str, Any], scale: float, folder: Path) -> None:
+    """Refuse a factor of the embeddings that fairseq's model does not have."""
+    found = config.get("embedding_scale", scale)
+    if not isinstance(found, int | float) or not math.isclose(found, scale, rel_tol=1e-6):
+        raise CheckpointError(
+            f"invalid embedding_scale in {folder / 'config.json'}: {found!r}; fairseq's model "
+            f"multiplies embeddings by {scale}."
+        )
 
 
 def _settings(
-    config: Mapping[str, Any], ours: Mapping[str, Tensor], source: Path
+    config: Mapping[str, Any], ours: Mapping[str, Tensor], source: Path, family: Family
 ) -> dict[str, Any]:
-    """Arguments of `tupe_roberta`, from the parameters where these show them."""
-    lacking = [name for name in SAME_SETTINGS if name not in config]
-    if lacking:
-        raise CheckpointError(f"{source / 'config.json'} lacks {', '.join(lacking)}.")
-    recorded = {here: config[there] for there, here in SAME_SETTINGS.items()}
+    """Arguments of the model, from the parameters where these show them."""
+    names, path = family.settings, source / "config.json"
+    if lacking := [name for name in names if name not in config]:
+        raise CheckpointError(f"{path} lacks {', '.join(lacking)}.")
+    recorded = {here: config[there] for there, here in names.items()}
     recorded |= {name: config.get(name, default) for name, default in WINDOW.items()}
     if wrong := [name for name in WINDOW if type(recorded[name]) not in (int, type(WINDOW[name]))]:
-        raise CheckpointError(
-            f"invalid {wrong[0]} in {source / 'config.json'}: {recorded[wrong[0]]!r}."
-        )
-    # If it is null, the other dropout is used there.
-    if recorded["pooler_dropout"] is None:
+        raise CheckpointError(f"invalid {wrong[0]} in {path}: {recorded[wrong[0]]!r}.")
+    if family is CAUSAL:
+        recorded["no_scale_embedding"] = config.get("embedding_scale") == 1
+        recorded["add_bos_token"] = config.get("bos_token_id") == 0
+    elif recorded["pooler_dropout"] is None:
+        # The other dropout is used there.
         recorded["pooler_dropout"] = recorded["dropout"]
     options = config.get("position_options") or {}
-    known = {option.name for option in POSITION_ENCODINGS[recorded["position_encoding"]].options()}
+    known = {option.name for option in _options(recorded)}
     if not isinstance(options, dict) or options.keys() - known:
-        raise CheckpointError(
-            f"invalid position_options in {source / 'config.json'}: {json.dumps(options)}."
-        )
-    return (
-        recorded | options | sizes(recorded, ours, ENCODER, source) | functions(recorded, source)
-    )
+        raise CheckpointError(f"invalid position_options in {path}: {json.dumps(options)}.")
+    found = sizes(recorded, ours, family.stack, source, family.side)
+    return recorded | options | found | functions(recorded, source)
 
 
 def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
@@ -252,7 +254,8 @@ def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
     import_extra("transformers", "hf")
     from .. import huggingface
 
-    kind = huggingface.TupeForSequenceClassification if head else huggingface.TupeForMaskedLM
+    kinds = {MASKED: huggingface.TupeForMaskedLM, CAUSAL: huggingface.TupeForCausalLM}
+    kind = huggingface.TupeForSequenceClassification if head else kinds[converted.family]
     model = kind.from_pretrained(str(directory)).eval()
 
     def forward(tokens: Tensor) -> tuple[Tensor, ...]:

@@ -27,17 +27,19 @@ from ...standalone.files import (
 )
 from .. import tupe_classes
 from ..conversion import Conversion, Forward, Option, register
-from ..dictionaries import check_size, dictionary_text, read_dictionary
+from ..dictionaries import dictionary_text
 from ..directory import ENCODER, POSITIONS, WORDS, Converted, build, building, check_head, renamed
+from ..families import CAUSAL, MASKED
 from ..keys import Rule, Table, to_ours, to_theirs
 from ..settings import functions, sizes
-from ..shards import read_shards
+from ..shards import read_directory
 
 KIND = "huggingface"
 #: Values of --classes.
 CLASSES = ("roberta", "tupe")
 #: One row. A second token type would need an input that fairseq does not have.
 TOKEN_TYPES = "roberta.embeddings.token_type_embeddings.weight"
+WORDS_THERE = "roberta.embeddings.word_embeddings.weight"
 TIED_HEAD, TIED_BIAS = "lm_head.decoder.weight", "lm_head.decoder.bias"
 #: Settings of the same meaning: name in transformers, name in fairseq.
 SAME_SETTINGS = {
@@ -77,7 +79,7 @@ def table(head: str | None = None) -> Table:
     layer, ours = "roberta.encoder.layer.*.", f"{ENCODER}layers.*."
     classifier = f"classification_heads.{head}.*.*"
     return (
-        Rule("roberta.embeddings.word_embeddings.weight", WORDS),
+        Rule(WORDS_THERE, WORDS),
         Rule("roberta.embeddings.position_embeddings.weight", POSITIONS),
         Rule("roberta.embeddings.LayerNorm.*", f"{ENCODER}layernorm_embedding.*"),
         Rule(f"{layer}attention.self.query.*", f"{ours}self_attn.q_proj.*"),
@@ -121,7 +123,12 @@ def write(
         )
     if lower_case not in (None, "yes", "no"):
         raise ConfigurationError(f"--lower-case is {lower_case!r}, but must be yes or no.")
-    learned = converted.settings["position_encoding"] == "learned"
+    masked = converted.family is MASKED
+    if classes == "roberta" and not masked:
+        raise ConfigurationError(
+            f"--classes is 'roberta', but the model is a {converted.family.what}: use tupe."
+        )
+    learned = masked and converted.settings["position_encoding"] == "learned"
     if (classes or ("roberta" if learned else "tupe")) == "tupe":
         tupe_classes.write(converted, out, head, lower_case == "yes")
     else:
@@ -215,17 +222,11 @@ def read(source: str | Path, dictionary: str | Path | None = None) -> Converted:
     if read_config(folder / "config.json").get("model_type") == tupe_classes.MODEL_TYPE:
         return tupe_classes.read(source, dictionary)
     config = _read_config(folder / "config.json")
-    theirs = read_shards(folder)
-    path = Path(dictionary or folder / "dict.txt")
-    entries = read_dictionary(path)
-    words = theirs.get("roberta.embeddings.word_embeddings.weight")
-    if words is None:
-        raise CheckpointError(f"{source} is not a {KIND} RoBERTa with a head for masked words.")
-    check_size(entries, len(words), path)
+    theirs, words, entries = read_directory(folder, dictionary, WORDS_THERE)
     types = theirs.pop(TOKEN_TYPES, None)
     if types is not None:
         # Every token has type 0, so that its row can be added to the words.
-        theirs["roberta.embeddings.word_embeddings.weight"] = words + types[:1]
+        theirs[WORDS_THERE] = words + types[:1]
     theirs.pop("roberta.embeddings.position_ids", None)
     theirs.pop(TIED_BIAS, None)
     theirs.setdefault(TIED_HEAD, words)
@@ -287,6 +288,8 @@ def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
 SUMMARY = "transformers: RoBERTa for `learned`, a model with its own code for other encodings"
 HEAD = Option("head", "the classification head to write")
 CHOICE = Option("classes", "roberta (default for `learned`) or tupe, which has its own code")
-register(Conversion("--from", KIND, SUMMARY, read, outputs, extra="hf"))
+BOTH = (MASKED, CAUSAL)
+register(Conversion("--from", KIND, SUMMARY, read, outputs, extra="hf", families=BOTH))
 LOWER = Option("lower_case", "yes: the tokenizer lower-cases texts, as the training data were")
-register(Conversion("--to", KIND, SUMMARY, write, outputs, (HEAD, CHOICE, LOWER), extra="hf"))
+OPTIONS = (HEAD, CHOICE, LOWER)
+register(Conversion("--to", KIND, SUMMARY, write, outputs, OPTIONS, extra="hf", families=BOTH))

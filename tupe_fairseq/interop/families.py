@@ -1,0 +1,155 @@
+"""The kinds of models that are converted: masked language models and language models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from ..arguments.transformers import LANGUAGE_MODEL
+from ..errors import CheckpointError
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """What differs between the two kinds.
+
+    Attributes:
+        what: the kind, for messages.
+        model: its name in fairseq.
+        task: of fairseq's training.
+        criterion: as `task`.
+        criterion_class: what checkpoints record as their criterion.
+        side: "encoder" or "decoder", with which settings begin.
+        stack: prefix of the parameters of embeddings, positions and layers.
+        output: the weight of the output layer.
+        longest: the setting with the longest sequence in tokens.
+        ties: the setting that ties the output layer to the embeddings, and its value if it does.
+        more: further settings of `tupe_fairseq.huggingface` by their names there.
+        own: further settings, which it does not have.
+        defaults: values of options of encodings where they are not recorded.
+        widths: settings that equal the width of the model.
+        adds_mask: whether the task adds `<mask>` to the dictionary.
+    """
+
+    what: str
+    model: str
+    task: str
+    criterion: str
+    criterion_class: str
+    side: str
+    stack: str
+    output: str
+    longest: str
+    ties: tuple[str, bool]
+    more: Mapping[str, str]
+    own: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    widths: tuple[str, ...] = ()
+    adds_mask: bool = False
+
+    @property
+    def words(self) -> str:
+        """The token embeddings."""
+        return f"{self.stack}embed_tokens.weight"
+
+    @property
+    def version(self) -> str:
+        """Marks state dicts in which the names of the LayerNorms are today's."""
+        return f"{self.stack}version"
+
+    @property
+    def sizes(self) -> dict[str, str]:
+        """Settings that parameters show, but for the heads: names in transformers, names here."""
+        return {
+            "num_hidden_layers": f"{self.side}_layers",
+            "hidden_size": f"{self.side}_embed_dim",
+            "intermediate_size": f"{self.side}_ffn_embed_dim",
+            "num_attention_heads": f"{self.side}_attention_heads",
+        }
+
+    @property
+    def recorded(self) -> dict[str, str]:
+        """All other settings but the encoding and its options, as `sizes`."""
+        return {
+            "max_position_embeddings": self.longest,
+            "layernorm_embedding": "layernorm_embedding",
+            "normalize_before": f"{self.side}_normalize_before",
+            "hidden_dropout_prob": "dropout",
+            "attention_probs_dropout_prob": "attention_dropout",
+            "activation_dropout": "activation_dropout",
+            "hidden_act": "activation_fn",
+            **self.more,
+        }
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Settings of the same meaning: name in `tupe_fairseq.huggingface`, name here."""
+        return {**self.sizes, "position_encoding": "position_encoding", **self.recorded}
+
+    def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings with those that follow from them."""
+        # A language model may read <s> before each sample.
+        longest = settings[self.longest] - bool(settings.get("add_bos_token"))
+        width = settings[f"{self.side}_embed_dim"]
+        return {
+            "tokens_per_sample": longest,
+            **{name: width for name in self.widths},
+            **settings,
+        }
+
+    def is_tied(self, settings: Mapping[str, Any]) -> bool:
+        """Whether the output layer uses the token embeddings."""
+        name, value = self.ties
+        return bool(settings.get(name)) == value
+
+    def tying(self, tied: bool) -> dict[str, bool]:
+        """The setting that says so."""
+        name, value = self.ties
+        return {name: tied == value}
+
+
+MASKED = Family(
+    what="masked language model",
+    model="tupe_roberta",
+    task="masked_lm",
+    criterion="masked_lm",
+    criterion_class="MaskedLmLoss",
+    side="encoder",
+    stack="encoder.sentence_encoder.",
+    output="encoder.lm_head.weight",
+    longest="max_positions",
+    ties=("untie_weights_roberta", False),
+    more={"classifier_dropout": "pooler_dropout", "classifier_act": "pooler_activation_fn"},
+    adds_mask=True,
+)
+CAUSAL = Family(
+    what="language model",
+    model="tupe_transformer_lm",
+    task="language_modeling",
+    criterion="cross_entropy",
+    criterion_class="CrossEntropyCriterion",
+    side="decoder",
+    stack="decoder.",
+    output="decoder.output_projection.weight",
+    longest="max_target_positions",
+    ties=("share_decoder_input_output_embed", True),
+    more={},
+    own=("no_scale_embedding", "add_bos_token"),
+    defaults=LANGUAGE_MODEL.option_defaults,
+    widths=("decoder_input_dim", "decoder_output_dim"),
+)
+
+
+def family_of(state: Mapping[str, Tensor], source: object) -> Family:
+    """The family of a checkpoint, by its parameters.
+
+    Raises:
+        CheckpointError: it is a translation model.
+    """
+    sides = {name.partition(".")[0] for name in state} & {"encoder", "decoder"}
+    if len(sides) == 2:
+        raise CheckpointError(f"{source} is a translation model, which no other format holds.")
+    return CAUSAL if sides == {"decoder"} else MASKED
