@@ -124,45 +124,6 @@ def test_a_command_installs_what_it_needs():
     assert ended.stdout == "True True\n", ended.stderr
 
 
-#: Imports in all orders, and what must be there after each.
-ORDERS = """
-import sys, torch
-import tupe_fairseq, tupe_fairseq.huggingface
-tupe_fairseq.TUPEEncoder(tupe_fairseq.TUPEConfig())
-assert not [name for name in sys.modules if name.split(".")[0] == "fairseq"]
-import importlib.util
-assert importlib.util.find_spec("fairseq") is not None
-assert "fairseq" not in sys.modules
-finders = len(sys.meta_path)
-import fairseq.models.roberta
-assert len(sys.meta_path) == finders - 1
-assert type(fairseq.__spec__.loader) is type(torch.__spec__.loader)
-from fairseq.models import ARCH_MODEL_REGISTRY
-assert ARCH_MODEL_REGISTRY["tupe_roberta"] is tupe_fairseq.TupeRobertaModel
-assert "tupe_transformer_lm" in ARCH_MODEL_REGISTRY
-assert "glue_prediction" in fairseq.criterions.CRITERION_REGISTRY
-assert "fused_adam" in fairseq.optim.OPTIMIZER_REGISTRY
-"""
-
-
-def test_fairseq_is_not_imported_but_finds_what_is_registered():
-    """Also where it is imported after this package."""
-    pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
-    ended = run("-W", "ignore", "-c", ORDERS)
-    assert ended.returncode == 0, ended.stderr
-
-
-def test_a_class_that_needs_fairseq_imports_it():
-    code = (
-        "import tupe_fairseq.checkpoints.reading; from tupe_fairseq import *;"
-        "print(TupeTransformerLM.__module__, TUPEConfig.__name__)"
-    )
-    ended = run("-c", code)
-    assert ended.stdout == "tupe_fairseq.models.tupe_transformer_lm TUPEConfig\n", ended.stderr
-    with pytest.raises(AttributeError, match="TupeBert"):
-        tupe_fairseq.TupeBert  # noqa: B018
-
-
 @commands.ends_commands_in_one_line
 def fail():
     raise errors.DataError("train.bin\nis cut off")

@@ -49,17 +49,6 @@ def test_no_circles_of_files(graph):
     assert not circles, "\n".join(sorted(circles))
 
 
-def test_rooms_below_the_models_import_fairseq_first(graph):
-    """The models are registered then, and must find no file of the room half imported."""
-    needed = graph.find_upstream_modules(f"{PACKAGE}.models", as_package=True)
-    for file in (ROOT / PACKAGE).rglob("*.py"):
-        module = ".".join(file.relative_to(ROOT).with_suffix("").parts)
-        imports_it = re.search(r"^(import|from) fairseq\b", file.read_text(), flags=re.MULTILINE)
-        if imports_it and module in needed:
-            first = file.with_name("__init__.py").read_text()
-            assert re.search(r"^import fairseq\b", first, flags=re.MULTILINE), module
-
-
 def test_contributing_names_what_exists():
     """Paths, and all rooms, in .github/CONTRIBUTING.md."""
     text = (ROOT / ".github/CONTRIBUTING.md").read_text(encoding="utf-8")

@@ -1,8 +1,7 @@
 """TUPE and other position encodings as a fairseq plugin: `--user-dir tupe_fairseq`.
 
-Where fairseq is installed, this registers models and criterions with it: when this package is
-imported or, if fairseq is imported later, then. The standalone encoder needs torch alone, and
-`tupe_fairseq.huggingface` transformers too; neither imports fairseq.
+Importing this package registers models and criterions with fairseq where fairseq is installed. The
+standalone encoder needs torch alone.
 
 Glossary, one word for one thing in code, messages and documents:
     token        an item of a sequence; its id is an index into the dictionary
@@ -24,12 +23,8 @@ Glossary, one word for one thing in code, messages and documents:
 Class names begin with Tupe; TUPEConfig, TUPEEncoder and TUPEMaskedLM keep their older spelling.
 """
 
-from importlib import import_module
-from importlib.util import find_spec
-from typing import Any
+import importlib.util
 
-from . import commands
-from .after_import import after_import
 from .attention import TupeMultiheadAttention
 from .errors import BackendError, CheckpointError, ConfigurationError, DataError, UsageError
 from .position import PositionEncoding, Shape, build_position_encoding, register_position_encoding
@@ -54,31 +49,16 @@ __all__ = [
     "register_position_encoding",
 ]
 
-#: Classes that need fairseq, and the files that register them with it.
-_WITH_FAIRSEQ = {
-    "GluePredictionCriterion": "glue",
-    "TupeRobertaModel": "models.tupe_roberta",
-    "TupeTransformerModel": "models.tupe_transformer",
-    "TupeTransformerLM": "models.tupe_transformer_lm",
-}
+if importlib.util.find_spec("fairseq") is not None:
+    from .glue import GluePredictionCriterion
+    from .models.tupe_roberta import TupeRobertaModel
+    from .models.tupe_transformer import TupeTransformerModel
+    from .models.tupe_transformer_lm import TupeTransformerLM
+    from .optimizer import FusedAdam as _FusedAdam  # noqa: F401
 
-
-def _register() -> None:
-    """Register everything with fairseq, which is imported."""
-    for name in (*_WITH_FAIRSEQ.values(), "optimizer"):
-        import_module(f".{name}", __name__)
-
-
-def __getattr__(name: str) -> Any:
-    """Import a class that needs fairseq where it is first asked for."""
-    if name not in _WITH_FAIRSEQ:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_WITH_FAIRSEQ[name]}", __name__), name)
-
-
-if find_spec("fairseq") is not None:
-    __all__ += sorted(_WITH_FAIRSEQ)
-    if commands.current():
-        _register()
-    else:
-        after_import("fairseq", _register)
+    __all__ += [
+        "GluePredictionCriterion",
+        "TupeRobertaModel",
+        "TupeTransformerLM",
+        "TupeTransformerModel",
+    ]

@@ -5,6 +5,3 @@ The command line, hydra and Python take the same path: fairseq hands a Namespace
 Namespace, from which the model is built; `specification.write_back` then enters them in fairseq's
 object, which fairseq saves in checkpoints.
 """
-
-# The models, which import files of this folder, are registered as soon as fairseq is imported.
-import fairseq  # noqa: F401
