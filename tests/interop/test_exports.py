@@ -113,7 +113,8 @@ def test_classifier_equals_transformers(toy_sentence_data, tmp_path):
         ({"pad_token_id": 0}, "pad_token_id in .*: 0; it must be 1"),
         ({"is_decoder": True}, "is_decoder in .*: True; it must be False"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type in .*: 'relative"),
-        ({"model_type": "bert"}, "model_type is 'bert'"),
+        ({"model_type": "electra"}, "model_type is 'electra'"),
+        ({"model_type": "bert"}, "has no matrix bert.embeddings"),
         ({"num_hidden_layers": 10**9}, None),
     ],
 )

@@ -129,5 +129,5 @@ def test_damaged_exports(trained, tmp_path):
     config.unlink()
     refused(load, "cannot read", "config.json")
     refused(lambda: huggingface.read(tmp_path / "plain"), "cannot read", "config.json")
-    config.write_text(json.dumps({"model_type": "bert", "hidden_size": 3}))
+    config.write_text(json.dumps({"model_type": "electra", "hidden_size": 3}))
     refused(lambda: huggingface.read(tmp_path / "plain"), "config.json is not a configuration")

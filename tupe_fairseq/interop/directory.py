@@ -53,6 +53,7 @@ class Converted:
         folder: the directory that it was read from, which may hold a tokenizer.
         head: the classification head that the source has in place of one for masked words.
         family: the kind of model.
+        files: texts of files that `write` adds, by name.
     """
 
     settings: dict[str, Any]
@@ -63,6 +64,7 @@ class Converted:
     folder: Path | None = None
     head: str | None = None
     family: Family = MASKED
+    files: dict[str, str] = field(default_factory=dict)
 
 
 def read_parameters(checkpoint: str | Path) -> dict[str, Any]:
@@ -176,7 +178,8 @@ def renamed(
     Raises:
         CheckpointError: parameters are missing, unknown or of another shape.
     """
-    own = build(settings, entries, theirs).state_dict()
+    heads = {name: value for name, value in theirs.items() if name.startswith("classif")}
+    own = build(settings, entries, to_ours(heads, table)).state_dict()
     version = {VERSION: own.pop(VERSION)}
     check_fit(theirs, to_theirs(own, table), source, kind)
     return Converted(settings, to_ours(theirs, table) | version, entries)
@@ -212,6 +215,8 @@ def write(converted: Converted, out: Path, dictionary: Path) -> None:
             torch.save(checkpoint, file)
         text = dictionary_text(converted.entries)
         (folder / "dict.txt").write_text(text, encoding="utf-8")
+        for name, text in converted.files.items():
+            (folder / name).write_text(text, encoding="utf-8")
         for name in TOKENIZERS:
             if (tokenizer := dictionary.with_name(name)).is_file():
                 shutil.copyfile(tokenizer, folder / name)
