@@ -60,7 +60,8 @@ class PositionalScore:
 
     def rows(self, first: int, last: int, keys: slice | None = None) -> Tensor:
         """The term of queries first, ..., last − 1 and of all keys or some, H×(last−first)×S."""
-        begin, end, _ = (keys or slice(None)).indices(self.num_keys)
+        # `slice.indices` would fix the length of a graph that torch.export traces.
+        begin, end = (keys.start, keys.stop) if keys else (0, self.num_keys)
         if self.cells is not None:
             return self.cells[:, first:last, begin:end]
         relative = None
