@@ -10,6 +10,7 @@ from torch import nn
 from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq import TUPEConfig, TUPEEncoder
 from tupe_fairseq.kernels import linear as module
+from tupe_fairseq.kernels import native
 from tupe_fairseq.kernels.linear import linear, prefers_onednn, project
 
 has_onednn = pytest.mark.skipif(
@@ -31,6 +32,7 @@ def calls(monkeypatch):
     monkeypatch.setattr(module, "_product", counted)
     monkeypatch.setattr(module, "prefers_onednn", lambda: True)
     monkeypatch.setattr(module, "SMALLEST", 0)
+    monkeypatch.setattr(module, "FEW", 0)
     return found
 
 
@@ -115,6 +117,28 @@ def test_what_torch_computes_itself(calls, monkeypatch):
     with torch.no_grad():
         assert torch.equal(linear(**tensors, activation="gelu"), F.gelu(expected))
     assert not calls
+
+
+@pytest.mark.parametrize("activation", ["none", "gelu"])
+@pytest.mark.parametrize(
+    ("shape", "outputs", "with_bias"),
+    [((4, 16), 1, True), ((3, 3, 32), 5, True), ((17, 48), 6, False), ((1, 8, 16), 2, True)],
+)
+def test_few_rows(monkeypatch, shape, outputs, with_bias, activation):
+    """By the kernel in C, where it serves this processor."""
+    monkeypatch.setattr(module, "prefers_onednn", lambda: True)
+    monkeypatch.setattr(module, "SMALLEST_IN_C", 0)
+    tensors = inputs(shape, outputs, with_bias)
+    exact = [None if t is None else t.double() for t in tensors.values()]
+    expected = F.linear(*exact)
+    with torch.no_grad():
+        if native.kernels() is not None and torch.backends.cpu.get_cpu_capability() == "AVX512":
+            found = module._small_product(*tensors.values())
+            assert_close(found, expected)
+            strided = torch.cat((tensors["x"], tensors["x"]), -1)[..., : shape[-1]]
+            assert module._small_product(strided, *list(tensors.values())[1:]) is None
+        out = linear(**tensors, activation=activation)
+    assert_close(out, F.gelu(expected) if activation == "gelu" else expected)
 
 
 def test_replaced_modules_are_called(calls):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ConfigurationError
-from ..kernels.linear import is_plain, linear, project
+from ..kernels.linear import is_plain, is_small, linear, project
 from ..position import LayerTerms
 from .backend import ContentTerms
 from .cache import LayerCache
@@ -101,14 +101,15 @@ class TupeMultiheadAttention(nn.Module):
         self, x: Tensor, shared: SharedAttention, cache: LayerCache | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Scaled queries, keys and values, B×H×T×D each."""
-        if all(map(is_plain, (self.q_proj, self.k_proj, self.v_proj))):
+        projections = self.q_proj, self.k_proj, self.v_proj
+        if all(map(is_plain, projections)) and not (cache is None and is_small(x)):
             # One large product is faster than three.
-            qkv = linear(x, *self._joint(cache))
+            qkv = shared.layout.to_attention(linear(x, *self._joint(cache))).chunk(3, -1)
         else:
-            qkv = torch.cat((self.q_proj(x) * self.scaling, self.k_proj(x), self.v_proj(x)), -1)
-        # N×3C -> B×T×3C -> 3 of B×H×T×D
-        qkv = shared.layout.to_attention(qkv).unflatten(-1, (3, self.num_heads, self.head_dim))
-        q, k, v = (part.transpose(1, 2) for part in qkv.unbind(2))
+            q, k, v = (project(x, module) for module in projections)
+            qkv = tuple(map(shared.layout.to_attention, (q * self.scaling, k, v)))
+        # B×T×C -> B×H×T×D
+        q, k, v = (x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for x in qkv)
         return q, k, v
 
     def _joint(self, cache: LayerCache | None) -> tuple[Tensor, Tensor]:

@@ -17,8 +17,7 @@ def add_and_normalise(x: Tensor, residual: Tensor, norm: nn.LayerNorm) -> Tensor
         norm: over C.
     """
     tensors = (x, residual, norm.weight, norm.bias)
-    served = _is_plain(norm) and all(map(_is_served, tensors))
-    kernels = native.kernels() if served else None
+    kernels = native.kernels() if _is_plain(norm) and _are_served(*tensors) else None
     if kernels is None:
         return norm(residual + x)
     inputs = [tensor.contiguous() for tensor in tensors]
@@ -33,7 +32,7 @@ def _is_plain(norm: nn.Module) -> bool:
     return type(norm) is nn.LayerNorm and norm.bias is not None and not hooked
 
 
-def _is_served(x: Tensor) -> bool:
-    if torch.compiler.is_compiling() or torch.is_grad_enabled():
+def _are_served(x: Tensor, *others: Tensor) -> bool:
+    if torch.compiler.is_compiling() or torch.is_grad_enabled() or not x.numel():
         return False
-    return x.device.type == "cpu" and x.dtype == torch.float32 and x.numel() > 0
+    return all(tensor.is_cpu and tensor.dtype == torch.float32 for tensor in (x, *others))

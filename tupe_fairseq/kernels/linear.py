@@ -2,7 +2,9 @@
 
 torch computes fp32 products on x86 processors by MKL, which uses AVX-512 on Intel's alone. On
 other processors with AVX-512, oneDNN, which is a part of torch, takes half of the time (AMD Zen 5,
-torch 2.13: 210 instead of 90 GFLOP/s). Both round in fp32; they differ in the order of summation.
+torch 2.13: 210 instead of 90 GFLOP/s). Both copy the weight into blocks first, which for few rows
+takes longer than the product; a kernel in C reads it once, as it is stored. All round in fp32;
+they differ in the order of summation.
 """
 
 from __future__ import annotations
@@ -15,8 +17,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from . import native
+
 #: Multiplications below which the fixed cost of oneDNN's call, about 12 µs, outweighs its gain.
 SMALLEST = 1 << 20
+#: The same for the kernel in C, about 3 µs.
+SMALLEST_IN_C = 1 << 18
+#: Numbers in the inputs up to which the kernel in C is faster.
+FEW = 1 << 14
+#: It computes 8 rows at a time of 16 numbers.
+FEWEST_ROWS, LANES = 4, 16
+PLAIN = (Tensor, nn.Parameter)
 
 
 def project(x: Tensor, module: nn.Module, activation: str = "none") -> Tensor:
@@ -48,14 +59,24 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "no
     """
     if not _is_served(x, weight, bias):
         out = F.linear(x, weight, bias)
-        if activation == "none":
-            return out
-        # In place: allocating a tensor of this size costs as much as gelu.
-        return F.gelu(out) if torch.is_grad_enabled() else torch.ops.aten.gelu_(out)
-    if _needs_gradient(x, weight, bias):
+    elif _needs_gradient(x, weight, bias):
         out = _Linear.apply(x, weight, bias)
-        return F.gelu(out) if activation == "gelu" else out
-    return _product(x, weight, bias, activation)
+    else:
+        small = _small_product(x, weight, bias)
+        if small is None:
+            return _product(x, weight, bias, activation)
+        out = small
+    if activation == "none":
+        return out
+    # In place: allocating a tensor of this size costs as much as gelu.
+    return F.gelu(out) if torch.is_grad_enabled() else torch.ops.aten.gelu_(out)
+
+
+def is_small(x: Tensor) -> bool:
+    """Whether the time is that of reading weights: few inputs, without gradients."""
+    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return False
+    return x.numel() <= FEW and prefers_onednn() and native.kernels() is not None
 
 
 @functools.cache
@@ -76,27 +97,42 @@ def _vendor() -> str:
     return next(found, "GenuineIntel")
 
 
-def _is_served(*tensors: Tensor | None) -> bool:
-    """Whether oneDNN is to compute it, for x, weight and bias.
+def _is_served(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Whether not torch is to compute it; graphs of torch.compile and torch.export keep F.linear.
 
-    Graphs of torch.compile and torch.export keep F.linear.
+    Written out: of a short text, such checks take a notable share of the time.
     """
-    if torch.compiler.is_compiling() or torch.jit.is_tracing() or not prefers_onednn():
+    if torch.compiler.is_compiling() or not prefers_onednn() or torch.jit.is_tracing():
         return False
-    given = [tensor for tensor in tensors if tensor is not None]
-    x, weight = given[:2]
+    size = x.numel()
+    if size * weight.size(0) < (SMALLEST_IN_C if size <= FEW else SMALLEST):
+        return False
     return (
-        x.numel() * len(weight) >= SMALLEST
-        and all(t.dtype == torch.float32 and t.device.type == "cpu" for t in given)
-        and all(type(t) in (Tensor, nn.Parameter) for t in given)
+        x.dtype == weight.dtype == torch.float32
+        and (x.is_cpu and weight.is_cpu)
+        and (type(x) is Tensor and type(weight) in PLAIN)
+        and (bias is None or (bias.dtype == x.dtype and bias.is_cpu and type(bias) in PLAIN))
         and not torch._C._are_functorch_transforms_active()
         and not torch.is_autocast_enabled("cpu")
-        and bool(torch.backends.mkldnn.enabled)
+        and torch._C._get_mkldnn_enabled()
     )
 
 
 def _needs_gradient(*tensors: Tensor | None) -> bool:
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+
+
+def _small_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
+    """The product by the kernel in C, or None where it is slower or cannot compute it."""
+    outputs, width = weight.shape
+    fits = FEWEST_ROWS * width <= x.numel() <= FEW and width % LANES == 0
+    kernels = native.kernels() if fits and x.is_contiguous() and weight.is_contiguous() else None
+    if kernels is None or (bias is not None and not bias.is_contiguous()):
+        return None
+    out = x.new_empty(*x.shape[:-1], outputs)
+    pointers = [None if t is None else t.data_ptr() for t in (out, x, weight, bias)]
+    served = kernels.small_linear(*pointers, x.numel() // width, width, outputs)
+    return out if served else None
 
 
 def _product(

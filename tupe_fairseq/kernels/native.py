@@ -26,7 +26,7 @@ from .random_bits import ENTRIES_PER_WORD, MULTIPLIERS, SHIFTS, STEP
 
 logger = logging.getLogger(__name__)
 
-SOURCE = Path(__file__).with_name("kernels.c")
+SOURCES = [Path(__file__).with_name(name) for name in ("kernels.c", "linear.c")]
 FLAGS = ("-std=c99", "-O3", "-fno-math-errno", "-fno-trapping-math", "-fPIC")
 #: Tried in this order. OpenMP is not linked: the threads are those of torch's OpenMP library.
 VARIANTS = (("-march=native", "-fopenmp"), ("-fopenmp",), ())
@@ -78,7 +78,10 @@ ARGUMENTS = {
         *(ctypes.c_uint64, ctypes.c_int, ctypes.c_float, ctypes.c_long),
     ),
     "add_layer_norm": (*(ctypes.c_void_p,) * 5, ctypes.c_float, *(ctypes.c_long,) * 2),
+    "small_linear": (*(ctypes.c_void_p,) * 4, *SIZES),
 }
+#: Of functions that return something.
+RESULTS = {"small_linear": ctypes.c_int}
 
 
 @functools.cache
@@ -109,7 +112,7 @@ def find_compiler() -> list[str] | None:
 
 def _built(compiler: list[str], flags: tuple[str, ...]) -> Path:
     """The path of the library, compiled if it is not in the cache."""
-    source = declarations() + SOURCE.read_text(encoding="utf-8")
+    source = declarations() + "".join(file.read_text(encoding="utf-8") for file in SOURCES)
     facts = (source, *compiler, *flags, _processor())
     name = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
     library = _directory() / f"kernels-{name}.so"
@@ -170,5 +173,5 @@ def _processor() -> str:
 def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
     for name, arguments in ARGUMENTS.items():
         function = getattr(library, name)
-        function.argtypes, function.restype = arguments, None
+        function.argtypes, function.restype = arguments, RESULTS.get(name)
     return library
