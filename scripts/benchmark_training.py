@@ -5,9 +5,10 @@
     python scripts/benchmark_training.py --workloads 4x512 --batch 8 --encodings tupe_r,alibi
     python scripts/benchmark_training.py --peers hf_deberta_v2 --encodings deberta
 
-A step computes the features of a batch, without the LM head, and in training their gradients. The
-other models are stock fairseq RoBERTa and --peers of transformers, where these are installed. The
-row of matrix products is a lower bound: the products of the same step and nothing else.
+A step computes the features of a batch, without the LM head, and in training their gradients; with
+--mode predict, the classes of texts by the hub's `predict`. The other models are stock fairseq
+RoBERTa and --peers of transformers, where these are installed. The row of matrix products is a
+lower bound: the products of the same step and nothing else.
 """
 
 from __future__ import annotations
@@ -45,11 +46,12 @@ class Workload:
         batch: sentences B.
         length: tokens of the longest, T.
         padding: share of the cells; the lengths are spaced evenly.
-        mode: "training" or "evaluation".
+        mode: "training", "evaluation", or "predict" for the hub's method.
         device: on which it runs by default; "named": it runs if its name is given, on any device.
         rounds: unless --rounds is given.
         stock: whether stock RoBERTa and peers are measured too; stock's attention over 16,384
             tokens alone would take 50 GB.
+        repeats: evaluations in a step.
     """
 
     batch: int
@@ -65,12 +67,14 @@ class Workload:
     device: str = "cpu"
     rounds: int = 11
     stock: bool = True
+    repeats: int = 1
 
     def __str__(self):
         return (
             f"{self.mode}, {self.batch}×{self.length} tokens, {self.padding:.0%} padding, "
             f"{self.layers} layers, width {self.width}, {self.heads} heads, feed-forward "
             f"{self.ffn}, dropout {self.dropout:g}, {self.dtype}"
+            + (f", {self.repeats} times" if self.repeats > 1 else "")
         )
 
     def lengths(self) -> list[int]:
@@ -100,11 +104,21 @@ class Workload:
 
 BASE = {"layers": 12, "width": 768, "heads": 12, "ffn": 3072}
 LONG = {"layers": 4, "width": 128, "ffn": 512, "stock": False, "device": "named", "rounds": 1}
+EVALUATED = {
+    "4x512": Workload(4, 512),
+    "16x128": Workload(16, 128),
+    "half-padding": Workload(8, 256, padding=0.5),
+    "1x16": Workload(1, 16, repeats=20),
+}
 WORKLOADS = {
     "4x512": Workload(4, 512),
     "16x128": Workload(16, 128),
     "base-2x512": Workload(2, 512, **BASE, rounds=5),
-    "evaluation-4x512": Workload(4, 512, mode="evaluation"),
+    **{
+        f"{mode}-{name}": replace(work, mode=mode, device="cpu" if at_once else "named")
+        for mode, at_once in (("evaluation", True), ("predict", False))
+        for name, work in EVALUATED.items()
+    },
     "half-padding": Workload(8, 256, padding=0.5),
     "memory-1x4096": Workload(1, 4096, rounds=2),
     "long-1x16384": Workload(1, 16384, **LONG),
@@ -121,7 +135,7 @@ def prepare(work: Workload, device: str, contender: Contender) -> Step:
     if contender == PRODUCTS:
         dimensions = (work.lengths(), work.width, work.heads, work.ffn)
         shapes = shapes_of_layer(*dimensions, work.mode == "training", CELLS[device])
-        return multiply(shapes, work.layers, device, dtype)
+        return multiply(shapes, work.layers * work.repeats, device, dtype)
     model = build(work, contender).to(device, dtype).train(work.mode == "training")
     tokens = work.tokens().to(device)
 
@@ -132,9 +146,15 @@ def prepare(work: Workload, device: str, contender: Contender) -> Step:
 
     def evaluate():
         with torch.no_grad():
-            model(tokens, features_only=True)
+            for _ in range(work.repeats):
+                model(tokens, features_only=True)
 
-    return train if model.training else evaluate
+    def predict():
+        with torch.no_grad():
+            for _ in range(work.repeats):
+                model.predict("head", tokens)
+
+    return {"training": train, "evaluation": evaluate, "predict": predict}[work.mode]
 
 
 def build(work: Workload, contender: Contender) -> torch.nn.Module:
@@ -193,7 +213,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--peers", metavar="NAMES", default=",".join(available()), help=told)
     for name in CHANGEABLE:
         kind = type(getattr(WORKLOADS["4x512"], name))
-        choices = ("training", "evaluation") if name == "mode" else None
+        choices = ("training", "evaluation", "predict") if name == "mode" else None
         metavar = {int: "N", float: "P"}.get(kind)
         told = "instead of the workload's"
         parser.add_argument(f"--{name}", type=kind, choices=choices, metavar=metavar, help=told)

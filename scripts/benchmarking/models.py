@@ -20,10 +20,10 @@ HAS_FAIRSEQ = importlib.util.find_spec("fairseq") is not None
 
 
 def build(work: Any, contender: Contender, vocabulary: int) -> nn.Module:
-    """A model with random parameters, which maps tokens B×T to features B×T×C.
+    """A model with random parameters: tokens B×T to features B×T×C, or the hub of a classifier.
 
     Args:
-        work: workload.
+        work: workload; its mode "predict" needs fairseq.
         contender: STOCK, or one of ours with its backend.
         vocabulary: number of token embeddings.
     """
@@ -47,10 +47,24 @@ def build(work: Any, contender: Contender, vocabulary: int) -> nn.Module:
         attention_dropout=work.dropout,
         max_positions=work.length,
     )
-    if contender == STOCK:
-        return RobertaModel.build_model(arguments, task)
-    arguments.position_encoding, arguments.attention_backend = contender
-    return TupeRobertaModel.build_model(arguments, task)
+    if contender != STOCK:
+        arguments.position_encoding, arguments.attention_backend = contender
+    model = (RobertaModel if contender == STOCK else TupeRobertaModel).build_model(arguments, task)
+    return with_head(model, task) if work.mode == "predict" else model
+
+
+def with_head(model: Any, task: Any) -> nn.Module:
+    """What `from_pretrained` returns of a model with a head for two classes."""
+    from fairseq.models.roberta.hub_interface import RobertaHubInterface
+
+    from tupe_fairseq import TupeRobertaModel
+    from tupe_fairseq.hub.roberta import TupeRobertaHubInterface
+
+    model.register_classification_head("head", num_classes=2)
+    ours = isinstance(model, TupeRobertaModel)
+    return (TupeRobertaHubInterface if ours else RobertaHubInterface)(
+        SimpleNamespace(bpe=None), task, model
+    )
 
 
 class WithoutFairseq(nn.Module):

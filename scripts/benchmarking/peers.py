@@ -56,7 +56,7 @@ def available() -> list[str]:
 
 
 def build(peer: Peer, work: Any, vocabulary: int) -> nn.Module:
-    """A peer with random parameters, which maps tokens B×T to features B×T×C.
+    """A peer with random parameters: tokens B×T to features B×T×C, or to classes of a text.
 
     Args:
         peer: which.
@@ -78,10 +78,26 @@ def build(peer: Peer, work: Any, vocabulary: int) -> nn.Module:
         max_position_embeddings=work.length + PADDING + 1,
         pad_token_id=PADDING,
         attn_implementation=peer.attention,
+        num_labels=2,
         **dict.fromkeys(peer.dropouts, work.dropout),
         **peer.settings,
     )
+    if work.mode == "predict":
+        return Classes(getattr(transformers, f"{peer.kind}ForSequenceClassification")(config))
     return Features(getattr(transformers, f"{peer.kind}Model")(config))
+
+
+class Classes(nn.Module):
+    """A classifier of transformers, called like the hub's."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def predict(self, head: str, tokens: Tensor) -> Tensor:
+        """Log-probabilities of two classes, B×2; there is one head."""
+        mask = (tokens != PADDING).to(torch.long)
+        return self.model(input_ids=tokens, attention_mask=mask).logits.log_softmax(-1)
 
 
 class Features(nn.Module):

@@ -62,6 +62,35 @@ def test_peers_have_the_products_of_stock_roberta(script, mode, name):
     assert operations(training, work, training.PEERS[name].contender, LINEAR) == expected > 0
 
 
+def test_predictions_of_the_hub_and_of_peers(script, tmp_path, capsys):
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    training = script("benchmark_training")
+    flags = ("--workloads", "predict-half-padding,predict-1x16", "--encodings", "tupe_r")
+    status, results, _ = run(training.main, tmp_path, *flags, *TINY)
+    assert status == 0
+    padded, short = results["tables"]
+    assert padded["facts"].startswith("predict, 2×16 tokens, 50% padding")
+    assert "20 times" in short["facts"]
+    peers = ["HF Roberta", "HF DebertaV2", "HF ModernBert"]
+    assert [row["name"] for row in padded["rows"]] == [
+        *("stock RoBERTa", "tupe_r", *peers, "matrix products")
+    ]
+
+
+@pytest.mark.parametrize("name", ["stock RoBERTa", "tupe_r", "hf_roberta"])
+def test_predictions_are_log_probabilities(script, name):
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    training = script("benchmark_training")
+    sizes = {"layers": 1, "width": 16, "heads": 2, "ffn": 32}
+    work = training.Workload(3, 12, padding=0.3, mode="predict", **sizes)
+    ours = training.Contender("tupe_r", "auto")
+    row = {"stock RoBERTa": training.STOCK, "tupe_r": ours}.get(name)
+    model = training.build(work, row or training.PEERS[name].contender).eval()
+    found = model.predict("head", work.tokens())
+    assert found.shape == (3, 2)
+    torch.testing.assert_close(found.exp().sum(-1), torch.ones(3))
+
+
 def test_peers_without_transformers(script, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     monkeypatch.setattr(script("benchmarking.peers").importlib.util, "find_spec", lambda _: None)
