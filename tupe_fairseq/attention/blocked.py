@@ -23,6 +23,7 @@ from ..position.tables import widened
 from .backend import ATTENTION_BACKENDS, Backend, Need
 from .blocks import Block, split_into_blocks
 from .fused import padding_scores
+from .products import multiplied, multiply
 from .relative import Relative, relative_inputs
 
 #: Below this share of the cells, blocks are faster than torch's kernel, which computes all.
@@ -206,8 +207,8 @@ class _Attend(torch.autograd.Function):
         for same_queries in prepared.blocks:
             rows = prepared.rows(same_queries[0])
             for block in same_queries:
-                scores = block.cells_of(prepared.memory[0])
-                multiply(block.queries(q), block.keys(k).mT, scores)
+                memory = block.cells_of(prepared.memory[0])
+                scores = multiplied(block.queries(q), block.keys(k).mT, memory)
                 relative.add_to_scores(block, scores)
                 softmax_dropout_(scores, prepared.terms(block, rows, p, key))
                 multiply(scores, block.keys(v), block.queries(out))
@@ -230,11 +231,11 @@ class _Attend(torch.autograd.Function):
             rows = prepared.rows(same_queries[0])
             of_rows = None if of_score is None else of_score.of_rows(same_queries[0])
             for block in same_queries:
-                scores, of_scores = map(block.cells_of, prepared.memory)
+                memory, other_memory = map(block.cells_of, prepared.memory)
                 of_out = block.queries(gradient)
-                multiply(block.queries(q), block.keys(k).mT, scores)
+                scores = multiplied(block.queries(q), block.keys(k).mT, memory)
                 relative.add_to_scores(block, scores)
-                multiply(of_out, block.keys(v).mT, of_scores)
+                of_scores = multiplied(of_out, block.keys(v).mT, other_memory)
                 relative.add_to_weights(block, of_scores, gradient)
                 of_bias = None if of_rows is None else block.bias(of_rows)
                 terms = prepared.terms(block, rows, p, key)
@@ -260,17 +261,6 @@ def _heads_first(x: Tensor | None) -> Tensor | None:
 def _batch_first(x: Tensor | None) -> Tensor | None:
     """H×B×T×D -> B×H×T×D."""
     return None if x is None else x.transpose(0, 1)
-
-
-def multiply(a: Tensor, b: Tensor, out: Tensor, accumulate: bool = False) -> None:
-    """Write the product a b to out, or add it to out: M×R×S · M×S×D -> M×R×D."""
-    if accumulate:
-        out += a @ b
-    elif out.is_contiguous():
-        torch.bmm(a, b, out=out)
-    else:
-        # Into strided memory, torch computes the products of a batch one after the other.
-        out.copy_(a @ b)
 
 
 ATTENTION_BACKENDS.register(Blocked.name)(Blocked())
