@@ -51,11 +51,15 @@ pieces() {
   run python -m examples.quickstart.tokenizer $work/text "$out"
 }
 
+# --srcdict: all pieces of the vocabulary. A dictionary made from the text lacks those that do not
+# occur in it.
 data() {
   run fairseq-preprocess --only-source --destdir "$out/pretrain" \
+    --srcdict $work/pieces/pretrain/dict.txt \
     --trainpref $work/pieces/pretrain/pretrain.train \
     --validpref $work/pieces/pretrain/pretrain.valid
   run fairseq-preprocess --only-source --destdir "$out/reviews/input0" \
+    --srcdict $work/pieces/reviews/dict.txt \
     --trainpref $work/pieces/reviews/train.input0 \
     --validpref $work/pieces/reviews/valid.input0 --testpref $work/pieces/reviews/test.input0
   run fairseq-preprocess --only-source --destdir "$out/reviews/label" \

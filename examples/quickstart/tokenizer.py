@@ -5,12 +5,14 @@
 TEXT is the output of prepare.py. OUT gets a folder for each of `VOCABULARIES` with
 
     sentencepiece.bpe.model     the vocabulary, BPE
+    dict.txt                    fairseq's dictionary, with all of its pieces
     NAME                        each file of text, its pieces separated by spaces
 """
 
 import sys
 from pathlib import Path
 
+from examples.pretraining.encode import load_sentencepiece, write_dictionary
 from examples.shared import pieces, script
 
 TRAINING = "pretrain.train"
@@ -30,6 +32,7 @@ def main() -> None:
         model = out / folder / pieces.MODEL
         # All characters: the text has few, and an unknown character could not be decoded.
         pieces.train([text / TRAINING], model, size, "VOCABULARIES", character_coverage=1.0)
+        write_dictionary(load_sentencepiece(model), out / folder / "dict.txt")
         for name in names:
             lines = pieces.encode(model, (text / name).read_text(encoding="utf-8").splitlines())
             (out / folder / name).write_text("".join(f"{line}\n" for line in lines), "utf-8")
