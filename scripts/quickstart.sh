@@ -4,22 +4,36 @@
 # TUPE-R has learned about positions; then trains it to classify film reviews. Needs Python 3.11
 # and pip; takes about eight minutes on two CPU cores and uses a GPU if there is one.
 #
-#   bash scripts/quickstart.sh           continue the last call
-#   bash scripts/quickstart.sh --fresh   start over
+#   bash scripts/quickstart.sh               continue the last call
+#   bash scripts/quickstart.sh --fresh       start over
+#   bash scripts/quickstart.sh --text FILE   pre-train both on a text of your own, in UTF-8, with a
+#                                            sentence or a paragraph per line; no classifier
 #
-# All output is in .quickstart/ (and .venv/); examples/quickstart/README.md describes the steps.
+# All output is in .quickstart/, with --text in .quickstart-text/ (and in .venv/);
+# examples/quickstart/README.md describes the steps.
 set -euo pipefail
+called_in=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/environment.sh
 source scripts/steps.sh
 
 fresh=
-for argument in "$@"; do
-  case $argument in
+own=
+while (($#)); do
+  case $1 in
     --fresh) fresh=yes ;;
-    -h | --help) sed -n '2,11s/^# \{0,1\}//p' scripts/quickstart.sh && exit ;;
-    *) printf 'error: unknown argument %q; the only one is --fresh.\n' "$argument" >&2 && exit 2 ;;
+    --text)
+      own=${2-}
+      [[ $own ]] || fail "--text lacks its FILE."
+      [[ $own == /* ]] || own=$called_in/$own
+      [[ -f $own && -r $own ]] || fail "--text is $2, but there is no such file to read."
+      work=.quickstart-text
+      shift
+      ;;
+    -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' scripts/quickstart.sh && exit ;;
+    *) printf 'error: unknown argument %q; there are --fresh and --text FILE.\n' "$1" >&2 && exit 2 ;;
   esac
+  shift
 done
 
 examples=examples/quickstart
@@ -44,7 +58,11 @@ download() {
 }
 
 text() {
-  run python -m examples.quickstart.prepare $work/download/vaderSentiment-3.3.2.tar.gz "$out"
+  if [[ $own ]]; then
+    run python -m examples.quickstart.own_text "$own" "$out"
+  else
+    run python -m examples.quickstart.prepare $work/download/vaderSentiment-3.3.2.tar.gz "$out"
+  fi
 }
 
 pieces() {
@@ -58,6 +76,7 @@ data() {
     --srcdict $work/pieces/pretrain/dict.txt \
     --trainpref $work/pieces/pretrain/pretrain.train \
     --validpref $work/pieces/pretrain/pretrain.valid
+  [[ ! $own ]] || return 0
   run fairseq-preprocess --only-source --destdir "$out/reviews/input0" \
     --srcdict $work/pieces/reviews/dict.txt \
     --trainpref $work/pieces/reviews/train.input0 \
@@ -97,12 +116,14 @@ finetune() {
 # A folder for each model with all files that it needs.
 models() {
   local name model=sentencepiece.bpe.model
-  mkdir -p "$out/pretrained" "$out/learned" "$out/sentiment/input0" "$out/sentiment/label"
+  mkdir -p "$out/pretrained" "$out/learned"
   run cp $work/pretrain/tupe_r/checkpoint_last.pt "$out/pretrained/model.pt"
   run cp $work/pretrain/learned/checkpoint_last.pt "$out/learned/model.pt"
   for name in pretrained learned; do
     run cp $work/data/pretrain/dict.txt $work/pieces/pretrain/$model "$out/$name/"
   done
+  [[ ! $own ]] || return 0
+  mkdir -p "$out/sentiment/input0" "$out/sentiment/label"
   run cp $work/finetune/tupe_r/checkpoint_best.pt "$out/sentiment/model.pt"
   run cp $work/pieces/reviews/$model "$out/sentiment/"
   run cp $work/data/reviews/input0/dict.txt "$out/sentiment/input0/"
@@ -117,23 +138,29 @@ results() {
   run python -m examples.quickstart.evaluate $work/models $work/text "$out"
 }
 
-# As many positions as in pre-training.
+# As many positions as in pre-training. The figure shows its command, with the names alone of absolute
+# paths, and not the folder of an incomplete step.
 figures() {
   run python scripts/plot_positional_correlations.py $work/models/pretrained --length 32 \
-    --out "$out/positional_correlations.png"
+    --out "$PWD/$out/positional_correlations.png"
+}
+
+# A text of one's own has no labels, so these steps are left out.
+unless_own() {
+  [[ $own ]] || step "$@"
 }
 
 lock_work
 [[ ! $fresh ]] || reset_work
-step download "Fetch text and labels" $examples/data.txt
-step text "Split text and labels" $examples/prepare.py
-step pieces "Train two vocabularies" $examples/tokenizer.py
+unless_own download "Fetch text and labels" $examples/data.txt
+step text "Split the text" $examples/prepare.py ${own:+"$own" $examples/own_text.py}
+step pieces "Train the vocabulary" $examples/tokenizer.py
 step data "Binarise"
 step --resumable pretrain "Pre-train TUPE-R and BERT's learned positions on masked words"
 step losses "Draw the losses" $examples/losses.py
-step --resumable finetune "Train TUPE-R to classify film reviews"
+unless_own --resumable finetune "Train TUPE-R to classify film reviews"
 step models "Collect the models"
-step results "Classify film reviews, and fill masks" $examples/evaluate.py
+unless_own results "Classify film reviews, and fill masks" $examples/evaluate.py
 step figures "Draw what TUPE-R has learned about positions" \
   scripts/plot_positional_correlations.py tupe_fairseq/plots.py
 python -m examples.quickstart.report $work

@@ -2,7 +2,8 @@
 
     python -m examples.quickstart.report WORK
 
-WORK is .quickstart; reads WORK/losses/losses.json and WORK/results/results.json, writes nothing.
+WORK is .quickstart or .quickstart-text; reads WORK/losses/losses.json and, if it is there,
+WORK/results/results.json; writes nothing.
 """
 
 import json
@@ -17,7 +18,10 @@ Next:
   source .venv/bin/activate
   python examples/quickstart/tour.py   # what one does with a model, in cells
   bash scripts/test.sh                 # the test suite
-  examples/quickstart/README.md, to do the same with text of your own"""
+  bash scripts/quickstart.sh --text FILE   # the same with a text of your own"""
+NEXT_OWN = """
+Next: load the model as examples/quickstart/README.md shows, or train a larger one as
+examples/pretraining/README.md describes"""
 
 
 def loss_table(losses: dict[str, Any]) -> list[str]:
@@ -41,27 +45,40 @@ def shown(pieces: dict[str, float]) -> str:
     return ", ".join(f"{piece} ({100 * p:.0f} %)" for piece, p in pieces.items())
 
 
-def render(losses: dict[str, Any], results: dict[str, Any], work: Path) -> str:
-    """The tables as text."""
-    rows = [
+def result_rows(results: dict[str, Any]) -> list[tuple[str, str]]:
+    """Accuracies and filled masks."""
+    return [
         (f"accuracy on {results['test_sentences']} held-out film reviews", ""),
         ("  classifier, tupe_r from scratch", f"{results['accuracy']:.1f} %"),
         ("  the more frequent class, always", f"{results['majority_accuracy']:.1f} %"),
         ("masks filled by tupe_r", ""),
         *((f"  {sentence}", shown(pieces)) for sentence, pieces in results["masks"].items()),
         ("", ""),
+    ]
+
+
+def render(losses: dict[str, Any], results: dict[str, Any] | None, work: Path) -> str:
+    """The tables as text.
+
+    Args:
+        losses: as `losses.read_losses` returns them.
+        results: as `evaluate.evaluate` returns them; None for a text of one's own.
+        work: the folder of all output.
+    """
+    rows = [
+        *(result_rows(results) if results else []),
         ("losses of both", f"{work}/losses/losses.png"),
         ("positional correlations of tupe_r", f"{work}/figures/positional_correlations.png"),
         ("pre-trained model", f"{work}/models/pretrained"),
-        ("classifier", f"{work}/models/sentiment"),
+        *([("classifier", f"{work}/models/sentiment")] if results else []),
         ("logs", f"{work}/logs, {work}/pretrain/*/log.txt"),
     ]
     width = max(len(name) for name, _ in rows) + 2
     lines = [f"{name:<{width}}{value}".rstrip() for name, value in rows]
-    return "\n".join(["", *loss_table(losses), "", *lines, NEXT])
+    return "\n".join(["", *loss_table(losses), "", *lines, NEXT if results else NEXT_OWN])
 
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    read = [json.loads((folder / f"{n}/{n}.json").read_text()) for n in ("losses", "results")]
-    print(render(*read, folder))
+    files = [folder / name / f"{name}.json" for name in ("losses", "results")]
+    print(render(*(json.loads(f.read_text()) if f.exists() else None for f in files), folder))

@@ -1,8 +1,9 @@
-"""Train two sentencepiece vocabularies on the pre-training text, and split text into pieces.
+"""Train sentencepiece vocabularies on the pre-training text, and split text into pieces.
 
     python -m examples.quickstart.tokenizer TEXT OUT
 
-TEXT is the output of prepare.py. OUT gets a folder for each of `VOCABULARIES` with
+TEXT is the output of prepare.py or of own_text.py, which has no reviews. OUT gets a folder for
+each of `VOCABULARIES` whose files are there, with
 
     sentencepiece.bpe.model     the vocabulary, BPE
     dict.txt                    fairseq's dictionary, with all of its pieces
@@ -22,16 +23,20 @@ VOCABULARIES = {
     "pretrain": (1000, (TRAINING, "pretrain.valid")),
     "reviews": (8000, ("train.input0", "valid.input0", "test.input0")),
 }
+#: How errors name the size.
+FLAG = "the size of the vocabulary (VOCABULARIES in examples/quickstart/tokenizer.py)"
 
 
 def main() -> None:
     """See the module's docstring."""
     text, out = map(Path, sys.argv[1:])
     for folder, (size, names) in VOCABULARIES.items():
+        if not all((text / name).exists() for name in names):
+            continue
         (out / folder).mkdir(parents=True, exist_ok=True)
         model = out / folder / pieces.MODEL
         # All characters: the text has few, and an unknown character could not be decoded.
-        pieces.train([text / TRAINING], model, size, "VOCABULARIES", character_coverage=1.0)
+        pieces.train([text / TRAINING], model, size, FLAG, character_coverage=1.0)
         write_dictionary(load_sentencepiece(model), out / folder / "dict.txt")
         for name in names:
             lines = pieces.encode(model, (text / name).read_text(encoding="utf-8").splitlines())

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from examples.quickstart import losses, prepare, report
+from examples.quickstart import losses, own_text, prepare, report
 from tests.scripts import ROOT
 from tupe_fairseq import UsageError
 
@@ -120,6 +120,10 @@ def test_closing_table():
         *("300", "600", "900", "1,200", "1,500", "1,800"),
     ]
     assert ["1,800", "5.88", "8.00", "2.12"] in rows
+    own = report.render(LOSSES, None, Path(".quickstart-text"))
+    assert "1,800     5.88     8.00        2.12" in own
+    assert "accuracy" not in own
+    assert ".quickstart-text/models/pretrained" in own
 
 
 def test_losses_are_read_where_both_trainings_have_them(tmp_path, toy_masked_lm_data):
@@ -198,15 +202,38 @@ def test_training_with_another_command_starts_over(tmp_path):
     assert run_training(tmp_path, "--lr 2") == []
 
 
-def test_unknown_argument_is_refused():
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--frsh"], "unknown argument --frsh; there are --fresh and --text FILE."),
+        (["--text"], "--text lacks its FILE."),
+        (["--text", "no.txt"], "--text is no.txt, but there is no such file to read."),
+    ],
+)
+def test_invalid_arguments_are_refused(words, message):
     """Before anything is done, but after .venv, which these tests run in or need not have."""
     script = (ROOT / "scripts/quickstart.sh").read_text().replace("source scripts/env", ": env")
     script = script.replace('cd "$(dirname "${BASH_SOURCE[0]}")/.."', f"cd {ROOT}")
+    script = "fail() { printf 'error: %s\\n' \"$*\" >&2; exit 2; }\n" + script
     ended = subprocess.run(
-        ["bash", "-s", "--", "--frsh"], input=script, capture_output=True, text=True, check=False
+        ["bash", "-s", "--", *words], input=script, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 2
-    assert ended.stderr == "error: unknown argument --frsh; the only one is --fresh.\n"
+    assert ended.stderr == f"error: {message}\n"
+
+
+def test_own_text(tmp_path):
+    file = tmp_path / "own.txt"
+    lines = [f"Sentence {i}\u2028goes  ON." for i in range(400)]
+    file.write_text("\n\n".join(lines), encoding="utf-8")
+    found = own_text.read(file)
+    assert found == [f"sentence {i} goes on." for i in range(400)]
+    file.write_text("\n".join(lines[:199]), encoding="utf-8")
+    with pytest.raises(UsageError, match=r"own.txt' with 199 lines, but at least 200 are needed"):
+        own_text.read(file)
+    file.write_bytes(b"a\n" * 300 + b"caf\xe9\n")
+    with pytest.raises(UsageError, match=r"not UTF-8 \(byte \d+\): convert it"):
+        own_text.read(file)
 
 
 CHOICE = """
