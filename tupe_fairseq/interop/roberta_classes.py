@@ -20,6 +20,7 @@ from .dictionaries import Entry, check_size, dictionary_text
 from .directory import ENCODER, POSITIONS, WORDS, Converted, build, building, check_head, renamed
 from .keys import Rule, Table, to_ours, to_theirs
 from .settings import functions, sizes
+from .tokenizer_json import add_tokenizer
 from .warm_start import warm_start
 
 KIND = "huggingface"
@@ -87,7 +88,9 @@ def table(head: str | None = None) -> Table:
     )
 
 
-def write(converted: Converted, out: Path, head: str | None = None) -> None:
+def write(
+    converted: Converted, out: Path, head: str | None = None, lower_case: bool = False
+) -> None:
     """Write a directory that `RobertaForMaskedLM.from_pretrained` loads.
 
     Args:
@@ -95,6 +98,7 @@ def write(converted: Converted, out: Path, head: str | None = None) -> None:
         out: the directory; must not exist.
         head: write this classification head, for `RobertaForSequenceClassification`, instead of
             the head for masked words.
+        lower_case: the tokenizer lower-cases texts.
 
     Raises:
         UsageError: RoBERTa of transformers has no counterpart of the model.
@@ -113,6 +117,7 @@ def write(converted: Converted, out: Path, head: str | None = None) -> None:
         write_config(folder / "config.json", _config(converted, theirs, head))
         (folder / "dict.txt").write_text(dictionary_text(converted.entries), encoding="utf-8")
         write_tensors(folder / "model.safetensors", theirs)
+        add_tokenizer(converted, folder, settings["max_positions"], lower_case)
 
 
 def _check_counterpart(converted: Converted, head: str | None) -> None:

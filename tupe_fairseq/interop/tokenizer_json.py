@@ -17,6 +17,7 @@ from typing import Any
 from ..errors import DataError
 from ..extras import import_extra
 from .dictionaries import MASK, SPECIAL, Entry
+from .directory import Converted
 from .sentencepiece_file import SentencePieceFile
 
 SENTENCEPIECE, GPT2 = "sentencepiece.bpe.model", ("encoder.json", "vocab.bpe")
@@ -27,6 +28,7 @@ WHITESPACE = "[\t-\r\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f
 MARK = r"(?<!\A)(?=[\p{M}\x{200C}\x{200D}\x{FF9E}\x{FF9F}\x{1F3FB}-\x{1F3FF}])"
 #: A code point that Unicode reserves for use inside of programs.
 SEPARATOR = "\U0010ffff"
+NOT_WRITTEN = "no tokenizer was written, so AutoTokenizer has nothing to load"
 CONFIG = {
     "tokenizer_class": "PreTrainedTokenizerFast",
     **{"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"},
@@ -73,9 +75,10 @@ def write_tokenizer(
         elif all((source / name).is_file() for name in GPT2):
             tokenizer = from_gpt2(library, source / GPT2[0], source / GPT2[1], ids)
         else:
-            return f"no tokenizer was written: {source} holds no {SENTENCEPIECE} or {GPT2[0]}"
+            files = f"{SENTENCEPIECE} or {GPT2[0]} with {GPT2[1]}"
+            return f"{NOT_WRITTEN}: {source} holds no {files}."
     except DataError as error:
-        return f"no tokenizer was written: {error}"
+        return f"{NOT_WRITTEN}: {error}"
     if lower_case:
         steps = [each for each in (tokenizer.normalizer,) if each is not None]
         tokenizer.normalizer = library.normalizers.Sequence(
@@ -95,6 +98,24 @@ def write_tokenizer(
     text = json.dumps(config, indent=2) + "\n"
     (folder / "tokenizer_config.json").write_text(text, encoding="utf-8")
     return ""
+
+
+def add_tokenizer(
+    converted: Converted, folder: Path, longest: int, lower_case: bool, start: str | None = None
+) -> None:
+    """Write the tokenizer beside the model as transformers reads it, or note why there is none.
+
+    Args:
+        converted: the model; gets the note.
+        folder: where to write.
+        longest: most tokens of the model.
+        lower_case: the tokenizer lower-cases texts.
+        start: of `write_tokenizer`.
+    """
+    if converted.folder is not None:
+        given = (folder, converted.folder, converted.entries, longest, lower_case)
+        note = write_tokenizer(*given, start=start)
+        converted.notes += [note] if note else []
 
 
 def from_sentencepiece(library: Any, path: Path, ids: dict[str, int]) -> Any:
@@ -180,7 +201,8 @@ def _check_complete(pieces: Any, ids: dict[str, int], path: Path) -> None:
     if lacking:
         raise DataError(
             f"dict.txt lacks {len(lacking)} of the {len(pieces)} pieces of {path.name}, "
-            f"{lacking[0]!r} for instance."
+            f"{lacking[0]!r} for instance; fairseq-preprocess --srcdict of all pieces, before "
+            "training, avoids this."
         )
 
 

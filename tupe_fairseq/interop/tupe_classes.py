@@ -27,7 +27,7 @@ from .keys import Rule, Table, to_ours, to_theirs
 from .settings import functions, sizes
 from .shards import read_directory
 from .sources import AUTO_MAP, collect
-from .tokenizer_json import write_tokenizer
+from .tokenizer_json import add_tokenizer
 
 MODEL_TYPE = "tupe"
 #: The token embeddings.
@@ -110,11 +110,8 @@ def write(
         write_tensors(folder / "model.safetensors", theirs)
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
-        if converted.folder is not None:
-            given = (folder, converted.folder, converted.entries, settings[family.longest])
-            first = None if family is MASKED else _first_token(settings)
-            note = write_tokenizer(*given, lower_case, start=first)
-            converted.notes += [note] if note else []
+        first = None if family is MASKED else _first_token(settings)
+        add_tokenizer(converted, folder, settings[family.longest], lower_case, first)
 
 
 def _first_token(settings: Mapping[str, Any]) -> str:

@@ -69,7 +69,7 @@ def write(
     if (classes or ("roberta" if learned else "tupe")) == "tupe":
         tupe_classes.write(converted, out, head, lower_case == "yes")
     else:
-        roberta_classes.write(converted, out, head)
+        roberta_classes.write(converted, out, head, lower_case == "yes")
 
 
 def read(
