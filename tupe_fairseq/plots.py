@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Width and height of a head's heat map with its colour bar, in inches.
 WIDTH, HEIGHT = 2.4, 2.1
+#: Space above and below each part of a figure, in inches.
+GAP = 0.08
 #: Share of the cells at either end that the range of colours leaves out.
 OUTLIERS = 0.005
 
@@ -53,8 +55,9 @@ def draw_positional_correlations(
     rows = -(-heads // columns)
     # A single map is larger, or the title would not fit.
     scale = 2 if heads == 1 else 1
-    size = (scale * WIDTH * columns, scale * HEIGHT * rows + 0.6)
-    figure = figure_class()(figsize=size, dpi=150, layout="constrained")
+    size = (scale * WIDTH * columns, scale * HEIGHT * rows + 0.8)
+    figure = figure_class()(figsize=size, dpi=150)
+    figure.set_layout_engine("constrained", h_pad=GAP)
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).flat
     names = names or [f"head {head + 1}" for head in range(heads)]
     limits = [color_limits(values) for values in correlations]
@@ -79,7 +82,7 @@ def _write_below(figure: Figure, caption: str) -> None:
     lines = textwrap.wrap(caption, int(25 * figure.get_figwidth()))
     figure.text(0.99, 0.01, "\n".join(lines), fontsize=5, color="0.5", ha="right", va="bottom")
     strip = (0.1 + 0.1 * len(lines)) / figure.get_figheight()
-    figure.set_layout_engine("constrained", rect=(0, strip, 1, 1 - strip))
+    figure.set_layout_engine("constrained", rect=(0, strip, 1, 1 - strip), h_pad=GAP)
 
 
 def _draw_map(panel: Axes, values: Tensor, name: str, limits: tuple[float, float]) -> None:

@@ -71,9 +71,10 @@ def draw(losses: dict[str, Any], out: Path, command: str) -> None:
         axes.annotate(end, (updates[-1], bits[name][-1]), color=color, weight="bold", **place)
     gap = bits["learned"][-1] - bits["tupe_r"][-1]
     axes.set_title(
-        f"After {updates[-1]:,} updates on the same text, TUPE-R needs {gap:.1f} bits less "
-        "per masked token",
+        f"TUPE-R: validation loss is {abs(gap):.1f} bits {'lower' if gap >= 0 else 'higher'} "
+        f"after {updates[-1]:,} updates (one seed, early training)",
         fontsize=10,
+        pad=12,
     )
     axes.set(xlabel="updates", ylabel="validation loss (bits per masked token)")
     axes.set_xlim(0)
@@ -88,7 +89,9 @@ def main() -> None:
     trainings, data, out = map(Path, sys.argv[1:])
     out.mkdir(parents=True, exist_ok=True)
     losses = read_losses(trainings, data)
-    words = ["python", "-m", "examples.quickstart.losses", trainings, data, out]
+    # The step's folder of output is renamed at its end.
+    final = out.with_name(out.name.removesuffix(".partial"))
+    words = ["python", "-m", "examples.quickstart.losses", trainings, data, final]
     draw(losses, out / "losses.png", shown(words, {}))
     with replacing(out / "losses.json") as aside:
         aside.write_text(json.dumps(losses, indent=1) + "\n")
