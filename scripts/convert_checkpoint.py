@@ -13,7 +13,11 @@ import logging
 import warnings
 
 from tupe_fairseq.errors import UsageError, one_line_endings
-from tupe_fairseq.interop.convert import convert
+
+# Importing fairseq would advise to install tensorboardX.
+logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
+
+from tupe_fairseq.interop.convert import convert  # noqa: E402
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -13,11 +13,14 @@ from pathlib import Path
 
 import torch
 
-from tupe_fairseq import TUPEMaskedLM, TupeRobertaModel
-from tupe_fairseq.interop.convert import convert
-from tupe_fairseq.plots import draw_positional_correlations, save_png
+# Importing fairseq would advise to install tensorboardX.
+logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
-# Importing fairseq turns on the debugging output of all libraries, and its use of hydra warns.
+from tupe_fairseq import TUPEMaskedLM, TupeRobertaModel  # noqa: E402
+from tupe_fairseq.interop.convert import convert  # noqa: E402
+from tupe_fairseq.plots import draw_positional_correlations, save_png  # noqa: E402
+
+# It turns on the debugging output of all libraries, and its use of hydra warns.
 logging.getLogger().setLevel(logging.WARNING)
 warnings.simplefilter("ignore")
 
@@ -37,13 +40,14 @@ tokens = roberta.encode("a moving , beautiful film .")
 features = roberta.extract_features(tokens)
 print("features (batch × tokens × width):", tuple(features.shape))
 
-# %% A trained head: the probabilities that a review is negative and positive.
+# %% A trained head: the probabilities that a review is negative (label 0) and positive (label 1).
+MEANING = {"0": "negative", "1": "positive"}
 sentiment = TupeRobertaModel.from_pretrained(MODELS / "sentiment")
 labels = sentiment.task.label_dictionary
 for review in ("a moving , beautiful film .", "a dull and stupid mess ."):
     scores = sentiment.predict("sentence_classification_head", sentiment.encode(review))
     label = labels[scores.argmax().item() + labels.nspecial]
-    print(f"{review} -> class {label} with probability {scores.exp().max():.2f}")
+    print(f"{review} -> {MEANING[label]} with probability {scores.exp().max():.2f}")
 
 # %% A new head of your own, on top of the pre-trained model.
 roberta.register_classification_head("topic", num_classes=3)
