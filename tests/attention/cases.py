@@ -137,7 +137,7 @@ def normal(*shape: int, seed: int, dtype: torch.dtype = torch.float32) -> Tensor
 
 def words(x: Tensor) -> Tensor:
     """Ids for encodings that read them, B×T: the same word at a position in every sentence."""
-    return (7 * torch.arange(x.size(1)) % VOCAB_SIZE).expand(x.shape[:2])
+    return (7 * torch.arange(x.size(1), device=x.device) % VOCAB_SIZE).expand(x.shape[:2])
 
 
 def padding_mask(length: int, *padded: int) -> Tensor:
@@ -167,7 +167,7 @@ def gradients(
         **{f"encoding.{name}": p for name, p in encoding.named_parameters()},
         **{f"attention.{name}": p for name, p in attention.named_parameters()},
     }
-    loss_weights = normal(*output.shape, seed=3, dtype=output.dtype)
+    loss_weights = normal(*output.shape, seed=3).to(output)
     found = torch.autograd.grad(
         output, list(named.values()), loss_weights, allow_unused=True, materialize_grads=True
     )
