@@ -13,6 +13,7 @@ from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.interop.formats import huggingface
 from tupe_fairseq.interop.tupe_classes import HEAD
+from tupe_fairseq.standalone.files import read_tensors, write_tensors
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 import tokenizers  # noqa: E402 (comes with transformers)
@@ -181,6 +182,9 @@ def test_refused_configurations(changes, part, tmp_path):
         ('{"model": {"type": "WordPiece", "vocab": {"a": 0}}}', r"lacks \[CLS\], \[PAD\]"),
         ('{"model": {"type": "WordPiece", "vocab": {"a": 7}}}', "its ids are not 0, 1, 2"),
         ('{"model": {"type": "WordPiece", "vocab": 3}}', "is not a WordPiece tokenizer"),
+        ('{"model": {"type": "WordPiece", "vocab": {"a": 1e400}}}', "cannot convert float infin"),
+        ('{"model": {"type": "WordPiece", "vocab": {"a b": 0}}}', "it has the word 'a b'"),
+        ('{"model": {"type": "WordPiece", "vocab": {}, "merges": [1.5]}}', "not iterable"),
     ],
 )
 def test_refused_tokenizers(text, part, tmp_path):
@@ -189,6 +193,22 @@ def test_refused_tokenizers(text, part, tmp_path):
     with pytest.raises(UsageError, match=part) as error:
         huggingface.read(tmp_path / "source")
     assert "\n" not in str(error.value)
+
+
+def test_parameters_of_other_shapes(tmp_path):
+    """Scalars, other sizes and missing parameters, each in one line."""
+    source = bert(tmp_path / "source", CLASSIFIER)
+    path = source / "model.safetensors"
+    whole = read_tensors(path)
+    for name in whole:
+        for value in (None, torch.zeros(()), torch.zeros(3, 5)):
+            changed = {n: v for n, v in (whole | {name: value}).items() if v is not None}
+            write_tensors(path, changed)
+            if value is None and "token_type" in name:
+                continue
+            with pytest.raises(UsageError) as error:
+                huggingface.read(source)
+            assert "\n" not in str(error.value)
 
 
 def test_options_that_do_not_apply(tmp_path):

@@ -67,7 +67,7 @@ def read(
     converted.notes += [vocabulary.note, *([f"left out: {LEFT_OUT[0]}*"] if left_out else [])]
     eps = config.get("layer_norm_eps", 1e-12)
     if eps != 1e-5 and not converted.not_comparable:
-        converted.not_comparable = f"layer_norm_eps is {eps:g} there and 1e-05 here"
+        converted.not_comparable = f"layer_norm_eps is {eps!r} there and 1e-05 here"
     return converted
 
 

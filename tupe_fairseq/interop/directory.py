@@ -143,7 +143,7 @@ def register_heads(model: RobertaModel, state: Mapping[str, Tensor]) -> None:
     """Register the classification heads of a state dict with a model, in their sizes."""
     for head in head_names(state):
         sizes = (
-            len(state.get(f"classification_heads.{head}.{name}.weight", ()))
+            sum(state.get(f"classification_heads.{head}.{name}.weight", torch.zeros(0)).shape[:1])
             for name in ("out_proj", "dense")
         )
         model.register_classification_head(head, *(size or 1 for size in sizes))

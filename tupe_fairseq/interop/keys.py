@@ -64,7 +64,7 @@ def to_ours(state: Mapping[str, Tensor], table: Table) -> dict[str, Tensor]:
     for name, value in state.items():
         for rule in table:
             if (stars := _match(rule.theirs, name)) is not None:
-                parts = value.chunk(len(rule.parts))
+                parts = value.chunk(len(rule.parts)) if rule.parts[1:] else (value,)
                 for part_name, part in zip(rule.parts, parts, strict=True):
                     found[_fill(part_name, stars)] = part
                 break

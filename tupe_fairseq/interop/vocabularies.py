@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,14 +39,14 @@ def of_roberta(folder: Path, rows: int) -> Vocabulary:
     Raises:
         DataError: there is no such tokenizer, or its ids are others.
     """
-    model, words = _read(folder, "BPE")
+    merges, words = _read(folder, "BPE")
     if words[: len(SPECIAL)] != list(SPECIAL):
         raise DataError(f"the first words of {folder}'s tokenizer are not {', '.join(SPECIAL)}.")
     words = _filled(words, rows, folder)
     entries = [Entry(MASK if word == MASK else str(i), 1) for i, word in enumerate(words)]
     numbers = {word: i for i, word in enumerate(words) if word not in (*SPECIAL, MASK)}
-    merges = ["#version: 0.2", *(" ".join(_pair(pair)) for pair in model["merges"]), ""]
-    files = dict(zip(GPT2, (json.dumps(numbers), "\n".join(merges)), strict=True))
+    lines = "\n".join(["#version: 0.2", *merges, ""])
+    files = dict(zip(GPT2, (json.dumps(numbers), lines), strict=True))
     note = "dict.txt, encoder.json and vocab.bpe are from the tokenizer: binarise with --bpe gpt2"
     return Vocabulary(entries[len(SPECIAL) :], list(range(rows)), files, note)
 
@@ -72,31 +71,33 @@ def of_bert(folder: Path, rows: int) -> Vocabulary:
     return Vocabulary(entries, first + others, {}, note)
 
 
-def _read(folder: Path, kind: str) -> tuple[dict[str, Any], list[str]]:
-    """The model of a tokenizer, and its words in the order of their ids.
+def _read(folder: Path, kind: str) -> tuple[list[str], list[str]]:
+    """The merges of a tokenizer, and its words in the order of their ids.
 
     Raises:
         DataError: there is none of this kind, or it is damaged.
     """
     try:
-        model, ids = _read_tokenizer(folder, kind)
+        merges, ids = _read_tokenizer(folder, kind)
         words = sorted(ids, key=ids.__getitem__)
         if [ids[word] for word in words] != list(range(len(words))):
             raise ValueError("its ids are not 0, 1, 2, ...")
+        if broken := [word for word in words if not word or set(word) & set(" \n\r")]:
+            raise ValueError(f"it has the word {broken[0]!r}")
     except OSError as error:
         older = WORDPIECES if kind == "WordPiece" else " and ".join(PAIRS)
         raise DataError(
             f"{folder} has neither {TOKENIZER} nor {older}: save its tokenizer there, or give "
             "--dict."
         ) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ArithmeticError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(
             f"the tokenizer of {folder} is not a {kind} tokenizer: {error}."
         ) from error
-    return model, words
+    return merges, words
 
 
-def _read_tokenizer(folder: Path, kind: str) -> tuple[dict[str, Any], dict[str, int]]:
+def _read_tokenizer(folder: Path, kind: str) -> tuple[list[str], dict[str, int]]:
     path = folder / TOKENIZER
     if path.is_file():
         whole = json.loads(path.read_text(encoding="utf-8"))
@@ -104,19 +105,19 @@ def _read_tokenizer(folder: Path, kind: str) -> tuple[dict[str, Any], dict[str, 
         if model.get("type", kind) != kind:
             raise ValueError(f"its type is {model['type']!r}")
         added = {each["content"]: int(each["id"]) for each in whole.get("added_tokens") or ()}
-        return model, {str(word): int(i) for word, i in (model["vocab"] | added).items()}
+        ids = {str(word): int(i) for word, i in (model["vocab"] | added).items()}
+        return [_line(merge) for merge in model.get("merges") or ()], ids
     if kind == "WordPiece":
         words = (folder / WORDPIECES).read_text(encoding="utf-8").splitlines()
-        return {}, {word: i for i, word in enumerate(words)}
+        return [], {word: i for i, word in enumerate(words)}
     vocabulary, merges = ((folder / name).read_text(encoding="utf-8") for name in PAIRS)
     lines = [line for line in merges.split("\n") if line and not line.startswith("#version")]
-    ids: Mapping[str, int] = json.loads(vocabulary)
-    return {"merges": lines}, dict(ids)
+    return lines, dict(json.loads(vocabulary))
 
 
-def _pair(merge: Any) -> list[str]:
+def _line(merge: Any) -> str:
     """The two parts of a merge, which older files join."""
-    return merge.split(" ") if isinstance(merge, str) else list(map(str, merge))
+    return merge if isinstance(merge, str) else " ".join(map(str, merge))
 
 
 def _filled(words: list[str], rows: int, folder: Path) -> list[str]:
