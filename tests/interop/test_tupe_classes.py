@@ -140,6 +140,25 @@ def test_encodings_of_other_packages_are_refused(monkeypatch):
         sources.collect("own")
 
 
+@torch.no_grad()
+def test_a_regression_there_and_back(tmp_path):
+    """As of STS-B: one value, the squared error as its loss."""
+    built, converted = model("tupe_a")
+    built.register_classification_head(HEAD, 1)
+    built.eval()
+    converted.state = built.state_dict()
+    tupe_classes.write(converted, tmp_path / "hf", HEAD)
+    (actual,) = tupe_classes.outputs(tmp_path / "hf", converted, HEAD)(tokens())
+    (expected,) = outputs_of(built, HEAD)(tokens())
+    assert expected.shape == (2, 1)
+    assert_close(actual, expected)
+    config = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert config["problem_type"] == "regression"
+    back = tupe_classes.read(tmp_path / "hf").state
+    name = f"classification_heads.{HEAD}.out_proj.weight"
+    assert torch.equal(back[name], converted.state[name])
+
+
 def test_a_classifier_there_and_back(tmp_path):
     built, converted = model("tupe_r", head=True)
     tupe_classes.write(converted, tmp_path / "hf", HEAD)

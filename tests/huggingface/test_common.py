@@ -1,0 +1,119 @@
+"""What transformers' own tests ask of every class of models, beside `test_models.py`."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.huggingface.samples import HEADS, LAYERS, LENGTH, config, filled, masked_lm, tokens
+from tests.tolerances import assert_close, assert_gradients_close
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+
+from tupe_fairseq import huggingface as hf  # noqa: E402
+
+IDS = tokens()
+SPAN = {"start_positions": torch.tensor([1, 5, 0]), "end_positions": torch.tensor([4, 6, 2])}
+#: Each class, what its configuration adds, and its labels.
+CLASSES = {
+    hf.TupeForMaskedLM: ({}, {"labels": IDS}),
+    hf.TupeForCausalLM: ({"is_decoder": True}, {"labels": IDS}),
+    hf.TupeForSequenceClassification: ({"num_labels": 3}, {"labels": torch.tensor([2, 0, 1])}),
+    hf.TupeForMultipleChoice: ({}, {"labels": torch.tensor([0, 1, 1])}),
+    hf.TupeForTokenClassification: ({"num_labels": 4}, {"labels": IDS % 4}),
+    hf.TupeForQuestionAnswering: ({}, SPAN),
+}
+every_class = pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+
+
+def build(kind, **changes):
+    return filled(kind, config("tupe_r", **CLASSES[kind][0], **changes))
+
+
+def ids_for(kind) -> torch.Tensor:
+    return torch.stack((IDS, IDS), 1) if kind is hf.TupeForMultipleChoice else IDS
+
+
+def run(model, **more):
+    return model(ids_for(type(model)), **CLASSES[type(model)][1], **more)
+
+
+@every_class
+@torch.no_grad()
+def test_saves_and_loads_in_several_files(kind, tmp_path):
+    """With equal outputs and losses; two calls give the same."""
+    model = build(kind)
+    model.save_pretrained(tmp_path, max_shard_size="10KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    auto = getattr(transformers, kind.__name__.replace("Tupe", "AutoModel"))
+    again = auto.from_pretrained(tmp_path).eval()
+    assert type(again) is kind
+    first, second, loaded = run(model), run(model), run(again)
+    assert torch.equal(first[1], second[1])
+    assert_close(loaded[1], first[1])
+    assert_close(loaded.loss, first.loss)
+
+
+@every_class
+@torch.no_grad()
+def test_states_and_weights(kind):
+    model = build(kind)
+    model.set_attn_implementation("eager")
+    out = run(model, output_hidden_states=True, output_attentions=True)
+    rows = ids_for(kind).numel() // LENGTH
+    assert [tuple(x.shape) for x in out.hidden_states] == [(rows, LENGTH, 32)] * (LAYERS + 1)
+    assert [tuple(x.shape) for x in out.attentions] == [(rows, HEADS, LENGTH, LENGTH)] * LAYERS
+    model.config.output_hidden_states = True
+    assert len(run(model, return_dict=False)) == len(run(model).to_tuple())
+
+
+@every_class
+def test_gradient_checkpointing(kind):
+    gradients = []
+    for checkpointing in (False, True):
+        model = build(kind).train()
+        if checkpointing:
+            model.gradient_checkpointing_enable()
+        assert model.is_gradient_checkpointing == checkpointing
+        run(model).loss.backward()
+        found = model.named_parameters()
+        gradients.append({name: p.grad for name, p in found if p.grad is not None})
+    assert_gradients_close(*gradients, torch.float32)
+
+
+@every_class
+@torch.no_grad()
+def test_the_vocabulary_grows(kind):
+    """Outputs for known words stay; those of masked and next words get columns."""
+    model, words = build(kind), IDS.max().item() + 1
+    before = run(model)[1]
+    model.resize_token_embeddings(words + 20)
+    assert model.get_input_embeddings().num_embeddings == words + 20
+    after = run(model)[1]
+    assert_close(after[..., :words], before[..., :words])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@torch.no_grad()
+def test_half_precision(dtype, tmp_path):
+    model = masked_lm("rope")
+    model.save_pretrained(tmp_path)
+    loaded = hf.TupeForMaskedLM.from_pretrained(tmp_path, dtype=dtype).eval()
+    assert {p.dtype for p in loaded.parameters()} == {dtype}
+    seen = IDS.ne(1)
+    actual, expected = loaded(IDS).logits, model.to(dtype)(IDS).logits
+    assert actual.dtype == dtype
+    assert torch.equal(actual[seen], expected[seen])
+
+
+@pytest.mark.parametrize("device_map", ["cpu", "auto", {"": "cpu"}])
+@torch.no_grad()
+def test_device_maps(device_map, tmp_path):
+    pytest.importorskip("accelerate", reason="accelerate is not installed (extra hf)")
+    model = masked_lm("tupe_r")
+    model.save_pretrained(tmp_path)
+    auto = transformers.AutoModelForMaskedLM
+    loaded = auto.from_pretrained(tmp_path, device_map=device_map).eval()
+    seen = IDS.ne(1)
+    device = next(loaded.parameters()).device
+    assert_close(loaded(IDS.to(device)).logits.cpu()[seen], model(IDS).logits[seen])
