@@ -24,6 +24,8 @@ FAIRSEQ = [
 ]
 # Tried: transformers 4.57.6 and 5.23.0. Its Trainer needs accelerate.
 HF = ["safetensors>=0.4", "transformers>=4.57,<6", "accelerate>=1.1"]
+# torch's exporter needs onnxscript, and quantization onnx.
+ONNX = [*HF, "onnx>=1.16", "onnxruntime>=1.18", "onnxscript>=0.5"]
 # Needs a newer hydra than fairseq 0.12.2 takes.
 SLURM = "hydra-submitit-launcher==1.2.0; python_version >= '3.11'"
 
@@ -56,6 +58,7 @@ setup(
         # Nothing since the solver is in position/floater.py; the name stays for installed recipes.
         "floater": [],
         "hf": HF,
+        "onnx": ONNX,
         "slurm": [SLURM],
         "test": [
             "pytest>=8",
@@ -63,7 +66,7 @@ setup(
             "hypothesis>=6",
             "matplotlib>=3.8",
             "torchdiffeq>=0.2.4",
-            *HF,
+            *ONNX,
             SLURM,
             "import-linter>=2.5",
             "mypy>=1.15",

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from ..errors import ConfigurationError
 from ..registry import Registry
 from .families import MASKED, Family
 
@@ -77,3 +78,14 @@ CONVERSIONS = Registry("conversion")
 def register(conversion: Conversion) -> None:
     """Enter a conversion into the table."""
     CONVERSIONS.register(conversion.key)(conversion)
+
+
+def yes_or_no(option: Option, value: str | None) -> bool:
+    """The value of an option that is yes or no, by default no.
+
+    Raises:
+        ConfigurationError: it is something else.
+    """
+    if value not in (None, "yes", "no"):
+        raise ConfigurationError(f"{option.flag} is {value!r}, but must be yes or no.")
+    return value == "yes"

@@ -85,6 +85,19 @@ def write(
     Raises:
         UsageError: the classes for transformers have no counterpart of the model.
     """
+    config, theirs = parts(converted, head)
+    settings = converted.settings
+    files = collect(settings["position_encoding"], _model_settings(settings, converted.family))
+    with building(out) as folder:
+        write_config(folder / "config.json", {"auto_map": AUTO_MAP, **config})
+        write_tensors(folder / "model.safetensors", theirs)
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        write_words(folder, converted, lower_case)
+
+
+def parts(converted: Converted, head: str | None) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Configuration and parameters for the classes; arguments and errors are those of `write`."""
     state, settings, family = converted.state, converted.settings, converted.family
     check_head(state, head)
     if settings["activation_fn"] not in ACTIVATIONS:
@@ -102,16 +115,16 @@ def write(
     left_out = [name for name in head_names(state) if name != head]
     if left_out:
         converted.notes.append(f"left out, classification heads: {', '.join(left_out)}")
-    files = collect(settings["position_encoding"], kept)
     scale = own.get_submodule(family.stack[:-1]).embed_scale
-    with building(out) as folder:
-        write_config(folder / "config.json", _config(converted, scale, head))
-        (folder / "dict.txt").write_text(dictionary_text(converted.entries), encoding="utf-8")
-        write_tensors(folder / "model.safetensors", theirs)
-        for name, text in files.items():
-            (folder / name).write_text(text, encoding="utf-8")
-        first = None if family is MASKED else _first_token(settings)
-        add_tokenizer(converted, folder, settings[family.longest], lower_case, first)
+    return _config(converted, scale, head), theirs
+
+
+def write_words(folder: Path, converted: Converted, lower_case: bool) -> None:
+    """Write the dictionary, and the tokenizer where there is one beside the model."""
+    settings, family = converted.settings, converted.family
+    (folder / "dict.txt").write_text(dictionary_text(converted.entries), encoding="utf-8")
+    first = None if family is MASKED else _first_token(settings)
+    add_tokenizer(converted, folder, settings[family.longest], lower_case, first)
 
 
 def _first_token(settings: Mapping[str, Any]) -> str:
@@ -149,7 +162,6 @@ def _config(converted: Converted, scale: float, head: str | None) -> dict[str, A
         }
     return {
         "model_type": MODEL_TYPE,
-        "auto_map": AUTO_MAP,
         **task,
         "vocab_size": len(state[family.words]),
         **{there: settings[here] for there, here in family.settings.items()},

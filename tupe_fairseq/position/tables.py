@@ -31,7 +31,14 @@ class ConstantTable(nn.Module):
 
     def select(self, dtype: torch.dtype, rows: slice | Tensor) -> Tensor:
         """The given rows."""
-        return self.bits[rows].view(torch.float64).to(widened(dtype))
+        found = self.bits[rows]
+        if not found.is_floating_point():
+            found = found.view(torch.float64)
+        return found.to(widened(dtype))
+
+    def to_floats(self) -> None:
+        """Store fp64, for programs that cannot reinterpret bits: those of ONNX."""
+        self.bits = self.bits.view(torch.float64)
 
 
 def widened(dtype: torch.dtype) -> torch.dtype:

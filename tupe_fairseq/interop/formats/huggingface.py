@@ -17,7 +17,7 @@ from ...extras import import_extra
 from ...position import POSITION_ENCODINGS
 from ...standalone.files import read_config
 from .. import bert_classes, roberta_classes, tupe_classes
-from ..conversion import Conversion, Forward, Option, register
+from ..conversion import Conversion, Forward, Option, register, yes_or_no
 from ..dictionaries import read_dictionary
 from ..directory import Converted
 from ..families import CAUSAL, MASKED
@@ -58,8 +58,6 @@ def write(
         raise ConfigurationError(
             f"--classes is {classes!r}, but must be one of: {', '.join(CLASSES)}."
         )
-    if lower_case not in (None, "yes", "no"):
-        raise ConfigurationError(f"--lower-case is {lower_case!r}, but must be yes or no.")
     masked = converted.family is MASKED
     if classes == "roberta" and not masked:
         raise ConfigurationError(
@@ -67,7 +65,7 @@ def write(
         )
     learned = masked and converted.settings["position_encoding"] == "learned"
     if (classes or ("roberta" if learned else "tupe")) == "tupe":
-        tupe_classes.write(converted, out, head, lower_case == "yes")
+        tupe_classes.write(converted, out, head, yes_or_no(LOWER, lower_case))
     else:
         roberta_classes.write(converted, out, head, lower_case == "yes")
 

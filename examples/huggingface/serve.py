@@ -1,0 +1,79 @@
+"""Classify sentences or fill masks by onnxruntime, from standard input: one text a line.
+
+    python scripts/convert_checkpoint.py --to onnx MODEL --head NAME --out program
+    python -m examples.huggingface.serve program < sentences.txt
+
+Needs onnxruntime and tokenizers only, neither torch nor fairseq. The second argument, if given, is
+the file of the program: model.int8.onnx is smaller, and less exact.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy
+from onnxruntime import InferenceSession
+from tokenizers import Tokenizer
+
+#: Words that are printed for a mask.
+BEST = 5
+
+
+def softmax(logits: numpy.ndarray) -> numpy.ndarray:
+    """Probabilities along the last dimension."""
+    powers = numpy.exp(logits - logits.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def batch(tokenizer: Tokenizer, texts: list[str]) -> dict[str, numpy.ndarray]:
+    """Ids and mask of some texts, padded on the right: B×T each."""
+    found = tokenizer.encode_batch(texts)
+    return {
+        "input_ids": numpy.array([each.ids for each in found], dtype=numpy.int64),
+        "attention_mask": numpy.array([each.attention_mask for each in found], dtype=numpy.int64),
+    }
+
+
+def filled(tokenizer: Tokenizer, ids: numpy.ndarray, logits: numpy.ndarray) -> str:
+    """The likeliest words at the first mask of a text: ids T, logits T×V."""
+    places = numpy.flatnonzero(ids == tokenizer.token_to_id("<mask>"))
+    if not len(places):
+        return "(no <mask>)"
+    probabilities = softmax(logits[places[0]])
+    probabilities[[0, 1, 2, 3, tokenizer.token_to_id("<mask>")]] = 0
+    best = probabilities.argsort()[::-1][:BEST]
+    return ", ".join(f"{tokenizer.decode([int(i)]).strip()} {probabilities[i]:.3f}" for i in best)
+
+
+def classified(config: dict, logits: numpy.ndarray) -> str:
+    """The class of a text, or the value of a regression: logits of classes."""
+    if config["problem_type"] == "regression":
+        return f"{logits[0]:.4f}"
+    probabilities = softmax(logits)
+    best = int(probabilities.argmax())
+    return f"{config['id2label'][str(best)]} {probabilities[best]:.3f}"
+
+
+def main() -> None:
+    """See the module's docstring."""
+    folder, *given = sys.argv[1:]
+    config = json.loads(Path(folder, "config.json").read_text(encoding="utf-8"))
+    tokenizer = Tokenizer.from_file(str(Path(folder, "tokenizer.json")))
+    tokenizer.enable_padding(pad_id=1, pad_token="<pad>")
+    tokenizer.enable_truncation(config["max_position_embeddings"])
+    session = InferenceSession(str(Path(folder, *(given or ["model.onnx"]))))
+    texts = [line.rstrip("\n") for line in sys.stdin]
+    for start in range(0, len(texts), 16):
+        some = texts[start : start + 16]
+        inputs = batch(tokenizer, some)
+        (logits,) = session.run(None, inputs)
+        for text, ids, row in zip(some, inputs["input_ids"], logits, strict=True):
+            of_classes = "problem_type" in config
+            told = classified(config, row) if of_classes else filled(tokenizer, ids, row)
+            print(f"{told}\t{text}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""Programs in ONNX give the outputs of fairseq's models for every shape, and are served."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import sentencepiece
+import torch
+
+from tests.interop.test_language_models import model as language_model
+from tests.interop.test_tupe_classes import HEAD, model
+from tests.scripts import ROOT
+from tests.tolerances import FORWARD
+from tupe_fairseq import TupeRobertaModel, UsageError
+from tupe_fairseq.interop.check import outputs_of
+from tupe_fairseq.interop.convert import convert
+from tupe_fairseq.interop.dictionaries import Entry
+from tupe_fairseq.interop.directory import Converted, build, write
+from tupe_fairseq.interop.formats import onnx
+
+for library in ("onnxruntime", "onnxscript", "transformers"):
+    pytest.importorskip(library, reason=f"{library} is not installed (extra onnx)")
+
+
+def batches(count: int, vocabulary: int, longest: int) -> list[torch.Tensor]:
+    """Ids of random shapes; all rows but the first are padded."""
+    generator = torch.Generator().manual_seed(0)
+
+    def number(low: int, high: int) -> int:
+        return int(torch.randint(low, high + 1, (), generator=generator))
+
+    found = []
+    for _ in range(count):
+        rows, length = number(1, 6), number(2, longest)
+        ids = torch.randint(4, vocabulary, (rows, length), generator=generator)
+        for row in range(1, rows):
+            ids[row, number(1, length) :] = 1
+        found.append(ids)
+    return found
+
+
+@torch.no_grad()
+def largest_error(run, built, head: str | None) -> float:
+    """Over ten batches, relative to the largest logit."""
+    errors, sizes = [], []
+    for ids in batches(10, 44, 24):
+        expected, actual = outputs_of(built, head)(ids)[-1], run(ids)
+        if head is None:
+            seen = ids.ne(1)
+            expected, actual = expected[seen], actual[seen]
+        errors.append((actual - expected).abs().max().item())
+        sizes.append(expected.abs().max().item())
+    return max(errors) / max(sizes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "head"), [("tupe_r", None), ("rope", HEAD)])
+def test_outputs(name, head, tmp_path):
+    """The bound on 8-bit matrices is three times what these random models have."""
+    built, converted = model(name, head=head is not None)
+    onnx.write(converted, tmp_path / "out", head, int8="yes")
+    exact, rounded = (onnx.session(tmp_path / "out" / f) for f in (onnx.FILE, onnx.INT8_FILE))
+    assert largest_error(exact, built, head) < FORWARD[torch.float32]
+    assert 1e-4 < largest_error(rounded, built, head) < 0.1
+    assert "model.int8.onnx: random texts' logits differ by" in converted.notes[-1]
+
+
+def test_refusals(tmp_path):
+    def refused(part, converted, *options):
+        with pytest.raises(UsageError, match=part) as error:
+            onnx.write(converted, tmp_path / "out", *options)
+        assert "\n" not in str(error.value)
+        assert not list(tmp_path.iterdir())
+
+    refused("--position-encoding is 'rnn', which torch cannot export", model("rnn")[1])
+    refused("unknown --head 'topic'", model("rope")[1], "topic")
+    refused("--int8 is '4', but must be yes or no", model("rope")[1], None, None, "4")
+
+
+def test_language_models_and_damaged_programs_are_refused(tmp_path):
+    _, converted = language_model("rope")
+    (tmp_path / "dict.txt").touch()
+    write(converted, tmp_path / "lm", tmp_path / "dict.txt")
+    with pytest.raises(UsageError, match="a language model, which --to onnx does not take"):
+        convert(["--to", "onnx", str(tmp_path / "lm"), "--out", str(tmp_path / "out")])
+    (tmp_path / onnx.FILE).write_bytes(b"no program")
+    with pytest.raises(UsageError, match=r"onnxruntime cannot load .*model\.onnx") as error:
+        onnx.session(tmp_path / onnx.FILE)
+    assert "\n" not in str(error.value)
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """A `tupe_roberta` model with a tokenizer and a head."""
+    prefix = str(tmp_path / "sentencepiece.bpe")
+    settings = {"model_type": "bpe", "vocab_size": 40, "hard_vocab_limit": False}
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["a good movie ."] * 9), model_prefix=prefix, **settings
+    )
+    pieces = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model")
+    entries = [Entry(pieces.id_to_piece(i), 1) for i in range(3, len(pieces))]
+    _, converted = model("tupe_r")
+    built = build(converted.settings, entries, {})
+    built.register_classification_head(HEAD, 3)
+    with torch.no_grad():
+        for parameter in built.parameters():
+            parameter.add_(0.2 * torch.randn(parameter.shape))
+    made = Converted(converted.settings, built.state_dict(), entries)
+    write(made, tmp_path / "model", tmp_path / "dict.txt")
+    return tmp_path / "model"
+
+
+#: Runs a program where neither torch nor transformers can be imported.
+SERVE = """
+import runpy, sys
+for name in ("torch", "transformers", "fairseq", "tupe_fairseq"):
+    sys.modules[name] = None
+runpy.run_path(sys.argv.pop(1), run_name="__main__")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("head", [None, HEAD])
+@torch.no_grad()
+def test_serving(head, directory, tmp_path):
+    """The example prints the words or the class that fairseq's model gives."""
+    out = tmp_path / "out"
+    flags = ("--head", head) if head else ()
+    report = convert(["--to", "onnx", str(directory), "--out", str(out), "--check", *flags])
+    assert sum("largest difference" in line for line in report) == 1
+    texts = ["a <mask> movie .", "a good movie . " * 9, "", "good"]
+    command = (sys.executable, "-c", SERVE, str(ROOT / "examples/huggingface/serve.py"), str(out))
+    done = subprocess.run(command, input="\n".join(texts), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = [line.split("\t") for line in done.stdout.splitlines()]
+    assert [text for _, text in lines] == texts
+    hub = TupeRobertaModel.from_pretrained(directory)
+    if head is None:
+        words = [word.strip() for _, _, word in hub.fill_mask(texts[0])]
+        assert [part.split()[0] for part in lines[0][0].split(", ")] == words
+        assert lines[3][0] == "(no <mask>)"
+    else:
+        probabilities = hub.predict(head, hub.encode("good"))[0].exp()
+        best = probabilities.argmax().item()
+        assert lines[3][0] == f"LABEL_{best} {probabilities[best]:.3f}"

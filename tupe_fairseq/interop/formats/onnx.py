@@ -1,0 +1,211 @@
+"""Programs in ONNX, which onnxruntime runs without torch: model.onnx, and the tokenizer.
+
+A program takes input_ids and attention_mask, B×T of any size up to the model's longest sequence,
+with padding on the right, and returns logits. torch's exporter makes it from the classes for
+transformers.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...errors import CheckpointError, UsageError
+from ...extras import import_extra
+from ...position.tables import ConstantTable
+from ...standalone.files import write_config
+from .. import tupe_classes
+from ..check import batch
+from ..conversion import Conversion, Forward, Option, register, yes_or_no
+from ..directory import Converted, building
+from .huggingface import HEAD, LOWER
+
+KIND = "onnx"
+FILE, INT8_FILE = "model.onnx", "model.int8.onnx"
+INPUTS = ("input_ids", "attention_mask")
+#: Largest difference from torch, relative to the largest logit.
+TOLERANCE = 1e-4
+#: Length of the sequences that are traced; any length that is not special would do.
+TRACED = 11
+#: Parameters of more bytes are stored in a file beside the program, as ONNX demands.
+LARGEST = 1 << 30
+INT8 = Option("int8", f"yes: also write {INT8_FILE}, with matrices of 8-bit integers")
+
+
+def write(
+    converted: Converted,
+    out: Path,
+    head: str | None = None,
+    lower_case: str | None = None,
+    int8: str | None = None,
+) -> None:
+    """Write a directory with a program.
+
+    Args:
+        converted: the model.
+        out: the directory; must not exist.
+        head: write a program for this classification head instead of that for masked words.
+        lower_case: "yes" if the tokenizer is to lower-case texts.
+        int8: "yes" to write a program with 8-bit matrices too.
+
+    Raises:
+        UsageError: an option is invalid, the extra is not installed, or the encoding cannot be
+            exported.
+    """
+    lower, quantized = yes_or_no(LOWER, lower_case), yes_or_no(INT8, int8)
+    for library in ("onnxruntime", "onnxscript", "transformers"):
+        import_extra(library, KIND)
+    config, parameters = tupe_classes.parts(converted, head)
+    model = _model(config, parameters, head)
+    name = converted.settings["position_encoding"]
+    with building(out) as folder:
+        export(model, folder / FILE, name)
+        error = error_of(folder / FILE, model)
+        if not error <= TOLERANCE:
+            raise CheckpointError(
+                f"--position-encoding is {name!r}, whose program gives other outputs than torch: "
+                f"they differ by {error:.1e} of the largest logit."
+            )
+        if quantized:
+            quantize(folder / FILE, folder / INT8_FILE)
+            error = error_of(folder / INT8_FILE, model)
+            note = f"{INT8_FILE}: random texts' logits differ by {error:.1e} of the largest"
+            converted.notes.append(note)
+        write_config(folder / "config.json", config)
+        tupe_classes.write_words(folder, converted, lower)
+
+
+def _model(config: dict[str, Any], parameters: dict[str, Tensor], head: str | None) -> Any:
+    """The model for transformers, which returns a tuple."""
+    from ... import huggingface
+
+    kind = huggingface.TupeForSequenceClassification if head else huggingface.TupeForMaskedLM
+    model = kind(huggingface.TupeConfig(**config, return_dict=False)).eval()
+    # A tied output layer has no parameter of its own.
+    model.load_state_dict(parameters, strict=False)
+    model.tie_weights()
+    for module in model.modules():
+        if isinstance(module, ConstantTable):
+            module.to_floats()
+    return model
+
+
+@torch.no_grad()
+def export(model: Any, path: Path, name: str) -> None:
+    """Write the program of a model.
+
+    Args:
+        model: returns a tuple.
+        path: of the file.
+        name: of its encoding, for the message.
+
+    Raises:
+        UsageError: torch cannot export the encoding for every length.
+    """
+    longest = model.config.max_position_embeddings
+    rows, columns = torch.export.Dim("batch"), torch.export.Dim("length", min=2, max=longest)
+    ids = batch(model.config.vocab_size, min(TRACED, longest))
+    bytes_ = sum(each.numel() * each.element_size() for each in model.parameters())
+    try:
+        with _quietly():
+            program = torch.export.export(
+                model,
+                (ids, torch.ones_like(ids)),
+                dynamic_shapes={each: {0: rows, 1: columns} for each in INPUTS},
+            )
+            torch.onnx.export(
+                program,
+                (),
+                path,
+                dynamo=True,
+                input_names=INPUTS,
+                output_names=["logits"],
+                external_data=bytes_ > LARGEST,
+            )
+    # The exporter raises errors of any type for operations that it does not know.
+    except Exception as error:
+        raise UsageError(
+            f"--position-encoding is {name!r}, which torch cannot export for every length: use "
+            "--to huggingface, and run the model by torch."
+        ) from error
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without the exporter's progress and its warnings about torch's own code."""
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            with redirect_stderr(io.StringIO()):
+                yield
+    finally:
+        logging.disable(level)
+
+
+def quantize(path: Path, out: Path) -> None:
+    """Write the program with 8-bit matrices; activations are quantized when it runs."""
+    from onnxruntime import quantization
+
+    with _quietly():
+        quantization.quantize_dynamic(path, out, op_types_to_quantize=["MatMul"], per_channel=True)
+
+
+@torch.no_grad()
+def error_of(path: Path, model: Any) -> float:
+    """The largest difference of logits at tokens, relative to the largest logit.
+
+    The texts are random, padded and of other shapes than the one that was traced.
+    """
+    run, worst, largest = session(path), 0.0, 0.0
+    longest = model.config.max_position_embeddings
+    for length in sorted({2, min(7, longest), min(TRACED + 6, longest), min(128, longest)}):
+        ids = batch(model.config.vocab_size, length, seed=length)
+        seen = ids.ne(model.config.pad_token_id)
+        found, (expected,) = run(ids), model(ids, seen.long())
+        if expected.dim() == 3:
+            found, expected = found[seen], expected[seen]
+        # NaN stays.
+        worst = max((found - expected).abs().max().item(), worst)
+        largest = max(largest, expected.abs().max().item())
+    return worst / max(largest, 1e-9)
+
+
+def session(path: Path) -> Any:
+    """A function of ids B×T, padded by 1, that runs a program.
+
+    Raises:
+        CheckpointError: onnxruntime cannot load the program.
+    """
+    library = import_extra("onnxruntime", KIND)
+    try:
+        loaded = library.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    # Its errors have no common class.
+    except Exception as error:
+        reason = str(error).splitlines()[0]
+        raise CheckpointError(f"onnxruntime cannot load {path}: {reason}") from error
+
+    def run(ids: Tensor) -> Tensor:
+        given = (ids.numpy(), ids.ne(1).long().numpy())
+        return torch.from_numpy(loaded.run(None, dict(zip(INPUTS, given, strict=True)))[0])
+
+    return run
+
+
+def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
+    """The program in the directory, run by onnxruntime."""
+    run = session(directory / FILE)
+    return lambda tokens: (run(tokens),)
+
+
+SUMMARY = "a program for onnxruntime, of a masked language model or with --head of a classifier"
+register(Conversion("--to", KIND, SUMMARY, write, outputs, (HEAD, LOWER, INT8), extra=KIND))
