@@ -90,10 +90,10 @@ def test_layers_with_a_window_have_their_own_base():
     assert [encoding.at(layer) is encoding for layer in range(4)] == [True, False, False, True]
     assert encoding.at(1) is encoding.at(2)
     config = ModernBertConfig(hidden_size=16, num_attention_heads=2)
-    for layer, theta in ((0, config.global_rope_theta), (1, config.local_rope_theta)):
-        config.rope_theta = theta
-        theirs = ModernBertRotaryEmbedding(config)
-        cos, _ = theirs(torch.zeros(1, 16, 16), torch.arange(16)[None])
+    theirs = ModernBertRotaryEmbedding(config)
+    for layer in range(4):
+        positions = torch.arange(16)[None]
+        cos, _ = theirs(torch.zeros(1, 16, 16), positions, config.layer_types[layer])
         ours = encoding.at(layer).rotation.cos(torch.float32)
         torch.testing.assert_close(ours, cos[0, :, :4], rtol=1e-5, atol=1e-5)
 
