@@ -60,9 +60,7 @@ class Blocks:
 
         Of blocks with the same queries, the first has the most rows and keys.
         """
-        if self.score is None:
-            return None
-        return self.score.rows(block.first, block.first + block.rows, block.seen)
+        return None if self.score is None else block.rows_of(self.score)
 
     def empty_like(self, x: Tensor) -> Tensor:
         """Memory for the blocks' results; 0 where they may add to it, or leave out padding."""
@@ -175,10 +173,9 @@ class _ScoreGradient:
 
     def of_rows(self, block: Block) -> Tensor:
         """Where to sum the gradient of `Blocks.rows`, H×R×S."""
-        rows = slice(block.first, block.first + block.rows)
         if "cells" in self.sums:
-            return self.sums["cells"][:, rows, block.seen]
-        return torch.zeros_like(self.score.rows(rows.start, rows.stop, block.seen))
+            return block.rows_of(replace(self.score, cells=self.sums["cells"]))
+        return torch.zeros_like(block.rows_of(self.score))
 
     def add_rows(self, block: Block, gradient: Tensor) -> None:
         """Add the gradient of these rows to the parts from which they are computed."""
@@ -186,8 +183,7 @@ class _ScoreGradient:
             return
         leaves = {name: leaf.requires_grad_() for name, leaf in self.leaves.items()}
         with torch.enable_grad():
-            last = block.first + block.rows
-            rows = replace(self.score, **leaves).rows(block.first, last, block.seen)
+            rows = block.rows_of(replace(self.score, **leaves))
         found = torch.autograd.grad(rows, tuple(leaves.values()), gradient)
         for total, part in zip(self.sums.values(), found, strict=True):
             total += part

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from ..kernels.random_bits import words_per_mask
+from ..position.score import PositionalScore
 
 #: Cells of a block: 4 MB in fp32. Smaller blocks cost more calls, larger ones leave the cache.
 BLOCK = 1 << 20
@@ -84,6 +85,10 @@ class Block(NamedTuple):
         """The keys."""
         return slice(self.first_key, self.first_key + self.num_keys)
 
+    def rows_of(self, score: PositionalScore) -> Tensor:
+        """The term of its queries and keys in all heads: H×R×S."""
+        return score.rows(self.first, self.first + self.rows, self.seen)
+
     def bias(self, term: Tensor) -> Tensor:
         """The part of a term that belongs to its cells, from the first R or more rows: G×R×S."""
         return term[self.group.heads, : self.rows, : self.num_keys]
@@ -104,7 +109,7 @@ def split_into_blocks(
     low, high = visible or (-longest, longest)
     # A block computes more cells than its queries see, and the fewer queries the fewer of these.
     sees = min(high, longest) - max(low, -longest)
-    step = min(longest, longest if visible is None else max(NARROW, sees // 4))
+    step = longest if visible is None else min(longest, max(NARROW, sees // 4))
     most = min(longest, step + high - low)
     groups = [
         group
