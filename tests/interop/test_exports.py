@@ -140,6 +140,8 @@ def test_outputs_equal_own_classes(trained, tmp_path, flags):
     assert json.loads((tmp_path / "hf" / "config.json").read_text())["model_type"] == "tupe"
     with pytest.raises(UsageError, match="--classes is 'bert', but must be one of: roberta, tup"):
         convert([*arguments[:4], str(tmp_path / "no"), "--classes", "bert"])
+    with pytest.raises(UsageError, match="--lower-case is 'maybe', but must be yes or no"):
+        convert([*arguments[:4], str(tmp_path / "no"), "--lower-case", "maybe"])
     back = ["--from", "huggingface", str(tmp_path / "hf"), "--out", str(tmp_path / "back")]
     assert "logits" in convert([*back, "--check"])[-1]
     before = parameters(directory / "checkpoint_last.pt")

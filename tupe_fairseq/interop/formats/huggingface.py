@@ -58,6 +58,7 @@ def write(
         raise ConfigurationError(
             f"--classes is {classes!r}, but must be one of: {', '.join(CLASSES)}."
         )
+    lower = yes_or_no(LOWER, lower_case)
     masked = converted.family is MASKED
     if classes == "roberta" and not masked:
         raise ConfigurationError(
@@ -65,9 +66,9 @@ def write(
         )
     learned = masked and converted.settings["position_encoding"] == "learned"
     if (classes or ("roberta" if learned else "tupe")) == "tupe":
-        tupe_classes.write(converted, out, head, yes_or_no(LOWER, lower_case))
+        tupe_classes.write(converted, out, head, lower)
     else:
-        roberta_classes.write(converted, out, head, lower_case == "yes")
+        roberta_classes.write(converted, out, head, lower)
 
 
 def read(
