@@ -9,25 +9,17 @@ import pytest
 import torch
 
 from tests.huggingface.samples import LENGTH, masked_lm, tokens
+from tests.interop.pieces import entries_of, train
 from tests.tolerances import assert_close
-from tupe_fairseq.interop.dictionaries import Entry
 from tupe_fairseq.interop.tokenizer_json import write_tokenizer
 
 pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
 
 
 def test_fill_mask(tmp_path, monkeypatch, capsys):
-    import sentencepiece
-
     import tupe_fairseq.huggingface  # noqa: F401 (the directory has no code of its own here)
 
-    prefix = str(tmp_path / "sentencepiece.bpe")
-    settings = {"model_type": "bpe", "vocab_size": 40, "hard_vocab_limit": False}
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["a good movie ."] * 9), model_prefix=prefix, **settings
-    )
-    model = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model")
-    entries = [Entry(model.id_to_piece(i), 1) for i in range(3, len(model))]
+    entries = entries_of(train(tmp_path))
     assert write_tokenizer(tmp_path, tmp_path, entries, LENGTH) == ""
     masked_lm(vocab_size=len(entries) + 5).save_pretrained(tmp_path)
     monkeypatch.setattr(sys, "argv", ["fill_mask", str(tmp_path), "a <mask> movie ."])

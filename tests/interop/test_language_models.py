@@ -12,6 +12,7 @@ import torch
 
 from tests.decoder.samples import VARIANTS, every_language_model
 from tests.integration.commands import train_lm, train_translation
+from tests.interop.pieces import entries_of, train
 from tests.interop.test_tupe_classes import ALONE
 from tests.tolerances import FORWARD, assert_close
 from tupe_fairseq import TupeTransformerLM, UsageError
@@ -156,15 +157,8 @@ def test_generation_is_that_of_fairseq(trained, tmp_path):
 @pytest.mark.parametrize("start", ["</s>", "<s>"])
 def test_texts_begin_as_in_training(start, tmp_path):
     """One symbol before the text and none after it, so that `generate` continues it."""
-    import sentencepiece
-
-    prefix = str(tmp_path / "sentencepiece.bpe")
-    settings = {"model_type": "bpe", "vocab_size": 40, "hard_vocab_limit": False}
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["a good movie ."] * 9), model_prefix=prefix, **settings
-    )
-    pieces = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model")
-    entries = [Entry(pieces.id_to_piece(i), 1) for i in range(3, len(pieces))]
+    pieces = train(tmp_path)
+    entries = entries_of(pieces)
     assert write_tokenizer(tmp_path, tmp_path, entries, 24, start=start) == ""
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     ids = [entries.index(Entry(p, 1)) + 4 for p in pieces.encode("a movie", out_type=str)]

@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 import pytest
-import sentencepiece
 import torch
 
+from tests.interop.pieces import entries_of, train
 from tests.interop.test_language_models import model as language_model
 from tests.interop.test_tupe_classes import HEAD, model
 from tests.scripts import ROOT
@@ -16,7 +16,6 @@ from tests.tolerances import FORWARD
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.interop.check import outputs_of
 from tupe_fairseq.interop.convert import convert
-from tupe_fairseq.interop.dictionaries import Entry
 from tupe_fairseq.interop.directory import Converted, build, write
 from tupe_fairseq.interop.formats import onnx
 
@@ -94,13 +93,7 @@ def test_language_models_and_damaged_programs_are_refused(tmp_path):
 @pytest.fixture
 def directory(tmp_path):
     """A `tupe_roberta` model with a tokenizer and a head."""
-    prefix = str(tmp_path / "sentencepiece.bpe")
-    settings = {"model_type": "bpe", "vocab_size": 40, "hard_vocab_limit": False}
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["a good movie ."] * 9), model_prefix=prefix, **settings
-    )
-    pieces = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model")
-    entries = [Entry(pieces.id_to_piece(i), 1) for i in range(3, len(pieces))]
+    entries = entries_of(train(tmp_path))
     _, converted = model("tupe_r")
     built = build(converted.settings, entries, {})
     built.register_classification_head(HEAD, 3)

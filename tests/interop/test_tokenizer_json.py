@@ -10,6 +10,7 @@ import sentencepiece
 from fairseq.data import Dictionary
 from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode, get_encoder
 
+from tests.interop import pieces as tiny
 from tupe_fairseq.interop.dictionaries import Entry
 from tupe_fairseq.interop.tokenizer_json import write_tokenizer
 
@@ -44,14 +45,8 @@ def found(folder: Path, symbols: list[str], lower_case: bool = False) -> list[li
 
 def train(folder: Path, **settings) -> tuple[sentencepiece.SentencePieceProcessor, list[str]]:
     """A sentencepiece model in a folder, and its pieces."""
-    prefix = str(folder / "sentencepiece.bpe")
-    settings = {"model_type": "bpe", "vocab_size": 120, "hard_vocab_limit": False, **settings}
-    text = iter([*TEXT * 20, "aaa aaaaaa á"])
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=text, model_prefix=prefix, minloglevel=2, **settings
-    )
-    model = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model")
-    return model, [model.id_to_piece(i) for i in range(3, len(model))]
+    model = tiny.train(folder, [*TEXT * 20, "aaa aaaaaa á"], **{"vocab_size": 120} | settings)
+    return model, [entry.word for entry in tiny.entries_of(model)]
 
 
 @pytest.mark.parametrize("lower_case", [False, True])

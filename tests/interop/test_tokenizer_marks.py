@@ -7,8 +7,9 @@ import sentencepiece
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.interop.pieces import train
 from tupe_fairseq.interop.sentencepiece_file import SentencePieceFile
-from tupe_fairseq.interop.tokenizer_json import by_rules
+from tupe_fairseq.interop.tokenizer_json import SENTENCEPIECE, by_rules
 
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed (extra hf)")
 
@@ -25,12 +26,9 @@ texts = st.lists(
 @pytest.fixture(scope="module")
 def normalize(tmp_path_factory):
     """The text as steps of tokenizer.json normalise it, and as sentencepiece does."""
-    prefix = str(tmp_path_factory.mktemp("model") / "m")
-    settings = {"model_type": "bpe", "vocab_size": 20, "hard_vocab_limit": False}
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["a b c d"] * 9), model_prefix=prefix, minloglevel=2, **settings
-    )
-    path = tmp_path_factory.getbasetemp() / f"{prefix}.model"
+    folder = tmp_path_factory.mktemp("model")
+    train(folder, ["a b c d"] * 9, vocab_size=20)
+    path = folder / SENTENCEPIECE
     raw = {"add_dummy_prefix": False, "remove_extra_whitespaces": False}
     theirs = sentencepiece.SentencePieceNormalizer(str(path), escape_whitespaces=False, **raw)
     steps = by_rules(tokenizers, SentencePieceFile.read(path).charsmap)
