@@ -7,8 +7,6 @@ The layers share one positional term; their queries, keys and values are given. 
 by those of torch's scaled_dot_product_attention without a bias.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import sys

@@ -11,8 +11,6 @@ RoBERTa and --peers of transformers, where these are installed. The row of matri
 lower bound: the products of the same step and nothing else.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from argparse import Namespace

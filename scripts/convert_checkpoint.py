@@ -7,8 +7,6 @@
 atomically.
 """
 
-from __future__ import annotations
-
 import logging
 import warnings
 

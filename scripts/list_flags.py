@@ -5,8 +5,6 @@
 `fairseq-train --help` shows no flags of models. A test compares the page with the parsers.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 from argparse import Namespace

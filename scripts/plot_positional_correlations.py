@@ -11,8 +11,6 @@ CHECKPOINT_DIR is an argument of `TupeRobertaModel.from_pretrained`: a folder wi
 its dictionary. The command is written below the figure and into the file's metadata.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import shlex

@@ -1,7 +1,5 @@
 """Fixtures for all tests: toy data that fairseq can train on, written once a session."""
 
-from __future__ import annotations
-
 import importlib.util
 import logging
 from collections.abc import Iterator

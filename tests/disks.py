@@ -1,7 +1,5 @@
 """Disks that are full, and folders in which nothing may be written."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import resource

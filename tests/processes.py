@@ -6,8 +6,6 @@ each program. Arguments, environment, streams and exit status are those of a pro
 started by a shell.
 """
 
-from __future__ import annotations
-
 import logging
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """Which fairseq command runs, what only commands install, and how they end."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The contract of every registered encoding: it runs in fairseq and is documented."""
 
-from __future__ import annotations
-
 import inspect
 from argparse import Namespace
 from pathlib import Path

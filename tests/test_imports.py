@@ -1,7 +1,5 @@
 """The rooms of the package: their imports go in one direction, without circles; their list."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

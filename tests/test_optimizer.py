@@ -1,7 +1,5 @@
 """`--optimizer fused_adam` against fairseq's Adam."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

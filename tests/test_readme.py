@@ -1,7 +1,5 @@
 """The README runs: its code blocks; and the table of encodings equals the registry."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

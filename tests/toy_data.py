@@ -4,8 +4,6 @@ A sentence keeps to one of 20 topics of 10 words and goes through them in order,
 something to learn: a word follows from its neighbours, and a label from the topic.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable
 from pathlib import Path

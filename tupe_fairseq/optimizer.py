@@ -10,8 +10,6 @@ of fairseq's Adam up to rounding. The state is fairseq's: a training with `--opt
 resumed with `fused_adam`, and the other way round.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Needs matplotlib, the extra `viz`.
 """
 
-from __future__ import annotations
-
 import logging
 import textwrap
 from collections.abc import Sequence
@@ -35,7 +33,7 @@ def draw_positional_correlations(
     caption: str = "",
     names: Sequence[str] | None = None,
     same_colors: bool = False,
-) -> Figure:
+) -> "Figure":
     """One heat map per head of the content-free score term (figure of Ke et al. 2021).
 
     Each map has its own range of colours, since heads differ in scale.
@@ -77,7 +75,7 @@ def draw_positional_correlations(
     return figure
 
 
-def _write_below(figure: Figure, caption: str) -> None:
+def _write_below(figure: "Figure", caption: str) -> None:
     """Write a caption below the maps, small and right-aligned, in several lines if needed."""
     lines = textwrap.wrap(caption, int(25 * figure.get_figwidth()))
     figure.text(0.99, 0.01, "\n".join(lines), fontsize=5, color="0.5", ha="right", va="bottom")
@@ -85,7 +83,7 @@ def _write_below(figure: Figure, caption: str) -> None:
     figure.set_layout_engine("constrained", rect=(0, strip, 1, 1 - strip), h_pad=GAP)
 
 
-def _draw_map(panel: Axes, values: Tensor, name: str, limits: tuple[float, float]) -> None:
+def _draw_map(panel: "Axes", values: Tensor, name: str, limits: tuple[float, float]) -> None:
     """One heat map with its colour bar."""
     image = panel.imshow(values.cpu().numpy(), vmin=limits[0], vmax=limits[1])
     figure = panel.figure
@@ -110,7 +108,7 @@ def color_limits(correlations: Tensor) -> tuple[float, float]:
     return (low, high) if low < high else (low - 1, high + 1)
 
 
-def save_png(figure: Figure, path: str | Path, command: str = "") -> None:
+def save_png(figure: "Figure", path: str | Path, command: str = "") -> None:
     """Write a figure atomically.
 
     Args:
@@ -128,7 +126,7 @@ def save_png(figure: Figure, path: str | Path, command: str = "") -> None:
         figure.savefig(aside, format="png", metadata={"Description": command})
 
 
-def _label_positions(panel: Axes, length: int) -> None:
+def _label_positions(panel: "Axes", length: int) -> None:
     """Ticks at [CLS] and at round positions."""
     step = next((s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500) if length / s <= 5), 1000)
     ticks = [0, *range(step, length, step)]
@@ -137,7 +135,7 @@ def _label_positions(panel: Axes, length: int) -> None:
     panel.set_yticks(ticks, names, fontsize=7)
 
 
-def figure_class() -> type[Figure]:
+def figure_class() -> "type[Figure]":
     """The class Figure of matplotlib.
 
     Raises:

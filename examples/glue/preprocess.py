@@ -15,8 +15,6 @@ Examples longer than the model's positions are truncated here, the longer senten
 `--shorten-method truncate` would remove the end, with </s> and possibly the second sentence.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -7,8 +7,6 @@ The directory holds the model's code, so this script also runs where only torch 
 are installed.
 """
 
-from __future__ import annotations
-
 import sys
 
 import torch

@@ -8,8 +8,6 @@ Each round times all of them one after the other on the same random ids; medians
 wall time. All use OMP_NUM_THREADS threads.
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 import sys

@@ -7,8 +7,6 @@ Needs onnxruntime and tokenizers only, neither torch nor fairseq. The second arg
 the file of the program: model.int8.onnx is smaller, and less exact.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

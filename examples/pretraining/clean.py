@@ -19,8 +19,6 @@ Each input file is cleaned by one process, into DIRECTORY/parts-*; these are joi
 second call cleans the files that are missing.
 """
 
-from __future__ import annotations
-
 import argparse
 import bz2
 import gzip

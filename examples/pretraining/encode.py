@@ -18,8 +18,6 @@ Parts of the text are encoded in parallel, into DIRECTORY/parts-*, and joined. E
 atomically; a second call encodes the missing parts. The memory does not grow with the text.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -14,8 +14,6 @@ snippet per line, in lower case:
 No snippet of the split `test` is in the pre-training text, in any spelling.
 """
 
-from __future__ import annotations
-
 import hashlib
 import html
 import io

@@ -1,7 +1,5 @@
 """fairseq's binarised format: PREFIX.bin holds the ids, PREFIX.idx where examples begin."""
 
-from __future__ import annotations
-
 import shutil
 import struct
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Vocabularies of sentencepiece."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

@@ -12,8 +12,6 @@ gets
 Folders that exist already are kept.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import shutil

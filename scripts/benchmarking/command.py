@@ -1,7 +1,5 @@
 """The flags that the benchmarks share, and the reports that they write."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import json

@@ -1,7 +1,5 @@
 """Time and peak memory of the rows of a table, all measured in turn in every round."""
 
-from __future__ import annotations
-
 import ctypes
 import random
 import re

@@ -1,7 +1,5 @@
 """The models of benchmark_training.py: stock RoBERTa, ours, and ours where there is no fairseq."""
 
-from __future__ import annotations
-
 import importlib.util
 from argparse import Namespace
 from types import SimpleNamespace

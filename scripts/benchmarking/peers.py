@@ -3,8 +3,6 @@
 Each has the dimensions and dropout of the workload, and otherwise its released settings.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The lower bound on the time of a step: the matrix products of an encoder and nothing else."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

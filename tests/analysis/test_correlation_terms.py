@@ -1,7 +1,5 @@
 """`analysis.correlation_terms` against the paper's equation 6 in loops."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The heat maps, through the script that draws them."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import shutil

@@ -1,7 +1,5 @@
 """`analysis.position_maps` of each encoding against the papers' formulas in loops."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Arguments are completed once, in a copy, alike from the command line and from hydra."""
 
-from __future__ import annotations
-
 import copy
 from argparse import Namespace
 

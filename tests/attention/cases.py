@@ -1,7 +1,5 @@
 """What the tests of attention are parametrised over: encodings, and parameters that matter."""
 
-from __future__ import annotations
-
 import functools
 import os
 from collections.abc import Iterable

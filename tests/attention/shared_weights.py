@@ -1,7 +1,5 @@
 """One set of random weights in our attention and in an implementation of others'."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Dimensions that layer terms append in half precision: running sums keep their precision."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

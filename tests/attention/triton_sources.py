@@ -1,7 +1,5 @@
 """Compile the Triton kernels for a GPU that is not there, with the arguments of a launch."""
 
-from __future__ import annotations
-
 import torch
 
 POINTERS = {

@@ -1,7 +1,5 @@
 """torch's list of safe globals is extended while checkpoints load, and is then as before."""
 
-from __future__ import annotations
-
 import argparse
 import pickle
 import threading

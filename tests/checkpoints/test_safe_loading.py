@@ -1,7 +1,5 @@
 """Classes that checkpoints may hold, each with a reason, and payloads that must not run."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """numpy scalars and arrays in checkpoints: numbers are read exactly, all else is refused."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Which checkpoints of a folder are whole, and which one a training resumes from."""
 
-from __future__ import annotations
-
 import os
 import random
 

@@ -1,7 +1,5 @@
 """Checks of binarised data: what they say, and how much memory they need."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 import tracemalloc

@@ -1,7 +1,5 @@
 """`checks.first_rank`: one rank checks, and all raise its error."""
 
-from __future__ import annotations
-
 import multiprocessing
 
 import pytest

@@ -1,7 +1,5 @@
 """Attention on a GPU: every backend with every encoding against `eager` in fp32."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """Whole encoders on a GPU: precision, saved memory, the compiler, waits of the host."""
 
-from __future__ import annotations
-
 import warnings
 
 import pytest

@@ -1,7 +1,5 @@
 """fairseq-train on a GPU: --fp16, --bf16, --amp and flags of the layers, with every encoding."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

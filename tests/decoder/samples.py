@@ -1,7 +1,5 @@
 """Models with a decoder, as small as they can be, and what they read."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 
 import pytest

@@ -1,7 +1,5 @@
 """What `tupe_fairseq.distributed.launch` says before and after its processes."""
 
-from __future__ import annotations
-
 import re
 import signal
 

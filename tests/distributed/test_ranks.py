@@ -1,7 +1,5 @@
 """Several processes through `tupe_fairseq.distributed.launch`: one training, or a clear end."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -3,8 +3,6 @@
 fairseq's --ddp-backend fully_sharded itself needs fairscale and GPUs.
 """
 
-from __future__ import annotations
-
 from argparse import Namespace
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Small GLUE downloads in the official format, and a tokenizer for them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import sentencepiece

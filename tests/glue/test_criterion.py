@@ -1,7 +1,5 @@
 """`--criterion glue_prediction`: GLUE's metrics over a whole set, in any batches."""
 
-from __future__ import annotations
-
 import json
 from argparse import Namespace
 

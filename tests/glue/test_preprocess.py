@@ -1,7 +1,5 @@
 """preprocess_glue.sh: the official files become what fairseq's `sentence_prediction` reads."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The official TSV files of GLUE, with their oddities."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """The README of examples/glue: its commands are understood, and its Python runs."""
 
-from __future__ import annotations
-
 import re
 import shlex
 

@@ -1,7 +1,5 @@
 """The best epoch of a log, and the table of a sweep, against numbers worked out by hand."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

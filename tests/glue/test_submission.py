@@ -1,7 +1,5 @@
 """What is handed in to the leaderboard, and its validator."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

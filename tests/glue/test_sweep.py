@@ -4,8 +4,6 @@ A stand-in takes the place of fairseq-hydra-train: it logs a score worked out fr
 and seed. finetune.sh and everything else is real.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

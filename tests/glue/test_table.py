@@ -1,7 +1,5 @@
 """The table of tasks and the YAML files agree."""
 
-from __future__ import annotations
-
 import pytest
 
 from examples.glue.tasks import TASKS

@@ -1,7 +1,5 @@
 """Official files -> binarised -> fine-tuned -> predictions of the test sets, and the hub."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

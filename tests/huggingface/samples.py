@@ -1,7 +1,5 @@
 """Tiny models for transformers, and batches for them."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """What transformers' own tests ask of every class of models, beside `test_models.py`."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

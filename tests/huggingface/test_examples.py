@@ -1,7 +1,5 @@
 """The examples run on a tiny model; programs for other runtimes give the same outputs."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 

@@ -1,7 +1,5 @@
 """Fine-tuning by transformers' Trainer, and the model back in fairseq."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The assertions are those of transformers' own tests of models; they also run wit
 `python -m pytest --noconftest tests/huggingface/test_models.py`.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 

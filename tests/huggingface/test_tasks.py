@@ -1,7 +1,5 @@
 """Heads, losses and refusals of the models for transformers."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

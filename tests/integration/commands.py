@@ -1,7 +1,5 @@
 """fairseq's commands, in this process: starting one anew costs five seconds."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The YAML files under examples/, and what fairseq-hydra-train makes of them, in process."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import re

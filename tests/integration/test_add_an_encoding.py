@@ -1,7 +1,5 @@
 """The example of an encoding outside the package, trained by the real command."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """examples/study/algorithmic.py: its tasks, refusals, and that it goes on where it ended."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

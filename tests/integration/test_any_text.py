@@ -1,7 +1,5 @@
 """The hub's verbs on any text: an answer or one clear line, never a traceback."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """What a user does wrong: one line that names the argument, its value and the way out."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import shutil

@@ -1,7 +1,5 @@
 """The benchmarks' lower bound and peers: the same products as stock RoBERTa."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

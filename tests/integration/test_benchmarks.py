@@ -1,7 +1,5 @@
 """The benchmarks, on models that take no time: what they compare, print and write."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import json

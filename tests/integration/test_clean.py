@@ -1,7 +1,5 @@
 """examples/pretraining/clean.py: what goes wrong with users' text."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma

@@ -1,7 +1,5 @@
 """examples/study/compare_encodings.py: rounds, a kill, the table."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

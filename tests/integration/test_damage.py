@@ -3,8 +3,6 @@
 These are a few of the tries that `python -m tests.stress` makes by the thousand.
 """
 
-from __future__ import annotations
-
 import sys
 import tracemalloc
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Every file that we write, on a full disk and in a read-only folder: the old one stays whole."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 from pathlib import Path

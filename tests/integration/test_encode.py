@@ -1,7 +1,5 @@
 """examples/pretraining/encode.py and prepare.sh: from lines to data that fairseq reads."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """examples/pretraining/encode.py --binarise: the files of fairseq-preprocess, to the byte."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

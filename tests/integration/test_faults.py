@@ -1,7 +1,5 @@
 """Full disks, files cut off, files of elsewhere: the old state stays, and one line says why."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil

@@ -1,7 +1,5 @@
 """`from_pretrained` of translation and language models, and fairseq's methods of both."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

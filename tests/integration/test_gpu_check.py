@@ -1,7 +1,5 @@
 """scripts/gpu_check.sh on a CPU: what it runs, keeps, continues and reports."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Settings in untrusted checkpoints: fairseq evaluates some of some models as Python."""
 
-from __future__ import annotations
-
 import copy
 import shutil
 from argparse import Namespace

@@ -1,7 +1,5 @@
 """`TupeRobertaModel.from_pretrained(directory)` and RoBERTa's methods."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

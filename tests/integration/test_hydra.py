@@ -1,7 +1,5 @@
 """fairseq-hydra-train: the YAML files compose, build and train; presets are the command line's."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

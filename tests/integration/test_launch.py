@@ -1,7 +1,5 @@
 """The commands of examples/pretraining/README.md, as far as they can be tested anywhere."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

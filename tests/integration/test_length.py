@@ -1,7 +1,5 @@
 """examples/study/length.py: measuring on the same tokens, interruptions, the report."""
 
-from __future__ import annotations
-
 import json
 import math
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """More positions than a checkpoint was trained with: fine-tuning at 1,024 and 4,096."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """The YAML files hold the hyperparameters of the paper (Ke, He, Liu, ICLR 2021)."""
 
-from __future__ import annotations
-
 import ast
 import math
 

@@ -1,7 +1,5 @@
 """The quickstart's parts that need no network: reading the labelled text, and its steps."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

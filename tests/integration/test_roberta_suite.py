@@ -1,7 +1,5 @@
 """What fairseq's own test-suite does with RoBERTa, with our architecture in its place."""
 
-from __future__ import annotations
-
 import importlib
 from argparse import Namespace
 

@@ -3,8 +3,6 @@
 Pre-training is real; a stand-in takes the place of fairseq-hydra-train: TUPE scores 60, others 50.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

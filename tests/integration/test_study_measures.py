@@ -1,7 +1,5 @@
 """examples/study/measures.py: hand-made curves and scores."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

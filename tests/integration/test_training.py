@@ -1,7 +1,5 @@
 """Training through fairseq: interruptions, regularisers, and what a checkpoint is good for."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from fairseq import checkpoint_utils

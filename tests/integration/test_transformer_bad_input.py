@@ -1,7 +1,5 @@
 """What a user of the transformer models does wrong: one line with the way out."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

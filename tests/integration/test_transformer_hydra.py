@@ -1,7 +1,5 @@
 """The transformer models under fairseq-hydra-train: `model._name=NAME`, keys like the flags."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from fairseq import checkpoint_utils

@@ -1,7 +1,5 @@
 """What fairseq's own test-suite does with transformers, with our architectures in their place."""
 
-from __future__ import annotations
-
 import io
 import sys
 

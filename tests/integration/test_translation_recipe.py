@@ -1,7 +1,5 @@
 """examples/translation: text in, BLEU out; resumed, reported, and refused."""
 
-from __future__ import annotations
-
 import gzip
 import json
 

@@ -1,7 +1,5 @@
 """Tiny sentencepiece models."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Checkpoints in the format of the authors' code, from a table of its names and shapes."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Exports to huggingface and standalone: equal outputs, round trips, refusals."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Checkpoints of stock RoBERTa, old and new, read as `learned` or as a warm start."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

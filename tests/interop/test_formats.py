@@ -1,7 +1,5 @@
 """The table of conversions: listings, options, and a format added by one entry."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Language models in transformers: every encoding of a decoder, there and back, and refusals."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

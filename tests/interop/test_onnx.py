@@ -1,7 +1,5 @@
 """Programs in ONNX give the outputs of fairseq's models for every shape, and are served."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Models that cannot be written in another format, and damaged exports."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -7,8 +7,6 @@ first release (classification heads of one projection) and its pull request 20 (
 positions for queries and keys, a saved table of buckets) all pass.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import os

@@ -1,7 +1,5 @@
 """tokenizer.json gives the ids of fairseq's pipeline; damaged and incomplete files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

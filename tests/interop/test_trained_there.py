@@ -1,7 +1,5 @@
 """Trained in transformers, read by --from huggingface, and trained on by fairseq-train."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from pathlib import Path

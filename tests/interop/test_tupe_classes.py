@@ -1,7 +1,5 @@
 """Directories for transformers with their own code: every encoding, there and back, refusals."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """Checkpoints of the authors' code: outputs, gradients, dictionary, refusals."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """From the quickstart's vocabulary to transformers: tokenizer, and the words of the hub."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 

@@ -1,7 +1,5 @@
 """RoBERTa and BERT of transformers: equal outputs as `learned`, and starts of other encodings."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

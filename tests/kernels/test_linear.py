@@ -1,7 +1,5 @@
 """Products by oneDNN against float64, and where torch's own are kept."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """Checks that all models make before training, in one place."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Words are as large beside positions as in the paper of the positions."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Encodings that differ by layer or read the layer's input."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -4,8 +4,6 @@ Each encoding is compared with float64 loops, layer by layer, in every backend t
 gradients; and token by token in incremental decoding.
 """
 
-from __future__ import annotations
-
 import weakref
 
 import pytest

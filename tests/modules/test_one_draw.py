@@ -1,7 +1,5 @@
 """Random positions: `for_pass` is called once per forward pass, and all hooks see its draw."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -4,8 +4,6 @@ Tensors on torch's device "meta" have no values, so whatever would make the host
 read a value raises an error there.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """--attention-window and --global-every: the hidden keys, the layers, and what is refused."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 
 import pytest

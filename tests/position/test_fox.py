@@ -1,7 +1,5 @@
 """The forgetting transformer where gates are so strong that sums are large."""
 
-from __future__ import annotations
-
 import pytest
 from torch import nn
 

@@ -1,7 +1,5 @@
 """Terms that are kept between forward passes: used while nothing changes, and never after."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import pickle

@@ -1,7 +1,5 @@
 """--randomize-positions: what is drawn, and the encodings at the drawn positions."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

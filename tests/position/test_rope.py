@@ -1,7 +1,5 @@
 """Rotary positions in a part of the dimensions, of the layers, and loaded beyond their length."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from fairseq import checkpoint_utils

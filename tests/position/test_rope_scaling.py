@@ -1,7 +1,5 @@
 """Scaled frequencies of rotary positions against transformers', and what is refused."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Softmax attention: a_ij = softmax_j(score_ij), o_i = Σ_j a_ij v_j."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """T5's buckets of relative positions (Raffel et al. 2019), in exact fractions."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 

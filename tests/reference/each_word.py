@@ -1,7 +1,5 @@
 """Encodings that enter the input: a function of each word and its position."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,7 +1,5 @@
 """`torch.export` of `TUPEMaskedLM`: one program for every batch size and length."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -26,8 +26,6 @@ refused by an error of one line:
     inputs        texts for the hub and rows for GLUE's readers
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

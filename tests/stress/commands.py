@@ -1,7 +1,5 @@
 """The commands that are killed, and the outputs that are compared."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -3,8 +3,6 @@
 A file or text must be read, or refused by an error of one line. Anything else counts as lost.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -1,7 +1,5 @@
 """Kill a command again and again, and compare its output with that of an undisturbed run."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

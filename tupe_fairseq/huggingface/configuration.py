@@ -1,7 +1,5 @@
 """`TupeConfig`: the configuration of the models for transformers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from transformers import PretrainedConfig

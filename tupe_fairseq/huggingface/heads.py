@@ -1,7 +1,5 @@
 """Heads and losses of the models for transformers."""
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """`TupeModel` and the base class of all models for transformers."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import torch

@@ -1,7 +1,5 @@
 """What transformers' attention masks mean here."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

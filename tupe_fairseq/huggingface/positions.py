@@ -1,7 +1,5 @@
 """The position encoding of a configuration, and its values after loading or resizing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

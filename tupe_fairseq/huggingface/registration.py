@@ -1,7 +1,5 @@
 """Which Auto class of transformers stands for which model."""
 
-from __future__ import annotations
-
 import transformers
 
 from . import tasks

@@ -1,7 +1,5 @@
 """Models with a head, by the names and interfaces of transformers."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 from torch import Tensor, nn

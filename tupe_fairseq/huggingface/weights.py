@@ -1,7 +1,5 @@
 """Attention weights of the layers in one forward pass."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace

@@ -5,8 +5,6 @@ fairseq's order, and token type 0 is added to the positions (`roberta_classes.py
 `layer_norm_eps` is 1e-12, ours 1e-5, so outputs differ where hidden states have a small variance.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Comparison of a converted model's outputs with those of the model at the other end."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ To add a format, add a file to `formats/` that registers its conversions: the fl
 `--check` follow from the table, and a test compares the list in the README.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The command behind scripts/convert_checkpoint.py: read one format, write another, compare."""
 
-from __future__ import annotations
-
 import argparse
 import shutil
 from pathlib import Path

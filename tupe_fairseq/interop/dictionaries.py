@@ -1,7 +1,5 @@
 """dict.txt: one word and its count per line; a word's id follows from its line."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple

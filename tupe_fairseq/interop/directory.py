@@ -1,7 +1,5 @@
 """Directories that `from_pretrained` of this package's models loads: model.pt and dict.txt."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import io

@@ -1,7 +1,5 @@
 """The kinds of models that are converted: masked language models and language models."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

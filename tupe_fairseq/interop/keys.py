@@ -1,7 +1,5 @@
 """Names of parameters in two formats: a table of rules that applies in both directions."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -5,8 +5,6 @@ RoBERTa here and there count positions from padding_idx + 1 = 2 and have the sam
 those of dict.txt, which is copied.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

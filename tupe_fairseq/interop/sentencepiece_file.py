@@ -3,8 +3,6 @@
 The file is a protocol buffer; field numbers are those of sentencepiece_model.proto.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,7 +35,7 @@ class SentencePieceFile:
     remove_spaces: bool
 
     @classmethod
-    def read(cls, path: Path) -> SentencePieceFile:
+    def read(cls, path: Path) -> "SentencePieceFile":
         """Read a file.
 
         Raises:

@@ -1,7 +1,5 @@
 """Settings of a converted model, inferred from its parameters where possible."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Files of a directory of transformers: the parameters, and the dictionary with them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NamedTuple
 

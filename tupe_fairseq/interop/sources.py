@@ -6,8 +6,6 @@ package becomes a file there, `position/t5.py` becomes `tupe_position_t5.py`, an
 are rewritten; nothing else changes.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 from collections.abc import Mapping
@@ -152,10 +150,9 @@ def _origin(module: str, name: str) -> tuple[str, str | None]:
 
 
 def _with_imports(text: str, modules: list[str]) -> str:
-    """The text with imports of these modules after the import from __future__."""
-    future = "from __future__ import annotations\n"
-    start, end = text.split(future)
-    lines = [f"from .{_flat(module)} import __doc__ as _\n" for module in modules]
-    return "".join(
-        (start, future, "\n# Names every file, for transformers to copy it.\n", *lines, end)
-    )
+    """The text with imports of these modules after its docstring."""
+    end = ast.parse(text).body[0].end_lineno
+    lines = text.splitlines(keepends=True)
+    imports = [f"from .{_flat(module)} import __doc__ as _\n" for module in modules]
+    named = "\n# Names every file, for transformers to copy it.\n"
+    return "".join((*lines[:end], named, *imports, *lines[end:]))

@@ -7,8 +7,6 @@ that are not in Unicode's canonical order, or that follow a sign of several lett
 a control character that is removed, and at parts of Hangul syllables.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 config.json, model.safetensors, dict.txt, and the code of the model (`sources.py`).
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

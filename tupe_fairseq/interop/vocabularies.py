@@ -1,7 +1,5 @@
 """Dictionaries of fairseq's from the tokenizers of transformers: tokenizer.json or older files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Warm starts: words and layers of a trained RoBERTa under another position encoding."""
 
-from __future__ import annotations
-
 from fairseq import utils
 
 from .conversion import Option

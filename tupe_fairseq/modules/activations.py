@@ -1,7 +1,5 @@
 """Activations by fairseq's names, for models that are used without fairseq."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,7 +1,5 @@
 """State of incremental decoding: caches of the layers, and positional terms that grow."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

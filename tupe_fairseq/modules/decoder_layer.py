@@ -1,7 +1,5 @@
 """One layer of a decoder: self-attention, attention to the source, feed-forward."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """An encoder over vectors: positions, layers, norms."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -150,7 +148,7 @@ class Encoder(nn.Module):
                 "padding stands between the tokens of a sequence: move it behind the last one."
             )
 
-    def apply(self, fn: Callable[[nn.Module], None]) -> Encoder:
+    def apply(self, fn: Callable[[nn.Module], None]) -> "Encoder":
         """As nn.Module's. Initialisation of positions uses separate random numbers."""
         positional = [
             self.embed_positions,

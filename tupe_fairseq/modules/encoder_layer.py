@@ -1,7 +1,5 @@
 """One Transformer layer: attention and feed-forward, each in a residual with a LayerNorm."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch.nn.functional as F

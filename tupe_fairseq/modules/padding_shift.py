@@ -1,7 +1,5 @@
 """Batches padded before tokens: fairseq's translation data are padded on the left by default."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import torch
@@ -25,7 +23,7 @@ class PaddingShift:
     padding: Padding
 
     @classmethod
-    def of(cls, padding: Padding | None) -> PaddingShift | None:
+    def of(cls, padding: Padding | None) -> "PaddingShift | None":
         """The shift for a batch, or None where padding is at the end of each row already."""
         if padding is None or not padding.before_tokens:
             return None

@@ -4,8 +4,6 @@ https://openreview.net/forum?id=_CMSV7FTzGI. With --ffn-blocks-to-remove N fairs
 of each layer before it restores a checkpoint that was pruned alike.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

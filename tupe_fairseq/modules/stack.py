@@ -1,7 +1,5 @@
 """The layers of an encoder or decoder: building, choice of backend, layerdrop, checkpointing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple

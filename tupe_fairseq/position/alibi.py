@@ -6,8 +6,6 @@ second one of 2a (`--alibi-slopes official`). The paper is causal; |i − j| is 
 With `--alibi-sides`, keys on the right get −m_h (|i − j| − ½), so that the sides differ.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

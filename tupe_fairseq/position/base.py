@@ -11,8 +11,6 @@ shared by all layers belong to the encoding, those of one layer to the module th
 `@register_position_encoding(name)`.
 """
 
-from __future__ import annotations
-
 import inspect
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -81,7 +79,7 @@ class PositionEncoding(nn.Module):
         """Factor of the token embeddings, before positions are added."""
         return 1.0
 
-    def for_pass(self, length: int, device: torch.device) -> PositionEncoding:
+    def for_pass(self, length: int, device: torch.device) -> "PositionEncoding":
         """The encoding for one forward pass, whose hooks the model then calls.
 
         It is called once per forward pass, in training and evaluation, before `embed`. An encoding
@@ -155,7 +153,7 @@ class PositionEncoding(nn.Module):
         """
         return None
 
-    def at(self, layer: int) -> PositionEncoding:
+    def at(self, layer: int) -> "PositionEncoding":
         """The encoding as one layer sees it; its score and rotation act in that layer.
 
         Layers for which this returns the same object and `window_at` the same window share a

@@ -8,8 +8,6 @@ code's own defaults draw nothing. Positions are not centred (the code's `normali
 Source and target of a translation draw independently.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Annotated
 

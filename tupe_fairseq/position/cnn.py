@@ -4,8 +4,6 @@ The zeros beyond the ends carry information about position. One-sided encodings 
 only, so that no token depends on a later one.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch.nn.functional as F

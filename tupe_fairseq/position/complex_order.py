@@ -5,8 +5,6 @@ embedding; frequency ω_j and phase θ_j are vectors of each token. A learned ma
 and imaginary part to the model width; the paper's network stays complex.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

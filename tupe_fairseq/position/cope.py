@@ -8,8 +8,6 @@ The listing in the paper's appendix does not divide q_i·e[p_ij] by √D; the au
 training does, as here. Positions are counted to the left, so CoPE is for decoders.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

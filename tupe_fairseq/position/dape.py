@@ -8,8 +8,6 @@ The authors' code is causal, with b_ij = 0 for keys on the right; here b is as i
 encoding, in an encoder too.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

@@ -6,8 +6,6 @@ equation 3. The position-to-position term is left out. The released code reads q
 instead of δ(j,i).
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

@@ -12,8 +12,6 @@ Up to position |w|·L, the term is a table by distance. For longer texts it is a
 which takes H·T·S numbers in each layer.
 """
 
-from __future__ import annotations
-
 import copy
 from typing import Annotated, cast
 
@@ -69,7 +67,7 @@ class FireLayer(PositionEncoding):
         return PositionalScore(keys, cells=cells, start=start)
 
     @staticmethod
-    def read_reach(layers: list[FireLayer]) -> list[float]:
+    def read_reach(layers: "list[FireLayer]") -> list[float]:
         """|w|·L of each layer; one transfer from the device."""
         reach = torch.cat([layer.threshold * layer.w.detach().abs() for layer in layers])
         return reach.tolist()
@@ -131,7 +129,7 @@ class FirePosition(PositionEncoding):
         #: The layers in one forward pass, which know their reach.
         self.in_pass: tuple[FireLayer, ...] | None = None
 
-    def for_pass(self, length: int, device: torch.device) -> FirePosition:
+    def for_pass(self, length: int, device: torch.device) -> "FirePosition":
         """Read the thresholds of all layers at once, so that the host waits only once."""
         view, layers = (
             copy.copy(self),

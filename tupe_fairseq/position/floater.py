@@ -9,8 +9,6 @@ and the rule commutes with linear maps, it acts on W_1 p, with the same solution
 follow each other, multiply by the small matrix W_1 W_2. One product for all returns to p.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

@@ -8,8 +8,6 @@ The paper is causal. In an encoder, keys on the right have gates g of their own 
 Σ_{l=i+1..j} ln g_l, as in x-transformers; this is no product of vectors.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -4,8 +4,6 @@ q_{(i−1)·n+j} = α u_i + (1−α) u_j with u = (p − α p_1)/(1−α) and α
 The first n vectors are p itself, so a trained table is extended without a change.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

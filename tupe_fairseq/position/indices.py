@@ -1,7 +1,5 @@
 """Index arithmetic: distances, buckets, the cells of [CLS]."""
 
-from __future__ import annotations
-
 import functools
 
 import torch

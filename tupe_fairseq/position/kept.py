@@ -5,8 +5,6 @@ where the parameters that it depends on equal copies made with it, so no change 
 however it was made.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary

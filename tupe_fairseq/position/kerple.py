@@ -10,8 +10,6 @@ As in the released code under fp16, a bound changes neither the stored parameter
 The paper's models are causal; here an encoder uses the same distance on both sides.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """The hooks of an encoding that act in one layer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor, nn

@@ -4,8 +4,6 @@ The paper's BERT-A and stock RoBERTa. In the scores it expands to four terms,
 (x+p)_i W^Q ((x+p)_j W^K)ᵀ / √D, two of which correlate tokens with positions; TUPE removes these.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """Multiplicative absolute positions (Su 2021): x ⊗ p_k at the input, p initialised around 1."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """Separate random numbers for the initialisation of encodings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

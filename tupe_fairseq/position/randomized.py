@@ -10,8 +10,6 @@ Where positions are not drawn (incremental decoding, figures), the longest seque
 evenly over the range: token k of at most L stands at ⌊kN/L⌋. This is not in the paper.
 """
 
-from __future__ import annotations
-
 import copy
 from typing import Annotated
 

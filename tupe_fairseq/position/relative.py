@@ -1,7 +1,5 @@
 """Terms made of vectors by distance: relative vectors that backends evaluate as they see fit."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -24,7 +22,7 @@ class ByDistance:
     vectors: Tensor
     first: int
 
-    def to(self, dtype: torch.dtype) -> ByDistance:
+    def to(self, dtype: torch.dtype) -> "ByDistance":
         """The same in another dtype."""
         return ByDistance(self.vectors.to(dtype), self.first)
 
@@ -34,7 +32,7 @@ class ByDistance:
         start, stop = (min(max(d - self.first, 0), last) for d in (nearest, farthest))
         return start, stop + 1
 
-    def within(self, queries: int, keys: int, start: int = 0) -> ByDistance:
+    def within(self, queries: int, keys: int, start: int = 0) -> "ByDistance":
         """The rows that T queries from position `start` on and S keys read."""
         first, stop = self.reached(-(start + queries - 1), keys - 1 - start)
         return ByDistance(self.vectors[:, first:stop], self.first + first)
@@ -95,7 +93,7 @@ class RelativeVectors:
     query_bias: Tensor | None = None
     key_bias: Tensor | None = None
 
-    def to(self, dtype: torch.dtype) -> RelativeVectors:
+    def to(self, dtype: torch.dtype) -> "RelativeVectors":
         """The same in another dtype."""
         parts = ((field.name, getattr(self, field.name)) for field in fields(self))
         return replace(self, **{name: part.to(dtype) for name, part in parts if part is not None})

@@ -9,8 +9,6 @@ the left only.
 et al. 2021; p_0 and f, a GRU with constant input, are learned. FLOATER is the continuous form.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

@@ -9,8 +9,6 @@ dimensions (GPT-NeoX); every N-th layer without rotation (SmolLM3, Llama 4); ano
 with a window, whose frequencies are not scaled (ModernBERT, Gemma 3).
 """
 
-from __future__ import annotations
-
 import copy
 from typing import Annotated, Any
 
@@ -186,7 +184,7 @@ class RotaryPosition(RandomizedEncoding):
         scaled = self.scaling.frequencies(self.theta, self.width, length)
         return Rotation(scaled, positions, self.scaling.magnitude)
 
-    def _in_local_layers(self, theta: float | None, fraction: float) -> RotaryPosition | None:
+    def _in_local_layers(self, theta: float | None, fraction: float) -> "RotaryPosition | None":
         """What layers with a window see, or None if they see the same as others."""
         if theta is None:
             return None

@@ -5,8 +5,6 @@ and the trained length L. Results equal those of transformers' `modeling_rope_ut
 of them but `ntk`; settings have the names that they have there.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

@@ -7,8 +7,6 @@ d = 128 does not depend on the model. −d/2 makes the bias 0 at distance 0, as 
 softmax does not depend on it. The paper's models are causal; the bias is the same on both sides.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

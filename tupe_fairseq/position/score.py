@@ -1,7 +1,5 @@
 """The content-free part of the attention scores, in factored form."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -54,7 +52,7 @@ class PositionalScore:
         names = ("queries", "keys", "by_distance", "cells")
         return {name: part for name in names if (part := getattr(self, name)) is not None}
 
-    def to(self, dtype: torch.dtype) -> PositionalScore:
+    def to(self, dtype: torch.dtype) -> "PositionalScore":
         """The same in another dtype."""
         return replace(self, **{name: part.to(dtype) for name, part in self.parts().items()})
 
@@ -78,7 +76,7 @@ class PositionalScore:
         """The term as a tensor, H×T×S."""
         return self.rows(0, self.num_queries)
 
-    def with_untied_cls(self, from_cls: Tensor, to_cls: Tensor) -> PositionalScore:
+    def with_untied_cls(self, from_cls: Tensor, to_cls: Tensor) -> "PositionalScore":
         """Reset what involves [CLS], at position 0 (Ke et al., ICLR 2021, section 3.2).
 
         Row 0 becomes θ1 and column 0 of the other rows θ2, whatever was there. Two more

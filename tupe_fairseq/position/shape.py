@@ -1,7 +1,5 @@
 """What an encoding is built for: sizes of the model, and the window of its attention."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..errors import ConfigurationError

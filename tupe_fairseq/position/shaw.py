@@ -5,8 +5,6 @@ R^V_{clip(i−j)}), equation 3. The vectors are shared by the heads, not by the 
 Implementations that count j − i have the rows of both tables in reverse order.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

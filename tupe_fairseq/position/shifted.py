@@ -6,8 +6,6 @@ the released code draws from fewer shifts where its table of 5,000 positions end
 reaches as far as needed.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

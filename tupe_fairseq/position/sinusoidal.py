@@ -6,8 +6,6 @@ initialisation. This follows the paper; fairseq's own module has frequencies 100
 all sines before all cosines, and counts from 2.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

@@ -4,8 +4,6 @@ The paper's BERT-R. One table for all layers, one value per bucket and head. T5 
 1/√D and scales its initialisation instead; here the scale is that of the other encodings.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

@@ -1,7 +1,5 @@
 """Constant tables, and conversions between values by distance and values by cell."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager, nullcontext
 
 import torch

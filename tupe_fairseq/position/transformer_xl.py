@@ -5,8 +5,6 @@ score_ij = [ x_i W^Q (x_j W^K)ᵀ + x_i W^Q (W_{K,R} R_{i−j})ᵀ + u (x_j W^K)
 its columns alternate sine and cosine, where the authors' code stacks them, which permutes W_{K,R}.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -11,8 +11,6 @@ file format but has no effect: row 0 is constant over j and softmax is shift-inv
 attends by content alone.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

@@ -8,8 +8,6 @@ Positions are counted from the middle of --max-positions, as torchscale counts f
 the sequence: products are the same, and the powers stay closer to 1.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

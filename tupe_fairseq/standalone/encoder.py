@@ -1,7 +1,5 @@
 """TUPE as a plain torch module over vectors, without a dictionary and without fairseq."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..errors import ConfigurationError

@@ -1,7 +1,5 @@
 """Files of a model directory that is read without fairseq: config.json and model.safetensors."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

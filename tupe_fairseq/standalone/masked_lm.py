@@ -4,8 +4,6 @@ Loads the directories that `scripts/convert_checkpoint.py --to standalone` write
 model.safetensors, dict.txt.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -84,7 +82,7 @@ class TUPEMaskedLM(nn.Module):
         }
 
     @classmethod
-    def from_pretrained(cls, directory: str | Path) -> TUPEMaskedLM:
+    def from_pretrained(cls, directory: str | Path) -> "TUPEMaskedLM":
         """Load a directory, in eval mode.
 
         Raises:

@@ -3,8 +3,6 @@
 With `learned` positions the model computes the same; with any other encoding it is a warm start.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace

@@ -5,8 +5,6 @@ is written with its own code (`tupe_classes.py`), and `learned` too with --class
 read (`bert_classes.py`).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -5,8 +5,6 @@ with padding on the right, and returns logits. torch's exporter makes it from th
 transformers.
 """
 
-from __future__ import annotations
-
 import io
 import logging
 import warnings

@@ -1,7 +1,5 @@
 """Directories of `TUPEMaskedLM`, for use without fairseq: config.json, model.safetensors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

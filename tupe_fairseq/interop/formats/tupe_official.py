@@ -6,8 +6,6 @@ first release has classification heads of one projection. Its pull request 20 jo
 projections of positions and saves a table of buckets, which follows from the settings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
