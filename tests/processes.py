@@ -21,7 +21,9 @@ from subprocess import CompletedProcess, TimeoutExpired
 from tests.scripts import ROOT
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["fairseq", "fairseq.trainer", "torch.distributed.run"])
+#: An optimizer imports torch._dynamo, which takes more than a second.
+PRELOADED = ["fairseq", "fairseq.trainer", "torch.distributed.run", "torch._dynamo"]
+CONTEXT.set_forkserver_preload(PRELOADED)
 #: multiprocessing loses the exit status of a process for which two threads ask at once.
 LOCK = threading.Lock()
 
