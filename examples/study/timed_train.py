@@ -2,14 +2,15 @@
 
     python -m examples.study.timed_train FLAGS
 
-At the end it logs `clock | {"updates": N, "seconds": S}`: the time between successive reports of
-training (--log-interval), except those with a validation or a checkpoint between them. On a CPU it
-is the processor time of this process, which does not depend on other programs; on a GPU wall-clock
-time.
+It logs in JSON (--log-format json). At the end it logs `clock | {"updates": N, "seconds": S}`: the
+time between successive reports of training (--log-interval), except those with a validation or a
+checkpoint between them. On a CPU it is the processor time of this process, which does not depend
+on other programs; on a GPU wall-clock time.
 """
 
 import json
 import logging
+import sys
 import time
 
 import torch
@@ -46,6 +47,8 @@ class Clock(logging.Handler):
 if __name__ == "__main__":
     clock = Clock(logging.INFO)
     logging.getLogger().addHandler(clock)
+    # `Clock` reads these reports; of two equal flags, the last takes effect.
+    sys.argv += ["--log-format", "json"]
     with commands.running("train"):
         fairseq_train.cli_main()
     entry = {"updates": clock.updates, "seconds": round(clock.seconds, 3)}

@@ -117,7 +117,9 @@ def test_timed_training_has_the_guards_of_fairseq_train(toy_masked_lm_data, tmp_
     last = missing.stderr.strip().splitlines()[-1]
     assert last.startswith("error: --restore-file is"), missing.stderr
     assert "nowhere.pt" in last
-    assert timed_train("--max-update", "2").returncode == 0
+    trained = timed_train("--max-update", "2", "--log-format", "simple", "--log-interval", "1")
+    assert trained.returncode == 0, trained.stderr
+    assert 'timed_train | clock | {"updates": 1, ' in trained.stdout, "it logs as JSON itself"
     finished = timed_train("--max-update", "1")
     assert finished.returncode == 0
     assert "nothing left to train: --max-update is 1, and 2 are done" in finished.stdout
