@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ..kernels.dropout import dropout as drop
+from ..kernels.products import multiplied, multiply
 from ..kernels.random_bits import draw_key
 from ..kernels.softmax import ScoreTerms, softmax_dropout_, softmax_dropout_backward_
 from ..position.relative import RelativeVectors
@@ -23,7 +24,6 @@ from ..position.tables import widened
 from .backend import ATTENTION_BACKENDS, Backend, Need
 from .blocks import Block, split_into_blocks
 from .fused import padding_scores
-from .products import multiplied, multiply
 from .relative import Relative, relative_inputs
 
 #: Below this share of the cells, blocks are faster than torch's kernel, which computes all.

@@ -26,7 +26,7 @@ from .random_bits import ENTRIES_PER_WORD, MULTIPLIERS, SHIFTS, STEP
 
 logger = logging.getLogger(__name__)
 
-SOURCES = [Path(__file__).with_name(name) for name in ("kernels.c", "linear.c")]
+SOURCES = [Path(__file__).with_name(name) for name in ("kernels.c", "linear.c", "products.c")]
 FLAGS = ("-std=c99", "-O3", "-fno-math-errno", "-fno-trapping-math", "-fPIC")
 #: Tried in this order. OpenMP is not linked: the threads are those of torch's OpenMP library.
 VARIANTS = (("-march=native", "-fopenmp"), ("-fopenmp",), ())
@@ -79,9 +79,11 @@ ARGUMENTS = {
     ),
     "add_layer_norm": (*(ctypes.c_void_p,) * 5, ctypes.c_float, *(ctypes.c_long,) * 2),
     "small_linear": (*(ctypes.c_void_p,) * 4, *SIZES),
+    "multiply": (*(ctypes.c_void_p,) * 3, *(ctypes.c_long,) * 12, ctypes.c_int),
+    "serves_products": (),
 }
 #: Of functions that return something.
-RESULTS = {"small_linear": ctypes.c_int}
+RESULTS = {name: ctypes.c_int for name in ("small_linear", "serves_products")}
 
 
 @functools.cache

@@ -1,11 +1,15 @@
-"""Batched products of matrices, by torch or, where that is faster, by oneDNN one by one."""
+"""Batched products of matrices: by torch or, where that is faster, by a kernel in C or by oneDNN.
 
-from __future__ import annotations
+The kernel serves the processors on which torch multiplies without AVX-512 (linear.py), where it
+takes half of torch's time for the matrices of attention. Without it, oneDNN multiplies large
+matrices one by one.
+"""
 
 import torch
 from torch import Tensor
 
-from ..kernels.linear import linear, prefers_onednn
+from . import native
+from .linear import linear, prefers_onednn
 
 #: Multiplications of a matrix from which oneDNN's products are faster than torch's of a batch.
 LARGE = 1 << 23
@@ -13,6 +17,8 @@ LARGE = 1 << 23
 
 def multiply(a: Tensor, b: Tensor, out: Tensor, accumulate: bool = False) -> None:
     """Write the product a b to out, or add it to out: M×R×S · M×S×D -> M×R×D."""
+    if _by_kernel(a, b, out, accumulate):
+        return
     if is_large(a, b):
         for left, right, result in zip(a, b, out, strict=True):
             if accumulate:
@@ -30,10 +36,31 @@ def multiply(a: Tensor, b: Tensor, out: Tensor, accumulate: bool = False) -> Non
 
 def multiplied(a: Tensor, b: Tensor, memory: Tensor) -> Tensor:
     """The product a b, in memory where that saves allocating it: M×R×S · M×S×D -> M×R×D."""
+    if _by_kernel(a, b, memory):
+        return memory
     if len(a) == 1 and is_large(a, b):
         return product(a[0], b[0])[None]
     multiply(a, b, memory)
     return memory
+
+
+def has_kernel(dtype: torch.dtype) -> bool:
+    """Whether the kernel in C serves this dtype here."""
+    if dtype != torch.float32 or not prefers_onednn():
+        return False
+    kernels = native.kernels()
+    return kernels is not None and bool(kernels.serves_products())
+
+
+def _by_kernel(a: Tensor, b: Tensor, out: Tensor, accumulate: bool = False) -> bool:
+    """Whether the kernel in C has computed the product."""
+    kernels = native.kernels() if has_kernel(out.dtype) else None
+    if kernels is None or out.stride(-1) != 1 or 1 not in b.stride()[1:]:
+        return False
+    pointers = (tensor.data_ptr() for tensor in (out, a, b))
+    strides = (*out.stride()[:2], *a.stride(), *b.stride())
+    kernels.multiply(*pointers, *a.shape, b.size(-1), *strides, accumulate)
+    return True
 
 
 def is_large(a: Tensor, b: Tensor) -> bool:

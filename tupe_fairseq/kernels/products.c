@@ -1,0 +1,144 @@
+/* Products of batches of small matrices, as attention needs them (products.py).
+
+   A tile of 6 rows and 64 columns of the result stays in registers: 24 sums, to each of which one
+   multiplication is added per step. Libraries are slower here: MKL has no AVX-512 on AMD's
+   processors, and oneDNN copies both factors. */
+
+#ifdef __AVX512F__
+enum { TILE_ROWS = 6, VECTORS = 4, COLUMNS = VECTORS * LANES };
+/* Steps of a tile, whose second factor then stays in the cache; rows of a thread's part. */
+enum { DEPTH = 128, PART = 192 };
+
+static inline __mmask16 first_lanes(long count) {
+    return count < LANES ? (1u << count) - 1 : 0xffff;
+}
+
+/* A 16x16 matrix, in place. */
+static inline void transpose(__m512 *v) {
+    __m512 w[LANES];
+    for (int i = 0; i < LANES; i += 2) {
+        w[i] = _mm512_unpacklo_ps(v[i], v[i + 1]);
+        w[i + 1] = _mm512_unpackhi_ps(v[i], v[i + 1]);
+    }
+    for (int i = 0; i < LANES; i += 4)
+        for (int j = 0; j < 2; j++) {
+            __m512d a = _mm512_castps_pd(w[i + j]), b = _mm512_castps_pd(w[i + j + 2]);
+            v[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+            v[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+        }
+    for (int i = 0; i < LANES; i += 8)
+        for (int j = i; j < i + 4; j++) {
+            w[j] = _mm512_shuffle_f32x4(v[j], v[j + 4], 0x88);
+            w[j + 4] = _mm512_shuffle_f32x4(v[j], v[j + 4], 0xdd);
+        }
+    for (int j = 0; j < 8; j++) {
+        v[j] = _mm512_shuffle_f32x4(w[j], w[j + 8], 0x88);
+        v[j + 8] = _mm512_shuffle_f32x4(w[j], w[j + 8], 0xdd);
+    }
+}
+
+/* panel := b, K×N with N <= COLUMNS, whose columns are consecutive at the stride; the panel has rows
+   of COLUMNS, in which the last vector is filled with 0. */
+static void pack(float *panel, const float *b, long stride, long K, long N) {
+    for (long n = 0; n < N; n += LANES)
+        for (long k = 0; k < K; k += LANES) {
+            __m512 v[LANES];
+            for (long i = 0; i < LANES; i++) {
+                __mmask16 lanes = n + i < N ? first_lanes(K - k) : 0;
+                v[i] = _mm512_maskz_loadu_ps(lanes, b + (n + i) * stride + k);
+            }
+            transpose(v);
+            for (long i = 0; i < LANES && k + i < K; i++)
+                _mm512_storeu_ps(panel + (k + i) * COLUMNS + n, v[i]);
+        }
+}
+
+/* c, at most 6 rows, := a b, or += a b; `last` are the lanes of the last of the vectors of a row. */
+static inline __attribute__((always_inline)) void tile(
+    float *c, long c_row, const float *a, long a_row, long a_column, const float *b, long b_row,
+    long K, long rows, int vectors, __mmask16 last, int adds) {
+    __m512 sum[TILE_ROWS][VECTORS];
+    const float *of[TILE_ROWS];
+    for (int r = 0; r < TILE_ROWS; r++) {
+        of[r] = a + (r < rows ? r : 0) * a_row;
+        for (int v = 0; v < vectors; v++) {
+            __mmask16 lanes = !adds || r >= rows ? 0 : v < vectors - 1 ? 0xffff : last;
+            sum[r][v] = _mm512_maskz_loadu_ps(lanes, c + r * c_row + v * LANES);
+        }
+    }
+    for (long k = 0; k < K; k++) {
+        __m512 of_b[VECTORS];
+        for (int v = 0; v < vectors; v++) {
+            __mmask16 lanes = v < vectors - 1 ? 0xffff : last;
+            of_b[v] = _mm512_maskz_loadu_ps(lanes, b + k * b_row + v * LANES);
+        }
+        for (int r = 0; r < TILE_ROWS; r++) {
+            __m512 x = _mm512_set1_ps(of[r][k * a_column]);
+            for (int v = 0; v < vectors; v++) sum[r][v] = _mm512_fmadd_ps(x, of_b[v], sum[r][v]);
+        }
+    }
+    for (int r = 0; r < TILE_ROWS; r++)
+        for (int v = 0; v < vectors; v++) {
+            __mmask16 lanes = r >= rows ? 0 : v < vectors - 1 ? 0xffff : last;
+            _mm512_mask_storeu_ps(c + r * c_row + v * LANES, lanes, sum[r][v]);
+        }
+}
+
+/* The same for any number of rows. The compiler makes a loop for each constant. */
+static void tiles(float *c, long c_row, const float *a, long a_row, long a_column, const float *b,
+                  long b_row, long K, long R, long N, int adds) {
+    int vectors = (N + LANES - 1) / LANES;
+    __mmask16 last = first_lanes(N - (vectors - 1) * LANES);
+#define TILES(V, COLUMN)                                                              \
+    for (long r = 0; r < R; r += TILE_ROWS)                                           \
+        tile(c + r * c_row, c_row, a + r * a_row, a_row, COLUMN, b, b_row, K, R - r, V, last, adds)
+    if (vectors == 4 && a_column == 1)
+        TILES(4, 1);
+    else if (vectors == 4)
+        TILES(4, a_column);
+    else if (vectors == 3)
+        TILES(3, a_column);
+    else if (vectors == 2)
+        TILES(2, a_column);
+    else
+        TILES(1, a_column);
+#undef TILES
+}
+
+/* c := a b, or += a b, for one matrix. */
+static void product(float *c, long c_row, const float *a, long a_row, long a_column,
+                    const float *b, long b_row, long b_column, long R, long K, long N, int adds) {
+    float panel[DEPTH * COLUMNS];
+    for (long n = 0; n < N; n += COLUMNS)
+        for (long k = 0; k < K; k += DEPTH) {
+            long depth = K - k < DEPTH ? K - k : DEPTH, width = N - n < COLUMNS ? N - n : COLUMNS;
+            const float *of_b = b + k * b_row + n * b_column, *of_a = a + k * a_column;
+            if (b_column != 1) pack(panel, of_b, b_column, depth, width);
+            tiles(c + n, c_row, of_a, a_row, a_column, b_column == 1 ? of_b : panel,
+                  b_column == 1 ? b_row : COLUMNS, depth, R, width, adds || k > 0);
+        }
+}
+
+/* c := a b, or += a b, for M matrices a R×K, b K×N, c R×N at the given strides; of b, the rows or
+   the columns are consecutive in memory, of c the rows. */
+void multiply(float *c, const float *a, const float *b, long M, long R, long K, long N,
+              long c_matrix, long c_row, long a_matrix, long a_row, long a_column, long b_matrix,
+              long b_row, long b_column, int adds) {
+    long parts = (R + PART - 1) / PART;
+#pragma omp parallel for collapse(2) schedule(static)
+    for (long m = 0; m < M; m++)
+        for (long part = 0; part < parts; part++) {
+            long r = part * PART, rows = R - r < PART ? R - r : PART;
+            product(c + m * c_matrix + r * c_row, c_row, a + m * a_matrix + r * a_row, a_row,
+                    a_column, b + m * b_matrix, b_row, b_column, rows, K, N, adds);
+        }
+}
+
+int serves_products(void) { return 1; }
+#else
+void multiply(float *c, const float *a, const float *b, long M, long R, long K, long N,
+              long c_matrix, long c_row, long a_matrix, long a_row, long a_column, long b_matrix,
+              long b_row, long b_column, int adds) {}
+
+int serves_products(void) { return 0; }
+#endif
