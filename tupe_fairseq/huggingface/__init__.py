@@ -11,11 +11,11 @@ from ..extras import import_extra
 
 import_extra("transformers", "hf")
 
+from .causal_lm import TupeForCausalLM  # noqa: E402
 from .configuration import TupeConfig  # noqa: E402
 from .modeling import TupeModel, TupePreTrainedModel  # noqa: E402
 from .registration import register  # noqa: E402
 from .tasks import (  # noqa: E402
-    TupeForCausalLM,
     TupeForMaskedLM,
     TupeForMultipleChoice,
     TupeForQuestionAnswering,

@@ -37,7 +37,7 @@ class TupeConfig(PretrainedConfig):
         bos_token_id: of `<s>`.
         pad_token_id: of padding.
         eos_token_id: of `</s>`.
-        use_cache: not used: generation computes all tokens again at each step.
+        use_cache: `generate` keeps the keys and values of earlier tokens where it can.
         **kwargs: other settings of transformers.
     """
 
@@ -71,7 +71,7 @@ class TupeConfig(PretrainedConfig):
         bos_token_id: int | None = 0,
         pad_token_id: int | None = 1,
         eos_token_id: int | None = 2,
-        use_cache: bool = False,
+        use_cache: bool = True,
         **kwargs: Any,
     ):
         self.vocab_size = vocab_size

@@ -5,16 +5,20 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
-from transformers.modeling_outputs import BaseModelOutput
+from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from ..attention import Padding
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, DataError
 from ..modules.activations import ACTIVATIONS
 from ..modules.encoder import Encoder
+from .cache import TupeCache
 from .configuration import TupeConfig
 from .padding import check_batch, read_mask, visible
 from .positions import build_positions, resized, restore
 from .weights import collected
+
+#: The token embeddings in the state dict of a model with a head.
+WORDS = "tupe.embed_tokens.weight"
 
 
 class TupePreTrainedModel(PreTrainedModel):
@@ -111,7 +115,9 @@ class TupeModel(TupePreTrainedModel):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
-    ) -> BaseModelOutput | tuple[Tensor, ...]:
+        past_key_values: TupeCache | None = None,
+        use_cache: bool | None = None,
+    ) -> BaseModelOutputWithPast | tuple[Tensor, ...]:
         """Encode.
 
         Args:
@@ -122,6 +128,10 @@ class TupeModel(TupePreTrainedModel):
             output_attentions: also return the attention weights, B×H×T×T each.
             output_hidden_states: also return the first layer's input and each layer's output.
             return_dict: False for a tuple.
+            past_key_values: of a language model, what it returned for earlier tokens; the inputs
+                are those that follow, without padding.
+            use_cache: also return past_key_values, where the encoding decodes token by token and
+                the batch has no padding.
 
         Returns:
             last_hidden_state, B×T×C; vectors at padding have no meaning.
@@ -131,31 +141,68 @@ class TupeModel(TupePreTrainedModel):
                 other than eager.
         """
         check_batch(input_ids, inputs_embeds)
-        if attention_mask is None:
+        if attention_mask is None and past_key_values is None:
             attention_mask = visible(input_ids, self.config.pad_token_id)
         padding, shift = read_mask(attention_mask)
-        x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
-        if self.config.embedding_scale != 1:
-            x = self.config.embedding_scale * x
+        weights_wanted, states_wanted = self._wanted(output_attentions, output_hidden_states)
+        cache = self._cache(past_key_values, use_cache, padding)
+        x = self._words(input_ids, inputs_embeds)
         if shift is not None:
             x = shift.to_end(x)
             input_ids = None if input_ids is None else shift.to_end(input_ids)
-        weights_wanted, states_wanted = self._wanted(output_attentions, output_hidden_states)
+        if weights_wanted and cache is not None and cache.length and x.size(1) > 1:
+            raise DataError("output_attentions needs one token at a time after past_key_values.")
         if weights_wanted and padding is not None:
             # Keeps the sequences of a batch in their order.
             padding = Padding(padding.mask)
         with collected(self.encoder.layers, weights_wanted) as weights:
-            x, states = self.encoder.encode(x, padding, input_ids, keep_states=states_wanted)
+            if cache is None:
+                x, states = self.encoder.encode(x, padding, input_ids, keep_states=states_wanted)
+            else:
+                x, states = cache.extend(x, input_ids, keep_states=states_wanted)
         if shift is not None:
             x, states = shift.back(x), [shift.back(state) for state in states]
             weights = [shift.weights_back(each) for each in weights]
-        output = BaseModelOutput(
+        output = BaseModelOutputWithPast(
             last_hidden_state=x,
+            past_key_values=cache,
             # As in transformers, the last one includes the final LayerNorm.
             hidden_states=(*states[:-1], x) if states_wanted else None,
             attentions=tuple(weights) if weights_wanted else None,
         )
         return self.returned(output, return_dict)
+
+    def _words(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
+        """Word vectors, B×T×C."""
+        x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
+        scale = self.config.embedding_scale
+        return x if scale == 1 else scale * x
+
+    def _cache(
+        self, past: Any, use_cache: bool | None, padding: Padding | None
+    ) -> TupeCache | None:
+        """The given cache, a new one where it is asked for and possible, or None.
+
+        Raises:
+            DataError: the given one is of another class, or there is padding beside it.
+        """
+        if past is not None:
+            if not isinstance(past, TupeCache):
+                raise DataError(
+                    f"past_key_values is a {type(past).__name__}, but must be what this model "
+                    "returned: leave it out."
+                )
+            if padding is not None:
+                raise DataError("past_key_values cannot be used with padding: leave it out.")
+            return past
+        recomputed = self.training and self.gradient_checkpointing
+        if not use_cache or not self.config.is_decoder or padding is not None or recomputed:
+            return None
+        try:
+            return TupeCache(self.encoder)
+        except ConfigurationError:
+            # The encoding changes earlier keys when the text grows.
+            return None
 
     def _wanted(self, attentions: bool | None, states: bool | None) -> tuple[bool, bool]:
         """Prepare the layers; whether attention weights and hidden states are asked for.

@@ -3,6 +3,7 @@
 import transformers
 
 from . import tasks
+from .causal_lm import TupeForCausalLM
 from .configuration import TupeConfig
 from .modeling import TupeModel
 
@@ -10,7 +11,7 @@ from .modeling import TupeModel
 AUTO_CLASSES = {
     "AutoModel": TupeModel,
     "AutoModelForMaskedLM": tasks.TupeForMaskedLM,
-    "AutoModelForCausalLM": tasks.TupeForCausalLM,
+    "AutoModelForCausalLM": TupeForCausalLM,
     "AutoModelForSequenceClassification": tasks.TupeForSequenceClassification,
     "AutoModelForTokenClassification": tasks.TupeForTokenClassification,
     "AutoModelForQuestionAnswering": tasks.TupeForQuestionAnswering,

@@ -1,11 +1,9 @@
-"""Models with a head, by the names and interfaces of transformers."""
+"""Encoders with a head, by the names and interfaces of transformers."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor, nn
-from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import (
-    CausalLMOutput,
     MaskedLMOutput,
     MultipleChoiceModelOutput,
     QuestionAnsweringModelOutput,
@@ -13,22 +11,17 @@ from transformers.modeling_outputs import (
     TokenClassifierOutput,
 )
 
-from ..errors import ConfigurationError
 from .configuration import TupeConfig
 from .heads import (
     ClassificationHead,
     MaskedWordHead,
     classifier_dropout,
-    next_token_loss,
     sequence_loss,
     span_loss,
     token_loss,
 )
-from .modeling import TupeModel, TupePreTrainedModel
+from .modeling import WORDS, TupeModel, TupePreTrainedModel
 from .padding import visible
-
-#: Where the head for masked words has the token embeddings, in the state dict.
-WORDS = "tupe.embed_tokens.weight"
 
 
 class TupeForMaskedLM(TupePreTrainedModel):
@@ -67,60 +60,6 @@ class TupeForMaskedLM(TupePreTrainedModel):
         logits = self.lm_head(hidden)
         output = MaskedLMOutput(
             loss=None if labels is None else token_loss(logits, labels),
-            logits=logits,
-            hidden_states=out.hidden_states,
-            attentions=out.attentions,
-        )
-        return self.returned(output, return_dict)
-
-
-class TupeForCausalLM(TupePreTrainedModel, GenerationMixin):
-    """`TupeModel` with hidden later tokens and an output layer without a bias.
-
-    `generate` computes all tokens again at each step.
-    """
-
-    _tied_weights_keys: ClassVar = {"lm_head.weight": WORDS}
-
-    def __init__(self, config: TupeConfig):
-        if not config.is_decoder:
-            raise ConfigurationError(
-                "TupeForCausalLM needs a configuration with is_decoder=True: its model hides "
-                "later tokens."
-            )
-        super().__init__(config)
-        self.tupe = TupeModel(config)
-        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
-        self.post_init()
-
-    def get_output_embeddings(self) -> nn.Module:
-        return self.lm_head
-
-    def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
-        self.lm_head = new_embeddings
-
-    def prepare_inputs_for_generation(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, **unused: Any
-    ) -> dict[str, Any]:
-        """All tokens so far, without a cache."""
-        return {"input_ids": input_ids, "attention_mask": attention_mask}
-
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        labels: Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
-        return_dict: bool | None = None,
-    ) -> CausalLMOutput | tuple[Tensor, ...]:
-        """Logits B×T×V of the next token; labels are input_ids, −100 at padding."""
-        given = (input_ids, attention_mask, inputs_embeds)
-        out = self.tupe(*given, output_attentions, output_hidden_states, return_dict=True)
-        logits = self.lm_head(out.last_hidden_state)
-        output = CausalLMOutput(
-            loss=None if labels is None else next_token_loss(logits, labels),
             logits=logits,
             hidden_states=out.hidden_states,
             attentions=out.attentions,

@@ -19,21 +19,24 @@ from ..position import POSITION_ENCODINGS
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT.name
-CONFIGURATION, BASE, TASKS = (
-    f"huggingface.{name}" for name in ("configuration", "modeling", "tasks")
-)
-#: Files that transformers knows by name.
-NAMED = {CONFIGURATION: "configuration_tupe", BASE: "modeling_tupe_base", TASKS: "modeling_tupe"}
+CONFIGURATION = "huggingface.configuration"
+#: Files of models that transformers knows by name; a file may import those before it.
+MODELS = {
+    "huggingface.modeling": "modeling_tupe_base",
+    "huggingface.causal_lm": "modeling_tupe_causal",
+    "huggingface.tasks": "modeling_tupe",
+}
+NAMED = {CONFIGURATION: "configuration_tupe", **MODELS}
 #: Backends for CPUs and GPUs. Those that compile code are left out, or run without it.
 BACKENDS = tuple(f"attention.{name}" for name in ("blocked", "eager", "flash", "sdpa"))
 #: Entries of `auto_map` in config.json.
 AUTO_MAP = {
     "AutoConfig": "configuration_tupe.TupeConfig",
     "AutoModel": "modeling_tupe_base.TupeModel",
+    "AutoModelForCausalLM": "modeling_tupe_causal.TupeForCausalLM",
     **{
         f"AutoModelFor{task}": f"modeling_tupe.TupeFor{task}"
         for task in (
-            "CausalLM",
             "MaskedLM",
             "MultipleChoice",
             "QuestionAnswering",
@@ -72,14 +75,15 @@ def collect(
     registered = (module.partition(".")[2], *bases, *BACKENDS)
     texts: dict[str, str] = {}
     imports: dict[str, frozenset[str]] = {}
-    waiting = {TASKS, *registered}
+    waiting = {*MODELS, *registered}
     while waiting:
         name = waiting.pop()
         texts[name], imports[name] = _rewritten(name)
         waiting |= imports[name] - texts.keys()
     # A class is found in the file that defines it, so these files import all others.
-    for name, above in ((BASE, {TASKS}), (TASKS, set())):
-        others = sorted(texts.keys() - {name} - above - {CONFIGURATION})
+    for index, name in enumerate(MODELS):
+        above = {CONFIGURATION, *list(MODELS)[index:]}
+        others = sorted(texts.keys() - above)
         texts[name] = _with_imports(texts[name], others)
     # transformers finds the class of a model by that of its configuration, so that two models
     # with different code must not have configurations in equal files.

@@ -1,18 +1,18 @@
 """An encoder over vectors: positions, layers, norms."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention import Layout, Padding
+from ..attention import LayerCache, Layout, Padding
 from ..errors import DataError
 from ..kernels.dropout import Dropout
 from ..position import PositionEncoding
 from ..position.random_numbers import own_random_numbers
 from .encoder_layer import EncoderLayer
-from .stack import LayerStack
+from .stack import LayerStack, SharedByView
 
 
 class Encoder(nn.Module):
@@ -114,10 +114,31 @@ class Encoder(nn.Module):
         x = self.normalise_and_drop(layout.pack(x))
         if padding is not None and x.dim() == 3:
             x = x.masked_fill(padding.mask[:, :, None], 0)
-        shared = self.layers.share(positions, x, layout)
+        return self.run(x, self.layers.share(positions, x, layout), layout, keep_states)
+
+    def run(
+        self,
+        x: Tensor,
+        shared: SharedByView,
+        layout: Layout,
+        keep_states: bool = False,
+        caches: Sequence[LayerCache] | None = None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The layers and the final LayerNorm.
+
+        Args:
+            x: input of the first layer, B×T×C or N×C.
+            shared: what each layer needs.
+            layout: the tokens of the batch.
+            keep_states: also return the first layer's input and each layer's output.
+            caches: keys and values of earlier tokens in each layer, in incremental decoding.
+
+        Returns:
+            B×T×C, and the states.
+        """
         states = [layout.unpack(x)] if keep_states else []
         for index, layer in self.layers.active():
-            x = layer(x, shared[index])
+            x = layer(x, shared[index], *(() if caches is None else (caches[index],)))
             if keep_states:
                 states.append(layout.unpack(x))
         if self.layer_norm is not None:
@@ -130,14 +151,22 @@ class Encoder(nn.Module):
             x = self.layernorm_embedding(x)
         return self.dropout_module(x)
 
-    def _check(self, x: Tensor, padding: Padding | None) -> None:
+    def check_length(self, length: int) -> None:
+        """Refuse sequences of more tokens than there are positions.
+
+        Raises:
+            DataError: there are more.
+        """
         longest = self.embed_positions.shape.max_positions
-        if x.size(1) > longest:
+        if length > longest:
             flag, remedy = self.length_limit
             raise DataError(
-                f"a sequence has {x.size(1)} tokens, but {flag} is {longest}: {remedy}, or train "
+                f"a sequence has {length} tokens, but {flag} is {longest}: {remedy}, or train "
                 "with more positions."
             )
+
+    def _check(self, x: Tensor, padding: Padding | None) -> None:
+        self.check_length(x.size(1))
         if padding is not None and padding.leading:
             raise DataError(
                 "padding stands before the first token of a sequence: pad on the right "

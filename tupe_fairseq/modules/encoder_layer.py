@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention import SharedAttention, TupeMultiheadAttention
+from ..attention import LayerCache, SharedAttention, TupeMultiheadAttention
 from ..kernels.dropout import Dropout
 from ..kernels.layer_norm import add_and_normalise
 from ..kernels.linear import project
@@ -45,10 +45,12 @@ class EncoderLayer(PrunableFeedForward):
         self.activation_dropout_module = Dropout(activation_dropout)
         self.normalize_before = normalize_before
 
-    def forward(self, x: Tensor, shared: SharedAttention) -> Tensor:
-        """B×T×C or N×C, into the same; `shared` is what `share_attention` prepared."""
+    def forward(
+        self, x: Tensor, shared: SharedAttention, cache: LayerCache | None = None
+    ) -> Tensor:
+        """B×T×C or N×C, into the same; the arguments are those of the attention."""
         pre = self.normalize_before
-        out, _ = self.self_attn(self.self_attn_layer_norm(x) if pre else x, shared)
+        out, _ = self.self_attn(self.self_attn_layer_norm(x) if pre else x, shared, cache)
         x = self._add(out, x, self.self_attn_layer_norm)
         out = self._feed_forward(self.final_layer_norm(x) if pre else x)
         return self._add(out, x, self.final_layer_norm)

@@ -1,0 +1,101 @@
+"""`TupeForCausalLM`: the language model, and what `generate` asks of it."""
+
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+from transformers.generation import GenerationMixin
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from ..errors import ConfigurationError
+from .cache import TupeCache
+from .configuration import TupeConfig
+from .heads import next_token_loss
+from .modeling import WORDS, TupeModel, TupePreTrainedModel
+
+
+class TupeForCausalLM(TupePreTrainedModel, GenerationMixin):
+    """`TupeModel` with hidden later tokens and an output layer without a bias.
+
+    `generate` keeps the keys and values of earlier tokens (`TupeCache`), unless the batch has
+    padding, the encoding does not decode token by token, or use_cache is False.
+    """
+
+    _tied_weights_keys: ClassVar = {"lm_head.weight": WORDS}
+
+    def __init__(self, config: TupeConfig):
+        if not config.is_decoder:
+            raise ConfigurationError(
+                "TupeForCausalLM needs a configuration with is_decoder=True: its model hides "
+                "later tokens."
+            )
+        super().__init__(config)
+        self.tupe = TupeModel(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.post_init()
+
+    def get_output_embeddings(self) -> nn.Module:
+        return self.lm_head
+
+    def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
+        self.lm_head = new_embeddings
+
+    @classmethod
+    def _supports_default_dynamic_cache(cls) -> bool:
+        """False: `generate` takes the cache that `forward` returns, and makes none."""
+        return False
+
+    def prepare_inputs_for_generation(
+        self,
+        input_ids: Tensor,
+        past_key_values: TupeCache | None = None,
+        attention_mask: Tensor | None = None,
+        use_cache: bool | None = None,
+        next_sequence_length: int | None = None,
+        **unused: Any,
+    ) -> dict[str, Any]:
+        """The tokens that the cache does not hold."""
+        new = length = input_ids.size(1)
+        if past_key_values is not None and (seen := past_key_values.get_seq_length()):
+            # transformers 5 gives their number, 4 the mask of all tokens.
+            if next_sequence_length is not None:
+                new = next_sequence_length
+            elif attention_mask is not None:
+                new = attention_mask.size(1) - seen
+        return {
+            "input_ids": input_ids[:, length - new :],
+            "attention_mask": attention_mask,
+            "past_key_values": past_key_values,
+            "use_cache": use_cache,
+        }
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+        past_key_values: TupeCache | None = None,
+        use_cache: bool | None = None,
+    ) -> CausalLMOutputWithPast | tuple[Tensor, ...]:
+        """Logits B×T×V of the next token; labels are input_ids, −100 at padding.
+
+        See `TupeModel.forward`.
+        """
+        out = self.tupe(
+            *(input_ids, attention_mask, inputs_embeds, output_attentions, output_hidden_states),
+            return_dict=True,
+            past_key_values=past_key_values,
+            use_cache=use_cache,
+        )
+        logits = self.lm_head(out.last_hidden_state)
+        output = CausalLMOutputWithPast(
+            loss=None if labels is None else next_token_loss(logits, labels),
+            logits=logits,
+            past_key_values=out.past_key_values,
+            hidden_states=out.hidden_states,
+            attentions=out.attentions,
+        )
+        return self.returned(output, return_dict)
