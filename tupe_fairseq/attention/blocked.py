@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ..kernels.attend import attend
 from ..kernels.dropout import dropout as drop
 from ..kernels.products import multiplied, multiply
 from ..kernels.random_bits import draw_key
@@ -28,6 +29,8 @@ from .relative import Relative, relative_inputs
 
 #: Below this share of the cells, blocks are faster than torch's kernel, which computes all.
 FEW = 2 / 3
+#: Tokens below which torch's kernel is faster than the one in C, unless there is padding.
+SHORT = 32
 #: Bytes up to which the positional term is stored once for all layers as H×T×T.
 DENSE = 1 << 29
 
@@ -42,6 +45,7 @@ class Blocks:
         padding: 0 at tokens, `HIDDEN` at padding, B×1×T, or None.
         memory: for the cells of two blocks, 2×cells.
         share: of the cells, those in blocks; the others are padding or hidden.
+        lengths: tokens of each sequence, or None where padding is anywhere or nowhere.
     """
 
     blocks: list[list[Block]]
@@ -49,6 +53,7 @@ class Blocks:
     padding: Tensor | None
     memory: Tensor
     share: float
+    lengths: tuple[int, ...] | None = None
 
     @property
     def hides(self) -> bool:
@@ -87,6 +92,22 @@ class Blocks:
         bias = None if rows is None else block.bias(rows)
         return ScoreTerms(bias, padding, p, key, block.first_word)
 
+    def attend_at_once(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor | None:
+        """The output without dropout and terms of content, where a kernel for it is faster."""
+        cells = None if self.score is None else self.score.cells
+        by_torch = self.served_by_torch
+        is_dense = self.score is None or cells is not None
+        if is_dense and not torch.is_grad_enabled() and not (by_torch and q.size(2) < SHORT):
+            # Of sequences with known lengths, no padding is read.
+            terms = ScoreTerms(cells, self.padding if self.lengths is None else None)
+            visible = None if self.score is None else self.score.visible
+            if (out := attend(q, k, v, terms, self.lengths, visible)) is not None:
+                return out
+        if not by_torch:
+            return None
+        bias = None if cells is None else cells[None]
+        return F.scaled_dot_product_attention(q, k, v, bias, scale=1.0)
+
 
 class Blocked(Backend):
     """The fastest on CPUs for every encoding whose terms are biases, products or vectors."""
@@ -118,7 +139,9 @@ class Blocked(Backend):
         cells = [block.cells for same_queries in blocks for block in same_queries]
         memory = torch.empty(2, max(cells), dtype=dtype)
         share = sum(cells) / (heads * layout.batch * layout.length**2)
-        return Blocks(blocks, score, None if padding is None else padding[:, 0], memory, share)
+        if padding is not None:
+            padding = padding[:, 0]
+        return Blocks(blocks, score, padding, memory, share, layout.lengths)
 
     def attend(self, q, k, v, prepared, terms=None, dropout=0.0, need_weights=False):
         dtype, wide = v.dtype, widened(v.dtype)
@@ -130,9 +153,9 @@ class Blocked(Backend):
             start = 0 if terms is None else terms.start
             return _attend_other(q, k, v, prepared, dropout, relative, start).to(dtype), None
         score = prepared.score
-        if dropout == 0 and relative is None and prepared.served_by_torch:
-            bias = None if score is None else score.cells[None]
-            return F.scaled_dot_product_attention(q, k, v, bias, scale=1.0).to(dtype), None
+        at_once = dropout == 0 and relative is None
+        if at_once and (out := prepared.attend_at_once(q, k, v)) is not None:
+            return out.to(dtype), None
         parts = () if score is None else score.parts().values()
         key = draw_key() if dropout else 0
         q, *inputs = relative_inputs(q, relative)

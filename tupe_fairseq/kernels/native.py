@@ -81,9 +81,15 @@ ARGUMENTS = {
     "small_linear": (*(ctypes.c_void_p,) * 4, *SIZES),
     "multiply": (*(ctypes.c_void_p,) * 3, *(ctypes.c_long,) * 12, ctypes.c_int),
     "serves_products": (),
+    "attend": (
+        *(ctypes.c_void_p,) * 4,
+        ctypes.POINTER(ScoreTerms),
+        *(ctypes.POINTER(ctypes.c_long),) * 2,
+        *(ctypes.c_long,) * 7,
+    ),
 }
 #: Of functions that return something.
-RESULTS = {name: ctypes.c_int for name in ("small_linear", "serves_products")}
+RESULTS = {name: ctypes.c_int for name in ("small_linear", "serves_products", "attend")}
 
 
 @functools.cache

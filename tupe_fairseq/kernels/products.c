@@ -4,10 +4,14 @@
    multiplication is added per step. Libraries are slower here: MKL has no AVX-512 on AMD's
    processors, and oneDNN copies both factors. */
 
+#include <stdlib.h>
+
 #ifdef __AVX512F__
 enum { TILE_ROWS = 6, VECTORS = 4, COLUMNS = VECTORS * LANES };
 /* Steps of a tile, whose second factor then stays in the cache; rows of a thread's part. */
 enum { DEPTH = 128, PART = 192 };
+/* Scores that attention computes at a time, and most of their rows: they stay in the cache. */
+enum { CELLS = 1 << 18, QUERIES = 126 };
 
 static inline __mmask16 first_lanes(long count) {
     return count < LANES ? (1u << count) - 1 : 0xffff;
@@ -134,8 +138,51 @@ void multiply(float *c, const float *a, const float *b, long M, long R, long K, 
         }
 }
 
+/* out := softmax(q kᵀ + bias + padding) v for B sequences of at most T tokens and H heads; q and k
+   have E columns, v and out D. Matrix h B + b of the terms belongs to head h of sequence b, of which
+   the first lengths[b] tokens are read and written. Query i sees the keys i + low, ..., i + high,
+   and the bias hides the others. Strides of sequences, heads and rows: of q, k, v, out.
+   Returns whether there was memory. */
+int attend(float *out, const float *q, const float *k, const float *v, const ScoreTerms *t,
+           const long *lengths, const long *strides, long B, long H, long T, long E, long D,
+           long low, long high) {
+    const long *of_q = strides, *of_k = strides + 3, *of_v = strides + 6, *of_out = strides + 9;
+    long step = clamped(CELLS / T, TILE_ROWS, QUERIES);
+    int failed = 0;
+#pragma omp parallel reduction(| : failed)
+    {
+        float *scores = malloc(step * T * sizeof *scores);
+        failed = !scores;
+#pragma omp for collapse(3) schedule(dynamic)
+        for (long b = 0; b < B; b++)
+            for (long h = 0; h < H; h++)
+                for (long i = 0; i < T; i += step) {
+                    long m = h * B + b, R = clamped(lengths[b] - i, 0, step);
+                    long j = clamped(i + low, 0, T), S = clamped(i + R + high, j, lengths[b]) - j;
+                    if (failed || !R) continue;
+                    product(scores, S, q + b * of_q[0] + h * of_q[1] + i * of_q[2], of_q[2], 1,
+                            k + b * of_k[0] + h * of_k[1] + j * of_k[2], 1, of_k[2], R, E, S, 0);
+                    for (long r = 0; r < R; r++) {
+                        const float *bias = bias_of(t, m, i + r), *padding = padding_of(t, m);
+                        softmax(scores + r * S, bias ? bias + j : 0, padding ? padding + j : 0, S);
+                    }
+                    product(out + b * of_out[0] + h * of_out[1] + i * of_out[2], of_out[2], scores,
+                            S, 1, v + b * of_v[0] + h * of_v[1] + j * of_v[2], of_v[2], 1, R, S,
+                            D, 0);
+                }
+        free(scores);
+    }
+    return !failed;
+}
+
 int serves_products(void) { return 1; }
 #else
+int attend(float *out, const float *q, const float *k, const float *v, const ScoreTerms *t,
+           const long *lengths, const long *strides, long B, long H, long T, long E, long D,
+           long low, long high) {
+    return 0;
+}
+
 void multiply(float *c, const float *a, const float *b, long M, long R, long K, long N,
               long c_matrix, long c_row, long a_matrix, long a_row, long a_column, long b_matrix,
               long b_row, long b_column, int adds) {}

@@ -1,0 +1,52 @@
+"""Attention without gradients by a kernel in C, on the processors that `products` has one for."""
+
+import ctypes
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from . import native
+from .products import has_kernel
+from .softmax import ScoreTerms
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    terms: ScoreTerms,
+    lengths: Sequence[int] | None = None,
+    visible: tuple[int, int] | None = None,
+) -> Tensor | None:
+    """softmax(q kᵀ + bias + padding) v, or None where the kernel cannot compute it.
+
+    Args:
+        q: scaled queries, B×H×T×E.
+        k: keys, B×H×T×E.
+        v: values, B×H×T×D.
+        terms: without dropout; matrix h·B + b belongs to head h of sequence b.
+        lengths: tokens of each sequence, or None for T each.
+        visible: the lowest and the highest distance j − i of keys j that a query i can see, at
+            most and at least 0; the bias hides the others. Or None for all keys.
+
+    Returns:
+        B×H×T×D, with 0 after the tokens of a sequence; its transpose, B×T×H×D, is contiguous.
+    """
+    kernels = native.kernels() if has_kernel(q.dtype) else None
+    if kernels is None or terms.p:
+        return None
+    q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
+    batch, heads, length, width = q.shape
+    make = torch.empty if lengths is None else torch.zeros
+    out = make(batch, length, heads, v.size(-1)).transpose(1, 2)
+    strides = [stride for x in (q, k, v, out) for stride in x.stride()[:3]]
+    served = kernels.attend(
+        *(x.data_ptr() for x in (out, q, k, v)),
+        ctypes.byref(terms.in_c(batch * heads)),
+        (ctypes.c_long * batch)(*(lengths or [length] * batch)),
+        (ctypes.c_long * len(strides))(*strides),
+        *(batch, heads, length, width, v.size(-1)),
+        *((-length, length) if visible is None else visible),
+    )
+    return out if served else None
