@@ -29,11 +29,24 @@ def test_fill_mask(tmp_path, monkeypatch, capsys):
     assert probabilities == sorted(probabilities, reverse=True)
 
 
+#: Encodings whose rows or blocks follow the length, with options that short texts reach beyond.
+EXPORTED = {
+    "tupe_r": {},
+    "shaw": {"relative_clip": 3},
+    "transformer_xl": {},
+    "deberta": {"relative_clip": 3},
+    "fire": {"fire_threshold": 8},
+    "floater": {},
+}
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("name", EXPORTED)
 @torch.no_grad()
-def test_export():
+def test_export(name):
     """One program for every batch size and length, with padding on the right."""
-    model = masked_lm(return_dict=False)
+    model = masked_lm(name, return_dict=False, position_options=EXPORTED[name])
+    model(tokens((LENGTH,)))
     batch, length = torch.export.Dim("batch"), torch.export.Dim("length", min=2, max=LENGTH)
     shapes = {name: {0: batch, 1: length} for name in ("input_ids", "attention_mask")}
     ids = tokens((11, 11, 11))

@@ -53,7 +53,7 @@ def largest_error(run, built, head: str | None) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "head"), [("tupe_r", None), ("rope", HEAD)])
+@pytest.mark.parametrize(("name", "head"), [("tupe_r", None), ("rope", HEAD), ("floater", None)])
 def test_outputs(name, head, tmp_path):
     """The bound on 8-bit matrices is three times what these random models have."""
     built, converted = model(name, head=head is not None)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .relative import ByDistance, RelativeTerms, RelativeVectors
 from .shaw import RelativeClip
+from .tables import is_exporting
 
 
 class DebertaTerms(RelativeTerms):
@@ -73,7 +74,7 @@ class DebertaPosition(PositionEncoding):
 
     def rows(self, length: int) -> Tensor:
         """The rows of P that this length reaches, R×C: the middle of the table."""
-        k = min(self.relative_clip, length)
+        k = self.relative_clip if is_exporting() else min(self.relative_clip, length)
         return self.weight[self.relative_clip - k : self.relative_clip + k]
 
     def build_layer_terms(self) -> DebertaTerms:

@@ -8,8 +8,8 @@ padding changes nothing. c = 0.1 and w = 1 at the start; the MLP has one hidden 
 torch's initialisation. All are learned, for each layer separately. L = 512 as in the paper; code
 released with a later paper (DAPE, Zheng et al. 2024) has half of it.
 
-Up to position |w|·L, the term is a table by distance. For longer texts it is a table of all cells,
-which takes H·T·S numbers in each layer.
+Up to position |w|·L, the term is a table by distance. For longer texts, and in programs for every
+length, it is a table of all cells, which takes H·T·S numbers in each layer.
 """
 
 import copy
@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .indices import distances, toeplitz
 from .score import PositionalScore
-from .tables import widened
+from .tables import is_exporting, widened
 
 EPSILON = 1e-6
 #: Hidden values that are computed at a time for a table of all cells.
@@ -59,12 +59,15 @@ class FireLayer(PositionEncoding):
         distance = distances(queries, keys, start, device=self.w.device).abs()
         # In fp32, in which the largest distance has neighbours.
         logarithms = self._logarithm(distance)
-        reach = self.read_reach([self])[0] if self.reach is None else self.reach
-        if last <= reach:
+        if not is_exporting() and last <= self._known_reach():
             ratios = logarithms / self._divisor(torch.zeros_like(distance[:1]))
             return PositionalScore(keys, by_distance=self._mlp(ratios), start=start)
         cells = self._cells(logarithms, torch.arange(last + 1, device=self.w.device), keys, start)
         return PositionalScore(keys, cells=cells, start=start)
+
+    def _known_reach(self) -> float:
+        """Up to which position the term is a table by distance."""
+        return self.read_reach([self])[0] if self.reach is None else self.reach
 
     @staticmethod
     def read_reach(layers: "list[FireLayer]") -> list[float]:
@@ -77,8 +80,10 @@ class FireLayer(PositionEncoding):
         divisor = self._divisor(positions)
         # 1×T×S -> T×S
         of_cells = toeplitz(logarithms[None], keys)[0]
-        rows = positions[start : start + len(of_cells), None]
+        rows = positions[start : start + of_cells.size(0), None]
         ratios = of_cells / divisor[torch.maximum(rows, positions[:keys])]
+        if is_exporting():
+            return self._mlp(ratios)
         step = max(1, HIDDEN_VALUES // (keys * len(self.hidden_bias)))
         blocks = ratios.split(step)
         if torch.is_grad_enabled():
@@ -131,6 +136,8 @@ class FirePosition(PositionEncoding):
 
     def for_pass(self, length: int, device: torch.device) -> "FirePosition":
         """Read the thresholds of all layers at once, so that the host waits only once."""
+        if is_exporting():
+            return self
         view, layers = (
             copy.copy(self),
             [copy.copy(self._layer(i)) for i in range(len(self.layers))],

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
-from .tables import widened, without_autocast
+from .tables import is_exporting, widened, without_autocast
 
 #: Time between neighbouring positions.
 STEP = 0.1
@@ -127,6 +127,9 @@ class FloaterPosition(PositionEncoding):
 
     def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
         path = self._known_path
+        if is_exporting() and self._known is not None:
+            # A program has them as constants; a pass before was as long as any can be.
+            return x + self._known[1][start : start + x.size(1)].to(x.dtype)
         if torch.is_grad_enabled():
             # fairseq's fp16 optimizers write to `.data`, which alters neither version nor address.
             path, self._known = self.path, None

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .layer_terms import LayerTerms
-from .tables import collect, relative_shift, spread
+from .tables import collect, is_exporting, relative_shift, spread
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,12 @@ class ByDistance:
         return start, stop + 1
 
     def within(self, queries: int, keys: int, start: int = 0) -> "ByDistance":
-        """The rows that T queries from position `start` on and S keys read."""
+        """The rows that T queries from position `start` on and S keys read.
+
+        Where torch exports a program for every length, all rows are kept.
+        """
+        if is_exporting():
+            return self
         first, stop = self.reached(-(start + queries - 1), keys - 1 - start)
         return ByDistance(self.vectors[:, first:stop], self.first + first)
 
@@ -54,7 +59,7 @@ class ByDistance:
         queries = q.size(2)
         near = self.within(queries, keys, start)
         by_row = q @ near.table.mT
-        if by_row.size(-1) == queries + keys - 1:
+        if not is_exporting() and by_row.size(-1) == queries + keys - 1:
             return relative_shift(by_row, keys)
         return spread(by_row, near.index(queries, keys, start))
 

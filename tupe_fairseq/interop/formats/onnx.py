@@ -110,6 +110,8 @@ def export(model: Any, path: Path, name: str) -> None:
     """
     longest = model.config.max_position_embeddings
     rows, columns = torch.export.Dim("batch"), torch.export.Dim("length", min=2, max=longest)
+    # Encodings keep what they compute for the longest sequence.
+    model(torch.full((1, longest), 4))
     ids = batch(model.config.vocab_size, min(TRACED, longest))
     bytes_ = sum(each.numel() * each.element_size() for each in model.parameters())
     try:
