@@ -2,9 +2,12 @@
 
 import importlib.util
 import logging
-from collections.abc import Iterator
+import os
+import subprocess
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
@@ -12,7 +15,7 @@ from tupe_fairseq.kernels import native
 
 #: The tests in tests/cuda and tests/attention that need no fairseq run where there is none.
 if importlib.util.find_spec("fairseq") is not None:
-    from tests import toy_data
+    from tests import processes, toy_data
     from tupe_fairseq.models import prepare_process
 
     # As under fairseq's commands, many of which the tests run in this process.
@@ -82,6 +85,25 @@ def toy_sentence_data(tmp_path_factory) -> dict[str, Path]:
         kind: toy_data.write_sentences(tmp_path_factory.mktemp(kind), **options)
         for kind, options in kinds.items()
     }
+
+
+@pytest.fixture(scope="session")
+def forking_path(tmp_path_factory) -> Iterator[str]:
+    """A PATH for shell scripts; see `processes.forking_path`."""
+    with processes.forking_path(tmp_path_factory.mktemp("bin")) as path:
+        yield path
+
+
+@pytest.fixture(scope="session")
+def bash(forking_path: str) -> Callable[..., CompletedProcess]:
+    """Run a shell script with these arguments, on CPUs."""
+    own = {"PATH": forking_path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+
+    def run(script: Path, *words: object) -> CompletedProcess:
+        command = ["bash", script, *map(str, words)]
+        return subprocess.run(command, env=os.environ | own, capture_output=True, text=True)
+
+    return run
 
 
 @pytest.fixture(params=["native", "torch"])

@@ -8,13 +8,15 @@ started by a shell.
 
 import logging
 import multiprocessing
+import multiprocessing.connection
 import os
 import runpy
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from subprocess import CompletedProcess, TimeoutExpired
 
@@ -26,6 +28,22 @@ PRELOADED = ["fairseq", "fairseq.trainer", "torch.distributed.run", "torch._dyna
 CONTEXT.set_forkserver_preload(PRELOADED)
 #: multiprocessing loses the exit status of a process for which two threads ask at once.
 LOCK = threading.Lock()
+#: For shell scripts, in place of a program of Python; see `forking_path`.
+STAND_IN = """#!{python} -ES
+import os, sys
+from multiprocessing.connection import Client
+
+words = [*{first}, *sys.argv[1:]]
+# A forked program has no other open files of the shell, one of which is to be locked.
+if words[0] != "-m" or words[1] == "examples.shared.locks" or os.getcwd() != {root!r}:
+    os.execv({python!r}, [{python!r}, *words])
+with Client({address!r}) as server:
+    server.send((words[1:], dict(os.environ)))
+    status, out, err = server.recv()
+sys.stdout.write(out)
+sys.stderr.write(err)
+sys.exit(status)
+"""
 
 
 class Program:
@@ -86,6 +104,41 @@ def run_module(words: Sequence[object], log: Path, what: str, workers: int, lock
     check_status(ended, what, f" (log: {log})")
 
 
+@contextmanager
+def forking_path(folder: Path) -> Iterator[str]:
+    """A PATH for shell scripts, where `python -m MODULE` and fairseq-hydra-train are forked.
+
+    Their output is written when they end. They outlive the script if that is killed.
+    """
+    with multiprocessing.connection.Listener(family="AF_UNIX") as listener:
+        threading.Thread(target=_serve, args=(listener,), daemon=True).start()
+        programs = Path(sys.executable).parent
+        hydra = ["-m", str(programs / "fairseq-hydra-train")]
+        for name, first in {"python": [], "fairseq-hydra-train": hydra}.items():
+            values = {"python": sys.executable, "root": str(ROOT), "address": listener.address}
+            (folder / name).write_text(STAND_IN.format(first=first, **values))
+            (folder / name).chmod(0o700)
+        yield os.pathsep.join(map(str, (folder, programs, os.environ["PATH"])))
+
+
+def _serve(listener: multiprocessing.connection.Listener) -> None:
+    """Run the programs that stand-ins ask for."""
+
+    def serve(connection: multiprocessing.connection.Connection) -> None:
+        with connection:
+            words, environment = connection.recv()
+            ended = run(*words, **environment)
+            connection.send((ended.returncode, ended.stdout, ended.stderr))
+
+    while True:
+        try:
+            connection = listener.accept()
+        except OSError:
+            # The listener is closed.
+            return
+        threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+
 def _become(words: list[str], environment: Mapping[str, str], streams: list[Path]) -> None:
     """Run as `python -m NAME` or `python SCRIPT` does."""
     assert "tupe_fairseq" not in sys.modules
@@ -93,6 +146,8 @@ def _become(words: list[str], environment: Mapping[str, str], streams: list[Path
     os.chdir(ROOT)
     os.environ.clear()
     os.environ.update(environment)
+    # Programs start processes as they do elsewhere, and not as this one was started.
+    multiprocessing.set_start_method(None, force=True)
     # fairseq set up logging when it was imported, which its commands do otherwise.
     logging.root.handlers.clear()
     logging.root.setLevel(logging.WARNING)

@@ -1,8 +1,6 @@
 """preprocess_glue.sh: the official files become what fairseq's `sentence_prediction` reads."""
 
 import json
-import os
-import subprocess
 from argparse import Namespace
 from pathlib import Path
 
@@ -201,29 +199,22 @@ def test_mistakes_are_told(download, bpe, tmp_path):
     refused("lacks 100 %", download, "RTE", other, tmp_path / "a")
 
 
-def run_script(*words: object) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        ["bash", GLUE / "preprocess_glue.sh", *map(str, words)],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+SCRIPT = GLUE / "preprocess_glue.sh"
 
 
 @pytest.mark.slow
-def test_script_resumes_and_does_changed_tasks_again(download, bpe, tmp_path):
+def test_script_resumes_and_does_changed_tasks_again(download, bpe, bash, tmp_path):
     folder = write(tmp_path / "glue", {k: v for k, v in OFFICIAL.items() if k[:3] in ("RTE",)})
-    first = run_script(folder, "ALL", bpe, tmp_path / "out")
+    first = bash(SCRIPT, folder, "ALL", bpe, tmp_path / "out")
     assert first.returncode == 0, first.stderr
     assert "== CoLA: not in" in first.stdout
     assert "train   2 examples, OFFICIALLY 2,490" in first.stdout
-    again = run_script(folder, "RTE", bpe, tmp_path / "out")
+    again = bash(SCRIPT, folder, "RTE", bpe, tmp_path / "out")
     assert "== RTE: done already" in again.stdout
     assert "OFFICIALLY 2,490" in again.stdout
     with (folder / "RTE/train.tsv").open("a") as file:
         file.write("2\tOne more.\tYes.\tentailment\n")
-    changed = run_script(folder, "RTE", bpe, tmp_path / "out")
+    changed = bash(SCRIPT, folder, "RTE", bpe, tmp_path / "out")
     assert "train   3 examples" in changed.stdout
 
 
@@ -236,7 +227,7 @@ def test_script_resumes_and_does_changed_tasks_again(download, bpe, tmp_path):
         (("OUT", "ALL", "/", "OUT"), "has none of: CoLA SST-2"),
     ],
 )
-def test_script_refuses(words, message, tmp_path):
-    done = run_script(*(tmp_path if word == "OUT" else word for word in words))
+def test_script_refuses(words, message, bash, tmp_path):
+    done = bash(SCRIPT, *(tmp_path if word == "OUT" else word for word in words))
     assert done.returncode == 1
     assert message in done.stderr

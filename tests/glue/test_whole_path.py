@@ -1,10 +1,8 @@
 """Official files -> binarised -> fine-tuned -> predictions of the test sets, and the hub."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
 import zipfile
 from argparse import Namespace
 from pathlib import Path
@@ -122,24 +120,17 @@ def test_similarities_stay_between_0_and_5():
     ]
 
 
-def run_finetune(*words: object) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        ["bash", GLUE / "finetune.sh", *map(str, words)],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+FINETUNE = GLUE / "finetune.sh"
 
 
 @pytest.mark.slow
-def test_from_official_files_to_a_checked_zip(glue, bpe, checkpoint, tmp_path, capsys):
+def test_from_official_files_to_a_checked_zip(glue, bpe, checkpoint, bash, tmp_path, capsys):
     # Hydra would take such names for its own signs.
     place = tmp_path / "größe=1, (it's)"
     data = binarised(glue, bpe, "WNLI", place / "data")
     short = ("optimization.max_update=3", "lr_scheduler.warmup_updates=1")
     words = (data, checkpoint, place / "run", *short, "dataset.num_workers=0")
-    done = run_finetune(*words)
+    done = bash(FINETUNE, *words)
     assert done.returncode == 0, done.stdout + done.stderr
     model = place / "run" / "model"
     result = json.loads((model / "result.json").read_text())
@@ -160,7 +151,7 @@ def test_from_official_files_to_a_checked_zip(glue, bpe, checkpoint, tmp_path, c
     assert len(missing) == 10
     with zipfile.ZipFile(tmp_path / "s.zip") as archive:
         assert archive.namelist() == ["WNLI.tsv"]
-    assert "done already" in run_finetune(*words).stdout
+    assert "done already" in bash(FINETUNE, *words).stdout
     readme_runs(model, tmp_path)
 
 
@@ -236,10 +227,10 @@ def test_a_setting_cannot_be_more_than_one(glue, bpe, tmp_path, value):
         ),
     ],
 )
-def test_finetune_refuses(words, message, tmp_path):
+def test_finetune_refuses(words, message, bash, tmp_path):
     (tmp_path / "task.json").write_text('{"task": "RTE"}')
     places = {"OUT": tmp_path / "run", "DATA": tmp_path}
-    done = run_finetune(*(places.get(word, word) for word in words))
+    done = bash(FINETUNE, *(places.get(word, word) for word in words))
     assert done.returncode == 1
     assert message in done.stderr
 

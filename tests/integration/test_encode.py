@@ -3,8 +3,6 @@
 import json
 import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -131,29 +129,21 @@ def test_text_is_asked_for(tmp_path):
 # ---------------------------------------------------------------- all steps
 
 
-def prepare(*arguments: object) -> subprocess.CompletedProcess:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return subprocess.run(
-        ["bash", str(ROOT / "examples/pretraining/prepare.sh"), *map(str, arguments)],
-        env=os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+PREPARE = ROOT / "examples/pretraining/prepare.sh"
 
 
 @pytest.mark.slow
-def test_prepare_goes_on_where_it_failed(tmp_path):
+def test_prepare_goes_on_where_it_failed(bash, tmp_path):
     source, out = tmp_path / "my texts", tmp_path / "my data"
     source.mkdir()
     (source / "a").write_text("\n\n".join(sentences(300)))
     arguments = ("--out", out, "--valid-share", 0.1, "--workers", 1, source)
-    failed = prepare("--sentencepiece", 5000, *arguments)
+    failed = bash(PREPARE, "--sentencepiece", 5000, *arguments)
     assert failed.returncode == 1
     assert failed.stderr.splitlines()[-1].startswith("error: python ended with status 1")
     assert "--sentencepiece is 5000" in failed.stderr
     assert not (out / "bin").exists()
-    done = prepare("--sentencepiece", 40, *arguments)
+    done = bash(PREPARE, "--sentencepiece", 40, *arguments)
     assert done.returncode == 0, done.stderr
     assert "Clean the text: done already" in done.stdout
     dictionary = Dictionary.load(str(out / "bin/dict.txt"))
@@ -168,7 +158,7 @@ def test_prepare_goes_on_where_it_failed(tmp_path):
     # Another text of the same size, written on a day long ago.
     (source / "a").write_text("\n\n".join(sentences(300)[::-1]))
     os.utime(source / "a", (1e9, 1e9))
-    again = prepare("--sentencepiece", 40, *arguments)
+    again = bash(PREPARE, "--sentencepiece", 40, *arguments)
     assert again.returncode == 0, again.stderr
     assert "done already" not in again.stdout
 
@@ -185,10 +175,10 @@ def test_prepare_goes_on_where_it_failed(tmp_path):
         (("--out", "OUT", "--workers", "no", "--sentencepiece", 40, "IN"), "--workers must be"),
     ],
 )
-def test_mistakes_in_prepare(arguments, message, tmp_path):
+def test_mistakes_in_prepare(arguments, message, bash, tmp_path):
     (tmp_path / "in").mkdir()
     paths = {"OUT": tmp_path / "out", "IN": tmp_path / "in"}
-    failed = prepare(*(paths.get(word, word) for word in arguments))
+    failed = bash(PREPARE, *(paths.get(word, word) for word in arguments))
     assert failed.returncode == 1
     assert failed.stderr.startswith("error: ")
     assert message in failed.stderr

@@ -47,7 +47,7 @@ touch "$run/checkpoints/checkpoint_best.pt"
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch) -> Path:
+def place(forking_path, tmp_path, monkeypatch) -> Path:
     """text.txt, glue/CoLA, and the stand-in on the PATH."""
     rng = random.Random(0)
     words = ["".join(rng.choices("abcdefghijklmnop", k=rng.randint(2, 6))) for _ in range(300)]
@@ -61,8 +61,7 @@ def place(tmp_path, monkeypatch) -> Path:
     program.parent.mkdir()
     program.write_text(STAND_IN.replace("FOLDER", str(tmp_path)))
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    folders = (program.parent, Path(sys.executable).parent, os.environ["PATH"])
-    monkeypatch.setenv("PATH", os.pathsep.join(map(str, folders)))
+    monkeypatch.setenv("PATH", os.pathsep.join((str(program.parent), forking_path)))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     return tmp_path
