@@ -3,6 +3,7 @@
 import importlib.util
 import logging
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -92,6 +93,14 @@ def forking_path(tmp_path_factory) -> Iterator[str]:
     """A PATH for shell scripts; see `processes.forking_path`."""
     with processes.forking_path(tmp_path_factory.mktemp("bin")) as path:
         yield path
+
+
+@pytest.fixture
+def forking_python(forking_path: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A stand-in for Python, also for programs that the programs of a test start."""
+    python = shutil.which("python", path=forking_path)
+    monkeypatch.setenv(processes.PYTHON, python)
+    return python
 
 
 @pytest.fixture(scope="session")

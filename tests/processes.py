@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import CompletedProcess, TimeoutExpired
 
@@ -28,21 +28,25 @@ PRELOADED = ["fairseq", "fairseq.trainer", "torch.distributed.run", "torch._dyna
 CONTEXT.set_forkserver_preload(PRELOADED)
 #: multiprocessing loses the exit status of a process for which two threads ask at once.
 LOCK = threading.Lock()
-#: For shell scripts, in place of a program of Python; see `forking_path`.
+#: A variable of a program: the path of a stand-in as its `sys.executable`.
+PYTHON = "TESTS_PYTHON"
+#: In place of a program of Python; see `forking_path`.
 STAND_IN = """#!{python} -ES
 import os, sys
 from multiprocessing.connection import Client
 
 words = [*{first}, *sys.argv[1:]]
+is_module = words[0] == "-m"
 # A forked program has no other open files of the shell, one of which is to be locked.
-if words[0] != "-m" or words[1] == "examples.shared.locks" or os.getcwd() != {root!r}:
+if (
+    not (is_module or words[0].endswith(".py"))
+    or "examples.shared.locks" in words
+    or os.getcwd() != {root!r}
+):
     os.execv({python!r}, [{python!r}, *words])
 with Client({address!r}) as server:
-    server.send((words[1:], dict(os.environ)))
-    status, out, err = server.recv()
-sys.stdout.write(out)
-sys.stderr.write(err)
-sys.exit(status)
+    server.send((words[is_module:], dict(os.environ), os.getpid()))
+    sys.exit(server.recv())
 """
 
 
@@ -52,20 +56,28 @@ class Program:
     Args:
         name: of a module, or path of a script. It runs in the root of the repository.
         *words: its arguments.
+        beside: the id of a process whose output and process group it shares. Otherwise it has its
+            own, so that os.killpg ends it with the processes that it started.
         environment: variables beside those of this process.
     """
 
-    def __init__(self, name: str | Path, *words: object, **environment: str) -> None:
+    def __init__(
+        self, name: str | Path, *words: object, beside: int | None = None, **environment: str
+    ) -> None:
         self.args = [str(name), *map(str, words)]
         self._folder = tempfile.TemporaryDirectory()
         self._streams = [Path(self._folder.name, stream) for stream in ("out", "err")]
+        streams, group = self._streams, 0
+        if beside is not None:
+            streams = [Path(f"/proc/{beside}/fd/{number}") for number in (1, 2)]
+            group = os.getpgid(beside)
         own = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment}
-        given = (self.args, own, self._streams)
+        given = (self.args, own, streams, group)
         self._process = CONTEXT.Process(target=_become, args=given)
         with LOCK:
             self._process.start()
-        #: Also the id of its group: os.killpg ends it with the processes that it started.
         self.pid = self._process.pid
+        self._kill = os.kill if group else os.killpg
 
     def poll(self) -> int | None:
         """Exit status, or None while it runs."""
@@ -83,7 +95,7 @@ class Program:
             time.sleep(0.02)
         out, err = (path.read_text() if path.exists() else "" for path in self._streams)
         if self.poll() is None:
-            os.killpg(self.pid, 9)
+            self._kill(self.pid, 9)
             raise TimeoutExpired(self.args, timeout, out, err)
         return CompletedProcess(self.args, self.poll(), out, err)
 
@@ -106,10 +118,13 @@ def run_module(words: Sequence[object], log: Path, what: str, workers: int, lock
 
 @contextmanager
 def forking_path(folder: Path) -> Iterator[str]:
-    """A PATH for shell scripts, where `python -m MODULE` and fairseq-hydra-train are forked.
+    """A PATH with stand-ins: programs that `python` and fairseq-hydra-train start are forked.
 
-    Their output is written when they end. They outlive the script if that is killed.
+    They have the output and the process group of the stand-in, which needs Linux's /proc.
     """
+    if not Path("/proc/self/fd").exists():
+        yield os.environ["PATH"]
+        return
     with multiprocessing.connection.Listener(family="AF_UNIX") as listener:
         threading.Thread(target=_serve, args=(listener,), daemon=True).start()
         programs = Path(sys.executable).parent
@@ -126,9 +141,11 @@ def _serve(listener: multiprocessing.connection.Listener) -> None:
 
     def serve(connection: multiprocessing.connection.Connection) -> None:
         with connection:
-            words, environment = connection.recv()
-            ended = run(*words, **environment)
-            connection.send((ended.returncode, ended.stdout, ended.stderr))
+            words, environment, stand_in = connection.recv()
+            # The stand-in may be killed.
+            with suppress(OSError):
+                program = Program(*words, beside=stand_in, **environment)
+                connection.send(program.wait().returncode)
 
     while True:
         try:
@@ -139,10 +156,12 @@ def _serve(listener: multiprocessing.connection.Listener) -> None:
         threading.Thread(target=serve, args=(connection,), daemon=True).start()
 
 
-def _become(words: list[str], environment: Mapping[str, str], streams: list[Path]) -> None:
+def _become(
+    words: list[str], environment: Mapping[str, str], streams: list[Path], group: int
+) -> None:
     """Run as `python -m NAME` or `python SCRIPT` does."""
     assert "tupe_fairseq" not in sys.modules
-    os.setsid()
+    os.setpgid(0, group)
     os.chdir(ROOT)
     os.environ.clear()
     os.environ.update(environment)
@@ -153,6 +172,7 @@ def _become(words: list[str], environment: Mapping[str, str], streams: list[Path
     logging.root.setLevel(logging.WARNING)
     for number, path in enumerate(streams, 1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
+    sys.executable = environment.get(PYTHON, sys.executable)
     sys.argv = words
     sys.path[:0] = environment["PYTHONPATH"].split(os.pathsep)
     if os.path.exists(words[0]):

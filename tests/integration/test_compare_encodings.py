@@ -38,6 +38,7 @@ def wait_until(there, seconds: float = 120) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forking_python")
 def test_killed_comparison_goes_on(toy_masked_lm_data, tmp_path, capsys, monkeypatch):
     out = tmp_path / "out"
     words = arguments(toy_masked_lm_data, out)

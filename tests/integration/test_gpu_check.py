@@ -10,6 +10,7 @@ import time
 import pytest
 
 from examples.gpu import check, goals, machine, plan, report, running, tests_log
+from tests import processes
 from tests.scripts import ROOT
 from tupe_fairseq import UsageError
 
@@ -179,7 +180,7 @@ def test_mistakes_are_told(flags, told):
 
 
 @pytest.mark.slow
-def test_a_killed_call_loses_no_row(tmp_path):
+def test_a_killed_call_loses_no_row(forking_python, tmp_path):
     """SIGTERM in the second row; the next call runs the others."""
     words = [
         "bash",
@@ -191,6 +192,7 @@ def test_a_killed_call_loses_no_row(tmp_path):
         tmp_path,
     ]
     environment = {**os.environ, "PYTHON": sys.executable, "CUDA_VISIBLE_DEVICES": ""}
+    del environment[processes.PYTHON]
     process = subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
     )
@@ -203,6 +205,7 @@ def test_a_killed_call_loses_no_row(tmp_path):
     assert "run the same command again" in rest
     kept = json.loads((tmp_path / "memory.json").read_text())
     assert list(kept) == ["1x32"]
+    environment["PYTHON"] = environment[processes.PYTHON] = forking_python
     again = subprocess.run(words, capture_output=True, text=True, env=environment, check=True)
     assert "1x32" not in again.stdout
     after = json.loads((tmp_path / "memory.json").read_text())

@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 from fairseq import options
 
-from examples.shared import jobs
 from examples.shared.markdown import shorten, shown
 from examples.study import plan, study, training
 from examples.study import results as study_results
@@ -47,7 +46,7 @@ touch "$run/checkpoints/checkpoint_best.pt"
 
 
 @pytest.fixture
-def place(forking_path, tmp_path, monkeypatch) -> Path:
+def place(forking_path, forking_python, tmp_path, monkeypatch) -> Path:
     """text.txt, glue/CoLA, and the stand-in on the PATH."""
     rng = random.Random(0)
     words = ["".join(rng.choices("abcdefghijklmnop", k=rng.randint(2, 6))) for _ in range(300)]
@@ -62,6 +61,7 @@ def place(forking_path, tmp_path, monkeypatch) -> Path:
     program.write_text(STAND_IN.replace("FOLDER", str(tmp_path)))
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", os.pathsep.join((str(program.parent), forking_path)))
+    monkeypatch.setattr(sys, "executable", forking_python)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     return tmp_path
@@ -79,11 +79,6 @@ def rows(report: str, first: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in found]
 
 
-def call(words):
-    """In place of `jobs.call`: Python's modules in forked processes."""
-    return processes.run(*words[2:]) if words[0] == sys.executable else jobs.call(words)
-
-
 @pytest.mark.slow
 def test_killed_study_goes_on(place, monkeypatch):
     out, words = place / "out", arguments(place)
@@ -95,7 +90,6 @@ def test_killed_study_goes_on(place, monkeypatch):
         os.killpg(killed.pid, signal.SIGKILL)
     assert json.loads((out / "journal.json").read_text())["data"]["seconds"] > 0
     monkeypatch.setattr(training, "run_module", processes.run_module)
-    monkeypatch.setattr(study, "call", call)
     study.main(words)
     report = (out / "report/report.md").read_text()
     logs = {path: path.read_text() for path in out.glob("pretraining/*/*/log.txt")}
