@@ -11,6 +11,7 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import runpy
+import signal
 import sys
 import tempfile
 import threading
@@ -30,12 +31,15 @@ CONTEXT.set_forkserver_preload(PRELOADED)
 LOCK = threading.Lock()
 #: A variable of a program: the path of a stand-in as its `sys.executable`.
 PYTHON = "TESTS_PYTHON"
+#: A rank of a training ends if this is not its parent; `tupe_fairseq.distributed.LAUNCHER`.
+LAUNCHER = "TUPE_FAIRSEQ_LAUNCHER"
 #: In place of a program of Python; see `forking_path`.
 STAND_IN = """#!{python} -ES
 import os, sys
 from multiprocessing.connection import Client
 
 words = [*{first}, *sys.argv[1:]]
+words = words[words[0] == "-u" :]
 is_module = words[0] == "-m"
 # A forked program has no other open files of the shell, one of which is to be locked.
 if (
@@ -56,8 +60,9 @@ class Program:
     Args:
         name: of a module, or path of a script. It runs in the root of the repository.
         *words: its arguments.
-        beside: the id of a process whose output and process group it shares. Otherwise it has its
-            own, so that os.killpg ends it with the processes that it started.
+        beside: the id of the stand-in that asks for it. It shares the output of the stand-in, and,
+            in the same session, its process group. Otherwise it has a group of its own: os.killpg
+            ends it with the processes that it started.
         environment: variables beside those of this process.
     """
 
@@ -67,17 +72,15 @@ class Program:
         self.args = [str(name), *map(str, words)]
         self._folder = tempfile.TemporaryDirectory()
         self._streams = [Path(self._folder.name, stream) for stream in ("out", "err")]
-        streams, group = self._streams, 0
+        streams = self._streams
         if beside is not None:
             streams = [Path(f"/proc/{beside}/fd/{number}") for number in (1, 2)]
-            group = os.getpgid(beside)
         own = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment}
-        given = (self.args, own, streams, group)
+        given = (self.args, own, streams, beside)
         self._process = CONTEXT.Process(target=_become, args=given)
         with LOCK:
             self._process.start()
         self.pid = self._process.pid
-        self._kill = os.kill if group else os.killpg
 
     def poll(self) -> int | None:
         """Exit status, or None while it runs."""
@@ -95,7 +98,7 @@ class Program:
             time.sleep(0.02)
         out, err = (path.read_text() if path.exists() else "" for path in self._streams)
         if self.poll() is None:
-            self._kill(self.pid, 9)
+            os.killpg(self.pid, 9)
             raise TimeoutExpired(self.args, timeout, out, err)
         return CompletedProcess(self.args, self.poll(), out, err)
 
@@ -145,7 +148,11 @@ def _serve(listener: multiprocessing.connection.Listener) -> None:
             # The stand-in may be killed.
             with suppress(OSError):
                 program = Program(*words, beside=stand_in, **environment)
-                connection.send(program.wait().returncode)
+                while program.poll() is None:
+                    # It sends nothing more, so this is its end.
+                    if connection.poll(0.05):
+                        os.kill(program.pid, signal.SIGKILL)
+                connection.send(program.poll())
 
     while True:
         try:
@@ -157,14 +164,17 @@ def _serve(listener: multiprocessing.connection.Listener) -> None:
 
 
 def _become(
-    words: list[str], environment: Mapping[str, str], streams: list[Path], group: int
+    words: list[str], environment: Mapping[str, str], streams: list[Path], beside: int | None
 ) -> None:
     """Run as `python -m NAME` or `python SCRIPT` does."""
     assert "tupe_fairseq" not in sys.modules
-    os.setpgid(0, group)
+    is_of_session = beside is not None and os.getsid(beside) == os.getsid(0)
+    os.setpgid(0, os.getpgid(beside) if is_of_session else 0)
     os.chdir(ROOT)
     os.environ.clear()
     os.environ.update(environment)
+    if beside is not None and LAUNCHER in environment:
+        os.environ[LAUNCHER] = str(os.getppid())
     # Programs start processes as they do elsewhere, and not as this one was started.
     multiprocessing.set_start_method(None, force=True)
     # fairseq set up logging when it was imported, which its commands do otherwise.

@@ -58,7 +58,7 @@ def flags_of(data, save_dir, *flags):
 
 
 def start(ranks, *flags):
-    """The launcher; its workers are new interpreters."""
+    """The launcher; its workers are new interpreters, unless a test uses `forking_python`."""
     return processes.Program("tupe_fairseq.distributed.launch", ranks, *flags)
 
 
@@ -75,6 +75,7 @@ def losses(text):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forking_python")
 def test_two_ranks_are_one_with_twice_the_update_freq(toy_masked_lm_data, tmp_path):
     """Two ranks, then on by one, then by two again: the same as one without interruption.
 
@@ -109,6 +110,7 @@ SCORES = {
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forking_python")
 @pytest.mark.parametrize("kind", SCORES)
 def test_scores_are_of_all_ranks(toy_sentence_data, tmp_path, kind):
     """Validation by two ranks, one of which has a batch less, and by one: the same scores."""
@@ -215,6 +217,7 @@ def test_a_worker_that_begins_after_its_launcher_has_ended():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forking_python")
 def test_a_mistake_is_told_once_for_all(toy_masked_lm_data, tmp_path):
     """Also one that is found when threads read data, which must not abort the process."""
     missing = tmp_path / "missing.pt"
