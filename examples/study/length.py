@@ -12,8 +12,8 @@ DATA_BIN is the output of examples/pretraining/prepare.sh. The parts, in this or
 An encoding may have options: `rope+randomize_positions=512`. All are trained with the first of
 --seeds, and the causal models of --repeated with all. After an interruption the same command
 continues; calls with further encodings, seeds or parts add to the report, which is written after
-each model, and alone with --report. The defaults take two cores about 5 hours, estimated by the
-processor time of an update: causal models 150 minutes, masked ones 65, algorithmic tasks 90.
+each model, and alone with --report. The defaults take two cores about 5½ hours, estimated by the
+processor time of an update: causal models 160 minutes, masked ones 75, algorithmic tasks 90.
 DIRECTORY gets
 
     PART/ENCODING/SEED/       checkpoints, log.txt, loss.json, SCALING.json
@@ -47,11 +47,12 @@ from tupe_fairseq.files import replacing
 from tupe_fairseq.plots import figure_class
 from tupe_fairseq.position import POSITION_ENCODINGS
 
-#: Default encodings of each part, and those that --repeated names by default.
+#: Default encodings of each part, and those that --repeated names by default. T5's last bucket
+#: begins at 128, so training on shorter sequences leaves buckets untrained; hence the second `t5`.
 ENCODINGS = {
     "causal": "none,sinusoidal,learned,rope,xpos,alibi,t5,tupe_r,kerple_log,fire,sandwich,fox,"
-    "cope",
-    "masked": "learned,tupe_a,rope,alibi,t5,learned+randomize_positions=512,"
+    "cope,t5+max_distance=32",
+    "masked": "learned,tupe_a,rope,alibi,t5,t5+max_distance=16,learned+randomize_positions=512,"
     "rope+randomize_positions=512",
     "algorithmic": "none,learned,rope,alibi,t5,learned+randomize_positions=2048,"
     "rope+randomize_positions=2048",
