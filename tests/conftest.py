@@ -1,5 +1,6 @@
 """Fixtures for all tests: toy data that fairseq can train on, written once a session."""
 
+import gc
 import importlib.util
 import logging
 import os
@@ -12,6 +13,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
+from tests.scripts import ROOT
 from tupe_fairseq.kernels import native
 
 #: The tests in tests/cuda and tests/attention that need no fairseq run where there is none.
@@ -43,6 +45,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run files with slow tests first, so that no process waits for them at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what all tests share out of garbage collections, which would take twice as long."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -106,7 +114,8 @@ def forking_python(forking_path: str, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture(scope="session")
 def bash(forking_path: str) -> Callable[..., CompletedProcess]:
     """Run a shell script with these arguments, on CPUs."""
-    own = {"PATH": forking_path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    own = {"PATH": forking_path, "PYTHONPATH": str(ROOT)}
+    own |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 
     def run(script: Path, *words: object) -> CompletedProcess:
         command = ["bash", script, *map(str, words)]

@@ -268,16 +268,13 @@ def test_training_nothing_is_found(toy_masked_lm_data, tmp_path, one_rank):
     assert not torch.distributed.is_initialized()
 
 
-def test_the_script_hands_everything_on():
+def test_the_script_hands_everything_on(bash):
     """Its help is the header; bash can read it; the plugin is what it starts."""
     script = ROOT / "scripts" / "train_distributed.sh"
-    told = subprocess.run(["bash", script, "--help"], capture_output=True, text=True, check=True)
+    told = bash(script, "--help")
+    assert told.returncode == 0
     assert told.stdout.startswith("Train a model with N processes")
-    ended = subprocess.run(
-        ["bash", script, "none"], capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}:"
-        + os.environ["PATH"]},
-    )  # fmt: skip
+    ended = bash(script, "none")
     assert ended.returncode == 1
     assert ended.stderr.strip().splitlines()[-1].startswith("error: N is 'none'")
     assert PLUGIN.name in script.read_text()

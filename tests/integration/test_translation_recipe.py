@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import sys
 
 import pytest
 import sacrebleu
@@ -43,12 +44,13 @@ def source(tmp_path):
 
 
 @pytest.mark.slow
-def test_whole_path(source, tmp_path, monkeypatch, capsys):
+def test_whole_path(source, tmp_path, forking_python, monkeypatch, capsys):
     """By the real commands; and a second call does nothing again."""
     out = tmp_path / "out"
     own = [str(source), "--out", str(out), "--encodings", f"{FIRST},rope", "--updates", "8"]
     arguments = [*own, "--vocabulary", "60", "--", *SMALLER]
     monkeypatch.setattr(run, "run_module", processes.run_module)
+    monkeypatch.setattr(sys, "executable", forking_python)
     run.main(arguments)
     result = json.loads((out / "tiny" / "rope.1" / "result.json").read_text())
     found = (out / "tiny" / "rope.1" / "test.hyp.de").read_text().splitlines()
