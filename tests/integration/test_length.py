@@ -62,11 +62,18 @@ def test_an_interrupted_study_goes_on(toy_masked_lm_data, tmp_path, monkeypatch,
     assert (out / "causal/rope/1/log.txt").read_text() == log, "nothing is trained again"
     assert (out / "causal/learned/1/loss.json").read_text() == loss
     check_losses(out, toy_masked_lm_data)
+    report_of_all_parts(out, toy_masked_lm_data, tmp_path)
+    assert len(measured) == 4, "causal models are not measured again"
+    with pytest.raises(UsageError, match=r"other settings \(see measuring.json\)"):
+        length.main([*causal, "--blocks", "1"])
 
+
+def report_of_all_parts(out, data, tmp_path):
+    """Run the other parts; the report has all of them, and is drawn again by --report."""
     others = ("--parts", "masked", "algorithmic", "--algorithmic-encodings", "none")
     results = tmp_path / "results"
     more = (*others, "--algorithmic-updates", "1", "--results", str(results))
-    length.main(words(toy_masked_lm_data, out, *more))
+    length.main(words(data, out, *more))
     report = (results / "report.md").read_text()
     assert [report.count(f"| `{name}` | ") for name in ("rope", "rope, linear", "t5")] == [3, 3, 3]
     assert "| `reverse_string` | `none` | " in report
@@ -76,14 +83,11 @@ def test_an_interrupted_study_goes_on(toy_masked_lm_data, tmp_path, monkeypatch,
     assert report.count("Planned and not run: nothing.") == 3
     assert str(tmp_path) not in report
     (results / "length.png").unlink()
-    length.main(words(toy_masked_lm_data, out, *more, "--report"))
+    length.main(words(data, out, *more, "--report"))
     assert (results / "length.png").stat().st_size
     found = json.loads((results / "results.json").read_text())
     assert list(found) == ["causal", "masked"]
     assert found["causal"]["learned"]["1"]["4"].keys() == {"mean", "last"}
-    assert len(measured) == 4, "causal models are not measured again"
-    with pytest.raises(UsageError, match=r"other settings \(see measuring.json\)"):
-        length.main([*causal, "--blocks", "1"])
 
 
 def check_losses(out, data):

@@ -184,10 +184,7 @@ def read(
     Raises:
         CheckpointError: the contents do not fit.
     """
-    check_size(entries, len(matrix(theirs, WORDS_THERE, source)), source / "dict.txt")
-    tables = (WORDS_THERE, POSITIONS_THERE, *({TOKEN_TYPES} & theirs.keys()))
-    if len({matrix(theirs, name, source).size(1) for name in tables}) > 1:
-        raise CheckpointError(f"{source}: words, positions and token types differ in their width.")
+    _check_tables(theirs, entries, source)
     notes = _fold_token_types(theirs, position_encoding == "learned")
     head = HEAD if "classifier.out_proj.weight" in theirs else None
     if head:
@@ -197,11 +194,7 @@ def read(
     for name in ("roberta.embeddings.position_ids", TIED_BIAS):
         theirs.pop(name, None)
     theirs.setdefault(TIED_HEAD, theirs[WORDS_THERE])
-    recorded = {here: config.get(there) for there, here in SAME_SETTINGS.items()}
-    if recorded["pooler_dropout"] is None:
-        # transformers then uses hidden_dropout_prob.
-        recorded["pooler_dropout"] = recorded["dropout"]
-    settings = _settings(recorded, to_ours(theirs, table()), source)
+    settings = _settings(_recorded(config), to_ours(theirs, table()), source)
     new_head = "lm_head.dense.weight" not in theirs
     if new_head:
         notes.append("the head for masked words is new, since the source has none")
@@ -215,6 +208,23 @@ def read(
     converted.notes = [*notes, *converted.notes]
     converted.head = head if new_head else None
     return converted
+
+
+def _check_tables(theirs: Mapping[str, Tensor], entries: list[Entry], source: Path) -> None:
+    """Refuse tables that do not fit the dictionary or each other."""
+    check_size(entries, len(matrix(theirs, WORDS_THERE, source)), source / "dict.txt")
+    tables = (WORDS_THERE, POSITIONS_THERE, *({TOKEN_TYPES} & theirs.keys()))
+    if len({matrix(theirs, name, source).size(1) for name in tables}) > 1:
+        raise CheckpointError(f"{source}: words, positions and token types differ in their width.")
+
+
+def _recorded(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of config.json by fairseq's names; None where it lacks one."""
+    found = {here: config.get(there) for there, here in SAME_SETTINGS.items()}
+    if found["pooler_dropout"] is None:
+        # transformers then uses hidden_dropout_prob.
+        found["pooler_dropout"] = found["dropout"]
+    return found
 
 
 def matrix(theirs: Mapping[str, Tensor], name: str, source: Path) -> Tensor:

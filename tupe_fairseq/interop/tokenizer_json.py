@@ -68,13 +68,7 @@ def write_tokenizer(
     library = import_extra("tokenizers", "hf")
     ids = ids_of(entries, adds_mask=start is None)
     try:
-        if (source / SENTENCEPIECE).is_file():
-            tokenizer = from_sentencepiece(library, source / SENTENCEPIECE, ids)
-        elif all((source / name).is_file() for name in GPT2):
-            tokenizer = from_gpt2(library, source / GPT2[0], source / GPT2[1], ids)
-        else:
-            files = f"{SENTENCEPIECE} or {GPT2[0]} with {GPT2[1]}"
-            return f"{NOT_WRITTEN}: {source} holds no {files}."
+        tokenizer = _read(library, source, ids)
     except DataError as error:
         return f"{NOT_WRITTEN}: {error}"
     if lower_case:
@@ -86,16 +80,26 @@ def write_tokenizer(
     if start is None:
         _add_special_symbols(library, tokenizer)
     else:
-        tokenizer.add_special_tokens(list(SPECIAL))
-        tokenizer.post_processor = library.processors.TemplateProcessing(
-            single=f"{start} $A", pair=f"{start} $A $B", special_tokens=[(start, ids[start])]
-        )
+        _add_start(library, tokenizer, start, ids[start])
         of_masks = ("cls_token", "sep_token", "mask_token")
         config = {n: v for n, v in config.items() if n not in of_masks} | {"bos_token": start}
     tokenizer.save(str(folder / "tokenizer.json"))
     text = json.dumps(config, indent=2) + "\n"
     (folder / "tokenizer_config.json").write_text(text, encoding="utf-8")
     return ""
+
+
+def _read(library: Any, source: Path, ids: dict[str, int]) -> Any:
+    """The tokenizer of a directory.
+
+    Raises:
+        DataError: there is none, or it does not fit the dictionary.
+    """
+    if (source / SENTENCEPIECE).is_file():
+        return from_sentencepiece(library, source / SENTENCEPIECE, ids)
+    if all((source / name).is_file() for name in GPT2):
+        return from_gpt2(library, source / GPT2[0], source / GPT2[1], ids)
+    raise DataError(f"{source} holds no {SENTENCEPIECE} or {GPT2[0]} with {GPT2[1]}.")
 
 
 def add_tokenizer(
@@ -213,4 +217,12 @@ def _add_special_symbols(library: Any, tokenizer: Any) -> None:
         single="<s> $A </s>",
         pair="<s> $A </s> </s> $B </s>",
         special_tokens=[("<s>", 0), ("</s>", 2)],
+    )
+
+
+def _add_start(library: Any, tokenizer: Any, start: str, number: int) -> None:
+    """The symbol before a text that a language model continues, and its id."""
+    tokenizer.add_special_tokens(list(SPECIAL))
+    tokenizer.post_processor = library.processors.TemplateProcessing(
+        single=f"{start} $A", pair=f"{start} $A $B", special_tokens=[(start, number)]
     )
