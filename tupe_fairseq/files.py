@@ -2,7 +2,9 @@
 
 import errno
 import fcntl
+import glob
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,13 +13,17 @@ from .errors import UsageError
 
 #: Errors that name no file and come from writing alone: the disk is full.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+#: Seconds after which an unfinished file belongs to a process that was killed. Its number does not
+#: tell, since processes of other hosts may write in the same folder.
+ABANDONED = 24 * 3600
 
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
     """Write a file atomically: the block writes to another path, which is renamed at the end.
 
-    If the block raises or the process is killed, ``path`` stays as it was.
+    If the block raises or the process is killed, ``path`` stays as it was. What a killed process
+    has left is removed when the file is written again, from a day later on.
 
     Yields:
         The path to write to, in the folder of ``path``.
@@ -30,6 +36,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     try:
         yield aside
         os.replace(aside, path)
+        _remove_abandoned(path)
     except OSError as error:
         # Other errors come from files that the block reads.
         if str(error.filename) == str(aside) or error.errno in FULL:
@@ -38,6 +45,15 @@ def replacing(path: str | Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             aside.unlink()
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove files that killed processes left when they wrote this one."""
+    # Another process may remove them too.
+    with suppress(OSError):
+        for left in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
+            if left.is_file() and time.time() - left.stat().st_mtime > ABANDONED:
+                left.unlink()
 
 
 def lock(descriptor: int) -> bool:

@@ -1,0 +1,21 @@
+"""Files that are written aside and renamed."""
+
+import os
+import time
+
+from tupe_fairseq.files import replacing
+
+
+def test_what_killed_writers_left_is_removed_after_a_day(tmp_path):
+    """Not what another process, of this host or another, may be writing now."""
+    names = (".a[1].json.7.partial", ".a[1].json.8.partial", ".a1.json.7.partial", "a[1].json.old")
+    for name in names:
+        (tmp_path / name).write_text("half")
+        os.utime(tmp_path / name, (time.time() - 25 * 3600,) * 2)
+    os.utime(tmp_path / names[1], (time.time() - 3600,) * 2)
+    (tmp_path / ".a[1].json.9.partial").mkdir()
+    with replacing(tmp_path / "a[1].json") as aside:
+        aside.write_text("whole")
+    assert (tmp_path / "a[1].json").read_text() == "whole"
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"a[1].json", ".a[1].json.9.partial", *names[1:]}
