@@ -3,56 +3,23 @@
 Those that enter the input: tests/position/test_input_encodings.py.
 """
 
-import functools
-
 import pytest
 import torch
 
 from tests.attention.cases import (
     BACKENDS,
-    EMBED_DIM,
     ENCODINGS,
-    NUM_HEADS,
     OTHER_VARIANTS,
+    PAPER,
     build,
     gradients,
-    normal,
-    padding_mask,
     run,
 )
-from tests.reference import (
-    alibi,
-    cope,
-    dape,
-    deberta,
-    fire,
-    fox,
-    kerple,
-    rope,
-    sandwich,
-    shaw,
-    transformer_xl,
-    xpos,
-)
+from tests.attention.loops import DTYPES, REFERENCES, SENTENCES, expected_of, inputs
 from tests.tolerances import assert_close, assert_gradients_close, assert_not_zero
 from tupe_fairseq import UsageError
 
-REFERENCES = {
-    "rope": rope.attend,
-    "shaw": shaw.attend,
-    "transformer_xl": transformer_xl.attend,
-    "deberta": deberta.attend,
-    "alibi": alibi.attend,
-    "fire": fire.attend,
-    "kerple_log": kerple.attend_log,
-    "kerple_power": kerple.attend_power,
-    "sandwich": sandwich.attend,
-    "fox": fox.attend,
-    "cope": cope.attend,
-    "dape": dape.attend,
-    "xpos": xpos.attend,
-}
-CASES = [*REFERENCES, *OTHER_VARIANTS]
+CASES = [*(name for name in REFERENCES if name not in PAPER), *OTHER_VARIANTS]
 #: What backends refuse: terms on the values, terms that depend on content, biases by distance.
 REFUSED = {
     "sdpa": ("shaw",),
@@ -69,34 +36,8 @@ SERVED = [
     for case in CASES
     if not {case, ENCODINGS[case][0]} & {*REFUSED.get(backend, ())}
 ]
-DTYPES = (torch.float64, torch.float32, torch.bfloat16)
 #: These have no parameter that tells a model of float64: their biases are fp32 in every model.
 PRECISION = {(name, torch.float64): torch.float32 for name in ("alibi", "dape", "sandwich")}
-#: Length, and padding at the end of each of two sentences.
-SENTENCES = ((1, None), (2, None), (2, (0, 1)), (7, None), (7, (3, 0)))
-
-
-def inputs(length, padded, dtype):
-    x = normal(2, length, EMBED_DIM, seed=length, dtype=dtype).requires_grad_()
-    return x, None if padded is None else padding_mask(length, *padded)
-
-
-@functools.cache
-def expected_of(case, length, padded, dtype):
-    """The reference in float64, at the parameters and words that dtype holds."""
-    encoding, attention = (module.double() for module in build(case, 7, dtype))
-    name, options = ENCODINGS[case]
-    x, padding = inputs(length, padded, dtype)
-    x = x.detach().double().requires_grad_()
-    output, weights = REFERENCES[name](
-        x,
-        dict(attention.named_parameters()),
-        dict(encoding.named_parameters()),
-        NUM_HEADS,
-        padding,
-        **options,
-    )
-    return output.detach(), weights, gradients(output, x, encoding, attention)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -108,10 +49,10 @@ def test_output_and_every_gradient_equal_the_loops(backend, case, length, padded
     output, _ = run(encoding, attention, x, padding, backend=backend)
     # Words and parameters are drawn in fp32: float64 holds the same.
     drawn = torch.float32 if dtype == torch.float64 else dtype
-    expected, _, expected_gradients = expected_of(case, length, padded, drawn)
+    expected = expected_of(case, length, padded, drawn)
     held = PRECISION.get((ENCODINGS[case][0], dtype), dtype)
-    assert_close(output, expected, held)
-    assert_gradients_close(gradients(output, x, encoding, attention), expected_gradients, held)
+    assert_close(output, expected.output, held)
+    assert_gradients_close(gradients(output, x, encoding, attention), expected.gradients, held)
 
 
 @pytest.mark.parametrize(("length", "padded"), SENTENCES)
@@ -120,13 +61,13 @@ def test_weights_equal_the_loops(case, length, padded):
     encoding, attention = build(case, 7)
     x, padding = inputs(length, padded, torch.float32)
     _, weights = run(encoding, attention, x, padding, need_weights=True)
-    assert_close(weights, expected_of(case, length, padded, torch.float32)[1])
+    assert_close(weights, expected_of(case, length, padded, torch.float32).weights)
 
 
 def test_every_term_is_tested():
     """The layer terms have gradients that the loops confirm, and none is zero."""
     for case in ("shaw", "transformer_xl", "deberta"):
-        found = expected_of(case, 7, None, torch.float32)[2]
+        found = expected_of(case, 7, None, torch.float32).gradients
         terms = {name: g for name, g in found.items() if "layer_terms" in name}
         assert terms
         for name, gradient in terms.items():
