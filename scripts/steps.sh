@@ -13,6 +13,12 @@ work=.quickstart
 last_key=
 child=
 
+# fail MESSAGE: end the script.
+fail() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
 # step [--resumable] NAME TITLE [INPUT...]: run NAME if necessary; it writes to $out.
 #
 # $out is an empty folder that replaces $work/NAME at the end. A resumable step writes to $work/NAME

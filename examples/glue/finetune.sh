@@ -14,11 +14,6 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/../../scripts/steps.sh"
 
-fail() {
-  printf 'error: %s\n' "$*" >&2
-  exit 1
-}
-
 case ${1:-} in -h | --help) sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit ;; esac
 (($# >= 3)) || fail "three arguments are needed: DATA CHECKPOINT OUT (see --help)."
 data=$1 checkpoint=$2 work=$3

@@ -14,11 +14,6 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/../../scripts/steps.sh"
 
-fail() {
-  printf 'error: %s\n' "$*" >&2
-  exit 1
-}
-
 case ${1:-} in -h | --help) sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit ;; esac
 (($# >= 4)) || fail "four arguments are needed: GLUE_DIR TASK|ALL BPE_DIR OUT (see --help)."
 glue=$1 chosen=$2 bpe=$3 work=$4

@@ -12,11 +12,6 @@
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-fail() {
-  printf 'error: %s\n' "$*" >&2
-  exit 1
-}
-
 # shellcheck source=scripts/steps.sh
 source "$here/../../scripts/steps.sh"
 

@@ -7,7 +7,6 @@ from tests.scripts import ROOT
 
 STEPS = """
 set -euo pipefail
-fail() {{ printf 'error: %s\\n' "$*" >&2; exit 1; }}
 source {root}/scripts/steps.sh
 first() {{ echo {text} >"$out/file"; echo first >>ran; {then}; }}
 second() {{ cp $work/first/file "$out/"; echo second >>ran; }}
