@@ -17,7 +17,8 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 def main() -> None:
     """See the module's docstring."""
     directory, text = sys.argv[1:]
-    tokenizer = AutoTokenizer.from_pretrained(directory)
+    # transformers 5 asks here too, although the tokenizer has no code.
+    tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=True)
     model = AutoModelForMaskedLM.from_pretrained(directory, trust_remote_code=True).eval()
     batch = tokenizer(text, return_tensors="pt")
     place = batch["input_ids"][0] == tokenizer.mask_token_id

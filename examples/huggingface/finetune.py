@@ -111,7 +111,7 @@ def finetune(args: argparse.Namespace) -> dict[str, Any]:
     for name in ("config.json", "tokenizer.json"):
         if not (args.model / name).is_file():
             raise UsageError(f"MODEL is {args.model}, but has no {name}: see --to huggingface.")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(args.model)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(args.model, trust_remote_code=True)
     longest = args.max_positions or tokenizer.model_max_length
     train, valid = (read_split(args.glue, task, split) for split in task.splits[:2])
     if train is None or valid is None:
