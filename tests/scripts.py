@@ -1,4 +1,4 @@
-"""Where the scripts under examples/ and scripts/ are."""
+"""The root of the repository, below which the scripts under examples/ and scripts/ are."""
 
 from pathlib import Path
 

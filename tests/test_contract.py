@@ -2,7 +2,6 @@
 
 import inspect
 from argparse import Namespace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,12 +10,12 @@ from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 
 from tests.integration.commands import parameters, pretrain, train_lm
+from tests.scripts import ROOT
 from tests.tolerances import assert_trained_alike
 from tupe_fairseq import TupeRobertaModel, TupeTransformerLM
 from tupe_fairseq.modules.encoder import Encoder
 from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
 
-ROOT = Path(__file__).parents[1]
 every_encoding = pytest.mark.parametrize("name", list(POSITION_ENCODINGS))
 
 

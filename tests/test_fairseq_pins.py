@@ -1,11 +1,11 @@
 """setup.py and scripts/fairseq.txt require the same distributions of fairseq."""
 
 import re
-from pathlib import Path
 
 from packaging.requirements import Requirement
 
-ROOT = Path(__file__).parents[1]
+from tests.scripts import ROOT
+
 PYTHONS = ("3.10", "3.11", "3.12")
 SYSTEMS = (("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64"))
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import grimp
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.scripts import ROOT
+
 PACKAGE = "tupe_fairseq"
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.integration.commands import COMMON, finetune, train, train_translation
+from tests.scripts import ROOT
 from tupe_fairseq.attention import ATTENTION_BACKENDS, needs_of
 from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
 
-ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = (
     *("README.md", "tupe_fairseq/position/README.md", "tupe_fairseq/attention/README.md"),

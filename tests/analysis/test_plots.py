@@ -4,17 +4,16 @@ import importlib.util
 import re
 import shutil
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 from tests.integration.commands import pretrain
+from tests.scripts import ROOT
 from tupe_fairseq import UsageError
 from tupe_fairseq.errors import TRACEBACK
 from tupe_fairseq.plots import color_limits, draw_positional_correlations, save_png
 
-ROOT = Path(__file__).parents[2]
 PNG = b"\x89PNG\r\n\x1a\n"
 
 

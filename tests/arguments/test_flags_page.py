@@ -2,12 +2,12 @@
 
 import re
 import runpy
-from pathlib import Path
 
 import pytest
 from fairseq import options
 
-ROOT = Path(__file__).parents[2]
+from tests.scripts import ROOT
+
 PAGE = ROOT / "tupe_fairseq" / "arguments" / "README.md"
 
 

@@ -24,11 +24,11 @@ from tests.integration.commands import (
     pretrain,
     train,
 )
+from tests.scripts import ROOT
 from tests.tolerances import assert_trained_alike
 from tupe_fairseq import UsageError
 from tupe_fairseq.distributed import LAUNCHER, launch, worker
 
-ROOT = Path(__file__).parents[2]
 #: What is the same for any number of ranks: no dropout, whose masks are drawn by each rank.
 TASK = (
     *("--task", "masked_lm", "--criterion", "masked_lm", "--tokens-per-sample", 64),

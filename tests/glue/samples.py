@@ -4,7 +4,8 @@ from pathlib import Path
 
 import sentencepiece
 
-ROOT = Path(__file__).parents[2]
+from tests.scripts import ROOT
+
 GLUE = ROOT / "examples" / "glue"
 
 #: File -> text, as the official files begin; `|` stands for a tab.

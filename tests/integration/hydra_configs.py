@@ -15,13 +15,13 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from tests import toy_data
+from tests.scripts import ROOT
 
 try:
     from hydra import compose, initialize_config_dir
 except ImportError:  # hydra 1.0, which fairseq 0.12.2 asks for
     from hydra.experimental import compose, initialize_config_dir
 
-ROOT = Path(__file__).parents[2]
 PRETRAINING = ROOT / "examples/pretraining/config"
 GLUE = ROOT / "examples/glue/config"
 FILES = sorted((ROOT / "examples").rglob("*.yaml"))

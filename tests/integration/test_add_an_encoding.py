@@ -2,13 +2,12 @@
 
 import re
 import shlex
-from pathlib import Path
 
 import torch
 
 from tests import processes
+from tests.scripts import ROOT
 
-ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "add_an_encoding"
 #: In a process of its own, since the registry is global and other tests walk it.
 PATH = f"{ROOT}:{EXAMPLE}"

@@ -16,6 +16,7 @@ from tests.disks import full_disk
 from tests.integration.commands import finetune, pretrain
 from tests.integration.test_bad_input import fairseq_train
 from tests.interop import release
+from tests.scripts import ROOT
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.interop.dictionaries import (
@@ -24,8 +25,6 @@ from tupe_fairseq.interop.dictionaries import (
     dictionary_text,
     read_dictionary,
 )
-
-ROOT = Path(__file__).parents[2]
 
 
 def files(folder):

@@ -3,12 +3,12 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 from tests.integration.commands import finetune, parameters
+from tests.scripts import ROOT
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.interop import keys
@@ -17,7 +17,6 @@ from tupe_fairseq.interop.formats import huggingface, standalone
 from tupe_fairseq.standalone.masked_lm import TUPEMaskedLM
 
 safetensors = pytest.importorskip("safetensors", reason="safetensors is not installed (extra hf)")
-ROOT = Path(__file__).parents[2]
 
 
 def tokens():

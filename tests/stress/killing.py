@@ -14,7 +14,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-ROOT = Path(__file__).parents[2]
+from tests.scripts import ROOT
 
 
 @dataclass
