@@ -40,7 +40,7 @@ setup(
     # examples/ can import each other. Any other installation holds the package alone.
     package_dir={"": "."},
     packages=find_packages(include=["tupe_fairseq", "tupe_fairseq.*"]),
-    package_data={"tupe_fairseq.kernels": ["kernels.c", "linear.c", "products.c"]},
+    package_data={"tupe_fairseq.kernels": ["kernels.c", "linear.c", "products.c", "diagonals.c"]},
     python_requires=">=3.10,<3.13",
     install_requires=[
         "torch>=2.6",

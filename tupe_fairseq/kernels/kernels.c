@@ -9,6 +9,10 @@
 #include <stdint.h>
 #include <string.h>
 
+static inline long clamped(long x, long low, long high) {
+    return x < low ? low : x > high ? high : x;
+}
+
 /* SplitMix64 (Steele et al. 2014). */
 static inline uint64_t mix(uint64_t z) {
     z = (z ^ (z >> SHIFT_1)) * MULTIPLIER_1;
@@ -118,107 +122,6 @@ void softmax_dropout_backward(float *scores, float *of_dropped, float *of_bias, 
             if (t->drops) drop(row, entries, t->threshold, t->scale, S);
         }
     }
-}
-
-/* Cells and tables by distance: M matrices of I queries and J keys, rows and matrices of cells at
-   the given strides; tables of W columns whose rows are queries or keys (diagonals.py). */
-
-static inline long clamped(long x, long low, long high) {
-    return x < low ? low : x > high ? high : x;
-}
-
-/* Keys whose table rows are read together, so that whole cache lines of cells are. */
-enum { GROUP = 16 };
-
-/* Whether no cell of a group that begins with this key lies outside of the W columns. */
-static int is_inside(long start, long I, long J, long W, long offset) {
-    return start + GROUP <= J && start + offset >= I - 1 && start + GROUP - 1 + offset < W;
-}
-
-/* cells += table of queries; the keys first, ..., last - 1 read columns of their own. */
-static void add_of_queries(float *cells, const float *table, long M, long I, long J, long matrix,
-                           long row, long W, long offset) {
-#pragma omp parallel for collapse(2) schedule(static)
-    for (long m = 0; m < M; m++)
-        for (long i = 0; i < I; i++) {
-            float *to = cells + m * matrix + i * row;
-            const float *of = table + (m * I + i) * W;
-            long shift = offset - i, first = clamped(-shift, 0, J);
-            long last = clamped(W - shift, first, J);
-            for (long j = 0; j < first; j++) to[j] += of[0];
-            for (long j = first; j < last; j++) to[j] += of[j + shift];
-            for (long j = last; j < J; j++) to[j] += of[W - 1];
-        }
-}
-
-static void add_of_keys(float *cells, const float *table, long M, long I, long J, long matrix,
-                        long row, long W, long offset) {
-#pragma omp parallel for collapse(2) schedule(static)
-    for (long m = 0; m < M; m++)
-        for (long start = 0; start < J; start += GROUP) {
-            long stop = clamped(start + GROUP, 0, J), inside = is_inside(start, I, J, W, offset);
-            const float *of = table + (m * J + start) * W;
-            for (long i = 0; i < I; i++) {
-                float *to = cells + m * matrix + i * row + start;
-                const float *at = of + start - i + offset;
-                if (inside)
-                    for (long j = 0; j < GROUP; j++) to[j] += at[j * (W + 1)];
-                else
-                    for (long j = 0; j < stop - start; j++)
-                        to[j] += of[j * W + clamped(start + j - i + offset, 0, W - 1)];
-            }
-        }
-}
-
-void add_by_distance(float *cells, const float *table, long M, long I, long J, long matrix,
-                     long row, long W, long offset, int by_key) {
-    (by_key ? add_of_keys : add_of_queries)(cells, table, M, I, J, matrix, row, W, offset);
-}
-
-/* The transposes of both. */
-static void sum_of_queries(const float *cells, float *table, long M, long I, long J, long matrix,
-                           long row, long W, long offset) {
-#pragma omp parallel for collapse(2) schedule(static)
-    for (long m = 0; m < M; m++)
-        for (long i = 0; i < I; i++) {
-            const float *from = cells + m * matrix + i * row;
-            float *of = table + (m * I + i) * W, left = 0.0f, right = 0.0f;
-            long shift = offset - i, first = clamped(-shift, 0, J);
-            long last = clamped(W - shift, first, J);
-            memset(of, 0, W * sizeof *of);
-#pragma omp simd reduction(+ : left)
-            for (long j = 0; j < first; j++) left += from[j];
-#pragma omp simd reduction(+ : right)
-            for (long j = last; j < J; j++) right += from[j];
-            for (long j = first; j < last; j++) of[j + shift] = from[j];
-            of[0] += left;
-            of[W - 1] += right;
-        }
-}
-
-static void sum_of_keys(const float *cells, float *table, long M, long I, long J, long matrix,
-                        long row, long W, long offset) {
-#pragma omp parallel for collapse(2) schedule(static)
-    for (long m = 0; m < M; m++)
-        for (long start = 0; start < J; start += GROUP) {
-            long stop = clamped(start + GROUP, 0, J), inside = is_inside(start, I, J, W, offset);
-            float *of = table + (m * J + start) * W;
-            memset(of, 0, (stop - start) * W * sizeof *of);
-            for (long i = 0; i < I; i++) {
-                const float *from = cells + m * matrix + i * row + start;
-                float *at = of + start - i + offset;
-                if (inside)
-                    for (long j = 0; j < GROUP; j++) at[j * (W + 1)] = from[j];
-                else
-                    for (long j = 0; j < stop - start; j++)
-                        of[j * W + clamped(start + j - i + offset, 0, W - 1)] += from[j];
-            }
-        }
-}
-
-void sum_by_distance(const float *cells, float *table, long M, long I, long J, long matrix,
-                     long row, long W, long offset, int by_key) {
-    (by_key ? sum_of_keys : sum_of_queries)(cells, table, M, I, J, matrix, row, W, offset);
 }
 
 /* out := scale x where kept, plus residual where there is one. */

@@ -26,7 +26,10 @@ from .random_bits import ENTRIES_PER_WORD, MULTIPLIERS, SHIFTS, STEP
 
 logger = logging.getLogger(__name__)
 
-SOURCES = [Path(__file__).with_name(name) for name in ("kernels.c", "linear.c", "products.c")]
+SOURCES = [
+    Path(__file__).with_name(name)
+    for name in ("kernels.c", "linear.c", "products.c", "diagonals.c")
+]
 FLAGS = ("-std=c99", "-O3", "-fno-math-errno", "-fno-trapping-math", "-fPIC")
 #: Tried in this order. OpenMP is not linked: the threads are those of torch's OpenMP library.
 VARIANTS = (("-march=native", "-fopenmp"), ("-fopenmp",), ())
