@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..kernels.diagonals import add_by_distance_, sum_by_distance
+from ..kernels.products import multiplied, multiply
 from ..position.relative import ByDistance, RelativeVectors
 from .blocks import Block
 
@@ -48,7 +49,8 @@ class Table:
     """
 
     def __init__(self, vectors: Tensor, first: int, by_key: bool = False):
-        self.vectors, self.first, self.by_key = vectors, first, by_key
+        # oneDNN takes a hundred times as long where rows are not consecutive.
+        self.vectors, self.first, self.by_key = vectors.contiguous(), first, by_key
         self.gradient = torch.zeros(vectors.shape, dtype=vectors.dtype)
         self.memory = vectors.new_empty(0)
 
@@ -56,8 +58,8 @@ class Table:
         """Add x_i · vector_{j−i}, or x_j by key, to cells M×R×S, for x H×B×T×D."""
         for tile in self._tiles(block, cells):
             rows, vectors = self._rows(x, tile), self.vectors[tile.window]
-            products = self._products(len(rows), len(vectors))
-            torch.mm(rows, vectors.t(), out=products)
+            memory = self._memory_of(len(rows), len(vectors))
+            (products,) = multiplied(rows[None], vectors.t()[None], memory[None])
             add_by_distance_(*self._shaped(tile, products), tile.offset, self.by_key)
 
     def add_transposed(
@@ -74,21 +76,23 @@ class Table:
         for tile in self._tiles(block, cells):
             vectors = self.vectors[tile.window]
             rows = tile.cells.size(0) * tile.cells.size(2 if self.by_key else 1)
-            sums = self._products(rows, len(vectors))
+            sums = self._memory_of(rows, len(vectors))
             sum_by_distance(*self._shaped(tile, sums), tile.offset, self.by_key)
             if x is not None:
-                self.gradient[tile.window].addmm_(sums.t(), self._rows(x, tile))
+                gradient, factors = self.gradient[tile.window], self._rows(x, tile)
+                multiply(sums.t()[None], factors[None], gradient[None], accumulate=True)
             if out is not None:
                 part = out[tile.at][..., : vectors.size(-1)]
-                part += (sums @ vectors).view(part.shape)
+                by_matrix = sums.view(len(part), -1, len(vectors))
+                multiply(by_matrix, vectors.expand(len(part), -1, -1), part, accumulate=True)
 
     def _rows(self, x: Tensor, tile: Tile) -> Tensor:
         """The rows of a tile, without dimensions appended to the vectors: B·R×D."""
         width = self.vectors.size(-1)
         return x[tile.at][..., :width].reshape(-1, width)
 
-    def _products(self, rows: int, columns: int) -> Tensor:
-        """Memory for the products of a tile."""
+    def _memory_of(self, rows: int, columns: int) -> Tensor:
+        """Memory for the cells of a tile by distance."""
         if self.memory.numel() < rows * columns:
             self.memory = self.vectors.new_empty(rows * columns)
         return self.memory[: rows * columns].view(rows, columns)

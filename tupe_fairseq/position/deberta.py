@@ -11,6 +11,7 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
+from ..kernels.linear import project
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .relative import ByDistance, RelativeTerms, RelativeVectors
 from .shaw import RelativeClip
@@ -32,8 +33,8 @@ class DebertaTerms(RelativeTerms):
         table = encoding.rows(length)
         k = len(table) // 2
         # δ(i,j) = i − j + k ascends where j − i descends, δ(j,i) = j − i + k ascends with it.
-        pos_k = self._per_head(self.pos_k_proj(table)).flip(1)
-        pos_q = self._per_head(self.pos_q_proj(table)) * scale
+        pos_k = self._per_head(project(table, self.pos_k_proj)).flip(1)
+        pos_q = self._per_head(project(table, self.pos_q_proj)) * scale
         return RelativeVectors(ByDistance(pos_k, 1 - k), ByDistance(pos_q, -k))
 
     def _per_head(self, rows: Tensor) -> Tensor:

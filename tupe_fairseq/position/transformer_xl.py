@@ -8,6 +8,7 @@ its columns alternate sine and cosine, where the authors' code stacks them, whic
 import torch
 from torch import Tensor, nn
 
+from ..kernels.linear import project
 from .base import PositionEncoding, Shape, register_position_encoding
 from .relative import ByDistance, RelativeTerms, RelativeVectors
 from .tables import ConstantTable, sinusoids
@@ -27,7 +28,7 @@ class TransformerXLTerms(RelativeTerms):
 
     def project(self, encoding, length) -> RelativeVectors:
         """W_{K,R} R of the distances j − i from −(length−1) to length − 1, with u and v."""
-        waves = self.r_proj(encoding.waves(length, self.r_proj.weight.dtype))
+        waves = project(encoding.waves(length, self.r_proj.weight.dtype), self.r_proj)
         # (2·length−1)×C -> H×(2·length−1)×D
         vectors = waves.unflatten(-1, (self.shape.num_heads, -1)).transpose(0, 1)
         scale = self.shape.head_dim**-0.5
