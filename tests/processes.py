@@ -4,6 +4,9 @@ A new interpreter takes four seconds to import torch and fairseq. The process th
 so once a session. It does not import this package, which therefore does its work of importing in
 each program. Arguments, environment, streams and exit status are those of a program that was
 started by a shell.
+
+Programs that a program or a shell script starts are forked too where a test uses the fixture
+`bash`, `forking_path` or `forking_python`: a stand-in for Python asks the process of the tests.
 """
 
 import logging
@@ -11,6 +14,7 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import runpy
+import shlex
 import signal
 import sys
 import tempfile
@@ -34,21 +38,21 @@ PYTHON = "TESTS_PYTHON"
 #: A rank of a training ends if this is not its parent; `tupe_fairseq.distributed.LAUNCHER`.
 LAUNCHER = "TUPE_FAIRSEQ_LAUNCHER"
 #: In place of a program of Python; see `forking_path`.
-STAND_IN = """#!{python} -ES
+STAND_IN = """
 import os, sys
 from multiprocessing.connection import Client
 
-words = [*{first}, *sys.argv[1:]]
-words = words[words[0] == "-u" :]
-is_module = words[0] == "-m"
+python, address, root, *words = sys.argv[1:]
+words = words[words[:1] == ["-u"] :]
+is_module = words[:1] == ["-m"]
 # A forked program has no other open files of the shell, one of which is to be locked.
 if (
-    not (is_module or words[0].endswith(".py"))
+    not (is_module or words and words[0].endswith(".py"))
     or "examples.shared.locks" in words
-    or os.getcwd() != {root!r}
+    or os.getcwd() != root
 ):
-    os.execv({python!r}, [{python!r}, *words])
-with Client({address!r}) as server:
+    os.execv(python, [python, *words])
+with Client(address) as server:
     server.send((words[is_module:], dict(os.environ), os.getpid()))
     sys.exit(server.recv())
 """
@@ -125,16 +129,18 @@ def forking_path(folder: Path) -> Iterator[str]:
 
     They have the output and the process group of the stand-in, which needs Linux's /proc.
     """
+    programs = Path(sys.executable).parent
     if not Path("/proc/self/fd").exists():
-        yield os.environ["PATH"]
+        yield os.pathsep.join((str(programs), os.environ["PATH"]))
         return
+    file, hydra = folder / "stand_in.py", programs / "fairseq-hydra-train"
+    file.write_text(STAND_IN)
     with multiprocessing.connection.Listener(family="AF_UNIX") as listener:
         threading.Thread(target=_serve, args=(listener,), daemon=True).start()
-        programs = Path(sys.executable).parent
-        hydra = ["-m", str(programs / "fairseq-hydra-train")]
-        for name, first in {"python": [], "fairseq-hydra-train": hydra}.items():
-            values = {"python": sys.executable, "root": str(ROOT), "address": listener.address}
-            (folder / name).write_text(STAND_IN.format(first=first, **values))
+        given = [sys.executable, "-ES", file, sys.executable, listener.address, ROOT]
+        for name, first in {"python": [], hydra.name: ["-m", hydra]}.items():
+            command = shlex.join(map(str, [*given, *first]))
+            (folder / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
             (folder / name).chmod(0o700)
         yield os.pathsep.join(map(str, (folder, programs, os.environ["PATH"])))
 
