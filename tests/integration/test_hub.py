@@ -213,3 +213,23 @@ def test_no_tokenizer(pretrained, tmp_path):
     roberta = TupeRobertaModel.from_pretrained(tmp_path)
     with pytest.raises(UsageError, match="no tokenizer"):
         roberta.encode("the cat")
+
+
+def test_in_bfloat16(pretrained):
+    """Evaluation with weights in bf16 needs no option."""
+    exact, halved = (TupeRobertaModel.from_pretrained(pretrained).eval() for _ in range(2))
+    for model in (exact, halved):
+        torch.manual_seed(1)
+        model.register_classification_head("classes", num_classes=3)
+    halved.bfloat16()
+    tokens = exact.encode("the cat sat on the mat")
+    with torch.no_grad():
+        expected, features = (model.extract_features(tokens).float() for model in (exact, halved))
+        assert_close(features, expected, torch.bfloat16)
+        of_exact, of_halved = (
+            model.predict("classes", tokens).float() for model in (exact, halved)
+        )
+    assert_close(of_halved, of_exact, torch.bfloat16)
+    filled, of_filled = (model.fill_mask("the <mask> sat", topk=3) for model in (exact, halved))
+    probabilities = (torch.tensor([p for _, p, _ in each]) for each in (of_filled, filled))
+    assert_close(*probabilities, torch.bfloat16)
