@@ -49,7 +49,7 @@ class Table:
     """
 
     def __init__(self, vectors: Tensor, first: int, by_key: bool = False):
-        # oneDNN takes a hundred times as long where rows are not consecutive.
+        # oneDNN is slow by orders of magnitude where rows are not consecutive.
         self.vectors, self.first, self.by_key = vectors.contiguous(), first, by_key
         self.gradient = torch.zeros(vectors.shape, dtype=vectors.dtype)
         self.memory = vectors.new_empty(0)
