@@ -23,6 +23,7 @@ from tests.tolerances import assert_close, assert_gradients_close, assert_not_ze
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
+from tupe_fairseq import UsageError  # noqa: E402
 from tupe_fairseq.huggingface import TupeForCausalLM, TupeForMaskedLM  # noqa: E402
 
 SEEN = tokens().ne(1)
@@ -220,6 +221,15 @@ def test_new_models_start_as_in_fairseq(name):
 def test_a_causal_model_is_asked_for():
     with pytest.raises(ValueError, match="is_decoder=True"):
         TupeForCausalLM(config())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("hidden_size", []), ("num_attention_heads", None), ("vocab_size", -1), ("hidden_size", 0.5)],
+)
+def test_invalid_sizes(name, value):
+    with pytest.raises(UsageError, match=rf"{name} is .*, but must be a positive integer\."):
+        TupeForMaskedLM(config(**{name: value}))
 
 
 #: Names in transformers' RoBERTa, in their order of replacement, and ours.

@@ -4,6 +4,18 @@ from typing import Any
 
 from transformers import PretrainedConfig
 
+from ..errors import ConfigurationError
+
+#: Settings that count something.
+SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+)
+
 
 class TupeConfig(PretrainedConfig):
     """Configuration of an encoder, or of a language model, with a position encoding.
@@ -109,3 +121,14 @@ class TupeConfig(PretrainedConfig):
         )
         self.is_decoder = is_decoder
         self.tie_word_embeddings = tie_word_embeddings
+
+    def check_sizes(self) -> None:
+        """Refuse sizes of another type, as a damaged file has.
+
+        Raises:
+            ConfigurationError: a size is not a positive integer.
+        """
+        for name in SIZES:
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise ConfigurationError(f"{name} is {value!r}, but must be a positive integer.")
