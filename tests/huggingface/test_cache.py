@@ -1,5 +1,7 @@
 """Keys and values of earlier tokens in `generate`: the same outputs as without them."""
 
+import math
+
 import pytest
 import torch
 
@@ -78,6 +80,25 @@ def test_generated_texts(name, beams, monkeypatch):
         )
         assert read == ([5] + [1] * 11 if use_cache else list(range(5, 17)))
     assert torch.equal(found[True], found[False])
+
+
+class Padding(transformers.LogitsProcessor):
+    """Chooses <pad> as the eighth token."""
+
+    def __call__(self, input_ids, scores):
+        if input_ids.size(1) == 7:
+            scores[:, 1] = math.inf
+        return scores
+
+
+def test_a_generated_padding_symbol_is_a_token():
+    """It is visible to later tokens, with a cache and without."""
+    lm = model("transformer_xl")
+    lm.generation_config.eos_token_id = None
+    choice = {"do_sample": False, "max_new_tokens": 12, "logits_processor": [Padding()]}
+    found, expected = (lm.generate(ids()[:, :5], use_cache=use, **choice) for use in (True, False))
+    assert found[0, 7] == 1
+    assert torch.equal(found, expected)
 
 
 @torch.no_grad()

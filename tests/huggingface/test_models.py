@@ -24,7 +24,11 @@ from tests.tolerances import assert_close, assert_gradients_close, assert_not_ze
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
 from tupe_fairseq import UsageError  # noqa: E402
-from tupe_fairseq.huggingface import TupeForCausalLM, TupeForMaskedLM  # noqa: E402
+from tupe_fairseq.huggingface import (  # noqa: E402
+    TupeForCausalLM,
+    TupeForMaskedLM,
+    TupeForSequenceClassification,
+)
 
 SEEN = tokens().ne(1)
 LABELS = torch.where(SEEN, tokens(), -100)
@@ -230,6 +234,15 @@ def test_a_causal_model_is_asked_for():
 def test_invalid_sizes(name, value):
     with pytest.raises(UsageError, match=rf"{name} is .*, but must be a positive integer\."):
         TupeForMaskedLM(config(**{name: value}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("classifier_dropout", {}), ("hidden_dropout_prob", None), ("activation_dropout", 1.5)],
+)
+def test_invalid_dropout(name, value):
+    with pytest.raises(UsageError, match=rf"{name} is .*, but must be a number from 0 to 1\."):
+        TupeForSequenceClassification(config(**{name: value}))
 
 
 #: Names in transformers' RoBERTa, in their order of replacement, and ours.

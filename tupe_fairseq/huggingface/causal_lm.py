@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import CausalLMOutputWithPast
@@ -53,7 +54,7 @@ class TupeForCausalLM(TupePreTrainedModel, GenerationMixin):
         next_sequence_length: int | None = None,
         **unused: Any,
     ) -> dict[str, Any]:
-        """The tokens that the cache does not hold."""
+        """The tokens that the cache does not hold, and the mask of all tokens."""
         new = length = input_ids.size(1)
         if past_key_values is not None and (seen := past_key_values.get_seq_length()):
             # transformers 5 gives their number, 4 the mask of all tokens.
@@ -61,6 +62,10 @@ class TupeForCausalLM(TupePreTrainedModel, GenerationMixin):
                 new = next_sequence_length
             elif attention_mask is not None:
                 new = attention_mask.size(1) - seen
+        if attention_mask is None:
+            # transformers 5 leaves out a mask of ones. Without a mask, a generated padding symbol
+            # would be padding.
+            attention_mask = torch.ones_like(input_ids)
         return {
             "input_ids": input_ids[:, length - new :],
             "attention_mask": attention_mask,

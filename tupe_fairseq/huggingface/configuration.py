@@ -15,6 +15,12 @@ SIZES = (
     "intermediate_size",
     "max_position_embeddings",
 )
+DROPOUTS = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "activation_dropout",
+    "classifier_dropout",
+)
 
 
 class TupeConfig(PretrainedConfig):
@@ -122,13 +128,20 @@ class TupeConfig(PretrainedConfig):
         self.is_decoder = is_decoder
         self.tie_word_embeddings = tie_word_embeddings
 
-    def check_sizes(self) -> None:
-        """Refuse sizes of another type, as a damaged file has.
+    def check_numbers(self) -> None:
+        """Refuse numbers of another type or range, as a damaged file has.
 
         Raises:
-            ConfigurationError: a size is not a positive integer.
+            ConfigurationError: a size is not a positive integer, or a dropout no number from 0 to
+                1.
         """
         for name in SIZES:
             value = getattr(self, name)
             if type(value) is not int or value < 1:
                 raise ConfigurationError(f"{name} is {value!r}, but must be a positive integer.")
+        for name in DROPOUTS:
+            value = getattr(self, name)
+            if name == "classifier_dropout" and value is None:
+                continue
+            if type(value) not in (int, float) or not 0 <= value <= 1:
+                raise ConfigurationError(f"{name} is {value!r}, but must be a number from 0 to 1.")

@@ -76,7 +76,7 @@ class TupeModel(TupePreTrainedModel):
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
-        config.check_sizes()
+        config.check_numbers()
         if config.hidden_act not in ACTIVATIONS:
             raise ConfigurationError(
                 f"hidden_act is {config.hidden_act!r}, but must be one of: "
