@@ -5,11 +5,14 @@
    processors, and oneDNN copies both factors. */
 
 #include <stdlib.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 #ifdef __AVX512F__
 enum { TILE_ROWS = 6, VECTORS = 4, COLUMNS = VECTORS * LANES };
-/* Steps of a tile, whose second factor then stays in the cache; rows of a thread's part. */
-enum { DEPTH = 128, PART = 192 };
+/* Steps of a tile, whose second factor then stays in the cache; most and fewest rows of a part. */
+enum { DEPTH = 128, PART = 192, SMALL_PART = 30 };
 /* Scores that attention computes at a time, and most of their rows: they stay in the cache. */
 enum { CELLS = 1 << 18, QUERIES = 126 };
 
@@ -123,16 +126,31 @@ static void product(float *c, long c_row, const float *a, long a_row, long a_col
         }
 }
 
+static long up_to(long x, long step) { return (x + step - 1) / step * step; }
+
+/* Rows of a part: all threads get as many parts of M matrices of R rows. */
+static long rows_of_part(long M, long R) {
+#ifdef _OPENMP
+    long threads = omp_get_max_threads();
+#else
+    long threads = 1;
+#endif
+    long parts = up_to(R, PART) / PART;
+    parts = (up_to(M * parts, threads) + M - 1) / M;
+    return clamped(up_to((R + parts - 1) / parts, TILE_ROWS), SMALL_PART, PART);
+}
+
 /* c := a b, or += a b, for M matrices a R×K, b K×N, c R×N at the given strides; of b, the rows or
    the columns are consecutive in memory, of c the rows. */
 void multiply(float *c, const float *a, const float *b, long M, long R, long K, long N,
               long c_matrix, long c_row, long a_matrix, long a_row, long a_column, long b_matrix,
               long b_row, long b_column, int adds) {
-    long parts = (R + PART - 1) / PART;
+    if (M < 1 || R < 1) return;
+    long step = rows_of_part(M, R);
 #pragma omp parallel for collapse(2) schedule(static)
     for (long m = 0; m < M; m++)
-        for (long part = 0; part < parts; part++) {
-            long r = part * PART, rows = R - r < PART ? R - r : PART;
+        for (long r = 0; r < R; r += step) {
+            long rows = R - r < step ? R - r : step;
             product(c + m * c_matrix + r * c_row, c_row, a + m * a_matrix + r * a_row, a_row,
                     a_column, b + m * b_matrix, b_row, b_column, rows, K, N, adds);
         }
