@@ -6,7 +6,8 @@
 
 #include <stdlib.h>
 #ifdef _OPENMP
-#include <omp.h>
+/* Declared here, since compilers may lack omp.h: the library is torch's. */
+int omp_get_max_threads(void);
 #endif
 
 #ifdef __AVX512F__
