@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from tests.decoder.samples import OPTIONS as DECODERS
 from tests.huggingface.samples import LAYERS, WORDS, causal_lm, every_decoder, tokens
 from tests.tolerances import assert_close
 
@@ -13,15 +14,8 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 from tupe_fairseq import UsageError  # noqa: E402
 from tupe_fairseq.huggingface import TupeModel  # noqa: E402
 
-#: Options that let short texts reach the ends of tables.
-OPTIONS = {
-    "cnn": {"cnn_kernel": 5, "cnn_groups": 4},
-    "cope": {"cope_positions": 4},
-    "deberta": {"relative_clip": 3},
-    "shaw": {"relative_clip": 2},
-    "t5": {"num_buckets": 6, "max_distance": 5},
-    "tupe_r": {"num_buckets": 6, "max_distance": 5, "tie_cls": False},
-}
+#: Those of decoders, with an untied [CLS].
+OPTIONS = DECODERS | {"tupe_r": {**DECODERS["tupe_r"], "tie_cls": False}}
 #: One for each way in which positions enter, and what the cache must then keep.
 SEARCHED = ("cnn", "complex_order", "fox", "rope", "shaw", "t5", "tupe_r", "transformer_xl")
 
