@@ -14,6 +14,7 @@ Each run adds a line of JSON to FILE; runs whose line is there are left out.
 
 import argparse
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -131,7 +132,8 @@ def accuracy(solver: Solver, task: Task, length: int, batch: int) -> float:
 
 
 def run(task: str, encoding: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
-    """Train and test one model; the result as a line of the file."""
+    """Train and test one model; the result as a line of the file, with the processor time."""
+    started = time.process_time()
     torch.manual_seed(seed)
     solver = Solver(encoding, args.longest)
     train(solver, TASKS[task], args.updates, args.batch_size, args.lr)
@@ -140,7 +142,8 @@ def run(task: str, encoding: str, seed: int, args: argparse.Namespace) -> dict[s
     lengths = range(args.every, args.longest + 1, args.every)
     found = {n: accuracy(solver, TASKS[task], n, args.batch_size) for n in lengths}
     beyond = [value for n, value in found.items() if n > TRAINED]
-    return {"by_length": found, "score": sum(beyond) / len(beyond)}
+    minutes = (time.process_time() - started) / 60
+    return {"by_length": found, "score": sum(beyond) / len(beyond), "minutes": round(minutes, 3)}
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:

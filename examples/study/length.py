@@ -20,7 +20,7 @@ DIRECTORY gets
     PART/settings.json        settings of all models, which must not change between calls
     algorithmic/NAME.jsonl    results of an encoding
 
-FOLDER gets report.md, results.json and length.png (matplotlib, the extra `viz`).
+FOLDER gets report.md, results.json, length.png and algorithmic.png (matplotlib, the extra `viz`).
 """
 
 import argparse

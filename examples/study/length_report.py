@@ -1,9 +1,8 @@
-"""The report of length.py: report.md, length.png, and results.json with the numbers."""
+"""The report of length.py: report.md, its figures, and results.json with the numbers."""
 
 import argparse
 import json
 import shlex
-from collections import defaultdict
 from collections.abc import Iterator
 from datetime import date
 from itertools import pairwise
@@ -14,43 +13,22 @@ from typing import Any
 from examples.shared.markdown import shown, spread, table
 from examples.study.algorithmic import TRAINED
 from examples.study.comparison import summarise
+from examples.study.length_figures import draw_accuracy, draw_growth
 from examples.study.length_measures import FACTORS, KINDS
+from examples.study.length_results import (
+    BREAKS,
+    HOLDS,
+    Found,
+    Solved,
+    any_run,
+    growth,
+    read_algorithmic,
+    read_losses,
+    trained_length,
+    verdict,
+)
 from examples.study.report import device
 from tupe_fairseq.files import replacing
-from tupe_fairseq.plots import figure_class, save_png
-
-#: Bits by which the loss at the longest length may exceed that at the trained one: a model with at
-#: most the first holds, with more than the second it breaks.
-HOLDS, BREAKS = 0.05, 0.5
-COLORS = {"holds": "C0", "degrades": "0.5", "breaks": "C3"}
-#: Labels of the logarithmic axis.
-TICKS = (-5, -2, -1, -0.5, -0.2, -0.1, -0.05, 0, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
-#: Distance of two labels, in heights of the figure's panels.
-GAP = 0.035
-#: Results of a model by seed, by its name: an encoding, and perhaps a scaling.
-Found = dict[str, dict[int, dict[str, Any]]]
-
-
-def read_losses(folder: Path) -> Found:
-    """All results below the folder of a part, the models that hold best first."""
-    found: Found = defaultdict(dict)
-    for path in sorted(folder.glob("*/*/*.json")):
-        encoding, seed = path.parts[-3:-1]
-        name = encoding if path.stem == "loss" else f"{encoding}, {path.stem}"
-        found[name][int(seed)] = json.loads(path.read_text())
-    return dict(sorted(found.items(), key=lambda item: growth(item[1])[FACTORS[-1]]))
-
-
-def growth(runs: dict[int, dict[str, Any]]) -> dict[int, float]:
-    """Loss at each factor minus that at the trained length, mean over seeds."""
-    return {
-        k: mean(run[str(k)]["mean"] - run["1"]["mean"] for run in runs.values()) for k in FACTORS
-    }
-
-
-def verdict(change: float) -> str:
-    """What the growth at the longest length means."""
-    return "holds" if change <= HOLDS else "breaks" if change > BREAKS else "degrades"
 
 
 def bands(trained: int) -> list[tuple[int, int]]:
@@ -67,16 +45,6 @@ def by_position(runs: dict[int, dict[str, Any]], unit: int) -> Iterator[str]:
             losses = run[str(FACTORS[-1])]["by_position"][start:stop]
             values.append([loss for loss in losses if loss is not None])
         yield spread((mean(each) for each in values if each), "{:.3f}")
-
-
-def any_run(found: Found) -> dict[str, Any]:
-    """The results of one model."""
-    return next(iter(next(iter(found.values())).values()))
-
-
-def trained_length(part: str, found: Found) -> int:
-    """Tokens of a sequence in training, with special ones."""
-    return len(any_run(found)["1"]["by_position"]) + KINDS[part].special
 
 
 def listed(names: list[str]) -> str:
@@ -123,25 +91,23 @@ def losses_part(part: str, found: Found, trained: int, missing: list[str]) -> li
     ]
 
 
-def algorithmic_part(folder: Path, planned: list[str]) -> list[str]:
+def algorithmic_part(solved: Solved, planned: list[str]) -> list[str]:
     """Lines of the report on the tasks of algorithmic.py."""
-    scores: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
-    files = sorted(folder.glob("*.jsonl"))
-    missing = [name for name in planned if folder / f"{name}.jsonl" not in files]
-    for line in (json.loads(text) for path in files for text in path.read_text().splitlines()):
-        short = mean(v for n, v in line["by_length"].items() if int(n) <= TRAINED)
-        scores[line["task"], line["encoding"]].append((short, line["score"]))
-        training = f"{line['updates']:,} updates of {line['batch_size']} strings"
-    if not scores:
+    if not solved:
         return ["## Algorithmic tasks", "", "Not run.", ""]
-    ordered = sorted(scores.items(), key=lambda item: (item[0][0], -item[1][0][1]))
-    rows = []
-    for (task, encoding), values in ordered:
-        columns = zip(*values, strict=True)
-        cells = (spread((100 * value for value in column), "{:.1f}") for column in columns)
-        rows.append([f"`{task}`", f"`{encoding}`", *cells])
+    rows, missing = [], []
+    for task, found in solved.items():
+        missing += [f"{name} ({task})" for name in planned if name not in found]
+        for encoding, lines in found.items():
+            short = [mean_accuracy(line, range(TRAINED + 1)) for line in lines]
+            cells = (
+                spread((100 * value for value in column), "{:.1f}")
+                for column in (short, [line["score"] for line in lines])
+            )
+            rows.append([f"`{task}`", f"`{encoding}`", *cells])
+            training = f"{lines[0]['updates']:,} updates of {lines[0]['batch_size']} strings"
     return [
-        *("## Algorithmic tasks", ""),
+        *("## Algorithmic tasks", "", "![Accuracy by length](algorithmic.png)", ""),
         f"Share of correct symbols in percent, up to the trained {TRAINED} symbols and beyond; "
         f"half are right by chance. {training}. Median and range over seeds, or one seed. Planned "
         f"and not run: {listed(missing)}.",
@@ -149,72 +115,12 @@ def algorithmic_part(folder: Path, planned: list[str]) -> list[str]:
     ]
 
 
-def draw(results: dict[str, Found], lengths: dict[str, int], out: Path, command: str) -> None:
-    """Growth of the loss against the length, a panel for each kind of models.
-
-    Args:
-        results: by part.
-        lengths: trained, by part.
-        out: a name ending in .png.
-        command: that made the figure.
-    """
-    size = (7 * len(results), 6)
-    figure = figure_class()(figsize=size, dpi=150, layout="constrained")
-    panels = figure.subplots(1, len(results), squeeze=False)[0]
-    for axes, (part, found) in zip(panels, results.items(), strict=True):
-        ends = {name: growth(runs) for name, runs in found.items()}
-        for name, changes in ends.items():
-            color = COLORS[verdict(changes[FACTORS[-1]])]
-            style = "--" if "," in name else "-"
-            axes.plot(FACTORS, changes.values(), style, color=color, linewidth=1.5)
-        # Linear near 0, where models that hold differ by hundredths of a bit.
-        axes.set_yscale("symlog", linthresh=0.1)
-        low, high = axes.get_ylim()
-        low, high = min(low, -0.1), max(high, 0.1)
-        axes.set_yticks(ticks := [tick for tick in TICKS if low <= tick <= high], map(str, ticks))
-        axes.set_ylim(low, high)
-        axes.axhline(0, color="0.8", linewidth=0.8, zorder=0)
-        axes.set_xscale("log", base=2)
-        extra = KINDS[part].special
-        sizes = [k * (lengths[part] - extra) + extra for k in FACTORS]
-        axes.set_xticks(FACTORS, [f"{n:,}\n{k}×" for n, k in zip(sizes, FACTORS, strict=True)])
-        axes.minorticks_off()
-        axes.set(xlabel="tokens in a sequence", ylabel="loss minus that at 1×, bits per token")
-        held = sum(verdict(changes[FACTORS[-1]]) == "holds" for changes in ends.values())
-        axes.set_title(
-            f"{KINDS[part].title} trained at {lengths[part]} tokens: {held} of {len(ends)} hold"
-        )
-        axes.spines[["top", "right"]].set_visible(False)
-        label_ends(axes, {name: changes[FACTORS[-1]] for name, changes in ends.items()})
-    save_png(figure, out, command)
+def mean_accuracy(line: dict[str, Any], lengths: range) -> float:
+    """Mean over the tested lengths among some."""
+    return mean(value for n, value in line["by_length"].items() if int(n) in lengths)
 
 
-def label_ends(axes: Any, ends: dict[str, float]) -> None:
-    """Names beside the ends of lines, moved apart where they would overlap."""
-    names = sorted(ends, key=lambda name: ends[name])
-    to_panel = axes.transData + axes.transAxes.inverted()
-    heights: list[float] = []
-    for name in names:
-        height = to_panel.transform((FACTORS[-1], ends[name]))[1]
-        above = heights[-1] + GAP if heights else 0
-        heights.append(max(height, above))
-    for i, name in enumerate(names):
-        color = COLORS[verdict(ends[name])]
-        line = {"arrowstyle": "-", "color": color, "linewidth": 0.4, "relpos": (0, 0.5)}
-        height = min(heights[i], 1 - GAP * (len(names) - 1 - i))
-        axes.annotate(
-            f"{name}  {ends[name]:+.2f}",
-            (FACTORS[-1], ends[name]),
-            (1.06, height),
-            textcoords=axes.transAxes,
-            arrowprops=line | {"shrinkA": 0, "shrinkB": 0},
-            va="center",
-            fontsize=8,
-            color=color,
-        )
-
-
-def runs_part(out: Path, results: dict[str, Found], command: str) -> list[str]:
+def runs_part(out: Path, results: dict[str, Found], solved: Solved, command: str) -> list[str]:
     """Lines of the report on device, seeds, time and commands."""
     lines = ["## Runs", "", f"{device()}. Reported on {date.today()}.", ""]
     rows = []
@@ -223,6 +129,10 @@ def runs_part(out: Path, results: dict[str, Found], command: str) -> list[str]:
         trained = [out / part / name / str(seed) for name in seeds for seed in seeds[name]]
         said = "; ".join(f"`{name}` {', '.join(map(str, own))}" for name, own in seeds.items())
         rows.append([part, len(trained), f"{sum(map(minutes, trained)):.0f}", said])
+    if strings := [line for found in solved.values() for own in found.values() for line in own]:
+        drawn = sorted({line["seed"] for line in strings})
+        spent = sum(line["minutes"] for line in strings)
+        rows.append(["algorithmic", len(strings), f"{spent:.0f}", ", ".join(map(str, drawn))])
     clock = "minutes of training (processor time; wall-clock on a GPU)"
     lines += [*table(["part", "models", clock, "seeds"], rows), ""]
     lines += ["```bash", command, "```", ""]
@@ -254,18 +164,23 @@ def write_report(args: argparse.Namespace) -> None:
     lines = ["# Longer texts than trained", ""]
     lines += ["Written by `examples/study/length.py`; do not edit.", ""]
     if results:
-        draw(results, lengths, args.results / "length.png", command)
+        draw_growth(results, lengths, args.results / "length.png", command)
         lines += ["![Growth of the loss with the length](length.png)", ""]
         lines += ["Blue: holds; grey: degrades; red: breaks; dashed: scalings of `rope`.", ""]
     for part, found in results.items():
         missing = [name for name in getattr(args, part) if name not in found]
         lines += losses_part(part, found, lengths[part], missing)
-    lines += algorithmic_part(args.out / "algorithmic", args.algorithmic)
-    lines += runs_part(args.out, results, command)
+    if solved := read_algorithmic(args.out / "algorithmic"):
+        draw_accuracy(solved, args.results / "algorithmic.png", command)
+    lines += algorithmic_part(solved, args.algorithmic)
+    lines += runs_part(args.out, results, solved, command)
     with replacing(args.results / "report.md") as aside:
         aside.write_text("\n".join(lines), encoding="utf-8")
     with replacing(args.results / "results.json") as aside:
-        aside.write_text(json.dumps(numbers(results), indent=1) + "\n", encoding="utf-8")
+        aside.write_text(
+            json.dumps(numbers(results) | {"algorithmic": solved}, indent=1) + "\n",
+            encoding="utf-8",
+        )
 
 
 def numbers(results: dict[str, Found]) -> dict[str, Any]:

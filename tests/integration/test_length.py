@@ -7,7 +7,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from examples.study import algorithmic, length, length_measures, length_report, training
+from examples.study import (
+    algorithmic,
+    length,
+    length_figures,
+    length_measures,
+    length_report,
+    length_results,
+    training,
+)
 from examples.study.length_measures import FACTORS, KINDS, bits, chosen_tokens, read_blocks
 from tests import processes
 from tupe_fairseq import TupeTransformerLM, UsageError
@@ -31,7 +39,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(length, "run_module", run_module)
     monkeypatch.setattr(length, "ROUNDS", 1)
     monkeypatch.setattr(length, "SCALINGS", ("linear",))
-    for module in (length, length_measures, length_report):
+    for module in (length, length_measures, length_figures, length_report, length_results):
         monkeypatch.setattr(module, "FACTORS", (1, 4))
 
 
@@ -82,11 +90,16 @@ def report_of_all_parts(out, data, tmp_path):
     assert "in sequences of 61 tokens" in report
     assert report.count("Planned and not run: nothing.") == 3
     assert str(tmp_path) not in report
-    (results / "length.png").unlink()
+    figures = [results / "length.png", results / "algorithmic.png"]
+    for path in figures:
+        path.unlink()
     length.main(words(data, out, *more, "--report"))
-    assert (results / "length.png").stat().st_size
+    assert all(path.stat().st_size for path in figures)
     found = json.loads((results / "results.json").read_text())
-    assert list(found) == ["causal", "masked"]
+    assert list(found) == ["causal", "masked", "algorithmic"]
+    (solved,) = found["algorithmic"]["reverse_string"]["none"]
+    assert solved["by_length"].keys() == {"30", "60"}
+    assert solved["minutes"] >= 0
     assert found["causal"]["learned"]["1"]["4"].keys() == {"mean", "last"}
 
 
@@ -178,9 +191,9 @@ def test_options_become_flags():
 
 def test_growth_and_verdict():
     runs = {seed: {str(k): {"mean": 3 + seed * k / 10} for k in FACTORS} for seed in (1, 2)}
-    changes = length_report.growth(runs)
+    changes = length_results.growth(runs)
     assert changes[1] == 0
     assert changes[16] == pytest.approx(2.25)
-    assert [length_report.verdict(v) for v in (-1, 0.05, 0.4, 0.6)] == [
+    assert [length_results.verdict(v) for v in (-1, 0.05, 0.4, 0.6)] == [
         *("holds", "holds", "degrades", "breaks")
     ]
