@@ -5,8 +5,6 @@ A backend is a file of this folder with one subclass of `Backend`, registered in
 `attend` in each layer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum

@@ -5,8 +5,6 @@ backward pass (Dao et al. 2022). The gradient of the positional term is summed o
 by block.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import torch

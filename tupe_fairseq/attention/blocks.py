@@ -1,7 +1,5 @@
 """How blocked attention divides its cells into blocks small enough for a processor's cache."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What one layer stores from one token to the next in incremental decoding."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which backend computes attention, and what all layers of a forward pass share."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass

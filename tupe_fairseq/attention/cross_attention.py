@@ -1,7 +1,5 @@
 """Attention of a decoder over the output of the encoder."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor, nn
@@ -39,7 +37,7 @@ class Source:
             self._prepared[backend.name] = backend.prepare(None, layout, heads, dtype)
         return self._prepared[backend.name]
 
-    def select(self, order: Tensor) -> Source:
+    def select(self, order: Tensor) -> "Source":
         """The source with sequence order[i] at place i."""
         mask = self.padding_mask
         mask = None if mask is None else mask.index_select(0, order)

@@ -1,7 +1,5 @@
 """Attention written out: scores, softmax, weights. The oracle of every other backend."""
 
-from __future__ import annotations
-
 import torch
 
 from ..kernels.dropout import dropout as drop

@@ -5,8 +5,6 @@
 number in the key. No T×T tensor exists, and dropout is the kernel's own.
 """
 
-from __future__ import annotations
-
 from .backend import ATTENTION_BACKENDS, Backend, Need
 from .fused import fused_attention, padding_scores
 

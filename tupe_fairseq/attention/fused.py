@@ -1,7 +1,5 @@
 """torch's fused attention with vectors in parts and padding on the keys."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import torch

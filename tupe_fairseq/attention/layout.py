@@ -4,8 +4,6 @@ Projections, feed-forward blocks, norms and dropout process N tokens. Attention 
 cells, with the sequences sorted by length, so that a backend can batch those of similar length.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
@@ -37,7 +35,7 @@ class Padding:
         return self.leading or self.scattered
 
     @classmethod
-    def read(cls, mask: Tensor | None) -> Padding | None:
+    def read(cls, mask: Tensor | None) -> "Padding | None":
         """Read a mask, B×T, with one synchronisation of host and device; None without padding."""
         if mask is None:
             return None
@@ -78,7 +76,7 @@ class Layout:
     other_queries: bool = False
 
     @classmethod
-    def of(cls, padding: Padding | None, batch: int, length: int) -> Layout:
+    def of(cls, padding: Padding | None, batch: int, length: int) -> "Layout":
         """Take padding out where that is worthwhile; nothing here waits for a GPU.
 
         Args:

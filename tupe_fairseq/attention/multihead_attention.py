@@ -1,7 +1,5 @@
 """Multihead self-attention whose positions come from an encoding."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

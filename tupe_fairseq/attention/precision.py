@@ -1,7 +1,5 @@
 """Products of fp32 vectors as products of half-precision vectors, without their rounding error."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -4,8 +4,6 @@ Queries, keys or gradients of outputs are multiplied in tiles with the vectors t
 products are added to the cells along diagonals; gradients are summed back along them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -147,7 +145,7 @@ class Relative:
     k: Tensor
 
     @classmethod
-    def of(cls, firsts: Any, q: Tensor, k: Tensor, tables: Any) -> Relative:
+    def of(cls, firsts: Any, q: Tensor, k: Tensor, tables: Any) -> "Relative":
         """From the tensors H×W×D of a, b and c, each of which may be None, and their `first`."""
         a, b, c = (
             None if table is None else Table(table, first, by_key=index == 1)

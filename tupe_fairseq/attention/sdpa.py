@@ -1,7 +1,5 @@
 """Attention by torch's scaled_dot_product_attention, which has fused kernels."""
 
-from __future__ import annotations
-
 from .backend import ATTENTION_BACKENDS, Backend, Need
 from .fused import fused_attention, padding_scores
 

@@ -11,8 +11,6 @@ not measured, and `auto` does not choose them. flex_attention also reads a bias,
 dropout, and its bias gradient is not deterministic.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from collections.abc import Callable

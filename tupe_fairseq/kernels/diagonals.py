@@ -5,8 +5,6 @@ table of W columns, or to the first or last where c is outside. The table has ro
 M×I×W, or of keys, M×J×W: the rows of a product with vectors by distance.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

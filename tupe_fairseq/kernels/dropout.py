@@ -4,8 +4,6 @@ The same seed gives the same mask, with and without the C kernels. The probabili
 multiple of 1/65536.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """The end of a post-LN block: LayerNorm of a sum."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

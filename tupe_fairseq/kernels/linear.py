@@ -7,8 +7,6 @@ takes longer than the product; a kernel in C reads it once, as it is stored. All
 they differ in the order of summation.
 """
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ kept in $XDG_CACHE_HOME/tupe_fairseq (default ~/.cache/tupe_fairseq). Its name i
 source, the compiler and the processor.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import hashlib

@@ -8,8 +8,6 @@ backward pass computes them again instead of storing the mask.
 The kernels in C and Triton take the constants below from this module.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

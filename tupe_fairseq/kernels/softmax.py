@@ -3,8 +3,6 @@
 Each function has a counterpart in kernels.c for fp32 that takes one pass over memory.
 """
 
-from __future__ import annotations
-
 import ctypes
 from dataclasses import dataclass
 

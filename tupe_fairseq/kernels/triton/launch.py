@@ -1,7 +1,5 @@
 """From tensors to kernels: sizes of tiles, grids, strides."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
