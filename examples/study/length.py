@@ -5,7 +5,8 @@
 DATA_BIN is the output of examples/pretraining/prepare.sh. The parts, in this order:
 
     causal        language models, trained at --length tokens, measured at 1, 2, 4, 8 and 16 times
-                  as many; `rope` also with each scaling of its frequencies, without training
+                  as many; without further training, `rope` also with each scaling of its
+                  frequencies, and some encodings with a window
     masked        the same with masked models and --masked-length
     algorithmic   the tasks of algorithmic.py: strings of up to 40 symbols, tested to 200
 
@@ -16,7 +17,7 @@ each model, and alone with --report. The defaults take two cores about 5½ hours
 processor time of an update: causal models 160 minutes, masked ones 75, algorithmic tasks 90.
 DIRECTORY gets
 
-    PART/ENCODING/SEED/       checkpoints, log.txt, loss.json, SCALING.json
+    PART/ENCODING/SEED/       checkpoints, log.txt, loss.json, SCALING.json, window.json
     PART/settings.json        settings of all models, which must not change between calls
     algorithmic/NAME.jsonl    results of an encoding
 
@@ -60,6 +61,9 @@ ENCODINGS = {
 REPEATED = "sinusoidal,learned,rope,alibi,t5"
 #: Scalings of `rope`. longrope is not among them: it needs divisors that a search finds.
 SCALINGS = ("linear", "ntk", "dynamic", "yarn", "llama3")
+#: Encodings by distance, or without positions, that are also measured with a window: it hides the
+#: keys at distances beyond the trained ones.
+WINDOWED = ("none", "rope", "xpos", "t5")
 ROUNDS, VALIDATIONS = 4, 1
 
 
@@ -195,16 +199,25 @@ def run_part(args: argparse.Namespace, part: str, lock: int) -> None:
 
 
 def measure_run(training: Training, kind: Kind, name: str, blocks: Tensor) -> None:
-    """Measure a model, unless it is done; `rope` also with each scaling."""
-    folder = training.out / name
+    """Measure a model in all ways in which it has not been measured."""
+    folder, length = training.out / name, training.tokens_per_sample
     checkpoint = newest_whole_checkpoint(folder)
-    for scaling in (None, *(SCALINGS if folder.parent.name == "rope" else ())):
-        path = folder / f"{scaling or 'loss'}.json"
+    for way, changed in ways(folder.parent.name, length).items():
+        path = folder / f"{way}.json"
         if not path.exists():
-            length = training.tokens_per_sample
-            found = measure(kind, checkpoint, training.data, length, blocks, scaling)
+            found = measure(kind, checkpoint, training.data, length, blocks, changed)
             with replacing(path) as aside:
                 aside.write_text(json.dumps(found) + "\n")
+
+
+def ways(encoding: str, length: int) -> dict[str, dict[str, Any]]:
+    """Options with which a model is measured, by the name of the file, at a trained length."""
+    found: dict[str, dict[str, Any]] = {"loss": {}}
+    if encoding == "rope":
+        found |= {scaling: {"rope_scaling": scaling} for scaling in SCALINGS}
+    if encoding in WINDOWED:
+        found["window"] = {"attention_window": length - 1}
+    return found
 
 
 def run_algorithmic(args: argparse.Namespace, lock: int) -> None:

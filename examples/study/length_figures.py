@@ -42,10 +42,9 @@ def draw_growth(
         axes.set_xticks(FACTORS, [f"{n:,}\n{k}×" for n, k in zip(sizes, FACTORS, strict=True)])
         axes.minorticks_off()
         axes.set(xlabel="tokens in a sequence", ylabel="loss minus that at 1×, bits per token")
-        held = list(colors.values()).count(COLORS["holds"])
-        axes.set_title(
-            f"{KINDS[part].title} trained at {lengths[part]} tokens: {held} of {len(ends)} hold"
-        )
+        verdicts = [verdict(end) for name, end in ends.items() if "," not in name]
+        held = f"{verdicts.count('holds')} of {len(verdicts)} encodings hold"
+        axes.set_title(f"{KINDS[part].title} trained at {lengths[part]} tokens: {held}")
         axes.spines[["top", "right"]].set_visible(False)
         label_ends(axes, FACTORS[-1], ends, colors, "{:+.2f}")
     save_png(figure, out, command)

@@ -135,7 +135,7 @@ def bits(kind: Kind, hub: Any, blocks: Tensor, chosen: Tensor, length: int) -> T
 
 
 def measure(
-    kind: Kind, checkpoint: Path, data: Path, trained: int, blocks: Tensor, scaling: str | None
+    kind: Kind, checkpoint: Path, data: Path, trained: int, blocks: Tensor, changed: dict[str, Any]
 ) -> dict[str, Any]:
     """Losses of a model at all lengths.
 
@@ -147,7 +147,7 @@ def measure(
         data: with its dictionary.
         trained: length, in tokens with special ones.
         blocks: of held-out text, N×(S+1).
-        scaling: `--rope-scaling`, or None.
+        changed: options that differ from those of the training.
 
     Returns:
         By factor: `tokens`, how many are predicted; their `mean` loss; `last`, that of the last
@@ -156,12 +156,11 @@ def measure(
     """
     unit, results = trained - kind.special, {}
     chosen = chosen_tokens(kind, blocks)
-    more = {"rope_scaling": scaling} if scaling else {}
     for factor in FACTORS:
         longest = {kind.positions: factor * trained, "tokens_per_sample": factor * trained}
         hub = kind.model.from_pretrained(
             *(checkpoint.parent, checkpoint.name, data),
-            **{**longest, "extend_positions": "hierarchical", **more},
+            **{**longest, "extend_positions": "hierarchical", **changed},
         )
         loss = bits(kind, hub, blocks, chosen, factor * unit)
         positions = loss.view(-1, factor * unit).nanmean(0).tolist()

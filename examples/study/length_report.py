@@ -74,7 +74,9 @@ def losses_part(part: str, found: Found, trained: int, missing: list[str]) -> li
         "seeds, or one seed. Growth: the last length minus the first, mean over seeds. A model "
         f"holds at a growth of at most {HOLDS} and breaks above {BREAKS}. Trained tables of "
         "positions are extended (`--extend-positions hierarchical`). A name after a comma is a "
-        "`--rope-scaling` of the same checkpoint, without training. Planned and not run: "
+        "`--rope-scaling` of the same checkpoint, without training, or `window`: "
+        f"`--attention-window {trained - 1}`, which hides keys at distances beyond the trained "
+        "ones. Planned and not run: "
         f"{listed(missing)}.",
         "",
         *table(
@@ -166,7 +168,7 @@ def write_report(args: argparse.Namespace) -> None:
     if results:
         draw_growth(results, lengths, args.results / "length.png", command)
         lines += ["![Growth of the loss with the length](length.png)", ""]
-        lines += ["Blue: holds; grey: degrades; red: breaks; dashed: scalings of `rope`.", ""]
+        lines += ["Blue: holds; grey: degrades; red: breaks; dashed: scalings and windows.", ""]
     for part, found in results.items():
         missing = [name for name in getattr(args, part) if name not in found]
         lines += losses_part(part, found, lengths[part], missing)

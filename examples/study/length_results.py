@@ -11,7 +11,7 @@ from examples.study.length_measures import FACTORS, KINDS
 #: Bits by which the loss at the longest length may exceed that at the trained one: a model with at
 #: most the first holds, with more than the second it breaks.
 HOLDS, BREAKS = 0.05, 0.5
-#: Results of a model by seed, by its name: an encoding, and perhaps a scaling.
+#: Results of a model by seed, by its name: an encoding, and perhaps a scaling or a window.
 Found = dict[str, dict[int, dict[str, Any]]]
 #: Results of the algorithmic tasks: lines of algorithmic.py by task and encoding.
 Solved = dict[str, dict[str, list[dict[str, Any]]]]

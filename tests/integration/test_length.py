@@ -66,12 +66,13 @@ def test_an_interrupted_study_goes_on(toy_masked_lm_data, tmp_path, monkeypatch,
         length, "measure", lambda *given: measured.append(given) or measure(*given)
     )
     length.main(causal)
-    assert [given[-1] for given in measured] == [None, None, "linear"]
+    changed = [{}, {}, {"rope_scaling": "linear"}, {"attention_window": 15}]
+    assert [given[-1] for given in measured] == changed
     assert (out / "causal/rope/1/log.txt").read_text() == log, "nothing is trained again"
     assert (out / "causal/learned/1/loss.json").read_text() == loss
     check_losses(out, toy_masked_lm_data)
     report_of_all_parts(out, toy_masked_lm_data, tmp_path)
-    assert len(measured) == 4, "causal models are not measured again"
+    assert len(measured) == 6, "causal models are not measured again"
     with pytest.raises(UsageError, match=r"other settings \(see measuring.json\)"):
         length.main([*causal, "--blocks", "1"])
 
@@ -83,7 +84,8 @@ def report_of_all_parts(out, data, tmp_path):
     more = (*others, "--algorithmic-updates", "1", "--results", str(results))
     length.main(words(data, out, *more))
     report = (results / "report.md").read_text()
-    assert [report.count(f"| `{name}` | ") for name in ("rope", "rope, linear", "t5")] == [3, 3, 3]
+    for name in ("rope", "rope, linear", "rope, window", "t5", "t5, window"):
+        assert report.count(f"| `{name}` | ") == 3
     assert "| `reverse_string` | `none` | " in report
     assert "1 updates of 2 strings" in report
     # <s> and four times the 15 tokens beside it.
