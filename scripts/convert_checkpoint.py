@@ -10,11 +10,10 @@ atomically.
 import logging
 import warnings
 
-from tupe_fairseq.errors import UsageError, one_line_endings
-
 # Importing fairseq would advise to install tensorboardX.
 logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
+from tupe_fairseq.errors import UsageError, one_line_endings  # noqa: E402
 from tupe_fairseq.interop.convert import convert  # noqa: E402
 
 

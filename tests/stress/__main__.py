@@ -14,6 +14,7 @@ undisturbed run, and it starts over. The commands, and what is compared:
                   command: all final parameters and Adam's state
     ranks         the same by scripts/train_distributed.sh with two processes
     preprocessing fairseq-preprocess as a step of scripts/steps.sh: all files
+    prepare       examples/pretraining/prepare.sh on raw text: all files
     glue          examples/glue/preprocess_glue.sh for MNLI: all files
     sweep         examples/glue/sweep.py with two learning rates: results and table
     conversion    scripts/convert_checkpoint.py: the directory, which is complete or missing

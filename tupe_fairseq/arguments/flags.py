@@ -43,7 +43,7 @@ def add_position_args(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--extend-positions",
         choices=EXTENSIONS,
-        help="extend the position table of a checkpoint with fewer positions than "
+        help="`hierarchical`: extend the position table of a checkpoint with fewer positions than "
         "--max-positions, by hierarchical decomposition (default: an error)",
     )
     for option in known_options().values():
