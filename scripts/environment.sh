@@ -99,14 +99,15 @@ setup_environment() {
   local stamp=.venv/installed python
   if [[ ! -e $stamp || $(<"$stamp") != "$(wanted_installation)" ]] || ! of_chosen_python; then
     python=$(find_python)
-    # One installation at a time: a lock on this file, held until it is closed.
-    exec 8<scripts/environment.sh
-    "$python" -c 'import fcntl; fcntl.flock(8, fcntl.LOCK_EX)'
+    # One installation at a time: a lock on this file, held until it is closed. Nothing is written,
+    # but NFS locks only files that are open for writing; some file systems have no locks.
+    exec 8>>scripts/environment.sh
+    "$python" -c 'import fcntl; fcntl.flock(8, fcntl.LOCK_EX)' 2>/dev/null || true
     make_venv "$python"
     install_packages
     wanted_installation >"$stamp.partial"
     mv "$stamp.partial" "$stamp"
-    exec 8<&-
+    exec 8>&-
   fi
   export PATH="$PWD/.venv/bin:$PATH"
 }

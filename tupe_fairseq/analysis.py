@@ -80,7 +80,8 @@ def position_maps(encoder: Encoder, length: int, layer: int = 1) -> PositionMaps
         maps, meaning = _layer_maps(_layer(encoder, layer).self_attn.layer_terms, encoding, length)
         return PositionMaps(maps, heads, f"{meaning}, layer {layer}")
     if encoding.uses("rotate"):
-        ones = torch.ones(1, 1, length, encoding.shape.head_dim)
+        device = next(encoder.parameters()).device
+        ones = torch.ones(1, 1, length, encoding.shape.head_dim, device=device)
         q, k, _ = encoding.rotate(ones, ones, ones)
         maps = (q @ k.transpose(-2, -1))[0] / encoding.shape.head_dim
         return PositionMaps(maps, ["all heads"], "q · k of equal words, relative to distance 0")

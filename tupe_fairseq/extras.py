@@ -13,12 +13,16 @@ def import_extra(module: str, extra: str) -> Any:
         extra: the extra that installs it.
 
     Raises:
-        UsageError: the module is not installed.
+        UsageError: the module is not installed, or cannot be imported.
     """
     try:
         return __import__(module)
     except ImportError as error:
+        package = module.partition(".")[0]
+        if not isinstance(error, ModuleNotFoundError) or error.name != package:
+            raise UsageError(
+                f"this needs {package}, which cannot be imported: {error}."
+            ) from error
         raise UsageError(
-            f"this needs {module.partition('.')[0]}, which is not installed: "
-            f"pip install 'tupe_fairseq[{extra}]'"
+            f"this needs {package}, which is not installed: pip install 'tupe_fairseq[{extra}]'"
         ) from error

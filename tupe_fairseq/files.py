@@ -1,7 +1,6 @@
 """Write files atomically; lock files and folders."""
 
 import errno
-import fcntl
 import glob
 import os
 import time
@@ -10,6 +9,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import UsageError
+
+try:
+    import fcntl
+except ImportError:
+    # Windows, where nothing is locked.
+    fcntl = None  # type: ignore[assignment]
 
 #: Errors that name no file and come from writing alone: the disk is full.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -62,8 +67,10 @@ def lock(descriptor: int) -> bool:
     Processes that inherit the descriptor hold the lock too.
 
     Returns:
-        False if another process holds the lock. True also on file systems without locks.
+        False if another process holds the lock. True also on systems without locks.
     """
+    if fcntl is None:
+        return True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

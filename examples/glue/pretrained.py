@@ -21,10 +21,11 @@ from tupe_fairseq.checkpoints.reading import read_checkpoint
 from tupe_fairseq.checkpoints.settings import recorded_settings
 from tupe_fairseq.position import POSITION_ENCODINGS
 
-#: Arguments of stock RoBERTa on which the meaning of its weights depends.
+#: Arguments on which the meaning of the weights depends, beside the options of the encoding.
 ENCODER = (
     *("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads"),
     *("encoder_normalize_before", "activation_fn", "layernorm_embedding", "untie_weights_roberta"),
+    *("attention_window", "global_every"),
 )
 
 

@@ -97,6 +97,11 @@ def test_cnn_differs_at_the_ends_only():
     assert maps[0, LENGTH - 1] < 0.99
 
 
+@pytest.mark.parametrize("name", ["learned", "rope", "sinusoidal", "tupe_r"])
+def test_maps_are_on_the_device_of_the_model(name):
+    assert position_maps(encoder(name).to("meta"), LENGTH).maps.is_meta
+
+
 def test_rope_depends_on_the_distance():
     angles = [10000 ** (-2 * i / HEAD) for i in range(HEAD // 2)]
     expected = cells(lambda i, j: sum(math.cos((i - j) * a) for a in angles) / len(angles))

@@ -181,6 +181,17 @@ def test_overrides_describe_the_checkpoint(glue, bpe, checkpoint, tmp_path):
     assert not [word for word in found if "tie_cls" in word]
 
 
+def test_overrides_keep_windows(glue, bpe, tmp_path):
+    """A window has no parameters, so that nothing else shows that it is missing."""
+    data = binarised(glue, bpe, "WNLI", tmp_path / "data")
+    model = {"arch": "tupe_roberta", "position_encoding": "rope", "max_positions": 64}
+    model |= {"attention_window": 4, "global_every": 3, "rope_theta_local": 100.0}
+    torch.save({"model": {}, "cfg": {"model": model}}, tmp_path / "model.pt")
+    found = set(describe.overrides(data, tmp_path / "model.pt"))
+    assert {"+model.attention_window=4", "+model.global_every=3"} <= found
+    assert "+model.rope_theta_local=100.0" in found
+
+
 @pytest.mark.parametrize("hydra", [True, False])
 def test_stock_roberta_is_learned(hydra, glue, bpe, tmp_path):
     data = binarised(glue, bpe, "WNLI", tmp_path / "data")

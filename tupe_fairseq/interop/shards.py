@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from ..errors import CheckpointError
-from ..standalone.files import LONGEST_CONFIG, read_config, read_tensors
+from ..standalone.files import read_config, read_tensors
 from .dictionaries import Entry, check_size, read_dictionary
 
 FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -58,7 +58,7 @@ def read_shards(folder: Path) -> dict[str, Tensor]:
     """
     if not (folder / INDEX).is_file():
         return read_tensors(folder / FILE)
-    index = read_config(folder / INDEX, longest=64 * LONGEST_CONFIG).get("weight_map")
+    index = read_config(folder / INDEX).get("weight_map")
     names: set[Any] = set(index.values()) if isinstance(index, dict) else {None}
     if not all(isinstance(name, str) and Path(name).name == name for name in names):
         raise CheckpointError(f"{folder / INDEX} does not name files of its folder.")

@@ -128,7 +128,7 @@ def _built(compiler: list[str], flags: tuple[str, ...]) -> Path:
     if not library.exists():
         # Written aside and renamed: other processes may compile the same library now.
         with replacing(library) as partial:
-            _compile([*compiler, *flags], source, Path(partial))
+            _compile(compiler, flags, source, Path(partial))
     return library
 
 
@@ -146,13 +146,13 @@ def declarations() -> str:
     return "\n".join(["#include <stdint.h>", *lines, struct])
 
 
-def _compile(command: list[str], source: str, library: Path) -> None:
+def _compile(compiler: list[str], flags: tuple[str, ...], source: str, library: Path) -> None:
     with tempfile.TemporaryDirectory() as directory:
         complete, compiled = Path(directory) / "kernels.c", Path(directory) / "kernels.o"
         complete.write_text(source, encoding="utf-8")
         for step in (
-            [*command, "-c", str(complete), "-o", str(compiled)],
-            [command[0], "-shared", str(compiled), "-o", str(library)],
+            [*compiler, *flags, "-c", str(complete), "-o", str(compiled)],
+            [*compiler, "-shared", str(compiled), "-o", str(library)],
         ):
             subprocess.run(step, check=True, capture_output=True, timeout=SECONDS)
 

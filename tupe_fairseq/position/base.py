@@ -124,7 +124,9 @@ class PositionEncoding(nn.Module):
     def position_vectors(self, length: int) -> Tensor:
         """The vectors added to an input of ones at each position, for figures: T×C."""
         weight = next(self.parameters(), torch.empty(0))
-        ones = weight.new_ones(1, length, self.shape.embed_dim)
+        # A constant table is a buffer of integers.
+        device = next(self.buffers(), weight).device
+        ones = weight.new_ones(1, length, self.shape.embed_dim, device=device)
         return (self.embed(ones) - ones)[0]
 
     def rotate(

@@ -10,23 +10,25 @@ from torch import Tensor
 from ..errors import CheckpointError
 from ..extras import import_extra
 
-#: Most characters of a config.json that are read.
-LONGEST_CONFIG = 1 << 16
+#: Most characters of a JSON file that are read.
+LONGEST_CONFIG = 1 << 22
 
 
-def read_config(path: str | Path, longest: int = LONGEST_CONFIG) -> dict[str, Any]:
+def read_config(path: str | Path) -> dict[str, Any]:
     """Read config.json.
 
     Args:
         path: of the file.
-        longest: most characters that are read.
 
     Raises:
-        CheckpointError: the file cannot be read, or is not a JSON object.
+        CheckpointError: the file cannot be read, is too long, or is not a JSON object.
     """
     try:
         with open(path, encoding="utf-8") as file:
-            config = json.loads(file.read(longest))
+            text = file.read(LONGEST_CONFIG + 1)
+        if len(text) > LONGEST_CONFIG:
+            raise CheckpointError(f"{path} has more than {LONGEST_CONFIG:,} characters.")
+        config = json.loads(text)
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
