@@ -40,6 +40,7 @@ OUT_OF_RANGE = [
     ("xpos", {"bidirectional": False, "xpos_scale_base": 0}, "--xpos-scale-base .* is 0"),
     ("cope", {"bidirectional": False, "cope_positions": 0}, "--cope-positions .* is 0"),
     ("dape", {"dape_width": 0}, "--dape-width must be at least 1, but is 0"),
+    ("dape", {"dape_base": "albi"}, "--dape-base is 'albi', but there is no such encoding"),
     ("dape", {"dape_base": "rope"}, "--dape-base is 'rope', but must be an encoding that adds"),
     ("dape", {"dape_base": "none"}, "--dape-base is 'none', but must be an encoding that adds"),
     ("dape", {"dape_base": "dape"}, "--dape-base is 'dape', but must be an encoding that adds"),

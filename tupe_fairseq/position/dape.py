@@ -24,6 +24,7 @@ from .base import (
 )
 from .layer_terms import LayerTerms
 from .score import PositionalScore
+from .tables import without_autocast
 
 
 class AdaptiveTerms(LayerTerms):
@@ -54,7 +55,8 @@ class AdaptiveTerms(LayerTerms):
 
 def _apply(linear: nn.Linear, x: Tensor) -> Tensor:
     """In the dtype of x, which is that of the bias: its values at far distances are large."""
-    return F.linear(x, linear.weight.to(x.dtype), linear.bias.to(x.dtype))
+    with without_autocast(x.device.type):
+        return F.linear(x, linear.weight.to(x.dtype), linear.bias.to(x.dtype))
 
 
 @register_position_encoding("dape")
@@ -63,6 +65,8 @@ class AdaptivePosition(PositionEncoding):
 
     enters = "score"
     paper = "Zheng 2024"
+    #: f of a hidden key can exceed 10,000.
+    hidden_score = -1e9
 
     def __init__(
         self,
@@ -74,6 +78,10 @@ class AdaptivePosition(PositionEncoding):
         super().__init__(shape)
         check_at_least("--dape-width", dape_width, 1)
         self.dape_width = dape_width
+        if dape_base not in POSITION_ENCODINGS:
+            raise ConfigurationError(
+                f"--dape-base is {dape_base!r}, but there is no such encoding."
+            )
         base = POSITION_ENCODINGS[dape_base]
         others = [hook for hook in ("embed", "rotate", "build_layer_terms") if base.uses(hook)]
         if others or not base.uses("score") or base.score_terms > 1:

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from .indices import distances, toeplitz
 
-#: The score of a hidden key: its weight is 0 in every dtype, and fp16 can represent it.
+#: Added to the score of a hidden key: its weight is 0 where the other terms are below 10,000, and
+#: fp16 can represent it.
 HIDDEN = -1e4
 
 
