@@ -45,9 +45,8 @@ from tupe_fairseq.files import replacing
 SPLITS = ("train", "valid")
 #: Bytes of text that a process encodes at a time.
 PART = 1 << 22
-#: For sentencepiece: a random sample limits the memory; a line of 2,000 characters may have four
-#: times as many bytes.
-LIMITS = {"input_sentence_size": 5_000_000, "max_sentence_length": 1 << 14}
+#: Lines that sentencepiece reads, a random sample, which limits the memory.
+SAMPLE = 5_000_000
 OUT_OF_MEMORY = "a process was killed, possibly for lack of memory: reduce --workers."
 
 
@@ -241,7 +240,8 @@ def make_vocabulary(wanted: str, text: Path, model: Path, workers: int) -> None:
         UsageError: neither a size nor a file, or the training failed.
     """
     if wanted.isdecimal():
-        options = {"shuffle_input_sentence": True, "num_threads": workers, **LIMITS}
+        options = {"shuffle_input_sentence": True, "input_sentence_size": SAMPLE}
+        options["num_threads"] = workers
         pieces.train([text], model, int(wanted), "--sentencepiece", **options)
     elif Path(wanted).is_file():
         with replacing(model) as aside:

@@ -11,6 +11,8 @@ from tupe_fairseq.files import replacing
 
 #: The name under which fairseq and the hub interface look for it.
 MODEL = "sentencepiece.bpe.model"
+#: Bytes; sentencepiece leaves out longer lines, by default those of more than 4,192.
+LONGEST = 1 << 20
 
 
 def train(texts: Iterable[Path], model: Path, size: int, flag: str, **options: Any) -> None:
@@ -21,7 +23,7 @@ def train(texts: Iterable[Path], model: Path, size: int, flag: str, **options: A
         model: file to write.
         size: number of symbols.
         flag: by which the user chose the size, for the error message.
-        **options: further ones of sentencepiece.
+        **options: further ones of sentencepiece; they win.
 
     Raises:
         UsageError: the text is too short for so large a vocabulary, for instance.
@@ -35,10 +37,10 @@ def train(texts: Iterable[Path], model: Path, size: int, flag: str, **options: A
                     model_type="bpe",
                     vocab_size=size,
                     minloglevel=1,
-                    **options,
+                    **{"max_sentence_length": LONGEST, **options},
                 )
         except RuntimeError as error:
-            reason = str(error).rsplit("] ", 1)[-1].strip()
+            reason = str(error).rsplit("] ", 1)[-1].strip() or str(error).strip()
             raise UsageError(f"{flag} is {size}, but sentencepiece: {reason}") from error
 
 
