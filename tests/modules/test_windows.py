@@ -149,6 +149,20 @@ def test_pruning_keeps_layers_local_and_global(kept, fits):
         completed(ROBERTA, Namespace(**given), Task())
 
 
+@pytest.mark.parametrize(
+    ("kept", "message"),
+    [("0,1,5", None), ("0,1,3,4", "with --rope-skip-every 3"), ("0,x", "must be numbers")],
+)
+def test_pruning_keeps_layers_with_and_without_rotation(kept, message):
+    """With 3, layers 2, 5, ... counted from 0 do not rotate."""
+    given = {"position_encoding": "rope", "rope_skip_every": 3, "encoder_layers_to_keep": kept}
+    if message is None:
+        assert completed(ROBERTA, Namespace(**given), Task()).encoder_layers_to_keep == kept
+        return
+    with pytest.raises(UsageError, match=f"^--encoder-layers-to-keep .*{message}"):
+        completed(ROBERTA, Namespace(**given), Task())
+
+
 def test_backends_without_windows_are_refused_when_built():
     encoding = build_position_encoding("none", EMBED_DIM, NUM_HEADS, LENGTH, window=2)
     with pytest.raises(UsageError, match="'flash', but it cannot restrict attention to a window"):

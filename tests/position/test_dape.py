@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from tests.attention.cases import normal
-from tests.tolerances import assert_close
 from tupe_fairseq.attention import TupeMultiheadAttention, share_attention
 from tupe_fairseq.position import build_position_encoding
 

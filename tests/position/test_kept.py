@@ -136,6 +136,13 @@ def test_copies_and_memory(encoding, monkeypatch):
     assert len(kept._kept) < count
 
 
+def test_a_kept_term_stays_where_no_more_are_kept(encoding, monkeypatch):
+    monkeypatch.setattr(kept, "LENGTHS", 3)
+    with torch.no_grad():
+        terms = [encoding.score(length, length) for length in (1, 2, 3)]
+        assert [encoding.score(length, length) for length in (1, 2, 3)] == terms
+
+
 def test_long_inputs_are_not_kept(encoding, monkeypatch):
     monkeypatch.setattr(kept, "LONGEST", LENGTH - 1)
     assert not is_kept(encoding)

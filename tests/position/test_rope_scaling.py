@@ -125,6 +125,11 @@ def test_the_trained_length_is_the_length_over_the_factor():
     assert rope(1, rope_scaling="linear", rope_scaling_factor=8.0).scaling.original == 2
 
 
+def test_settings_without_a_value_are_the_defaults():
+    given, expected = rope(**yarn(attention_factor=None)), rope(**yarn())
+    assert given.scaling.magnitude == expected.scaling.magnitude
+
+
 def test_settings_from_json_and_from_a_mapping():
     given = {"beta_fast": 16, "beta_slow": 2}
     found = [
@@ -170,6 +175,20 @@ REFUSED = [
     (yarn(beta=3), "has 'beta', but the settings .* beta_fast"),
     (yarn(beta_fast=0), "beta_fast must be a positive number, but is 0"),
     (yarn(beta_fast="many"), "beta_fast must be a positive number, but is .*many"),
+    (yarn(beta_slow=False), "beta_slow must be a positive number, but is False"),
+    (yarn(beta_slow=None), "beta_slow must be a positive number, but is None"),
+    (yarn(truncate=1.0), "truncate must be true or false, but is 1.0"),
+    (
+        {**yarn(long_factor=[True] * 32), "rope_scaling": "longrope"},
+        "long_factor must be a list of positive numbers",
+    ),
+    (
+        {
+            **yarn(long_factor=[1.0, 2.0], short_factor=[1.0] * 32),
+            "rope_scaling": "longrope",
+        },
+        "long_factor must have 32 numbers.*but has 2",
+    ),
     ({**yarn(), "rope_scaling_settings": "{beta"}, "must be a JSON object"),
     ({**yarn(), "rope_scaling_settings": "[1]"}, "must be a JSON object"),
     ({**yarn(), "rope_theta": 1.0}, "yarn needs --rope-theta above 1"),

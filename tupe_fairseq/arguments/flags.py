@@ -80,7 +80,6 @@ def complete_position_options(complete: Namespace, defaults: Mapping[str, Any]) 
             f"{', '.join(EXTENSIONS)}."
         )
     check_window(complete.attention_window, complete.global_every)
-    _check_kept_layers(complete)
     own = {option.name: option for option in POSITION_ENCODINGS[name].options()}
     for option in known_options().values():
         given = getattr(complete, option.name, option.default)
@@ -91,27 +90,40 @@ def complete_position_options(complete: Namespace, defaults: Mapping[str, Any]) 
     for option in own.values():
         if not hasattr(complete, option.name):
             setattr(complete, option.name, defaults.get(option.name, option.default))
+    _check_kept_layers(complete)
 
 
 def _check_kept_layers(complete: Namespace) -> None:
-    """Refuse pruning after which layers with and without a window would change places.
+    """Refuse pruning after which layers would compute something else than in training.
 
     Raises:
-        ConfigurationError: a layer that is kept gets an index of the other kind.
+        ConfigurationError: a layer that is kept gets an index of another kind.
     """
-    every = complete.global_every
+    # By flag: N, and the index of the first layer whose kind differs; then each N-th.
+    kinds = {
+        "--global-every": (complete.global_every, 0),
+        "--rope-skip-every": (skip := getattr(complete, "rope_skip_every", 0) or 0, skip - 1),
+    }
     for side in ("encoder", "decoder"):
         given = getattr(complete, f"{side}_layers_to_keep", None)
-        if not given or not every:
+        if not given:
             continue
         # fairseq keeps the layers in their order and counts them anew.
-        kept = sorted(int(index) for index in given.split(","))
-        if any((old % every == 0) != (new % every == 0) for new, old in enumerate(kept)):
+        try:
+            kept = sorted(int(index) for index in given.split(","))
+        except ValueError:
             raise ConfigurationError(
-                f"--{side}-layers-to-keep is {given}, but with --global-every {every} layers that "
-                "were trained with a window would lose it, or others get one: choose layers whose "
-                f"places are multiples of {every} before and after pruning, or neither."
-            )
+                f"--{side}-layers-to-keep must be numbers of layers such as 0,2,4, but is {given}."
+            ) from None
+        for flag, (every, first) in kinds.items():
+            if every and any(
+                (old % every == first) != (new % every == first) for new, old in enumerate(kept)
+            ):
+                raise ConfigurationError(
+                    f"--{side}-layers-to-keep is {given}, but with {flag} {every} a layer would "
+                    "be of another kind than in training, since they are counted anew: choose "
+                    "layers that the flag selects before and after, or neither."
+                )
 
 
 def position_options(complete: Any) -> dict[str, Any]:

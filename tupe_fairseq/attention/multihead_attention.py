@@ -38,7 +38,7 @@ class TupeMultiheadAttention(nn.Module):
         layer_terms: LayerTerms | None = None,
     ):
         super().__init__()
-        if embed_dim % num_heads:
+        if num_heads < 1 or embed_dim % num_heads:
             raise ConfigurationError(
                 f"num_heads must divide embed_dim {embed_dim}, but is {num_heads}."
             )

@@ -256,7 +256,7 @@ def build_position_encoding(
         ConfigurationError: unknown name, heads that do not divide the width, or a bad option.
     """
     cls = POSITION_ENCODINGS[name]
-    if embed_dim % num_heads:
+    if num_heads < 1 or embed_dim % num_heads:
         raise ConfigurationError(
             f"the number of attention heads must divide the model width, but {num_heads} heads "
             f"do not divide {embed_dim}."

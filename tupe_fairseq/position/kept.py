@@ -60,7 +60,8 @@ def kept_score(
         return compute()
     rows = {name: first + keys for name, first in encoding.position_tables().items()}
     kept = _kept.get(encoding)
-    if kept is None or len(kept.scores) >= LENGTHS or not kept.is_current(state, rows):
+    full = kept and len(kept.scores) >= LENGTHS and (queries, keys) not in kept.scores
+    if kept is None or full or not kept.is_current(state, rows):
         kept = _kept[encoding] = _Kept(state)
     if (queries, keys) not in kept.scores:
         kept.scores[queries, keys] = compute()

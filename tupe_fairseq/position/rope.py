@@ -59,14 +59,14 @@ def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return turned.flatten(-2).type_as(x)
 
 
-def check_rotation(name: str, shape: Shape, theta: float) -> None:
-    """Refuse a head width that has no pairs, and a base that has no powers."""
+def check_rotation(name: str, shape: Shape, theta: float, flag: str = "--rope-theta") -> None:
+    """Refuse a head width that has no pairs, and a base (of this flag) that has no powers."""
     if shape.head_dim % 2:
         raise ConfigurationError(
             f"{name} rotates pairs: the head width must be even, but is {shape.head_dim}."
         )
     if not theta > 0:
-        raise ConfigurationError(f"--rope-theta must be positive, but is {theta}.")
+        raise ConfigurationError(f"{flag} must be positive, but is {theta}.")
 
 
 @register_position_encoding("rope")
@@ -123,6 +123,9 @@ class RotaryPosition(RandomizedEncoding):
             rope_scaling_settings,
             rope_original_positions,
         )
+        if self._depends_on_length:
+            # Settings that only longer passes read are refused here, too.
+            self._rotation(0, shape.max_positions)
         self.rotation = self._rotation(self.reach)
         self.local = self._in_local_layers(rope_theta_local, rope_fraction)
         if rope_values and self.scaling is not None and self.scaling.magnitude != 1:
@@ -193,6 +196,7 @@ class RotaryPosition(RandomizedEncoding):
                 f"--rope-theta-local is {theta}, but needs --attention-window and does not take "
                 "--randomize-positions: leave it out."
             )
+        check_rotation("rope", self.shape, theta, "--rope-theta-local")
         return RotaryPosition(
             self.shape, rope_theta=theta, rope_values=self.rope_values, rope_fraction=fraction
         )

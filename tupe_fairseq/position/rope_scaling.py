@@ -74,10 +74,14 @@ class Scaling:
                 f"--rope-scaling-settings has {name!r}, but the settings of this scaling are: "
                 f"{', '.join(self.defaults) or 'none'}."
             )
-        wanted, numbers = "a positive number", [value]
+        wanted, right = "a positive number", _is_positive(value)
         if name in ("long_factor", "short_factor"):
-            wanted, numbers = "a list of positive numbers", value
-        if not isinstance(numbers, list) or not all(map(_is_positive, numbers)):
+            wanted, right = "a list of positive numbers", isinstance(value, list)
+            right = right and all(map(_is_positive, value))
+        elif isinstance(self.defaults[name], bool):
+            wanted, right = "true or false", isinstance(value, bool)
+        # null is the default of settings that have none.
+        if not right and (value is not None or self.defaults[name] is not None):
             raise ConfigurationError(
                 f"--rope-scaling-settings: {name} must be {wanted}, but is {str(value)[:80]}."
             )
@@ -228,7 +232,7 @@ def read_settings(given: str | Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _is_positive(value: Any) -> bool:
-    return isinstance(value, bool) or (isinstance(value, int | float) and value > 0)
+    return not isinstance(value, bool) and isinstance(value, int | float) and value > 0
 
 
 def _with_larger_base(theta: float, width: int, by: float) -> Tensor:
