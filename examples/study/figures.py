@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import numpy as np
 import torch
-from fairseq.data import indexed_dataset
+import torch.nn.functional as F
+from fairseq.data.indexed_dataset import MMapIndexedDataset
 from torch import Tensor
 
 from examples.study.measures import Curve, band
@@ -14,6 +16,8 @@ from tupe_fairseq.plots import draw_positional_correlations, figure_class, save_
 
 #: Sequences over which the correlations are averaged, and number in a batch.
 SEQUENCES, BATCH = 100, 10
+#: Tokens that are counted at a time.
+CHUNK = 1 << 24
 
 
 def draw_losses(curves: dict[str, list[Curve]], unigram: float, out: Path, command: str) -> None:
@@ -86,20 +90,29 @@ def draw_terms(
     return dict(zip(CORRELATION_TERMS, pairs, strict=True))
 
 
-def read_tokens(prefix: Path) -> Tensor:
-    """All tokens of binarised data, concatenated."""
-    dataset = indexed_dataset.make_dataset(str(prefix), "mmap")
-    return torch.cat([dataset[i] for i in range(len(dataset))])
+def read_tokens(prefix: Path) -> np.ndarray:
+    """All tokens of binarised data, concatenated; read from the file where they are used.
+
+    fairseq's dataset makes a tensor of each example. PREFIX.bin holds the ids of all, in order.
+    """
+    dtype = MMapIndexedDataset.Index(f"{prefix}.idx").dtype
+    return np.memmap(f"{prefix}.bin", dtype, mode="r")
 
 
-def sequences(tokens: Tensor, first: int, length: int) -> Tensor:
+def sequences(tokens: np.ndarray, first: int, length: int) -> Tensor:
     """SEQUENCES×T: blocks of text after `first`, as in pre-training."""
     count = min(SEQUENCES, len(tokens) // (length - 1))
-    blocks = tokens[: count * (length - 1)].view(count, length - 1).long()
-    return torch.cat([torch.full((count, 1), first), blocks], dim=1)
+    blocks = tokens[: count * (length - 1)].astype(np.int64).reshape(count, length - 1)
+    return F.pad(torch.from_numpy(blocks), (1, 0), value=first)
 
 
-def unigram_loss(train: Tensor, valid: Tensor, symbols: int) -> float:
+def unigram_loss(train: np.ndarray, valid: np.ndarray, symbols: int) -> float:
     """Bits per token of `valid` by the frequencies of `train`, with every count increased by 1."""
-    counts = torch.bincount(train.long(), minlength=symbols).double() + 1
-    return -(counts / counts.sum()).log2()[valid.long()].mean().item()
+    seen, predicted = _counts(train, symbols) + 1, _counts(valid, symbols)
+    return float(-np.log2(seen / seen.sum()) @ predicted / predicted.sum())
+
+
+def _counts(tokens: np.ndarray, symbols: int) -> np.ndarray:
+    """How often each id occurs, in memory that does not grow with the text."""
+    parts = (tokens[start : start + CHUNK] for start in range(0, len(tokens), CHUNK))
+    return sum(np.bincount(part, minlength=symbols) for part in parts)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -92,14 +93,15 @@ def read_blocks(data: Path, size: int, most: int) -> Tensor:
     Raises:
         UsageError: the text is shorter than a block.
     """
-    stream = read_tokens(data / "valid").long()
+    stream = read_tokens(data / "valid")
     count = min(most, (len(stream) - 1) // size)
     if count < 1:
         raise UsageError(
             f"DATA_BIN is {str(data)!r}, but its held-out text has {len(stream)} tokens; at "
             f"least {size + 1} are needed for sequences of the longest length."
         )
-    return stream[: count * size + 1].unfold(0, size + 1, size)
+    kept = torch.from_numpy(stream[: count * size + 1].astype(np.int64))
+    return kept.unfold(0, size + 1, size)
 
 
 def chosen_tokens(kind: Kind, blocks: Tensor) -> Tensor:

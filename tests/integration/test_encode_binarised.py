@@ -1,17 +1,23 @@
 """examples/pretraining/encode.py --binarise: the files of fairseq-preprocess, to the byte."""
 
+import math
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
 import sentencepiece
+import torch
 from fairseq import options
+from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import MMapIndexedDataset
 from fairseq_cli import preprocess
 from hypothesis import given
 from hypothesis import strategies as st
 
 from examples.pretraining import encode
 from examples.shared import binarised
+from examples.study import figures
 from tests.integration.test_encode import gpt2, run, sentences, text
 from tupe_fairseq import UsageError
 
@@ -111,3 +117,33 @@ def test_vocabulary_that_fairseq_cannot_use(text, tmp_path):
     with pytest.raises(UsageError, match=r"fairseq cannot use this vocabulary: Duplicate .*<pad>"):
         run(text, tmp_path / "out", "--sentencepiece", model)
     assert not (tmp_path / "out/dict.txt").exists()
+
+
+@pytest.mark.parametrize("chunk", [7, 1 << 24])
+def test_tokens_are_those_of_the_dataset(vocabulary, text, tmp_path, monkeypatch, chunk):
+    """Read as one array, of data by either program, for the study's loss of frequencies."""
+    monkeypatch.setattr(figures, "CHUNK", chunk)
+    run(text, tmp_path / "symbols", *vocabulary)
+    run(text, tmp_path / "ours", *vocabulary, "--binarise")
+    for folder in (preprocessed(tmp_path / "symbols", tmp_path / "theirs"), tmp_path / "ours"):
+        expected = []
+        for split in ("train", "valid"):
+            dataset = MMapIndexedDataset(str(folder / split))
+            expected.append([int(token) for example in dataset for token in example])
+            assert figures.read_tokens(folder / split).tolist() == expected[-1]
+        train, valid = expected
+        symbols = len(Dictionary.load(str(folder / "dict.txt")))
+        seen = Counter(train)
+        shares = [(seen[token] + 1) / (len(train) + symbols) for token in valid]
+        loss = -sum(map(math.log2, shares)) / len(valid)
+        found = (figures.read_tokens(folder / split) for split in ("train", "valid"))
+        assert figures.unigram_loss(*found, symbols) == pytest.approx(loss, rel=1e-12)
+
+
+def test_sequences_are_blocks_of_the_text(text, tmp_path):
+    run(text, tmp_path / "out", "--sentencepiece", 40, "--binarise")
+    tokens = figures.read_tokens(tmp_path / "out/train")
+    found = figures.sequences(tokens, 0, 9)
+    assert found.dtype == torch.long
+    assert found[:, 0].tolist() == [0] * figures.SEQUENCES
+    assert found[:, 1:].flatten().tolist() == tokens[: figures.SEQUENCES * 8].tolist()
