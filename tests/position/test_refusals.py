@@ -56,6 +56,22 @@ def message_of(name, embed_dim=EMBED_DIM, **options):
     return str(raised.value)
 
 
+def test_xpos_for_too_many_positions():
+    with pytest.raises(UsageError, match="--xpos-scale-base 8 is too small for 4096 positions"):
+        build_position_encoding("xpos", EMBED_DIM, NUM_HEADS, 4096, False, xpos_scale_base=8)
+
+
+def test_xpos_in_half_precision():
+    """Queries times powers of 5e8, as at 16,384 positions, would be infinite in fp16."""
+    xpos = build_position_encoding("xpos", EMBED_DIM, NUM_HEADS, 16384, False)
+    x = torch.ones(1, NUM_HEADS, 16384, EMBED_DIM // NUM_HEADS)
+    q, k, _ = xpos.rotate(*(x.bfloat16(),) * 3)
+    assert q.isfinite().all()
+    assert (k != 0).any(-1).all()
+    with pytest.raises(UsageError, match=r"too small for 16384 positions.*use bf16"):
+        xpos.rotate(*(x.half(),) * 3)
+
+
 @pytest.mark.parametrize(("name", "options", "expected"), OUT_OF_RANGE)
 def test_options_out_of_range(name, options, expected):
     with pytest.raises(UsageError, match=expected) as raised:

@@ -14,6 +14,8 @@ from ..position.shape import check_window
 
 #: Values of --extend-positions.
 EXTENSIONS = ("hierarchical",)
+#: Types of options, in words.
+TYPES = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
 
 
 def add_position_args(parser: argparse.ArgumentParser) -> None:
@@ -79,6 +81,8 @@ def complete_position_options(complete: Namespace, defaults: Mapping[str, Any]) 
             f"--extend-positions is {complete.extend_positions!r}, but must be one of: "
             f"{', '.join(EXTENSIONS)}."
         )
+    check_type("--attention-window", int, complete.attention_window)
+    check_type("--global-every", int, complete.global_every)
     check_window(complete.attention_window, complete.global_every)
     own = {option.name: option for option in POSITION_ENCODINGS[name].options()}
     for option in known_options().values():
@@ -90,7 +94,22 @@ def complete_position_options(complete: Namespace, defaults: Mapping[str, Any]) 
     for option in own.values():
         if not hasattr(complete, option.name):
             setattr(complete, option.name, defaults.get(option.name, option.default))
+        # In Python, these may be a mapping.
+        if option.name != "rope_scaling_settings":
+            check_type(option.flag, option.type, getattr(complete, option.name))
     _check_kept_layers(complete)
+
+
+def check_type(flag: str, kind: type, value: Any) -> None:
+    """Refuse a value of another type: hydra reads `no`, for instance, as a string, which is true.
+
+    Raises:
+        ConfigurationError: the value is neither None nor of this type; numbers may be whole.
+    """
+    accepted = (int, float) if kind is float else kind
+    right = isinstance(value, accepted) and (kind is bool or not isinstance(value, bool))
+    if kind in TYPES and value is not None and not right:
+        raise ConfigurationError(f"{flag} must be {TYPES[kind]}, but is {value!r}.")
 
 
 def _check_kept_layers(complete: Namespace) -> None:

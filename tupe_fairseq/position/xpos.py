@@ -18,8 +18,9 @@ from .rope import RopeTheta, check_rotation, rotate_pairs
 from .rope_scaling import frequencies
 from .tables import ConstantTable
 
-#: The largest power of ζ in a table, within the range of fp32 for both signs.
-LARGEST = 1e15
+#: The largest power of ζ that queries are multiplied by, and keys divided by: in fp32 and bf16, and
+#: in fp16, whose range must hold the products.
+LARGEST, LARGEST_FP16 = 1e15, 1e3
 
 
 @register_position_encoding("xpos")
@@ -45,11 +46,8 @@ class ExtrapolatablePosition(PositionEncoding):
         zeta = (torch.arange(0, width, 2, dtype=torch.float64) + 0.4 * width) / (1.4 * width)
         positions = torch.arange(shape.max_positions, dtype=torch.float64)[:, None]
         powers = zeta ** ((positions - shape.max_positions // 2) / xpos_scale_base)
-        if powers.max() > LARGEST:
-            raise ConfigurationError(
-                f"--xpos-scale-base {xpos_scale_base} is too small for {shape.max_positions} "
-                "positions: the powers of the decay exceed what fp32 holds; make it larger."
-            )
+        self.scale_base, self.largest = xpos_scale_base, float(powers.max())
+        self._check_range(LARGEST, "make it larger")
         # N×1 · 1×(D/2)
         angles = positions * frequencies(rope_theta, width)
         self.cos_q = ConstantTable(angles.cos() * powers)
@@ -57,7 +55,17 @@ class ExtrapolatablePosition(PositionEncoding):
         self.cos_k = ConstantTable(angles.cos() / powers)
         self.sin_k = ConstantTable(angles.sin() / powers)
 
+    def _check_range(self, largest: float, remedy: str) -> None:
+        if self.largest > largest:
+            raise ConfigurationError(
+                f"--xpos-scale-base {self.scale_base} is too small for "
+                f"{self.shape.max_positions} positions: powers of the decay reach "
+                f"{self.largest:.0e}, and at most {largest:.0e} are accurate here; {remedy}."
+            )
+
     def rotate(self, q, k, v, start=0):
+        if q.dtype == torch.float16:
+            self._check_range(LARGEST_FP16, "make it larger, or use bf16 instead of fp16")
         rows = q.dtype, start, start + q.size(2)
         turned_q = rotate_pairs(q, self.cos_q(*rows), self.sin_q(*rows))
         return turned_q, rotate_pairs(k, self.cos_k(*rows), self.sin_k(*rows)), v
