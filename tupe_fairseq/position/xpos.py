@@ -18,7 +18,7 @@ from .rope import RopeTheta, check_rotation, rotate_pairs
 from .rope_scaling import frequencies
 from .tables import ConstantTable
 
-#: The largest power of ζ that queries are multiplied by, and keys divided by: in fp32 and bf16, and
+#: The largest power of ζ that queries are multiplied by and keys divided by: in fp32 and bf16, and
 #: in fp16, whose range must hold the products.
 LARGEST, LARGEST_FP16 = 1e15, 1e3
 
