@@ -16,7 +16,8 @@ most 1,000 lines each). The checksum of its first line decides whether it is hel
 not depend on the order or number of files, or on the number of processes.
 
 Each input file is cleaned by one process, into DIRECTORY/parts-*; these are joined at the end. A
-second call cleans the files that are missing.
+second call cleans the files that are missing. One large file takes one process, and is begun again
+after an interruption; it is best split first: `split -C 1G FILE FOLDER/`.
 """
 
 import argparse
@@ -32,8 +33,6 @@ import re
 import shutil
 import zlib
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -41,7 +40,7 @@ from typing import NamedTuple
 from tqdm import tqdm
 
 from examples.shared import script
-from examples.shared.workers import end_with
+from examples.shared.workers import pool
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
 
@@ -51,7 +50,6 @@ SPLITS = ("train", "valid")
 CHUNK = 1 << 20
 #: Lines of a document at most, so that a file without empty lines is split as well.
 DOCUMENT = 1000
-OUT_OF_MEMORY = "a process was killed, possibly for lack of memory: reduce --workers."
 
 DOC_START = re.compile(r"<doc id=.* title=\"(.*)\">$")
 MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>")
@@ -197,15 +195,9 @@ def clean(files: list[Path], out: Path, settings: Settings, workers: int) -> dic
     missing = [job for job in jobs if not job[1].with_suffix(".json").exists()]
     size = sum(path.stat().st_size for path, *_ in missing)
     bar = {"desc": "clean", "total": size, "unit": "B", "unit_scale": True}
-    try:
-        with (
-            ProcessPoolExecutor(workers, None, end_with, (os.getpid(),)) as pool,
-            tqdm(**bar) as progress,
-        ):
-            for read in pool.map(_clean_job, missing):
-                progress.update(read)
-    except BrokenProcessPool as error:
-        raise UsageError(OUT_OF_MEMORY) from error
+    with pool(workers) as processes, tqdm(**bar) as progress:
+        for read in processes.map(_clean_job, missing):
+            progress.update(read)
     counts = [json.loads(part.with_suffix(".json").read_text()) for _, part, _ in jobs]
     total = {name: sum(count[name] for count in counts) for name in counts[0]}
     _check(total, settings)

@@ -23,7 +23,6 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -38,7 +37,7 @@ from examples.shared import pieces, script
 from examples.shared.binarised import binarised, join
 from examples.shared.jobs import keep
 from examples.shared.pieces import MODEL
-from examples.shared.workers import end_with
+from examples.shared.workers import pool
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
 
@@ -47,7 +46,6 @@ SPLITS = ("train", "valid")
 PART = 1 << 22
 #: Lines that sentencepiece reads, a random sample, which limits the memory.
 SAMPLE = 5_000_000
-OUT_OF_MEMORY = "a process was killed, possibly for lack of memory: reduce --workers."
 
 
 class Vocabulary(NamedTuple):
@@ -170,14 +168,14 @@ BINARY = Format(".idx", write_ids, join)
 SYMBOLS = Format("", write_symbols, join_symbols)
 
 
-def encode_file(source: Path, target: Path, form: Format, pool: ProcessPoolExecutor) -> None:
+def encode_file(source: Path, target: Path, form: Format, processes: ProcessPoolExecutor) -> None:
     """Encode a file in parts, unless it was encoded; then remove the parts.
 
     Args:
         source: text.
         target: file or prefix, written atomically.
         form: of the output.
-        pool: of processes that have loaded the vocabulary.
+        processes: a pool whose processes have loaded the vocabulary.
     """
     folder = target.with_name(f"parts-{target.name}{form.suffix}")
     if not Path(f"{target}{form.suffix}").exists():
@@ -185,7 +183,7 @@ def encode_file(source: Path, target: Path, form: Format, pool: ProcessPoolExecu
         jobs = [(source, *ends, folder / "{}-{}".format(*ends), form) for ends in ranges(source)]
         bar = {"desc": f"encode {source.stem}", "unit": "B", "unit_scale": True}
         with tqdm(total=source.stat().st_size, **bar) as progress:
-            for read in pool.map(_encode_part, jobs):
+            for read in processes.map(_encode_part, jobs):
                 progress.update(read)
         form.join([part for *_, part, _ in jobs], target)
     shutil.rmtree(folder, ignore_errors=True)
@@ -213,10 +211,7 @@ def _encode_part(job: tuple[Path, int, int, Path, Format]) -> int:
     return end - begin
 
 
-def _start_worker(
-    parent: int, load: Callable[[Path], Vocabulary], path: Path, words: Path
-) -> None:
-    end_with(parent)
+def _start_worker(load: Callable[[Path], Vocabulary], path: Path, words: Path) -> None:
     global _vocabulary, _dictionary, _table
     _vocabulary, _dictionary = load(path), Dictionary.load(str(words))
     _table = table_of(_vocabulary, _dictionary)
@@ -282,14 +277,10 @@ def main(argv: list[str] | None = None) -> None:
     words = arguments.out / "dict.txt"
     write_dictionary(load(path), words)
     form = BINARY if arguments.binarise else SYMBOLS
-    try:
-        start = (os.getpid(), load, path, words)
-        with ProcessPoolExecutor(workers, None, _start_worker, start) as pool:
-            for split in SPLITS:
-                if (source := arguments.text / f"{split}.txt").exists():
-                    encode_file(source, arguments.out / split, form, pool)
-    except BrokenProcessPool as error:
-        raise UsageError(OUT_OF_MEMORY) from error
+    with pool(workers, _start_worker, load, path, words) as processes:
+        for split in SPLITS:
+            if (source := arguments.text / f"{split}.txt").exists():
+                encode_file(source, arguments.out / split, form, processes)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,67 @@
-"""Processes of a pool."""
+"""Processes of a pool, which end with the program that has started it."""
 
+import multiprocessing
 import os
+import signal
 import threading
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from typing import Any
+
+from tupe_fairseq import UsageError
+
+
+@contextmanager
+def pool(
+    workers: int, start: Callable[..., object] | None = None, *given: Any
+) -> Iterator[ProcessPoolExecutor]:
+    """A pool of processes; after an error or an interruption, they are ended within their jobs.
+
+    Args:
+        workers: number of processes.
+        start: called in each process before its first job.
+        *given: arguments of `start`.
+
+    Raises:
+        UsageError: a process was killed.
+    """
+    others = set(multiprocessing.active_children())
+    try:
+        with ProcessPoolExecutor(workers, None, _begin, (os.getpid(), start, given)) as processes:
+            try:
+                yield processes
+            except BaseException:
+                # The pool itself would wait for jobs that have begun.
+                for process in set(multiprocessing.active_children()) - others:
+                    process.terminate()
+                raise
+    except BrokenProcessPool as error:
+        raise UsageError(
+            "a process was killed, possibly for lack of memory: reduce --workers."
+        ) from error
+
+
+def _begin(parent: int, start: Callable[..., object] | None, given: tuple[Any, ...]) -> None:
+    end_with(parent)
+    if start:
+        start(*given)
 
 
 def end_with(parent: int) -> None:
-    """End this process once its parent has ended.
+    """Leave it to the parent to end this process, and end it once the parent has ended.
 
     The worker of a pool does not notice that, since it holds both ends of the pool's pipes. It
-    would wait forever, and hold the lock of a folder that it has inherited.
+    would wait forever, and hold the lock of a folder that it has inherited. A KeyboardInterrupt
+    would end one job, and the worker would go on with the next one.
 
     Args:
         parent: number of the process that has started the pool.
     """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def watch() -> None:
         while os.getppid() == parent:
