@@ -83,25 +83,37 @@ def _keys_of(encoding: str, like: Set[str]) -> set[str]:
 
 def _other_positions(args, limit: str, own, theirs, keys, tables: dict[str, int]) -> str:
     rows = {k: len(theirs[k]) - len(own[k]) for k in keys}
-    if hasattr(args, "tie_cls") and all(abs(more) == 1 for more in rows.values()):
-        return (
-            f"--tie-cls is {bool(args.tie_cls)}, but the checkpoint was trained with "
-            f"{not args.tie_cls}."
-        )
+    tied = (
+        f"--tie-cls is {bool(args.tie_cls)}, but the checkpoint was trained with "
+        f"{not args.tie_cls}"
+        if hasattr(args, "tie_cls")
+        else None
+    )
+    # θ1 and θ2 of an untied [CLS] are rows of their own in b, one in encoders and two in decoders.
+    if tied and _are_of_cls(rows.get("relative_bias.weight", 0), args.tie_cls):
+        return f"{tied}."
     if limited := [more for name, more in rows.items() if name in tables]:
         longer = " or continue beyond them with --extend-positions hierarchical"
         flag, most = "--" + limit.replace("_", "-"), getattr(args, limit)
+        # In the table of positions, an untied [CLS] takes one row more.
+        ambiguous = tied and "relative_bias.weight" not in own and abs(limited[0]) == 1
+        either = f"; or {tied}" if ambiguous and _are_of_cls(limited[0], args.tie_cls) else ""
         return (
             f"{flag} is {most}, but the checkpoint has "
             f"{most + limited[0]} positions: give that number (in fine-tuning "
             "too, where it also limits the length of an example)"
-            f"{longer if limited[0] < 0 else ''}."
+            f"{longer if limited[0] < 0 else ''}{either}."
         )
     shapes = [f"{k} {tuple(theirs[k].shape)}, here {tuple(own[k].shape)}" for k in keys]
     return (
         f"the positions of the checkpoint have other shapes ({_first(shapes)}): give the options "
         f"(--num-buckets, ...) that it was trained with."
     )
+
+
+def _are_of_cls(more: int, tied: bool) -> bool:
+    """Whether a checkpoint has so many rows more since its [CLS] is not tied, or less, as here."""
+    return abs(more) in (1, 2) and (more > 0) == bool(tied)
 
 
 def _first(items: list[str], most: int = 3) -> str:

@@ -1,9 +1,10 @@
 """Check the checkpoint that a training is about to restore, before fairseq reads it."""
 
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from ..arguments.flags import training_setting
+from ..arguments.flags import position_options, training_setting
 from ..errors import CheckpointError
 from .reading import read_checkpoint
 from .settings import recorded_settings
@@ -13,7 +14,7 @@ from .whole import newest_whole_checkpoint
 DEFAULT_RESTORE_FILE = "checkpoint_last.pt"
 
 
-def check_restore_file(args: Any, encoding: str) -> None:
+def check_restore_file(args: Any, complete: Namespace) -> None:
     """Check that the checkpoint of --restore-file or --finetune-from-model can be used.
 
     fairseq ends with a traceback if it cannot be read, and silently loads the checkpoint of
@@ -22,17 +23,17 @@ def check_restore_file(args: Any, encoding: str) -> None:
 
     Args:
         args: fairseq's object with the settings.
-        encoding: the model's.
+        complete: arguments of the model.
 
     Raises:
         CheckpointError: the checkpoint is damaged, not fairseq's, or would run code; or it records
-            another position encoding. Stock fairseq's record none.
+            another position encoding or --tie-cls. Stock fairseq's record none.
     """
     if (path := restored_file(args)).is_file():
-        _check_encoding(_read_restored(path), path, encoding)
+        _check_encoding(_read_restored(path), path, complete)
     finetune_from = training_setting(args, "checkpoint", "finetune_from_model")
     if finetune_from and (path := Path(finetune_from)).is_file():
-        _check_encoding(read_checkpoint(path), path, encoding)
+        _check_encoding(read_checkpoint(path), path, complete)
 
 
 def end_if_finished(args: Any) -> None:
@@ -78,13 +79,19 @@ def restored_file(args: Any) -> Path:
     return Path(folder, name) if name == DEFAULT_RESTORE_FILE else Path(name)
 
 
-def _check_encoding(state: dict[str, Any], path: Path, encoding: str) -> None:
-    recorded = recorded_settings(state, "model", path).get("position_encoding", encoding)
-    if recorded != encoding:
+def _check_encoding(state: dict[str, Any], path: Path, complete: Namespace) -> None:
+    recorded = recorded_settings(state, "model", path)
+    encoding = complete.position_encoding
+    other = recorded.get("position_encoding", encoding)
+    if other != encoding:
         raise CheckpointError(
-            f"--position-encoding is {encoding!r}, but {path} was trained with {recorded!r}: give "
+            f"--position-encoding is {encoding!r}, but {path} was trained with {other!r}: give "
             "that encoding, or train from scratch."
         )
+    # --extend-positions would take the rows of an untied [CLS] for positions.
+    tied, other = position_options(complete).get("tie_cls"), recorded.get("tie_cls")
+    if None not in (tied, other) and bool(tied) != bool(other):
+        raise CheckpointError(f"--tie-cls is {tied}, but {path} was trained with {other}.")
 
 
 def _read_restored(path: Path) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class CheckedModel(BaseFairseqModel):
         Raises:
             UsageError: data, or the checkpoint to restore, cannot be used.
         """
-        check_restore_file(args, complete.position_encoding)
+        check_restore_file(args, complete)
         check_data(training_setting(args, "task", "data") or "", cls.data_dictionary(task))
 
     @commands.ends_commands_in_one_line
