@@ -17,6 +17,7 @@ from scripts import plot_positional_correlations as plot
 from tests.interop import release
 from tupe_fairseq import TUPEConfig, TUPEMaskedLM, TupeRobertaModel, UsageError
 from tupe_fairseq.checkpoints.reading import CHECKPOINT_GLOBALS, read_checkpoint
+from tupe_fairseq.errors import CheckpointError
 from tupe_fairseq.interop.convert import convert
 
 #: Why rebuilding each class from an untrusted file runs no code.
@@ -117,6 +118,27 @@ def test_payloads_never_run(tmp_path, name, where):
     if name != "getattr":
         torch.load(checkpoint, weights_only=False)
         assert trace.exists(), "the payload of this test does nothing"
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(5, "Input/output error"), PermissionError(13, "denied")]
+)
+def test_a_file_that_cannot_be_read_is_not_called_damaged(error, tmp_path, monkeypatch):
+    """Otherwise training would advise to replace it by an older checkpoint."""
+    torch.save({"model": {}}, tmp_path / "model.pt")
+
+    def load(*given, **options):
+        raise error
+
+    monkeypatch.setattr(torch, "load", load)
+    with pytest.raises(UsageError, match=f"model.pt cannot be read: {error.strerror}") as raised:
+        read_checkpoint(tmp_path / "model.pt")
+    assert not isinstance(raised.value, CheckpointError)
+
+
+def test_a_folder_is_not_read(tmp_path):
+    with pytest.raises(UsageError, match="cannot be read: Is a directory"):
+        read_checkpoint(tmp_path)
 
 
 def test_other_ways_in(tmp_path):

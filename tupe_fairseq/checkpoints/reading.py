@@ -14,6 +14,7 @@ whole process, and importing this package leaves it as it is:
 
 import argparse
 import collections
+import errno
 import pickle
 import re
 import threading
@@ -28,7 +29,7 @@ from fairseq.distributed.utils import _TensorPlaceholder
 from omegaconf import DictConfig, ListConfig, nodes
 from omegaconf.base import ContainerMetadata, Metadata
 
-from ..errors import CheckpointError
+from ..errors import CheckpointError, UsageError
 from .safe_numpy import NUMPY_GLOBALS
 
 #: Plain data: rebuilding one from a pickle only sets its attributes. A pair is a class or function
@@ -102,6 +103,7 @@ def read_checkpoint(path: str | Path) -> dict[str, typing.Any]:
     Raises:
         CheckpointError: there is no such file, it is not a fairseq checkpoint, it is damaged, or
             it holds classes that are not listed.
+        UsageError: the file cannot be read, though it may be whole.
     """
     try:
         # torch also reads its format of before 1.6, but can map the zip format only.
@@ -118,6 +120,13 @@ def read_checkpoint(path: str | Path) -> dict[str, typing.Any]:
         ) from error
     except FileNotFoundError as error:
         raise CheckpointError(f"there is no file {path}.") from error
+    except MemoryError:
+        raise
+    except OSError as error:
+        # torch's reader also raises EINVAL, or no number, for a damaged file.
+        if error.errno in (None, errno.EINVAL):
+            raise _unreadable(path) from error
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
     # torch's reader raises errors of any type for a damaged file.
     except Exception as error:
         raise _unreadable(path) from error
