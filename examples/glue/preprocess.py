@@ -34,6 +34,7 @@ from examples.shared import script
 from examples.shared.binarised import binarised
 from examples.shared.workers import end_with
 from tupe_fairseq import UsageError
+from tupe_fairseq.machine import cores
 
 #: A dictionary that lacks a larger share of the pieces belongs to another tokenizer.
 MOST_UNKNOWN = 0.2
@@ -56,8 +57,7 @@ def arguments() -> argparse.Namespace:
     lower = "the pre-training text was in lower case (default: if dict.txt has no capitals)"
     case.add_argument("--lowercase", action="store_true", default=None, help=lower)
     case.add_argument("--cased", dest="lowercase", action="store_false", help="it was not")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    parser.add_argument("--workers", type=int, default=cores, help="processes (default: cores)")
+    parser.add_argument("--workers", type=int, default=cores(), help="processes (default: cores)")
     return parser.parse_args()
 
 

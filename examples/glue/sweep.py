@@ -33,6 +33,7 @@ from examples.shared.jobs import call, side_by_side
 from examples.shared.locks import locked
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
+from tupe_fairseq.machine import cores
 
 FINETUNE = Path(__file__).with_name("finetune.sh")
 RATES = ("2e-05", "3e-05", "4e-05", "5e-05")
@@ -136,7 +137,7 @@ class Sweep:
         folder = self.folder(run)
         folder.mkdir(parents=True, exist_ok=True)
         settings = os.environ | ({"CUDA_VISIBLE_DEVICES": device} if device else {})
-        threads = max(1, (os.cpu_count() or 1) // self.args.workers)
+        threads = max(1, cores() // self.args.workers)
         settings.setdefault("OMP_NUM_THREADS", str(threads))
         with (folder / "output.log").open("w") as log:
             streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}

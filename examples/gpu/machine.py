@@ -5,13 +5,12 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
-import re
 import subprocess
-from pathlib import Path
 
 import torch
 
 from examples.shared.markdown import ROOT
+from tupe_fairseq.machine import processor
 
 #: Folders and endings of files that decide the results.
 FOLDERS = ("tupe_fairseq", "scripts", "examples", "tests")
@@ -51,11 +50,7 @@ def device_name() -> str:
         facts = torch.cuda.get_device_properties(0)
         memory = f"{facts.total_memory / 2**30:.0f} GiB"
         return f"{facts.name}, compute capability {facts.major}.{facts.minor}, {memory}"
-    try:
-        model = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
-    except OSError:
-        model = None
-    return f"{model[1] if model else platform.machine()}, {os.cpu_count()} cores"
+    return f"{processor()}, {os.cpu_count()} cores"
 
 
 def commit() -> str:

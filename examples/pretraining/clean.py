@@ -28,7 +28,6 @@ import html
 import io
 import json
 import lzma
-import os
 import re
 import shutil
 import zlib
@@ -43,6 +42,7 @@ from examples.shared import script
 from examples.shared.workers import pool
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
+from tupe_fairseq.machine import cores
 
 OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 SPLITS = ("train", "valid")
@@ -236,7 +236,7 @@ def main(argv: list[str] | None = None) -> None:
     add("--cased", action="store_true", help="keep upper case")
     add("--longest", type=int, default=2000, help="maximal number of characters in a line")
     add("--valid-share", type=float, default=0.01, help="share of documents held out")
-    add("--workers", type=int, default=os.cpu_count(), help="processes")
+    add("--workers", type=int, default=cores(), help="processes")
     args = parser.parse_args(argv)
     if args.longest < 1 or args.workers < 1:
         raise UsageError("--longest and --workers must be at least 1.")

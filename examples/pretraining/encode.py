@@ -19,7 +19,6 @@ atomically; a second call encodes the missing parts. The memory does not grow wi
 """
 
 import argparse
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -40,6 +39,7 @@ from examples.shared.pieces import MODEL
 from examples.shared.workers import pool
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
+from tupe_fairseq.machine import cores
 
 SPLITS = ("train", "valid")
 #: Bytes of text that a process encodes at a time.
@@ -254,7 +254,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     vocabulary.add_argument("--sentencepiece", metavar="SIZE|FILE", help="train or use a model")
     vocabulary.add_argument("--gpt2-bpe", type=Path, metavar="FOLDER", help="of GPT-2's two files")
     parser.add_argument("--binarise", action="store_true", help="write the input of fairseq-train")
-    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes")
+    parser.add_argument("--workers", type=int, default=cores(), help="processes")
     arguments = parser.parse_args(argv)
     if not (arguments.text / "train.txt").is_file():
         raise UsageError(f"TEXT is {str(arguments.text)!r}, but holds no train.txt.")

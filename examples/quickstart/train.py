@@ -23,6 +23,7 @@ from examples.quickstart.progress import Bars, Lines, Progress
 from examples.shared import script
 from tupe_fairseq import UsageError
 from tupe_fairseq.checkpoints.whole import repair
+from tupe_fairseq.machine import cores
 
 #: Seconds between two looks at the processes, and that a process has to end after SIGTERM.
 INTERVAL, PATIENCE = 0.2, 10
@@ -100,13 +101,6 @@ class Training:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-
-
-def cores() -> int:
-    """Number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def train(trainings: Sequence[Training], width: int, progress: Progress) -> None:

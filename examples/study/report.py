@@ -3,14 +3,13 @@
 import argparse
 import json
 import os
-import platform
-import re
 import shlex
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import fairseq
+import numpy as np
 import torch
 
 import tupe_fairseq
@@ -21,9 +20,10 @@ from examples.study.results import Results
 from examples.study.tables import Lines, glue, pretraining, title
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
+from tupe_fairseq.machine import processor
 
 
-def positions(results: Results, tokens: torch.Tensor, folder: Path, command: str) -> Lines:
+def positions(results: Results, tokens: np.ndarray, folder: Path, command: str) -> Lines:
     """Heat maps of TUPE and the four correlations of BERT-A, for the first seed."""
     seed = results.arguments.seeds[0]
     lines = ["## What the models have learned about positions", ""]
@@ -67,11 +67,7 @@ def device() -> str:
     if torch.cuda.is_available():
         name = torch.cuda.get_device_name()
     else:
-        try:
-            found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
-        except OSError:
-            found = None
-        name = f"{found[1] if found else platform.processor() or 'CPU'}, {os.cpu_count()} cores"
+        name = f"{processor()}, {os.cpu_count()} cores"
     versions = f"torch {torch.__version__}, fairseq {fairseq.__version__}"
     return f"{name}; {versions}, tupe_fairseq {tupe_fairseq.__version__}"
 

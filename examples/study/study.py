@@ -38,6 +38,7 @@ from examples.study.training import Training, keep_settings, run_rounds
 from tupe_fairseq import UsageError
 from tupe_fairseq.checkpoints.whole import newest_whole_checkpoint
 from tupe_fairseq.files import replacing
+from tupe_fairseq.machine import cores
 
 GLUE = ROOT / "examples/glue"
 PREPARE = ROOT / "examples/pretraining/prepare.sh"
@@ -70,7 +71,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
             raise UsageError(f"{name} is {str(missing[0])!r}, but there is no such path.")
     if args.workers < 0:
         raise UsageError(f"--workers must be at least 1, but is {args.workers}.")
-    args.workers = args.workers or torch.cuda.device_count() or os.cpu_count() or 1
+    args.workers = args.workers or torch.cuda.device_count() or cores()
     args.results = args.results or args.out / "report"
     args.command = [
         "python",

@@ -5,8 +5,6 @@ import functools
 import json
 import logging
 import os
-import platform
-import re
 import shlex
 import subprocess
 import sys
@@ -21,6 +19,7 @@ import torch
 from tupe_fairseq import UsageError, build_position_encoding
 from tupe_fairseq.attention import ATTENTION_BACKENDS, choose_backend, needs_of
 from tupe_fairseq.files import replacing
+from tupe_fairseq.machine import processor
 
 from .compare import Case, Contender
 
@@ -140,11 +139,7 @@ def device_name(device: str) -> str:
     """The GPU, or the processor and its number of cores."""
     if device == "cuda":
         return torch.cuda.get_device_name()
-    try:
-        model = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
-    except OSError:
-        model = None
-    return f"{model[1] if model else platform.machine()}, {os.cpu_count()} cores"
+    return f"{processor()}, {os.cpu_count()} cores"
 
 
 def run(cases: Iterable[Case], args: argparse.Namespace, script: str, argv: list | None) -> int:

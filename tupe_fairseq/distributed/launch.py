@@ -18,6 +18,7 @@ from torch.distributed.elastic.rendezvous import RendezvousError
 from torch.distributed.run import get_args_parser, run
 
 from ..errors import ConfigurationError, UsageError, one_line_endings
+from ..machine import cores
 from . import LAUNCHER
 
 WORKER = "tupe_fairseq.distributed.worker"
@@ -82,7 +83,7 @@ def launch(argv: list[str]) -> None:
     processes, torchrun, flags = split(argv)
     check_devices(processes, flags)
     # No more threads than cores, since they would compete.
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores() // processes)))
     os.environ[LAUNCHER] = str(os.getpid())
     command = [*(torchrun or ALONE), f"--nproc-per-node={processes}", "-m", WORKER, *flags]
     arguments = get_args_parser().parse_args(command)

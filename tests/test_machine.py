@@ -1,0 +1,82 @@
+"""What a process may use of the machine."""
+
+import os
+import platform
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from examples.glue.preprocess import arguments as glue_arguments
+from examples.pretraining import encode
+from tests.scripts import ROOT
+from tupe_fairseq import machine
+from tupe_fairseq.distributed import launch
+
+#: Computes, and does nothing else; the program that cleans text fails.
+PYTHON = f"""#!/bin/sh
+[ "$1" = -c ] && exec {sys.executable} "$@"
+[ "$2" != examples.pretraining.clean ]
+"""
+
+
+@pytest.fixture
+def one_core():
+    """A thread that may use one core; other threads keep theirs."""
+    if not hasattr(os, "sched_setaffinity"):
+        pytest.skip("no affinity on this system")
+    first = min(os.sched_getaffinity(0))
+    with ThreadPoolExecutor(1, initializer=os.sched_setaffinity, initargs=(0, {first})) as pool:
+        yield pool
+
+
+def test_cores_are_those_that_the_process_may_use(one_core, monkeypatch):
+    assert one_core.submit(machine.cores).result() == 1
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert machine.cores() == os.cpu_count()
+
+
+def test_programs_start_as_many_processes(one_core, tmp_path, monkeypatch):
+    (tmp_path / "train.txt").touch()
+    words = [str(tmp_path), "--out", "out", "--sentencepiece", "40"]
+    assert one_core.submit(encode.parse, words).result().workers == 1
+    monkeypatch.setattr("sys.argv", ["preprocess", "glue", "CoLA", "bpe", "out"])
+    assert one_core.submit(glue_arguments).result().workers == 1
+
+
+def test_prepare_starts_as_many_processes(one_core, tmp_path, monkeypatch):
+    """The command of the first step is printed before it ends, here with status 1."""
+    (tmp_path / "python").write_text(PYTHON)
+    (tmp_path / "python").chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    script = ROOT / "examples/pretraining/prepare.sh"
+    words = ["bash", script, "--out", tmp_path / "out", "--sentencepiece", "40", script]
+    done = one_core.submit(subprocess.run, words, capture_output=True, text=True).result()
+    assert done.stdout.endswith(" --workers 1\n"), done
+
+
+def test_ranks_share_the_cores(monkeypatch):
+    monkeypatch.setattr(launch, "cores", lambda: 6)
+    monkeypatch.setattr(launch, "run", lambda _: None)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    for ranks, threads in {1: "6", 4: "1", 8: "1"}.items():
+        with monkeypatch.context() as patch:
+            patch.setenv("OMP_NUM_THREADS", "")
+            patch.delenv("OMP_NUM_THREADS")
+            patch.setenv(launch.LAUNCHER, "")
+            launch.launch([str(ranks), "data", "--cpu"])
+            assert os.environ["OMP_NUM_THREADS"] == threads
+
+
+def test_processor(monkeypatch):
+    information = Path("/proc/cpuinfo")
+    if information.exists() and "model name" in information.read_text():
+        assert f": {machine.processor()}\n" in information.read_text()
+
+    def absent(_):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_text", absent)
+    assert machine.processor() == platform.machine()
