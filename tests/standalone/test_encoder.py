@@ -184,6 +184,19 @@ def test_padding_between_tokens_is_refused(inner):
         model(torch.full((2, 10), 5).masked_fill(mask, 1))
 
 
+@pytest.mark.parametrize("backend", ["auto", "blocked", "eager", "sdpa"])
+def test_an_empty_batch(backend):
+    config = TUPEConfig(num_layers=1, d_model=16, num_heads=2, attention_backend=backend)
+    encoder = TUPEEncoder(config)
+    assert encoder(torch.randn(0, 3, 16)).shape == (0, 3, 16)
+
+
+def test_sequences_without_tokens_are_refused():
+    encoder = TUPEEncoder(TUPEConfig(num_layers=1, d_model=16, num_heads=2))
+    with pytest.raises(UsageError, match="a sequence has no tokens"):
+        encoder(torch.randn(2, 0, 16))
+
+
 def test_too_long_is_refused():
     with pytest.raises(UsageError, match=r"13 tokens, but .*max_len\) is 12"):
         build()(vectors(length=13))

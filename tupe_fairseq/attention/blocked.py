@@ -126,7 +126,7 @@ class Blocked(Backend):
         padding = padding_scores(layout.padding_mask, dtype)
         if score is not None:
             score = score.to(dtype)
-        if layout.other_queries:
+        if layout.other_queries or not layout.batch:
             # No blocks: the mask that is added to the scores, broadcastable to B×H×T×S
             bias = None if score is None else score.dense()[None]
             return padding if bias is None else bias if padding is None else bias + padding

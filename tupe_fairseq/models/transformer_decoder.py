@@ -35,7 +35,7 @@ class TupeTransformerDecoder(TransformerDecoderBase):
     Args:
         cfg: arguments of the model.
         dictionary: of the target language.
-        embed_tokens: word embeddings.
+        embed_tokens: token embeddings.
         no_encoder_attn: a language model, which attends to no source.
     """
 
@@ -99,10 +99,10 @@ class TupeTransformerDecoder(TransformerDecoderBase):
         """Hidden states before the output layer, as fairseq's decoder gives them.
 
         Args:
-            prev_output_tokens: ids, B×T; with an incremental state only the last word is read.
+            prev_output_tokens: ids, B×T; with an incremental state only the last token is read.
             encoder_out: what the encoder returned, or None.
-            incremental_state: of a generation, which grows by one word; or None.
-            full_context_alignment: let words see later ones (Garg et al. 2019).
+            incremental_state: of a generation, which grows by one token; or None.
+            full_context_alignment: let tokens see later ones (Garg et al. 2019).
             alignment_layer: whose attention to the source to return; default the last, and in
                 training none.
             alignment_heads: average over the first so many heads only.
@@ -167,7 +167,7 @@ class TupeTransformerDecoder(TransformerDecoderBase):
         return x, self.layers.share(positions, x, layout, causal)
 
     def _embed(self, tokens: Tensor, positions: PositionEncoding, last: bool = False) -> Tensor:
-        """Words and positions: B×T×C, or of the last word alone, B×1×C."""
+        """Tokens and positions: B×T×C, or of the last token alone, B×1×C."""
         start = 0
         if last:
             start = max(0, tokens.size(1) - 1 - positions.context)
@@ -186,7 +186,7 @@ class TupeTransformerDecoder(TransformerDecoderBase):
     def _check_length(self, length: int) -> None:
         if length > self.max_positions():
             raise DataError(
-                f"a target sentence has {length} tokens, but --max-target-positions is "
+                f"a sequence has {length} tokens, but --max-target-positions is "
                 f"{self.max_positions()}: shorten it, or train with more."
             )
 
@@ -226,7 +226,7 @@ class TupeTransformerDecoder(TransformerDecoderBase):
         self.reorder_incremental_state(incremental_state, new_order)
 
     def max_positions(self) -> int:
-        """Longest target sentence, in tokens."""
+        """Longest sequence, in tokens."""
         return self.embed_positions.shape.max_positions
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:

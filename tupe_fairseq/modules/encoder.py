@@ -152,11 +152,13 @@ class Encoder(nn.Module):
         return self.dropout_module(x)
 
     def check_length(self, length: int) -> None:
-        """Refuse sequences of more tokens than there are positions.
+        """Refuse sequences of more tokens than there are positions, or of none.
 
         Raises:
-            DataError: there are more.
+            DataError: there are more, or none.
         """
+        if length < 1:
+            raise DataError("a sequence has no tokens: it needs at least one, such as <s>.")
         longest = self.embed_positions.shape.max_positions
         if length > longest:
             flag, remedy = self.length_limit

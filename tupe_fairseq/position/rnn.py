@@ -48,7 +48,7 @@ class RecursivePath(nn.Module):
 
 @register_position_encoding("rnn")
 class RnnPosition(PositionEncoding):
-    """Recurrent layers over the words, or with --rnn-recursive over the positions alone."""
+    """Recurrent layers over the tokens, or with --rnn-recursive over the positions alone."""
 
     enters = "input"
     paper = "Neishi 2019"
