@@ -3,7 +3,10 @@
 import os
 import re
 import shlex
+import signal
 import subprocess
+import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -91,6 +94,49 @@ def test_slurm_script_starts_what_fairseq_understands(slurm):
     assert training.distributed_num_procs == 8
     sequences = cfg.dataset.batch_size * cfg.optimization.update_freq[0]
     assert sequences * training.distributed_world_size == 256
+
+
+#: Runs until there is a file `end`.
+SRUN = """
+touch {folder}/started
+until [ -e {folder}/end ]; do sleep 0.02; done
+exit 7
+"""
+SCONTROL = """
+echo "$@" >>{folder}/asked
+exit {status}
+"""
+
+
+@pytest.mark.parametrize("status", [0, 1], ids=["requeued", "refused"])
+def test_slurm_script_requeues_its_job_before_the_time_limit(slurm, tmp_path, monkeypatch, status):
+    """It asks Slurm for USR1, and still ends with the status of srun, whatever scontrol says."""
+    script = HERE / "slurm.sh"
+    assert "#SBATCH --signal=B:USR1@" in script.read_text()
+    monkeypatch.setenv("SLURM_JOB_ID", "42")
+    for name, body in {"srun": SRUN, "scontrol": SCONTROL}.items():
+        text = body.format(folder=shlex.quote(str(tmp_path)), status=status)
+        (tmp_path / name).write_text(f"#!/bin/sh{text}")
+    with subprocess.Popen(["bash", script], stderr=subprocess.PIPE, text=True) as job:
+        try:
+            wait_for(tmp_path / "started")
+            job.send_signal(signal.SIGUSR1)
+            wait_for(tmp_path / "asked")
+            with pytest.raises(subprocess.TimeoutExpired):
+                job.wait(0.5)
+        finally:
+            (tmp_path / "end").touch()
+        _, errors = job.communicate(timeout=60)
+    assert job.returncode == 7
+    assert (tmp_path / "asked").read_text() == "requeue 42\n"
+    assert errors == ("error: job 42 cannot be requeued\n" if status else "")
+
+
+def wait_for(path: Path) -> None:
+    end = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < end, path
+        time.sleep(0.02)
 
 
 def test_submitit_launcher_composes(monkeypatch):
