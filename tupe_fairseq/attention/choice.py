@@ -86,8 +86,8 @@ def share_attention(
     )
     chosen = _available_backend(backend, needs, x.device.type, type(encoding).__name__)
     dtype = dtype_of_queries(x)
+    score = positional_score(encoding, layout.length, x.device, causal, window)
     with without_autocast(x.device.type):
-        score = positional_score(encoding, layout.length, x.device, causal, window)
         prepared = chosen.prepare(score, layout, encoding.shape.num_heads, dtype)
     return SharedAttention(chosen, encoding, layout, prepared, need_weights)
 

@@ -73,10 +73,11 @@ def _keys_of(encoding: str, like: Set[str]) -> set[str]:
     found = (re.match(r"layers\.(\d+)\.", name) for name in like)
     layers = 1 + max((int(match[1]) for match in found if match), default=0)
     sizes: Any = {"vocab_size": 8, "num_layers": layers}
+    sides = not POSITION_ENCODINGS[encoding].causal_only
     try:
         with torch.device("meta"):
-            return set(build_position_encoding(encoding, 64, 2, 16, **sizes).state_dict())
-    # The encoding needs a library that is not installed.
+            return set(build_position_encoding(encoding, 64, 2, 16, sides, **sizes).state_dict())
+    # A user's encoding may refuse its default options.
     except UsageError:
         return set()
 

@@ -8,6 +8,7 @@ Positions are counted from the middle of --max-positions, as torchscale counts f
 the sequence: products are the same, and the powers stay closer to 1.
 """
 
+import math
 from typing import Annotated
 
 import torch
@@ -18,9 +19,9 @@ from .rope import RopeTheta, check_rotation, rotate_pairs
 from .rope_scaling import frequencies
 from .tables import ConstantTable
 
-#: The largest power of ζ that queries are multiplied by and keys divided by: in fp32 and bf16, and
-#: in fp16, whose range must hold the products.
-LARGEST, LARGEST_FP16 = 1e15, 1e3
+#: Decimal exponents of the largest power of ζ that queries are multiplied by and keys divided by:
+#: in fp32 and bf16, and in fp16, whose range must hold the products.
+LARGEST, LARGEST_FP16 = 15, 3
 
 
 @register_position_encoding("xpos")
@@ -46,7 +47,9 @@ class ExtrapolatablePosition(PositionEncoding):
         zeta = (torch.arange(0, width, 2, dtype=torch.float64) + 0.4 * width) / (1.4 * width)
         positions = torch.arange(shape.max_positions, dtype=torch.float64)[:, None]
         powers = zeta ** ((positions - shape.max_positions // 2) / xpos_scale_base)
-        self.scale_base, self.largest = xpos_scale_base, float(powers.max())
+        # ζ_0 = 0.4/1.4, at the first position.
+        self.largest = math.log10(3.5) * (shape.max_positions // 2) / xpos_scale_base
+        self.scale_base = xpos_scale_base
         self._check_range(LARGEST, "make it larger")
         # N×1 · 1×(D/2)
         angles = positions * frequencies(rope_theta, width)
@@ -55,12 +58,12 @@ class ExtrapolatablePosition(PositionEncoding):
         self.cos_k = ConstantTable(angles.cos() / powers)
         self.sin_k = ConstantTable(angles.sin() / powers)
 
-    def _check_range(self, largest: float, remedy: str) -> None:
+    def _check_range(self, largest: int, remedy: str) -> None:
         if self.largest > largest:
             raise ConfigurationError(
                 f"--xpos-scale-base {self.scale_base} is too small for "
                 f"{self.shape.max_positions} positions: powers of the decay reach "
-                f"{self.largest:.0e}, and at most {largest:.0e} are accurate here; {remedy}."
+                f"10^{self.largest:.0f}, and at most 10^{largest} are accurate here; {remedy}."
             )
 
     def rotate(self, q, k, v, start=0):
