@@ -44,7 +44,7 @@ def draw_growth(
         axes.set(xlabel="tokens in a sequence", ylabel="loss minus that at 1×, bits per token")
         verdicts = [verdict(end) for name, end in ends.items() if "," not in name]
         held = f"{verdicts.count('holds')} of {len(verdicts)} encodings hold"
-        axes.set_title(f"{KINDS[part].title} trained at {lengths[part]} tokens: {held}")
+        axes.set_title(f"{KINDS[part].title}, trained at {lengths[part]} tokens\n{held}")
         axes.spines[["top", "right"]].set_visible(False)
         label_ends(axes, FACTORS[-1], ends, colors, "{:+.2f}")
     save_png(figure, out, command)
