@@ -49,8 +49,8 @@ from tupe_fairseq.plots import figure_class
 from tupe_fairseq.position import POSITION_ENCODINGS
 
 #: Default encodings of each part, and those that --repeated names by default. Three occur twice,
-#: since their defaults are for longer sequences, which shorter ones leave untrained: T5's last bucket
-#: begins at 128, FIRE does not rescale texts below 512 tokens, CoPE has vectors for 64 positions.
+#: since sequences shorter than their defaults leave parts untrained: T5's last bucket begins at
+#: 128, FIRE does not rescale texts below 512 tokens, CoPE has vectors for 64 positions.
 ENCODINGS = {
     "causal": "none,sinusoidal,learned,rope,xpos,alibi,t5,tupe_r,kerple_log,fire,sandwich,fox,"
     "cope,t5+max_distance=32,fire+fire_threshold=16,cope+cope_positions=16",
