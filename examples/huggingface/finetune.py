@@ -5,13 +5,15 @@
 
 GLUE_DIR is GLUE's download. The hyperparameters are those of examples/glue/finetune.sh. OUT gets
 the model of the best epoch, which `convert_checkpoint.py --from huggingface` reads, and
-result.json. Needs torch, transformers, accelerate, scikit-learn and scipy; no fairseq.
+result.json. After an interruption, the same command resumes at the last complete epoch. Needs
+torch, transformers, accelerate, scikit-learn and scipy; no fairseq.
 """
 
 import argparse
 import json
 import math
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +26,16 @@ from sklearn.metrics import accuracy_score, matthews_corrcoef
 from examples.glue.readers import Example, read_split
 from examples.glue.tasks import TASKS, Task
 from examples.shared import script
+from examples.shared.jobs import keep
 from tupe_fairseq import UsageError
+from tupe_fairseq.files import replacing
 
 METRICS = {
     "accuracy": accuracy_score,
     "mcc": matthews_corrcoef,
     "pearson": lambda true, predicted: pearsonr(true, predicted).statistic,
 }
+SETTINGS, CHECKPOINTS, RESULT = "settings.json", "checkpoints", "result.json"
 
 
 def arguments(words: list[str] | None = None) -> argparse.Namespace:
@@ -39,7 +44,8 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("glue", type=Path, metavar="GLUE_DIR", help="the GLUE download")
     parser.add_argument("task", metavar="TASK", choices=list(TASKS), help="CoLA, SST-2, ...")
     parser.add_argument("model", type=Path, metavar="MODEL", help="written by --to huggingface")
-    parser.add_argument("--out", type=Path, required=True, help="new directory to write")
+    out = "new directory to write, or that of an interrupted run"
+    parser.add_argument("--out", type=Path, required=True, help=out)
     parser.add_argument("--lr", type=float, default=3e-5, help="peak learning rate")
     parser.add_argument("--epochs", type=int, default=10, help="5 for MNLI, QNLI and QQP")
     parser.add_argument("--batch-size", type=int, default=32, help="examples")
@@ -77,7 +83,7 @@ def load(folder: Path, task: Task, seed: int) -> Any:
 def settings(args: argparse.Namespace, updates: int) -> transformers.TrainingArguments:
     """Batches, schedule and selection of the best epoch as in finetune.sh."""
     return transformers.TrainingArguments(
-        output_dir=str(args.out / "checkpoints"),
+        output_dir=str(args.out.resolve() / CHECKPOINTS),
         seed=args.seed,
         per_device_train_batch_size=args.batch_size,
         per_device_eval_batch_size=args.batch_size,
@@ -103,10 +109,12 @@ def finetune(args: argparse.Namespace) -> dict[str, Any]:
         What result.json contains.
 
     Raises:
-        UsageError: a file is missing or has another form, or OUT exists.
+        UsageError: a file is missing or has another form, or OUT is not of an interrupted run.
     """
     task = TASKS[args.task]
-    if args.out.exists():
+    if (args.out / RESULT).exists():
+        raise UsageError(f"--out {str(args.out)!r} holds a result already; name a new directory.")
+    if args.out.exists() and not (args.out / SETTINGS).exists():
         raise UsageError(f"--out {str(args.out)!r} exists already; name a new directory.")
     for name in ("config.json", "tokenizer.json"):
         if not (args.model / name).is_file():
@@ -136,8 +144,19 @@ def finetune(args: argparse.Namespace) -> dict[str, Any]:
         compute_metrics=score,
         optimizers=(optimizer, None),
     )
-    trainer.train()
+    paths = {name: str(getattr(args, name).resolve()) for name in ("glue", "model")}
+    keep(args.out, {**vars(args), **paths, "out": None}, SETTINGS)
+    trainer.train(resume_from_checkpoint=last_checkpoint(args.out / CHECKPOINTS))
     return save(args, trainer, tokenizer)
+
+
+def last_checkpoint(folder: Path) -> str | None:
+    """The newest one that was completed, which ends with the state of the Trainer."""
+    complete = {}
+    for path in folder.glob("checkpoint-*/trainer_state.json"):
+        with suppress(ValueError):
+            complete[json.loads(path.read_text())["global_step"]] = path.parent
+    return str(complete[max(complete)]) if complete else None
 
 
 def save(args: argparse.Namespace, trainer: Any, tokenizer: Any) -> dict[str, Any]:
@@ -146,12 +165,13 @@ def save(args: argparse.Namespace, trainer: Any, tokenizer: Any) -> dict[str, An
     tokenizer.save_pretrained(args.out)
     if (args.model / "dict.txt").is_file():
         shutil.copy(args.model / "dict.txt", args.out)
-    shutil.rmtree(args.out / "checkpoints")
     epochs = [each for each in trainer.state.log_history if "eval_score" in each]
     best = max(epochs, key=lambda each: each["eval_score"])
     result = {"task": args.task, "metric": TASKS[args.task].metric, "score": best["eval_score"]}
     result |= {"epoch": round(best["epoch"]), "updates": best["step"], "seed": args.seed}
-    (args.out / "result.json").write_text(json.dumps(result, indent=2) + "\n")
+    with replacing(args.out / RESULT) as aside:
+        aside.write_text(json.dumps(result, indent=2) + "\n")
+    shutil.rmtree(args.out / CHECKPOINTS)
     return result
 
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
 
 from tests.glue.samples import write, write_tokenizer
@@ -106,6 +107,42 @@ def test_back_in_fairseq(finetuned, glue, tmp_path):
     with torch.no_grad():
         rows = [roberta.predict(tupe_classes.HEAD, torch.tensor(row), True) for row in ids]
     assert_close(torch.cat(rows), expected)
+
+
+def test_interrupted_run_resumes(finetuned, glue, pretrained, tmp_path, monkeypatch):
+    """After the first of two epochs; a checkpoint that was not completed does not matter."""
+    words = [str(glue), finetuned.name, str(pretrained), "--out", str(tmp_path / "out")]
+    words += ["--epochs", "2", "--lr", "1e-3", "--batch-size", "8"]
+    step, steps = transformers.Trainer.training_step, []
+
+    def interrupted(*given):
+        steps.append(len(steps))
+        # 20 examples are 3 updates.
+        if len(steps) == 5:
+            raise KeyboardInterrupt
+        return step(*given)
+
+    monkeypatch.setattr(transformers.Trainer, "training_step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        finetune.finetune(finetune.arguments(words))
+    checkpoints = tmp_path / "out/checkpoints"
+    assert [path.name for path in checkpoints.iterdir()] == ["checkpoint-3"]
+    (checkpoints / "checkpoint-6").mkdir()
+    (checkpoints / "checkpoint-6/trainer_state.json").write_text('{"epoch":')
+    with pytest.raises(UsageError, match="holds a run with other settings"):
+        finetune.finetune(finetune.arguments([*words, "--seed", "2"]))
+    result = finetune.finetune(finetune.arguments(words))
+    assert len(steps) == 5 + 3
+    assert result == json.loads((finetuned / "result.json").read_text())
+    found, expected = (
+        safetensors.torch.load_file(folder / "model.safetensors")
+        for folder in (tmp_path / "out", finetuned)
+    )
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        assert_close(found[name], values)
+    with pytest.raises(UsageError, match="holds a result already"):
+        finetune.finetune(finetune.arguments(words))
 
 
 def test_refusals(glue, pretrained, tmp_path):
