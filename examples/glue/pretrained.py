@@ -29,6 +29,10 @@ ENCODER = (
 )
 
 
+#: A value without characters that hydra interprets, and JSON in quotes.
+WORD, JSON = r"[\w.+-]+", r"""'[\w.+\-"{}\[\]:, ]+'"""
+
+
 def overrides(data: Path, checkpoint: Path) -> list[str]:
     """Overrides for fine-tuning a checkpoint on a task.
 
@@ -51,7 +55,8 @@ def overrides(data: Path, checkpoint: Path) -> list[str]:
     found = [f"model._name={arch if arch in ROBERTA_ARCHITECTURES else 'tupe_roberta'}"]
     for key, value in encoder_settings(model).items():
         # A line break would begin another override; hydra also interprets other characters.
-        if not re.fullmatch(r"[\w.+-]+", written(value)):
+        form = JSON if key == "rope_scaling_settings" else WORD
+        if not re.fullmatch(form, written(value)):
             raise UsageError(f"{checkpoint} has an invalid {key}: {value!r}.")
         # The YAML files set the encoding alone; hydra 1.0 does not support `++`, for both cases.
         added = "" if key == "position_encoding" else "+"
@@ -90,6 +95,9 @@ def task_settings(data: Path) -> dict[str, Any]:
 
 def written(value: Any) -> str:
     """A value in hydra's syntax."""
+    if isinstance(value, str) and value.startswith("{"):
+        # The settings of --rope-scaling, in JSON, as a word in quotes.
+        return f"'{value}'"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -181,52 +181,6 @@ def test_overrides_describe_the_checkpoint(glue, bpe, checkpoint, tmp_path):
     assert not [word for word in found if "tie_cls" in word]
 
 
-def test_overrides_keep_windows(glue, bpe, tmp_path):
-    """A window has no parameters, so that nothing else shows that it is missing."""
-    data = binarised(glue, bpe, "WNLI", tmp_path / "data")
-    model = {"arch": "tupe_roberta", "position_encoding": "rope", "max_positions": 64}
-    model |= {"attention_window": 4, "global_every": 3, "rope_theta_local": 100.0}
-    torch.save({"model": {}, "cfg": {"model": model}}, tmp_path / "model.pt")
-    found = set(describe.overrides(data, tmp_path / "model.pt"))
-    assert {"+model.attention_window=4", "+model.global_every=3"} <= found
-    assert "+model.rope_theta_local=100.0" in found
-
-
-@pytest.mark.parametrize("hydra", [True, False])
-def test_stock_roberta_is_learned(hydra, glue, bpe, tmp_path):
-    data = binarised(glue, bpe, "WNLI", tmp_path / "data")
-    model = {"arch": "roberta_large", "encoder_layers": 24, "max_positions": 512}
-    settings = {"cfg": {"model": model}} if hydra else {"args": Namespace(**model)}
-    torch.save({"model": {}, **settings}, tmp_path / "model.pt")
-    found = describe.overrides(data, tmp_path / "model.pt")
-    assert found[:3] == [
-        "model._name=tupe_roberta",
-        "model.position_encoding=learned",
-        "+model.encoder_layers=24",
-    ]
-
-
-def test_data_longer_than_the_model_is_refused(glue, bpe, tmp_path):
-    data = binarised(glue, bpe, "WNLI", tmp_path / "data")
-    model = {"arch": "tupe_roberta", "position_encoding": "t5", "max_positions": 32}
-    torch.save({"model": {}, "cfg": {"model": model}}, tmp_path / "model.pt")
-    with pytest.raises(UsageError, match=r"up to 64 tokens, .* has 32 positions: .* 32"):
-        describe.overrides(data, tmp_path / "model.pt")
-
-
-@pytest.mark.parametrize(
-    "value",
-    ["gelu\ncommon.user_dir=/tmp", "gelu task.data=x", "${oc.env:HOME}", "{a: 1}", [1], ""],
-)
-def test_a_setting_cannot_be_more_than_one(glue, bpe, tmp_path, value):
-    """Each line is an override; fairseq-hydra-train imports what common.user_dir names."""
-    data = binarised(glue, bpe, "WNLI", tmp_path / "data")
-    model = {"arch": "tupe_roberta", "max_positions": 64, "activation_fn": value}
-    torch.save({"model": {}, "cfg": {"model": model}}, tmp_path / "model.pt")
-    with pytest.raises(UsageError, match=r"model.pt has an invalid activation_fn: "):
-        describe.overrides(data, tmp_path / "model.pt")
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [

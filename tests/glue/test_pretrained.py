@@ -1,0 +1,84 @@
+"""What examples/glue/pretrained.py reads from a checkpoint, as overrides for hydra."""
+
+from argparse import Namespace
+
+import pytest
+import torch
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from examples.glue.pretrained import overrides
+from tupe_fairseq import UsageError
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A folder as preprocess_glue.sh makes it, as far as it is read here."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "task.json").write_text('{"max_positions": 64}')
+    return folder
+
+
+def test_overrides_keep_windows(data, tmp_path):
+    """A window has no parameters, so that nothing else shows that it is missing."""
+    model = {"arch": "tupe_roberta", "position_encoding": "rope", "max_positions": 64}
+    model |= {"attention_window": 4, "global_every": 3, "rope_theta_local": 100.0}
+    torch.save({"model": {}, "cfg": {"model": model}}, tmp_path / "model.pt")
+    found = set(overrides(data, tmp_path / "model.pt"))
+    assert {"+model.attention_window=4", "+model.global_every=3"} <= found
+    assert "+model.rope_theta_local=100.0" in found
+
+
+def test_overrides_keep_the_settings_of_a_scaling(data, tmp_path):
+    """JSON, as hydra reads it."""
+    settings = '{"beta_fast": 16.5, "attention_factor": 1e-1, "truncate": false}'
+    model = {"arch": "tupe_roberta", "position_encoding": "rope", "max_positions": 64}
+    model |= {"rope_scaling": "yarn", "rope_scaling_settings": settings}
+    torch.save({"model": {}, "cfg": {"model": model}}, tmp_path / "model.pt")
+    found = overrides(data, tmp_path / "model.pt")
+    read = {
+        each.key_or_group: each.value() for each in OverridesParser.create().parse_overrides(found)
+    }
+    assert read["model.rope_scaling_settings"] == settings
+
+
+@pytest.mark.parametrize("hydra", [True, False])
+def test_stock_roberta_is_learned(hydra, data, tmp_path):
+    model = {"arch": "roberta_large", "encoder_layers": 24, "max_positions": 512}
+    settings = {"cfg": {"model": model}} if hydra else {"args": Namespace(**model)}
+    torch.save({"model": {}, **settings}, tmp_path / "model.pt")
+    found = overrides(data, tmp_path / "model.pt")
+    assert found[:3] == [
+        "model._name=tupe_roberta",
+        "model.position_encoding=learned",
+        "+model.encoder_layers=24",
+    ]
+
+
+def test_data_longer_than_the_model_is_refused(data, tmp_path):
+    model = {"arch": "tupe_roberta", "position_encoding": "t5", "max_positions": 32}
+    torch.save({"model": {}, "cfg": {"model": model}}, tmp_path / "model.pt")
+    with pytest.raises(UsageError, match=r"up to 64 tokens, .* has 32 positions: .* 32"):
+        overrides(data, tmp_path / "model.pt")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "gelu\ncommon.user_dir=/tmp",
+        "gelu task.data=x",
+        "${oc.env:HOME}",
+        "{a: 1}",
+        "{'a': 1}",
+        '{"a": "${oc.env:HOME}"}',
+        '{"a": 1,\n}',
+        [1],
+        "",
+    ],
+)
+def test_a_setting_cannot_be_more_than_one(data, tmp_path, value):
+    """Each line is an override; fairseq-hydra-train imports what common.user_dir names."""
+    model = {"arch": "tupe_roberta", "max_positions": 64, "activation_fn": value}
+    torch.save({"model": {}, "cfg": {"model": model}}, tmp_path / "model.pt")
+    with pytest.raises(UsageError, match=r"model.pt has an invalid activation_fn: "):
+        overrides(data, tmp_path / "model.pt")
