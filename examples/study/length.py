@@ -54,10 +54,10 @@ from tupe_fairseq.position import POSITION_ENCODINGS
 ENCODINGS = {
     "causal": "none,sinusoidal,learned,rope,xpos,alibi,t5,tupe_r,kerple_log,fire,sandwich,fox,"
     "cope,t5+max_distance=32,fire+fire_threshold=16,cope+cope_positions=16",
-    "masked": "learned,tupe_a,rope,alibi,t5,t5+max_distance=16,learned+randomize_positions=512,"
-    "rope+randomize_positions=512",
-    "algorithmic": "none,learned,rope,alibi,t5,learned+randomize_positions=2048,"
-    "rope+randomize_positions=2048",
+    "masked": "learned,tupe_a,rope,alibi,learned+randomize_positions=512,"
+    "rope+randomize_positions=512,t5,t5+max_distance=16",
+    "algorithmic": "rope,rope+randomize_positions=2048,learned,"
+    "learned+randomize_positions=2048,alibi,none,t5",
 }
 REPEATED = "sinusoidal,learned,rope,alibi,t5"
 #: Scalings of `rope`. longrope is not among them: it needs divisors that a search finds.
