@@ -8,9 +8,9 @@ Each round times all of them one after the other on the same random ids; medians
 wall time. All use OMP_NUM_THREADS threads.
 """
 
+import argparse
 import os
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -45,10 +45,23 @@ def seconds(run: Callable[[torch.Tensor], object], ids: torch.Tensor) -> float:
     return (time.perf_counter() - start) / calls
 
 
+def arguments() -> tuple[Path, Path]:
+    """The directories of the command line: of the model, and of the programs."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("model", type=Path, metavar="MODEL", help="written by --to huggingface")
+    parser.add_argument("program", type=Path, metavar="PROGRAM", help="written by --to onnx")
+    args = parser.parse_args()
+    if not (args.model / "config.json").is_file():
+        parser.error(f"MODEL is '{args.model}', but has no config.json: see --to huggingface.")
+    if not list(args.program.glob("*.onnx")):
+        parser.error(f"PROGRAM is '{args.program}', but has no *.onnx: see --to onnx.")
+    return args.model, args.program
+
+
 @torch.inference_mode()
 def main() -> None:
     """See the module's docstring."""
-    torch_folder, folder = map(Path, sys.argv[1:])
+    torch_folder, folder = arguments()
     threads = int(os.environ.get("OMP_NUM_THREADS", 1))
     torch.set_num_threads(threads)
     config = transformers.AutoConfig.from_pretrained(torch_folder, trust_remote_code=True)

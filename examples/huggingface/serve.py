@@ -3,10 +3,11 @@
     python scripts/convert_checkpoint.py --to onnx MODEL --head NAME --out program
     python -m examples.huggingface.serve program < sentences.txt
 
-Needs onnxruntime and tokenizers only, neither torch nor fairseq. The second argument, if given, is
-the file of the program: model.int8.onnx is smaller, and less exact.
+Needs onnxruntime and tokenizers only, neither torch nor fairseq. A second argument names the file
+of the program: model.int8.onnx is smaller, and less exact.
 """
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -54,14 +55,27 @@ def classified(config: dict, logits: numpy.ndarray) -> str:
     return f"{config['id2label'][str(best)]} {probabilities[best]:.3f}"
 
 
+def arguments() -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder", metavar="PROGRAM", help="directory written by --to onnx")
+    parser.add_argument("file", metavar="FILE", nargs="?", default="model.onnx")
+    args = parser.parse_args()
+    for name in ("config.json", "tokenizer.json", args.file):
+        if not Path(args.folder, name).is_file():
+            parser.error(f"PROGRAM is {args.folder!r}, but has no {name}: see --to onnx.")
+    return args
+
+
 def main() -> None:
     """See the module's docstring."""
-    folder, *given = sys.argv[1:]
+    args = arguments()
+    folder = args.folder
     config = json.loads(Path(folder, "config.json").read_text(encoding="utf-8"))
     tokenizer = Tokenizer.from_file(str(Path(folder, "tokenizer.json")))
     tokenizer.enable_padding(pad_id=1, pad_token="<pad>")
     tokenizer.enable_truncation(config["max_position_embeddings"])
-    session = InferenceSession(str(Path(folder, *(given or ["model.onnx"]))))
+    session = InferenceSession(str(Path(folder, args.file)))
     texts = [line.rstrip("\n") for line in sys.stdin]
     for start in range(0, len(texts), 16):
         some = texts[start : start + 16]

@@ -8,6 +8,7 @@ Editors such as VS Code, Spyder and PyCharm run it cell by cell.
 
 # %% Load a model: a folder with checkpoint, dictionary and tokenizer.
 import logging
+import sys
 import warnings
 from pathlib import Path
 
@@ -26,6 +27,12 @@ warnings.simplefilter("ignore")
 
 MODELS = Path(".quickstart/models")
 OUT = Path(".quickstart/tour")
+for name in ("pretrained", "learned", "sentiment"):
+    if not (MODELS / name / "model.pt").exists():
+        sys.exit(
+            f"error: {MODELS / name} is missing; run the tour in the folder of the repository, "
+            "after bash scripts/quickstart.sh."
+        )
 OUT.mkdir(parents=True, exist_ok=True)
 
 roberta = TupeRobertaModel.from_pretrained(MODELS / "pretrained")

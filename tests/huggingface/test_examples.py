@@ -20,13 +20,48 @@ def test_fill_mask(tmp_path, monkeypatch, capsys):
     entries = entries_of(train(tmp_path))
     assert write_tokenizer(tmp_path, tmp_path, entries, LENGTH) == ""
     masked_lm(vocab_size=len(entries) + 5).save_pretrained(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["fill_mask", str(tmp_path), "a <mask> movie ."])
     capsys.readouterr()
-    runpy.run_module("examples.huggingface.fill_mask", run_name="__main__")
+    run("fill_mask", monkeypatch, tmp_path, "a <mask> movie .")
     lines = [line for line in capsys.readouterr().out.splitlines() if line.endswith(" movie .")]
     assert len(lines) == 5
     probabilities = [float(line.split()[0]) for line in lines]
     assert probabilities == sorted(probabilities, reverse=True)
+
+
+def test_text_without_a_mask(tmp_path, monkeypatch):
+    entries = entries_of(train(tmp_path))
+    assert write_tokenizer(tmp_path, tmp_path, entries, LENGTH) == ""
+    masked_lm(vocab_size=len(entries) + 5).save_pretrained(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        run("fill_mask", monkeypatch, tmp_path, "a good movie .")
+    assert ended.value.code == "error: TEXT is 'a good movie .', but has no <mask>."
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "message"),
+    [
+        ("fill_mask", (), "the following arguments are required: DIRECTORY, TEXT"),
+        ("fill_mask", ("nowhere", "a <mask>"), "DIRECTORY is 'nowhere', but has no config.json"),
+        ("serve", (), "the following arguments are required: PROGRAM"),
+        ("serve", ("nowhere",), "PROGRAM is 'nowhere', but has no config.json"),
+        ("latency", ("nowhere",), "the following arguments are required: PROGRAM"),
+        ("latency", ("nowhere", "there"), "MODEL is 'nowhere', but has no config.json"),
+    ],
+)
+def test_mistakes(name, words, message, tmp_path, monkeypatch, capsys):
+    if name != "fill_mask":
+        pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (extra onnx)")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        run(name, monkeypatch, *words)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def run(name: str, monkeypatch: pytest.MonkeyPatch, *words: object) -> None:
+    """The example as a program."""
+    monkeypatch.setattr(sys, "argv", [name, *map(str, words)])
+    runpy.run_module(f"examples.huggingface.{name}", run_name="__main__")
 
 
 #: Encodings whose rows or blocks follow the length, with options that short texts reach beyond.

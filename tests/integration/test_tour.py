@@ -5,6 +5,7 @@ import runpy
 import shutil
 from pathlib import Path
 
+import pytest
 import torch
 
 from tests.integration.commands import finetune, pretrain
@@ -43,6 +44,18 @@ def put(checkpoint: Path, data: Path, model: Path) -> None:
     shutil.copytree(data, model)
     shutil.copy(checkpoint, model / "model.pt")
     write_sentencepiece(model / "sentencepiece.bpe.model")
+
+
+def test_tour_without_models(tmp_path, monkeypatch):
+    """In another folder, or before the quickstart: one line, and nothing is written."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(TOUR))
+    assert ended.value.code == (
+        "error: .quickstart/models/pretrained is missing; run the tour in the folder of the "
+        "repository, after bash scripts/quickstart.sh."
+    )
+    assert not list(tmp_path.iterdir())
 
 
 def test_every_cell_has_a_title():
