@@ -14,6 +14,8 @@ from examples.quickstart.prepare import clean, split_pretraining, write_lines
 from examples.shared import script
 from tupe_fairseq import UsageError
 
+#: Bytes at most, since the text is held in memory, several times.
+LARGEST = 256_000_000
 #: Lines at least. With fewer, validation has too few tokens to tell two models apart.
 LINES = 200
 
@@ -22,8 +24,14 @@ def read(file: Path) -> list[str]:
     """The lines that are not empty, cleaned.
 
     Raises:
-        UsageError: the file is not UTF-8, or has too few lines.
+        UsageError: the file is too large or not UTF-8, or has too few lines.
     """
+    if (size := file.stat().st_size) > LARGEST:
+        raise UsageError(
+            f"--text is {str(file)!r}, which has {size / 1e6:,.0f} MB. The quickstart takes no "
+            f"more than {LARGEST / 1e6:.0f} MB; for larger texts see "
+            "examples/pretraining/README.md."
+        )
     try:
         with file.open(encoding="utf-8") as lines:
             texts = [text for line in lines if (text := clean(line))]

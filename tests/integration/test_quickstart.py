@@ -233,6 +233,20 @@ def test_own_text(tmp_path):
         own_text.read(file)
 
 
+def test_own_text_that_needs_too_much_memory(tmp_path):
+    """A file without blocks on the disk; of the largest size allowed, it is not UTF-8."""
+    file = tmp_path / "own.txt"
+    file.write_bytes(b"\xff")
+    os.truncate(file, 3 << 30)
+    with pytest.raises(UsageError, match=r"own\.txt', which has 3,221 MB\..* 256 MB") as told:
+        own_text.read(file)
+    assert "examples/pretraining/README.md" in str(told.value)
+    assert "\n" not in str(told.value)
+    os.truncate(file, 256_000_000)
+    with pytest.raises(UsageError, match="not UTF-8"):
+        own_text.read(file)
+
+
 CHOICE = """
 source <(sed '/^setup_environment$/d' {root}/scripts/environment.sh)
 of_chosen_python && echo kept || echo other
