@@ -33,6 +33,8 @@ from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
 LEFT_OUT, FILLER, PLACEHOLDER = 2, 3, 4
 TRUTH = {"true": True, "false": False}
 TRAINED, LAYERS, WIDTH, HEADS = 40, 5, 64, 8
+#: Distance between tested lengths, also of lines that do not name it: earlier versions wrote them.
+EVERY = 10
 
 
 def reverse_string(batch: int, length: int) -> tuple[Tensor, Tensor]:
@@ -150,7 +152,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line.
 
     Raises:
-        UsageError: unknown task, encoding or option, or a number that is too small.
+        UsageError: unknown task, encoding or option, or a number that is wrong.
     """
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     add = parser.add_argument
@@ -162,12 +164,16 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     add("--batch-size", type=int, default=128, help="strings")
     add("--lr", type=float, default=1e-3)
     add("--longest", type=int, default=200, help="of the tested strings")
-    add("--every", type=int, default=10, help="distance between tested lengths")
+    add("--every", type=int, default=EVERY, help="distance between tested lengths")
     args = parser.parse_args(argv)
     if unknown := sorted(set(args.tasks.split(",")) - TASKS.keys()):
         raise UsageError(f"--tasks names {unknown[0]!r}; the tasks are: {', '.join(TASKS)}.")
     for encoding in args.encodings.split(","):
         options_of(encoding)
+    try:
+        args.seeds = list(dict.fromkeys(map(int, args.seeds.split(","))))
+    except ValueError as error:
+        raise UsageError(f"--seeds is {args.seeds!r}, but must be like 1,2,3.") from error
     if min(args.updates, args.batch_size, args.every) < 1:
         raise UsageError("--updates, --batch-size and --every must be at least 1.")
     if args.longest // args.every * args.every <= TRAINED:
@@ -178,14 +184,15 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     """See the module's docstring."""
     args = parse(argv)
-    fixed = {key: getattr(args, key) for key in ("updates", "batch_size", "lr", "longest")}
+    settings = ("updates", "batch_size", "lr", "longest", "every")
+    fixed = {key: getattr(args, key) for key in settings}
     lines = args.out.read_text().splitlines() if args.out.exists() else []
     done = [json.loads(line) for line in lines]
-    for seed in map(int, args.seeds.split(",")):
+    for seed in args.seeds:
         for task in args.tasks.split(","):
             for encoding in args.encodings.split(","):
                 own = {"task": task, "encoding": encoding, "seed": seed, **fixed}
-                if any(own.items() <= line.items() for line in done):
+                if any(own.items() <= {"every": EVERY, **line}.items() for line in done):
                     continue
                 done.append(own | run(task, encoding, seed, args))
                 with replacing(args.out) as aside:

@@ -84,7 +84,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         flag = "--encodings" if part == "causal" else f"--{part}-encodings"
         add(flag, dest=part, default=names, help="default: %(default)s")
     add("--seeds", type=int, nargs="+", default=[1, 2], help="default: 1 2")
-    add("--repeated", default=REPEATED, help="causal models with all seeds (default: %(default)s)")
+    add("--repeated", help=f"causal models with all seeds (default: those of {REPEATED})")
     add("--length", type=int, default=64, help="tokens of causal models (default: 64)")
     add("--masked-length", type=int, default=32, help="tokens, with <s> (default: 32)")
     add("--updates", type=int, default=4800, help="of a causal model, 32 sequences each")
@@ -108,7 +108,12 @@ def check(args: argparse.Namespace) -> None:
         for name in names:
             check_encoding(args, part, name)
         setattr(args, part, names)
-    args.repeated = args.repeated.split(",") if args.repeated else []
+    names = REPEATED if args.repeated is None else args.repeated
+    names = names.split(",") if names else []
+    unknown = [name for name in names if name not in args.causal]
+    if unknown and args.repeated is not None:
+        raise UsageError(f"--repeated has {unknown[0]!r}, which --encodings does not have.")
+    args.repeated = names
     if not (args.data / "dict.txt").is_file():
         raise UsageError(f"DATA_BIN is {str(args.data)!r}, but holds no dict.txt.")
     if min(args.workers, args.blocks, args.algorithmic_updates) < 1:

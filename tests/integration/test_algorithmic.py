@@ -60,6 +60,32 @@ def test_a_second_call_goes_on(tmp_path, capsys):
     assert capsys.readouterr().out.count("reverse_string alibi") == 1
 
 
+def test_other_tested_lengths_are_another_run(tmp_path):
+    """Lines of earlier versions do not say which: they have the default distance."""
+    out, runs = tmp_path / "results.jsonl", ("--tasks", "reverse_string", "--encodings", "none")
+    algorithmic.main(words(out, *runs, "--every", "20"))
+    algorithmic.main(words(out, *runs, "--every", "30"))
+    first, second = map(json.loads, out.read_text().splitlines())
+    assert [list(line["by_length"]) for line in (first, second)] == [
+        ["20", "40", "60"],
+        ["30", "60"],
+    ]
+    del first["every"]
+    out.write_text(json.dumps(first) + "\n")
+    algorithmic.main(words(out, *runs, "--every", "10"))
+    assert out.read_text() == json.dumps(first) + "\n"
+    algorithmic.main(words(out, *runs, "--every", "20"))
+    assert len(out.read_text().splitlines()) == 2
+
+
+def test_a_seed_given_twice_is_one_run(tmp_path):
+    out = tmp_path / "results.jsonl"
+    algorithmic.main(
+        words(out, "--tasks", "reverse_string", "--encodings", "none", "--seeds", "2,1,2")
+    )
+    assert [json.loads(line)["seed"] for line in out.read_text().splitlines()] == [2, 1]
+
+
 def test_a_seed_gives_the_same_result(tmp_path):
     found = []
     for name in "ab":
@@ -97,6 +123,7 @@ def test_it_learns():
         (("--encodings", "alibi+x=1"), "--encodings holds 'x=1'; the options of alibi are"),
         (("--encodings", "t5+num_buckets=x"), "--encodings holds 'num_buckets=x'"),
         (("--encodings", "tupe_a+tie_cls=1"), "--encodings holds 'tie_cls=1'"),
+        (("--seeds", "1,x"), "--seeds is '1,x', but must be like 1,2,3"),
         (("--updates", "0"), "--updates, --batch-size and --every must be at least 1"),
         (("--longest", "40"), "--longest must be more than 40, but is 40"),
     ],

@@ -166,6 +166,7 @@ def test_seeds(toy_masked_lm_data):
         (("--encodings", "tupe"), "--position-encoding is 'tupe'"),
         (("--masked-encodings", "xpos"), "--masked-encodings has 'xpos'"),
         (("--encodings", "rope+randomize_positions=9"), "must draw from at least 256 positions"),
+        (("--repeated", "learned,roep"), "--repeated has 'roep', which --encodings does not have"),
         (("--updates", "6"), "--updates must be a multiple of 4, but is 6"),
         (("--workers", "0"), "--workers, --blocks and --algorithmic-updates must be"),
         (("--length", "8"), "--length and --masked-length must be at least 16"),
