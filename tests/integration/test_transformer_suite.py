@@ -1,7 +1,11 @@
 """What fairseq's own test-suite does with transformers, with our architectures in their place."""
 
 import io
+import json
+import logging
+import math
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,9 +21,11 @@ from tests.integration.commands import (
     train_lm,
     train_translation,
 )
-from tests.tolerances import assert_trained_alike
+from tests.tolerances import LOSSES, assert_close, assert_trained_alike
 
 USER = ("--user-dir", str(PLUGIN), "--cpu", "--num-workers", "0", "--no-progress-bar")
+#: Flags of language modelling that are the task's, and their values.
+TASK = ("--add-bos-token", "--sample-break-mode", "eos")
 #: BLEU in validation, by beam search.
 EVAL_BLEU = (
     *("--eval-bleu", "--eval-bleu-args", '{"beam": 2, "max_len_a": 1.2, "max_len_b": 4}'),
@@ -91,11 +97,18 @@ def test_validation_by_bleu(toy_translation_data, tmp_path):
     assert 0 <= state["extra_state"]["best"] <= 100
 
 
-def test_validate(toy_translation_data, translator):
+def test_validate(toy_translation_data, translator, caplog):
     parser = options.get_validation_parser()
-    flags = [str(toy_translation_data), "--path", str(translator), *USER]
+    flags = [str(toy_translation_data), "--path", str(translator), *USER, "--log-format", "json"]
     flags += ["--task", "translation", "--valid-subset", "valid", "--max-tokens", "500"]
-    fairseq_validate.main(options.parse_args_and_arch(parser, flags))
+    with caplog.at_level(logging.INFO):
+        fairseq_validate.main(options.parse_args_and_arch(parser, flags))
+    (told,) = (json.loads(r.getMessage()) for r in caplog.records if r.name == "valid")
+    in_training = torch.load(translator, weights_only=True)["extra_state"]["val_loss"]
+    # Both are rounded.
+    assert float(told["valid_loss"]) == pytest.approx(in_training, abs=LOSSES)
+    # After four updates, near that of a guess: log2(204) = 7.7 bits.
+    assert 6 < in_training < 9
 
 
 def test_training_learns_to_read_backwards(toy_translation_data, tmp_path):
@@ -154,10 +167,30 @@ def test_activation_checkpointing_changes_nothing(toy_translation_data, tmp_path
     ids=lambda flags: str(flags[0]) if flags else "plain",
 )
 def test_language_modelling(toy_masked_lm_data, tmp_path, flags):
+    """The loss by fairseq-eval-lm is that of each text alone, in double precision."""
     checkpoint = train_lm(toy_masked_lm_data, tmp_path, *flags)
     parser = options.get_eval_lm_parser()
     given = [str(toy_masked_lm_data), "--path", str(checkpoint), *USER, "--gen-subset", "valid"]
-    fairseq_eval_lm.main(options.parse_args_and_arch(parser, given))
+    # The command does not take them from the checkpoint.
+    given += ["--tokens-per-sample", "32", *(flag for flag in flags if flag in TASK)]
+    found = fairseq_eval_lm.main(options.parse_args_and_arch(parser, given))
+    assert_close(found["loss"], loss_of_each(checkpoint).float())
+
+
+@torch.no_grad()
+def loss_of_each(checkpoint: Path) -> torch.Tensor:
+    """Bits per token of the held-out text, without batches; <s> at the beginning is given."""
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
+    model.double().eval()
+    task.load_dataset("valid")
+    losses = []
+    for example in task.dataset("valid"):
+        target = example["target"]
+        out = model(example["source"][None])
+        logs = model.get_normalized_probs(out, True, {"target": target[None]})[0]
+        each = [-logs[i, word].item() for i, word in enumerate(target)]
+        losses += each[task.args.add_bos_token :]
+    return torch.tensor(losses, dtype=torch.double).mean() / math.log(2)
 
 
 def test_generation_with_a_language_model(toy_masked_lm_data, language_model):
