@@ -62,9 +62,9 @@ ENCODINGS = {
 REPEATED = "sinusoidal,learned,rope,alibi,t5"
 #: Scalings of `rope`. longrope is not among them: it needs divisors that a search finds.
 SCALINGS = ("linear", "ntk", "dynamic", "yarn", "llama3")
-#: Encodings by distance, or without positions, that are also measured with a window: it hides the
-#: keys at distances beyond the trained ones.
-WINDOWED = ("none", "rope", "xpos", "t5")
+#: Encodings without absolute positions that are also measured with a window, which hides the keys
+#: at distances beyond the trained ones.
+WINDOWED = ("none", "rope", "xpos", "t5", "fire", "cope")
 ROUNDS, VALIDATIONS = 4, 1
 
 

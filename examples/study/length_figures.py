@@ -27,7 +27,7 @@ def draw_growth(
         out: a name ending in .png.
         command: that made the figure.
     """
-    figure = figure_class()(figsize=(7 * len(results), 6), dpi=150, layout="constrained")
+    figure = figure_class()(figsize=(7 * len(results), 6.5), dpi=150, layout="constrained")
     panels = figure.subplots(1, len(results), squeeze=False)[0]
     for axes, (part, found) in zip(panels, results.items(), strict=True):
         changes = {name: growth(runs) for name, runs in found.items()}
