@@ -4,7 +4,6 @@ import functools
 import os
 from collections.abc import Iterable
 
-import pytest
 import torch
 from torch import Tensor, nn
 
@@ -84,8 +83,6 @@ def build(
 ) -> tuple[PositionEncoding, TupeMultiheadAttention]:
     """An encoding and an attention over it, with parameters large enough to bend the softmax."""
     name, options = ENCODINGS[case]
-    if name == "floater":
-        pytest.importorskip("torchdiffeq")
     encoding = build_position_encoding(
         name, EMBED_DIM, NUM_HEADS, max_positions, vocab_size=VOCAB_SIZE, **options
     )
@@ -120,9 +117,6 @@ def served(backends: Iterable[str], cases: Iterable[str]) -> list[tuple[str, str
 @functools.cache
 def _terms(case: str) -> tuple[PositionEncoding, LayerTerms | None]:
     name, options = ENCODINGS[case]
-    if name == "floater":
-        # For a backend it is the same, and does not need torchdiffeq.
-        name, options = "learned", {}
     encoding = build_position_encoding(
         name, EMBED_DIM, NUM_HEADS, 1, vocab_size=VOCAB_SIZE, **options
     ).at(0)

@@ -58,8 +58,6 @@ def test_padding_has_no_gradient():
 
 
 def encoder_of(name, backend="auto", **options):
-    if name == "floater":
-        pytest.importorskip("torchdiffeq")
     encoding = build_position_encoding(
         name, EMBED_DIM, 3, LONGEST, vocab_size=VOCAB_SIZE, num_layers=2, **OPTIONS.get(name, {})
     )

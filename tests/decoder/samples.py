@@ -69,8 +69,6 @@ def stock(arch: str, **arguments) -> nn.Module:
 def build(variant: str, arch: str = "tupe_transformer", **arguments) -> nn.Module:
     """One of ours in eval mode, with positional parameters large enough to bend the softmax."""
     name, options = VARIANTS[variant]
-    if name == "floater":
-        pytest.importorskip("torchdiffeq")
     model = stock(arch, position_encoding=name, **options, **arguments).eval()
     generator = torch.Generator().manual_seed(1)
     for key, parameter in model.named_parameters():

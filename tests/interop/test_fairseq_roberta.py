@@ -101,7 +101,6 @@ def test_learned_is_the_same_model(stock, tmp_path, age):
 @pytest.mark.parametrize("name", [n for n in IN_ENCODERS if n != "learned"])
 def test_warm_start(stock, tmp_path, name):
     """Words and layers are kept, positions are new, and the report names the new parameters."""
-    pytest.importorskip("torchdiffeq") if name == "floater" else None
     arguments = ["--from", "fairseq-roberta", str(stock), "--out", str(tmp_path / "ours")]
     report = convert([*arguments, "--position-encoding", name, "--check"])
     ours = TupeRobertaModel.from_pretrained(tmp_path / "ours").model.state_dict()

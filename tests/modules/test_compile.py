@@ -16,8 +16,6 @@ MASK = torch.arange(LENGTH) >= torch.tensor([9, 4])[:, None]
 
 
 def encoding_of(name):
-    if name == "floater":
-        pytest.importorskip("torchdiffeq")
     return build_position_encoding(
         name, EMBED_DIM, NUM_HEADS, LENGTH, vocab_size=VOCAB_SIZE, **OPTIONS.get(name, {})
     )

@@ -91,8 +91,6 @@ def test_keys_beyond_the_window_have_no_weight(backend, case, padding):
 
 def test_encoders_of_the_registry_have_windows_in_local_layers():
     for name in IN_ENCODERS:
-        if name == "floater":
-            pytest.importorskip("torchdiffeq")
         encoding = build_position_encoding(
             name, EMBED_DIM, NUM_HEADS, LENGTH, vocab_size=VOCAB_SIZE, num_layers=4,
             window=WINDOW, global_every=3, **OPTIONS.get(name, {}),
