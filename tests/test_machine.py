@@ -80,3 +80,13 @@ def test_processor(monkeypatch):
 
     monkeypatch.setattr(Path, "read_text", absent)
     assert machine.processor() == platform.machine()
+
+
+def test_commit(tmp_path: Path, monkeypatch):
+    # git does not look for a repository above the folder.
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert machine.commit(tmp_path) == "unknown"
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in ("init -q", "commit -q --allow-empty -m first", "tag -a -m v v1"):
+        subprocess.run([*git, *words.split()], check=True)
+    assert machine.commit(tmp_path) == "v1"

@@ -33,11 +33,6 @@ def sentence(rng: random.Random, topic: int, length: tuple[int, int] = (5, 25)) 
     return " ".join(f"w{topic * WORDS_PER_TOPIC + offset}" for offset in offsets)
 
 
-def topic_of(label: int, classes: int, rng: random.Random) -> int:
-    """One of the topics of this label: those that leave it when divided by ``classes``."""
-    return rng.randrange(label, TOPICS, classes)
-
-
 def write_split(directory: Path, split: str, lines: list[str], symbols: Dictionary) -> None:
     """Write SPLIT.bin and SPLIT.idx, and dict.txt beside them."""
     directory.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,9 @@
-"""What this process may use of the machine."""
+"""What this process may use of the machine, and what reports say of it and of the source code."""
 
 import os
 import platform
 import re
+import subprocess
 from pathlib import Path
 
 
@@ -20,3 +21,12 @@ def processor() -> str:
     except OSError:
         found = None
     return found[1] if found else platform.machine()
+
+
+def commit(folder: Path) -> str:
+    """Commit of the repository that a folder lies in; a copy without .git has none."""
+    git = ["git", "-C", str(folder), "describe", "--always", "--dirty"]
+    try:
+        return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"

@@ -32,7 +32,7 @@ from examples.glue.tasks import TASKS, Split, Task, find_file
 from examples.glue.tokenizer import Tokenizer
 from examples.shared import script
 from examples.shared.binarised import binarised
-from examples.shared.workers import end_with
+from examples.shared.workers import leave_to
 from tupe_fairseq import UsageError
 from tupe_fairseq.machine import cores
 
@@ -78,7 +78,7 @@ def shares(lengths: tuple[int, ...], positions: int) -> tuple[int, ...]:
 
 def _start(tokenizer: Tokenizer, parent: int | None = None) -> None:
     if parent:
-        end_with(parent)
+        leave_to(parent)
     global _tokenizer
     _tokenizer = tokenizer
 

@@ -5,12 +5,11 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
-import subprocess
 
 import torch
 
 from examples.shared.markdown import ROOT
-from tupe_fairseq.machine import processor
+from tupe_fairseq.machine import commit, processor
 
 #: Folders and endings of files that decide the results.
 FOLDERS = ("tupe_fairseq", "scripts", "examples", "tests")
@@ -31,7 +30,7 @@ def about() -> dict[str, str]:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return {**found, "commit": commit(), "sources": digest_of_sources()}
+    return {**found, "commit": commit(ROOT), "sources": digest_of_sources()}
 
 
 def identity(about: dict[str, str]) -> dict[str, str]:
@@ -51,15 +50,6 @@ def device_name() -> str:
         memory = f"{facts.total_memory / 2**30:.0f} GiB"
         return f"{facts.name}, compute capability {facts.major}.{facts.minor}, {memory}"
     return f"{processor()}, {os.cpu_count()} cores"
-
-
-def commit() -> str:
-    """Of the repository; a copy without .git has none."""
-    git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    try:
-        return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
 
 
 def digest_of_sources() -> str:

@@ -3,8 +3,6 @@
 import multiprocessing
 import os
 import signal
-import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -12,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tupe_fairseq import UsageError
+from tupe_fairseq.distributed import end_with
 
 
 @contextmanager
@@ -45,12 +44,12 @@ def pool(
 
 
 def _begin(parent: int, start: Callable[..., object] | None, given: tuple[Any, ...]) -> None:
-    end_with(parent)
+    leave_to(parent)
     if start:
         start(*given)
 
 
-def end_with(parent: int) -> None:
+def leave_to(parent: int) -> None:
     """Leave it to the parent to end this process, and end it once the parent has ended.
 
     The worker of a pool does not notice that, since it holds both ends of the pool's pipes. It
@@ -62,10 +61,4 @@ def end_with(parent: int) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    end_with(parent, every=0.5)

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import shlex
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterable
@@ -19,7 +18,7 @@ import torch
 from tupe_fairseq import UsageError, build_position_encoding
 from tupe_fairseq.attention import ATTENTION_BACKENDS, choose_backend, needs_of
 from tupe_fairseq.files import replacing
-from tupe_fairseq.machine import processor
+from tupe_fairseq.machine import commit, processor
 
 from .compare import Case, Contender
 
@@ -120,18 +119,13 @@ def surroundings(device: str, script: str, argv: list[str] | None) -> dict[str, 
     """What the figures depend on; of absolute paths, the last part."""
     words = sys.argv[1:] if argv is None else argv
     words = [Path(word).name if Path(word).is_absolute() else word for word in words]
-    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-    try:
-        commit = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        commit = "unknown"
     return {
         "command": shlex.join(["python", f"scripts/{script}", *words]),
         "device": device_name(device),
         "threads": str(torch.get_num_threads()),
         "torch": torch.__version__,
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
-        "commit": commit,
+        "commit": commit(Path(__file__).parent),
     }
 
 

@@ -65,7 +65,7 @@ class Expected(NamedTuple):
     gradients: dict[str, Tensor]
 
 
-def inputs(length, padded, dtype):
+def inputs(length, padded, dtype=torch.float64):
     x = normal(2, length, EMBED_DIM, seed=length, dtype=dtype).requires_grad_()
     return x, None if padded is None else padding_mask(length, *padded)
 

@@ -5,6 +5,7 @@ import torch
 
 from tests.attention.cases import (
     BACKENDS,
+    OTHER_VARIANTS,
     PAPER,
     VARIANTS,
     build,
@@ -12,7 +13,7 @@ from tests.attention.cases import (
     run,
     served,
 )
-from tests.attention.loops import DTYPES, SENTENCES, expected_of, inputs
+from tests.attention.loops import DTYPES, REFERENCES, SENTENCES, expected_of, inputs
 from tests.tolerances import assert_close, assert_gradients_close
 
 
@@ -31,7 +32,7 @@ def test_output_and_every_gradient_equal_the_loops(backend, case, length, padded
 
 
 @pytest.mark.parametrize(("length", "padded"), SENTENCES)
-@pytest.mark.parametrize("case", [*PAPER, *VARIANTS])
+@pytest.mark.parametrize("case", [*REFERENCES, *VARIANTS, *OTHER_VARIANTS])
 def test_weights_equal_the_loops(case, length, padded):
     encoding, attention = build(case, 7)
     x, padding = inputs(length, padded, torch.float32)

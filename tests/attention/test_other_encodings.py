@@ -55,15 +55,6 @@ def test_output_and_every_gradient_equal_the_loops(backend, case, length, padded
     assert_gradients_close(gradients(output, x, encoding, attention), expected.gradients, held)
 
 
-@pytest.mark.parametrize(("length", "padded"), SENTENCES)
-@pytest.mark.parametrize("case", CASES)
-def test_weights_equal_the_loops(case, length, padded):
-    encoding, attention = build(case, 7)
-    x, padding = inputs(length, padded, torch.float32)
-    _, weights = run(encoding, attention, x, padding, need_weights=True)
-    assert_close(weights, expected_of(case, length, padded, torch.float32).weights)
-
-
 def test_every_term_is_tested():
     """The layer terms have gradients that the loops confirm, and none is zero."""
     for case in ("shaw", "transformer_xl", "deberta"):

@@ -27,7 +27,7 @@ from tests.integration.commands import (
 from tests.scripts import ROOT
 from tests.tolerances import assert_trained_alike
 from tupe_fairseq import UsageError
-from tupe_fairseq.distributed import LAUNCHER, launch, worker
+from tupe_fairseq.distributed import LAUNCHER, end_with, launch, worker
 
 #: What is the same for any number of ranks: no dropout, whose masks are drawn by each rank.
 TASK = (
@@ -189,7 +189,7 @@ def test_a_killed_launcher_ends_its_ranks():
     launcher = os.fork()
     if launcher == 0:
         if os.fork() == 0:
-            worker.end_with(os.getppid(), every=0.05)
+            end_with(os.getppid(), every=0.05)
             os.write(writing, b"began")
             time.sleep(120)
             os.write(writing, b"ended late")

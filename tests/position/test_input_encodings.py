@@ -18,6 +18,7 @@ from tests.attention.cases import (
     padding_mask,
     words,
 )
+from tests.attention.loops import inputs
 from tests.reference import (
     cape,
     cnn,
@@ -69,11 +70,6 @@ def build(case, dtype=torch.float64):
         name, EMBED_DIM, NUM_HEADS, LONGEST, vocab_size=VOCAB_SIZE, **options
     )
     return enlarged(encoding, 1).to(dtype).eval()
-
-
-def inputs(length, padded, dtype=torch.float64):
-    x = normal(2, length, EMBED_DIM, seed=length, dtype=dtype).requires_grad_()
-    return x, None if padded is None else padding_mask(length, *padded)
 
 
 def gradients_of(output, x, encoding):

@@ -1,4 +1,26 @@
 """Training with several processes, on one or several machines: scripts/train_distributed.sh."""
 
+import os
+import threading
+import time
+
 #: Environment variable with the id of the process that started a worker.
 LAUNCHER = "TUPE_FAIRSEQ_LAUNCHER"
+
+
+def end_with(parent: int, every: float = 1.0) -> None:
+    """End this process once its parent has ended, even by SIGKILL.
+
+    Otherwise it would continue beside the next run, in the same folder.
+
+    Args:
+        parent: number of the process.
+        every: seconds between two looks.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(every)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -9,8 +9,6 @@ the processes at every update.
 import logging
 import os
 import sys
-import threading
-import time
 from contextlib import nullcontext
 
 import torch
@@ -24,7 +22,7 @@ from omegaconf import DictConfig
 
 from .. import commands
 from ..errors import UsageError, one_line_endings
-from . import LAUNCHER
+from . import LAUNCHER, end_with
 from .resume import resumed
 from .save_dir import alone_in
 
@@ -102,20 +100,6 @@ def check_all_joined(world: int) -> None:
         together = int(ones.item())
     if together != world:
         raise UsageError(f"{world} processes were started, but {together} train together.")
-
-
-def end_with(parent: int, every: float = 1.0) -> None:
-    """End this process when the launcher has ended, even by SIGKILL.
-
-    Otherwise it would continue beside the next run, in the same folder.
-    """
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(every)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def main(flags: list[str]) -> None:

@@ -15,15 +15,23 @@ from torch import Tensor
 from ..errors import CheckpointError
 from ..standalone.files import check_fit, write_config, write_tensors
 from .dictionaries import Entry, check_size, dictionary_text
-from .directory import ENCODER, POSITIONS, WORDS, Converted, build, building, check_head, renamed
+from .directory import (
+    ENCODER,
+    HEAD,
+    POSITIONS,
+    WORDS,
+    Converted,
+    build,
+    building,
+    check_head,
+    renamed,
+)
 from .keys import Rule, Table, to_ours, to_theirs
 from .settings import functions, sizes
 from .tokenizer_json import add_tokenizer
 from .warm_start import warm_start
 
 KIND = "huggingface"
-#: The name of a classification head that was trained in transformers; fairseq's default.
-HEAD = "sentence_classification_head"
 WORDS_THERE = "roberta.embeddings.word_embeddings.weight"
 POSITIONS_THERE = "roberta.embeddings.position_embeddings.weight"
 #: One row. A second token type would need an input that fairseq does not have.

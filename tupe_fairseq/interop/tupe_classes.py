@@ -19,7 +19,7 @@ from ..position import POSITION_ENCODINGS
 from ..standalone.files import check_fit, read_config, write_config, write_tensors
 from .conversion import Forward
 from .dictionaries import dictionary_text
-from .directory import Converted, build, building, check_head, head_names
+from .directory import HEAD, Converted, build, building, check_head, head_names
 from .families import CAUSAL, MASKED, Family
 from .keys import Rule, Table, to_ours, to_theirs
 from .settings import functions, sizes
@@ -30,8 +30,6 @@ from .tokenizer_json import add_tokenizer
 MODEL_TYPE = "tupe"
 #: The token embeddings.
 WORDS = "tupe.embed_tokens.weight"
-#: The name of a classification head that was trained in transformers; fairseq's default.
-HEAD = "sentence_classification_head"
 #: Settings of the same name in both, and what they are where a configuration lacks them.
 WINDOW = {"attention_window": None, "global_every": 0}
 #: Deepest name of a parameter below the encoder, in parts.
