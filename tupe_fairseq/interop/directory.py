@@ -34,8 +34,6 @@ from .settings import functions, sizes
 
 ENCODER, WORDS, VERSION = MASKED.stack, MASKED.words, MASKED.version
 POSITIONS = f"{ENCODER}embed_positions.weight"
-#: The name of a classification head that was trained in transformers; fairseq's default.
-HEAD = "sentence_classification_head"
 #: Files of tokenizers, copied from the folder of the dictionary.
 TOKENIZERS = ("sentencepiece.bpe.model", "encoder.json", "vocab.bpe")
 

@@ -7,6 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+#: The name of a classification head that was trained in transformers; fairseq's default.
+HEAD = "sentence_classification_head"
+
 
 class Rule(NamedTuple):
     """One or more parameters under two names.

@@ -15,18 +15,8 @@ from torch import Tensor
 from ..errors import CheckpointError
 from ..standalone.files import check_fit, write_config, write_tensors
 from .dictionaries import Entry, check_size, dictionary_text
-from .directory import (
-    ENCODER,
-    HEAD,
-    POSITIONS,
-    WORDS,
-    Converted,
-    build,
-    building,
-    check_head,
-    renamed,
-)
-from .keys import Rule, Table, to_ours, to_theirs
+from .directory import ENCODER, POSITIONS, WORDS, Converted, build, building, check_head, renamed
+from .keys import HEAD, Rule, Table, to_ours, to_theirs
 from .settings import functions, sizes
 from .tokenizer_json import add_tokenizer
 from .warm_start import warm_start
