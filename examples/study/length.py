@@ -64,7 +64,7 @@ REPEATED = "sinusoidal,learned,rope,alibi,t5"
 SCALINGS = ("linear", "ntk", "dynamic", "yarn", "llama3")
 #: Encodings without absolute positions that are also measured with a window, which hides the keys
 #: at distances beyond the trained ones.
-WINDOWED = ("none", "rope", "xpos", "t5", "fire", "cope")
+WINDOWED = ("none", "rope", "xpos", "alibi", "t5", "fire", "cope")
 ROUNDS, VALIDATIONS = 4, 1
 
 
