@@ -19,7 +19,7 @@ def import_extra(module: str, extra: str) -> Any:
         return __import__(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        if not isinstance(error, ModuleNotFoundError) or error.name != package:
+        if not isinstance(error, ModuleNotFoundError) or error.name not in (package, module):
             raise UsageError(
                 f"this needs {package}, which cannot be imported: {error}."
             ) from error

@@ -33,7 +33,9 @@ def pool(
             try:
                 yield processes
             except BaseException:
-                # The pool itself would wait for jobs that have begun.
+                # Jobs that have not begun are forgotten first: Python 3.11 prints a traceback for
+                # those that are cancelled when processes end. The pool would wait for the others.
+                processes.shutdown(wait=False, cancel_futures=True)
                 for process in set(multiprocessing.active_children()) - others:
                     process.terminate()
                 raise
