@@ -130,6 +130,11 @@ def read_checkpoint(path: str | Path) -> dict[str, typing.Any]:
     # torch's reader raises errors of any type for a damaged file.
     except Exception as error:
         raise _unreadable(path) from error
+    _check_form(state, path)
+    return state
+
+
+def _check_form(state: typing.Any, path: str | Path) -> None:
     if not isinstance(state, dict) or "model" not in state:
         raise CheckpointError(f"{path} is not a fairseq checkpoint: it has no entry 'model'.")
     history = state.get("optimizer_history") or []
@@ -138,7 +143,6 @@ def read_checkpoint(path: str | Path) -> dict[str, typing.Any]:
             f"{path} is not a fairseq checkpoint: its optimizer_history is not a list of "
             "dictionaries."
         )
-    return state
 
 
 def _unreadable(path: str | Path) -> CheckpointError:
