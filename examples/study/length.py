@@ -95,8 +95,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     add("--report", action="store_true", help="only write the report")
     args = parse_with_flags(parser, argv)
     args.results = args.results or args.out / "report"
+    # The command that trains the models, also where this one only reports.
+    given = sys.argv[1:] if argv is None else argv
     args.command = ["python", "-m", "examples.study.length"]
-    args.command += sys.argv[1:] if argv is None else argv
+    args.command += [word for word in given if word != "--report"]
     check(args)
     return args
 
