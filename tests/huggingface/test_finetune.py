@@ -109,6 +109,17 @@ def test_back_in_fairseq(finetuned, glue, tmp_path):
     assert_close(torch.cat(rows), expected)
 
 
+@pytest.fixture
+def program_of_its_own():
+    """Without what fairseq's commands, run by other tests, add to torch's list of safe classes."""
+    before = torch.serialization.get_safe_globals()
+    torch.serialization.clear_safe_globals()
+    yield
+    torch.serialization.clear_safe_globals()
+    torch.serialization.add_safe_globals(before)
+
+
+@pytest.mark.usefixtures("program_of_its_own")
 def test_interrupted_run_resumes(finetuned, glue, pretrained, tmp_path, monkeypatch):
     """After the first of two epochs; a checkpoint that was not completed does not matter."""
     words = [str(glue), finetuned.name, str(pretrained), "--out", str(tmp_path / "out")]
