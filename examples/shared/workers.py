@@ -28,21 +28,21 @@ def pool(
         UsageError: a process was killed.
     """
     others = set(multiprocessing.active_children())
+    processes = ProcessPoolExecutor(workers, None, _begin, (os.getpid(), start, given))
     try:
-        with ProcessPoolExecutor(workers, None, _begin, (os.getpid(), start, given)) as processes:
-            try:
-                yield processes
-            except BaseException:
-                # Jobs that have not begun are forgotten first: Python 3.11 prints a traceback for
-                # those that are cancelled when processes end. The pool would wait for the others.
-                processes.shutdown(wait=False, cancel_futures=True)
-                for process in set(multiprocessing.active_children()) - others:
-                    process.terminate()
-                raise
-    except BrokenProcessPool as error:
-        raise UsageError(
-            "a process was killed, possibly for lack of memory: reduce --workers."
-        ) from error
+        yield processes
+        processes.shutdown()
+    except BaseException as error:
+        # Jobs that have not begun are forgotten first: Python 3.11 prints a traceback for those
+        # that are cancelled when processes end. A second shutdown, as by `with`, would undo this.
+        processes.shutdown(wait=False, cancel_futures=True)
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()
+        if isinstance(error, BrokenProcessPool):
+            raise UsageError(
+                "a process was killed, possibly for lack of memory: reduce --workers."
+            ) from error
+        raise
 
 
 def _begin(parent: int, start: Callable[..., object] | None, given: tuple[Any, ...]) -> None:
