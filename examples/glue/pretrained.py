@@ -27,8 +27,6 @@ ENCODER = (
     *("encoder_normalize_before", "activation_fn", "layernorm_embedding", "untie_weights_roberta"),
     *("attention_window", "global_every"),
 )
-
-
 #: A value without characters that hydra interprets, and JSON in quotes.
 WORD, JSON = r"[\w.+-]+", r"""'[\w.+\-"{}\[\]:, ]+'"""
 
@@ -55,12 +53,14 @@ def overrides(data: Path, checkpoint: Path) -> list[str]:
     found = [f"model._name={arch if arch in ROBERTA_ARCHITECTURES else 'tupe_roberta'}"]
     for key, value in encoder_settings(model).items():
         # A line break would begin another override; hydra also interprets other characters.
-        form = JSON if key == "rope_scaling_settings" else WORD
-        if not re.fullmatch(form, written(value)):
+        form, text = WORD, written(value)
+        if key == "rope_scaling_settings":
+            form, text = JSON, f"'{value}'"
+        if not re.fullmatch(form, text):
             raise UsageError(f"{checkpoint} has an invalid {key}: {value!r}.")
         # The YAML files set the encoding alone; hydra 1.0 does not support `++`, for both cases.
         added = "" if key == "position_encoding" else "+"
-        found.append(f"{added}model.{key}={written(value)}")
+        found.append(f"{added}model.{key}={text}")
     found.append(f"task.max_positions={positions}")
     if not torch.cuda.is_available():
         found += ["common.cpu=true", "common.fp16=false"]
@@ -95,9 +95,6 @@ def task_settings(data: Path) -> dict[str, Any]:
 
 def written(value: Any) -> str:
     """A value in hydra's syntax."""
-    if isinstance(value, str) and value.startswith("{"):
-        # The settings of --rope-scaling, in JSON, as a word in quotes.
-        return f"'{value}'"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
