@@ -30,8 +30,6 @@ from tupe_fairseq import UsageError
 from tupe_fairseq.errors import one_line_endings
 
 PRODUCTS = Contender("matrix products", "torch")
-#: Default by device: `auto` does not choose triton.
-BACKENDS = {"cpu": "auto", "cuda": "auto,triton"}
 #: Size of the dictionary; the LM head is not part of a step.
 VOCABULARY = 1000
 
@@ -215,7 +213,7 @@ def main(argv: list[str] | None = None) -> int:
         metavar = {int: "N", float: "P"}.get(kind)
         told = "instead of the workload's"
         parser.add_argument(f"--{name}", type=kind, choices=choices, metavar=metavar, help=told)
-    add_arguments(parser, encodings="tupe_a,tupe_r,t5,learned,none", backends=BACKENDS)
+    add_arguments(parser, encodings="tupe_a,tupe_r,t5,learned,none", backends="auto")
     args = parser.parse_args(argv)
     check(args)
     return run(cases(args), args, "benchmark_training.py", argv)

@@ -14,7 +14,7 @@ Glossary, one word for one thing in code, messages and documents:
     layer terms  what an encoding adds in one layer, depending on content (`LayerTerms`)
     window       the largest distance at which tokens attend to each other
     backend      a way to compute attention; `auto` selects one
-    kernel       compiled code for one operation, in C or Triton
+    kernel       compiled code for one operation, in torch or C
     untied [CLS] position 0 holds [CLS], whose positional scores are replaced by learned values
     architecture a named preset of model arguments (`--arch`)
     checkpoint   a file of fairseq's; a directory holds one with its dictionary and tokenizer

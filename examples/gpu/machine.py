@@ -14,7 +14,7 @@ from tupe_fairseq.machine import commit, processor
 #: Folders and endings of files that decide the results.
 FOLDERS = ("tupe_fairseq", "scripts", "examples", "tests")
 ENDINGS = {".py", ".c", ".sh"}
-LIBRARIES = ("triton", "transformers", "ve-fairseq", "fairseq-fixed", "fairseq")
+LIBRARIES = ("transformers", "ve-fairseq", "fairseq-fixed", "fairseq")
 
 
 def about() -> dict[str, str]:

@@ -24,7 +24,6 @@ PEERS = {"hf_roberta": "tupe_a,tupe_r", "hf_deberta_v2": "deberta", "hf_modernbe
 TESTS = (
     "tests/cuda/test_attention.py",
     "tests/attention/test_fused_kernels.py",
-    "tests/attention/test_triton_kernels.py",
     "tests/cuda/test_encoders.py",
     "tests/cuda/test_training.py",
 )
@@ -93,7 +92,7 @@ def _benchmarks(tiny: bool) -> list[Row]:
         flags = (*batch(32, 512), "--peers", peer, "--encodings", f"learned,{encodings}")
         found.append(_step(f"32x512, {peer}", tiny, *flags, needs=("transformers",)))
     for length in (512, 128, 2048, 4096):
-        flags = ("--encodings", f"{OURS},alibi", "--backends", "auto,flash,sdpa,triton,eager")
+        flags = ("--encodings", f"{OURS},alibi", "--backends", "auto,flash,sdpa,eager")
         script = ("scripts/benchmark_attention.py", "--lengths", 32 if tiny else length, *flags)
         more = TINY_ATTENTION if tiny else ()
         found.append(Row("benchmarks", f"attention, {length} tokens", (*script, *more)))

@@ -31,8 +31,8 @@ LEGEND = (
 INTERRUPTED = 130
 
 
-def add_arguments(parser: argparse.ArgumentParser, encodings: str, backends: Any) -> None:
-    """Add the shared flags; `backends` is a list separated by commas, or one for each device."""
+def add_arguments(parser: argparse.ArgumentParser, encodings: str, backends: str) -> None:
+    """Add the shared flags; both defaults are lists separated by commas."""
     add = functools.partial(parser.add_argument, metavar="NAMES")
     add("--encodings", default=encodings, help="default: %(default)s")
     add("--backends", default=backends, help="default: %(default)s")
@@ -50,8 +50,6 @@ def check(args: argparse.Namespace) -> None:
         UsageError: no such device, a number below 1, or a file in a folder that does not exist.
     """
     args.device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if isinstance(args.backends, dict):
-        args.backends = args.backends[args.device]
     if args.device == "cuda" and not torch.cuda.is_available():
         raise UsageError("--device is 'cuda', but torch finds no GPU; use cpu.")
     for name, value in vars(args).items():

@@ -1,7 +1,6 @@
 """What the tests of attention are parametrised over: encodings, and parameters that matter."""
 
 import functools
-import os
 from collections.abc import Iterable
 
 import torch
@@ -42,9 +41,7 @@ OPTIONS = {
 #: The encodings that encoders take.
 IN_ENCODERS = [name for name, cls in POSITION_ENCODINGS.items() if not cls.causal_only]
 
-#: Those that run on CPUs; the kernels of `triton` do in its interpreter (test_triton.py).
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-BACKENDS = [name for name in ATTENTION_BACKENDS if name != "triton" or INTERPRETED]
+BACKENDS = list(ATTENTION_BACKENDS)
 
 #: The encodings of the paper; all have loops in tests/reference.
 PAPER = ("none", "learned", "t5", "tupe_a", "tupe_r")

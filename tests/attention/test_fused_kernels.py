@@ -67,6 +67,6 @@ def test_cudnn_is_kept_from_masks(name, case, padded):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
 @pytest.mark.parametrize("length", [63, 64, 192])
-@pytest.mark.parametrize(("name", "case"), served(("sdpa", "flash", "triton"), PAPER))
+@pytest.mark.parametrize(("name", "case"), served(("sdpa", "flash"), PAPER))
 def test_on_a_gpu_equals_eager(name, case, length, padded, dtype):
     assert_equals_eager(name, case, length, padded, dtype, length, "cuda")

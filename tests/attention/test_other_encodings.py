@@ -24,7 +24,6 @@ CASES = [*(name for name in REFERENCES if name not in PAPER), *OTHER_VARIANTS]
 REFUSED = {
     "sdpa": ("shaw",),
     "blocked": ("cope", "dape", "fox-two_sided"),
-    "triton": ("shaw", "transformer_xl", "deberta", "cope", "dape", "fox", "fox-two_sided"),
     "flash": (
         *("shaw", "transformer_xl", "deberta", "cope", "dape", "fox-two_sided"),
         *("alibi", "fire", "kerple_log", "kerple_power", "sandwich"),
@@ -70,7 +69,6 @@ def test_every_term_is_tested():
 REASONS = {
     "sdpa": "to the values",
     "blocked": "depends? on content",
-    "triton": "depends? on content|of the same width",
     "flash": "depends? on content|depends on the distance",
 }
 

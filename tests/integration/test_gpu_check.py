@@ -127,7 +127,7 @@ def table(name, **seconds):
 def test_goals_are_met_missed_or_not_run(tmp_path):
     parts = {part: {} for part in plan.PARTS}
     parts["benchmarks"]["32x512"] = table(
-        "F", learned__flash=1, tupe_a__flash=0.8, tupe_r__sdpa=0.95, tupe_r__triton=0.9
+        "F", learned__flash=1, tupe_a__flash=0.8, tupe_r__sdpa=0.95, tupe_r__eager=0.9
     )
     counts = {"passed": 5, "failed": 0, "skipped": 1, "left": 0}
     judged = [verdict for *_, verdict in goals.judged(parts, counts, is_gpu=True)]
@@ -137,7 +137,7 @@ def test_goals_are_met_missed_or_not_run(tmp_path):
         counts = {"passed": 5, "failed": 0, "skipped": 0} | counts
         assert goals.judged(parts, counts, is_gpu=True)[0][2] == verdict
     assert goals.slower_than_best(parts) == [
-        ("32x512", "tupe_r", "sdpa, 950.0 ms", "triton, 900.0 ms")
+        ("32x512", "tupe_r", "sdpa, 950.0 ms", "eager, 900.0 ms")
     ]
     assert goals.never_best(parts) == ["sdpa"]
 

@@ -142,7 +142,7 @@ PAIRS = [
 
 
 def test_who_serves_what():
-    by_encoding = {cls: {b for b, c in PAIRS if c is cls} - {"triton"} for cls in ENCODINGS}
+    by_encoding = {cls: {b for b, c in PAIRS if c is cls} for cls in ENCODINGS}
     assert by_encoding == {
         BiasPerLayer: {"blocked", "eager", "sdpa"},
         LocalGlobal: {"blocked", "eager", "sdpa"},
@@ -228,7 +228,6 @@ def test_hypotheses_take_their_gates_along():
     [
         ("flash", LocalGlobal, "restrict attention to a window"),
         ("flash", BiasPerLayer, "bias that depends on the distance"),
-        ("triton", Forgetting, "of the same width"),
     ],
 )
 def test_what_is_not_served_is_refused_when_built(backend, cls, reason):

@@ -30,7 +30,6 @@ class Need(Enum):
     CONTENT_SCORE = "it cannot add a positional term that depends on content"
     RELATIVE_VALUE = "it cannot add vectors by distance to the values"
     CONTENT_VALUE = "it cannot add a positional term to the values"
-    VECTORS = "it requires queries and values of the same width"
     DISTANCE = "it cannot add a bias that depends on the distance"
     CAUSAL = "it cannot hide later tokens from a decoder"
     WINDOW = "it cannot restrict attention to a window"
@@ -68,7 +67,6 @@ def needs_of(
         Need.CONTENT_SCORE: adds_score and not relative,
         Need.RELATIVE_VALUE: adds_value and relative,
         Need.CONTENT_VALUE: adds_value and not relative,
-        Need.VECTORS: terms is not None and terms.adds_vectors,
         Need.DISTANCE: encoding.uses("score") and not encoding.score_is_product,
         Need.CAUSAL: causal,
         Need.WINDOW: window is not None,

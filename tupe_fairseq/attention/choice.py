@@ -18,7 +18,7 @@ from .layout import Layout
 logger = logging.getLogger(__name__)
 
 #: The backends that "auto" considers on each type of device, the fastest first. `eager`, the last,
-#: serves every need. `triton` has not been measured on a GPU, so "auto" does not choose it.
+#: serves every need.
 AUTO = {"cpu": ("blocked", "sdpa", "eager"), "cuda": ("flash", "sdpa", "eager")}
 AUTO_ELSEWHERE = ("sdpa", "eager")
 

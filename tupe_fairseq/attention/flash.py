@@ -13,7 +13,7 @@ class Flash(Backend):
     """For GPUs: encodings without a score term, or with one that is a product of vectors."""
 
     name = "flash"
-    serves = frozenset({Need.COMPILED, Need.VECTORS})
+    serves = frozenset({Need.COMPILED})
 
     def prepare(self, score, layout, heads, dtype):
         padding = padding_scores(layout.padding_mask, dtype)

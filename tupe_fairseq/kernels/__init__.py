@@ -1,1 +1,1 @@
-"""Random bits, dropout, LayerNorm, softmax and products, with kernels in C and Triton."""
+"""Random bits, dropout, LayerNorm, softmax and products, with kernels in C."""

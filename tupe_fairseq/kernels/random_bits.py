@@ -5,7 +5,7 @@ step. Here that generator draws one 64-bit key per mask. Word n of the mask is a
 and the counter n (Salmon et al. 2011), so all cores compute words at the same time, and the
 backward pass computes them again instead of storing the mask.
 
-The kernels in C and Triton take the constants below from this module.
+The kernels in C take the constants below from this module.
 """
 
 import torch

@@ -28,16 +28,6 @@ def toeplitz(by_distance: Tensor, keys: int) -> Tensor:
     return _Toeplitz.apply(by_distance, keys)
 
 
-def sum_diagonals(cells: Tensor) -> Tensor:
-    """The transpose of `toeplitz`: H×T×S -> H×(T+S−1)."""
-    # T columns of zeros are appended and the rows joined. In rows that are one column shorter, row
-    # i begins at i·(S+T−1), so it is shifted by i: each column holds one distance.
-    queries, keys = cells.shape[-2:]
-    joined = torch.nn.functional.pad(cells.flip(-2), (0, queries)).flatten(-2)
-    shifted = joined[..., :-queries].unflatten(-1, (queries, queries + keys - 1))
-    return shifted.sum(-2)
-
-
 class _Toeplitz(torch.autograd.Function):
     @staticmethod
     def forward(ctx, by_distance, keys):
@@ -51,7 +41,13 @@ class _Toeplitz(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        return sum_diagonals(gradient), None
+        # The sums of the diagonals, H×T×S -> H×(T+S−1). T columns of zeros are appended and the
+        # rows joined. In rows that are one column shorter, row i begins at i·(S+T−1), so it is
+        # shifted by i: each column holds one distance.
+        queries, keys = gradient.shape[-2:]
+        joined = torch.nn.functional.pad(gradient.flip(-2), (0, queries)).flatten(-2)
+        shifted = joined[..., :-queries].unflatten(-1, (queries, queries + keys - 1))
+        return shifted.sum(-2), None
 
 
 def relative_buckets(
