@@ -28,9 +28,12 @@ static void draw(int16_t *entries, long words, uint64_t key, uint64_t first) {
     }
 }
 
-/* exp(x) for x <= 0 to about 1 ulp: 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2]. */
+/* exp(x) for x <= 0 to about 1 ulp: 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2]. 0 for -inf,
+   NaN for NaN: nothing is converted to an integer, which has neither. */
 static inline float exponential(float x) {
-    int32_t n = (int32_t)(x * 1.44269504f - 0.5f);
+    const float shift = 12582912.0f; /* 1.5 2^23: the sum is rounded to an integer, its low bits */
+    x = x < -100.0f ? -100.0f : x;
+    float shifted = x * 1.44269504f + shift, n = shifted - shift;
     float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
     float p = 1.9875691500e-4f;
     p = p * r + 1.3981999507e-3f;
@@ -39,7 +42,9 @@ static inline float exponential(float x) {
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * r * r + r + 1.0f;
-    int32_t bits = n < -126 ? 0 : (n + 127) << 23; /* 2^n, 0 where it would be denormal */
+    uint32_t bits;
+    memcpy(&bits, &shifted, sizeof bits);
+    bits = n < -126.0f ? 0 : (bits + 127) << 23; /* 2^n, 0 where it would be denormal */
     float power;
     memcpy(&power, &bits, sizeof power);
     return p * power;
@@ -47,7 +52,7 @@ static inline float exponential(float x) {
 
 /* row := softmax(row + bias + padding), either of which may be absent. */
 static void softmax(float *row, const float *bias, const float *padding, long S) {
-    float largest = -3.4e38f, sum = 0.0f;
+    float largest = -INFINITY, sum = 0.0f;
     if (bias)
         for (long j = 0; j < S; j++) row[j] += bias[j];
     if (padding)
