@@ -13,9 +13,7 @@ DATA_BIN is the output of examples/pretraining/prepare.sh. The parts, in this or
 An encoding may have options: `rope+randomize_positions=512`. All are trained with the first of
 --seeds, and the causal models of --repeated with all. After an interruption the same command
 continues; calls with further encodings, seeds or parts add to the report, which is written after
-each model, and alone with --report. The defaults take two cores about four hours, estimated by the
-processor time of the runs so far, in minutes of one core: causal models 264, masked ones 88,
-algorithmic tasks 126.
+each model, and alone with --report. The report has the time of each part.
 DIRECTORY gets
 
     PART/ENCODING/SEED/       checkpoints, log.txt, loss.json, SCALING.json, window.json

@@ -1,9 +1,6 @@
 """All settings of study.py, by scale.
 
-tiny follows from the comparison of all encodings (README.md) on a shared CPU: an update of 32 × 32
-tokens takes a core 0.1 to 0.12 s, so that 9,600 updates (9.8 M tokens) take 16 to 19 minutes and
-15 runs on two cores 130 minutes. A fine-tuning takes a core 25 s (RTE) to 80 s (SST-2); 15 models,
-two rates and five tasks take two cores 70 minutes. small has not been run.
+The report of `tiny` (tiny/report.md) has its times. `small` has not been run.
 """
 
 from typing import NamedTuple
@@ -60,7 +57,7 @@ class Scale(NamedTuple):
 
 
 SCALES = {
-    # A check of all steps: a minute for two models, one seed and one task.
+    # A check of all steps.
     "smoke": Scale(
         vocabulary=100,
         valid_share=0.2,
@@ -75,7 +72,7 @@ SCALES = {
         rates=("1e-3",),
         flags=("--encoder-layers", "2", "--encoder-embed-dim", "32"),
     ),
-    # Two CPU cores, 3.5 hours. With short sequences, `learned` uses word order after 5 M tokens.
+    # Two CPU cores. With short sequences, `learned` leaves its initial plateau within the updates.
     "tiny": Scale(
         vocabulary=1000,
         valid_share=0.01,
@@ -98,7 +95,7 @@ SCALES = {
         },
         rates=("5e-4", "1e-3"),
     ),
-    # One GPU, intended for an hour of pre-training for all 15 runs: 98 M tokens each.
+    # One GPU: 98 M tokens for each of the 15 runs.
     "small": Scale(
         vocabulary=8000,
         valid_share=0.01,
