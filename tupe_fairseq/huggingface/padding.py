@@ -54,3 +54,12 @@ def visible(input_ids: Tensor | None, pad_token_id: int | None) -> Tensor | None
     if input_ids is None or pad_token_id is None:
         return None
     return input_ids.ne(pad_token_id).to(torch.int64)
+
+
+def first_tokens(x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """The vector of each sequence's first visible token, B×T×C -> B×C; mask None: all are."""
+    if attention_mask is None:
+        return x[:, 0]
+    # The first of several largest values.
+    first = attention_mask.ne(0).int().argmax(1)
+    return x[torch.arange(x.size(0), device=x.device), first]

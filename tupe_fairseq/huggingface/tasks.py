@@ -21,7 +21,7 @@ from .heads import (
     token_loss,
 )
 from .modeling import WORDS, TupeModel, TupePreTrainedModel
-from .padding import visible
+from .padding import first_tokens, visible
 
 
 class TupeForMaskedLM(TupePreTrainedModel):
@@ -90,7 +90,9 @@ class TupeForSequenceClassification(TupePreTrainedModel):
         """Logits B×classes; the loss follows `config.problem_type`. See `TupeModel.forward`."""
         given = (input_ids, attention_mask, inputs_embeds)
         out = self.tupe(*given, output_attentions, output_hidden_states, return_dict=True)
-        logits = self.classifier(out.last_hidden_state[:, 0])
+        if attention_mask is None:
+            attention_mask = visible(input_ids, self.config.pad_token_id)
+        logits = self.classifier(first_tokens(out.last_hidden_state, attention_mask))
         output = SequenceClassifierOutput(
             loss=None if labels is None else sequence_loss(logits, labels, self.config),
             logits=logits,
@@ -122,9 +124,11 @@ class TupeForMultipleChoice(TupePreTrainedModel):
         """Logits B×choices of inputs B×choices×T; labels B. See `TupeModel.forward`."""
         given = (input_ids, attention_mask, inputs_embeds)
         choices = next(each for each in (input_ids, inputs_embeds) if each is not None).size(1)
-        rows = (None if each is None else each.flatten(0, 1) for each in given)
+        rows = [None if each is None else each.flatten(0, 1) for each in given]
         out = self.tupe(*rows, output_attentions, output_hidden_states, return_dict=True)
-        logits = self.classifier(out.last_hidden_state[:, 0]).view(-1, choices)
+        ids, mask, _ = rows
+        mask = visible(ids, self.config.pad_token_id) if mask is None else mask
+        logits = self.classifier(first_tokens(out.last_hidden_state, mask)).view(-1, choices)
         output = MultipleChoiceModelOutput(
             loss=None if labels is None else token_loss(logits[None], labels[None]),
             logits=logits,

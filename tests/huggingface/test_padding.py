@@ -1,0 +1,74 @@
+"""Where padding stands changes no logits: of every class, with every encoding."""
+
+import pytest
+import torch
+
+from tests.huggingface.samples import config, every_decoder, every_encoding, filled
+
+pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
+
+from tupe_fairseq import huggingface as hf
+
+ENCODERS = (
+    hf.TupeModel,
+    hf.TupeForMaskedLM,
+    hf.TupeForSequenceClassification,
+    hf.TupeForMultipleChoice,
+    hf.TupeForTokenClassification,
+    hf.TupeForQuestionAnswering,
+)
+#: One score of each sequence, rather than of each token.
+OF_SEQUENCES = (hf.TupeForSequenceClassification, hf.TupeForMultipleChoice)
+LENGTH = 8
+#: Columns of the tokens of two sequences: padding on the right, on the left, between.
+PLACES = {
+    "right": ([0, 1, 2, 3, 4], [0, 1, 2]),
+    "left": ([3, 4, 5, 6, 7], [5, 6, 7]),
+    "between": ([0, 2, 3, 6, 7], [1, 4, 7]),
+}
+
+
+def batch(places: tuple[list[int], ...], filler: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ids and mask of the same tokens in these columns."""
+    ids, mask = torch.full((2, LENGTH), filler), torch.zeros(2, LENGTH, dtype=torch.int64)
+    for row, columns in enumerate(places):
+        ids[row, columns] = torch.arange(10, 10 + len(columns)) + 7 * row
+        mask[row, columns] = 1
+    return ids, mask
+
+
+def small(kind, name: str, **changes):
+    sizes = {"num_hidden_layers": 1, "max_position_embeddings": LENGTH, "num_labels": 3}
+    return filled(kind, config(name, **sizes, **changes))
+
+
+@torch.no_grad()
+def outputs(model, ids: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    """First outputs: of a sequence, or of its tokens in their order."""
+    if isinstance(model, hf.TupeForMultipleChoice):
+        # The two sequences are the choices of one question.
+        ids, mask = ids[None], None if mask is None else mask[None]
+    out = model(ids, attention_mask=mask)[0]
+    if isinstance(model, OF_SEQUENCES):
+        return out
+    return out[(ids != 1 if mask is None else mask).bool()]
+
+
+def check(model) -> None:
+    expected = outputs(model, *batch(PLACES["right"], 1))
+    for side, places in PLACES.items():
+        ids, mask = batch(places, 1)
+        for given in ((ids, mask), (ids, None), batch(places, 5)):
+            actual = outputs(model, *given)
+            torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5, msg=side)
+
+
+@every_encoding
+@pytest.mark.parametrize("kind", ENCODERS, ids=lambda kind: kind.__name__)
+def test_encoders(kind, name):
+    check(small(kind, name))
+
+
+@every_decoder
+def test_language_models(name):
+    check(small(hf.TupeForCausalLM, name, is_decoder=True))
