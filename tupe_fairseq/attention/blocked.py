@@ -108,7 +108,7 @@ class Blocks:
 
 
 class Blocked(Backend):
-    """The fastest on CPUs for every encoding whose terms are biases, products or vectors."""
+    """For CPUs: every encoding whose terms are biases, products or vectors, in memory O(T)."""
 
     name = "blocked"
     serves = frozenset(Need) - {

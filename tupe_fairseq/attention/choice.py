@@ -17,8 +17,8 @@ from .layout import Layout
 
 logger = logging.getLogger(__name__)
 
-#: The backends that "auto" considers on each type of device, the fastest first. `eager`, the last,
-#: serves every need.
+#: The backends that "auto" tries on each type of device, in this order. `eager`, the last, serves
+#: every need.
 AUTO = {"cpu": ("blocked", "sdpa", "eager"), "cuda": ("flash", "sdpa", "eager")}
 AUTO_ELSEWHERE = ("sdpa", "eager")
 
@@ -66,7 +66,7 @@ def share_attention(
         layout: the tokens of the batch where padding has been taken out of x.
         layer_terms: the encoding's terms of one of the layers, or None.
         window: largest distance at which tokens attend to each other, or None.
-        backend: a registered name, or "auto" for the fastest that serves the encoding.
+        backend: a registered name, or "auto" for the first in `AUTO` that serves the encoding.
         need_weights: whether the layers return their attention weights.
         compiled: whether the layers are compiled.
         causal: whether later tokens are hidden.
@@ -129,7 +129,7 @@ def positional_score(
 
 
 def choose_backend(name: str, needs: Collection[Need], device: str = "cpu") -> Backend:
-    """The backend of that name, or for "auto" the fastest on this device that serves all needs.
+    """The backend of that name, or for "auto" the first in `AUTO` that serves all needs.
 
     Raises:
         BackendError: the backend is unknown, or does not serve these needs.
