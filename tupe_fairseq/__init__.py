@@ -1,7 +1,7 @@
 """TUPE and other position encodings as a fairseq plugin: `--user-dir tupe_fairseq`.
 
-Importing this package registers models and criterions with fairseq where fairseq is installed. The
-standalone encoder needs torch alone.
+Importing this package registers models and criterions with fairseq where fairseq is installed.
+`TUPEEncoder` and `tupe_fairseq.huggingface` need no fairseq.
 
 Glossary, one word for one thing in code, messages and documents:
     token        an item of a sequence; its id is an index into the dictionary
@@ -18,9 +18,8 @@ Glossary, one word for one thing in code, messages and documents:
     untied [CLS] position 0 holds [CLS], whose positional scores are replaced by learned values
     architecture a named preset of model arguments (`--arch`)
     checkpoint   a file of fairseq's; a directory holds one with its dictionary and tokenizer
-    standalone   TUPE without fairseq
 
-Class names begin with Tupe; TUPEConfig, TUPEEncoder and TUPEMaskedLM keep their older spelling.
+Class names begin with Tupe; TUPEConfig and TUPEEncoder keep their older spelling.
 """
 
 import importlib.util
@@ -28,8 +27,7 @@ import importlib.util
 from .attention import TupeMultiheadAttention
 from .errors import BackendError, CheckpointError, ConfigurationError, DataError, UsageError
 from .position import PositionEncoding, Shape, build_position_encoding, register_position_encoding
-from .standalone.encoder import TUPEConfig, TUPEEncoder
-from .standalone.masked_lm import TUPEMaskedLM
+from .tupe_encoder import TUPEConfig, TUPEEncoder
 
 __version__ = "0.1.0"
 
@@ -42,7 +40,6 @@ __all__ = [
     "Shape",
     "TUPEConfig",
     "TUPEEncoder",
-    "TUPEMaskedLM",
     "TupeMultiheadAttention",
     "UsageError",
     "build_position_encoding",

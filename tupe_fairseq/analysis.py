@@ -20,7 +20,7 @@ def positional_correlations(encoder: Encoder, length: int, layer: int = 1) -> Te
     2021, section 4 and its figure of heads). T5: b_{j−i}.
 
     Args:
-        encoder: an `Encoder`, e.g. a standalone one or `model.encoder.sentence_encoder`.
+        encoder: an `Encoder`, e.g. a `TUPEEncoder` or `model.encoder.sentence_encoder`.
         length: number of positions T.
         layer: counted from 1; matters for encodings that differ by layer.
 
@@ -64,7 +64,7 @@ def position_maps(encoder: Encoder, length: int, layer: int = 1) -> PositionMaps
     the cosine of the position vectors (see `PositionEncoding.position_vectors`).
 
     Args:
-        encoder: an `Encoder`, e.g. a standalone one or `model.encoder.sentence_encoder`.
+        encoder: an `Encoder`, e.g. a `TUPEEncoder` or `model.encoder.sentence_encoder`.
         length: number of positions T.
         layer: counted from 1; matters for encodings that differ by layer.
 

@@ -17,7 +17,8 @@ import torch
 # Importing fairseq would advise to install tensorboardX.
 logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
-from tupe_fairseq import TUPEMaskedLM, TupeRobertaModel  # noqa: E402
+from tupe_fairseq import TupeRobertaModel  # noqa: E402
+from tupe_fairseq.huggingface import TupeForMaskedLM  # noqa: E402
 from tupe_fairseq.interop.convert import convert  # noqa: E402
 from tupe_fairseq.plots import draw_positional_correlations, save_png  # noqa: E402
 
@@ -84,11 +85,12 @@ longer = TupeRobertaModel.from_pretrained(
 text = torch.cat([tokens[:1], tokens[1:-1].repeat(positions // len(tokens)), tokens[-1:]])
 print(f"features of {len(text)} tokens:", tuple(longer.extract_features(text).shape))
 
-# %% Export: the same model for torch alone, without fairseq.
-if not (OUT / "standalone").exists():
-    convert(["--to", "standalone", str(MODELS / "pretrained"), "--out", str(OUT / "standalone")])
-standalone = TUPEMaskedLM.from_pretrained(OUT / "standalone").eval()
+# %% Export: the same model for Hugging Face's transformers, without fairseq.
+if not (OUT / "transformers").exists():
+    out = str(OUT / "transformers")
+    convert(["--to", "huggingface", str(MODELS / "pretrained"), "--out", out])
+exported = TupeForMaskedLM.from_pretrained(OUT / "transformers")
 with torch.inference_mode():
-    hidden, logits = standalone(tokens[None])
+    hidden = exported(tokens[None], output_hidden_states=True).hidden_states[-1]
     difference = (hidden - roberta.extract_features(tokens)).abs().max().item()
 print(f"largest difference between features with and without fairseq: {difference:.1e}")

@@ -15,10 +15,11 @@ from examples.glue import predict, pretrained
 from examples.glue.tasks import TASKS
 from scripts import plot_positional_correlations as plot
 from tests.interop import release
-from tupe_fairseq import TUPEConfig, TUPEMaskedLM, TupeRobertaModel, UsageError
+from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.checkpoints.reading import CHECKPOINT_GLOBALS, read_checkpoint
 from tupe_fairseq.errors import CheckpointError
 from tupe_fairseq.interop.convert import convert
+from tupe_fairseq.interop.formats import huggingface
 
 #: Why rebuilding each class from an untrusted file runs no code.
 REASONS = {
@@ -159,15 +160,14 @@ def test_other_ways_in(tmp_path):
         lambda: predict.main(predict.arguments(words)),
         lambda: pretrained.overrides(data, checkpoint.with_name("model.pt")),
         lambda: plot.draw(plot.parse_arguments([words[-1], "--out", str(figure)]), ""),
-        lambda: convert(["--to", "standalone", words[-1], "--out", str(tmp_path / "plain")]),
+        lambda: convert(["--to", "huggingface", words[-1], "--out", str(tmp_path / "plain")]),
     ):
         with pytest.raises(UsageError, match=REFUSED):
             load()
-    model = TUPEMaskedLM(TUPEConfig(num_layers=1, num_heads=2, d_model=16, max_len=8), 28)
-    (tmp_path / "config.json").write_text(json.dumps(model.settings()))
+    (tmp_path / "config.json").write_text('{"model_type": "tupe"}')
     checkpoint.with_name("model.pt").rename(tmp_path / "model.safetensors")
     with pytest.raises(UsageError, match=r"model.safetensors cannot be loaded as safetensors"):
-        TUPEMaskedLM.from_pretrained(tmp_path)
+        huggingface.read(tmp_path)
     assert not trace.exists()
     (tmp_path / "model.safetensors").rename(checkpoint)
     torch.load(checkpoint, weights_only=False)

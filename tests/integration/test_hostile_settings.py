@@ -129,7 +129,6 @@ def test_invalid_checkpoints_are_refused_in_one_line(whole, tmp_path, what):
         lambda: TupeTransformerLM.from_pretrained(tmp_path),
         lambda: convert(["--from", "tupe-official", str(path), *out]),
         lambda: convert(["--from", "fairseq-roberta", str(path), *out]),
-        lambda: convert(["--to", "standalone", str(tmp_path), *out]),
         lambda: convert(["--to", "huggingface", str(tmp_path), *out]),
     ):
         with pytest.raises(UsageError) as error:

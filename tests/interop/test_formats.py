@@ -71,13 +71,13 @@ def test_an_added_format_is_read_written_and_compared(added, tmp_path):
     report = convert(["--from", "pickle", str(tmp_path / "there"), *out, str(tmp_path / "back")])
     assert report[-1].startswith("logits")
     with pytest.raises(UsageError, match="--suffix belongs to --from pickle or --to pickle"):
-        convert(["--to", "standalone", str(tmp_path / "ours"), "--out", "x", "--suffix", "a"])
+        convert(["--to", "huggingface", str(tmp_path / "ours"), "--out", "x", "--suffix", "a"])
 
 
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (["--to", "standalone", "--dict", "d.txt"], "--dict belongs to --from"),
+        (["--to", "huggingface", "--dict", "d.txt"], "--dict belongs to --from"),
         (["--from", "huggingface", "--head", "a"], "--head belongs to --to huggingface"),
         (["--from", "tupe-official", "--seed", "2"], "--seed belongs to --from fairseq-roberta"),
         (["--from", "tupe-official", "--head", "a"], "--head belongs to --to huggingface"),

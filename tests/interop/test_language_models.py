@@ -20,8 +20,8 @@ from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.interop.dictionaries import Entry
 from tupe_fairseq.interop.directory import Converted, build, load
 from tupe_fairseq.interop.families import CAUSAL
+from tupe_fairseq.interop.model_files import write_tensors
 from tupe_fairseq.interop.tokenizer_json import write_tokenizer
-from tupe_fairseq.standalone.files import write_tensors
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
@@ -169,7 +169,7 @@ def test_texts_begin_as_in_training(start, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "part"),
     [
-        (("--to", "standalone"), "a language model, which --to standalone does not take"),
+        (("--to", "onnx"), "a language model, which --to onnx does not take"),
         (("--to", "huggingface", "--classes", "roberta"), "is a language model: use tupe"),
         (("--to", "huggingface", "--head", "topic"), "heads are: none"),
     ],

@@ -15,8 +15,8 @@ from tupe_fairseq.interop import sources, tupe_classes
 from tupe_fairseq.interop.check import outputs_of
 from tupe_fairseq.interop.dictionaries import Entry
 from tupe_fairseq.interop.directory import Converted, build
+from tupe_fairseq.interop.model_files import write_tensors
 from tupe_fairseq.position import POSITION_ENCODINGS, PositionEncoding, register_position_encoding
-from tupe_fairseq.standalone.files import write_tensors
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 

@@ -10,8 +10,8 @@ from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.interop.formats import huggingface
+from tupe_fairseq.interop.model_files import read_tensors, write_tensors
 from tupe_fairseq.interop.tupe_classes import HEAD
-from tupe_fairseq.standalone.files import read_tensors, write_tensors
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 import tokenizers  # noqa: E402 (comes with transformers)

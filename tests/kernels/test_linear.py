@@ -6,10 +6,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from tests.tolerances import assert_close, assert_gradients_close
-from tupe_fairseq import TUPEConfig, TUPEEncoder
+from tupe_fairseq import build_position_encoding
 from tupe_fairseq.kernels import linear as module
 from tupe_fairseq.kernels import native
 from tupe_fairseq.kernels.linear import linear, prefers_onednn, project
+from tupe_fairseq.modules.encoder import Encoder
 
 has_onednn = pytest.mark.skipif(
     not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="torch was built without oneDNN"
@@ -166,10 +167,17 @@ def test_processors(monkeypatch):
 @pytest.mark.parametrize("normalize_before", [False, True])
 def test_encoder(calls, monkeypatch, normalize_before):
     """The same parameters before and after training mode, loading and changes of dtype."""
-    config = TUPEConfig(
-        num_layers=2, num_heads=2, d_model=16, dropout=0.0, normalize_before=normalize_before
+    encoder, other = (
+        Encoder(
+            build_position_encoding("tupe_r", 16, 2, 256, tie_cls=True),
+            *(2, 16),
+            dropout=0.0,
+            attention_dropout=0.0,
+            normalize_before=normalize_before,
+        )
+        for _ in range(2)
     )
-    encoder, other = TUPEEncoder(config).eval(), TUPEEncoder(config)
+    encoder.eval()
     x, mask = torch.randn(3, 9, 16), torch.arange(9) >= torch.tensor([9, 5, 2])[:, None]
 
     def check():

@@ -7,7 +7,7 @@ import torch
 
 from tests.attention.cases import normal, padding_mask
 from tests.decoder.samples import build, sentences, targets
-from tupe_fairseq import PositionEncoding, TUPEConfig, TUPEMaskedLM
+from tupe_fairseq import PositionEncoding, TUPEConfig, TUPEEncoder
 from tupe_fairseq.modules.encoder import Encoder
 from tupe_fairseq.position import PositionalScore, Shape
 from tupe_fairseq.position.indices import distances
@@ -89,7 +89,7 @@ def test_every_model_asks_once_for_each_forward_pass(calls):
     build("tupe_r", "tupe_transformer_lm")(targets(2, 6))
     assert calls == [6]
     calls.clear()
-    TUPEMaskedLM(TUPEConfig(d_model=16, num_heads=2), 40)(sentences(2, 5))
+    TUPEEncoder(TUPEConfig(d_model=16, num_heads=2))(torch.randn(2, 5, 16))
     assert calls == [5]
 
 

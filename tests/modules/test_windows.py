@@ -23,7 +23,7 @@ from tests.attention.cases import (
     words,
 )
 from tests.tolerances import assert_close, assert_gradients_close
-from tupe_fairseq import TUPEConfig, TUPEEncoder, UsageError, build_position_encoding
+from tupe_fairseq import UsageError, build_position_encoding
 from tupe_fairseq.arguments.roberta import ROBERTA
 from tupe_fairseq.arguments.specification import completed
 from tupe_fairseq.arguments.transformers import TRANSFORMER
@@ -99,11 +99,8 @@ def test_encoders_of_the_registry_have_windows_in_local_layers():
         assert windows == [None, WINDOW, WINDOW, None], name
 
 
-def test_the_standalone_encoder_has_windows():
-    config = TUPEConfig(
-        num_layers=2, num_heads=2, d_model=8, max_len=LENGTH, attention_window=1, dropout=0.0
-    )
-    encoder = TUPEEncoder(config).eval()
+def test_an_encoder_sees_one_window_more_in_each_layer():
+    encoder = Encoder(build_position_encoding("tupe_r", 8, 2, LENGTH, window=1), 2, 8).eval()
     x = normal(1, LENGTH, 8, seed=0).requires_grad_()
     # Two layers of window 1 reach a distance of 2.
     (gradient,) = torch.autograd.grad(encoder(x)[0, 4, 0], x)
@@ -130,8 +127,9 @@ def test_windows_without_a_meaning(given, message):
             with pytest.raises(UsageError, match=message) as raised:
                 completed(spec, args, Task())
             assert "\n" not in str(raised.value)
+    options = {name.removeprefix("attention_"): value for name, value in given.items()}
     with pytest.raises(UsageError, match=message):
-        TUPEEncoder(TUPEConfig(**given))
+        build_position_encoding("tupe_r", 8, 2, LENGTH, **options)
 
 
 @pytest.mark.parametrize(

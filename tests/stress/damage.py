@@ -3,7 +3,6 @@
 A file or text must be read, or refused by an error of one line. Anything else counts as lost.
 """
 
-import json
 import random
 import shutil
 import traceback
@@ -21,11 +20,11 @@ from tests import toy_data
 from tests.checkpoints.test_safe_loading import payloads
 from tests.glue import samples
 from tests.interop import release
-from tupe_fairseq import TUPEConfig, TUPEMaskedLM, TupeRobertaModel, UsageError
+from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.checkpoints.reading import safe_checkpoint_globals
 from tupe_fairseq.checks.data import check_data
 from tupe_fairseq.interop.convert import convert
-from tupe_fairseq.standalone.files import write_tensors
+from tupe_fairseq.interop.formats import huggingface
 
 Try = Callable[[random.Random], Any]
 #: Prepares a folder; returns the function that is called again and again.
@@ -156,14 +155,13 @@ def hostile(folder: Path) -> Try:
     return once
 
 
-def standalone(name: str) -> Maker:
-    """A file of the directory for the standalone encoder."""
+def transformers(name: str) -> Maker:
+    """A file of a directory of transformers."""
 
     def make(folder: Path) -> Try:
-        model = TUPEMaskedLM(TUPEConfig(num_layers=1, num_heads=2, d_model=16, max_len=8), 28)
-        (folder / "config.json").write_text(json.dumps(model.settings()))
-        write_tensors(folder / "model.safetensors", model.state_dict())
-        return damaging(folder, name, lambda: TUPEMaskedLM.from_pretrained(folder))
+        out = folder / "transformers"
+        convert(["--to", "huggingface", str(converted(folder)), "--out", str(out)])
+        return damaging(out, name, lambda: huggingface.read(out))
 
     return make
 
@@ -207,8 +205,8 @@ FILES: dict[str, Maker] = {
     "sentencepiece model, hub": hub("sentencepiece.bpe.model"),
     "checkpoint, converter": conversion("checkpoint.pt"),
     "dict.txt, converter": conversion("dict.txt"),
-    "config.json, standalone": standalone("config.json"),
-    "model.safetensors, standalone": standalone("model.safetensors"),
+    "config.json, transformers": transformers("config.json"),
+    "model.safetensors, transformers": transformers("model.safetensors"),
     "train.idx, training": binarised("train.idx"),
     "train.bin, training": binarised("train.bin"),
     "GLUE download": glue,

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from ..errors import UsageError
 from ..position import POSITION_ENCODINGS, build_position_encoding
-from ..standalone.files import differences
 
 
 def explain_mismatch(
@@ -45,6 +44,25 @@ def explain_mismatch(
     return (
         f"the checkpoint does not fit this model, parameters: {differences(state_dict, own)}; "
         "build the model with the --arch and sizes that the checkpoint was trained with."
+    )
+
+
+def differences(state: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> str:
+    """Names of parameters that are missing, unknown or of another shape, or ""."""
+    shapes = [
+        f"{name} {tuple(state[name].shape)} instead of {tuple(expected[name].shape)}"
+        for name in sorted(state.keys() & expected.keys())
+        if state[name].shape != expected[name].shape
+    ]
+    parts = {
+        "missing": sorted(expected.keys() - state.keys()),
+        "unknown": sorted(state.keys() - expected.keys()),
+        "of another shape": shapes,
+    }
+    return "; ".join(
+        f"{len(names)} {what} ({', '.join(names[:8])}{', ...' if names[8:] else ''})"
+        for what, names in parts.items()
+        if names
     )
 
 

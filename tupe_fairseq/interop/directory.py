@@ -26,10 +26,10 @@ from ..checkpoints.reading import read_checkpoint
 from ..checkpoints.settings import recorded_settings
 from ..errors import CheckpointError, ConfigurationError, UsageError
 from ..hub.files import find_checkpoint
-from ..standalone.files import check_fit
 from .dictionaries import Entry, check_size, dictionary_text, read_dictionary
 from .families import MASKED, Family, family_of
 from .keys import Table, to_ours, to_theirs
+from .model_files import check_fit
 from .settings import functions, sizes
 
 ENCODER, WORDS, VERSION = MASKED.stack, MASKED.words, MASKED.version

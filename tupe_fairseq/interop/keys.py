@@ -84,12 +84,6 @@ def to_theirs(state: Mapping[str, Tensor], table: Table) -> dict[str, Tensor]:
     return found
 
 
-def without_rule(state: Mapping[str, Tensor], table: Table) -> dict[str, Tensor]:
-    """Parameters here that the table has no name for."""
-    parts = [part for rule in table for part in rule.parts]
-    return {n: v for n, v in state.items() if all(_match(part, n) is None for part in parts)}
-
-
 def _match(pattern: str, name: str) -> tuple[str, ...] | None:
     regex = re.escape(pattern).replace(r"\*", r"([^.]+)")
     match = re.fullmatch(regex, name)

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from ..errors import CheckpointError
-from ..standalone.files import check_fit, write_config, write_tensors
 from .dictionaries import Entry, check_size, dictionary_text
 from .directory import ENCODER, POSITIONS, WORDS, Converted, build, building, check_head, renamed
 from .keys import HEAD, Rule, Table, to_ours, to_theirs
+from .model_files import check_fit, write_config, write_tensors
 from .settings import functions, sizes
 from .tokenizer_json import add_tokenizer
 from .warm_start import warm_start

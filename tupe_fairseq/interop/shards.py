@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from ..errors import CheckpointError
-from ..standalone.files import read_config, read_tensors
 from .dictionaries import Entry, check_size, read_dictionary
+from .model_files import read_config, read_tensors
 
 FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
 

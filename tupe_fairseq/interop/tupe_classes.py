@@ -16,12 +16,12 @@ from ..errors import CheckpointError
 from ..extras import import_extra
 from ..modules.activations import ACTIVATIONS
 from ..position import POSITION_ENCODINGS
-from ..standalone.files import check_fit, read_config, write_config, write_tensors
 from .conversion import Forward
 from .dictionaries import dictionary_text
 from .directory import Converted, build, building, check_head, head_names
 from .families import CAUSAL, MASKED, Family
 from .keys import HEAD, Rule, Table, to_ours, to_theirs
+from .model_files import check_fit, read_config, write_config, write_tensors
 from .settings import functions, sizes
 from .shards import read_directory
 from .sources import AUTO_MAP, collect

@@ -13,12 +13,12 @@ from torch import Tensor
 from ...errors import CheckpointError, ConfigurationError
 from ...extras import import_extra
 from ...position import POSITION_ENCODINGS
-from ...standalone.files import read_config
 from .. import bert_classes, roberta_classes, tupe_classes
 from ..conversion import Conversion, Forward, Option, register, yes_or_no
 from ..dictionaries import read_dictionary
 from ..directory import Converted
 from ..families import CAUSAL, MASKED
+from ..model_files import read_config
 from ..shards import read_shards
 from ..vocabularies import of_roberta
 from ..warm_start import OPTIONS

@@ -19,11 +19,11 @@ from torch import Tensor
 from ...errors import CheckpointError, UsageError
 from ...extras import import_extra
 from ...position.tables import ConstantTable
-from ...standalone.files import write_config
 from .. import tupe_classes
 from ..check import batch
 from ..conversion import Conversion, Forward, Option, register, yes_or_no
 from ..directory import Converted, building
+from ..model_files import write_config
 from .huggingface import HEAD, LOWER
 
 KIND = "onnx"

@@ -1,11 +1,13 @@
-"""TUPE as a plain torch module over vectors, without a dictionary and without fairseq."""
+"""TUPE as a plain torch module over vectors, without a dictionary and without fairseq.
+
+Other encodings and layers: `build_position_encoding` and `modules.encoder.Encoder`.
+"""
 
 from dataclasses import dataclass
 
-from ..errors import ConfigurationError
-from ..modules.activations import ACTIVATIONS
-from ..modules.encoder import Encoder
-from ..position import build_position_encoding
+from .errors import ConfigurationError
+from .modules.encoder import Encoder
+from .position import build_position_encoding
 
 
 @dataclass
@@ -26,11 +28,6 @@ class TUPEConfig:
         untie_cls: position 0 holds [CLS], and its positional correlations are reset. Unlike
             `--tie-cls`, the default is False: sequences of vectors need not begin with [CLS].
         attention_backend: "auto" or a registered backend.
-        layernorm_embedding: LayerNorm on the input, as BERT has.
-        normalize_before: pre-LN layers and a final LayerNorm.
-        activation: in the feed-forward block: "gelu", "relu", "tanh".
-        attention_window: largest distance at which tokens attend to each other; None: no limit.
-        global_every: layers 0, N, 2N, ... have no window; 0: all layers have it.
     """
 
     num_layers: int = 6
@@ -45,21 +42,11 @@ class TUPEConfig:
     max_distance: int = 128
     untie_cls: bool = False
     attention_backend: str = "auto"
-    layernorm_embedding: bool = False
-    normalize_before: bool = False
-    activation: str = "gelu"
-    attention_window: int | None = None
-    global_every: int = 0
 
     def __post_init__(self) -> None:
         if self.num_heads < 1 or self.d_model % self.num_heads:
             raise ConfigurationError(
                 f"invalid num_heads: {self.num_heads}; it must divide d_model {self.d_model}."
-            )
-        if self.activation not in ACTIVATIONS:
-            raise ConfigurationError(
-                f"invalid activation: {self.activation!r}; it must be one of: "
-                f"{', '.join(ACTIVATIONS)}."
             )
 
     @property
@@ -88,8 +75,6 @@ class TUPEEncoder(Encoder):
             config.num_heads,
             config.max_len,
             config.bidirectional_bias,
-            window=config.attention_window,
-            global_every=config.global_every,
             tie_cls=not config.untie_cls,
             **(relative if config.relative_bias else {}),
         )
@@ -97,11 +82,8 @@ class TUPEEncoder(Encoder):
             positions,
             num_layers=config.num_layers,
             ffn_dim=config.expansion_factor * config.d_model,
-            activation_fn=ACTIVATIONS[config.activation],
             dropout=config.dropout,
             attention_dropout=config.dropout,
-            normalize_before=config.normalize_before,
-            layernorm_embedding=config.layernorm_embedding,
             attention_backend=config.attention_backend,
         )
         self.config = config

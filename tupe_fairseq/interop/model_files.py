@@ -1,4 +1,4 @@
-"""Files of a model directory that is read without fairseq: config.json and model.safetensors."""
+"""Files of a model directory of transformers: config.json and model.safetensors."""
 
 import json
 from collections.abc import Mapping
@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from ..checkpoints.mismatch import differences
 from ..errors import CheckpointError
 from ..extras import import_extra
 
@@ -76,25 +77,6 @@ def write_tensors(path: str | Path, tensors: Mapping[str, Tensor]) -> None:
         library.torch.save_file(copies, str(path), metadata={"format": "pt"})
     except library.SafetensorError as error:
         raise OSError(str(error)) from error
-
-
-def differences(state: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> str:
-    """Names of parameters that are missing, unknown or of another shape, or ""."""
-    shapes = [
-        f"{name} {tuple(state[name].shape)} instead of {tuple(expected[name].shape)}"
-        for name in sorted(state.keys() & expected.keys())
-        if state[name].shape != expected[name].shape
-    ]
-    parts = {
-        "missing": sorted(expected.keys() - state.keys()),
-        "unknown": sorted(state.keys() - expected.keys()),
-        "of another shape": shapes,
-    }
-    return "; ".join(
-        f"{len(names)} {what} ({', '.join(names[:8])}{', ...' if names[8:] else ''})"
-        for what, names in parts.items()
-        if names
-    )
 
 
 def check_fit(

@@ -1,4 +1,4 @@
-"""The standalone encoder, used without fairseq."""
+"""`TUPEEncoder`, used without fairseq, and `Encoder`."""
 
 import subprocess
 import sys
@@ -19,7 +19,6 @@ from tests.tolerances import (
 from tupe_fairseq import (
     TUPEConfig,
     TUPEEncoder,
-    TUPEMaskedLM,
     UsageError,
     build_position_encoding,
 )
@@ -179,9 +178,6 @@ def test_padding_between_tokens_is_refused(inner):
     mask[1, inner] = True
     with pytest.raises(UsageError, match="between the tokens of a sequence: move it behind"):
         encoder(torch.randn(2, 10, 8), mask)
-    model = TUPEMaskedLM(TUPEConfig(num_layers=1, num_heads=2, d_model=8), 9)
-    with pytest.raises(UsageError, match="between the tokens of a sequence: move it behind"):
-        model(torch.full((2, 10), 5).masked_fill(mask, 1))
 
 
 @pytest.mark.parametrize("backend", ["auto", "blocked", "eager", "sdpa"])
