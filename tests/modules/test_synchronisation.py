@@ -1,11 +1,13 @@
 """How often the host waits for the device: an encoder or decoder once, to read the padding of ids.
 
 Tensors on torch's device "meta" have no values, so whatever would make the host wait for a GPU to
-read a value raises an error there.
+read a value raises an error there. Copies from the host to the device are counted, too.
 """
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 from tests.attention.cases import BACKENDS, OPTIONS, VOCAB_SIZE, served
 from tests.decoder.samples import build
@@ -17,6 +19,27 @@ LENGTH, WIDTH = 9, 16
 #: FIRE reads on the host the lengths up to which its scores are tables by distance.
 ENCODINGS = sorted(set(POSITION_ENCODINGS) - {"fire"})
 ON_GPUS = [pair for pair in served(BACKENDS, ENCODINGS) if pair[0] in ("eager", "flash", "sdpa")]
+
+
+#: What makes a tensor of values on the host.
+FROM_VALUES = {
+    torch.tensor,
+    torch.as_tensor,
+    torch.asarray,
+    torch.from_numpy,
+    torch.Tensor.new_tensor,
+}
+
+
+class NoCopiesFromTheHost(TorchFunctionMode):
+    """Fails where a tensor is made of values on the host, or is on the CPU."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        assert func not in FROM_VALUES, f"{func.__name__} copies from the host"
+        out = func(*args, **(kwargs or {}))
+        tensors = [each for each in tree_leaves(out) if isinstance(each, torch.Tensor)]
+        assert all(each.is_meta for each in tensors), f"{func.__name__} makes a tensor on the CPU"
+        return out
 
 
 def tokens():
@@ -45,6 +68,20 @@ def test_vectors_without_padding_need_no_synchronisation(backend, name):
     x = torch.randn(2, LENGTH, WIDTH, device="meta", requires_grad=True)
     encoder(x, None, tokens()).sum().backward()
     assert x.grad.shape == x.shape
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_a_pass_copies_nothing_from_the_host(name, reads):
+    encoding = build_position_encoding(
+        name, WIDTH, 4, LENGTH, vocab_size=VOCAB_SIZE, **OPTIONS.get(name, {})
+    )
+    causal = not encoding.shape.bidirectional
+    encoder = Encoder(encoding, 2, 16, causal=causal).to("meta")
+    x = torch.randn(2, LENGTH, WIDTH, device="meta", requires_grad=True)
+    mask = torch.zeros(2, LENGTH, dtype=torch.bool, device="meta")
+    ids = tokens()
+    with NoCopiesFromTheHost():
+        encoder(x, mask, ids).sum().backward()
 
 
 @pytest.mark.parametrize("name", ENCODINGS)

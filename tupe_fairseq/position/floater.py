@@ -21,8 +21,6 @@ from .tables import is_exporting, widened, without_autocast
 
 #: Time between neighbouring positions.
 STEP = 0.1
-#: Times of the four stages of a step, as shares of it.
-STAGES = (0.0, 1 / 3, 2 / 3, 1.0)
 
 
 class ZeroLinear(nn.Module):
@@ -165,7 +163,9 @@ class FloaterPosition(PositionEncoding):
         # W_1 b_2 t is added to the inputs of tanh, so that no stage has to add it.
         of_time = of_time + of_position @ shift
         steps = torch.arange(self.steps * (length - 1), dtype=wide, device=first.device)
-        times = step * (steps[:, None] + steps.new_tensor(STAGES))
+        # The four stages of a step are at 0, 1/3, 2/3 and 1 of it.
+        stages = torch.arange(4, dtype=wide, device=first.device) / 3
+        times = step * (steps[:, None] + stages)
         inputs = times[..., None] * of_time + bias
         averages = _Stages.apply(of_position @ first, step * (of_position @ back), inputs)
         moved = averages.cumsum(0)[self.steps - 1 :: self.steps] @ back.t()

@@ -1,7 +1,5 @@
 """Index arithmetic: distances, buckets, the cells of [CLS]."""
 
-import functools
-
 import torch
 from torch import Tensor
 
@@ -60,13 +58,12 @@ def relative_buckets(
     num_buckets. One-sided: keys to the right share bucket 0 with the query itself.
     """
     sided = num_buckets // 2 if bidirectional else num_buckets
-    starts = torch.tensor(bucket_starts(sided, max_distance), device=distance.device)
+    starts = torch.tensor(bucket_starts(sided, max_distance))
     reach = distance.abs() if bidirectional else (-distance).clamp(min=0)
     bucket = torch.bucketize(reach, starts, right=True) - 1
     return bucket + sided * (distance > 0) if bidirectional else bucket
 
 
-@functools.lru_cache
 def bucket_starts(sided: int, max_distance: int) -> tuple[int, ...]:
     """The smallest |j − i| of each of the buckets of one side.
 

@@ -80,4 +80,6 @@ def _is_served(encoding: nn.Module, state: dict[str, Tensor]) -> bool:
 def _is_plain(module: nn.Module, known: tuple[str, ...]) -> bool:
     """Whether its parameters alone determine its outputs: an adapter can be switched off."""
     hooked = module._forward_hooks or module._forward_pre_hooks
-    return not (hooked or module._buffers) and type(module).__module__.startswith(known)
+    # A buffer that is not saved is a constant.
+    constant = module._buffers.keys() == module._non_persistent_buffers_set
+    return not hooked and constant and type(module).__module__.startswith(known)

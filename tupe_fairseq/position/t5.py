@@ -30,11 +30,15 @@ class RelativeBias(nn.Module):
         untie_cls: add the cells of [CLS], see `cls`.
     """
 
+    buckets: Tensor
+
     def __init__(self, num_heads, num_buckets, max_distance, bidirectional, untie_cls=False):
         super().__init__()
         check_buckets(num_buckets, max_distance, bidirectional)
-        self.num_buckets, self.max_distance = num_buckets, max_distance
-        self.bidirectional = bidirectional
+        # Distances beyond max_distance are in the bucket of max_distance.
+        self.max_distance, reach = max_distance, torch.arange(-max_distance, max_distance + 1)
+        buckets = relative_buckets(reach, num_buckets, max_distance, bidirectional)
+        self.register_buffer("buckets", buckets, persistent=False)
         rows = num_buckets
         if untie_cls:
             self.from_cls, self.to_cls, rows = cls_rows(num_buckets, bidirectional)
@@ -43,10 +47,8 @@ class RelativeBias(nn.Module):
 
     def forward(self, distance: Tensor) -> Tensor:
         """The bias of distances j − i: N -> H×N."""
-        bucket = relative_buckets(
-            distance, self.num_buckets, self.max_distance, self.bidirectional
-        )
-        return self._values()[bucket].t()
+        far = self.max_distance
+        return self._values()[self.buckets[distance.clamp(-far, far) + far]].t()
 
     def cls(self) -> tuple[Tensor, Tensor]:
         """The bias of [CLS] -> others and of others -> [CLS], H each."""
