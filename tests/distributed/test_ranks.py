@@ -268,6 +268,13 @@ def test_training_nothing_is_found(toy_masked_lm_data, tmp_path, one_rank):
     assert not torch.distributed.is_initialized()
 
 
+def test_a_finished_run_is_no_failure(toy_masked_lm_data, tmp_path, one_rank, capsys):
+    flags = ("--max-epoch", 1, "--max-update", 100)
+    pretrain(toy_masked_lm_data, tmp_path, *flags)
+    worker.main(flags_of(toy_masked_lm_data, tmp_path, *flags))
+    assert re.search(r"trained together: 0 updates, [1-9]\d* in all", capsys.readouterr().out)
+
+
 def test_the_script_hands_everything_on(bash):
     """Its help is the header; bash can read it; the plugin is what it starts."""
     script = ROOT / "scripts" / "train_distributed.sh"

@@ -40,43 +40,29 @@ def test_resumed_equals_uninterrupted(toy_masked_lm_data, tmp_path, encoding):
     assert torch.equal(model(tokens)[0], again(tokens)[0])
 
 
-def test_a_finished_run_is_not_trained_on(toy_masked_lm_data, tmp_path, monkeypatch):
-    """As when it was killed after its last checkpoint: fairseq would make one update more."""
-    flags = ("--save-interval-updates", 2, "--max-update")
-    checkpoint = pretrain(toy_masked_lm_data, tmp_path, *flags, 4)
-    before = checkpoint.read_bytes()
-    monkeypatch.setattr("sys.argv", ["fairseq-train"])
-    with pytest.raises(SystemExit) as ended:
-        pretrain(toy_masked_lm_data, tmp_path, *flags, 4)
-    assert ended.value.code == 0
-    assert checkpoint.read_bytes() == before
-    for save_dir, more in (
-        (tmp_path, ("--max-update", 6)),
-        (tmp_path / "a", ("--restore-file", checkpoint, *FINETUNE, "--max-update", 3)),
-        (tmp_path / "b", ("--finetune-from-model", checkpoint, "--max-update", 3)),
-    ):
-        state = torch.load(pretrain(toy_masked_lm_data, save_dir, *more), weights_only=True)
-        assert state["optimizer_history"][-1]["num_updates"] == more[-1]
-
-
-def test_a_run_of_all_epochs_says_that_it_is_finished(
-    toy_masked_lm_data, tmp_path, monkeypatch, capsys
+@pytest.mark.parametrize(
+    ("limit", "more"), [(("--max-epoch", 1, "--max-update", 100), 0), (("--max-update", 3), 1)]
+)
+def test_a_finished_run_leaves_the_process_to_others(
+    limit, more, toy_masked_lm_data, tmp_path, monkeypatch, caplog
 ):
-    """fairseq says that it is done with training, as where it has trained."""
-    checkpoint = pretrain(toy_masked_lm_data, tmp_path, "--max-epoch", 2, "--max-update", 100)
+    """It may be one run of a sweep, or the teacher of another model. fairseq makes one update more
+    if --max-update is reached, and none if --max-epoch is.
+    """
     monkeypatch.setattr("sys.argv", ["fairseq-train"])
-    with pytest.raises(SystemExit) as ended:
-        pretrain(toy_masked_lm_data, tmp_path, "--max-epoch", 2, "--max-update", 100)
-    assert ended.value.code == 0
-    assert "nothing left to train: --max-epoch is 2, and 2 are done" in capsys.readouterr().out
-    for save_dir, more in (
-        (tmp_path, ("--max-epoch", 3)),
-        (tmp_path / "a", ("--restore-file", checkpoint, *FINETUNE, "--max-epoch", 1)),
-    ):
-        state = torch.load(
-            pretrain(toy_masked_lm_data, save_dir, *more, "--max-update", 100), weights_only=True
-        )
-        assert state["extra_state"]["train_iterator"]["epoch"] == more[-1] + 1
+
+    def updates() -> int:
+        return torch.load(checkpoint, weights_only=True)["optimizer_history"][-1]["num_updates"]
+
+    checkpoint = pretrain(toy_masked_lm_data, tmp_path, *limit)
+    before = updates()
+    caplog.clear()
+    pretrain(toy_masked_lm_data, tmp_path, *limit)
+    assert updates() == before + more
+    assert "done training" in caplog.messages[-1]
+    assert bool(more) == any("Stopping training due to" in line for line in caplog.messages)
+    (teacher,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
+    assert_same(parameters(checkpoint), teacher.state_dict())
 
 
 def test_activation_checkpointing_changes_nothing(toy_masked_lm_data, tmp_path, plain):

@@ -27,7 +27,8 @@ TINY = (
     *("--arch", "tupe_roberta", "--encoder-layers", "2", "--encoder-embed-dim", "32"),
     *("--encoder-ffn-embed-dim", "64", "--encoder-attention-heads", "4", "--batch-size", "4"),
     *("--task", "masked_lm", "--criterion", "masked_lm", "--tokens-per-sample", "64"),
-    *("--optimizer", "adam", "--lr", "0.001", "--max-update", "300", "--num-workers", "0"),
+    # With --max-update, fairseq makes one update more of a run that is killed at its end.
+    *("--optimizer", "adam", "--lr", "0.001", "--max-epoch", "30", "--num-workers", "0"),
     *("--save-interval-updates", "10", "--keep-interval-updates", "1", "--no-epoch-checkpoints"),
     *("--user-dir", str(ROOT / "tupe_fairseq"), "--cpu", "--required-batch-size-multiple", "1"),
 )

@@ -4,6 +4,8 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+from fairseq import checkpoint_utils
+
 from ..arguments.flags import position_options, training_setting
 from ..errors import CheckpointError
 from .reading import read_checkpoint
@@ -36,28 +38,17 @@ def check_restore_file(args: Any, complete: Namespace) -> None:
         _check_encoding(read_checkpoint(path), path, complete)
 
 
-def end_if_finished(args: Any) -> None:
-    """End a finished run after its checkpoint is loaded and before its data are read.
+def forget_earlier_runs() -> None:
+    """Remove the best scores of earlier runs of this process, as in a sweep of hydra's.
 
-    fairseq compares --max-update only after an update, so it would make one more at each start.
-    For --max-epoch it prints nothing.
-
-    Raises:
-        SystemExit: the checkpoint has --max-update updates or --max-epoch epochs; the status is 0.
+    fairseq keeps them in attributes of its functions. The next run would write no
+    checkpoint_best.pt and end too early by --patience.
     """
-    path = restored_file(args)
-    if not path.is_file():
-        return
-    state = read_checkpoint(path)
-    updates, place = progress(state)
-    for unit, done, reset in (
-        ("update", updates, "reset_optimizer"),
-        ("epoch", place.get("epoch", 1) - 1, "reset_dataloader"),
-    ):
-        most = training_setting(args, "optimization", f"max_{unit}")
-        if most and done >= most and not training_setting(args, "checkpoint", reset):
-            print(f"nothing left to train: --max-{unit} is {most}, and {done} are done")
-            raise SystemExit(0)
+    # Its import configures logging. Commands that train have imported it.
+    from fairseq_cli.train import should_stop_early
+
+    vars(should_stop_early).clear()
+    vars(checkpoint_utils.save_checkpoint).clear()
 
 
 def progress(state: dict[str, Any]) -> tuple[int, dict[str, Any]]:

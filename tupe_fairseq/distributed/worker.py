@@ -56,19 +56,13 @@ def train_together(cfg: DictConfig) -> None:
     world = cfg.distributed_training.distributed_world_size
     check_all_joined(world)
     writes = dist.get_rank() == 0 and not cfg.checkpoint.no_save
-    try:
-        with (
-            alone_in(cfg.checkpoint.save_dir) if writes else nullcontext(),
-            resumed(cfg) as before,
-        ):
-            fairseq_train.main(cfg)
-    except SystemExit as end:
-        if end.code:
-            raise
-        # The training had finished before, and has said so.
-        return
+    with (
+        alone_in(cfg.checkpoint.save_dir) if writes else nullcontext(),
+        resumed(cfg) as before,
+    ):
+        fairseq_train.main(cfg)
     total = updates_made()
-    if total <= before:
+    if not total:
         raise UsageError(
             "nothing was trained: no update was made; check the sizes of the data and of the "
             "batches, --max-epoch, --max-update and --stop-min-lr."

@@ -11,7 +11,7 @@ from .. import commands
 from ..arguments.flags import training_setting
 from ..arguments.specification import ModelArguments, completed, write_back
 from ..checkpoints.mismatch import explain_mismatch
-from ..checkpoints.restoring import DEFAULT_RESTORE_FILE, check_restore_file, end_if_finished
+from ..checkpoints.restoring import DEFAULT_RESTORE_FILE, check_restore_file, forget_earlier_runs
 from ..checks.data import check_data
 from ..checks.first_rank import on_first_rank
 from ..errors import CheckpointError
@@ -46,6 +46,7 @@ class CheckedModel(BaseFairseqModel):
         """
         complete = completed(cls.arguments, args, task)
         if commands.current() == "train":
+            forget_earlier_runs()
             rank = training_setting(args, "distributed_training", "distributed_rank") or 0
             on_first_rank(lambda: cls.check_training(complete, args, task), rank)
         model = cls.from_arguments(complete, task)
@@ -110,6 +111,4 @@ class CheckedModel(BaseFairseqModel):
         except RuntimeError as error:
             raise CheckpointError(explain_mismatch(self, state_dict, dict(self.stacks))) from error
         self.awaited_checkpoint = None
-        if commands.current() == "train":
-            end_if_finished(self.args)
         return result
