@@ -56,6 +56,7 @@ OTHER_VARIANTS = {
     "rope-values": ("rope", {"rope_values": True, "rope_theta": 100.0}),
     "fox-two_sided": ("fox", {}),
     "rope-fraction": ("rope", {"rope_fraction": 0.5}),
+    "rope-proportional": ("rope", {"rope_fraction": 0.5, "rope_proportional": True}),
     "rope-linear": ("rope", {"rope_scaling": "linear", "rope_scaling_factor": 2.5}),
     "shaw-narrow": ("shaw", {"relative_clip": 1}),
     "shaw-wide": ("shaw", {"relative_clip": 9}),

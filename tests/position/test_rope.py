@@ -96,6 +96,13 @@ def test_layers_with_a_window_have_their_own_base():
         torch.testing.assert_close(ours, cos[0, :, :4], rtol=1e-5, atol=1e-5)
 
 
+def test_layers_with_a_window_rotate_the_same_dimensions():
+    shape = {"num_layers": 2, "window": 4, "global_every": 2}
+    part = {"rope_fraction": 0.5, "rope_proportional": True}
+    local = rope(rope_theta_local=10.0, **part, **shape).at(1)
+    assert torch.equal(local.rotation.cos.bits, rope(rope_theta=10.0, **part).rotation.cos.bits)
+
+
 def test_layers_with_a_window_are_not_scaled():
     shape = {"num_layers": 2, "window": 4, "global_every": 2}
     scaled = rope(rope_theta_local=10.0, **shape, rope_scaling="linear", rope_scaling_factor=2.0)

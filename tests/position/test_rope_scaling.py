@@ -88,6 +88,27 @@ def test_frequencies_equal_transformers(kind, index):
 
 
 @every_setting
+@pytest.mark.parametrize("scaled", [False, True], ids=["unscaled", "scaled"])
+def test_the_highest_frequencies_of_the_head_equal_transformers(index, scaled):
+    """p-RoPE: `proportional` there, which divides by the factor as `linear` does."""
+    utils = pytest.importorskip("transformers.modeling_rope_utils")
+    if "proportional" not in utils.ROPE_INIT_FUNCTIONS:
+        pytest.skip("this version of transformers has no proportional frequencies")
+    factor, _, theta, width, fraction, _ = SETTINGS[index]
+    expected, _ = theirs("proportional", index)
+    options = {"rope_scaling": "linear", "rope_scaling_factor": factor} if scaled else {}
+    encoding = rope(
+        2, width, rope_theta=theta, rope_fraction=fraction, rope_proportional=True, **options
+    )
+    # The angles of position 1, of the pairs that rotate; transformers has 0 for the others.
+    rotation = encoding.rotation
+    found = torch.atan2(rotation.sin(torch.float64)[1], rotation.cos(torch.float64)[1])
+    expected = expected.double() * (1 if scaled else factor)
+    torch.testing.assert_close(found, expected[: len(found)], rtol=1e-6, atol=0)
+    assert not expected[len(found) :].any()
+
+
+@every_setting
 def test_ntk_is_a_larger_base(index):
     """transformers has no ntk. The slowest pair turns s times slower, the fastest as before."""
     factor, original, theta, width, _, _ = SETTINGS[index]

@@ -2,7 +2,7 @@
 
 R_k turns the pair (2i, 2i+1) of a head's dimensions by k·θ_i, θ_i = base^{−2i/d}. Options: the
 values are turned too, o_i = Σ_j a_ij R_j x_j W^V; only the first dimensions are turned, and d is
-their number; positions are divided by a factor.
+their number or, proportional, that of all; positions are divided by a factor.
 """
 
 import math
@@ -23,6 +23,7 @@ def attend(
     rope_theta=10000.0,
     rope_values=False,
     rope_fraction=1.0,
+    rope_proportional=False,
     rope_scaling=None,
     rope_scaling_factor=1.0,
 ):
@@ -39,16 +40,20 @@ def attend(
 
     def turn(head, k):
         d = int(len(head) * rope_fraction)
-        return torch.cat((rotate(head[:d], k, rope_theta), head[d:]))
+        width = len(head) if rope_proportional else d
+        return torch.cat((rotate(head[:d], k, rope_theta, width), head[d:]))
 
     return attention.attend(x, weights, num_heads, padding, project=project)
 
 
-def rotate(vector, k, base):
-    """R_k · vector, pair by pair."""
-    d = len(vector)
+def rotate(vector, k, base, width=None):
+    """R_k · vector, pair by pair, by the frequencies of this width or the vector's."""
+    width = width or len(vector)
     return torch.cat(
-        [rotation(k * base ** (-2 * i / d)).mv(vector[2 * i : 2 * i + 2]) for i in range(d // 2)]
+        [
+            rotation(k * base ** (-2 * i / width)).mv(vector[2 * i : 2 * i + 2])
+            for i in range(len(vector) // 2)
+        ]
     )
 
 

@@ -5,8 +5,10 @@ q_m · k_n depends on m − n only. Pairs are neighbouring dimensions, as in the
 pair dimension i with i + D/2, which permutes the rows of W^Q and W^K.
 
 Options: frequencies for texts longer than those trained on (`rope_scaling`); a part of the
-dimensions (GPT-NeoX); every N-th layer without rotation (SmolLM3, Llama 4); another base in layers
-with a window, whose frequencies are not scaled (ModernBERT, Gemma 3).
+dimensions, with the frequencies of a head of that width (GPT-NeoX) or the highest frequencies of
+the whole head (p-RoPE, Barbero et al. 2025; Gemma 4); every N-th layer without rotation (SmolLM3,
+Llama 4); another base in layers with a window, whose frequencies are not scaled (ModernBERT,
+Gemma 3).
 """
 
 import copy
@@ -84,6 +86,9 @@ class RotaryPosition(RandomizedEncoding):
         rope_theta: RopeTheta = 10000.0,
         rope_values: Annotated[bool, "rotate the values too"] = False,
         rope_fraction: Annotated[float, "fraction of the head's dimensions that rotate"] = 1.0,
+        rope_proportional: Annotated[
+            bool, "with --rope-fraction: the highest frequencies of the whole head (p-RoPE)"
+        ] = False,
         rope_skip_every: Annotated[
             int, "every N-th layer does not rotate (layers N, 2N, ... counted from 1); 0: none"
         ] = 0,
@@ -116,6 +121,8 @@ class RotaryPosition(RandomizedEncoding):
         check_at_least("--rope-skip-every", rope_skip_every, 0)
         self.rope_values, self.skip_every = rope_values, rope_skip_every
         self.theta, self.width = rope_theta, _rotated_width(shape.head_dim, rope_fraction)
+        #: D of the frequencies b^{−2d/D}, of which the first are used.
+        self.spectrum = shape.head_dim if rope_proportional else self.width
         self.scaling = _scaling(
             shape.max_positions,
             rope_scaling,
@@ -127,7 +134,8 @@ class RotaryPosition(RandomizedEncoding):
             # Settings that only longer passes read are refused here, too.
             self._rotation(0, shape.max_positions)
         self.rotation = self._rotation(self.reach)
-        self.local = self._in_local_layers(rope_theta_local, rope_fraction)
+        part = {"rope_fraction": rope_fraction, "rope_proportional": rope_proportional}
+        self.local = self._in_local_layers(rope_theta_local, part)
         if rope_values and self.scaling is not None and self.scaling.magnitude != 1:
             raise ConfigurationError(
                 f"--rope-values rotates values, which --rope-scaling {rope_scaling} would also "
@@ -182,12 +190,15 @@ class RotaryPosition(RandomizedEncoding):
 
     def _rotation(self, positions: int, length: int = 0) -> Rotation:
         """The rotation of this many positions, in a pass of this length."""
-        if self.scaling is None:
-            return Rotation(frequencies(self.theta, self.width), positions)
-        scaled = self.scaling.frequencies(self.theta, self.width, length)
-        return Rotation(scaled, positions, self.scaling.magnitude)
+        pairs, scaling = self.width // 2, self.scaling
+        if scaling is None:
+            return Rotation(frequencies(self.theta, self.spectrum)[:pairs], positions)
+        scaled = scaling.frequencies(self.theta, self.spectrum, length)
+        return Rotation(scaled[:pairs], positions, scaling.magnitude)
 
-    def _in_local_layers(self, theta: float | None, fraction: float) -> "RotaryPosition | None":
+    def _in_local_layers(
+        self, theta: float | None, part: dict[str, Any]
+    ) -> "RotaryPosition | None":
         """What layers with a window see, or None if they see the same as others."""
         if theta is None:
             return None
@@ -198,7 +209,7 @@ class RotaryPosition(RandomizedEncoding):
             )
         check_rotation("rope", self.shape, theta, "--rope-theta-local")
         return RotaryPosition(
-            self.shape, rope_theta=theta, rope_values=self.rope_values, rope_fraction=fraction
+            self.shape, rope_theta=theta, rope_values=self.rope_values, **part
         )
 
 
