@@ -1,4 +1,4 @@
-"""The rooms of the package: their imports go in one direction, without circles; their list."""
+"""The layers of the package: their imports go in one direction, without circles; their list."""
 
 import re
 import subprocess
@@ -49,12 +49,12 @@ def test_no_circles_of_files(graph):
 
 
 def test_contributing_names_what_exists():
-    """Paths, and all rooms, in .github/CONTRIBUTING.md."""
+    """Paths, and all layers, in .github/CONTRIBUTING.md."""
     text = (ROOT / ".github/CONTRIBUTING.md").read_text(encoding="utf-8")
     paths = re.findall(r"\b(?:tupe_fairseq|tests|examples|scripts)/[\w./-]*\w", text)
     assert len(paths) > 20
     missing = [path for path in paths if "NAME" not in path and not (ROOT / path).exists()]
     assert not missing
-    rooms = {file.stem for file in (ROOT / PACKAGE).glob("[a-z]*") if file.suffix in ("", ".py")}
+    layers = {file.stem for file in (ROOT / PACKAGE).glob("[a-z]*") if file.suffix in ("", ".py")}
     cells = re.findall(r"^\| (`.*?) \|", text, flags=re.MULTILINE)
-    assert {name for cell in cells for name in re.findall(r"`(\w+)`", cell)} == rooms
+    assert {name for cell in cells for name in re.findall(r"`(\w+)`", cell)} == layers

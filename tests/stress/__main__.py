@@ -2,7 +2,7 @@
 
     python -m tests.stress --out FOLDER [--kills 20] [--tries 500] [--only sweep,files] [--seed 1]
 
-Not part of the test suite, since it takes an hour on two cores. The results of a part are written
+Not part of the test suite, because it takes long. The results of a part are written
 to FOLDER/NAME.json. At the end the tables of all parts in FOLDER are printed, and written to
 FOLDER/stress.md.
 
@@ -21,7 +21,7 @@ undisturbed run, and it starts over. The commands, and what is compared:
     quickstart    scripts/quickstart.sh in a copy, with a tenth of the updates: the final table
 
 Damaged files and random texts are used many times (`tests.stress.damage`). They must be read, or
-refused by an error of one line:
+raise an error of one line:
 
     files         each kind of file that the package or the examples read
     inputs        texts for the hub and rows for GLUE's readers
