@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from .base import PositionEncoding, Shape, register_position_encoding
 from .indices import distances
-from .kept import kept_score
 from .score import PositionalScore
 from .t5 import MaxDistance, NumBuckets, RelativeBias
 from .tables import widened
@@ -68,11 +67,6 @@ class TupeAbsolute(PositionEncoding):
         return {"weight": 2 if self.untie_cls else 0}
 
     def score(self, queries: int, keys: int, start: int = 0) -> PositionalScore:
-        if start:
-            return self._score(queries, keys, start)
-        return kept_score(self, queries, keys, lambda: self._score(queries, keys, 0))
-
-    def _score(self, queries: int, keys: int, start: int) -> PositionalScore:
         rows = self.layer_norm(self.weight[: keys + self.untie_cls])
         q = self._per_head(self.q_proj(rows)) * self.scaling
         k = self._per_head(self.k_proj(rows))
