@@ -14,7 +14,6 @@ from typing import Annotated
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .tables import is_exporting, widened, without_autocast
@@ -40,60 +39,24 @@ class ZeroLinear(nn.Module):
         return F.linear(x, self.weight, self.bias)
 
 
-class _Stages(torch.autograd.Function):
-    """The solver's steps for dy/dt = M tanh(y + u(t)): the average tanh of each step, N×R.
+def _average_tanhs(start: Tensor, matrix: Tensor, inputs: Tensor) -> Tensor:
+    """Kutta's steps for dy/dt = M tanh(y + u(t)): the weighted average of tanh in each, N×R.
 
     Args:
         start: y at the beginning, R.
         matrix: M times the step, R×R.
         inputs: u at the stages of each step, N×4×R.
     """
-
-    @staticmethod
-    def forward(ctx, start, matrix, inputs):
-        y, stages = start, list[Tensor]()
-        for first, second, third, fourth in map(torch.unbind, inputs):
-            a = torch.tanh(y + first)
-            b = torch.addmv(y + second, matrix, a, alpha=1 / 3).tanh_()
-            c = torch.addmv(y + third, matrix, torch.sub(b, a, alpha=1 / 3)).tanh_()
-            d = torch.addmv(y + fourth, matrix, a - b + c).tanh_()
-            stages += (a, b, c, d)
-            y = torch.addmv(y, matrix, torch.add(a + d, b + c, alpha=3), alpha=1 / 8)
-        tanhs = torch.stack(stages).view_as(inputs)
-        ctx.save_for_backward(matrix, tanhs)
-        return _average(tanhs)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, gradient):
-        matrix, tanhs = ctx.saved_tensors
-        transposed, slopes = matrix.t().contiguous(), 1 - tanhs.square()
-        of_y, found = torch.zeros_like(gradient[0]), list[Tensor]()
-        of_ends = torch.empty_like(gradient)
-        for n in reversed(range(len(gradient))):
-            of_a, of_b, of_c, of_d = slopes[n].unbind()
-            of_ends[n] = of_y
-            mean = torch.addmv(gradient[n], transposed, of_y) / 8
-            of_d = of_d * mean
-            by_d = transposed @ of_d
-            of_c = of_c * torch.add(by_d, mean, alpha=3)
-            by_c = transposed @ of_c
-            of_b = of_b * torch.add(by_c - by_d, mean, alpha=3)
-            of_a = of_a * (mean + by_d + torch.addmv(by_c, transposed, of_b, alpha=1, beta=-1) / 3)
-            of_y = of_y + of_a + of_b + of_c + of_d
-            found += (of_d, of_c, of_b, of_a)
-        of_inputs = torch.stack(found).view_as(tanhs).flip(0, 1)
-        # What the matrix was multiplied by: for the second to fourth stage, and the end of a step.
-        a, b, c, _ = tanhs.unbind(1)
-        factors = torch.stack((a / 3, b - a / 3, a - b + c, _average(tanhs)))
-        of_products = torch.stack((*of_inputs.unbind(1)[1:], of_ends))
-        return of_y, (of_products.mT @ factors).sum(0), of_inputs
-
-
-def _average(tanhs: Tensor) -> Tensor:
-    """By the weights of the rule: N×4×R -> N×R."""
-    a, b, c, d = tanhs.unbind(1)
-    return torch.add(a + d, b + c, alpha=3) / 8
+    y, found = start, list[Tensor]()
+    for first, second, third, fourth in zip(*map(torch.unbind, inputs.unbind(1)), strict=True):
+        a = torch.tanh(y + first)
+        b = torch.addmv(y + second, matrix, a, alpha=1 / 3).tanh()
+        c = torch.addmv(y + third, matrix, torch.sub(b, a, alpha=1 / 3)).tanh()
+        d = torch.addmv(y + fourth, matrix, a - b + c).tanh()
+        total = torch.add(a + d, b + c, alpha=3)
+        y = torch.addmv(y, matrix, total, alpha=1 / 8)
+        found.append(total)
+    return torch.stack(found) / 8
 
 
 @register_position_encoding("floater")
@@ -167,7 +130,7 @@ class FloaterPosition(PositionEncoding):
         stages = torch.arange(4, dtype=wide, device=first.device) / 3
         times = step * (steps[:, None] + stages)
         inputs = times[..., None] * of_time + bias
-        averages = _Stages.apply(of_position @ first, step * (of_position @ back), inputs)
+        averages = _average_tanhs(of_position @ first, step * (of_position @ back), inputs)
         moved = averages.cumsum(0)[self.steps - 1 :: self.steps] @ back.t()
         time = STEP * torch.arange(1, length, dtype=wide, device=first.device)
         return torch.cat((first[None], first + step * moved + time[:, None] * shift))
