@@ -22,8 +22,7 @@ from benchmarking.compare import Case, Contender, Step
 from torch import Tensor
 
 from tupe_fairseq import UsageError, build_position_encoding
-from tupe_fairseq.attention import ATTENTION_BACKENDS, share_attention
-from tupe_fairseq.attention.backend import ContentTerms
+from tupe_fairseq.attention import ATTENTION_BACKENDS, share_attention, with_layer_terms
 from tupe_fairseq.errors import one_line_endings
 
 NO_BIAS = Contender("no bias", "torch")
@@ -102,16 +101,16 @@ def build(
     parameters = [*encoding.parameters()]
     if terms is not None:
         parameters += terms.to(device, dtype).train(learns).parameters()
-    x = torch.empty(setting.batch, setting.length, setting.width, device=device, dtype=dtype)
+    x = torch.zeros(setting.batch, setting.length, setting.width, device=device, dtype=dtype)
     dropout = setting.dropout if learns else 0.0
 
     def begin():
         shared = share_attention(seen, x, layer_terms=terms, backend=backend)
-        content = None if terms is None else ContentTerms(terms, seen)
 
         def attend(q, k, v):
             q, k, v = seen.rotate(q, k, v)
-            return shared.backend.attend(q, k, v, shared.prepared, content, dropout)[0]
+            own = shared if terms is None else with_layer_terms(shared, terms, x, q, k)
+            return own.backend.attend(q, k, v, own, dropout)[0]
 
         return attend
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.commands import COMMON, finetune, train, train_translation
 from tests.scripts import ROOT
-from tupe_fairseq.attention import ATTENTION_BACKENDS, needs_of
+from tupe_fairseq.attention import ATTENTION_BACKENDS, required_features
 from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -42,7 +42,8 @@ def test_row(name):
     layer = seen.build_layer_terms()
     own = sum(p.numel() for p in encoding.parameters())
     per_layer = sum(p.numel() for p in layer.parameters()) if layer is not None else 0
-    able = [name for name, b in ATTENTION_BACKENDS.items() if not b.refusal(needs_of(seen, layer))]
+    features = required_features(seen, layer)
+    able = [name for name, b in ATTENTION_BACKENDS.items() if not b.unsupported(features)]
     assert rows()[name] == [
         encoding.enters,
         encoding.paper,

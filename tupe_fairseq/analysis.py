@@ -107,16 +107,28 @@ def _layer_maps(
     assert terms is not None
     heads, width = encoding.shape.num_heads, encoding.shape.head_dim
     zeros = next(terms.parameters()).new_zeros(1, heads, length, width)
-    constant = terms.score(zeros, zeros, encoding)[0]
+    constant = _layer_scores(terms, zeros, zeros, encoding)[0]
     if constant.any():
         return constant, "added to the scores of average words"
     # D×H×T×D: query d is the d-th unit vector.
     unit = torch.eye(width).to(zeros)[:, None, None].expand(-1, heads, length, -1)
     none = zeros.expand_as(unit)
     scale = (encoding.score_terms * width) ** -0.5
-    for_queries = terms.score(unit * scale, none, encoding).square().sum(0)
-    for_keys = terms.score(none, unit, encoding).square().sum(0)
+    for_queries = _layer_scores(terms, unit * scale, none, encoding).square().sum(0)
+    for_keys = _layer_scores(terms, none, unit, encoding).square().sum(0)
     return (for_queries + for_keys).sqrt(), "added to the scores, root mean square over words"
+
+
+def _layer_scores(terms: LayerTerms, q: Tensor, k: Tensor, encoding: PositionEncoding) -> Tensor:
+    """What the terms add to the scores of B×H×T×D queries and keys: B×H×T×T."""
+    if terms.uses("relative"):
+        return terms.relative(encoding, q.size(2)).scores(q, k)
+    # An average word has an input of zeros.
+    x = q.new_zeros(len(q), q.size(2), encoding.shape.embed_dim)
+    if terms.uses("content"):
+        return terms.content(q, k, x, encoding)
+    of_queries, of_keys, _ = terms.vectors(x)
+    return of_queries @ of_keys.mT
 
 
 #: Names of the terms of `correlation_terms`, in its order: query–key.

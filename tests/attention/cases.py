@@ -10,7 +10,7 @@ from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq.attention import (
     ATTENTION_BACKENDS,
     TupeMultiheadAttention,
-    needs_of,
+    required_features,
     share_attention,
 )
 from tupe_fairseq.position import (
@@ -108,7 +108,7 @@ def served(backends: Iterable[str], cases: Iterable[str]) -> list[tuple[str, str
         (backend, case)
         for case in cases
         for backend in backends
-        if not ATTENTION_BACKENDS[backend].refusal(needs_of(*_terms(case)))
+        if not ATTENTION_BACKENDS[backend].unsupported(required_features(*_terms(case)))
     ]
 
 
@@ -119,6 +119,25 @@ def _terms(case: str) -> tuple[PositionEncoding, LayerTerms | None]:
         name, EMBED_DIM, NUM_HEADS, 1, vocab_size=VOCAB_SIZE, **options
     ).at(0)
     return encoding, encoding.build_layer_terms()
+
+
+def layer_scores(
+    terms: LayerTerms, q: Tensor, k: Tensor, encoding: PositionEncoding, start: int = 0
+) -> Tensor:
+    """What the terms of a layer add to the scores, B×H×T×S, for an input of zeros."""
+    if terms.uses("relative"):
+        length = max(start + q.size(2), k.size(2))
+        return terms.relative(encoding, length).scores(q, k, start)
+    x = q.new_zeros(len(q), q.size(2), encoding.shape.embed_dim)
+    return terms.content(q, k, x, encoding, start)
+
+
+def layer_values(
+    terms: LayerTerms, weights: Tensor, encoding: PositionEncoding, start: int = 0
+) -> Tensor:
+    """What the terms of a layer add to the output, for attention weights B×H×T×S."""
+    length = max(start + weights.size(2), weights.size(3))
+    return terms.relative(encoding, length).of_values.weighted_sum(weights, start)
 
 
 def normal(*shape: int, seed: int, dtype: torch.dtype = torch.float32) -> Tensor:

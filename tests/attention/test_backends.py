@@ -26,7 +26,7 @@ from tupe_fairseq.attention import (
     TupeMultiheadAttention,
     choice,
     choose_backend,
-    needs_of,
+    required_features,
     share_attention,
 )
 
@@ -126,7 +126,7 @@ def test_weights_come_only_where_asked_for():
 
 def test_sdpa_refuses_to_return_weights():
     with pytest.raises(UsageError, match=r"'sdpa', but it does not return attention weights; use"):
-        choose_backend("sdpa", needs_of(build("none", 5)[0], weights=True))
+        choose_backend("sdpa", required_features(build("none", 5)[0], weights=True))
 
 
 def test_unknown_backend_lists_the_known_ones():
@@ -139,10 +139,10 @@ def test_unknown_backend_lists_the_known_ones():
 
 def test_auto_takes_the_fastest_that_refuses_nothing():
     encoding = build("tupe_r", 5)[0]
-    assert choose_backend("auto", needs_of(encoding), "cpu").name == "blocked"
-    assert choose_backend("auto", needs_of(encoding), "cuda").name == "sdpa"
-    assert choose_backend("auto", needs_of(build("tupe_a", 5)[0]), "cuda").name == "flash"
-    assert choose_backend("auto", needs_of(encoding, weights=True)).name == "eager"
+    assert choose_backend("auto", required_features(encoding), "cpu").name == "blocked"
+    assert choose_backend("auto", required_features(encoding), "cuda").name == "sdpa"
+    assert choose_backend("auto", required_features(build("tupe_a", 5)[0]), "cuda").name == "flash"
+    assert choose_backend("auto", required_features(encoding, weights=True)).name == "eager"
 
 
 def test_choice_is_logged_once(monkeypatch, caplog):

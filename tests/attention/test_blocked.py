@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from tests.attention.cases import EMBED_DIM, NUM_HEADS, build, gradients, normal, padding_mask, run
 from tests.tolerances import assert_close, assert_gradients_close
-from tupe_fairseq.attention import ATTENTION_BACKENDS, blocked, blocks, relative
-from tupe_fairseq.attention.backend import ContentTerms
+from tupe_fairseq.attention import ATTENTION_BACKENDS, SharedAttention, blocked, blocks, relative
 from tupe_fairseq.attention.layout import Layout
 from tupe_fairseq.kernels.random_bits import rounded, words_per_mask
 from tupe_fairseq.position import PositionalScore
@@ -128,14 +127,14 @@ def test_later_queries_have_relative_terms_too(case, dropout):
     """Two queries at positions 5 and 6 of seven, as in incremental decoding."""
     encoding, attention = build(case, 7)
     q, k, v = (normal(2, NUM_HEADS, 7, attention.head_dim, seed=seed) for seed in range(3))
-    terms = ContentTerms(attention.layer_terms, encoding, start=5)
     found = []
     for backend in (blocked.Blocked(), ATTENTION_BACKENDS["eager"]):
-        prepared = backend.prepare(
-            None, Layout(2, 7, other_queries=True), NUM_HEADS, torch.float32
-        )
+        layout = Layout(2, 7, other_queries=True)
+        prepared = backend.prepare(None, layout, NUM_HEADS, torch.float32)
+        relative = attention.layer_terms.relative(encoding, 7)
+        shared = SharedAttention(backend, layout, prepared, encoding, start=5, relative=relative)
         torch.manual_seed(1)
-        found.append(backend.attend(q[:, :, 5:], k, v, prepared, terms, dropout)[0])
+        found.append(backend.attend(q[:, :, 5:], k, v, shared, dropout)[0])
     assert_close(*found)
 
 

@@ -18,7 +18,7 @@ from tests.reference import t5
 from tests.reference.attention import attend
 from tests.tolerances import assert_close
 from tupe_fairseq import PositionEncoding, UsageError
-from tupe_fairseq.attention import choose_backend, needs_of
+from tupe_fairseq.attention import choose_backend, required_features
 from tupe_fairseq.modules.encoder import Encoder
 from tupe_fairseq.position import LayerTerms, Shape
 from tupe_fairseq.position.t5 import T5Bias
@@ -30,28 +30,13 @@ OPTIONS = {"num_buckets": 8, "max_distance": 6}
 class RelativeKeys(LayerTerms):
     """Shaw et al. 2018, naively: q_i · R^K_clip(i−j)."""
 
-    adds_score = True
-
     def __init__(self, head_dim):
         super().__init__()
         self.keys = nn.Parameter(torch.empty(2 * CLIP + 1, head_dim))
 
-    def score(self, q, k, encoding, start=0, projected=None):
+    def content(self, q, k, x, encoding, start=0):
         assert isinstance(encoding, PositionEncoding)
         return torch.einsum("bhtd,tsd->bhts", q, self.keys[clipped(q.size(2), k.size(2))])
-
-
-class RelativeKeysAndValues(RelativeKeys):
-    """And Σ_j a_ij R^V_clip(i−j) in the output."""
-
-    adds_value = True
-
-    def __init__(self, head_dim):
-        super().__init__(head_dim)
-        self.values = nn.Parameter(torch.empty(2 * CLIP + 1, head_dim))
-
-    def value(self, weights, encoding, start=0, projected=None):
-        return torch.einsum("bhts,tsd->bhtd", weights, self.values[clipped(*weights.shape[2:])])
 
 
 def clipped(queries, keys):
@@ -71,11 +56,6 @@ class ShawKeysWithBias(T5Bias):
         return RelativeKeys(self.shape.head_dim)
 
 
-class Shaw(PositionEncoding):
-    def build_layer_terms(self):
-        return RelativeKeysAndValues(self.shape.head_dim)
-
-
 class Rotated(PositionEncoding):
     def rotate(self, q, k, v, start=0):
         return 2 * q, k, -v
@@ -89,14 +69,12 @@ def build(cls, dtype=torch.float32, **options):
 def by_loops(encoding, attention, x, padding, **options):
     """The reference with the tables of the toy encodings in its loops."""
     weights = {name: p.double() for name, p in attention.named_parameters()}
-    keys, values = weights["layer_terms.keys"], weights.get("layer_terms.values")
+    keys = weights["layer_terms.keys"]
 
     def row(i, j):
         return max(-CLIP, min(CLIP, i - j)) + CLIP
 
     terms = {"score_term": lambda h, i, j, q, k: q.dot(keys[row(i, j)])}
-    if values is not None:
-        terms["value_term"] = lambda h, i, j: values[row(i, j)]
     if options:
         positions = {name: p.double() for name, p in encoding.named_parameters()}
         terms["positional"] = t5.positional_score(positions, NUM_HEADS, LENGTH, LENGTH, **options)
@@ -114,37 +92,17 @@ def test_content_dependent_score_equals_the_loops(name, cls, options, padding, d
     assert_close(output, by_loops(encoding, attention, x, padding, **options)[0])
 
 
-@pytest.mark.parametrize("padding", [None, padding_mask(LENGTH, 3, 0)], ids=["full", "padded"])
-@pytest.mark.parametrize("name", ["eager", "auto"])
-def test_value_term_equals_the_loops(name, padding):
-    """`auto` must not choose a backend that would leave the term out."""
-    encoding, attention = build(Shaw)
-    x = normal(2, LENGTH, EMBED_DIM, seed=0)
-    output, _ = run(encoding, attention, x, padding, backend=name)
-    assert_close(output, by_loops(encoding, attention, x, padding)[0])
+def test_flash_does_not_support_a_term_of_content():
+    encoding, terms = build(ShawKeys)[0], RelativeKeys(EMBED_DIM // NUM_HEADS)
+    with pytest.raises(UsageError, match=r"'flash', but .* on content; use auto or eager"):
+        choose_backend("flash", required_features(encoding, terms))
+    assert choose_backend("auto", required_features(encoding, terms)).name == "sdpa"
 
 
-def test_value_term_sees_the_weights_after_dropout():
-    """Shaw's a_ij is one and the same in both sums: with all weights dropped nothing is left."""
-    encoding, attention = build(Shaw)
-    attention.dropout = 1.0
-    x = normal(2, LENGTH, EMBED_DIM, seed=0)
-    output, _ = run(encoding, attention.train(), x, backend="eager")
-    assert_close(output, attention.out_proj.bias.expand_as(output))
-
-
-def test_sdpa_refuses_value_terms():
-    terms = RelativeKeysAndValues(EMBED_DIM // NUM_HEADS)
-    with pytest.raises(UsageError, match=r"'sdpa', but .* to the values; use auto or eager"):
-        choose_backend("sdpa", needs_of(build(Shaw)[0], terms))
-    assert choose_backend("auto", needs_of(build(Shaw)[0], terms)).name == "eager"
-
-
-def test_encoder_refuses_when_built():
+def test_an_encoder_with_an_unsupported_backend_is_an_error_when_built():
     """Not in the first batch, when the data is loaded."""
-    encoding = build(Shaw)[0]
-    with pytest.raises(UsageError, match="to the values"):
-        Encoder(encoding, num_layers=1, ffn_dim=EMBED_DIM, attention_backend="sdpa")
+    with pytest.raises(UsageError, match="on content"):
+        Encoder(build(ShawKeys)[0], num_layers=1, ffn_dim=EMBED_DIM, attention_backend="flash")
 
 
 def test_every_layer_owns_its_terms():

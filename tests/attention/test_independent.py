@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from tests.attention.cases import layer_scores
 from tests.attention.shared_weights import (
     EMBED_DIM,
     HEAD_DIM,
@@ -164,7 +165,7 @@ def causal_weights(attention, encoding, x):
         for project in (attention.q_proj, attention.k_proj)
     )
     q = q * attention.scaling
-    scores = q @ k.transpose(-2, -1) + attention.layer_terms.score(q, k, encoding)
+    scores = q @ k.transpose(-2, -1) + layer_scores(attention.layer_terms, q, k, encoding)
     right = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
     return scores.masked_fill(right, -torch.inf).softmax(-1)
 

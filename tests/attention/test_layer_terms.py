@@ -5,7 +5,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from tests.attention.cases import ENCODINGS, NUM_HEADS, build, normal
+from tests.attention.cases import ENCODINGS, NUM_HEADS, build, layer_scores, layer_values, normal
 from tests.reference import alibi
 from tests.tolerances import assert_close, assert_not_zero
 from tupe_fairseq import build_position_encoding
@@ -36,7 +36,7 @@ def scores_of(encoding, attention, q, k, start=0):
         return q @ k.transpose(-2, -1)
     if attention.layer_terms is None:
         return encoding.score(q.size(2), k.size(2), start).dense()
-    return attention.layer_terms.score(q, k, encoding, start)
+    return layer_scores(attention.layer_terms, q, k, encoding, start)
 
 
 @pytest.mark.parametrize(("queries", "keys", "start"), CELLS)
@@ -56,9 +56,9 @@ def test_incremental_values_are_rows_of_the_whole(case, queries, keys, start):
     encoding, attention = build(case, LENGTH, torch.float64)
     weights = heads(LENGTH, LENGTH, 1)
     weights[..., keys:] = 0
-    whole = attention.layer_terms.value(weights, encoding)
+    whole = layer_values(attention.layer_terms, weights, encoding)
     stop = start + queries
-    rows = attention.layer_terms.value(weights[:, :, start:stop, :keys], encoding, start)
+    rows = layer_values(attention.layer_terms, weights[:, :, start:stop, :keys], encoding, start)
     assert_close(rows, whole[:, :, start:stop])
 
 
@@ -176,10 +176,10 @@ def largest_of(encoding, terms, length):
     """Elements of the largest tensor made by the terms, forward and backward; B = 2."""
     q, k = (heads(length, encoding.shape.head_dim, n).float().requires_grad_() for n in (1, 2))
     with Largest() as seen:
-        terms.score(q, k, encoding).sum().backward()
-        if terms.adds_value:
+        layer_scores(terms, q, k, encoding).sum().backward()
+        if terms.has_values:
             weights = torch.ones(2, NUM_HEADS, length, length, requires_grad=True)
-            terms.value(weights, encoding).sum().backward()
+            layer_values(terms, weights, encoding).sum().backward()
     return seen.elements
 
 

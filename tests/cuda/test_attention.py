@@ -15,11 +15,11 @@ from tests.tolerances import (
     assert_slope,
 )
 from tupe_fairseq.attention import ATTENTION_BACKENDS
-from tupe_fairseq.attention.backend import Need
+from tupe_fairseq.attention.backend import Feature
 
 pytestmark = pytest.mark.gpu
 PAIRS = pairs(ENCODINGS)
-CAUSAL = [pair for pair in PAIRS if Need.CAUSAL in ATTENTION_BACKENDS[pair[0]].serves]
+CAUSAL = [pair for pair in PAIRS if Feature.CAUSAL in ATTENTION_BACKENDS[pair[0]].supports]
 every_pair = pytest.mark.parametrize(("backend", "case"), PAIRS)
 #: Odd, and more than one tile of any kernel.
 LENGTH = 65

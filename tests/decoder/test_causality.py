@@ -23,10 +23,10 @@ from tests.decoder.samples import (
 from tests.reference import alibi, fire, kerple, none, rope, sandwich, shaw, t5, tupe
 from tests.tolerances import assert_close
 from tupe_fairseq import UsageError
-from tupe_fairseq.attention import ATTENTION_BACKENDS, Need, needs_of, share_attention
+from tupe_fairseq.attention import ATTENTION_BACKENDS, Feature, required_features, share_attention
 from tupe_fairseq.position import build_position_encoding
 
-CAUSAL = [name for name in BACKENDS if Need.CAUSAL in ATTENTION_BACKENDS[name].serves]
+CAUSAL = [name for name in BACKENDS if Feature.CAUSAL in ATTENTION_BACKENDS[name].supports]
 
 
 @every_variant
@@ -91,8 +91,8 @@ def test_each_word_is_the_last_of_what_it_sees(name, backend):
     reference, options, one_sided = REFERENCES[name]
     encoding = build_position_encoding(name, EMBED_DIM, NUM_HEADS, 7, False, **options)
     encoding, attention = enlarged(encoding, 1), enlarged(attention_of(encoding), 2)
-    if reason := ATTENTION_BACKENDS[backend].refusal(
-        needs_of(encoding.at(0), attention.layer_terms)
+    if reason := ATTENTION_BACKENDS[backend].unsupported(
+        required_features(encoding.at(0), attention.layer_terms)
     ):
         pytest.skip(reason)
     x = normal(2, 7, EMBED_DIM, seed=4)

@@ -63,8 +63,6 @@ class Windowed(PositionEncoding):
 class ForgetGate(LayerTerms):
     """ln f_l = ln σ(w·x_l + b); score_ij += F_i − F_j, F the running sum of ln f."""
 
-    adds_vectors = True
-
     def __init__(self, shape):
         super().__init__()
         self.gate = nn.Linear(shape.embed_dim, shape.num_heads)

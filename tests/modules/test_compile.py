@@ -6,7 +6,7 @@ import torch
 from tests.attention.cases import EMBED_DIM, NUM_HEADS, OPTIONS, VOCAB_SIZE, normal, words
 from tests.tolerances import assert_close
 from tupe_fairseq import UsageError
-from tupe_fairseq.attention import choose_backend, needs_of
+from tupe_fairseq.attention import choose_backend, required_features
 from tupe_fairseq.kernels import native
 from tupe_fairseq.modules.encoder import Encoder
 from tupe_fairseq.position import build_position_encoding
@@ -68,7 +68,7 @@ def test_compiled_layers_give_the_same():
 
 def test_backends_that_cannot_be_compiled():
     encoding = encoding_of("tupe_r")
-    assert choose_backend("auto", needs_of(encoding, compiled=True)).name == "sdpa"
+    assert choose_backend("auto", required_features(encoding, compiled=True)).name == "sdpa"
     with pytest.raises(UsageError, match=r"'blocked', but .*--compile-layers"):
         Encoder(encoding, 1, 16, attention_backend="blocked", compile_layers=True)
 

@@ -4,7 +4,6 @@ Each encoding is compared with float64 loops, layer by layer, in every backend t
 gradients; and token by token in incremental decoding.
 """
 
-import weakref
 
 import pytest
 import torch
@@ -24,7 +23,7 @@ from tests.reference.attention import attend, project_per_head
 from tests.reference.rope import rotate
 from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq import PositionEncoding, UsageError
-from tupe_fairseq.attention import ATTENTION_BACKENDS, Layout, Padding, needs_of
+from tupe_fairseq.attention import ATTENTION_BACKENDS, Layout, Padding, required_features
 from tupe_fairseq.modules.decoder_cache import DecoderCache
 from tupe_fairseq.modules.decoder_layer import DecoderLayer
 from tupe_fairseq.modules.encoder import Encoder
@@ -130,10 +129,10 @@ def encoder_of(cls, backend):
 
 def served_by(backend, encoding):
     needs = [
-        needs_of(view.encoding, view.encoding.build_layer_terms(), window=view.window)
-        for view in views_of(encoding, LAYERS)
+        required_features(seen, seen.build_layer_terms(), window=window)
+        for seen, window in views_of(encoding, LAYERS)
     ]
-    return not any(ATTENTION_BACKENDS[backend].refusal(need) for need in needs)
+    return not any(ATTENTION_BACKENDS[backend].unsupported(need) for need in needs)
 
 
 PAIRS = [
@@ -247,25 +246,6 @@ def test_layers_that_see_the_same_share_one_score(cls, monkeypatch):
     encoder(normal(1, LENGTH, WIDTH, seed=0))
     assert len(calls) == {BiasPerLayer: 3, LocalGlobal: 2, Windowed: 2, Forgetting: 1}[cls]
     assert len(set(calls)) == {BiasPerLayer: 3, LocalGlobal: 2, Windowed: 1, Forgetting: 1}[cls]
-
-
-def test_without_gradients_scores_of_layers_exist_one_after_the_other(monkeypatch):
-    """Memory of one score, however many layers have their own; with gradients all are needed."""
-    encoder, made, alive = encoder_of(BiasPerLayer, "eager"), [], []
-    eager = ATTENTION_BACKENDS["eager"]
-    prepare = type(eager).prepare
-
-    def noted(self, *how):
-        alive.append(sum(bias() is not None for bias in made))
-        bias, padding = prepare(self, *how)
-        made.append(weakref.ref(bias))
-        return bias, padding
-
-    monkeypatch.setattr(type(eager), "prepare", noted)
-    x = normal(1, LENGTH, WIDTH, seed=0)
-    with torch.no_grad():
-        encoder(x)
-    assert alive == [0] * LAYERS
 
 
 def test_padding_is_read_once():

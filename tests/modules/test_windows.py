@@ -16,6 +16,7 @@ from tests.attention.cases import (
     VOCAB_SIZE,
     build,
     gradients,
+    layer_values,
     normal,
     padding_mask,
     run,
@@ -27,7 +28,7 @@ from tupe_fairseq import UsageError, build_position_encoding
 from tupe_fairseq.arguments.roberta import ROBERTA
 from tupe_fairseq.arguments.specification import completed
 from tupe_fairseq.arguments.transformers import TRANSFORMER
-from tupe_fairseq.attention import Need, share_attention
+from tupe_fairseq.attention import Feature, share_attention
 from tupe_fairseq.attention.backend import ATTENTION_BACKENDS
 from tupe_fairseq.modules.encoder import Encoder
 from tupe_fairseq.modules.stack import views_of
@@ -49,7 +50,7 @@ class Task:
 WITH_WINDOWS = [
     (backend, case)
     for backend, case in served(BACKENDS, sorted(set(POSITION_ENCODINGS) - {"floater"}))
-    if Need.WINDOW in ATTENTION_BACKENDS[backend].serves
+    if Feature.WINDOW in ATTENTION_BACKENDS[backend].supports
 ]
 
 
@@ -66,8 +67,8 @@ def by_renormalised_weights(encoding, attention, x, padding):
     # B×T×C -> B×H×T×D
     v = attention.v_proj(x).unflatten(-1, (NUM_HEADS, -1)).transpose(1, 2)
     out = weights @ v
-    if attention.layer_terms is not None and attention.layer_terms.adds_value:
-        out = out + attention.layer_terms.value(weights, encoding)
+    if attention.layer_terms is not None and attention.layer_terms.has_values:
+        out = out + layer_values(attention.layer_terms, weights, encoding)
     return attention.out_proj(out.transpose(1, 2).flatten(2))
 
 
@@ -95,7 +96,7 @@ def test_encoders_of_the_registry_have_windows_in_local_layers():
             name, EMBED_DIM, NUM_HEADS, LENGTH, vocab_size=VOCAB_SIZE, num_layers=4,
             window=WINDOW, global_every=3, **OPTIONS.get(name, {}),
         )  # fmt: skip
-        windows = [view.window for view in views_of(encoding, 4)]
+        windows = [window for _, window in views_of(encoding, 4)]
         assert windows == [None, WINDOW, WINDOW, None], name
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.attention.cases import normal
+from tests.attention.cases import layer_scores, normal
 from tupe_fairseq.attention import TupeMultiheadAttention, share_attention
 from tupe_fairseq.position import build_position_encoding
 
@@ -48,9 +48,9 @@ def test_later_tokens_stay_hidden(backend, window):
 def test_autocast_does_not_round_the_correction():
     encoding, terms = strong_terms()
     q, k = normal(2, 1, HEADS, LENGTH, WIDTH // HEADS, seed=0)
-    expected = terms.score(q, k, encoding)
+    expected = layer_scores(terms, q, k, encoding)
     with torch.autocast("cpu", torch.bfloat16):
-        found = terms.score(q, k, encoding)
+        found = layer_scores(terms, q, k, encoding)
     assert found.dtype == torch.float32
     # Products of queries and keys alone are in bf16.
     assert (found - expected).abs().max() < 0.1

@@ -5,7 +5,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.attention.cases import EMBED_DIM, NUM_HEADS, enlarged, normal
+from tests.attention.cases import (
+    EMBED_DIM,
+    NUM_HEADS,
+    enlarged,
+    layer_scores,
+    layer_values,
+    normal,
+)
 from tests.decoder.samples import build as build_model
 from tests.decoder.samples import targets
 from tests.integration.commands import parameters, pretrain, train_lm
@@ -123,7 +130,7 @@ def test_vectors_of_shaw_are_those_of_the_drawn_distances():
     terms = enlarged(encoding.build_layer_terms(), 2).double()
     seen, places = drawn_for(encoding)
     q = normal(1, 1, LENGTH, EMBED_DIM // NUM_HEADS, seed=0, dtype=torch.float64)
-    scores, values = terms.score(q, q, seen), terms.value(q @ q.mT, seen)
+    scores, values = layer_scores(terms, q, q, seen), layer_values(terms, q @ q.mT, seen)
     for i in range(LENGTH):
         rows = [min(max(-distance_of(places, i, j), -5), 5) + 5 for j in range(LENGTH)]
         assert_close(scores[0, 0, i], torch.stack([q[0, 0, i].dot(terms.key[r]) for r in rows]))

@@ -3,12 +3,12 @@
 import importlib
 import pkgutil
 
-from .backend import ATTENTION_BACKENDS, Backend, Need, needs_of
+from .backend import ATTENTION_BACKENDS, Backend, Feature, SharedAttention, required_features
 from .cache import LayerCache
-from .choice import SharedAttention, choose_backend, share_attention
+from .choice import choose_backend, share_attention
 from .cross_attention import CrossAttention, Source
 from .layout import Layout, Padding
-from .multihead_attention import TupeMultiheadAttention
+from .multihead_attention import TupeMultiheadAttention, with_layer_terms
 
 # Registers the backends.
 for _module in pkgutil.iter_modules(__path__):
@@ -18,14 +18,15 @@ __all__ = [
     "ATTENTION_BACKENDS",
     "Backend",
     "CrossAttention",
+    "Feature",
     "LayerCache",
     "Layout",
-    "Need",
     "Padding",
     "SharedAttention",
     "Source",
     "TupeMultiheadAttention",
     "choose_backend",
-    "needs_of",
+    "required_features",
     "share_attention",
+    "with_layer_terms",
 ]

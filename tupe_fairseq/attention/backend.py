@@ -1,8 +1,8 @@
-"""Interface of attention backends, and the features that a layer can need.
+"""Interface of attention backends, and the features that a layer can require of them.
 
 A backend is a file of this folder with one subclass of `Backend`, registered in
-`ATTENTION_BACKENDS`. It works in two steps: `prepare` once per forward pass for what layers share,
-`attend` in each layer.
+`ATTENTION_BACKENDS`. It works in two steps: `prepare` once per forward pass for layers that share
+a bias, `attend` in each layer.
 """
 
 from collections.abc import Collection
@@ -22,14 +22,13 @@ from .layout import Layout
 ATTENTION_BACKENDS = Registry("--attention-backend", special=("auto",))
 
 
-class Need(Enum):
-    """A feature that a layer can need; the value is the reason given by a backend without it."""
+class Feature(Enum):
+    """What a layer can require; the value is the reason given by a backend that lacks it."""
 
     WEIGHTS = "it does not return attention weights"
     RELATIVE = "it cannot add products with vectors by distance, which depend on content"
-    CONTENT_SCORE = "it cannot add a positional term that depends on content"
-    RELATIVE_VALUE = "it cannot add vectors by distance to the values"
-    CONTENT_VALUE = "it cannot add a positional term to the values"
+    CONTENT = "it cannot add a positional term that depends on content"
+    RELATIVE_VALUES = "it cannot add vectors by distance to the values"
     DISTANCE = "it cannot add a bias that depends on the distance"
     CAUSAL = "it cannot hide later tokens from a decoder"
     WINDOW = "it cannot restrict attention to a window"
@@ -37,7 +36,7 @@ class Need(Enum):
     COMPILED = "torch.compile (--compile-layers) cannot trace it"
 
 
-def needs_of(
+def required_features(
     encoding: PositionEncoding,
     terms: LayerTerms | None = None,
     *,
@@ -46,8 +45,8 @@ def needs_of(
     compiled: bool = False,
     causal: bool = False,
     other_queries: bool = False,
-) -> set[Need]:
-    """What a layer with this encoding needs.
+) -> set[Feature]:
+    """What a layer with this encoding requires of a backend.
 
     Args:
         encoding: the encoding as the layer sees it.
@@ -58,76 +57,64 @@ def needs_of(
         causal: whether later tokens are hidden.
         other_queries: whether queries and keys are at different positions.
     """
-    relative = terms is not None and terms.is_relative
-    adds_score = terms is not None and terms.adds_score
-    adds_value = terms is not None and terms.adds_value
-    asked = {
-        Need.WEIGHTS: weights,
-        Need.RELATIVE: adds_score and relative,
-        Need.CONTENT_SCORE: adds_score and not relative,
-        Need.RELATIVE_VALUE: adds_value and relative,
-        Need.CONTENT_VALUE: adds_value and not relative,
-        Need.DISTANCE: encoding.uses("score") and not encoding.score_is_product,
-        Need.CAUSAL: causal,
-        Need.WINDOW: window is not None,
-        Need.OTHER_QUERIES: other_queries,
-        Need.COMPILED: compiled,
+    required = {
+        Feature.WEIGHTS: weights,
+        Feature.RELATIVE: terms is not None and terms.uses("relative"),
+        Feature.CONTENT: terms is not None and terms.uses("content"),
+        Feature.RELATIVE_VALUES: terms is not None and terms.has_values,
+        Feature.DISTANCE: encoding.uses("score") and not encoding.score_is_product,
+        Feature.CAUSAL: causal,
+        Feature.WINDOW: window is not None,
+        Feature.OTHER_QUERIES: other_queries,
+        Feature.COMPILED: compiled,
     }
-    return {need for need, is_asked in asked.items() if is_asked}
+    return {feature for feature, is_required in required.items() if is_required}
 
 
 @dataclass(frozen=True)
-class ContentTerms:
-    """The terms of one layer that depend on content, for queries from a given position on.
+class SharedAttention:
+    """What a backend knows beside queries, keys and values.
+
+    All but the last two fields are shared by the layers that see the same of the encoding.
 
     Attributes:
-        terms: the layer's.
-        encoding: what the layers share.
+        backend: the backend to use.
+        layout: the tokens of the batch.
+        prepared: what the backend's `prepare` returned.
+        encoding: the encoding as these layers see it; None in cross-attention.
+        need_weights: whether the layers return their attention weights.
         start: position of the first query.
-        projected: what `LayerTerms.project` returned, or None.
+        relative: the vectors by distance of one layer, or None.
+        content: the term of one layer that depends on content, B×H×T×S, or None.
     """
 
-    terms: LayerTerms
-    encoding: PositionEncoding
+    backend: "Backend"
+    layout: Layout
+    prepared: Any
+    encoding: PositionEncoding | None = None
+    need_weights: bool = False
     start: int = 0
-    projected: Any = None
+    relative: RelativeVectors | None = None
+    content: Tensor | None = None
 
-    def add_to_scores(self, scores: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
-        """The scores, B×H×T×S or None for none, plus the term of queries and keys."""
-        if not self.terms.adds_score:
-            return scores
-        # Without the dimensions that `LayerTerms.vectors` has appended.
-        width = self.encoding.shape.head_dim
-        q, k = q[..., :width], k[..., :width]
-        added = self.terms.score(q, k, self.encoding, self.start, self.projected)
-        return added if scores is None else scores + added
-
-    def relative(self, queries: int, keys: int, dtype: torch.dtype) -> RelativeVectors | None:
-        """The terms as vectors by distance for T queries and S keys; None for other terms."""
-        if not self.terms.is_relative:
-            return None
-        found = self.projected
-        if found is None:
-            found = self.terms.project(self.encoding, max(self.start + queries, keys))
-        return found.to(dtype)
-
-    def add_to_output(self, out: Tensor, weights: Tensor) -> Tensor:
-        """The output, B×H×T×D, plus the term of the attention weights, B×H×T×S."""
-        if not self.terms.adds_value:
-            return out
-        return out + self.terms.value(weights, self.encoding, self.start, self.projected)
+    def layer_scores(self, q: Tensor, k: Tensor) -> Tensor | None:
+        """What the layer's own terms add to the scores of q and k, B×H×T×S, or None."""
+        if self.relative is None:
+            return self.content
+        scores = self.relative.scores(q, k, self.start)
+        return scores if self.content is None else scores + self.content
 
 
 class Backend:
     """Computes softmax(q kᵀ + positional terms) v, exactly."""
 
     name: str
-    #: The needs that it serves.
-    serves: frozenset[Need] = frozenset()
+    #: The features that it supports.
+    supports: frozenset[Feature] = frozenset()
 
-    def refusal(self, needs: Collection[Need]) -> str | None:
-        """Why it cannot serve all of these needs, or None."""
-        return next((n.value for n in Need if n in needs and n not in self.serves), None)
+    def unsupported(self, features: Collection[Feature]) -> str | None:
+        """Why it cannot serve all of these features, or None."""
+        return next((f.value for f in Feature if f in features and f not in self.supports), None)
 
     def unavailable(self, device: str) -> str | None:
         """Why it cannot run on this type of device, or None."""
@@ -147,14 +134,7 @@ class Backend:
         raise NotImplementedError
 
     def attend(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        prepared: Any,
-        terms: ContentTerms | None = None,
-        dropout: float = 0.0,
-        need_weights: bool = False,
+        self, q: Tensor, k: Tensor, v: Tensor, shared: SharedAttention, dropout: float = 0.0
     ) -> tuple[Tensor, Tensor | None]:
         """Attend in one layer.
 
@@ -162,12 +142,11 @@ class Backend:
             q: scaled queries, B×H×T×E.
             k: keys, B×H×S×E.
             v: values, B×H×S×D.
-            prepared: what `prepare` returned.
-            terms: the layer's terms that depend on content.
+            shared: prepared by this backend, with the layer's own terms.
             dropout: probability of dropping an attention weight.
-            need_weights: whether to return the attention weights.
 
         Returns:
-            The output, B×H×T×D, and the weights before dropout, B×H×T×S, or None.
+            The output, B×H×T×D, and if `shared` asks for them the weights before dropout, B×H×T×S,
+            otherwise None.
         """
         raise NotImplementedError

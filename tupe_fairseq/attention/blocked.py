@@ -20,7 +20,7 @@ from ..kernels.softmax import ScoreTerms, softmax_dropout_, softmax_dropout_back
 from ..position.relative import RelativeVectors
 from ..position.score import PositionalScore
 from ..position.tables import widened
-from .backend import ATTENTION_BACKENDS, Backend, Need
+from .backend import ATTENTION_BACKENDS, Backend, Feature
 from .blocks import Block, split_into_blocks
 from .fused import padding_scores
 from .relative import Relative, relative_inputs
@@ -111,12 +111,7 @@ class Blocked(Backend):
     """For CPUs: every encoding whose terms are biases, products or vectors, in memory O(T)."""
 
     name = "blocked"
-    serves = frozenset(Need) - {
-        Need.WEIGHTS,
-        Need.CONTENT_SCORE,
-        Need.CONTENT_VALUE,
-        Need.COMPILED,
-    }
+    supports = frozenset(Feature) - {Feature.WEIGHTS, Feature.CONTENT, Feature.COMPILED}
 
     def unavailable(self, device):
         return None if device == "cpu" else f"its kernels are for CPUs, not for {device}"
@@ -141,15 +136,16 @@ class Blocked(Backend):
             padding = padding[:, 0]
         return Blocks(blocks, score, padding, memory, share, layout.lengths)
 
-    def attend(self, q, k, v, prepared, terms=None, dropout=0.0, need_weights=False):
+    def attend(self, q, k, v, shared, dropout=0.0):
+        prepared = shared.prepared
         dtype, wide = v.dtype, widened(v.dtype)
         if dropout == 1:
             return v.new_zeros(*q.shape[:-1], v.size(-1)), None
         q, k, v = (x.to(wide) for x in (q, k, v))
-        relative = None if terms is None else terms.relative(q.size(2), k.size(2), wide)
+        relative = None if shared.relative is None else shared.relative.to(wide)
         if not isinstance(prepared, Blocks):
-            start = 0 if terms is None else terms.start
-            return _attend_other(q, k, v, prepared, dropout, relative, start).to(dtype), None
+            out = _attend_other(q, k, v, prepared, dropout, relative, shared.start)
+            return out.to(dtype), None
         score = prepared.score
         at_once = dropout == 0 and relative is None
         if at_once and (out := prepared.attend_at_once(q, k, v)) is not None:
@@ -173,8 +169,8 @@ def _attend_other(
     """softmax(q kᵀ + mask + terms) v; with dropout, torch's kernel draws its mask on one core."""
     of_values = None
     if relative is not None:
-        width, of_values = relative.width, relative.of_values
-        added = relative.scores(q[..., :width], k[..., :width], start)
+        of_values = relative.of_values
+        added = relative.scores(q, k, start)
         mask = added if mask is None else mask + added
     if p == 0 and of_values is None:
         return F.scaled_dot_product_attention(q, k, v, mask, scale=1.0)

@@ -1,10 +1,11 @@
 """What one layer stores from one token to the next in incremental decoding."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
+
+from ..position.relative import RelativeVectors
 
 
 @dataclass
@@ -17,7 +18,7 @@ class LayerCache:
         carried: what `LayerTerms.vectors` returned for the last token, with B rows; or None.
         source: keys and values of the source sequences, B×H×S×D each; or None.
         joint: weight and bias of the three projections concatenated; or None.
-        projected: what `LayerTerms.project` returned; or None.
+        relative: what `LayerTerms.relative` returned; or None.
     """
 
     keys: Tensor | None = None
@@ -25,7 +26,7 @@ class LayerCache:
     carried: Tensor | None = None
     source: tuple[Tensor, Tensor] | None = None
     joint: tuple[Tensor, Tensor] | None = None
-    projected: Any = None
+    relative: RelativeVectors | None = None
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Add keys and values of the next token; returns those of all tokens so far."""

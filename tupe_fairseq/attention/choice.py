@@ -2,8 +2,6 @@
 
 import logging
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +10,13 @@ from ..errors import BackendError
 from ..position import LayerTerms, PositionEncoding
 from ..position.score import PositionalScore, hide_distances
 from ..position.tables import without_autocast
-from .backend import ATTENTION_BACKENDS, Backend, Need, needs_of
+from .backend import (
+    ATTENTION_BACKENDS,
+    Backend,
+    Feature,
+    SharedAttention,
+    required_features,
+)
 from .layout import Layout
 
 logger = logging.getLogger(__name__)
@@ -21,27 +25,6 @@ logger = logging.getLogger(__name__)
 #: every need.
 AUTO = {"cpu": ("blocked", "sdpa", "eager"), "cuda": ("flash", "sdpa", "eager")}
 AUTO_ELSEWHERE = ("sdpa", "eager")
-
-
-@dataclass(frozen=True)
-class SharedAttention:
-    """State of one forward pass, shared by all layers with the same view of the encoding.
-
-    Attributes:
-        backend: the backend to use.
-        encoding: the encoding as these layers see it.
-        layout: the tokens of the batch.
-        prepared: what the backend's `prepare` returned.
-        need_weights: whether the layers return their attention weights.
-        start: position of the first query.
-    """
-
-    backend: Backend
-    encoding: PositionEncoding
-    layout: Layout
-    prepared: Any
-    need_weights: bool = False
-    start: int = 0
 
 
 def share_attention(
@@ -76,7 +59,7 @@ def share_attention(
     """
     if layout is None:
         layout = Layout(x.size(0), x.size(1), padding_mask)
-    needs = needs_of(
+    features = required_features(
         encoding,
         layer_terms,
         window=window,
@@ -84,19 +67,19 @@ def share_attention(
         compiled=compiled or torch.compiler.is_compiling(),
         causal=causal,
     )
-    chosen = _available_backend(backend, needs, x.device.type, type(encoding).__name__)
+    chosen = _available_backend(backend, features, x.device.type, type(encoding).__name__)
     dtype = dtype_of_queries(x)
     score = positional_score(encoding, layout.length, x.device, causal, window)
     with without_autocast(x.device.type):
         prepared = chosen.prepare(score, layout, encoding.shape.num_heads, dtype)
-    return SharedAttention(chosen, encoding, layout, prepared, need_weights)
+    return SharedAttention(chosen, layout, prepared, encoding, need_weights)
 
 
-def _available_backend(name: str, needs: set[Need], device: str, encoding: str) -> Backend:
+def _available_backend(name: str, features: set[Feature], device: str, encoding: str) -> Backend:
     """As `choose_backend`, where it can run; logs each choice once."""
-    chosen = choose_backend(name, needs, device)
+    chosen = choose_backend(name, features, device)
     if reason := chosen.unavailable(device):
-        raise _refusal(name, reason)
+        raise _unusable(name, reason)
     _log_choice(name, chosen.name, encoding, device)
     return chosen
 
@@ -128,18 +111,18 @@ def positional_score(
         return hide_distances(score, heads, length, device, causal, window, hidden)
 
 
-def choose_backend(name: str, needs: Collection[Need], device: str = "cpu") -> Backend:
-    """The backend of that name, or for "auto" the first in `AUTO` that serves all needs.
+def choose_backend(name: str, features: Collection[Feature], device: str = "cpu") -> Backend:
+    """The backend of that name, or for "auto" the first in `AUTO` with all features.
 
     Raises:
-        BackendError: the backend is unknown, or does not serve these needs.
+        BackendError: the backend is unknown, or does not support these features.
     """
     if name == "auto":
         candidates = (ATTENTION_BACKENDS[each] for each in AUTO.get(device, AUTO_ELSEWHERE))
-        return next(backend for backend in candidates if not backend.refusal(needs))
+        return next(backend for backend in candidates if not backend.unsupported(features))
     chosen = ATTENTION_BACKENDS[name]
-    if reason := chosen.refusal(needs):
-        raise _refusal(name, reason)
+    if reason := chosen.unsupported(features):
+        raise _unusable(name, reason)
     return chosen
 
 
@@ -151,7 +134,7 @@ def dtype_of_queries(x: Tensor) -> torch.dtype:
     return x.dtype
 
 
-def _refusal(name: str, reason: str) -> BackendError:
+def _unusable(name: str, reason: str) -> BackendError:
     return BackendError(f"--attention-backend is {name!r}, but {reason}; use auto or eager.")
 
 

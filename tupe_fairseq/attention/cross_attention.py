@@ -1,11 +1,9 @@
 """Attention of a decoder over the output of the encoder."""
 
-from typing import Any
-
 from torch import Tensor, nn
 
 from ..kernels.linear import project
-from .backend import ATTENTION_BACKENDS, Backend, Need
+from .backend import ATTENTION_BACKENDS, Feature, SharedAttention
 from .choice import choose_backend, dtype_of_queries
 from .layout import Layout
 
@@ -21,21 +19,20 @@ class Source:
 
     def __init__(self, vectors: Tensor, padding_mask: Tensor | None = None, backend: str = "auto"):
         self.vectors, self.padding_mask, self.name = vectors, padding_mask, backend
-        self._chosen = choose_backend(backend, {Need.OTHER_QUERIES}, vectors.device.type)
-        self._prepared: dict[str, Any] = {}
+        self._chosen = choose_backend(backend, {Feature.OTHER_QUERIES}, vectors.device.type)
+        self._shared: dict[bool, SharedAttention] = {}
 
-    def backend(self, need_weights: bool) -> Backend:
-        """The backend to use; only `eager` returns the weights."""
-        return ATTENTION_BACKENDS["eager"] if need_weights else self._chosen
-
-    def prepared(self, backend: Backend, heads: int) -> Any:
-        """What this backend's `prepare` returns, computed once."""
-        if backend.name not in self._prepared:
+    def shared(self, heads: int, need_weights: bool) -> SharedAttention:
+        """What all layers share, computed once; only `eager` returns the weights."""
+        if need_weights not in self._shared:
+            backend = ATTENTION_BACKENDS["eager"] if need_weights else self._chosen
             batch, length = self.vectors.shape[:2]
             layout = Layout(batch, length, self.padding_mask, other_queries=True)
-            dtype = dtype_of_queries(self.vectors)
-            self._prepared[backend.name] = backend.prepare(None, layout, heads, dtype)
-        return self._prepared[backend.name]
+            prepared = backend.prepare(None, layout, heads, dtype_of_queries(self.vectors))
+            self._shared[need_weights] = SharedAttention(
+                backend, layout, prepared, need_weights=need_weights
+            )
+        return self._shared[need_weights]
 
     def select(self, order: Tensor) -> "Source":
         """The source with sequence order[i] at place i."""
@@ -97,15 +94,9 @@ class CrossAttention(nn.Module):
         k, v = self.project(source) if projected is None else projected
         # n·B×T×C -> B×n·T×C -> B×H×n·T×D
         q = self._per_head((project(x, self.q_proj) * self.scaling).view(len(k), -1, x.size(-1)))
-        backend = source.backend(need_weights)
-        out, weights = backend.attend(
-            q,
-            k,
-            v,
-            source.prepared(backend, self.num_heads),
-            dropout=self.dropout if self.training else 0.0,
-            need_weights=need_weights,
-        )
+        shared = source.shared(self.num_heads, need_weights)
+        dropout = self.dropout if self.training else 0.0
+        out, weights = shared.backend.attend(q, k, v, shared, dropout)
         # B×H×n·T×D -> n·B×T×C
         out = project(out.transpose(1, 2).reshape(x.shape), self.out_proj)
         return out, None if weights is None else self._per_hypothesis(weights, x)

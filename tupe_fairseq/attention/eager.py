@@ -4,14 +4,14 @@ import torch
 
 from ..kernels.dropout import dropout as drop
 from ..position.tables import widened
-from .backend import ATTENTION_BACKENDS, Backend, Need
+from .backend import ATTENTION_BACKENDS, Backend, Feature
 
 
 class Eager(Backend):
-    """Serves every encoding and returns the attention weights."""
+    """Supports every encoding and returns the attention weights."""
 
     name = "eager"
-    serves = frozenset(Need)
+    supports = frozenset(Feature)
 
     def prepare(self, score, layout, heads, dtype):
         bias = None if score is None else score.dense()
@@ -19,12 +19,12 @@ class Eager(Backend):
         # B×S -> B×1×1×S
         return bias, None if mask is None else mask[:, None, None, :]
 
-    def attend(self, q, k, v, prepared, terms=None, dropout=0.0, need_weights=False):
-        bias, padding = prepared
+    def attend(self, q, k, v, shared, dropout=0.0):
+        bias, padding = shared.prepared
         # B×H×T×E · B×H×E×S -> B×H×T×S
         scores = q @ k.transpose(-2, -1)
-        if terms is not None:
-            scores = terms.add_to_scores(scores, q, k)
+        if (added := shared.layer_scores(q, k)) is not None:
+            scores = scores + added
         if bias is not None:
             scores = scores + bias
         if padding is not None:
@@ -35,9 +35,9 @@ class Eager(Backend):
         dropped = drop(weights, dropout) if dropout else weights
         # B×H×T×S · B×H×S×D -> B×H×T×D
         out = dropped @ v
-        if terms is not None:
-            out = terms.add_to_output(out, dropped)
-        return out, weights if need_weights else None
+        if shared.relative is not None and shared.relative.of_values is not None:
+            out = out + shared.relative.of_values.weighted_sum(dropped, shared.start)
+        return out, weights if shared.need_weights else None
 
 
 ATTENTION_BACKENDS.register(Eager.name)(Eager())

@@ -5,7 +5,7 @@
 number in the key. No T×T tensor exists, and dropout is the kernel's own.
 """
 
-from .backend import ATTENTION_BACKENDS, Backend, Need
+from .backend import ATTENTION_BACKENDS, Backend, Feature
 from .fused import fused_attention, padding_scores
 
 
@@ -13,7 +13,7 @@ class Flash(Backend):
     """For GPUs: encodings without a score term, or with one that is a product of vectors."""
 
     name = "flash"
-    serves = frozenset({Need.COMPILED})
+    supports = frozenset({Feature.COMPILED})
 
     def prepare(self, score, layout, heads, dtype):
         padding = padding_scores(layout.padding_mask, dtype)
@@ -22,8 +22,8 @@ class Flash(Backend):
         # H×T×E -> 1×H×T×E
         return score.queries.to(dtype)[None], score.keys.to(dtype)[None], padding
 
-    def attend(self, q, k, v, prepared, terms=None, dropout=0.0, need_weights=False):
-        positions_q, positions_k, padding = prepared
+    def attend(self, q, k, v, shared, dropout=0.0):
+        positions_q, positions_k, padding = shared.prepared
         queries, keys = [q], [k]
         if positions_q is not None:
             queries.append(positions_q.expand(len(q), -1, -1, -1))

@@ -1,14 +1,16 @@
 """Multihead self-attention whose positions come from an encoding."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
 from ..errors import ConfigurationError
 from ..kernels.linear import is_plain, is_small, linear, project
 from ..position import LayerTerms
-from .backend import ContentTerms
+from ..position.relative import RelativeVectors
+from .backend import SharedAttention
 from .cache import LayerCache
-from .choice import SharedAttention
 from .precision import products_in
 
 
@@ -76,21 +78,18 @@ class TupeMultiheadAttention(nn.Module):
             The output, in the shape of x, and the attention weights, B×H×T×S, where `shared` asks
             for them.
         """
-        start, terms = shared.start, None
-        q, k, v = shared.encoding.rotate(*self._project(x, shared, cache), start)
-        if self.layer_terms is not None:
-            projected = None if cache is None else cache.projected
-            if self.layer_terms.reads_input:
-                projected = self.layer_terms.read(shared.layout.to_attention(x))
-            terms = ContentTerms(self.layer_terms, shared.encoding, start, projected)
-            if self.layer_terms.adds_vectors:
-                q, k = self._append_vectors(x, q, k, shared, cache)
+        q, k, v = shared.encoding.rotate(*self._project(x, shared, cache), shared.start)
+        terms = self.layer_terms
+        if terms is not None and terms.uses("vectors"):
+            q, k = self._append_vectors(x, q, k, shared, cache)
         if cache is not None:
             k, v = cache.append(k, v)
+        if terms is not None:
+            relative = None if cache is None else cache.relative
+            x = shared.layout.to_attention(x) if terms.uses("content") else x
+            shared = with_layer_terms(shared, terms, x, q, k, relative)
         dropout = self.dropout if self.training else 0.0
-        out, weights = shared.backend.attend(
-            q, k, v, shared.prepared, terms, dropout, shared.need_weights
-        )
+        out, weights = shared.backend.attend(q, k, v, shared, dropout)
         # B×H×T×D -> B×T×C -> N×C
         out = shared.layout.from_attention(out.transpose(1, 2).flatten(2))
         return project(out, self.out_proj), weights
@@ -131,3 +130,31 @@ class TupeMultiheadAttention(nn.Module):
             cache.carried = carried
         of_q, of_k = products_in(q.dtype, of_q, of_k)
         return torch.cat((q, of_q), -1), torch.cat((k, of_k), -1)
+
+
+def with_layer_terms(
+    shared: SharedAttention,
+    terms: LayerTerms,
+    x: Tensor,
+    q: Tensor,
+    k: Tensor,
+    relative: RelativeVectors | None = None,
+) -> SharedAttention:
+    """`shared` with the terms of one layer.
+
+    Args:
+        shared: what layers share.
+        terms: the layer's.
+        x: input of attention, B×T×C.
+        q: scaled queries, B×H×T×D; further dimensions are ignored.
+        k: keys, B×H×S×D; further dimensions are ignored.
+        relative: what `terms.relative` returned for this length or a longer one, if known.
+    """
+    content = None
+    if terms.uses("relative") and relative is None:
+        relative = terms.relative(shared.encoding, max(shared.start + q.size(2), k.size(2)))
+    if terms.uses("content"):
+        width = shared.encoding.shape.head_dim
+        q, k = q[..., :width], k[..., :width]
+        content = terms.content(q, k, x, shared.encoding, shared.start)
+    return replace(shared, relative=relative, content=content)

@@ -11,6 +11,7 @@ from ..attention import (
     CrossAttention,
     Layout,
     Padding,
+    SharedAttention,
     Source,
     TupeMultiheadAttention,
 )
@@ -20,7 +21,7 @@ from ..kernels.dropout import Dropout
 from ..modules.decoder_cache import DecoderCache
 from ..modules.decoder_layer import DecoderLayer
 from ..modules.padding_shift import PaddingShift
-from ..modules.stack import LayerStack, SharedByView
+from ..modules.stack import LayerStack
 from ..position import PositionEncoding
 from ..position.hierarchical import extend
 from .fairseq_layers import activation, add_quantization_noise, wrap_layers
@@ -130,7 +131,7 @@ class TupeTransformerDecoder(TransformerDecoderBase):
     def _run(
         self,
         x: Tensor,
-        shared: SharedByView,
+        shared: list[SharedAttention],
         source: Source | None,
         cache: DecoderCache | None,
         aligned: int | None,
@@ -152,7 +153,7 @@ class TupeTransformerDecoder(TransformerDecoderBase):
 
     def _start(
         self, tokens: Tensor, padding: Padding | None, cache: DecoderCache | None, causal: bool
-    ) -> tuple[Tensor, SharedByView]:
+    ) -> tuple[Tensor, list[SharedAttention]]:
         """Input of the first layer, and what each layer needs."""
         self._check_length(tokens.size(1))
         if cache is not None:

@@ -5,16 +5,16 @@ from torch import Tensor
 
 from ..attention import (
     Backend,
+    Feature,
     LayerCache,
     Layout,
-    Need,
     SharedAttention,
     Source,
     choose_backend,
 )
 from ..attention.choice import dtype_of_queries, positional_score
 from ..position import PositionalScore, PositionEncoding
-from .stack import LayerStack, SharedByView, View, views_of
+from .stack import LayerStack, View, once_per_view, views_of
 
 #: Positions whose terms are computed at the start; doubled when they are used up.
 READY = 64
@@ -45,8 +45,8 @@ class DecoderCache:
         self.scores: dict[View, PositionalScore | None] = {}
         self.chosen: dict[View, Backend] = {}
 
-    def step(self, position: int, x: Tensor) -> SharedByView:
-        """What each layer needs for the next token of each hypothesis.
+    def step(self, position: int, x: Tensor) -> list[SharedAttention]:
+        """What each layer shares with others for the next token of each hypothesis.
 
         Args:
             position: of the token, below the encoding's max_positions.
@@ -55,37 +55,38 @@ class DecoderCache:
         if position >= self.ready:
             longer = max(READY, 2 * self.ready, position + 1)
             self._make_ready(min(longer, self.encoding.shape.max_positions), x.device)
-        return SharedByView(self.views, lambda index: self._share(index, position, x))
+        return once_per_view(self.views, lambda index: self._share(index, position, x))
 
     def _share(self, index: int, position: int, x: Tensor) -> SharedAttention:
         view = self.views[index]
-        seen = view.encoding
+        seen, _ = view
         score, layout = self.scores[view], Layout(len(x), position + 1, other_queries=True)
         if score is not None:
             row = score.rows(position, position + 1)[:, :, : position + 1]
             score = PositionalScore(position + 1, cells=row)
         backend = self._backend(index, x.device.type)
         prepared = backend.prepare(score, layout, seen.shape.num_heads, dtype_of_queries(x))
-        return SharedAttention(backend, seen, layout, prepared, start=position)
+        return SharedAttention(backend, layout, prepared, seen, start=position)
 
     def _backend(self, index: int, device: str) -> Backend:
         """The backend of a layer, chosen once per generation."""
         view, terms = self.views[index], self.terms[index]
         if view not in self.chosen:
             # With content terms and one query, there is no T×T tensor to avoid.
-            content = terms is not None and (terms.adds_score or terms.adds_value)
-            name = "eager" if content else self.backend
-            self.chosen[view] = choose_backend(name, {Need.OTHER_QUERIES}, device)
+            dense = terms is not None and (terms.uses("relative") or terms.uses("content"))
+            name = "eager" if dense else self.backend
+            self.chosen[view] = choose_backend(name, {Feature.OTHER_QUERIES}, device)
         return self.chosen[view]
 
     def _make_ready(self, length: int, device: torch.device) -> None:
         """Compute positional terms of this many tokens; each step reads a row of them."""
         self.ready = length
         for view in dict.fromkeys(self.views):
-            self.scores[view] = positional_score(view.encoding, length, device, window=view.window)
-        for layer, terms, view in zip(self.layers, self.terms, self.views, strict=True):
-            if terms is not None:
-                layer.projected = terms.project(view.encoding, length)
+            seen, window = view
+            self.scores[view] = positional_score(seen, length, device, window=window)
+        for layer, terms, (seen, _) in zip(self.layers, self.terms, self.views, strict=True):
+            if terms is not None and terms.uses("relative"):
+                layer.relative = terms.relative(seen, length)
 
     def attend_to(self, source: Source, beam: int) -> Source:
         """Store the source sequences, once for every `beam` consecutive hypotheses."""

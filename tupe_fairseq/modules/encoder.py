@@ -6,13 +6,13 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention import LayerCache, Layout, Padding
+from ..attention import LayerCache, Layout, Padding, SharedAttention
 from ..errors import DataError
 from ..kernels.dropout import Dropout
 from ..position import PositionEncoding
 from ..position.random_numbers import own_random_numbers
 from .encoder_layer import EncoderLayer
-from .stack import LayerStack, SharedByView
+from .stack import LayerStack
 
 
 class Encoder(nn.Module):
@@ -119,7 +119,7 @@ class Encoder(nn.Module):
     def run(
         self,
         x: Tensor,
-        shared: SharedByView,
+        shared: list[SharedAttention],
         layout: Layout,
         keep_states: bool = False,
         caches: Sequence[LayerCache] | None = None,
@@ -128,7 +128,7 @@ class Encoder(nn.Module):
 
         Args:
             x: input of the first layer, B×T×C or N×C.
-            shared: what each layer needs.
+            shared: what each layer shares with others.
             layout: the tokens of the batch.
             keep_states: also return the first layer's input and each layer's output.
             caches: keys and values of earlier tokens in each layer, in incremental decoding.

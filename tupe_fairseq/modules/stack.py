@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from ..attention import (
     SharedAttention,
     TupeMultiheadAttention,
     choose_backend,
-    needs_of,
+    required_features,
     share_attention,
 )
 from ..errors import BackendError
@@ -21,42 +21,24 @@ from ..kernels.native import find_compiler
 from ..position import LayerTerms, PositionEncoding
 from ..position.random_numbers import own_random_numbers
 
-
-class View(NamedTuple):
-    """What a layer sees; layers with equal views share their positional score."""
-
-    encoding: PositionEncoding
-    window: int | None
+#: What a layer sees: the encoding, and the window or None. Layers that see the same share a bias.
+View = tuple[PositionEncoding, int | None]
 
 
 def views_of(encoding: PositionEncoding, num_layers: int) -> list[View]:
-    """The view of each layer."""
-    layers = range(num_layers)
-    return [View(encoding.at(index), encoding.window_at(index)) for index in layers]
+    """What each layer sees."""
+    return [(encoding.at(index), encoding.window_at(index)) for index in range(num_layers)]
 
 
-class SharedByView:
-    """What layers share in one forward pass, computed when the first of them runs.
-
-    It is released when the last of them has it: without gradients, scores that differ by layer
-    exist one after the other. Layers ask in their order, each once at most.
-
-    Args:
-        views: the view of each layer.
-        make: computes what the layer of an index needs.
-    """
-
-    def __init__(self, views: list[View], make: Callable[[int], SharedAttention]):
-        self.views, self._make = views, make
-        self._made: dict[View, SharedAttention] = {}
-
-    def __getitem__(self, index: int) -> SharedAttention:
-        """What the layer of this index needs."""
-        view = self.views[index]
-        shared = self._made.pop(view, None) or self._make(index)
-        if view in self.views[index + 1 :]:
-            self._made[view] = shared
-        return shared
+def once_per_view(
+    views: list[View], make: Callable[[int], SharedAttention]
+) -> list[SharedAttention]:
+    """What each layer shares with those that see the same; `make` is called with the first."""
+    made: dict[View, SharedAttention] = {}
+    for index, view in enumerate(views):
+        if view not in made:
+            made[view] = make(index)
+    return [made[view] for view in views]
 
 
 class LayerStack(nn.ModuleList):
@@ -103,8 +85,8 @@ class LayerStack(nn.ModuleList):
                 shape.embed_dim, shape.num_heads, attention_dropout, seen.score_terms, terms
             )
             self.append(build(attention))
-            # An encoding that is not served is refused now, not in the first batch.
-            needs = needs_of(
+            # An unsupported encoding is an error now, not in the first batch.
+            features = required_features(
                 seen,
                 terms,
                 window=window,
@@ -112,7 +94,7 @@ class LayerStack(nn.ModuleList):
                 causal=causal,
                 other_queries=causal,
             )
-            choose_backend(backend, needs, "cpu")
+            choose_backend(backend, features, "cpu")
         if compile_layers:
             self._compile()
 
@@ -126,8 +108,8 @@ class LayerStack(nn.ModuleList):
 
     def share(
         self, encoding: PositionEncoding, x: Tensor, layout: Layout, causal: bool = True
-    ) -> SharedByView:
-        """What each layer needs for one forward pass, computed once for layers that see the same.
+    ) -> list[SharedAttention]:
+        """What each layer shares with others in one forward pass, in the order of the layers.
 
         Args:
             encoding: the position encoding.
@@ -136,25 +118,24 @@ class LayerStack(nn.ModuleList):
             causal: whether a causal stack hides later tokens.
 
         Raises:
-            BackendError: the backend cannot run here; when the layer's part is computed.
+            BackendError: the backend cannot run here.
         """
         views, terms = views_of(encoding, len(self)), self.terms()
-        # Its dtype and device are read; x itself would stay in memory.
-        like = x.new_empty(0)
 
         def make(index: int) -> SharedAttention:
+            seen, window = views[index]
             return share_attention(
-                views[index].encoding,
-                like,
+                seen,
+                x,
                 layout=layout,
                 layer_terms=terms[index],
-                window=views[index].window,
+                window=window,
                 backend=self.backend,
                 compiled=self.compile_layers,
                 causal=causal and self.causal,
             )
 
-        return SharedByView(views, make)
+        return once_per_view(views, make)
 
     def active(self) -> Iterator[tuple[int, Callable[..., Any]]]:
         """Yield index and call of the active layers; in training layerdrop skips some."""

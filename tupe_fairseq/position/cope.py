@@ -21,13 +21,11 @@ from .tables import widened
 class ContextualTerms(LayerTerms):
     """e of one layer, D×P."""
 
-    adds_score = True
-
     def __init__(self, shape: Shape, rows: int):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(shape.head_dim, rows))
 
-    def score(self, q, k, encoding, start=0, projected=None) -> Tensor:
+    def content(self, q, k, x, encoding, start=0) -> Tensor:
         # B×H×T×D · B×H×D×S -> B×H×T×S
         gates = (q @ k.mT).to(widened(q.dtype)).sigmoid()
         i = torch.arange(start, start + q.size(2), device=q.device)[:, None]

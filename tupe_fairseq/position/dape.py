@@ -30,22 +30,13 @@ from .tables import without_autocast
 class AdaptiveTerms(LayerTerms):
     """f of one layer."""
 
-    adds_score = True
-
     def __init__(self, shape: Shape, width: int):
         super().__init__()
         self.fc1 = nn.Linear(2 * shape.num_heads, width)
         self.fc2 = nn.Linear(width, shape.num_heads)
 
-    def project(self, encoding, length) -> PositionalScore:
-        """The bias of all positions below the length."""
-        return encoding.score(length, length)
-
-    def score(self, q, k, encoding, start=0, projected=None) -> Tensor:
-        last, keys = start + q.size(2), k.size(2)
-        if projected is None:
-            projected = self.project(encoding, max(last, keys))
-        bias = projected.rows(start, last)[..., :keys]
+    def content(self, q, k, x, encoding, start=0) -> Tensor:
+        bias = encoding.score(q.size(2), k.size(2), start).dense()
         scores = (q @ k.mT).to(bias.dtype)
         # B×2H×T×S -> B×T×S×2H -> B×T×S×H -> B×H×T×S
         both = torch.cat((scores, bias.expand_as(scores)), 1).permute(0, 2, 3, 1)

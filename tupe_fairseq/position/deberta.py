@@ -13,12 +13,13 @@ from torch import Tensor, nn
 
 from ..kernels.linear import project
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
-from .relative import ByDistance, RelativeTerms, RelativeVectors
+from .layer_terms import LayerTerms
+from .relative import ByDistance, RelativeVectors
 from .shaw import RelativeClip
 from .tables import is_exporting
 
 
-class DebertaTerms(RelativeTerms):
+class DebertaTerms(LayerTerms):
     """W^K_R and W^Q_R of one layer."""
 
     def __init__(self, shape: Shape):
@@ -27,7 +28,7 @@ class DebertaTerms(RelativeTerms):
         self.pos_k_proj = nn.Linear(shape.embed_dim, shape.embed_dim)
         self.pos_q_proj = nn.Linear(shape.embed_dim, shape.embed_dim)
 
-    def project(self, encoding, length) -> RelativeVectors:
+    def relative(self, encoding, length) -> RelativeVectors:
         """k^R and scaled q^R at the rows of P that this length reaches."""
         scale = (encoding.score_terms * self.shape.head_dim) ** -0.5
         table = encoding.rows(length)

@@ -14,14 +14,13 @@ from torch import Tensor, nn
 
 from .base import PositionEncoding, Shape, register_position_encoding
 from .layer_terms import LayerTerms
+from .tables import widened
 
 
-class ForgetGates(LayerTerms):
-    """w and b of one layer, for keys on the left."""
+class Gates(LayerTerms):
+    """w and b of one layer."""
 
-    adds_vectors = True
-
-    def __init__(self, shape: Shape, sides: int = 1):
+    def __init__(self, shape: Shape, sides: int):
         super().__init__()
         self.gate = nn.Linear(shape.embed_dim, sides * shape.num_heads)
         nn.init.normal_(self.gate.weight, std=0.02)
@@ -30,7 +29,14 @@ class ForgetGates(LayerTerms):
     def sums(self, x: Tensor) -> Tensor:
         """F, B×H×T in fp32 or wider, from B×T×C."""
         logs = F.logsigmoid(self.gate(x))
-        return logs.to(torch.promote_types(logs.dtype, torch.float32)).cumsum(1).transpose(1, 2)
+        return logs.to(widened(logs.dtype)).cumsum(1).transpose(1, 2)
+
+
+class ForgetGates(Gates):
+    """w and b of one layer, for keys on the left."""
+
+    def __init__(self, shape: Shape):
+        super().__init__(shape, sides=1)
 
     def vectors(self, x, carried=None):
         sums = self.sums(x)[..., None]
@@ -40,24 +46,14 @@ class ForgetGates(LayerTerms):
         return torch.cat((sums, ones), -1), torch.cat((ones, -sums), -1), sums[:, :, -1:]
 
 
-class TwoSidedGates(ForgetGates):
+class TwoSidedGates(Gates):
     """w and b of one layer, for keys on both sides."""
-
-    adds_vectors = False
-    adds_score = True
-    reads_input = True
 
     def __init__(self, shape: Shape):
         super().__init__(shape, sides=2)
 
-    def read(self, x):
-        return self.sums(x).chunk(2, 1)
-
-    def score(self, q, k, encoding, start=0, projected=None):
-        if projected is None:
-            # An average token has an input of zeros.
-            projected = self.read(q.new_zeros(1, k.size(2), self.gate.in_features))
-        left, right = projected
+    def content(self, q, k, x, encoding, start=0):
+        left, right = self.sums(x).chunk(2, 1)
         positions = torch.arange(k.size(2), device=k.device)
         is_left = positions <= positions[:, None]
         # B×H×T×1 − B×H×1×T
@@ -75,5 +71,5 @@ class ForgettingPosition(PositionEncoding):
     #: F_i − F_j is positive for later keys.
     hidden_score = -1e9
 
-    def build_layer_terms(self) -> ForgetGates:
+    def build_layer_terms(self) -> Gates:
         return TwoSidedGates(self.shape) if self.shape.bidirectional else ForgetGates(self.shape)

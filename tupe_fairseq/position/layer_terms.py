@@ -4,55 +4,45 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from .relative import RelativeVectors
+
 
 class LayerTerms(nn.Module):
-    """The part of an encoding that belongs to one attention layer (Shaw, Transformer-XL, DeBERTa).
+    """The part of an encoding that belongs to one attention layer.
 
-    `adds_score`, `adds_value` and `adds_vectors` say which of the methods a subclass overrides, so
-    that a backend can refuse what it does not serve. Terms that are products with vectors by
-    distance derive from `relative.RelativeTerms`, which more backends serve.
+    A subclass overrides at least one of the three hooks. `relative` serves products with vectors
+    by distance (Shaw, Transformer-XL, DeBERTa) in O(T) memory; `vectors` serves products of
+    vectors computed from the layer's input (FoX); `content` serves any other term, as B×H×T×S.
     """
 
-    adds_score = False
-    adds_value = False
-    adds_vectors = False
-    #: Whether `read` takes the place of `project`, in encoders.
-    reads_input = False
-    #: Whether `project` returns `relative.RelativeVectors`, which score and value add.
-    is_relative = False
+    #: Whether `relative` also adds vectors to the values.
+    has_values = False
 
-    def project(self, encoding: Any, length: int) -> Any:
-        """Projections of positions 0, ..., length − 1 that `score` reads, or None.
+    @classmethod
+    def uses(cls, hook: str) -> bool:
+        """Whether this class overrides the hook of that name."""
+        return getattr(cls, hook) is not getattr(LayerTerms, hook)
+
+    def relative(self, encoding: Any, length: int) -> RelativeVectors:
+        """Vectors for the distances among positions 0, ..., length − 1.
 
         Incremental decoding computes them once for many tokens.
-        """
-        return None
-
-    def read(self, x: Tensor) -> Any:
-        """What `score` reads from the layer's input, where `reads_input`; without a cache.
 
         Args:
-            x: input of attention, B×T×C; any token's values at padding.
+            encoding: what the layers share.
+            length: the number of positions.
         """
         raise NotImplementedError
 
-    def score(
-        self,
-        q: Tensor,
-        k: Tensor,
-        encoding: Any,
-        start: int = 0,
-        projected: Any = None,
-    ) -> Tensor:
-        """Content-dependent term added to the scores.
+    def content(self, q: Tensor, k: Tensor, x: Tensor, encoding: Any, start: int = 0) -> Tensor:
+        """A term that depends on content, added to the scores.
 
         Args:
             q: queries, already scaled by 1/√(score_terms·D), B×H×T×D.
             k: keys, B×H×S×D.
+            x: input of attention, B×T×C; any token's values at padding.
             encoding: what the layers share.
             start: position of the first query.
-            projected: what `read` returned, or `project` for this length or a longer one; computed
-                if None.
 
         Returns:
             B×H×T×S.
@@ -77,21 +67,5 @@ class LayerTerms(nn.Module):
         Returns:
             Dimensions of queries and of keys, B×H×T×E each, and what the next tokens need, with B
             rows, or None.
-        """
-        raise NotImplementedError
-
-    def value(
-        self, weights: Tensor, encoding: Any, start: int = 0, projected: Any = None
-    ) -> Tensor:
-        """Term added to the attention output.
-
-        Args:
-            weights: attention weights, B×H×T×S.
-            encoding: what the layers share.
-            start: position of the first query.
-            projected: as for `score`.
-
-        Returns:
-            B×H×T×D.
         """
         raise NotImplementedError

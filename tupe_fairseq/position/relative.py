@@ -1,12 +1,10 @@
-"""Terms made of vectors by distance: relative vectors that backends evaluate as they see fit."""
+"""Vectors by distance, which backends multiply by queries, keys and attention weights."""
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from .layer_terms import LayerTerms
 from .tables import collect, is_exporting, relative_shift, spread
 
 
@@ -114,7 +112,8 @@ class RelativeVectors:
         return q if self.query_bias is None else q + self.query_bias
 
     def scores(self, q: Tensor, k: Tensor, start: int = 0) -> Tensor:
-        """What is added to the scores of queries B×H×T×D and keys B×H×S×D: B×H×T×S."""
+        """What is added to the scores of queries B×H×T×E and keys B×H×S×E, E ≥ D: B×H×T×S."""
+        q, k = q[..., : self.width], k[..., : self.width]
         parts = []
         if self.of_queries is not None:
             parts.append(self.of_queries.products_of_queries(self.biased(q), k.size(2), start))
@@ -123,26 +122,3 @@ class RelativeVectors:
         if self.key_bias is not None:
             parts.append(self.key_bias @ k.mT)
         return sum(parts[1:], parts[0])
-
-
-class RelativeTerms(LayerTerms):
-    """Layer terms that consist of vectors by distance.
-
-    A subclass overrides `project`, and says by `adds_value` whether it has vectors of values.
-    """
-
-    adds_score = True
-    is_relative = True
-
-    def project(self, encoding: Any, length: int) -> RelativeVectors:
-        """The vectors for the distances among positions 0, ..., length − 1."""
-        raise NotImplementedError
-
-    def score(self, q, k, encoding, start=0, projected=None) -> Tensor:
-        length = max(start + q.size(2), k.size(2))
-        return (projected or self.project(encoding, length)).scores(q, k, start)
-
-    def value(self, weights, encoding, start=0, projected=None) -> Tensor:
-        length = max(start + weights.size(2), weights.size(3))
-        found = projected or self.project(encoding, length)
-        return found.of_values.weighted_sum(weights, start)

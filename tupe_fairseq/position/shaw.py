@@ -11,19 +11,20 @@ import torch
 from torch import nn
 
 from .base import Shape, check_at_least, register_position_encoding
+from .layer_terms import LayerTerms
 from .randomized import RandomizedEncoding, RandomizePositions
-from .relative import ByDistance, RelativeTerms, RelativeVectors
+from .relative import ByDistance, RelativeVectors
 
 RelativeClip = Annotated[int, "largest distance with a vector of its own"]
 
 
-class ShawTerms(RelativeTerms):
+class ShawTerms(LayerTerms):
     """R^K and R^V of one layer; row r belongs to distance i − j = r + lowest.
 
     `lowest` is −clip, and 0 where one-sided: keys to the right, if any, count as the query itself.
     """
 
-    adds_value = True
+    has_values = True
 
     def __init__(self, shape: Shape, clip: int):
         super().__init__()
@@ -34,7 +35,7 @@ class ShawTerms(RelativeTerms):
         nn.init.normal_(self.key, std=0.02)
         nn.init.normal_(self.value_weight, std=0.02)
 
-    def project(self, encoding, length) -> RelativeVectors:
+    def relative(self, encoding, length) -> RelativeVectors:
         tables = self.key, self.value_weight
         if encoding.randomize_positions:
             distance = encoding.distances(length, length, 0, self.key.device)

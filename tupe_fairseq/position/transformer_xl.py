@@ -10,11 +10,12 @@ from torch import Tensor, nn
 
 from ..kernels.linear import project
 from .base import PositionEncoding, Shape, register_position_encoding
-from .relative import ByDistance, RelativeTerms, RelativeVectors
+from .layer_terms import LayerTerms
+from .relative import ByDistance, RelativeVectors
 from .tables import ConstantTable, sinusoids
 
 
-class TransformerXLTerms(RelativeTerms):
+class TransformerXLTerms(LayerTerms):
     """W_{K,R}, u and v of one layer."""
 
     def __init__(self, shape: Shape):
@@ -26,7 +27,7 @@ class TransformerXLTerms(RelativeTerms):
         nn.init.normal_(self.content_bias, std=0.02)
         nn.init.normal_(self.position_bias, std=0.02)
 
-    def project(self, encoding, length) -> RelativeVectors:
+    def relative(self, encoding, length) -> RelativeVectors:
         """W_{K,R} R of the distances j − i from −(length−1) to length − 1, with u and v."""
         waves = project(encoding.waves(length, self.r_proj.weight.dtype), self.r_proj)
         # (2·length−1)×C -> H×(2·length−1)×D
