@@ -4,7 +4,6 @@ Each encoding is compared with float64 loops, layer by layer, in every backend t
 gradients; and token by token in incremental decoding.
 """
 
-
 import pytest
 import torch
 import torch.nn.functional as F
