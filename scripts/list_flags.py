@@ -73,7 +73,7 @@ MEANINGS = {
     "max_target_positions": "most tokens of a target",
     "merge_src_tgt_embed": "one table of embeddings for source and target",
     "mha_reg_scale_factor": "AdaPrune: weight of the regularization of heads",
-    "mha_heads_to_keep": "AdaPrune: heads cannot be pruned here; other values are refused",
+    "mha_heads_to_keep": "AdaPrune: heads cannot be pruned here; only -1 is supported",
     "min_params_to_wrap": "FSDP wraps a layer with at least as many parameters",
     "no_cross_attention": "decoder without attention to the encoder",
     "no_decoder_final_norm": "no LayerNorm after the last layer if layers begin with one",
@@ -89,8 +89,8 @@ MEANINGS = {
     "share_all_embeddings": "one table for source, target and output; needs a joined dictionary",
     "share_decoder_input_output_embed": "one table for target and output",
     "spectral_norm_classification_head": "spectral normalization of classification heads",
-    "tie_adaptive_proj": "needs adaptive input, which is refused",
-    "tie_adaptive_weights": "needs adaptive input, which is refused",
+    "tie_adaptive_proj": "needs adaptive input, which is not supported",
+    "tie_adaptive_weights": "needs adaptive input, which is not supported",
     "untie_weights_roberta": "a table of its own for the output of the masked-word head",
 }
 #: Values that the data or other flags decide.
@@ -114,7 +114,7 @@ def default_of(value: object) -> str:
 def meaning_of(name: str) -> str:
     """What a flag of fairseq means."""
     if name in REFUSED:
-        return f"refused: {REFUSED[name]}"
+        return f"not supported: {REFUSED[name]}"
     for side in SIDES:
         short = name.removeprefix(f"{side}_")
         if short != name and short in MEANINGS:

@@ -69,7 +69,7 @@ def test_settings_are_not_evaluated(whole, tmp_path, way, dictionary, model):
     shutil.copy(directory / "dict.txt", tmp_path / dictionary)
     code = f"__import__('os').system('touch {trace}')"
     torch.save(WAYS[way](state, code), tmp_path / "model.pt")
-    with pytest.raises(UsageError, match=r"model.pt is refused: its settings name "):
+    with pytest.raises(UsageError, match=r"model.pt cannot be loaded: its settings name "):
         model.from_pretrained(tmp_path)
     assert not trace.exists()
 

@@ -101,10 +101,10 @@ def complete_position_options(complete: Namespace, defaults: Mapping[str, Any]) 
 
 
 def check_type(flag: str, kind: type, value: Any) -> None:
-    """Refuse a value of another type: hydra reads `no`, for instance, as a string, which is true.
+    """Check the type of a value: hydra reads `no`, for instance, as a string, which is true.
 
     Raises:
-        ConfigurationError: the value is neither None nor of this type; numbers may be whole.
+        ConfigurationError: the value is neither None nor of this type. An int is a float, too.
     """
     accepted = (int, float) if kind is float else kind
     right = isinstance(value, accepted) and (kind is bool or not isinstance(value, bool))
@@ -113,10 +113,10 @@ def check_type(flag: str, kind: type, value: Any) -> None:
 
 
 def _check_kept_layers(complete: Namespace) -> None:
-    """Refuse pruning after which layers would compute something else than in training.
+    """Check that pruning keeps what each layer computes.
 
     Raises:
-        ConfigurationError: a layer that is kept gets an index of another kind.
+        ConfigurationError: the new index of a layer would change its attention.
     """
     # By flag: N, and the index of the first layer whose kind differs; then each N-th.
     kinds = {
@@ -140,8 +140,8 @@ def _check_kept_layers(complete: Namespace) -> None:
             ):
                 raise ConfigurationError(
                     f"--{side}-layers-to-keep is {given}, but with {flag} {every} a layer would "
-                    "be of another kind than in training, since they are counted anew: choose "
-                    "layers that the flag selects before and after, or neither."
+                    "change: the kept layers are renumbered. Choose layers that the flag selects "
+                    "both before and after renumbering, or neither."
                 )
 
 

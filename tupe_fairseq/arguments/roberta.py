@@ -59,9 +59,9 @@ def _check_pruning(complete: Namespace) -> None:
 
 
 def _check_lengths(complete: Namespace, args: Any) -> None:
-    """Refuse blocks of text longer than the model's positions.
+    """Check that blocks of text fit the model's positions.
 
-    fairseq would skip them, and where nothing is left report an empty dataset.
+    fairseq would skip longer blocks, and report an empty dataset if nothing is left.
 
     Raises:
         ConfigurationError: --tokens-per-sample exceeds --max-positions.

@@ -120,7 +120,7 @@ def _flat(args: Any) -> Namespace:
 
 
 def _check_keys(spec: ModelArguments, args: DictConfig) -> None:
-    """Refuse unknown keys; on the command line, argparse has done so already."""
+    """Raise an error for unknown keys; on the command line, argparse has done so already."""
     known = spec.keys()
     for key in map(str, args):
         if key not in known:

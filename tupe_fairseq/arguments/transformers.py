@@ -21,7 +21,7 @@ from .specification import ModelArguments
 #: Position 0 holds no [CLS], so [CLS] is not untied; `sinusoidal` is fairseq's, so that stock
 #: checkpoints can be loaded.
 OPTION_DEFAULTS = {"tie_cls": True, "fairseq_sinusoids": True}
-#: fairseq's flags that these models do not have, and what to do instead.
+#: fairseq's flags that these models do not support, and what to do instead.
 REFUSED = {
     "encoder_learned_pos": "use --position-encoding learned",
     "decoder_learned_pos": "use --position-encoding learned",
@@ -29,23 +29,23 @@ REFUSED = {
     "cross_self_attention": "no distance is defined between source and target positions; remove "
     "the flag",
     "offload_activations": "use --checkpoint-activations",
-    "base_layers": "remove the flag, since all layers are dense",
-    "character_embeddings": "remove the flag, since tokens have one embedding each",
-    "adaptive_input": "remove the flag, since all embeddings have the same width",
+    "base_layers": "remove the flag, all layers are dense",
+    "character_embeddings": "remove the flag, each token has one embedding",
+    "adaptive_input": "remove the flag, all embeddings have the same width",
     "encoder_xformers_att_config": "use --attention-backend",
     "decoder_xformers_att_config": "use --attention-backend",
     **dict.fromkeys(
         ("scale_fc", "scale_attn", "scale_heads", "scale_resids"),
-        "remove the flag, since layers are those of Vaswani et al. (2017)",
+        "remove the flag, layers are those of Vaswani et al. (2017)",
     ),
 }
 
 
 def _check(complete: Namespace, model: str) -> None:
-    """Refuse what stock transformers support and these do not.
+    """Check for flags of stock transformers that these models do not support.
 
     Raises:
-        ConfigurationError: it is asked for.
+        ConfigurationError: such a flag is set.
     """
     for name, way_out in REFUSED.items():
         if value := getattr(complete, name, None):

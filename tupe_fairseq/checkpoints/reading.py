@@ -1,6 +1,6 @@
 """Read fairseq checkpoints with `torch.load(weights_only=True)`, which runs no code from the file.
 
-torch refuses every class that is not in its list of safe globals. A fairseq checkpoint also holds
+torch loads no class that is not in its list of safe globals. A fairseq checkpoint also holds
 settings and meters; `CHECKPOINT_GLOBALS` are the classes they need. torch has one list for the
 whole process, and importing this package leaves it as it is:
 
@@ -115,8 +115,8 @@ def read_checkpoint(path: str | Path) -> dict[str, typing.Any]:
         if culprit is None:
             raise _unreadable(path) from error
         raise CheckpointError(
-            f"{path} is refused: it holds {culprit[1]}, which is not a tensor or a setting and "
-            "could run code."
+            f"{path} cannot be loaded: it holds {culprit[1]}, which is not a tensor or a setting "
+            "and could run code."
         ) from error
     except FileNotFoundError as error:
         raise CheckpointError(f"there is no file {path}.") from error

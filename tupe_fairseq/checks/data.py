@@ -1,6 +1,6 @@
 """Check binarised data before training or generation reads them: errors name the file.
 
-fairseq itself ends with a traceback that names no file, and for a file that is cut off only in the
+fairseq itself shows a traceback that names no file, and detects a truncated file only in the
 middle of an epoch.
 """
 
@@ -84,9 +84,9 @@ def _check_ids(data: Path, index: Index, dictionary: Dictionary) -> None:
 def check_lengths_of_pairs(
     folder: Path, split: str, languages: tuple[str, str], longest: tuple[int, int]
 ) -> None:
-    """Refuse a translation set with sentences longer than the model's positions.
+    """Check that the sentences of a translation set fit the model's positions.
 
-    fairseq would refuse them too, with a traceback.
+    fairseq would fail too, with a traceback.
 
     Args:
         folder: binarised data.

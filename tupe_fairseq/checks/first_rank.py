@@ -1,4 +1,4 @@
-"""Checks of files that all ranks share, made by one of them."""
+"""Checks of files that all ranks share, run on one rank."""
 
 from collections.abc import Callable
 
@@ -8,10 +8,10 @@ from ..errors import UsageError
 
 
 def on_first_rank(check: Callable[[], None], rank: int) -> None:
-    """Make a check on rank 0; its error is raised on all ranks.
+    """Run a check on rank 0; its error is raised on all ranks.
 
-    All ranks must call it. Those other than rank 0 wait for its end where torch.distributed is
-    initialised, and return at once where it is not.
+    All ranks must call it. The other ranks wait for rank 0 if torch.distributed is initialised,
+    and return at once otherwise.
 
     Args:
         check: raises a `UsageError`.

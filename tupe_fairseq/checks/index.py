@@ -1,4 +1,4 @@
-"""Indices of binarised data, read a block at a time: memory does not grow with the corpus."""
+"""Indices of binarised data, read in blocks, so that memory does not grow with the corpus."""
 
 import os
 import struct

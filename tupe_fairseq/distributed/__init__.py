@@ -9,9 +9,9 @@ LAUNCHER = "TUPE_FAIRSEQ_LAUNCHER"
 
 
 def end_with(parent: int, every: float = 1.0) -> None:
-    """End this process once its parent has ended, even by SIGKILL.
+    """Exit when the parent process exits, even by SIGKILL.
 
-    Otherwise it would continue beside the next run, in the same folder.
+    Otherwise this process would continue beside the next run, in the same folder.
 
     Args:
         parent: number of the process.

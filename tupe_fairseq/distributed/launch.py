@@ -82,7 +82,7 @@ def launch(argv: list[str]) -> None:
     """
     processes, torchrun, flags = split(argv)
     check_devices(processes, flags)
-    # No more threads than cores, since they would compete.
+    # No more threads than cores: they would compete.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores() // processes)))
     os.environ[LAUNCHER] = str(os.getpid())
     command = [*(torchrun or ALONE), f"--nproc-per-node={processes}", "-m", WORKER, *flags]

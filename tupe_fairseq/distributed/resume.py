@@ -18,7 +18,7 @@ from ..checkpoints.restoring import progress, restored_file
 from ..checkpoints.settings import recorded_settings
 from ..files import replacing
 
-#: In --save-dir during a training; if that is killed, the next one overwrites it.
+#: In --save-dir during a training; after a kill, the next training overwrites it.
 COPY = ".restored.pt"
 
 
@@ -54,7 +54,7 @@ def resumed(cfg: DictConfig) -> Iterator[int]:
     # Its tensors are mapped from the file.
     del state
     dist.barrier()
-    # fairseq refuses both flags together.
+    # fairseq does not take both flags together.
     cfg.checkpoint.restore_file, cfg.checkpoint.finetune_from_model = str(copy), None
     try:
         yield updates

@@ -1,8 +1,8 @@
 """One of the processes that `launch` starts: fairseq-train between two checks.
 
-fairseq can be started in ways in which N processes each train a model of their own, or nothing,
-and end with status 0. So before training, the processes verify that all have joined; after
-training, that updates were made. On GPUs, fairseq's trainer also compares the gradient norms of
+N processes of fairseq can each train a model of their own, or nothing, and exit with status 0. The
+processes therefore verify before training that all have joined, and after training that updates
+were made. On GPUs, fairseq's trainer also compares the gradient norms of
 the processes at every update.
 """
 
@@ -125,7 +125,7 @@ def log_as_fairseq_train() -> None:
 
 
 def end(status: str | int | None) -> None:
-    """End as `sys.exit` does, but without data-loading threads, which would abort the process."""
+    """Exit like `sys.exit`, but without data-loading threads, which would abort the process."""
     if isinstance(status, str):
         print(status, file=sys.stderr)
     sys.stdout.flush()

@@ -62,7 +62,7 @@ def recorded_task(checkpoint: Path, allowed: type) -> dict[str, Any]:
     """
     state = read_checkpoint(checkpoint)
     model, task = (recorded_settings(state, group, checkpoint) for group in ("model", "task"))
-    refused = f"{checkpoint} is refused: its settings name "
+    refused = f"{checkpoint} cannot be loaded: its settings name "
     for name in _names(model, "arch") or [None]:
         cls = ARCH_MODEL_REGISTRY.get(str(name), MODEL_REGISTRY.get(str(name)))
         if cls is None or not issubclass(cls, allowed):
@@ -172,7 +172,7 @@ def reading_tokenizer(settings: dict[str, Any]) -> Iterator[None]:
 
 
 def check_text(*sentences: str) -> None:
-    """Refuse strings that UTF-8 cannot encode.
+    """Check that strings can be encoded as UTF-8.
 
     Raises:
         DataError: a string holds half of a surrogate pair.

@@ -21,7 +21,7 @@ class TupeGeneratorHubInterface(GeneratorHubInterface):
     def translate(self, sentences, beam: int = 5, verbose: bool = False, **kwargs):
         """The best translation of a text, or of each text of a list.
 
-        ``beam`` hypotheses are kept; ``kwargs`` are further settings of generation, e.g. lenpen.
+        ``beam`` is the number of hypotheses; ``kwargs`` are settings of generation, e.g. lenpen.
 
         Raises:
             UsageError: a language model cannot translate; a sentence is empty, too long or not

@@ -110,10 +110,10 @@ def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
 
 
 def refuse_dictionary(dictionary: object) -> None:
-    """Refuse --dict, since it does not say which rows belong to its words.
+    """Check that --dict is not given: it does not say which rows belong to its words.
 
     Raises:
-        ConfigurationError: it was given.
+        ConfigurationError: --dict is given.
     """
     if dictionary is not None:
         raise ConfigurationError("--dict does not apply to BERT: its tokenizer has the words.")

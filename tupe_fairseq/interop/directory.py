@@ -66,7 +66,7 @@ class Converted:
 
 
 def read_parameters(checkpoint: str | Path) -> dict[str, Any]:
-    """Read a fairseq checkpoint; parameters are copied, since training may overwrite the file.
+    """Read a fairseq checkpoint; parameters are copied, because training may overwrite the file.
 
     Raises:
         CheckpointError: the file is not a checkpoint, or its parameters are not tensors by name.
@@ -126,7 +126,7 @@ def head_names(state: Mapping[str, Tensor]) -> list[str]:
 
 
 def check_head(state: Mapping[str, Tensor], head: str | None) -> None:
-    """Refuse a --head that the model does not have.
+    """Check that the model has a classification head of that name.
 
     Raises:
         ConfigurationError: there is no classification head of that name.
@@ -203,7 +203,7 @@ def write(converted: Converted, out: Path, dictionary: Path) -> None:
     checkpoint = {
         "args": None,
         "cfg": config,
-        # Copies, since torch saves the whole storage of a view.
+        # Copies: torch saves the whole storage of a view.
         "model": {name: value.clone() for name, value in converted.state.items()},
         "optimizer_history": [history],
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},

@@ -117,7 +117,7 @@ def write(
 
 
 def _check_counterpart(converted: Converted, head: str | None) -> None:
-    """Refuse settings without a counterpart, and parameters that do not fit the settings."""
+    """Check that all settings have a counterpart, and that the parameters fit them."""
     settings = converted.settings
     for name, value in FIXED.items():
         if settings.get(name) != value:
@@ -195,7 +195,7 @@ def read(
     settings = _settings(_recorded(config), to_ours(theirs, table()), source)
     new_head = "lm_head.dense.weight" not in theirs
     if new_head:
-        notes.append("the head for masked words is new, since the source has none")
+        notes.append("the source has no head for masked words: the new one is untrained")
         own = to_theirs(build(settings, entries, {}).state_dict(), table())
         theirs |= {n: v for n, v in own.items() if n.startswith("lm_head.") and n != TIED_HEAD}
     converted = renamed(theirs, table(head), settings, entries, source, KIND)
@@ -209,7 +209,7 @@ def read(
 
 
 def _check_tables(theirs: Mapping[str, Tensor], entries: list[Entry], source: Path) -> None:
-    """Refuse tables that do not fit the dictionary or each other."""
+    """Check that tables fit the dictionary and each other."""
     check_size(entries, len(matrix(theirs, WORDS_THERE, source)), source / "dict.txt")
     tables = (WORDS_THERE, POSITIONS_THERE, *({TOKEN_TYPES} & theirs.keys()))
     if len({matrix(theirs, name, source).size(1) for name in tables}) > 1:
@@ -262,7 +262,7 @@ def _left_out(theirs: dict[str, Tensor], prefix: str) -> list[str]:
 
 
 def check_config(config: Mapping[str, Any], path: Path, free: tuple[str, ...] = ()) -> None:
-    """Refuse settings that have no counterpart.
+    """Check that all settings have a counterpart.
 
     Args:
         config: what the file holds.

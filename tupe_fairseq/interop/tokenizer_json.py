@@ -185,7 +185,7 @@ def from_gpt2(library: Any, encoder: Path, merges: Path, ids: dict[str, int]) ->
         symbols = {token: str(number) for token, number in numbers.items()}
     except (OSError, ValueError, AttributeError) as error:
         raise DataError(f"{encoder} or {merges} cannot be read: {error}.") from error
-    # It stands in no text, since GPT-2's own code adds it.
+    # It stands in no text: GPT-2's own code adds it.
     symbols.pop("<|endoftext|>", None)
     _check_complete(symbols.values(), ids, encoder)
     renamed = set(symbols.values())

@@ -205,7 +205,7 @@ def read(source: str | Path, dictionary: str | Path | None = None) -> Converted:
     _check_scale(config, model.get_submodule(family.stack[:-1]).embed_scale, folder)
     own = model.state_dict()
     if new_head:
-        notes.append("the head for masked words is new, since the source has none")
+        notes.append("the source has no head for masked words: the new one is untrained")
         ours |= {n: v for n, v in own.items() if n.startswith("encoder.lm_head.")}
         ours[family.output] = words
     unknown = {n: v for n, v in theirs.items() if not to_ours({n: v}, rules)}
@@ -216,7 +216,7 @@ def read(source: str | Path, dictionary: str | Path | None = None) -> Converted:
 
 
 def _check_scale(config: Mapping[str, Any], scale: float, folder: Path) -> None:
-    """Refuse a factor of the embeddings that fairseq's model does not have."""
+    """Check the factor of the embeddings: fairseq's model has no other."""
     found = config.get("embedding_scale", scale)
     if not isinstance(found, int | float) or not math.isclose(found, scale, rel_tol=1e-6):
         raise CheckpointError(

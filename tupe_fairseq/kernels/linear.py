@@ -1,10 +1,9 @@
 """Products with weights: torch's own, or oneDNN's where that is faster.
 
 torch computes fp32 products on x86 processors by MKL, which uses AVX-512 on Intel's alone. On
-other processors with AVX-512, oneDNN, which is a part of torch, takes half of the time (AMD Zen 5,
-torch 2.13: 210 instead of 90 GFLOP/s). Both copy the weight into blocks first, which for few rows
-takes longer than the product; a kernel in C reads it once, as it is stored. All round in fp32;
-they differ in the order of summation.
+other processors with AVX-512, oneDNN, which is a part of torch, is faster. Both copy the weight
+into blocks first. For few rows this takes longer than the product, so a kernel in C reads the
+weight as it is stored. All round in fp32; they differ in the order of summation.
 """
 
 import functools

@@ -70,7 +70,7 @@ def read(
     Raises:
         UsageError: the file is not such a checkpoint, or its contents do not fit.
     """
-    # An unknown name is refused before anything is read.
+    # An unknown name is an error before anything is read.
     POSITION_ENCODINGS[position_encoding]
     state, entries, path = read_source(checkpoint, dictionary)
     theirs = {

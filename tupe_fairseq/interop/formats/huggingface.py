@@ -97,7 +97,7 @@ def read(
             )
         return tupe_classes.read(source, dictionary)
     start = (position_encoding or "learned", 1 if seed is None else seed)
-    # An unknown name is refused before anything is read.
+    # An unknown name is an error before anything is read.
     POSITION_ENCODINGS[start[0]]
     if kind == "bert":
         bert_classes.refuse_dictionary(dictionary)

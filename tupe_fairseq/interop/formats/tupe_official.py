@@ -30,7 +30,7 @@ POSITIONS = f"{ENCODER}embed_positions."
 MORE_SYMBOLS = (Entry("<file>", 1), Entry("<email>", 1), Entry("<url>", 1))
 #: The release's buckets, which no argument changes, and the name of their saved table.
 NUM_BUCKETS, MAX_DISTANCE, BUCKETS = 32, 128, f"{THEIRS}rp_bucket"
-#: Why `--check` has nothing to compare with.
+#: Why `--check` compares nothing.
 NOT_COMPARABLE = "the authors' code is not installed; tests of this package compare with it"
 
 
