@@ -8,17 +8,19 @@ from setuptools import find_packages, setup
 HERE = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "tupe_fairseq/__init__.py").read_text())[1]
 
-LINUX_X86_64 = "sys_platform == 'linux' and platform_machine == 'x86_64'"
+# The one place that names the oldest and the newest torch; the suite passes with both.
+TORCH = "torch>=2.6,<2.15"
 # Three distributions of the same fairseq, all named `fairseq` when imported: never two at once.
 # scripts/fairseq.txt holds the checksums of the same versions, scripts/fairseq.md tells why.
+WHEELS = "sys_platform == 'linux' and platform_machine == 'x86_64' and python_version < '3.13'"
+NO_WHEELS = "(sys_platform != 'linux' or platform_machine != 'x86_64' or python_version >= '3.13')"
 FAIRSEQ = [
     # PyPI's own release, whose dataclasses Python 3.11 refuses.
     "fairseq==0.12.2; python_version < '3.11'",
     # Builds of a later upstream commit for newer Pythons; pinned, since their uploaders are not
     # fairseq's.
-    f"ve-fairseq==0.12.3; python_version >= '3.11' and {LINUX_X86_64}",
-    "fairseq-fixed==0.12.3.1; python_version >= '3.11' and "
-    "(sys_platform != 'linux' or platform_machine != 'x86_64')",
+    f"ve-fairseq==0.12.3; python_version >= '3.11' and {WHEELS}",
+    f"fairseq-fixed==0.12.3.1; python_version >= '3.11' and {NO_WHEELS}",
     "hydra-core>=1.3.2,<1.4; python_version >= '3.11'",
     "omegaconf>=2.3,<2.4; python_version >= '3.11'",
 ]
@@ -41,9 +43,9 @@ setup(
     package_dir={"": "."},
     packages=find_packages(include=["tupe_fairseq", "tupe_fairseq.*"]),
     package_data={"tupe_fairseq.kernels": ["kernels.c", "linear.c", "products.c", "diagonals.c"]},
-    python_requires=">=3.10,<3.13",
+    python_requires=">=3.10,<3.14",
     install_requires=[
-        "torch>=2.6",
+        TORCH,
         # numpy 2.3 removed what fairseq's --sample-break-mode eos reads.
         "numpy<2.3",
         "sacrebleu>=2.3",

@@ -2,7 +2,7 @@
 # Shows what TUPE is for, from raw text on: pre-trains two small RoBERTas side by side that differ only
 # in their position encoding, TUPE-R and BERT's learned positions, and draws their losses and what
 # TUPE-R has learned about positions; then trains it to classify film reviews. Needs Python 3.11
-# and pip; takes minutes on two CPU cores and uses a GPU if there is one.
+# or uv; takes minutes on two CPU cores and uses a GPU if there is one.
 #
 #   bash scripts/quickstart.sh               continue the last call
 #   bash scripts/quickstart.sh --fresh       start over

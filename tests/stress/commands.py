@@ -212,7 +212,7 @@ UPDATES = re.compile(
     r"(--(?:max-update|total-num-update|warmup-updates|[a-z]+-interval-updates) \d+)0\b"
 )
 #: Defines the shell function that prints what .venv must hold to be up to date.
-INSTALLED = 'source <(sed -n "/^wanted_inst/,/^}/p" scripts/environment.sh)'
+INSTALLED = 'source <(sed "/^setup_environment$/d" scripts/environment.sh)'
 
 
 def quickstart(folder: Path) -> list[str]:
