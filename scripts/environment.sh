@@ -21,7 +21,7 @@ find_python() {
   local -a candidates=(python3.11 python3.12 python3.13 python3.10 python3)
   [[ ! ${PYTHON-} ]] || candidates=("$PYTHON")
   for candidate in "${candidates[@]}"; do
-    # A call, since a shim on the PATH may not work.
+    # A call, because a shim on the PATH may not work.
     path=$("$candidate" -c 'import sys
 if (3, 10) <= sys.version_info < (3, 14):
     print(sys.executable)' 2>/dev/null) || continue

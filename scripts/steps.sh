@@ -77,7 +77,7 @@ show() {
   wait_for "$@" || exit
 }
 
-# Run a command in the background and wait for it, since a shell that waits for a foreground process
+# Run a command in the background and wait for it: a shell that waits for a foreground process
 # does not handle SIGTERM.
 wait_for() {
   local status=0

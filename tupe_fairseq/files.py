@@ -19,7 +19,7 @@ except ImportError:
 #: Errors that name no file and come from writing alone: the disk is full.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 #: Seconds after which an unfinished file belongs to a process that was killed. Its number does not
-#: tell, since processes of other hosts may write in the same folder.
+#: tell: processes of other hosts may write in the same folder.
 ABANDONED = 24 * 3600
 
 

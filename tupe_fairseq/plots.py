@@ -36,7 +36,7 @@ def draw_positional_correlations(
 ) -> "Figure":
     """One heat map per head of the content-free score term (figure of Ke et al. 2021).
 
-    Each map has its own range of colours, since heads differ in scale.
+    Each map has its own range of colours: heads differ in scale.
 
     Args:
         correlations: H×T×T, queries in rows, keys in columns.

@@ -98,7 +98,7 @@ def render(results: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """See the module's docstring. Starts at once, since it does not import fairseq."""
+    """See the module's docstring. Does not import fairseq, so it starts at once."""
     if len(sys.argv) != 2:
         sys.exit("error: one argument is needed: the results.jsonl of a sweep.")
     path = sys.argv[1]

@@ -222,7 +222,7 @@ def _check(total: dict[str, int], settings: Settings) -> None:
         )
     if settings.valid_share and not total["valid"]:
         raise UsageError(
-            f"--valid-share {settings.valid_share} holds out no document, since there are few; "
+            f"--valid-share {settings.valid_share} holds out no document, because there are few: "
             "increase it, or separate documents by empty lines."
         )
 

@@ -26,7 +26,7 @@ requeue() {
 trap requeue USR1
 
 gpus=${SLURM_GPUS_PER_NODE##*:} # "8", or "h100:8"
-# In the background, since a shell that waits for a foreground process does not handle signals.
+# In the background: a shell that waits for a foreground process does not handle signals.
 srun fairseq-hydra-train "$@" \
   distributed_training.distributed_world_size=$((SLURM_JOB_NUM_NODES * gpus)) \
   distributed_training.distributed_port="${PORT:-29500}" &

@@ -18,7 +18,7 @@ from examples.shared import script
 from tupe_fairseq import TupeRobertaModel
 
 HEAD = "sentence_classification_head"
-#: In lower case, as the text of pre-training; chosen since a model of this size fills them well.
+#: In lower case, as the text of pre-training. A model of this size fills them well.
 MASKS = (
     "it is one of <mask> best films.",
     "the <mask> is great.",

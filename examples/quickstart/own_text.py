@@ -14,7 +14,7 @@ from examples.quickstart.prepare import clean, split_pretraining, write_lines
 from examples.shared import script
 from tupe_fairseq import UsageError
 
-#: Bytes at most, since the text is held in memory, several times.
+#: Most bytes: the text is in memory, several times.
 LARGEST = 256_000_000
 #: Lines at least. With fewer, validation has too few tokens to tell two models apart.
 LINES = 200

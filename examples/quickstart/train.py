@@ -143,7 +143,7 @@ def main() -> None:
         flags.append("--cpu")
     environment = dict(os.environ)
     if len(encodings) > 1:
-        # Side by side, and equal in all calls, since the number of threads changes rounding.
+        # Equal in all calls, because the number of threads changes rounding.
         environment["OMP_NUM_THREADS"] = "1"
     trainings = [Training(Path(out, name), flags, environment) for name in encodings]
     for each in trainings:

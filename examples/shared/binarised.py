@@ -60,7 +60,7 @@ def join(parts: list[Path], prefix: Path) -> None:
 
 
 def _sizes(part: Path) -> np.ndarray:
-    """Tokens of each example; a copy, since an index that is freed unmaps its file."""
+    """Tokens of each example; a copy, because an index that is freed unmaps its file."""
     index = MMapIndexedDataset.Index(f"{part}.idx")
     return np.array(index.sizes)
 

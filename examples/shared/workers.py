@@ -54,7 +54,7 @@ def _begin(parent: int, start: Callable[..., object] | None, given: tuple[Any, .
 def leave_to(parent: int) -> None:
     """Leave it to the parent to end this process, and end it once the parent has ended.
 
-    The worker of a pool does not notice that, since it holds both ends of the pool's pipes. It
+    The worker of a pool does not notice that, because it holds both ends of the pool's pipes. It
     would wait forever, and hold the lock of a folder that it has inherited. A KeyboardInterrupt
     would end one job, and the worker would go on with the next one.
 

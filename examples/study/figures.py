@@ -44,7 +44,7 @@ def draw_losses(curves: dict[str, list[Curve]], unigram: float, out: Path, comma
     axes.axhline(unigram, color="0.5", linestyle="--", linewidth=1, label="word frequencies alone")
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set(xlabel="updates", ylabel="validation loss (bits per masked token)")
-    # Opaque, since the line of word frequencies passes behind it.
+    # Opaque: the line of word frequencies passes behind it.
     axes.legend(fontsize=8, framealpha=1, edgecolor="none")
     axes.spines[["top", "right"]].set_visible(False)
     save_png(figure, out, command)

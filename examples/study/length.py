@@ -48,7 +48,7 @@ from tupe_fairseq.plots import figure_class
 from tupe_fairseq.position import POSITION_ENCODINGS
 
 #: Default encodings of each part, and those that --repeated names by default. Three occur twice,
-#: since sequences shorter than their defaults leave parts untrained: T5's last bucket begins at
+#: because sequences shorter than their defaults leave parts untrained: T5's last bucket begins at
 #: 128, FIRE does not rescale texts below 512 tokens, CoPE has vectors for 64 positions.
 ENCODINGS = {
     "causal": "none,sinusoidal,learned,rope,xpos,alibi,t5,tupe_r,kerple_log,fire,sandwich,fox,"

@@ -131,7 +131,7 @@ def _other_positions(args, limit: str, own, theirs, keys, tables: dict[str, int]
 
 
 def _are_of_cls(more: int, tied: bool) -> bool:
-    """Whether a checkpoint has so many rows more since its [CLS] is not tied, or less, as here."""
+    """Whether the numbers of rows differ by those of an untied [CLS]."""
     return abs(more) in (1, 2) and (more > 0) == bool(tied)
 
 

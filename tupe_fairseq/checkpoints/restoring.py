@@ -21,7 +21,7 @@ def check_restore_file(args: Any, complete: Namespace) -> None:
 
     fairseq ends with a traceback if it cannot be read, and silently loads the checkpoint of
     another encoding if neither has parameters. A checkpoint that is missing is reported later, by
-    the model (`CheckedModel.forward`), since fairseq may look for it elsewhere.
+    the model (`CheckedModel.forward`), because fairseq may look for it elsewhere.
 
     Args:
         args: fairseq's object with the settings.

@@ -1,7 +1,7 @@
 """Find the complete checkpoints of a folder.
 
 fairseq copies checkpoint_last.pt in place, so a process killed meanwhile leaves a part of it.
-`scripts/steps.sh` runs this file as a program, which takes no time since it imports no torch.
+`scripts/steps.sh` runs this file as a program, without importing torch, which takes seconds.
 """
 
 import errno

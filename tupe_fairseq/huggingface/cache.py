@@ -50,7 +50,7 @@ class TupeCache:
         """Called by assisted generation.
 
         Raises:
-            ConfigurationError: always, since sums over earlier tokens cannot be undone.
+            ConfigurationError: always; sums over earlier tokens cannot be undone.
         """
         raise ConfigurationError(
             "a cache of this model cannot be shortened: assisted generation is not supported."

@@ -14,7 +14,7 @@ from .configuration import TupeConfig
 def build_positions(config: TupeConfig) -> PositionEncoding:
     """The encoding that a configuration names, with its initial values.
 
-    It is built on the CPU even where transformers builds models without values, since encodings
+    It is built on the CPU even where transformers builds models without values: encodings
     compute constants when they are built.
 
     Raises:

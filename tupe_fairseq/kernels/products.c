@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 #ifdef _OPENMP
-/* Declared here, since compilers may lack omp.h: the library is torch's. */
+/* Declared here because compilers may lack omp.h: the library is torch's. */
 int omp_get_max_threads(void);
 #endif
 

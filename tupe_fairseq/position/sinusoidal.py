@@ -1,7 +1,7 @@
 """Sinusoidal absolute positions (Vaswani et al. 2017, section 3.5): x + p_k at the input.
 
 p_{k,2i} = sin(k/10000^{2i/C}), p_{k,2i+1} = cos(k/10000^{2i/C}). Token embeddings are multiplied
-by √C before (section 3.4), since |p_k| = √(C/2) is far larger than embeddings of BERT's
+by √C before (section 3.4), because |p_k| = √(C/2) is far larger than embeddings of BERT's
 initialisation. This follows the paper; fairseq's own module has frequencies 10000^{−i/(C/2−1)},
 all sines before all cosines, and counts from 2.
 """

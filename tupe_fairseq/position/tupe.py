@@ -30,7 +30,7 @@ class TupeAbsolute(PositionEncoding):
     """Absolute positions, correlated through separate projections.
 
     Rows of the table `weight`, with [CLS] untied as in the authors' release: 0 for θ1, 1 for θ2,
-    k + 1 for position k ≥ 1; position 0 has none, since the reset overwrites all its cells. With
+    k + 1 for position k ≥ 1; position 0 has none, because the reset overwrites its scores. With
     [CLS] tied: row k for position k.
     """
 
