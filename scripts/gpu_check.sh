@@ -1,15 +1,12 @@
 #!/usr/bin/env bash
-# Tests and measurements for a machine with a GPU, in order of worth, and a report of them:
+# Run the tests and measurements for a GPU. Results are in outputs/gpu, or in the given folder.
 #
-#   bash scripts/gpu_check.sh --until 10                     all parts, for ten minutes
-#   bash scripts/gpu_check.sh --parts tests,benchmarks       some of them
-#   bash scripts/gpu_check.sh --text wiki/AA --glue glue_data    the study too
-#   PYTHON=python3 bash scripts/gpu_check.sh --no-install    with that Python, without .venv
+#   bash scripts/gpu_check.sh [FOLDER]                               creates or updates .venv first
+#   PYTHON=python3 bash scripts/gpu_check.sh --no-install [FOLDER]   with that Python as it is
 #
-# The same command continues where an earlier one was stopped; --help lists all flags. Results are in
-# outputs/gpu (--out): report.md, a JSON file for each part, tests.jsonl; work/ holds logs and data.
-# Without a GPU, every part runs at a size for a CPU (--size tiny), which measures nothing but proves
-# that the parts run. Without fairseq or transformers, what needs them is reported as not run.
+# Each step writes NAME.log; benchmarks also write NAME.json and NAME.md. A step that fails does not
+# stop the others, and the exit status is then 1. Without a GPU the steps run on the CPU at a tiny
+# size, which shows that they work and measures nothing. Without fairseq, training is left out.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if [[ ${1-} == --no-install ]]; then
@@ -19,5 +16,63 @@ else
   source scripts/environment.sh
   python=python
 fi
-exec env PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1 \
-  "$python" -m examples.gpu.check "$@"
+out=${1:-outputs/gpu}
+mkdir -p "$out"
+export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
+
+if "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
+  chosen='' length=512 words=2000000 tiny=() tiny_model=() long=(--batch 8 --length 4096)
+  model=(--arch tupe_roberta_base --bf16 --batch-size 32 --max-update 60)
+else
+  echo 'no GPU: the steps run on the CPU at a tiny size'
+  export TUPE_FAIRSEQ_TEST_DEVICE=cpu
+  chosen='tupe_r and not compile and not tie_cls and not one_sided' length=32 words=10000 long=()
+  tiny=(--device cpu --rounds 2 --layers 1 --width 16 --heads 2 --dtypes float32)
+  tiny_model=(--ffn 32 --batch 2 --length 32)
+  model=(--arch tupe_roberta --cpu --encoder-layers 1 --batch-size 2 --max-update 4)
+fi
+
+failed=0
+step() { # NAME COMMAND...
+  local log=$out/$1.log status=passed start=$SECONDS
+  printf '%s ... ' "$1"
+  "${@:2}" >"$log" 2>&1 || { status=failed failed=1; }
+  echo "$status in $((SECONDS - start)) s ($log)"
+}
+
+benchmark() { # KIND NAME FLAGS...
+  step "$2" "$python" "scripts/benchmark_$1.py" "${@:3}" "${tiny[@]}" \
+    --json "$out/$2.json" --markdown "$out/$2.md"
+}
+
+train() { # ENCODING
+  "$python" -m fairseq_cli.train "$out/data" --user-dir tupe_fairseq --position-encoding "$1" \
+    "${model[@]}" --task masked_lm --criterion masked_lm --tokens-per-sample "$length" \
+    --sample-break-mode none --required-batch-size-multiple 1 --max-positions "$length" \
+    --optimizer adam --lr 1e-4 --clip-norm 1.0 --lr-scheduler polynomial_decay \
+    --warmup-updates 2 --total-num-update 60 --log-format json --log-interval 2 \
+    --disable-validation --no-save
+}
+
+# Random words: only their number matters.
+data() {
+  awk -v n="$words" 'BEGIN { srand(1); for (i = 1; i <= n; i++)
+    printf "w%d%s", 30000 * rand(), i % 1000 ? " " : "\n" }' >"$out/words.txt"
+  rm -rf "$out/data"
+  "$python" -m fairseq_cli.preprocess --only-source --trainpref "$out/words.txt" \
+    --destdir "$out/data"
+}
+
+step tests "$python" -m pytest -m gpu -k "$chosen" tests/cuda tests/attention/test_fused_kernels.py
+steps=(--workloads gpu-32x512 --encodings learned,tupe_a,tupe_r,t5,rope,none "${tiny_model[@]}")
+benchmark training 32x512 "${steps[@]}"
+benchmark training 32x512_half_padding "${steps[@]}" --peers '' --padding 0.5
+benchmark training 8x4096 "${steps[@]}" --peers '' "${long[@]}"
+benchmark attention attention --encodings none,t5,tupe_a,tupe_r,alibi --lengths "$length"
+if "$python" -c 'import fairseq' 2>/dev/null; then
+  step data data
+  for encoding in learned tupe_a tupe_r; do
+    step "train_$encoding" train "$encoding"
+  done
+fi
+exit "$failed"

@@ -1,7 +1,7 @@
 """The device of these tests: a GPU, or what the variable TUPE_FAIRSEQ_TEST_DEVICE names.
 
-`python -m pytest -m gpu` runs all tests for GPUs; scripts/gpu_check.sh runs them too, and
-continues after an interruption. On a CPU the variable proves that the tests run.
+`python -m pytest -m gpu` runs all tests for GPUs, as scripts/gpu_check.sh does. On a CPU the
+variable shows that the tests work.
 """
 
 import os

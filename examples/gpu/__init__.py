@@ -1,1 +1,0 @@
-"""Everything that a machine with a GPU can tell, by one command: scripts/gpu_check.sh."""
