@@ -104,6 +104,12 @@ def test_attention_weights():
     assert len(found) == LAYERS
     for actual, other in zip(found, expected, strict=True):
         assert_close(actual, other[:, :, 19:])
+    lm.set_attn_implementation("sdpa")
+    past = lm(ids()[:, :18], use_cache=True).past_key_values
+    lm(ids()[:, 18:19], past_key_values=past)
+    found = lm(ids()[:, 19:], past_key_values=past, output_attentions=True).attentions
+    for actual, other in zip(found, expected, strict=True):
+        assert_close(actual, other[:, :, 19:])
     with pytest.raises(UsageError, match="output_attentions needs one token at a time"):
         lm(ids()[:, :2], past_key_values=past, output_attentions=True)
 

@@ -8,6 +8,8 @@ from tests.tolerances import assert_close, assert_gradients_close
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
+from transformers.modeling_layers import GradientCheckpointingLayer  # noqa: E402
+
 from tupe_fairseq import huggingface as hf  # noqa: E402
 
 IDS = tokens()
@@ -66,17 +68,66 @@ def test_states_and_weights(kind):
 
 
 @every_class
-def test_gradient_checkpointing(kind):
-    gradients = []
+@pytest.mark.parametrize("options", [None, {"use_reentrant": False}, {"use_reentrant": True}])
+def test_gradient_checkpointing(kind, options):
+    """Each layer runs twice; the gradients, of what layers share too, are the same."""
+    gradients, counts = [], []
     for checkpointing in (False, True):
+        runs: list[None] = []
         model = build(kind).train()
         if checkpointing:
-            model.gradient_checkpointing_enable()
+            model.gradient_checkpointing_enable(options)
         assert model.is_gradient_checkpointing == checkpointing
+        layers = [m for m in model.modules() if isinstance(m, GradientCheckpointingLayer)]
+        assert [layer.gradient_checkpointing for layer in layers] == [checkpointing] * LAYERS
+        for layer in layers:
+            layer.self_attn.register_forward_hook(lambda *_, runs=runs: runs.append(None))
         run(model).loss.backward()
         found = model.named_parameters()
         gradients.append({name: p.grad for name, p in found if p.grad is not None})
+        counts.append(len(runs))
     assert_gradients_close(*gradients, torch.float32)
+    assert counts == [LAYERS, 2 * LAYERS]
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("side", ["none", "right", "left"])
+@every_class
+def test_states_and_weights_are_part_of_the_graph(kind, side, checkpointing):
+    """So that their gradients can be read."""
+    model, ids = build(kind).train(), ids_for(kind)
+    if checkpointing:
+        model.gradient_checkpointing_enable()
+    mask = None if side == "none" else ids.ne(1).long()
+    if side == "left":
+        ids, mask = ids.flip(-1), mask.flip(-1)
+    elif side == "none":
+        ids = ids.clamp(min=4)
+    out = model(ids, mask, output_hidden_states=True, output_attentions=True)
+    kept = (*out.hidden_states, *out.attentions)
+    assert len(kept) == 2 * LAYERS + 1
+    for each in kept:
+        each.retain_grad()
+    out[0].square().sum().backward()
+    for each in kept:
+        assert each.grad.abs().sum() > 0
+        assert each.grad.shape == each.shape
+
+
+@every_class
+@torch.no_grad()
+def test_attention_weights_under_any_attention(kind):
+    """As of the eager attention, which is used for that pass only; the logits stay."""
+    model = build(kind)
+    assert model.config._attn_implementation == "sdpa"
+    expected, out = run(model), run(model, output_attentions=True)
+    assert expected.attentions is None
+    # Vectors at padding have no meaning.
+    seen = IDS.ne(1) if out[1].shape[:2] == IDS.shape else ...
+    assert_close(out[1][seen], expected[1][seen])
+    model.set_attn_implementation("eager")
+    for actual, other in zip(out.attentions, run(model, output_attentions=True)[-1], strict=True):
+        assert torch.equal(actual, other)
 
 
 @every_class

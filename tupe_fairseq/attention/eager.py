@@ -1,6 +1,7 @@
 """Attention written out: scores, softmax, weights. The oracle of every other backend."""
 
 import torch
+from torch import Tensor
 
 from ..kernels.dropout import dropout as drop
 from ..position.tables import widened
@@ -30,14 +31,17 @@ class Eager(Backend):
         if padding is not None:
             # Not −inf: a row in which every key is padding would become NaN.
             scores = scores.masked_fill(padding, torch.finfo(scores.dtype).min)
-        # In fp32: a sum of many small exponentials loses them in half precision.
-        weights = scores.softmax(dim=-1, dtype=widened(scores.dtype)).type_as(v)
+        weights = self.weights(scores, v.dtype)
         dropped = drop(weights, dropout) if dropout else weights
         # B×H×T×S · B×H×S×D -> B×H×T×D
         out = dropped @ v
         if shared.relative is not None and shared.relative.of_values is not None:
             out = out + shared.relative.of_values.weighted_sum(dropped, shared.start)
         return out, weights if shared.need_weights else None
+
+    def weights(self, scores: Tensor, dtype: torch.dtype) -> Tensor:
+        """Softmax over the keys, in fp32: half precision loses the sum of small exponentials."""
+        return scores.softmax(dim=-1, dtype=widened(scores.dtype)).to(dtype)
 
 
 ATTENTION_BACKENDS.register(Eager.name)(Eager())

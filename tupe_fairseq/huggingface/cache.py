@@ -8,7 +8,7 @@ from torch import Tensor
 from ..attention import Layout
 from ..errors import ConfigurationError, DataError
 from ..modules.decoder_cache import DecoderCache
-from ..modules.encoder import Encoder
+from ..modules.encoder import Encoder, Observer
 
 
 class TupeCache:
@@ -57,14 +57,19 @@ class TupeCache:
         )
 
     def extend(
-        self, x: Tensor, tokens: Tensor | None = None, keep_states: bool = False
-    ) -> tuple[Tensor, list[Tensor]]:
+        self,
+        x: Tensor,
+        tokens: Tensor | None = None,
+        observe: Observer | None = None,
+        backend: str | None = None,
+    ) -> Tensor:
         """Encode the next tokens, and store their keys and values.
 
         Args:
             x: their word vectors, B×T×C.
             tokens: their ids, B×T, where known.
-            keep_states: also return the first layer's input and each layer's output.
+            observe: as in `Encoder.run`, for the first tokens and for each later token.
+            backend: as in `Encoder.encode`.
 
         Raises:
             DataError: there are no tokens, or more than max_position_embeddings altogether.
@@ -75,21 +80,21 @@ class TupeCache:
         width = 1 if self.length else x.size(1)
         ids = [None] * x.size(1) if tokens is None else tokens.split(width, 1)
         parts = zip(x.split(width, 1), ids, strict=False)
-        found = [self._run(part, own, keep_states) for part, own in parts]
-        outputs, states = zip(*found, strict=True)
-        return torch.cat(outputs, 1), [torch.cat(each, 1) for each in zip(*states, strict=True)]
+        return torch.cat([self._run(part, own, observe, backend) for part, own in parts], 1)
 
     def _run(
-        self, x: Tensor, tokens: Tensor | None, keep_states: bool
-    ) -> tuple[Tensor, list[Tensor]]:
+        self, x: Tensor, tokens: Tensor | None, observe: Observer | None, backend: str | None
+    ) -> Tensor:
         """As `extend`, of the first tokens or of one later token."""
         encoder, positions = self.encoder, self.encoder.embed_positions
         start, layout = self.length, Layout(*x.shape[:2])
         x = encoder.normalise_and_drop(self._embed(x, tokens))
-        first = start == 0
-        shared = encoder.layers.share(positions, x, layout) if first else self.cache.step(start, x)
+        if start:
+            shared = self.cache.step(start, x, backend)
+        else:
+            shared = encoder.layers.share(positions, x, layout, backend=backend)
         self.length += x.size(1)
-        return encoder.run(x, shared, layout, keep_states, self.cache.layers)
+        return encoder.run(x, shared, layout, caches=self.cache.layers, observe=observe)[0]
 
     def _embed(self, x: Tensor, tokens: Tensor | None) -> Tensor:
         """Words and positions, of tokens that follow those so far."""

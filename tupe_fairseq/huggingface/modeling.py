@@ -1,21 +1,24 @@
 """`TupeModel` and the base class of all models for transformers."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from ..attention import Padding
 from ..errors import ConfigurationError, DataError
 from ..modules.activations import ACTIVATIONS
-from ..modules.encoder import Encoder
+from ..modules.padding_shift import PaddingShift
 from .cache import TupeCache
 from .configuration import TupeConfig
+from .encoder import Record, TupeEncoder
 from .padding import check_batch, read_mask, visible
 from .positions import build_positions, resized, restore
-from .weights import collected
 
 #: The token embeddings in the state dict of a model with a head.
 WORDS = "tupe.embed_tokens.weight"
@@ -29,7 +32,7 @@ class TupePreTrainedModel(PreTrainedModel):
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     # Layers share what depends on positions, so they are on one device.
-    _no_split_modules: ClassVar = ["Encoder"]
+    _no_split_modules: ClassVar = ["TupeEncoder"]
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -52,6 +55,19 @@ class TupePreTrainedModel(PreTrainedModel):
         """As transformers' method, which calls this for what was not loaded."""
         super().initialize_weights()
         restore(self.base_model.encoder, self.config, self._init_weights)
+
+    def _set_gradient_checkpointing(
+        self,
+        enable: bool = True,
+        gradient_checkpointing_func: Callable = checkpoint,
+        **kwargs: Any,
+    ) -> None:
+        """As transformers' method, but always with `use_reentrant=False`.
+
+        Layers share tensors that need gradients, which reentrant checkpoints do not support.
+        """
+        function = partial(gradient_checkpointing_func, use_reentrant=False)
+        super()._set_gradient_checkpointing(enable, function, **kwargs)
 
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
         """As transformers' method; encodings with values for each token are resized too."""
@@ -85,7 +101,7 @@ class TupeModel(TupePreTrainedModel):
         self.embed_tokens = nn.Embedding(
             config.vocab_size, config.hidden_size, config.pad_token_id
         )
-        self.encoder = Encoder(
+        self.encoder = TupeEncoder(
             build_positions(config),
             num_layers=config.num_hidden_layers,
             ffn_dim=config.intermediate_size,
@@ -126,7 +142,8 @@ class TupeModel(TupePreTrainedModel):
             attention_mask: B×T, 1 at tokens and 0 at padding; without it, tokens with
                 pad_token_id are padding. A position is the index of a token among the visible.
             inputs_embeds: B×T×C, used in place of the token embeddings.
-            output_attentions: also return the attention weights, B×H×T×T each.
+            output_attentions: also return the attention weights, B×H×T×T each; the attention of
+                this pass is then the eager one.
             output_hidden_states: also return the first layer's input and each layer's output.
             return_dict: False for a tuple.
             past_key_values: of a language model, what it returned for earlier tokens; the inputs
@@ -138,40 +155,54 @@ class TupeModel(TupePreTrainedModel):
             last_hidden_state, B×T×C; vectors at padding have no meaning.
 
         Raises:
-            UsageError: the inputs cannot be used, or attention weights are asked of a backend
-                other than eager.
+            UsageError: the inputs cannot be used.
         """
         check_batch(input_ids, inputs_embeds)
         if attention_mask is None and past_key_values is None:
             attention_mask = visible(input_ids, self.config.pad_token_id)
         padding, shift = read_mask(attention_mask)
-        weights_wanted, states_wanted = self._wanted(output_attentions, output_hidden_states)
+        record = self._record(shift, output_attentions, output_hidden_states)
         cache = self._cache(past_key_values, use_cache, padding)
         x = self._words(input_ids, inputs_embeds)
         if shift is not None:
             x = shift.to_end(x)
             input_ids = None if input_ids is None else shift.to_end(input_ids)
-        if weights_wanted and cache is not None and cache.length and x.size(1) > 1:
-            raise DataError("output_attentions needs one token at a time after past_key_values.")
-        if weights_wanted and padding is not None:
-            # Keeps the sequences of a batch in their order.
-            padding = Padding(padding.mask)
-        with collected(self.encoder.layers, weights_wanted) as weights:
-            if cache is None:
-                x, states = self.encoder.encode(x, padding, input_ids, keep_states=states_wanted)
-            else:
-                x, states = cache.extend(x, input_ids, keep_states=states_wanted)
+        x = self._encode(x, input_ids, padding, cache, record)
         if shift is not None:
-            x, states = shift.back(x), [shift.back(state) for state in states]
-            weights = [shift.weights_back(each) for each in weights]
+            x = shift.back(x)
+        states = record.by_layer(self.config.num_hidden_layers) if record.wants_states else []
         output = BaseModelOutputWithPast(
             last_hidden_state=x,
             past_key_values=cache,
             # As in transformers, the last one includes the final LayerNorm.
-            hidden_states=(*states[:-1], x) if states_wanted else None,
-            attentions=tuple(weights) if weights_wanted else None,
+            hidden_states=(*states, x) if record.wants_states else None,
+            attentions=tuple(record.weights) if record.wants_weights else None,
         )
         return self.returned(output, return_dict)
+
+    def _encode(
+        self,
+        x: Tensor,
+        tokens: Tensor | None,
+        padding: Padding | None,
+        cache: TupeCache | None,
+        record: Record,
+    ) -> Tensor:
+        """Output of the encoder, or of the cache, for word vectors B×T×C."""
+        weights = record.wants_weights
+        if weights and cache is not None and cache.length and x.size(1) > 1:
+            raise DataError("output_attentions needs one token at a time after past_key_values.")
+        if weights and padding is not None:
+            # Keeps the sequences of a batch in their order.
+            padding = Padding(padding.mask)
+        eager = weights or self.config._attn_implementation == "eager"
+        given = {
+            "observe": record if weights or record.wants_states else None,
+            "backend": "eager" if eager else self.config.attention_backend,
+        }
+        if cache is not None:
+            return cache.extend(x, tokens, **given)
+        return self.encoder.encode(x, padding, tokens, **given)[0]
 
     def _words(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
         """Word vectors, B×T×C."""
@@ -205,24 +236,13 @@ class TupeModel(TupePreTrainedModel):
             # The encoding changes earlier keys when the text grows.
             return None
 
-    def _wanted(self, attentions: bool | None, states: bool | None) -> tuple[bool, bool]:
-        """Prepare the layers; whether attention weights and hidden states are asked for.
-
-        Raises:
-            ConfigurationError: attention weights are asked of a backend other than eager.
-        """
+    def _record(
+        self, shift: PaddingShift | None, attentions: bool | None, states: bool | None
+    ) -> Record:
+        """What to collect, by the arguments of `forward` or the configuration."""
         attentions = self.config.output_attentions if attentions is None else attentions
         states = self.config.output_hidden_states if states is None else states
-        eager = self.config._attn_implementation == "eager"
-        layers = self.encoder.layers
-        layers.backend = "eager" if eager else self.config.attention_backend
-        layers.checkpoint_activations = self.gradient_checkpointing
-        if attentions and layers.backend != "eager":
-            raise ConfigurationError(
-                "output_attentions needs the eager attention: load the model with "
-                'attn_implementation="eager".'
-            )
-        return bool(attentions), bool(states)
+        return Record(shift, bool(states), bool(attentions))
 
     def before_lm_head(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         """Positions that enter between the last layer and the head for masked words.

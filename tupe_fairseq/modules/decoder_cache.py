@@ -43,40 +43,42 @@ class DecoderCache:
         self.beam = 1
         self.ready = 0
         self.scores: dict[View, PositionalScore | None] = {}
-        self.chosen: dict[View, Backend] = {}
+        self.chosen: dict[tuple[View, str], Backend] = {}
 
-    def step(self, position: int, x: Tensor) -> list[SharedAttention]:
+    def step(self, position: int, x: Tensor, backend: str | None = None) -> list[SharedAttention]:
         """What each layer shares with others for the next token of each hypothesis.
 
         Args:
             position: of the token, below the encoding's max_positions.
             x: input of the first layer, B×1×C.
+            backend: used for this token in place of that of the layers.
         """
+        name = backend or self.backend
         if position >= self.ready:
             longer = max(READY, 2 * self.ready, position + 1)
             self._make_ready(min(longer, self.encoding.shape.max_positions), x.device)
-        return once_per_view(self.views, lambda index: self._share(index, position, x))
+        return once_per_view(self.views, lambda index: self._share(index, position, x, name))
 
-    def _share(self, index: int, position: int, x: Tensor) -> SharedAttention:
+    def _share(self, index: int, position: int, x: Tensor, name: str) -> SharedAttention:
         view = self.views[index]
         seen, _ = view
         score, layout = self.scores[view], Layout(len(x), position + 1, other_queries=True)
         if score is not None:
             row = score.rows(position, position + 1)[:, :, : position + 1]
             score = PositionalScore(position + 1, cells=row)
-        backend = self._backend(index, x.device.type)
+        backend = self._backend(index, name, x.device.type)
         prepared = backend.prepare(score, layout, seen.shape.num_heads, dtype_of_queries(x))
         return SharedAttention(backend, layout, prepared, seen, start=position)
 
-    def _backend(self, index: int, device: str) -> Backend:
-        """The backend of a layer, chosen once per generation."""
+    def _backend(self, index: int, name: str, device: str) -> Backend:
+        """The backend of a layer, chosen once per generation and name."""
         view, terms = self.views[index], self.terms[index]
-        if view not in self.chosen:
-            # With content terms and one query, there is no T×T tensor to avoid.
-            dense = terms is not None and (terms.uses("relative") or terms.uses("content"))
-            name = "eager" if dense else self.backend
-            self.chosen[view] = choose_backend(name, {Feature.OTHER_QUERIES}, device)
-        return self.chosen[view]
+        # With content terms and one query, there is no T×T tensor to avoid.
+        if terms is not None and (terms.uses("relative") or terms.uses("content")):
+            name = "eager"
+        if (view, name) not in self.chosen:
+            self.chosen[view, name] = choose_backend(name, {Feature.OTHER_QUERIES}, device)
+        return self.chosen[view, name]
 
     def _make_ready(self, length: int, device: torch.device) -> None:
         """Compute positional terms of this many tokens; each step reads a row of them."""

@@ -14,6 +14,8 @@ from ..position.random_numbers import own_random_numbers
 from .encoder_layer import EncoderLayer
 from .stack import LayerStack
 
+Observer = Callable[[Tensor, SharedAttention], tuple[Tensor, SharedAttention]]
+
 
 class Encoder(nn.Module):
     """A Transformer encoder: a position encoding, then a stack of layers; inputs are B×T×C.
@@ -39,6 +41,7 @@ class Encoder(nn.Module):
         BackendError: the backend does not serve the encoding, or there is no compiler.
     """
 
+    layer_class = EncoderLayer
     #: The arguments that limit the length, and what to do about a longer sequence, for messages.
     length_limit = ("--max-positions (max_len)", "shorten it (--shorten-method truncate)")
 
@@ -68,7 +71,7 @@ class Encoder(nn.Module):
         feed_forward = (ffn_dim, activation_fn, dropout, activation_dropout, normalize_before)
         self.layers = LayerStack(
             embed_positions,
-            lambda attention: EncoderLayer(attention, *feed_forward),
+            lambda attention: self.layer_class(attention, *feed_forward),
             num_layers,
             attention_dropout,
             attention_backend,
@@ -104,8 +107,13 @@ class Encoder(nn.Module):
         padding: Padding | None = None,
         tokens: Tensor | None = None,
         keep_states: bool = False,
+        observe: Observer | None = None,
+        backend: str | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        """As `forward`; with keep_states also the first layer's input and each layer's output."""
+        """As `forward`; with keep_states also the first layer's input and each layer's output.
+
+        observe is that of `run`; backend is used in this pass in place of the layers' own.
+        """
         self._check(x, padding)
         # Causal attention needs no mask: tokens do not attend to padding at the end.
         layout = Layout.of(None if self.layers.causal else padding, *x.shape[:2])
@@ -114,7 +122,8 @@ class Encoder(nn.Module):
         x = self.normalise_and_drop(layout.pack(x))
         if padding is not None and x.dim() == 3:
             x = x.masked_fill(padding.mask[:, :, None], 0)
-        return self.run(x, self.layers.share(positions, x, layout), layout, keep_states)
+        shared = self.layers.share(positions, x, layout, backend=backend)
+        return self.run(x, shared, layout, keep_states, observe=observe)
 
     def run(
         self,
@@ -123,6 +132,7 @@ class Encoder(nn.Module):
         layout: Layout,
         keep_states: bool = False,
         caches: Sequence[LayerCache] | None = None,
+        observe: Observer | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         """The layers and the final LayerNorm.
 
@@ -132,13 +142,18 @@ class Encoder(nn.Module):
             layout: the tokens of the batch.
             keep_states: also return the first layer's input and each layer's output.
             caches: keys and values of earlier tokens in each layer, in incremental decoding.
+            observe: called before each layer with its input and its part of `shared`; returns
+                what the layer is called with.
 
         Returns:
             B×T×C, and the states.
         """
         states = [layout.unpack(x)] if keep_states else []
         for index, layer in self.layers.active():
-            x = layer(x, shared[index], *(() if caches is None else (caches[index],)))
+            given = (x, shared[index])
+            if observe is not None:
+                given = observe(*given)
+            x = layer(*given, *(() if caches is None else (caches[index],)))
             if keep_states:
                 states.append(layout.unpack(x))
         if self.layer_norm is not None:

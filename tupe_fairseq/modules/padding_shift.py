@@ -39,14 +39,22 @@ class PaddingShift:
         """The original order: B×T or B×T×C."""
         return _take(x, self.targets)
 
+    def weights_to_end(self, weights: Tensor) -> Tensor:
+        """As `to_end`, of the queries and keys of attention weights, B×H×T×T."""
+        return _take_pairs(weights, self.sources)
+
     def weights_back(self, weights: Tensor) -> Tensor:
-        """The original order of attention weights, B×H×T×T."""
-        heads, length = weights.shape[1:3]
-        columns = self.targets[:, None, None, :].expand(-1, heads, length, -1)
-        return weights.gather(3, columns).gather(2, columns.transpose(2, 3))
+        """As `back`, of the queries and keys of attention weights, B×H×T×T."""
+        return _take_pairs(weights, self.targets)
 
 
 def _take(x: Tensor, columns: Tensor) -> Tensor:
     if x.dim() == 3:
         columns = columns[:, :, None].expand_as(x)
     return x.gather(1, columns)
+
+
+def _take_pairs(weights: Tensor, columns: Tensor) -> Tensor:
+    heads, length = weights.shape[1:3]
+    columns = columns[:, None, None, :].expand(-1, heads, length, -1)
+    return weights.gather(3, columns).gather(2, columns.transpose(2, 3))

@@ -107,7 +107,12 @@ class LayerStack(nn.ModuleList):
         )
 
     def share(
-        self, encoding: PositionEncoding, x: Tensor, layout: Layout, causal: bool = True
+        self,
+        encoding: PositionEncoding,
+        x: Tensor,
+        layout: Layout,
+        causal: bool = True,
+        backend: str | None = None,
     ) -> list[SharedAttention]:
         """What each layer shares with others in one forward pass, in the order of the layers.
 
@@ -116,6 +121,7 @@ class LayerStack(nn.ModuleList):
             x: input of the first layer, B×T×C or N×C.
             layout: the tokens of the batch.
             causal: whether a causal stack hides later tokens.
+            backend: used in this pass in place of the stack's.
 
         Raises:
             BackendError: the backend cannot run here.
@@ -130,7 +136,7 @@ class LayerStack(nn.ModuleList):
                 layout=layout,
                 layer_terms=terms[index],
                 window=window,
-                backend=self.backend,
+                backend=backend or self.backend,
                 compiled=self.compile_layers,
                 causal=causal and self.causal,
             )
