@@ -50,6 +50,8 @@ step() {
   mkdir -p "$out"
   local start=$SECONDS
   "$name"
+  # A mark must not outlive the files in a power failure.
+  sync -f "$out"
   if [[ ! $resumable ]]; then
     rm -rf "${work:?}/$name"
     mv "$out" "$work/$name"

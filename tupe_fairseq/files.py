@@ -3,6 +3,7 @@
 import errno
 import glob
 import os
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,8 +19,7 @@ except ImportError:
 
 #: Errors that name no file and come from writing alone: the disk is full.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-#: Seconds after which an unfinished file belongs to a process that was killed. Its number does not
-#: tell: processes of other hosts may write in the same folder.
+#: Seconds after which an unfinished file belongs to a process that was killed.
 ABANDONED = 24 * 3600
 
 
@@ -27,8 +27,11 @@ ABANDONED = 24 * 3600
 def replacing(path: str | Path) -> Iterator[Path]:
     """Write a file atomically: the block writes to another path, which is renamed at the end.
 
-    If the block raises or the process is killed, ``path`` stays as it was. What a killed process
-    has left is removed when the file is written again, from a day later on.
+    If the block raises, the process is killed or the power fails, ``path`` stays as it was; after
+    the block, the new file is on the disk. For a power failure this needs a file system that obeys
+    fsync, and does not hold on Windows. Threads, processes and hosts may write the same file at
+    once: the last one wins. What a killed process has left is removed when the file is written
+    again, from a day later on.
 
     Yields:
         The path to write to, in the folder of ``path``.
@@ -37,10 +40,11 @@ def replacing(path: str | Path) -> Iterator[Path]:
         UsageError: the file cannot be written: no such folder, no permission, or a full disk.
     """
     path = Path(path)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    # Not made by tempfile, which would let nobody else read it.
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
     try:
         yield aside
-        os.replace(aside, path)
+        move(aside, path)
         _remove_abandoned(path)
     except OSError as error:
         # Other errors come from files that the block reads.
@@ -52,6 +56,29 @@ def replacing(path: str | Path) -> Iterator[Path]:
             aside.unlink()
 
 
+def move(aside: Path, path: Path) -> None:
+    """Rename a complete file or folder; a power failure leaves the old or the new one at ``path``.
+
+    Raises:
+        OSError: ``path`` is a folder that is not empty, or the disk fails.
+    """
+    for part in (*(aside.rglob("*") if aside.is_dir() else ()), aside):
+        _sync(part)
+    os.replace(aside, path)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file, or the list of a folder's files, is on the disk."""
+    # Windows cannot open folders.
+    if os.name == "posix":
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
 def _remove_abandoned(path: Path) -> None:
     """Remove files that killed processes left when they wrote this one."""
     # Another process may remove them too.
@@ -61,10 +88,14 @@ def _remove_abandoned(path: Path) -> None:
                 left.unlink()
 
 
-def lock(descriptor: int) -> bool:
+def lock(descriptor: int, wait: bool = False) -> bool:
     """Lock an open file or folder until its descriptor is closed, or its process ends.
 
     Processes that inherit the descriptor hold the lock too.
+
+    Args:
+        descriptor: of the file or folder.
+        wait: for another process that holds the lock.
 
     Returns:
         False if another process holds the lock. True also on systems without locks.
@@ -72,7 +103,7 @@ def lock(descriptor: int) -> bool:
     if fcntl is None:
         return True
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
     except OSError:

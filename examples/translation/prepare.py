@@ -25,6 +25,7 @@ from examples.shared import pieces, script
 from examples.shared.jobs import check_status
 from examples.shared.pieces import MODEL as TOKENIZER
 from tupe_fairseq import UsageError
+from tupe_fairseq.files import move
 
 SPLITS = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
 LANGUAGES = ("en", "de")
@@ -105,7 +106,7 @@ def _step(folder: Path, write: Callable[[Path], None]) -> None:
         shutil.rmtree(incomplete, ignore_errors=True)
         incomplete.mkdir(parents=True)
         write(incomplete)
-        incomplete.rename(folder)
+        move(incomplete, folder)
 
 
 def _write(path: Path, lines: list[str]) -> None:

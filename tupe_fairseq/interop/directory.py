@@ -3,7 +3,6 @@
 import copy
 import functools
 import io
-import os
 import shutil
 import tempfile
 from argparse import Namespace
@@ -25,6 +24,7 @@ from torch import Tensor
 from ..checkpoints.reading import read_checkpoint
 from ..checkpoints.settings import recorded_settings
 from ..errors import CheckpointError, ConfigurationError, UsageError
+from ..files import move
 from ..hub.files import find_checkpoint
 from .dictionaries import Entry, check_size, dictionary_text, read_dictionary
 from .families import MASKED, Family, family_of
@@ -222,7 +222,7 @@ def write(converted: Converted, out: Path, dictionary: Path) -> None:
 
 @contextmanager
 def building(out: str | Path) -> Iterator[Path]:
-    """Write a directory atomically: yields a temporary folder that is renamed to ``out``.
+    """Write a directory atomically: yields a temporary folder that is renamed by `files.move`.
 
     Raises:
         UsageError: ``out`` exists, or cannot be written.
@@ -236,7 +236,7 @@ def building(out: str | Path) -> Iterator[Path]:
         folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".partial", dir=out.parent))
         folder.chmod(0o755)
         yield folder
-        os.replace(folder, out)
+        move(folder, out)
     except (OSError, RuntimeError) as error:
         # torch reports a full disk as a RuntimeError.
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
