@@ -1,9 +1,9 @@
 """The C kernels, compiled on first use where there is a C compiler.
 
-`kernels()` returns None without a compiler, after a failed compilation, or with
+`kernels()` returns None without a compiler that knows OpenMP and this processor, or with
 TUPE_FAIRSEQ_NATIVE=0 in the environment; torch operations are used then. The compiled library is
-kept in $XDG_CACHE_HOME/tupe_fairseq (default ~/.cache/tupe_fairseq). Its name is a hash of the
-source, the compiler and the processor.
+kept in $XDG_CACHE_HOME/tupe_fairseq (default ~/.cache/tupe_fairseq), which nobody else may read or
+write. Its name is a hash of the source, the compiler and the processor.
 """
 
 import ctypes
@@ -14,12 +14,15 @@ import os
 import platform
 import shlex
 import shutil
+import stat
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ..errors import UsageError
-from ..files import replacing
+from ..files import lock, replacing
 from .random_bits import ENTRIES_PER_WORD, MULTIPLIERS, SHIFTS, STEP
 
 logger = logging.getLogger(__name__)
@@ -28,9 +31,12 @@ SOURCES = [
     Path(__file__).with_name(name)
     for name in ("kernels.c", "linear.c", "products.c", "diagonals.c")
 ]
-FLAGS = ("-std=c99", "-O3", "-fno-math-errno", "-fno-trapping-math", "-fPIC")
-#: Tried in this order. OpenMP is not linked: the threads are those of torch's OpenMP library.
-VARIANTS = (("-march=native", "-fopenmp"), ("-fopenmp",), ())
+#: OpenMP is not linked: the threads are those of torch's OpenMP library. Without OpenMP or
+#: -march=native torch's own operations are faster.
+FLAGS = (
+    *("-std=c99", "-O3", "-fno-math-errno", "-fno-trapping-math", "-fPIC"),
+    *("-march=native", "-fopenmp"),
+)
 COMPILERS = ("cc", "gcc", "clang")
 SECONDS = 60
 
@@ -98,16 +104,54 @@ def kernels() -> ctypes.CDLL | None:
     """The compiled kernels, or None where there are none."""
     if os.environ.get("TUPE_FAIRSEQ_NATIVE") == "0":
         return None
+    try:
+        return _load()
+    # No home directory is a RuntimeError.
+    except (OSError, RuntimeError, subprocess.SubprocessError, UsageError) as error:
+        logger.info(f"no kernels in C, attention and dropout on CPU are slower: {error}")
+        return None
+
+
+def _load() -> ctypes.CDLL:
     compiler = find_compiler()
     if compiler is None:
-        logger.info("no C compiler (cc, gcc, clang): attention and dropout on CPU are slower")
-        return None
-    for variant in VARIANTS:
-        try:
-            return _declared(ctypes.CDLL(str(_built(compiler, (*FLAGS, *variant)))))
-        except (OSError, subprocess.SubprocessError, UsageError) as error:
-            logger.info(f"{shlex.join(compiler)} {shlex.join(variant)}: {error}")
-    return None
+        raise OSError("there is no C compiler (cc, gcc, clang)")
+    source = declarations() + "".join(file.read_text(encoding="utf-8") for file in SOURCES)
+    facts = (source, *compiler, *FLAGS, _processor())
+    name = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
+    with _cache() as folder:
+        library = folder / f"kernels-{name}.so"
+        if not library.exists() or not _is_whole(library.read_bytes()):
+            with replacing(library) as partial:
+                _compile(compiler, source, partial)
+                partial.write_bytes((raw := partial.read_bytes()) + hashlib.sha256(raw).digest())
+        return _declared(ctypes.CDLL(str(library)))
+
+
+def _is_whole(raw: bytes) -> bool:
+    """Whether a library ends with its checksum. Loading a part of one may kill the process."""
+    return hashlib.sha256(raw[:-32]).digest() == raw[-32:]
+
+
+@contextmanager
+def _cache() -> Iterator[Path]:
+    """The folder of libraries, locked against other threads and processes.
+
+    Raises:
+        OSError: it cannot be made, or another user may have written there.
+        RuntimeError: the user has no home directory.
+    """
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tupe_fairseq"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        found = os.fstat(descriptor)
+        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+            raise OSError(f"{folder} must be yours alone (chmod 700)")
+        lock(descriptor, wait=True)
+        yield folder
+    finally:
+        os.close(descriptor)
 
 
 def find_compiler() -> list[str] | None:
@@ -117,19 +161,6 @@ def find_compiler() -> list[str] | None:
         if command and shutil.which(command[0]):
             return command
     return None
-
-
-def _built(compiler: list[str], flags: tuple[str, ...]) -> Path:
-    """The path of the library, compiled if it is not in the cache."""
-    source = declarations() + "".join(file.read_text(encoding="utf-8") for file in SOURCES)
-    facts = (source, *compiler, *flags, _processor())
-    name = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
-    library = _directory() / f"kernels-{name}.so"
-    if not library.exists():
-        # Written aside and renamed: other processes may compile the same library now.
-        with replacing(library) as partial:
-            _compile(compiler, flags, source, Path(partial))
-    return library
 
 
 def declarations() -> str:
@@ -146,28 +177,15 @@ def declarations() -> str:
     return "\n".join(["#include <stdint.h>", *lines, struct])
 
 
-def _compile(compiler: list[str], flags: tuple[str, ...], source: str, library: Path) -> None:
+def _compile(compiler: list[str], source: str, library: Path) -> None:
     with tempfile.TemporaryDirectory() as directory:
         complete, compiled = Path(directory) / "kernels.c", Path(directory) / "kernels.o"
         complete.write_text(source, encoding="utf-8")
         for step in (
-            [*compiler, *flags, "-c", str(complete), "-o", str(compiled)],
+            [*compiler, *FLAGS, "-c", str(complete), "-o", str(compiled)],
             [*compiler, "-shared", str(compiled), "-o", str(library)],
         ):
             subprocess.run(step, check=True, capture_output=True, timeout=SECONDS)
-
-
-def _directory() -> Path:
-    """The cache directory, or a temporary one where the cache cannot be written."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    directory = Path(cache) / "tupe_fairseq"
-    try:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError:
-        directory = Path("/nonexistent")
-    if os.access(directory, os.W_OK):
-        return directory
-    return Path(tempfile.mkdtemp(prefix="tupe_fairseq-"))
 
 
 def _processor() -> str:
