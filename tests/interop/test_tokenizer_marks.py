@@ -8,8 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.interop.pieces import train
-from tupe_fairseq.interop.sentencepiece_file import SentencePieceFile
-from tupe_fairseq.interop.tokenizer_json import SENTENCEPIECE, by_rules
+from tupe_fairseq.interop.tokenizer_json import SENTENCEPIECE, by_rules, read_sentencepiece
 
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed (extra hf)")
 
@@ -31,7 +30,7 @@ def normalize(tmp_path_factory):
     path = folder / SENTENCEPIECE
     raw = {"add_dummy_prefix": False, "remove_extra_whitespaces": False}
     theirs = sentencepiece.SentencePieceNormalizer(str(path), escape_whitespaces=False, **raw)
-    steps = by_rules(tokenizers, SentencePieceFile.read(path).charsmap)
+    steps = by_rules(tokenizers, read_sentencepiece(path).normalizer_spec.precompiled_charsmap)
     ours = tokenizers.normalizers.Sequence(steps)
     return lambda text: (ours.normalize_str(text), theirs.normalize(text))
 

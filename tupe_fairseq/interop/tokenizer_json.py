@@ -16,7 +16,6 @@ from ..errors import DataError
 from ..extras import import_extra
 from .dictionaries import MASK, SPECIAL, Entry
 from .directory import Converted
-from .sentencepiece_file import SentencePieceFile
 
 SENTENCEPIECE, GPT2 = "sentencepiece.bpe.model", ("encoder.json", "vocab.bpe")
 SPACE = "▁"
@@ -126,25 +125,33 @@ def from_sentencepiece(library: Any, path: Path, ids: dict[str, int]) -> Any:
     Raises:
         DataError: the file has another type, or a piece that the dictionary lacks.
     """
-    model = SentencePieceFile.read(path)
-    _check_complete(model.pieces, ids, path)
+    model = read_sentencepiece(path)
+    rules, kinds = model.normalizer_spec, model.SentencePiece.Type
+    if model.trainer_spec.model_type != model.trainer_spec.BPE or (
+        model.trainer_spec.byte_fallback or model.trainer_spec.treat_whitespace_as_suffix
+    ):
+        raise DataError(f"{path} is not a sentencepiece model of the type bpe.")
+    if any(piece.type == kinds.USER_DEFINED for piece in model.pieces):
+        raise DataError(f"{path} has user-defined symbols, which are not supported.")
+    scores = {piece.piece: piece.score for piece in model.pieces if piece.type == kinds.NORMAL}
+    _check_complete(scores, ids, path)
     # Of equal scores, sentencepiece merges the leftmost pair first, whatever its parts are.
-    by_score = sorted(model.pieces, key=lambda piece: -model.pieces[piece])
     merges = [
         (piece[:cut], piece[cut:])
-        for piece in by_score
+        for piece in sorted(scores, key=lambda piece: -scores[piece])
         for cut in range(1, len(piece))
-        if piece[:cut] in model.pieces and piece[cut:] in model.pieces
+        if piece[:cut] in scores and piece[cut:] in scores
     ]
     tokenizer = library.Tokenizer(
         library.models.BPE(vocab=ids, merges=merges, unk_token="<unk>", fuse_unk=True)
     )
     normalizers = library.normalizers
-    steps = by_rules(library, model.charsmap) if model.charsmap else []
-    if model.remove_spaces:
+    charsmap = rules.precompiled_charsmap
+    steps = by_rules(library, charsmap) if charsmap else []
+    if rules.remove_extra_whitespaces:
         steps += [normalizers.Replace(library.Regex(" +"), " ")]
         steps += [normalizers.Replace(library.Regex(r"\A | \z"), "")]
-    steps += [normalizers.Prepend(SPACE)] if model.dummy_prefix else []
+    steps += [normalizers.Prepend(SPACE)] if rules.add_dummy_prefix else []
     tokenizer.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", SPACE)])
     splits = library.pre_tokenizers
     words = splits.Split(SPACE, "merged_with_next")
@@ -152,9 +159,27 @@ def from_sentencepiece(library: Any, path: Path, ids: dict[str, int]) -> Any:
     between = splits.Split(library.Regex(WHITESPACE), "removed")
     tokenizer.pre_tokenizer = splits.Sequence([words, between])
     decoders = library.decoders
-    strip = [decoders.Strip(" ", 1, 0)] if model.dummy_prefix else []
+    strip = [decoders.Strip(" ", 1, 0)] if rules.add_dummy_prefix else []
     tokenizer.decoder = decoders.Sequence([decoders.Replace(SPACE, " "), decoders.Fuse(), *strip])
     return tokenizer
+
+
+def read_sentencepiece(path: Path) -> Any:
+    """The contents of a sentencepiece model, as its library describes them (`ModelProto`).
+
+    Raises:
+        DataError: the file cannot be read.
+        UsageError: `protobuf` is not installed.
+    """
+    errors = import_extra("google.protobuf.message", "hf").protobuf.message
+    from sentencepiece import sentencepiece_model_pb2
+
+    try:
+        return sentencepiece_model_pb2.ModelProto.FromString(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}.") from error
+    except (errors.DecodeError, ValueError) as error:
+        raise DataError(f"{path} is not a sentencepiece model: {error}.") from error
 
 
 def by_rules(library: Any, charsmap: bytes) -> list[Any]:
