@@ -124,11 +124,21 @@ def bash(forking_path: str) -> Callable[..., CompletedProcess]:
     return run
 
 
+@pytest.fixture
+def without_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """torch operations in place of the C kernels, as in a program with TUPE_FAIRSEQ_NATIVE=0."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TUPE_FAIRSEQ_NATIVE", "0")
+        native.kernels.cache_clear()
+        yield
+    native.kernels.cache_clear()
+
+
 @pytest.fixture(params=["native", "torch"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def way(request: pytest.FixtureRequest) -> str:
     """The C kernels, and the torch operations that replace them."""
     if request.param == "torch":
-        monkeypatch.setattr(native, "kernels", lambda: None)
+        request.getfixturevalue("without_kernels")
     elif native.kernels() is None:
         pytest.skip("no C compiler")
     return request.param

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq.attention import (
     ATTENTION_BACKENDS,
+    Layout,
+    Padding,
     TupeMultiheadAttention,
     required_features,
     share_attention,
@@ -60,8 +62,10 @@ OTHER_VARIANTS = {
     "rope-linear": ("rope", {"rope_scaling": "linear", "rope_scaling_factor": 2.5}),
     "shaw-narrow": ("shaw", {"relative_clip": 1}),
     "shaw-wide": ("shaw", {"relative_clip": 9}),
+    "shaw-long": ("shaw", {"relative_clip": 40}),
     "deberta-narrow": ("deberta", {"relative_clip": 1}),
     "deberta-wide": ("deberta", {"relative_clip": 9}),
+    "deberta-long": ("deberta", {"relative_clip": 40}),
     "sandwich-narrow": ("sandwich", {"sandwich_width": 4}),
     # Beyond the threshold, the score depends on more than the distance.
     "fire-long": ("fire", {"fire_width": 4, "fire_threshold": 2}),
@@ -77,20 +81,24 @@ EMBED_DIM, NUM_HEADS, VOCAB_SIZE = 12, 3, 11
 
 
 def build(
-    case: str, max_positions: int, dtype: torch.dtype = torch.float32
+    case: str,
+    max_positions: int,
+    dtype: torch.dtype = torch.float32,
+    embed_dim: int = EMBED_DIM,
+    num_heads: int = NUM_HEADS,
 ) -> tuple[PositionEncoding, TupeMultiheadAttention]:
     """An encoding and an attention over it, with parameters large enough to bend the softmax."""
     name, options = ENCODINGS[case]
     encoding = build_position_encoding(
-        name, EMBED_DIM, NUM_HEADS, max_positions, vocab_size=VOCAB_SIZE, **options
+        name, embed_dim, num_heads, max_positions, vocab_size=VOCAB_SIZE, **options
     )
     return enlarged(encoding, 1).to(dtype), enlarged(attention_of(encoding), 2).to(dtype)
 
 
 def attention_of(encoding: PositionEncoding, dropout: float = 0.0) -> TupeMultiheadAttention:
-    seen = encoding.at(0)
+    seen, shape = encoding.at(0), encoding.shape
     return TupeMultiheadAttention(
-        EMBED_DIM, NUM_HEADS, dropout, seen.score_terms, seen.build_layer_terms()
+        shape.embed_dim, shape.num_heads, dropout, seen.score_terms, seen.build_layer_terms()
     )
 
 
@@ -165,6 +173,23 @@ def run(
     x, seen = encoding.embed(x, words(x), padding), encoding.at(0)
     shared = share_attention(seen, x, padding, layer_terms=attention.layer_terms, **how)
     return attention(x, shared)
+
+
+def run_packed(
+    encoding: PositionEncoding,
+    attention: TupeMultiheadAttention,
+    x: Tensor,
+    padding: Tensor | None = None,
+    **how,
+) -> Tensor:
+    """As `run`, as encoders do: padding is taken out where that saves time; 0 at padding."""
+    x, seen = encoding.embed(x, words(x), padding), encoding.at(0)
+    layout = Layout.of(Padding.read(padding), *x.shape[:2])
+    packed = layout.pack(x)
+    terms = attention.layer_terms
+    shared = share_attention(seen, packed, layout=layout, layer_terms=terms, **how)
+    out = layout.unpack(attention(packed, shared)[0])
+    return out if padding is None else out * ~padding[:, :, None]
 
 
 def gradients(

@@ -24,11 +24,11 @@ from tests.tolerances import assert_close, assert_zero
 from tupe_fairseq import UsageError
 from tupe_fairseq.attention import (
     TupeMultiheadAttention,
-    choice,
     choose_backend,
     required_features,
     share_attention,
 )
+from tupe_fairseq.position import PositionEncoding, Shape
 
 FAST = [name for name in BACKENDS if name != "eager"]
 #: Odd ones, since kernels work in blocks of powers of two.
@@ -145,14 +145,15 @@ def test_auto_takes_the_fastest_that_refuses_nothing():
     assert choose_backend("auto", required_features(encoding, weights=True)).name == "eager"
 
 
-def test_choice_is_logged_once(monkeypatch, caplog):
-    monkeypatch.setattr(choice, "_logged", set())
-    encoding = build("tupe_a", 7)[0]
-    with caplog.at_level(logging.INFO, logger=choice.__name__):
+def test_choice_is_logged_once(caplog):
+    class SeenHereOnly(PositionEncoding):
+        """No other test has logged a choice for it."""
+
+    encoding = SeenHereOnly(Shape(EMBED_DIM, NUM_HEADS, 7))
+    with caplog.at_level(logging.INFO, logger="tupe_fairseq"):
         for _ in range(2):
             share_attention(encoding, normal(1, 7, EMBED_DIM, seed=0), backend="auto")
-    assert len(caplog.messages) == 1
-    assert "blocked (auto) for TupeAbsolute on cpu" in caplog.text
+    assert caplog.messages == ["attention backend blocked (auto) for SeenHereOnly on cpu"]
 
 
 @pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])

@@ -3,57 +3,42 @@
 import pytest
 import torch
 
-from tests.attention.cases import EMBED_DIM, build, normal, padding_mask
+from tests.attention.cases import EMBED_DIM, build, normal, padding_mask, run, run_packed
 from tests.tolerances import assert_close
-from tupe_fairseq.attention import blocked, share_attention
-from tupe_fairseq.attention.layout import Layout, Padding
-from tupe_fairseq.kernels import linear, products
+from tupe_fairseq.attention import Layout, Padding
 
 CASES = ("none", "rope", "rope-values", "alibi", "t5", "tupe_a", "tupe_r", "sandwich", "shaw")
-LENGTH = 23
 
 
-def attended(case, backend, padding, **hidden):
-    """The output for three sequences, without the cells of padding."""
-    encoding, attention = build(case, LENGTH)
-    x = normal(3, LENGTH, EMBED_DIM, seed=0)
-    layout = Layout.of(Padding.read(padding), 3, LENGTH)
-    with torch.no_grad():
-        packed = layout.pack(x)
-        terms = attention.layer_terms
-        shared = share_attention(
-            encoding, packed, layout=layout, layer_terms=terms, backend=backend, **hidden
-        )
-        out = layout.unpack(attention.eval()(packed, shared)[0])
-    return out if padding is None else out[~padding]
-
-
-@pytest.mark.parametrize("short", [0, 1000], ids=["kernel", "torch"])
+@torch.no_grad()
+@pytest.mark.parametrize("length", [23, 70])
 @pytest.mark.parametrize("hidden", [{}, {"causal": True}, {"window": 3}], ids=str)
-@pytest.mark.parametrize("lengths", [None, (0, 9, 22), (0, 1, 2), "anywhere"], ids=str)
+@pytest.mark.parametrize("padded", [None, (0, 9, 22), (0, 1, 2), "anywhere"], ids=str)
 @pytest.mark.parametrize("case", CASES)
-def test_without_gradients(monkeypatch, case, lengths, hidden, short):
-    """The results of `eager`: of full batches, short sequences, and padding that stays."""
-    monkeypatch.setattr(blocked, "SHORT", short)
-    for module in (linear, products):
-        monkeypatch.setattr(module, "prefers_onednn", lambda: True)
+def test_without_gradients(way, case, padded, hidden, length):
+    """The results of `eager`: of full batches, short sequences, and padding that stays.
+
+    Of full batches below 32 tokens and of longer ones, kernels of their own compute attention.
+    """
     padding = None
-    if lengths == "anywhere":
-        padding = torch.zeros(3, LENGTH, dtype=torch.bool)
+    if padded == "anywhere":
+        padding = torch.zeros(3, length, dtype=torch.bool)
         padding[0, 5], padding[1, -2:] = True, True
         # So little padding stays in the batch.
-        assert Layout.of(Padding.read(padding), 3, LENGTH).lengths is None
-    elif lengths is not None:
-        padding = padding_mask(LENGTH, *lengths)
+        assert Layout.of(Padding.read(padding), 3, length).lengths is None
+    elif padded is not None:
+        padding = padding_mask(length, *padded)
+    encoding, attention = build(case, length)
+    x = normal(3, length, EMBED_DIM, seed=0)
     assert_close(
-        attended(case, "blocked", padding, **hidden), attended(case, "eager", padding, **hidden)
+        run_packed(encoding, attention.eval(), x, padding, backend="blocked", **hidden),
+        run_packed(encoding, attention.eval(), x, padding, backend="eager", **hidden),
     )
 
 
 def test_gradients_of_a_model_in_evaluation():
     """With gradients, the kernel is not asked."""
-    encoding, attention = build("tupe_r", LENGTH)
-    x = normal(2, LENGTH, EMBED_DIM, seed=0).requires_grad_()
-    out, _ = attention.eval()(x, share_attention(encoding, x, backend="blocked"))
-    out.sum().backward()
+    encoding, attention = build("tupe_r", 23)
+    x = normal(2, 23, EMBED_DIM, seed=0).requires_grad_()
+    run(encoding, attention.eval(), x, backend="blocked")[0].sum().backward()
     assert x.grad.abs().sum() > 0

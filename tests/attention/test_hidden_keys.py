@@ -9,7 +9,6 @@ from torch import nn
 from tests.attention.cases import EMBED_DIM, NUM_HEADS, attention_of, enlarged, gradients, normal
 from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq.attention import share_attention
-from tupe_fairseq.kernels import linear, products
 from tupe_fairseq.position import PositionalScore, PositionEncoding
 from tupe_fairseq.position.base import Shape
 from tupe_fairseq.position.indices import distances
@@ -49,9 +48,7 @@ def attended(encoding, backend, trained):
 
 @pytest.mark.parametrize("trained", [False, True], ids=["evaluated", "trained"])
 @pytest.mark.parametrize("case", HIDING)
-def test_extreme_biases_are_as_in_eager(monkeypatch, way, case, trained):
-    for module in (linear, products):
-        monkeypatch.setattr(module, "prefers_onednn", lambda: True)
+def test_extreme_biases_are_as_in_eager(way, case, trained):
     encoding = Hiding(*HIDING[case])
     with torch.set_grad_enabled(trained):
         found, of_found = attended(encoding, "blocked", trained)

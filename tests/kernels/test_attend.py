@@ -6,8 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tolerances import assert_close
-from tupe_fairseq.kernels import attend as module
-from tupe_fairseq.kernels import products
 from tupe_fairseq.kernels.attend import attend
 from tupe_fairseq.kernels.softmax import ScoreTerms
 from tupe_fairseq.position.score import HIDDEN
@@ -18,11 +16,9 @@ LENGTHS = st.one_of(st.integers(1, 40), st.sampled_from([64, 126, 127, 300]))
 
 @pytest.fixture(scope="module", autouse=True)
 def on_this_processor():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(products, "prefers_onednn", lambda: True)
-        if not products.has_kernel(torch.float32):
-            pytest.skip("no compiler, or no AVX-512")
-        yield
+    x = torch.zeros(1, 1, 1, 1)
+    if attend(x, x, x, ScoreTerms()) is None:
+        pytest.skip("no compiler, or torch's kernels are as fast on this processor")
 
 
 def written_out(q, k, v, bias, hidden):
@@ -82,7 +78,7 @@ def test_padding_anywhere():
     assert_close(attend(q, k, v, ScoreTerms(padding=scores)), expected)
 
 
-def test_what_it_leaves_to_others(monkeypatch):
+def test_what_it_leaves_to_others(request):
     q = torch.randn(1, 1, 4, 8)
     assert attend(q, q, q, ScoreTerms(p=0.1)) is None
     assert attend(q.double(), q.double(), q.double(), ScoreTerms()) is None
@@ -90,5 +86,5 @@ def test_what_it_leaves_to_others(monkeypatch):
     hidden = torch.zeros(4, 4, dtype=torch.bool)
     expected = written_out(q, strided, strided, None, hidden)
     assert_close(attend(q, strided, strided, ScoreTerms()), expected)
-    monkeypatch.setattr(module.native, "kernels", lambda: None)
+    request.getfixturevalue("without_kernels")
     assert attend(q, q, q, ScoreTerms()) is None

@@ -92,13 +92,13 @@ def test_dropout_and_its_gradients(way, with_residual, dtype):
         assert torch.equal(residual.grad, gradient)
 
 
-def test_both_ways_draw_the_same_masks(monkeypatch):
+def test_both_ways_draw_the_same_masks(request):
     if native.kernels() is None:
         pytest.skip("no C compiler")
     x, module = torch.randn(SHAPE), Dropout(0.1)
     torch.manual_seed(5)
     compiled = module(x)
-    monkeypatch.setattr(native, "kernels", lambda: None)
+    request.getfixturevalue("without_kernels")
     torch.manual_seed(5)
     assert torch.equal(module(x) == 0, compiled == 0)
 

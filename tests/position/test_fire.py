@@ -11,7 +11,6 @@ from tests.reference import fire as reference
 from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq import build_position_encoding
 from tupe_fairseq.modules.encoder import Encoder
-from tupe_fairseq.position import fire
 
 LENGTH, HEADS = 9, 2
 
@@ -69,17 +68,22 @@ def test_no_position_depends_on_the_length_of_the_text():
     assert_close(layer.score(2, LENGTH, 6).dense(), whole[:, 6:8])
 
 
-def test_blocks_change_nothing(monkeypatch):
-    """Nor their second computation in the backward pass."""
-    found = []
-    for values in (1, 1 << 24):
-        monkeypatch.setattr(fire, "HIDDEN_VALUES", values)
-        layer = layer_of(3)
-        score = layer.score(LENGTH, LENGTH).dense()
-        (score * normal(*score.shape, seed=2)).sum().backward()
-        found.append((score, {name: p.grad for name, p in layer.named_parameters()}))
-    assert_close(found[0][0], found[1][0])
-    assert_gradients_close(found[0][1], found[1][1], torch.float64)
+def test_blocks_change_nothing():
+    """Of so many positions that their hidden values are computed in blocks, and again backward."""
+    layer, length = layer_of(3), 2100
+    score = layer.score(length, length).dense()
+    assert length * length * layer.hidden_bias.numel() > 1 << 24
+    rows = torch.tensor([0, 1, 1040, length - 1])
+    weights = normal(HEADS, len(rows), length, seed=2).double()
+    (score[:, rows] * weights).sum().backward()
+    found = {name: p.grad for name, p in layer.named_parameters()}
+    expected = torch.cat([layer.score(1, length, row).dense() for row in rows.tolist()], 1)
+    assert_close(score[:, rows], expected)
+    layer.zero_grad()
+    (expected * weights).sum().backward()
+    assert_gradients_close(
+        found, {name: p.grad for name, p in layer.named_parameters()}, torch.float64
+    )
 
 
 def test_one_read_per_forward_pass(monkeypatch):
