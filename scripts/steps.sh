@@ -71,7 +71,7 @@ run() {
     wait_for "$@" >>"$log" 2>&1 || status=$?
   fi
   ((status == 0)) && return
-  fail "$1 ended with status $status: $(tail -n 1 "$log" | cut -c 1-300) (log: $log)"
+  fail "$1 exited with status $status: $(tail -n 1 "$log" | cut -c 1-300) (log: $log)"
 }
 
 # show COMMAND...: run it; its output, which ends with one line after an error, is shown.
@@ -105,7 +105,7 @@ write() {
 # checkpoint_last.pt from the newest complete one.
 repair_checkpoints() {
   python "$root/tupe_fairseq/checkpoints/whole.py" "$1" ||
-    fail "cannot repair the checkpoints in $1 (python ended with status $?)."
+    fail "cannot repair the checkpoints in $1 (python exited with status $?)."
 }
 
 # One call at a time: this shell and the commands that it runs hold the lock, also those that a
@@ -121,7 +121,7 @@ reset_work() {
   find "$work" -mindepth 1 -maxdepth 1 ! -name .lock -exec rm -rf {} +
 }
 
-# End the running command, and wait until it has ended those that it has started.
+# Stop the running command, and wait until it has stopped those that it has started.
 stop() {
   if [[ $child ]]; then
     kill "$child" 2>/dev/null || true

@@ -10,7 +10,7 @@
 #       -- data-bin --user-dir tupe_fairseq ...
 #
 # N processes with --update-freq F are equivalent to one process with --update-freq N·F. The exit status
-# is 0 only if all of them have trained together; if one fails, the others are ended.
+# is 0 only if all of them have trained together; if one fails, the others are stopped.
 set -euo pipefail
 
 if [[ ${1-} == -h || ${1-} == --help ]]; then

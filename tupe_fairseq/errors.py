@@ -1,7 +1,8 @@
-"""Errors that a user can act on, each told in one line.
+"""Errors that a user can correct, each reported in one line.
 
-`UsageError` is the base class; its subclasses say what is wrong. A program ends with one of them
-by `one_line_endings`. `TUPE_FAIRSEQ_TRACEBACK=1` in the environment also shows the traceback.
+`UsageError` is the base class; its subclasses say what is wrong. In `one_line_endings`, a program
+exits with the message of one of them. `TUPE_FAIRSEQ_TRACEBACK=1` in the environment also shows the
+traceback.
 """
 
 import os
@@ -14,11 +15,11 @@ TRACEBACK = "TUPE_FAIRSEQ_TRACEBACK"
 
 
 class UsageError(ValueError):
-    """Base class of the errors that a user can act on.
+    """Base class of the errors that a user can correct.
 
     The message is one line that names the argument, its value and the way out. In Python and in
-    notebooks the error is raised as any other. Under a fairseq command it ends the command with
-    that line on stderr and exit status 1 (`commands.ends_commands_in_one_line`).
+    notebooks the error is raised as any other. A fairseq command prints that line on stderr and
+    exits with status 1 (`commands.ends_commands_in_one_line`).
     """
 
     def __init__(self, message: str):
@@ -44,7 +45,7 @@ class BackendError(UsageError):
 
 @contextmanager
 def one_line_endings() -> Iterator[None]:
-    """Turn a `UsageError` inside the block into the end of the program.
+    """Exit with the message of a `UsageError` that is raised inside the block.
 
     With `TUPE_FAIRSEQ_TRACEBACK=1` the traceback is printed before the line.
 

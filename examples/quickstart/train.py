@@ -86,7 +86,7 @@ class Training:
             lines = [line for line in self.log.read_text().splitlines() if line.strip()]
             last = lines[-1][:200] if lines else "no output"
             raise UsageError(
-                f"fairseq-train of {self.name} ended with status {status}: {last} "
+                f"fairseq-train of {self.name} exited with status {status}: {last} "
                 f"(log: {self.log})"
             )
         return True
@@ -107,8 +107,8 @@ def train(trainings: Sequence[Training], width: int, progress: Progress) -> None
     """Run trainings, `width` at a time.
 
     Raises:
-        UsageError: one failed; the others were ended.
-        KeyboardInterrupt: the process that started this one has ended.
+        UsageError: one failed; the others were stopped.
+        KeyboardInterrupt: the parent process has exited.
     """
     parent = os.getppid()
     waiting, running = list(trainings), []

@@ -17,7 +17,7 @@ from tupe_fairseq.distributed import end_with
 def pool(
     workers: int, start: Callable[..., object] | None = None, *given: Any
 ) -> Iterator[ProcessPoolExecutor]:
-    """A pool of processes; after an error or an interruption, they are ended within their jobs.
+    """A pool of processes; after an error or an interruption, they are stopped within their jobs.
 
     Args:
         workers: number of processes.
@@ -52,11 +52,11 @@ def _begin(parent: int, start: Callable[..., object] | None, given: tuple[Any, .
 
 
 def leave_to(parent: int) -> None:
-    """Leave it to the parent to end this process, and end it once the parent has ended.
+    """Let only the parent stop this process, and exit when the parent exits.
 
     The worker of a pool does not notice that, because it holds both ends of the pool's pipes. It
     would wait forever, and hold the lock of a folder that it has inherited. A KeyboardInterrupt
-    would end one job, and the worker would go on with the next one.
+    would stop one job, and the worker would go on with the next one.
 
     Args:
         parent: number of the process that has started the pool.

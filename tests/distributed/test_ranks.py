@@ -230,7 +230,7 @@ def test_a_mistake_is_told_once_for_all(toy_masked_lm_data, tmp_path):
         assert status == 1
         assert "Traceback" not in err
         assert told in err
-        assert "ended with status 1 (see its message above)" in err.splitlines()[-1]
+        assert "exited with status 1 (see its message above)" in err.splitlines()[-1]
         assert re.search(r"^\d{4}-.* \| INFO \| fairseq", out, re.MULTILINE), "as fairseq-train"
 
 

@@ -136,7 +136,7 @@ def test_failed_runs_are_tried_again_and_named(place, capsys):
     with pytest.raises(UsageError, match="2 runs failed: a/WNLI/2e-05/1, a/WNLI/2e-05/2"):
         run(place, "out", *few, "--retries", "2")
     assert len(started(place)) == 6
-    assert "fairseq-hydra-train ended with status 3" in "".join(capsys.readouterr())
+    assert "fairseq-hydra-train exited with status 3" in "".join(capsys.readouterr())
     assert lines(place, "out") == []
     (place / "broken").unlink()
     run(place, "out", *few)

@@ -140,7 +140,7 @@ def test_prepare_goes_on_where_it_failed(bash, tmp_path):
     arguments = ("--out", out, "--valid-share", 0.1, "--workers", 1, source)
     failed = bash(PREPARE, "--sentencepiece", 5000, *arguments)
     assert failed.returncode == 1
-    assert failed.stderr.splitlines()[-1].startswith("error: python ended with status 1")
+    assert failed.stderr.splitlines()[-1].startswith("error: python exited with status 1")
     assert "--sentencepiece is 5000" in failed.stderr
     assert not (out / "bin").exists()
     done = bash(PREPARE, "--sentencepiece", 40, *arguments)

@@ -142,7 +142,7 @@ def test_trainings_resume_from_their_last_whole_checkpoint(tmp_path):
 
 def test_a_failure_ends_the_other_training(tmp_path):
     made = trainings(tmp_path, "--fail", "learned", "--pause", "60")
-    with pytest.raises(UsageError, match=r"learned ended with status 1: ValueError: it failed \("):
+    with pytest.raises(UsageError, match=r"learned exited with status 1: ValueError: it failed \("):
         train(made, 2, lines(made))
     assert not still_running(made)
 
@@ -160,7 +160,7 @@ def test_full_disk_and_read_only_folder(tmp_path):
 def test_a_program_without_output_is_named(tmp_path):
     (tmp_path / "bin" / "fairseq-train").write_text("#!/bin/sh\nexit 3\n")
     made = trainings(tmp_path)
-    with pytest.raises(UsageError, match=r"ended with status 3: no output \(log: "):
+    with pytest.raises(UsageError, match=r"exited with status 3: no output \(log: "):
         train(made, 2, lines(made))
 
 

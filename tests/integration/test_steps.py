@@ -43,7 +43,7 @@ def test_a_failing_command_ends_the_steps_in_one_line(tmp_path):
     ended = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True)
     assert ended.returncode == 1
     (line,) = ended.stderr.splitlines()
-    assert line.startswith("error: ls ended with status ")
+    assert line.startswith("error: ls exited with status ")
     assert line.endswith("(log: .quickstart/logs/first.log)")
 
 

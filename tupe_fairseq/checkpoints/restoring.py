@@ -19,7 +19,7 @@ DEFAULT_RESTORE_FILE = "checkpoint_last.pt"
 def check_restore_file(args: Any, complete: Namespace) -> None:
     """Check that the checkpoint of --restore-file or --finetune-from-model can be used.
 
-    fairseq ends with a traceback if it cannot be read, and silently loads the checkpoint of
+    fairseq shows a traceback if it cannot be read, and silently loads the checkpoint of
     another encoding if neither has parameters. A checkpoint that is missing is reported later, by
     the model (`CheckedModel.forward`), because fairseq may look for it elsewhere.
 

@@ -110,7 +110,7 @@ def _explain(rank: int, failure: ProcessFailure) -> str:
         name = signal.Signals(-failure.exitcode).name
         how = f"was killed by signal {-failure.exitcode} ({name})"
     else:
-        how = f"ended with status {failure.exitcode} (see its message above)"
+        how = f"exited with status {failure.exitcode} (see its message above)"
     return f"rank {rank} {how}, so the others were stopped; {RESUME}"
 
 
