@@ -142,7 +142,9 @@ def test_trainings_resume_from_their_last_whole_checkpoint(tmp_path):
 
 def test_a_failure_ends_the_other_training(tmp_path):
     made = trainings(tmp_path, "--fail", "learned", "--pause", "60")
-    with pytest.raises(UsageError, match=r"learned exited with status 1: ValueError: it failed \("):
+    with pytest.raises(
+        UsageError, match=r"learned exited with status 1: ValueError: it failed \("
+    ):
         train(made, 2, lines(made))
     assert not still_running(made)
 
