@@ -1,6 +1,7 @@
 """tokenizer.json gives the ids of fairseq's pipeline; damaged and incomplete files."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,14 @@ def test_special_symbols_and_pairs(tmp_path):
     assert tokenizer.decode(a) == TEXT[0]
     padded = tokenizer(TEXT, padding=True)
     assert {len(row) for row in padded["input_ids"]} == {2 + max(len(a), len(b))}
+
+
+def test_without_protobuf(tmp_path, monkeypatch):
+    _, pieces = train(tmp_path)
+    monkeypatch.setitem(sys.modules, "google.protobuf.message", None)
+    note = write_tokenizer(tmp_path, tmp_path, [Entry(piece, 1) for piece in pieces], 64)
+    assert "needs pip install --upgrade protobuf: " in note
+    assert not (tmp_path / "tokenizer.json").exists()
 
 
 def test_what_cannot_be_written(tmp_path):

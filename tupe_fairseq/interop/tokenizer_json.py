@@ -169,16 +169,20 @@ def read_sentencepiece(path: Path) -> Any:
 
     Raises:
         DataError: the file cannot be read.
-        UsageError: `protobuf` is not installed.
     """
-    errors = import_extra("google.protobuf.message", "hf").protobuf.message
-    from sentencepiece import sentencepiece_model_pb2
-
     try:
-        return sentencepiece_model_pb2.ModelProto.FromString(path.read_bytes())
+        from google.protobuf.message import DecodeError
+        from sentencepiece import sentencepiece_model_pb2
+    # protobuf refuses a description of a later version by an error of its own.
+    except Exception as error:
+        told = str(error).partition(". ")[0]
+        raise DataError(f"{path} needs pip install --upgrade protobuf: {told}.") from error
+    description: Any = sentencepiece_model_pb2
+    try:
+        return description.ModelProto.FromString(path.read_bytes())
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}.") from error
-    except (errors.DecodeError, ValueError) as error:
+    except (DecodeError, ValueError) as error:
         raise DataError(f"{path} is not a sentencepiece model: {error}.") from error
 
 
