@@ -13,6 +13,9 @@ from tupe_fairseq import UsageError
 from tupe_fairseq.checks.data import check_data, check_lengths_of_pairs
 from tupe_fairseq.checks.index import HEADER, MAGIC
 
+#: Sentences that are read at once, and so many that there are more.
+BLOCK, MANY = 1 << 18, (1 << 18) + 3
+
 
 def write_index(path, sizes, item=2, code=8):
     """An index of fairseq-preprocess, and a .bin file that is all hole."""
@@ -40,28 +43,28 @@ def test_a_mask_in_the_text_is_named(tmp_path, monkeypatch):
     assert "\n" not in message
 
 
-def test_a_mask_in_a_later_block_of_the_index(tmp_path, monkeypatch):
-    monkeypatch.setattr("tupe_fairseq.checks.index.SENTENCES_AT_ONCE", 3)
+def test_a_mask_in_a_later_block_of_the_index(tmp_path):
     symbols = toy_data.dictionary(["a", "<mask>"])
-    lines = [*(["a"] * 6), "a <mask>", "a"]
-    toy_data.write_split(tmp_path, "train", lines, symbols)
-    with pytest.raises(UsageError, match=r"train\.bin: sentence 7 has the token <mask>"):
+    words = np.full(MANY, symbols.index("a"), np.uint16)
+    words[-2] = symbols.index("<mask>")
+    write_index(tmp_path / "train.idx", np.ones(MANY, np.int64))
+    words.tofile(tmp_path / "train.bin")
+    with pytest.raises(UsageError, match=rf"train\.bin: sentence {MANY - 1} has the token <mask>"):
         check_data(str(tmp_path), symbols)
     check_data(str(tmp_path), None)
 
 
-@pytest.mark.parametrize("changed", [0, 5, 6, 9])
+@pytest.mark.parametrize("changed", [0, 5, BLOCK - 1, BLOCK, MANY - 1])
 @pytest.mark.parametrize("part", ["sizes", "offsets"])
-def test_each_entry_of_an_index_is_checked(tmp_path, monkeypatch, part, changed):
-    monkeypatch.setattr("tupe_fairseq.checks.index.SENTENCES_AT_ONCE", 3)
+def test_each_entry_of_an_index_is_checked(tmp_path, part, changed):
     path = tmp_path / "train.idx"
-    write_index(path, np.arange(1, 11))
+    write_index(path, np.arange(MANY) % 9 + 1)
     check_data(str(tmp_path))
     raw = bytearray(path.read_bytes())
-    raw[HEADER.size + (4 * changed if part == "sizes" else 40 + 8 * changed)] ^= 1
+    raw[HEADER.size + (4 * changed if part == "sizes" else 4 * MANY + 8 * changed)] ^= 1
     path.write_bytes(raw)
     # The last size changes the wanted bytes of train.bin and nothing else.
-    last = (part, changed) == ("sizes", 9)
+    last = (part, changed) == ("sizes", MANY - 1)
     with pytest.raises(UsageError, match=r"train\.bin has" if last else r"train\.idx is cut off"):
         check_data(str(tmp_path))
 

@@ -162,7 +162,7 @@ def test_a_forward_pass_is_reproduced_by_its_seed_and_by_checkpointing(name):
 def test_incremental_decoding_spreads_the_positions_evenly(name, monkeypatch):
     model = build_model(name, "tupe_transformer_lm", randomize_positions=200)
     encoding, tokens = model.decoder.embed_positions, targets(2, 6)
-    assert encoding._places(torch.device("cpu"))[:4].tolist() == [0, 2, 5, 7]
+    assert encoding.positions(0, 4, torch.device("cpu")).tolist() == [0, 2, 5, 7]
     monkeypatch.setattr(type(encoding), "for_pass", PositionEncoding.for_pass)
     expected, _ = model(tokens)
     state: dict = {}
