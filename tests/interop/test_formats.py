@@ -10,8 +10,9 @@ from tests.interop import release
 from tupe_fairseq import UsageError
 from tupe_fairseq.interop import directory
 from tupe_fairseq.interop.check import outputs_of
-from tupe_fairseq.interop.conversion import CONVERSIONS, Conversion, Option, register
+from tupe_fairseq.interop.conversion import CONVERSIONS, Conversion, register
 from tupe_fairseq.interop.convert import convert
+from tupe_fairseq.position import Option
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
@@ -54,7 +55,7 @@ def added():
         model.load_state_dict(read_back.state)
         return outputs_of(model, head)
 
-    options = (Option("suffix", "of the file"),)
+    options = (Option("suffix", str, None, "of the file"),)
     for flag, function in (("--from", read), ("--to", write)):
         register(Conversion(flag, "pickle", "a pickle of everything", function, outputs, options))
     yield

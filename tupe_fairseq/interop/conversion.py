@@ -6,28 +6,17 @@ To add a format, add a file to `formats/` that registers its conversions: the fl
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
 from ..errors import ConfigurationError
+from ..position import Option
 from ..registry import Registry
 from .families import MASKED, Family
 
 #: Ids B×T -> what is compared: hidden states B×T×C and logits B×T×V, or a head's logits alone.
 Forward = Callable[[Tensor], tuple[Tensor, ...]]
-
-
-class Option(NamedTuple):
-    """A command-line option: a keyword argument of a conversion's function."""
-
-    name: str
-    help: str
-    type: type = str
-
-    @property
-    def flag(self) -> str:
-        return "--" + self.name.replace("_", "-")
 
 
 @dataclass(frozen=True)
@@ -43,7 +32,7 @@ class Conversion:
         outputs: (path, converted, head) -> `Forward` of the model in this format, computed without
             `tupe_roberta`, for --check. If `head` is not None, of that classification head. None
             if the models of `function` are not comparable.
-        options: of the function.
+        options: keyword arguments of the function.
         source: "CHECKPOINT", a file, or "DIRECTORY".
         extra: the extra of this package that is needed, if any.
         families: the kinds of models that it takes.

@@ -7,9 +7,10 @@ from typing import Any
 
 from ..errors import ConfigurationError
 from ..hub.files import find_checkpoint
+from ..position import Option
 from . import formats  # noqa: F401 (registers the formats)
 from .check import check_directory
-from .conversion import CONVERSIONS, Conversion, Option
+from .conversion import CONVERSIONS, Conversion
 from .directory import load, write
 
 

@@ -2,13 +2,15 @@
 
 from fairseq import utils
 
-from .conversion import Option
+from ..position import Option
 from .directory import POSITIONS, Converted, build
 
 #: Options of formats that can be read as a warm start.
 OPTIONS = (
-    Option("position_encoding", "NAME of another encoding than `learned`: a warm start"),
-    Option("seed", "of the new parameters (default: 1)", int),
+    Option(
+        "position_encoding", str, None, "NAME of an encoding other than `learned`: warm start"
+    ),
+    Option("seed", int, None, "of the new parameters (default: 1)"),
 )
 
 

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from ...errors import CheckpointError, ConfigurationError
 from ...extras import import_extra
-from ...position import POSITION_ENCODINGS
+from ...position import POSITION_ENCODINGS, Option
 from .. import bert_classes, roberta_classes, tupe_classes
-from ..conversion import Conversion, Forward, Option, register, yes_or_no
+from ..conversion import Conversion, Forward, register, yes_or_no
 from ..dictionaries import read_dictionary
 from ..directory import Converted
 from ..families import CAUSAL, MASKED
@@ -155,10 +155,14 @@ def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
 
 
 SUMMARY = "transformers: RoBERTa for `learned`, a model with its own code for other encodings"
-HEAD = Option("head", "the classification head to write")
-CHOICE = Option("classes", "roberta (default for `learned`) or tupe, which has its own code")
+HEAD = Option("head", str, None, "the classification head to write")
+CHOICE = Option(
+    "classes", str, None, "roberta (default for `learned`) or tupe, which has its own code"
+)
 BOTH = (MASKED, CAUSAL)
 register(Conversion("--from", KIND, SUMMARY, read, outputs, OPTIONS, extra="hf", families=BOTH))
-LOWER = Option("lower_case", "yes: the tokenizer lower-cases texts, as the training data were")
+LOWER = Option(
+    "lower_case", str, None, "yes: the tokenizer lower-cases texts, as the training data were"
+)
 WRITING = (HEAD, CHOICE, LOWER)
 register(Conversion("--to", KIND, SUMMARY, write, outputs, WRITING, extra="hf", families=BOTH))

@@ -18,10 +18,11 @@ from torch import Tensor
 
 from ...errors import CheckpointError, UsageError
 from ...extras import import_extra
+from ...position import Option
 from ...position.tables import ConstantTable
 from .. import tupe_classes
 from ..check import batch
-from ..conversion import Conversion, Forward, Option, register, yes_or_no
+from ..conversion import Conversion, Forward, register, yes_or_no
 from ..directory import Converted, building
 from ..model_files import write_config
 from .huggingface import HEAD, LOWER
@@ -35,7 +36,7 @@ TOLERANCE = 1e-4
 TRACED = 11
 #: Parameters of more bytes are stored in a file beside the program, as ONNX demands.
 LARGEST = 1 << 30
-INT8 = Option("int8", f"yes: also write {INT8_FILE}, with matrices of 8-bit integers")
+INT8 = Option("int8", str, None, f"yes: also write {INT8_FILE}, with matrices of 8-bit integers")
 
 
 def write(
