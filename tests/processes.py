@@ -35,8 +35,6 @@ CONTEXT.set_forkserver_preload(PRELOADED)
 LOCK = threading.Lock()
 #: A variable of a program: the path of a stand-in as its `sys.executable`.
 PYTHON = "TESTS_PYTHON"
-#: A rank of a training ends if this is not its parent; `tupe_fairseq.distributed.LAUNCHER`.
-LAUNCHER = "TUPE_FAIRSEQ_LAUNCHER"
 #: In place of a program of Python; see `forking_path`.
 STAND_IN = """
 import os, sys
@@ -179,8 +177,6 @@ def _become(
     os.chdir(ROOT)
     os.environ.clear()
     os.environ.update(environment)
-    if beside is not None and LAUNCHER in environment:
-        os.environ[LAUNCHER] = str(os.getppid())
     # Programs start processes as they do elsewhere, and not as this one was started.
     multiprocessing.set_start_method(None, force=True)
     # fairseq set up logging when it was imported, which its commands do otherwise.

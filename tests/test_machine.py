@@ -13,7 +13,6 @@ from examples.glue.preprocess import arguments as glue_arguments
 from examples.pretraining import encode
 from tests.scripts import ROOT
 from tupe_fairseq import machine
-from tupe_fairseq.distributed import launch
 
 #: Computes, and does nothing else; the program that cleans text fails.
 PYTHON = f"""#!/bin/sh
@@ -55,19 +54,6 @@ def test_prepare_starts_as_many_processes(one_core, tmp_path, monkeypatch):
     words = ["bash", script, "--out", tmp_path / "out", "--sentencepiece", "40", script]
     done = one_core.submit(subprocess.run, words, capture_output=True, text=True).result()
     assert done.stdout.endswith(" --workers 1\n"), done
-
-
-def test_ranks_share_the_cores(monkeypatch):
-    monkeypatch.setattr(launch, "cores", lambda: 6)
-    monkeypatch.setattr(launch, "run", lambda _: None)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    for ranks, threads in {1: "6", 4: "1", 8: "1"}.items():
-        with monkeypatch.context() as patch:
-            patch.setenv("OMP_NUM_THREADS", "")
-            patch.delenv("OMP_NUM_THREADS")
-            patch.setenv(launch.LAUNCHER, "")
-            launch.launch([str(ranks), "data", "--cpu"])
-            assert os.environ["OMP_NUM_THREADS"] == threads
 
 
 def test_processor(monkeypatch):

@@ -51,18 +51,6 @@ def forget_earlier_runs() -> None:
     vars(checkpoint_utils.save_checkpoint).clear()
 
 
-def progress(state: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    """Progress of the training that wrote a checkpoint.
-
-    Returns:
-        The number of updates from which fairseq resumes, 0 if the optimizer's state was not saved;
-        and the state of fairseq's iterator over the training data.
-    """
-    history = state.get("optimizer_history") or [{}]
-    updates = history[-1].get("num_updates", 0) if state.get("last_optimizer_state") else 0
-    return updates, (state.get("extra_state") or {}).get("train_iterator") or {}
-
-
 def restored_file(args: Any) -> Path:
     """The path that --restore-file refers to; the file may be missing."""
     name = training_setting(args, "checkpoint", "restore_file") or DEFAULT_RESTORE_FILE

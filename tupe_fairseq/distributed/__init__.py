@@ -4,9 +4,6 @@ import os
 import threading
 import time
 
-#: Environment variable with the id of the process that started a worker.
-LAUNCHER = "TUPE_FAIRSEQ_LAUNCHER"
-
 
 def end_with(parent: int, every: float = 1.0) -> None:
     """Exit when the parent process exits, even by SIGKILL.

@@ -14,67 +14,56 @@ import torch.distributed as dist
 from omegaconf import DictConfig
 
 from ..checkpoints.reading import read_checkpoint
-from ..checkpoints.restoring import progress, restored_file
+from ..checkpoints.restoring import restored_file
 from ..checkpoints.settings import recorded_settings
-from ..files import replacing
 
 #: In --save-dir during a training; after a kill, the next training overwrites it.
 COPY = ".restored.pt"
 
 
 @contextmanager
-def resumed(cfg: DictConfig) -> Iterator[int]:
+def resumed(cfg: DictConfig) -> Iterator[None]:
     """Inside the block, fairseq resumes at the position in the data that the checkpoint records.
 
     Args:
         cfg: fairseq's settings. If another number of processes wrote the checkpoint, they are
             changed to name a recounted copy of it in --save-dir, which is removed at the end.
 
-    Yields:
-        Updates made before; 0 for a new training.
-
     Raises:
         CheckpointError: the checkpoint is damaged, of another kind, or would run code.
     """
-    # Before rank 0 has the lock, another training may still write there.
-    dist.barrier()
-    path, copy = restored_file(cfg), Path(cfg.checkpoint.save_dir, COPY)
-    if not path.is_file():
-        yield 0
-        return
-    updates, state = _recounted(path, cfg)
+    state = _recounted(restored_file(cfg), cfg)
     if state is None:
-        yield updates
+        yield
         return
-    writes = dist.get_rank() == 0
+    copy, writes = Path(cfg.checkpoint.save_dir, COPY), dist.get_rank() == 0
     if writes:
         copy.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(copy) as aside:
-            torch.save(state, aside)
+        torch.save(state, copy)
     # Its tensors are mapped from the file.
     del state
     dist.barrier()
     # fairseq does not take both flags together.
     cfg.checkpoint.restore_file, cfg.checkpoint.finetune_from_model = str(copy), None
     try:
-        yield updates
+        yield
     finally:
         if writes:
             copy.unlink(missing_ok=True)
 
 
-def _recounted(path: Path, cfg: DictConfig) -> tuple[int, dict[str, Any] | None]:
-    """The updates of a checkpoint; and its state, recounted, if the numbers differ."""
+def _recounted(path: Path, cfg: DictConfig) -> dict[str, Any] | None:
+    """The state of a checkpoint with another number of batches; None if its own is right."""
+    if not path.is_file() or cfg.checkpoint.reset_dataloader:
+        return None
     state = read_checkpoint(path)
-    updates, place = progress(state)
-    if cfg.checkpoint.reset_optimizer:
-        updates = 0
+    place = (state.get("extra_state") or {}).get("train_iterator") or {}
     batches = place.get("iterations_in_epoch", 0)
     now = cfg.distributed_training.distributed_world_size
     before = recorded_settings(state, "distributed_training", path)
     then = before.get("distributed_world_size") or now
-    if then == now or not batches or cfg.checkpoint.reset_dataloader:
-        return updates, None
+    if then == now or not batches:
+        return None
     # Processes take batches in turn; an incomplete round is repeated.
     place["iterations_in_epoch"] = batches * then // now
-    return updates, state
+    return state

@@ -1,30 +1,27 @@
-"""One of the processes that `launch` starts: fairseq-train between two checks.
+"""fairseq-train as one of the processes that torchrun starts, on GPUs or on the CPU.
 
-N processes of fairseq can each train a model of their own, or nothing, and exit with status 0. The
-processes therefore verify before training that all have joined, and after training that updates
-were made. On GPUs, fairseq's trainer also compares the gradient norms of
-the processes at every update.
+    torchrun --nproc-per-node N -m tupe_fairseq.distributed.worker FLAG...
+
+FLAG... are flags of fairseq-train. Under torchrun, fairseq-train itself runs on GPUs only, and
+resumes at another position in the data if N has changed.
 """
 
 import logging
 import os
 import sys
-from contextlib import nullcontext
 
 import torch
 import torch.distributed as dist
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils as fairseq_distributed
-from fairseq.logging import metrics
 from fairseq_cli import train as fairseq_train
 from omegaconf import DictConfig
 
 from .. import commands
-from ..errors import UsageError, one_line_endings
-from . import LAUNCHER, end_with
+from ..errors import one_line_endings
+from . import end_with
 from .resume import resumed
-from .save_dir import alone_in
 
 
 def rank_flags(flags: list[str], environment: dict[str, str]) -> list[str]:
@@ -47,53 +44,10 @@ def rank_flags(flags: list[str], environment: dict[str, str]) -> list[str]:
     return [*flags, *own]
 
 
-def train_together(cfg: DictConfig) -> None:
-    """Run fairseq-train's `main` between two checks.
-
-    Raises:
-        UsageError: processes are missing, no update was made, or another training uses --save-dir.
-    """
-    world = cfg.distributed_training.distributed_world_size
-    check_all_joined(world)
-    writes = dist.get_rank() == 0 and not cfg.checkpoint.no_save
-    with (
-        alone_in(cfg.checkpoint.save_dir) if writes else nullcontext(),
-        resumed(cfg) as before,
-    ):
+def train(cfg: DictConfig) -> None:
+    """Run fairseq-train's `main` at the position in the data that the checkpoint records."""
+    with resumed(cfg):
         fairseq_train.main(cfg)
-    total = updates_made()
-    if not total:
-        raise UsageError(
-            "nothing was trained: no update was made; check the sizes of the data and of the "
-            "batches, --max-epoch, --max-update and --stop-min-lr."
-        )
-    if dist.get_rank() == 0:
-        print(f"{world} ranks trained together: {total - before} updates, {total} in all")
-
-
-def updates_made() -> int:
-    """Updates of the model trained last, including those before its checkpoint.
-
-    fairseq's trainer logs the number after each update, and when it loads a checkpoint.
-    """
-    # `metrics.get_meter` would return the meters of the checkpoint instead of those in use.
-    meters = metrics.get_active_aggregators()[0]
-    return int(meters["num_updates"].val) if "num_updates" in meters else 0
-
-
-def check_all_joined(world: int) -> None:
-    """Verify that all processes have joined, by a sum over them.
-
-    Raises:
-        UsageError: the number differs from that of the processes started.
-    """
-    together = 1
-    if dist.is_initialized():
-        ones = torch.ones((), device="cuda" if dist.get_backend() == "nccl" else "cpu")
-        dist.all_reduce(ones)
-        together = int(ones.item())
-    if together != world:
-        raise UsageError(f"{world} processes were started, but {together} train together.")
 
 
 def main(flags: list[str]) -> None:
@@ -104,9 +58,7 @@ def main(flags: list[str]) -> None:
     arguments = options.parse_args_and_arch(parser, rank_flags(flags, dict(os.environ)))
     try:
         with commands.running("train"):
-            fairseq_distributed.call_main(
-                convert_namespace_to_omegaconf(arguments), train_together
-            )
+            fairseq_distributed.call_main(convert_namespace_to_omegaconf(arguments), train)
     finally:
         # Otherwise Gloo's threads would abort the process when it exits.
         if dist.is_initialized() and dist.get_backend() == "gloo":
@@ -124,20 +76,16 @@ def log_as_fairseq_train() -> None:
     )
 
 
-def end(status: str | int | None) -> None:
-    """Exit like `sys.exit`, but without data-loading threads, which would abort the process."""
-    if isinstance(status, str):
-        print(status, file=sys.stderr)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(1 if isinstance(status, str) else status or 0)
-
-
 if __name__ == "__main__":
-    end_with(int(os.environ[LAUNCHER]))
+    end_with(os.getppid())
     log_as_fairseq_train()
     try:
         with one_line_endings():
             main(sys.argv[1:])
     except SystemExit as error:
-        end(error.code)
+        # `sys.exit` would wait for threads that load data, which would abort the process.
+        if isinstance(error.code, str):
+            print(error.code, file=sys.stderr)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1 if isinstance(error.code, str) else error.code or 0)
