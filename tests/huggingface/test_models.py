@@ -63,6 +63,21 @@ def test_windows_of_attention(tmp_path):
     assert difference.tolist() == [abs(j - 4) <= 2 for j in range(9)]
 
 
+@torch.no_grad()
+def test_cls_sees_all_and_is_seen_beyond_the_window():
+    """On texts padded on either side; one layer of window 1."""
+    model = masked_lm("tupe_r", attention_window=1, num_hidden_layers=1)
+    for mask in ([1] * 9, [1] * 7 + [0] * 2, [0] * 2 + [1] * 7):
+        places = [place for place, shown in enumerate(mask) if shown]
+        for changed in range(len(places)):
+            ids = torch.full((2, 9), 5)
+            ids[1, places[changed]] = 6
+            logits = model(ids, attention_mask=torch.tensor([mask, mask])).logits[:, places]
+            seen = (logits[0] - logits[1]).abs().sum(-1).gt(0)
+            expected = [abs(i - changed) <= 1 or 0 in (i, changed) for i in range(len(places))]
+            assert seen.tolist() == expected
+
+
 @every_encoding
 @torch.no_grad()
 def test_padding_is_where_the_mask_says(name):

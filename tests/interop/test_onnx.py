@@ -21,6 +21,9 @@ for library in ("onnxruntime", "onnxscript", "transformers"):
     pytest.importorskip(library, reason=f"{library} is not installed (extra onnx)")
 
 
+WINDOW = {"attention_window": 3}
+
+
 def batches(count: int, vocabulary: int, longest: int) -> list[torch.Tensor]:
     """Ids of random shapes; all rows but the first are padded."""
     generator = torch.Generator().manual_seed(0)
@@ -53,10 +56,13 @@ def largest_error(run, built, head: str | None) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "head"), [("tupe_r", None), ("rope", HEAD), ("floater", None)])
-def test_outputs(name, head, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "head", "window"),
+    [("tupe_r", None, {}), ("rope", HEAD, {}), ("floater", None, {}), ("tupe_r", None, WINDOW)],
+)
+def test_outputs(name, head, window, tmp_path):
     """The bound on 8-bit matrices is three times what these random models have."""
-    built, converted = model(name, head=head is not None)
+    built, converted = model(name, head=head is not None, **window)
     onnx.write(converted, tmp_path / "out", head, int8="yes")
     exact, rounded = (onnx.session(tmp_path / "out" / f) for f in (onnx.FILE, onnx.INT8_FILE))
     assert largest_error(exact, built, head) < FORWARD[torch.float32]

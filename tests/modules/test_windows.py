@@ -33,6 +33,7 @@ from tupe_fairseq.attention.backend import ATTENTION_BACKENDS
 from tupe_fairseq.modules.encoder import Encoder
 from tupe_fairseq.modules.stack import views_of
 from tupe_fairseq.position import POSITION_ENCODINGS
+from tupe_fairseq.position.tupe import TupeAbsolute
 
 LENGTH, WINDOW = 9, 3
 
@@ -62,7 +63,11 @@ def by_renormalised_weights(encoding, attention, x, padding):
     )
     _, weights = attention(x, shared)
     near = [[float(abs(i - j) <= WINDOW) for j in range(LENGTH)] for i in range(LENGTH)]
-    weights = weights * torch.tensor(near, dtype=x.dtype)
+    near = torch.tensor(near, dtype=x.dtype)
+    if isinstance(encoding, TupeAbsolute):
+        # An untied [CLS] stays visible, and sees all.
+        near[0] = near[:, 0] = 1
+    weights = weights * near
     weights = weights / weights.sum(-1, keepdim=True)
     # B×T×C -> B×H×T×D
     v = attention.v_proj(x).unflatten(-1, (NUM_HEADS, -1)).transpose(1, 2)
@@ -101,7 +106,7 @@ def test_encoders_of_the_registry_have_windows_in_local_layers():
 
 
 def test_an_encoder_sees_one_window_more_in_each_layer():
-    encoder = Encoder(build_position_encoding("tupe_r", 8, 2, LENGTH, window=1), 2, 8).eval()
+    encoder = Encoder(build_position_encoding("t5", 8, 2, LENGTH, window=1), 2, 8).eval()
     x = normal(1, LENGTH, 8, seed=0).requires_grad_()
     # Two layers of window 1 reach a distance of 2.
     (gradient,) = torch.autograd.grad(encoder(x)[0, 4, 0], x)

@@ -7,8 +7,11 @@ score_ij = [ x_i W^Q (x_j W^K)ᵀ + p_i U^Q (p_j U^K)ᵀ ] / √(2d), and in TUP
 positions: "weight", p: rows θ1, θ2, then position k ≥ 1 in row k + 1; tied, position k in row k;
     "layer_norm", "q_proj", "k_proj" (".weight", ".bias"): LN, U^Q, U^K;
     "relative_bias.weight": b, a row per bucket, a column per head, then what [CLS] needs.
+
+With a window, keys farther away are hidden; an untied [CLS] sees all keys, and all queries see it.
 """
 
+import itertools
 import math
 
 import torch
@@ -69,7 +72,13 @@ def layer_norm(row, positions, eps=1e-5):
     return normed * positions["layer_norm.weight"] + positions["layer_norm.bias"]
 
 
-def attend(x, weights, positions, num_heads, padding=None, **options):
+def attend(x, weights, positions, num_heads, padding=None, window=None, **options):
     length = x.size(1)
     v = positional_score(positions, num_heads, length, length, **options)
+    untied = not options.get("tie_cls", False)
+    for i, j in itertools.product(range(length), repeat=2):
+        is_cls = untied and 0 in (i, j)
+        if window is not None and abs(i - j) > window and not is_cls:
+            for of_head in v:
+                of_head[i][j] = -math.inf
     return attention.attend(x, weights, num_heads, padding, score_terms=2, positional=v)

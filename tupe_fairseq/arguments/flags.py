@@ -34,7 +34,8 @@ def add_position_args(parser: argparse.ArgumentParser) -> None:
         "--attention-window",
         type=int,
         metavar="W",
-        help="tokens attend to each other up to this distance only (default: no limit)",
+        help="tokens attend to each other up to this distance only; an untied [CLS] sees all "
+        "tokens and is seen by all (default: no limit)",
     )
     parser.add_argument(
         "--global-every",

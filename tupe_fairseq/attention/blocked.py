@@ -86,7 +86,7 @@ class Blocks:
         """Bias, padding and dropout of a block."""
         padding = self.padding
         if padding is not None:
-            padding = padding[block.group.sequences, :, block.seen]
+            padding = block.padding_of(padding)
         bias = None if rows is None else block.bias(rows)
         return ScoreTerms(bias, padding, p, key, block.first_word)
 
@@ -94,8 +94,9 @@ class Blocks:
         """The output without dropout and terms of content, where a kernel for it is faster."""
         cells = None if self.score is None else self.score.cells
         by_torch = self.served_by_torch
-        is_dense = self.score is None or cells is not None
-        if is_dense and not torch.is_grad_enabled() and not (by_torch and q.size(2) < SHORT):
+        # Of keys that are not consecutive, the kernel knows nothing.
+        is_served = self.score is None or (cells is not None and not self.score.has_cls)
+        if is_served and not torch.is_grad_enabled() and not (by_torch and q.size(2) < SHORT):
             # Of sequences with known lengths, no padding is read.
             terms = ScoreTerms(cells, self.padding if self.lengths is None else None)
             visible = None if self.score is None else self.score.visible
@@ -126,9 +127,11 @@ class Blocked(Backend):
             bias = None if score is None else score.dense()[None]
             return padding if bias is None else bias if padding is None else bias + padding
         if score is not None and heads * layout.length**2 * dtype.itemsize <= DENSE:
-            score = PositionalScore(layout.length, cells=score.dense(), visible=score.visible)
+            parts = dict.fromkeys(("queries", "keys", "by_distance"))
+            score = replace(score, cells=score.dense(), **parts)
         lengths = layout.lengths or (layout.length,) * layout.batch
-        blocks = split_into_blocks(heads, lengths, None if score is None else score.visible)
+        visible, has_cls = (None, False) if score is None else (score.visible, score.has_cls)
+        blocks = split_into_blocks(heads, lengths, visible, has_cls)
         cells = [block.cells for same_queries in blocks for block in same_queries]
         memory = torch.empty(2, max(cells), dtype=dtype)
         share = sum(cells) / (heads * layout.batch * layout.length**2)
@@ -190,13 +193,16 @@ class _ScoreGradient:
 
     def of_rows(self, block: Block) -> Tensor:
         """Where to sum the gradient of `Blocks.rows`, H×R×S."""
-        if "cells" in self.sums:
+        if "cells" in self.sums and not block.with_cls:
             return block.rows_of(replace(self.score, cells=self.sums["cells"]))
         return torch.zeros_like(block.rows_of(self.score))
 
     def add_rows(self, block: Block, gradient: Tensor) -> None:
         """Add the gradient of these rows to the parts from which they are computed."""
         if "cells" in self.sums:
+            rows = self.sums["cells"][:, block.first : block.first + block.rows]
+            for columns, keys in block.parts if block.with_cls else ():
+                rows[..., keys] += gradient[..., columns]
             return
         leaves = {name: leaf.requires_grad_() for name, leaf in self.leaves.items()}
         with torch.enable_grad():
@@ -221,10 +227,10 @@ class _Attend(torch.autograd.Function):
             rows = prepared.rows(same_queries[0])
             for block in same_queries:
                 memory = block.cells_of(prepared.memory[0])
-                scores = multiplied(block.queries(q), block.keys(k).mT, memory)
+                scores = _products(block, block.queries(q), k, memory)
                 relative.add_to_scores(block, scores)
                 softmax_dropout_(scores, prepared.terms(block, rows, p, key))
-                multiply(scores, block.keys(v), block.queries(out))
+                _sum_over_keys(block, scores, v, block.queries(out))
                 relative.add_to_output(block, scores, out)
         ctx.save_for_backward(q, k, v, other_q, a, b, c, *parts)
         ctx.constants = prepared, p, key, firsts
@@ -246,17 +252,20 @@ class _Attend(torch.autograd.Function):
             for block in same_queries:
                 memory, other_memory = map(block.cells_of, prepared.memory)
                 of_out = block.queries(gradient)
-                scores = multiplied(block.queries(q), block.keys(k).mT, memory)
+                scores = _products(block, block.queries(q), k, memory)
                 relative.add_to_scores(block, scores)
-                of_scores = multiplied(of_out, block.keys(v).mT, other_memory)
+                of_scores = _products(block, of_out, v, other_memory)
                 relative.add_to_weights(block, of_scores, gradient)
                 of_bias = None if of_rows is None else block.bias(of_rows)
                 terms = prepared.terms(block, rows, p, key)
                 softmax_dropout_backward_(scores, of_scores, of_bias, terms)
                 accumulate = block.first > 0 or prepared.hides
-                multiply(scores.mT, of_out, block.keys(of_v), accumulate)
-                multiply(of_scores.mT, block.queries(q), block.keys(of_k), accumulate)
-                multiply(of_scores, block.keys(k), block.queries(of_q))
+                for columns, of_keys in block.keys(of_v):
+                    multiply(scores[..., columns].mT, of_out, of_keys, accumulate)
+                for columns, of_keys in block.keys(of_k):
+                    cells = of_scores[..., columns].mT
+                    multiply(cells, block.queries(q), of_keys, accumulate)
+                _sum_over_keys(block, of_scores, k, block.queries(of_q))
                 of_positions = of_q if of_other is None else of_other
                 relative.add_gradients(block, scores, of_scores, gradient, of_positions, of_k)
             if of_score is not None and of_rows is not None:
@@ -264,6 +273,22 @@ class _Attend(torch.autograd.Function):
         of_parts = [None] * (len(tables) - 3) if of_score is None else of_score.sums.values()
         of_q, of_k, of_v, of_other = map(_batch_first, (of_q, of_k, of_v, of_other))
         return of_q, of_k, of_v, *[None] * 4, of_other, *relative.gradients(), *of_parts
+
+
+def _products(block: Block, rows: Tensor, x: Tensor, memory: Tensor) -> Tensor:
+    """Products of rows, M×R×D, and the block's keys of x, H×B×T×D: M×R×S, perhaps in memory."""
+    keys = block.keys(x)
+    if len(keys) == 1:
+        return multiplied(rows, keys[0][1].mT, memory)
+    for columns, part in keys:
+        multiply(rows, part.mT, memory[..., columns])
+    return memory
+
+
+def _sum_over_keys(block: Block, cells: Tensor, x: Tensor, out: Tensor) -> None:
+    """Write cells, M×R×S, times the block's keys of x, H×B×T×D, to out, M×R×D."""
+    for columns, part in block.keys(x):
+        multiply(cells[..., columns], part, out, accumulate=columns.start > 0)
 
 
 def _heads_first(x: Tensor | None) -> Tensor | None:

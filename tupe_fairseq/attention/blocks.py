@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from ..kernels.random_bits import words_per_mask
@@ -49,9 +50,10 @@ class Block(NamedTuple):
         group: the attention matrices.
         first: the first query.
         rows: number of queries.
-        first_key: the first key that these queries can see.
+        first_key: the first of the consecutive keys that these queries can see.
         num_keys: number of keys.
         first_word: counter of the first random word of its dropout mask.
+        with_cls: whether they also see key 0, which then comes before these keys.
     """
 
     group: Group
@@ -60,6 +62,7 @@ class Block(NamedTuple):
     first_key: int
     num_keys: int
     first_word: int
+    with_cls: bool = False
 
     @property
     def cells(self) -> int:
@@ -74,26 +77,45 @@ class Block(NamedTuple):
         """H×B×T×D -> M×R×D."""
         return self.group.matrices_of(x)[:, self.first : self.first + self.rows]
 
-    def keys(self, x: Tensor) -> Tensor:
-        """H×B×T×D -> M×S×D."""
-        return self.group.matrices_of(x)[:, self.seen]
-
     @property
-    def seen(self) -> slice:
-        """The keys."""
-        return slice(self.first_key, self.first_key + self.num_keys)
+    def parts(self) -> list[tuple[slice, slice]]:
+        """Columns of the cells, and the consecutive keys that they belong to."""
+        count = self.num_keys - self.with_cls
+        near = slice(self.first_key, self.first_key + count)
+        if not self.with_cls:
+            return [(slice(0, count), near)]
+        return [(slice(0, 1), slice(0, 1)), (slice(1, self.num_keys), near)]
+
+    def keys(self, x: Tensor) -> list[tuple[slice, Tensor]]:
+        """The keys by their columns: H×B×T×D -> views M×S×D."""
+        matrices = self.group.matrices_of(x)
+        return [(columns, matrices[:, keys]) for columns, keys in self.parts]
 
     def rows_of(self, score: PositionalScore) -> Tensor:
-        """The term of its queries and keys in all heads: H×R×S."""
-        return score.rows(self.first, self.first + self.rows, self.seen)
+        """The term of its queries and keys in all heads: H×R×S; a view where that is possible."""
+        last = self.first + self.rows
+        return joined([score.rows(self.first, last, keys) for _, keys in self.parts])
+
+    def padding_of(self, padding: Tensor) -> Tensor:
+        """The part of a score by sequence and key that belongs to its cells: B×1×T -> P×1×S."""
+        of_group = padding[self.group.sequences]
+        return joined([of_group[..., keys] for _, keys in self.parts])
 
     def bias(self, term: Tensor) -> Tensor:
         """The part of a term that belongs to its cells, from the first R or more rows: G×R×S."""
         return term[self.group.heads, : self.rows, : self.num_keys]
 
 
+def joined(parts: list[Tensor]) -> Tensor:
+    """Tensors side by side."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+
+
 def split_into_blocks(
-    heads: int, lengths: Sequence[int], visible: tuple[int, int] | None = None
+    heads: int,
+    lengths: Sequence[int],
+    visible: tuple[int, int] | None = None,
+    untied_cls: bool = False,
 ) -> list[list[Block]]:
     """Blocks that cover the visible cells of all tokens; each inner list has the same queries.
 
@@ -102,13 +124,14 @@ def split_into_blocks(
         lengths: tokens of each sequence, the longest first.
         visible: the lowest and the highest distance j − i of keys that a query i can see, at most
             and at least 0; or None for all keys.
+        untied_cls: whether query 0 sees all keys, and key 0 is seen by all queries.
     """
     longest = max(lengths)
     low, high = visible or (-longest, longest)
     # A block computes more cells than its queries see, and the fewer queries the fewer of these.
     sees = min(high, longest) - max(low, -longest)
     step = longest if visible is None else min(longest, max(NARROW, sees // 4))
-    most = min(longest, step + high - low)
+    most = min(longest, step + high - low + untied_cls)
     groups = [
         group
         for start, stop in similar(lengths)
@@ -118,14 +141,19 @@ def split_into_blocks(
     step = max(1, min(step, BLOCK // max(largest, 1)))
     word = 0
     blocks: list[list[Block]] = []
-    for first in range(0, longest, step):
+    # A query that sees all keys has blocks of its own.
+    firsts = [0, *range(1, longest, step)] if untied_cls else range(0, longest, step)
+    for first in firsts:
+        sees_all = untied_cls and first == 0
         blocks.append([])
         for group in groups:
             if first < group.keys:
-                rows = min(step, group.keys - first)
+                rows = 1 if sees_all else min(step, group.keys - first)
                 key = max(0, first + low)
-                count = min(group.keys, first + rows + high) - key
-                blocks[-1].append(Block(group, first, rows, key, count, word))
+                with_cls = untied_cls and key > 0
+                last = group.keys if sees_all else min(group.keys, first + rows + high)
+                count = last - key + with_cls
+                blocks[-1].append(Block(group, first, rows, key, count, word, with_cls))
                 word += words_per_mask(group.matrices * rows, count)
     return blocks
 

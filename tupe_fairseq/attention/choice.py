@@ -107,8 +107,8 @@ def positional_score(
         if not causal and window is None:
             return score
         heads = encoding.shape.num_heads
-        hidden = encoding.hidden_score
-        return hide_distances(score, heads, length, device, causal, window, hidden)
+        how = (causal, window, encoding.hidden_score, encoding.untie_cls)
+        return hide_distances(score, heads, length, device, *how)
 
 
 def choose_backend(name: str, features: Collection[Feature], device: str = "cpu") -> Backend:

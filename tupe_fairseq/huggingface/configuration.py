@@ -42,6 +42,7 @@ class TupeConfig(PretrainedConfig):
         position_encoding: name of a registered encoding.
         position_options: the options of that encoding by name; others have their defaults.
         attention_window: largest distance at which tokens attend to each other; None: no limit.
+            An untied [CLS] is outside of it: it is visible to all tokens and sees all.
         global_every: layers 0, N, 2N, ... have no window; 0: all layers have it.
         layernorm_embedding: LayerNorm on the input, as BERT has.
         normalize_before: pre-LN layers and a final LayerNorm.

@@ -67,6 +67,8 @@ class PositionEncoding(nn.Module):
     causal_only = False
     #: What hides a key; lower where terms of a layer can be large for keys that are hidden.
     hidden_score = HIDDEN
+    #: Whether position 0 is [CLS], treated apart. No window hides it, and none hides keys from it.
+    untie_cls = False
     #: How many tokens before a token `embed` reads.
     context = 0
 
@@ -170,7 +172,8 @@ class PositionEncoding(nn.Module):
     def window_at(self, layer: int) -> int | None:
         """The largest distance |i − j| at which tokens attend to each other in one layer.
 
-        Keys farther away are hidden whatever the encoding does elsewhere, an untied [CLS] too.
+        Keys farther away are hidden. An untied [CLS] (`untie_cls`) is visible to all tokens and
+        sees all, as a global token does (Beltagy et al. 2020, Longformer).
 
         Args:
             layer: index of the layer, from 0.

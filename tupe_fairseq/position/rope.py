@@ -208,9 +208,7 @@ class RotaryPosition(RandomizedEncoding):
                 "--randomize-positions: leave it out."
             )
         check_rotation("rope", self.shape, theta, "--rope-theta-local")
-        return RotaryPosition(
-            self.shape, rope_theta=theta, rope_values=self.rope_values, **part
-        )
+        return RotaryPosition(self.shape, rope_theta=theta, rope_values=self.rope_values, **part)
 
 
 def _rotated_width(head_dim: int, fraction: float) -> int:

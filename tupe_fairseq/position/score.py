@@ -29,6 +29,8 @@ class PositionalScore:
         cells: H×T×S, the sum of all parts if it has been computed; the parts are None then.
         visible: the lowest and the highest distance j − i of keys that are not hidden, for as many
             queries as keys; None if none are hidden by their distance.
+        window: `rows` hides keys farther away, but none from position 0 and not position 0. With
+            it, `visible` is about the other positions. None without such a window.
     """
 
     num_keys: int
@@ -38,6 +40,7 @@ class PositionalScore:
     start: int = 0
     cells: Tensor | None = None
     visible: tuple[int, int] | None = None
+    window: int | None = None
 
     @property
     def num_queries(self) -> int:
@@ -47,6 +50,11 @@ class PositionalScore:
         if self.queries is not None:
             return self.queries.size(1)
         return self.by_distance.size(1) - self.num_keys + 1
+
+    @property
+    def has_cls(self) -> bool:
+        """Whether position 0 is visible beyond the window."""
+        return self.window is not None and self.window < self.num_keys - 1
 
     def parts(self) -> dict[str, Any]:
         """The tensors of the term by the names of their fields."""
@@ -70,8 +78,15 @@ class PositionalScore:
         if self.queries is None:
             return relative
         # H×R×E · H×E×S -> H×R×S
-        absolute = self.queries[:, first:last] @ self.keys[:, begin:end].transpose(1, 2)
-        return absolute if relative is None else absolute + relative
+        found = self.queries[:, first:last] @ self.keys[:, begin:end].transpose(1, 2)
+        if relative is not None:
+            found = found + relative
+        if self.window is None:
+            return found
+        i = torch.arange(first, last, device=found.device)[:, None]
+        j = torch.arange(begin, end, device=found.device)
+        hidden = ((j - i).abs() > self.window) & (i > 0) & (j > 0)
+        return found.masked_fill_(hidden, HIDDEN)
 
     def dense(self) -> Tensor:
         """The term as a tensor, H×T×S."""
@@ -124,10 +139,13 @@ def hide_distances(
     causal: bool = False,
     window: int | None = None,
     hidden_score: float = HIDDEN,
+    untied_cls: bool = False,
 ) -> PositionalScore:
     """Hide keys by their distance: later ones, or those outside of a window, or both.
 
-    The mask depends on the distance alone, so the term stays factored.
+    The mask depends on the distance alone, so the term stays factored. With [CLS] untied, the
+    window is left to `PositionalScore.rows`: the term cancels what is by distance at position 0,
+    where numbers as large as `hidden_score` would leave a rounding error.
 
     Args:
         score: the term of the encoding for T queries and as many keys, or None.
@@ -137,10 +155,12 @@ def hide_distances(
         causal: hide keys with j > i.
         window: hide keys with |i − j| > window.
         hidden_score: what is added to the score of hidden keys.
+        untied_cls: whether the window does not apply to position 0.
     """
+    apart = untied_cls and window is not None
     distance = distances(length, length, device=device)
     hidden = distance > 0 if causal else torch.zeros_like(distance, dtype=torch.bool)
-    if window is not None:
+    if window is not None and not apart:
         hidden = hidden | (distance.abs() > window)
     mask = torch.zeros_like(distance, dtype=torch.float32).masked_fill(hidden, hidden_score)
     mask = mask.expand(heads, -1)
@@ -152,4 +172,4 @@ def hide_distances(
         return replace(score, cells=score.cells + toeplitz(mask, length), visible=visible)
     if score.by_distance is not None:
         mask = score.by_distance + mask
-    return replace(score, by_distance=mask, visible=visible)
+    return replace(score, by_distance=mask, visible=visible, window=window if apart else None)

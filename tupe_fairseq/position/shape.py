@@ -17,8 +17,8 @@ class Shape:
             parameters for keys on the left only.
         vocab_size: V, for encodings with a position function per token.
         num_layers: layers L, for encodings with parameters in each layer.
-        window: largest distance |i − j| at which tokens of local layers attend to each other;
-            None for no limit.
+        window: largest distance |i − j| at which tokens of local layers attend to each other, an
+            untied [CLS] apart; None for no limit.
         global_every: with N, the layers 0, N, 2N, ... have no window, as ModernBERT's (Warner
             2024) with N = 3; with 0, every layer has the window.
 

@@ -1,0 +1,112 @@
+"""--attention-window and an untied [CLS]: it sees all tokens, and all tokens see it."""
+
+import pytest
+import torch
+
+from tests.attention.cases import (
+    EMBED_DIM,
+    ENCODINGS,
+    NUM_HEADS,
+    build,
+    gradients,
+    normal,
+    padding_mask,
+    run,
+)
+from tests.reference import tupe
+from tests.tolerances import assert_close, assert_gradients_close
+from tupe_fairseq import build_position_encoding
+from tupe_fairseq.attention.layout import Layout
+from tupe_fairseq.modules.encoder import Encoder
+
+UNTIED = ("tupe_a", "tupe_r")
+CASES = (*UNTIED, "tupe_a-tie_cls", "tupe_r-tie_cls")
+BACKENDS = ("eager", "sdpa", "blocked", "auto")
+LENGTH, WINDOW = 9, 2
+
+
+@pytest.mark.parametrize("padded", [None, (0, 2)], ids=["full", "padded"])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("case", CASES)
+def test_against_loops(case, backend, padded):
+    encoding, attention = build(case, LENGTH)
+    x = normal(2, LENGTH, EMBED_DIM, seed=0).requires_grad_()
+    padding = None if padded is None else padding_mask(LENGTH, *padded)
+    tokens = torch.ones(2, LENGTH, 1) if padding is None else (~padding)[:, :, None].float()
+    found, _ = run(encoding, attention, x, padding, backend=backend, window=WINDOW)
+    exact, exact_attention = (module.double() for module in build(case, LENGTH))
+    wide, options = x.detach().double().requires_grad_(), ENCODINGS[case][1]
+    parameters = (dict(module.named_parameters()) for module in (exact_attention, exact))
+    expected, _ = tupe.attend(wide, *parameters, NUM_HEADS, padding, WINDOW, **options)
+    assert_close(tokens * found, tokens * expected)
+    assert_gradients_close(
+        gradients(tokens * found, x, encoding, attention),
+        gradients(tokens * expected, wide, exact, exact_attention),
+        torch.float32,
+    )
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("lengths", [None, (300, 170, 20)], ids=["full", "packed"])
+@pytest.mark.parametrize("causal", [False, True], ids=["two-sided", "causal"])
+@pytest.mark.parametrize("trained", [False, True], ids=["evaluated", "trained"])
+def test_many_blocks(case, lengths, causal, trained):
+    """The fastest backend in fp32 against `eager` in fp64, at a length of several blocks."""
+    length, how = 300, {"window": 20, "causal": causal}
+    padding = None if lengths is None else padding_mask(length, *(length - n for n in lengths))
+    tokens = torch.ones(3, length, 1) if padding is None else (~padding)[:, :, None].float()
+    found, of_found = attended(case, length, torch.float32, tokens, lengths, trained, **how)
+    expected, of_expected = attended(
+        case, length, torch.float64, tokens, lengths, trained, backend="eager", **how
+    )
+    assert_close(found, expected)
+    if trained:
+        assert_gradients_close(of_found, of_expected, torch.float32)
+
+
+def attended(case, length, dtype, tokens, lengths, trained, **how):
+    """The outputs at tokens, and the gradients where they are recorded."""
+    encoding, attention = (module.to(dtype) for module in build(case, length))
+    x = normal(3, length, EMBED_DIM, seed=0).to(dtype).requires_grad_(trained)
+    mask = None if lengths is None else tokens[:, :, 0] == 0
+    layout = Layout(3, length, mask, lengths)
+    with torch.set_grad_enabled(trained):
+        out = tokens * run(encoding, attention, x, layout=layout, **how)[0]
+        return out, gradients(out, x, encoding, attention) if trained else None
+
+
+def encoder_of(name, **options):
+    encoding = build_position_encoding(
+        name, EMBED_DIM, NUM_HEADS, LENGTH, window=WINDOW, num_layers=1, **options
+    )
+    return Encoder(encoding, 1, 16, dropout=0.0, attention_dropout=0.0).eval()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "cls"),
+    [
+        ("tupe_a", {}, True),
+        ("tupe_r", {}, True),
+        ("tupe_r", {"tie_cls": True}, False),
+        ("t5", {}, False),
+    ],
+)
+def test_what_tokens_see_in_an_encoder(name, options, cls):
+    encoder = encoder_of(name, **options)
+    x = normal(1, LENGTH, EMBED_DIM, seed=0).requires_grad_()
+    out = encoder(x)
+    for i in range(LENGTH):
+        (gradient,) = torch.autograd.grad(out[0, i].square().sum(), x, retain_graph=True)
+        seen = gradient[0].abs().sum(-1).gt(0).tolist()
+        assert seen == [abs(i - j) <= WINDOW or (cls and 0 in (i, j)) for j in range(LENGTH)]
+
+
+@pytest.mark.parametrize("name", UNTIED)
+def test_a_padded_batch_is_its_sequences(name):
+    encoder, lengths = encoder_of(name), (LENGTH, 6, 1)
+    x, mask = normal(3, LENGTH, EMBED_DIM, seed=0), padding_mask(LENGTH, 0, 3, 8)
+    with torch.no_grad():
+        together = encoder(x, mask)
+        for row, length in enumerate(lengths):
+            alone = encoder(x[row : row + 1, :length])
+            assert_close(together[row : row + 1, :length], alone)
