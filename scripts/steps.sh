@@ -113,7 +113,12 @@ repair_checkpoints() {
 lock_work() {
   { mkdir -p "$work" && : >>"$work/.lock"; } 2>/dev/null || fail "cannot write in $work."
   exec 9>>"$work/.lock"
-  python -m examples.shared.locks 9 2>/dev/null || fail "cannot lock $work/.lock."
+  # By Python, because not every system has `flock`. Some network file systems have no locks.
+  local lock='import fcntl, sys; fcntl.flock(9, fcntl.LOCK_EX | (len(sys.argv) > 1) * fcntl.LOCK_NB)'
+  python -c "$lock" now 2>/dev/null || {
+    echo "waiting for another call, or for processes of a killed one, to end"
+    python -c "$lock" 2>/dev/null || true
+  }
 }
 
 # Remove everything but the lock.

@@ -7,9 +7,7 @@ from .directory import POSITIONS, Converted, build
 
 #: Options of formats that can be read as a warm start.
 OPTIONS = (
-    Option(
-        "position_encoding", str, None, "NAME of an encoding other than `learned`: warm start"
-    ),
+    Option("position_encoding", str, None, "NAME of an encoding other than `learned`: warm start"),
     Option("seed", int, None, "of the new parameters (default: 1)"),
 )
 
