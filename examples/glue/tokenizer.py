@@ -16,7 +16,7 @@ from fairseq.data import Dictionary, encoders
 from torch import Tensor
 
 from tupe_fairseq import UsageError
-from tupe_fairseq.checks.dictionary import check_dictionary
+from tupe_fairseq.checks import check_dictionary
 from tupe_fairseq.hub.files import SENTENCEPIECE, find_tokenizer, reading_tokenizer
 
 

@@ -55,10 +55,9 @@ def test_flags(toy_masked_lm_data, tmp_path, flags, parts):
 @pytest.mark.parametrize(
     ("flags", "parts"),
     [
-        (["--position-encoding", "t5"], ["'t5'", "tupe_r"]),
-        (["--position-encoding", "none"], ["'none'", "tupe_r"]),
+        (["--position-encoding", "t5"], ["'t5'", "relative_bias"]),
+        (["--position-encoding", "none"], ["'none', which has no parameters"]),
         (["--max-positions", 128], ["--max-positions is 128", "64"]),
-        (["--tie-cls"], ["--tie-cls is True"]),
         (["--num-buckets", 16], ["relative_bias", "(33, 4)", "(17, 4)"]),
         (["--encoder-layers", 3], ["16 missing", "layers.2", "--arch"]),
         (["--encoder-ffn-embed-dim", 48], ["of another shape", "fc1"]),

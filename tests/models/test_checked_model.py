@@ -7,8 +7,7 @@ import torch
 
 from tests import toy_data
 from tupe_fairseq import TupeRobertaModel, TupeTransformerLM, TupeTransformerModel, commands
-from tupe_fairseq.errors import CheckpointError, DataError
-from tupe_fairseq.models import checked_model
+from tupe_fairseq.errors import CheckpointError
 
 DICTIONARY = toy_data.word_dictionary()
 every_model = pytest.mark.parametrize(
@@ -35,21 +34,12 @@ def arguments(**more) -> Namespace:
 
 
 @every_model
-def test_one_rank_checks_the_data(cls, monkeypatch):
-    checked = []
-
-    def check_data(paths, dictionary):
-        checked.append((paths, dictionary))
-        raise DataError("cut off")
-
-    monkeypatch.setattr(checked_model, "check_data", check_data)
-    cls.build_model(arguments(data="folder"), Task())
-    with commands.running("train"):
-        cls.build_model(arguments(data="folder", distributed_rank=1), Task())
-        assert not checked
-        with pytest.raises(SystemExit, match="cut off"):
-            cls.build_model(arguments(data="folder", distributed_rank=0), Task())
-    assert checked == [("folder", DICTIONARY if cls is TupeRobertaModel else None)]
+def test_training_checks_the_data(cls, tmp_path):
+    (tmp_path / "train.idx").write_bytes(b"cut off")
+    (tmp_path / "train.bin").write_bytes(b"")
+    cls.build_model(arguments(data=str(tmp_path)), Task())
+    with commands.running("train"), pytest.raises(SystemExit, match=r"train\.idx is cut off"):
+        cls.build_model(arguments(data=str(tmp_path)), Task())
 
 
 @every_model

@@ -22,7 +22,7 @@ from tests.glue import samples
 from tests.interop import release
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.checkpoints.reading import safe_checkpoint_globals
-from tupe_fairseq.checks.data import check_data
+from tupe_fairseq.checks import check_data
 from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.interop.formats import huggingface
 

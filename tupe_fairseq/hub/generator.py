@@ -6,7 +6,7 @@ from typing import Any
 from fairseq.hub_utils import GeneratorHubInterface
 from torch import Tensor
 
-from ..checks.dictionary import check_dictionary
+from ..checks import check_dictionary
 from ..errors import ConfigurationError, DataError
 from . import files
 

@@ -10,7 +10,7 @@ from fairseq.models.roberta.hub_interface import RobertaHubInterface
 from torch import Tensor
 
 from ..analysis import positional_correlations
-from ..checks.dictionary import check_dictionary
+from ..checks import check_dictionary
 from ..errors import ConfigurationError, DataError
 from . import files
 

@@ -12,8 +12,7 @@ from ..arguments.flags import training_setting
 from ..arguments.specification import ModelArguments, completed, write_back
 from ..checkpoints.mismatch import explain_mismatch
 from ..checkpoints.restoring import DEFAULT_RESTORE_FILE, check_restore_file, forget_earlier_runs
-from ..checks.data import check_data
-from ..checks.first_rank import on_first_rank
+from ..checks import check_data
 from ..errors import CheckpointError
 
 
@@ -47,8 +46,8 @@ class CheckedModel(BaseFairseqModel):
         complete = completed(cls.arguments, args, task)
         if commands.current() == "train":
             forget_earlier_runs()
-            rank = training_setting(args, "distributed_training", "distributed_rank") or 0
-            on_first_rank(lambda: cls.check_training(complete, args, task), rank)
+            check_restore_file(args, complete)
+            check_data(training_setting(args, "task", "data") or "", cls.data_dictionary(task))
         model = cls.from_arguments(complete, task)
         write_back(args, complete)
         model.args = args
@@ -66,21 +65,6 @@ class CheckedModel(BaseFairseqModel):
     def data_dictionary(cls, task: Any) -> Dictionary | None:
         """The dictionary of all sentences of the data, or None where there are several."""
         return None
-
-    @classmethod
-    def check_training(cls, complete: Namespace, args: Any, task: Any) -> None:
-        """Check the files that training will read, before fairseq does.
-
-        Args:
-            complete: arguments of the model.
-            args: fairseq's object with them.
-            task: fairseq's.
-
-        Raises:
-            UsageError: data, or the checkpoint to restore, cannot be used.
-        """
-        check_restore_file(args, complete)
-        check_data(training_setting(args, "task", "data") or "", cls.data_dictionary(task))
 
     @commands.ends_commands_in_one_line
     def forward(self, *args, **kwargs):

@@ -1,1 +1,0 @@
-"""Checks of binarised data and dictionaries before they are used."""
