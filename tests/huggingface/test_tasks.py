@@ -89,6 +89,10 @@ def test_next_token_loss():
     out = model(ids, labels=ids)
     expected = cross_entropy(out.logits[0, :-1], ids[0, 1:].tolist())
     assert out.loss.item() == pytest.approx(expected, rel=1e-5)
+    given = model(ids, labels=ids, shift_labels=ids.flip(1)).loss.item()
+    assert given == pytest.approx(cross_entropy(out.logits[0], ids[0].tolist()[::-1]), rel=1e-5)
+    with pytest.raises(TypeError, match="'shift_label'"):
+        model(ids, shift_label=ids)
 
 
 @torch.no_grad()
@@ -168,10 +172,35 @@ def test_configurations_that_are_refused(changes, part):
 def test_other_refusals():
     with pytest.raises(UsageError, match="classifier_act is 'elu'"):
         hf.TupeForSequenceClassification(config(classifier_act="elu"))
-    model = hf.TupeForSequenceClassification(config(num_labels=2))
-    model.config.problem_type = "ranking"
-    with pytest.raises(UsageError, match="problem_type is 'ranking'"):
-        model(IDS, labels=torch.zeros(3))
+
+
+@pytest.mark.parametrize(
+    "kind", [hf.TupeForMaskedLM, hf.TupeForTokenClassification, hf.TupeForCausalLM]
+)
+def test_accumulated_batches(kind, tmp_path):
+    """An update from batches of one is that from all, whatever their numbers of labels."""
+    pytest.importorskip("accelerate", reason="accelerate is not installed, which Trainer needs")
+    labels = torch.where(IDS == 1, -100, IDS % 4)
+    rows = [{"input_ids": x, "labels": y} for x, y in zip(IDS, labels, strict=True)]
+    changes, found = {"is_decoder": kind is hf.TupeForCausalLM, "num_labels": 4}, []
+    for size in (1, 3):
+        model = filled(kind, config("tupe_r", **changes))
+        arguments = transformers.TrainingArguments(
+            output_dir=str(tmp_path),
+            report_to=[],
+            use_cpu=True,
+            max_steps=1,
+            save_strategy="no",
+            per_device_train_batch_size=size,
+            gradient_accumulation_steps=3 // size,
+            optim="sgd",
+            learning_rate=1.0,
+            max_grad_norm=0,
+        )
+        transformers.Trainer(model, arguments, train_dataset=rows, eval_dataset=rows[:1]).train()
+        found.append(dict(model.named_parameters()))
+    for name, value in found[0].items():
+        torch.testing.assert_close(value, found[1][name], rtol=1e-3, atol=1e-4)
 
 
 def test_trainer(tmp_path):

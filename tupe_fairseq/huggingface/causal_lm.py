@@ -10,17 +10,19 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 from ..errors import ConfigurationError
 from .cache import TupeCache
 from .configuration import TupeConfig
-from .heads import next_token_loss
-from .modeling import WORDS, TupeModel, TupePreTrainedModel
+from .modeling import WORDS
+from .with_head import TupeWithHead
 
 
-class TupeForCausalLM(TupePreTrainedModel, GenerationMixin):
+class TupeForCausalLM(TupeWithHead, GenerationMixin):
     """`TupeModel` with hidden later tokens and an output layer without a bias.
 
     `generate` keeps the keys and values of earlier tokens (`TupeCache`), unless the batch has
     padding, the encoding does not decode token by token, or use_cache is False.
     """
 
+    output_class = CausalLMOutputWithPast
+    accepts_loss_kwargs = True
     _tied_weights_keys: ClassVar = {"lm_head.weight": WORDS}
 
     def __init__(self, config: TupeConfig):
@@ -30,7 +32,6 @@ class TupeForCausalLM(TupePreTrainedModel, GenerationMixin):
                 "later tokens."
             )
         super().__init__(config)
-        self.tupe = TupeModel(config)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.post_init()
 
@@ -82,25 +83,31 @@ class TupeForCausalLM(TupePreTrainedModel, GenerationMixin):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
+        num_items_in_batch: Tensor | int | None = None,
         past_key_values: TupeCache | None = None,
         use_cache: bool | None = None,
-    ) -> CausalLMOutputWithPast | tuple[Tensor, ...]:
+        **shifted: Tensor,
+    ) -> Any:
         """Logits B×T×V of the next token; labels are input_ids, −100 at padding.
 
-        See `TupeModel.forward`.
+        See `TupeModel.forward` and `TupeWithHead.forward`. With the keyword `shift_labels`, its
+        labels are those of the logits, and `labels` are not shifted. The signature lacks it:
+        Trainer requires each argument whose name contains "label" in an evaluation.
+
+        Raises:
+            TypeError: there are other arguments.
         """
+        if unknown := sorted(shifted.keys() - {"shift_labels"}):
+            raise TypeError(f"forward() got an unexpected keyword argument {unknown[0]!r}")
         out = self.tupe(
             *(input_ids, attention_mask, inputs_embeds, output_attentions, output_hidden_states),
             return_dict=True,
             past_key_values=past_key_values,
             use_cache=use_cache,
         )
-        logits = self.lm_head(out.last_hidden_state)
-        output = CausalLMOutputWithPast(
-            loss=None if labels is None else next_token_loss(logits, labels),
-            logits=logits,
-            past_key_values=out.past_key_values,
-            hidden_states=out.hidden_states,
-            attentions=out.attentions,
-        )
-        return self.returned(output, return_dict)
+        logits, loss = self.lm_head(out.last_hidden_state), None
+        if labels is not None:
+            given = {"num_items_in_batch": num_items_in_batch, **shifted}
+            loss = self.loss_function(logits, labels, self.config.vocab_size, **given)
+        own = {"loss": loss, "logits": logits, "past_key_values": out.past_key_values}
+        return self.output(out, return_dict, **own)

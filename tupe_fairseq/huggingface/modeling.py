@@ -196,13 +196,11 @@ class TupeModel(TupePreTrainedModel):
             # Keeps the sequences of a batch in their order.
             padding = Padding(padding.mask)
         eager = weights or self.config._attn_implementation == "eager"
-        given = {
-            "observe": record if weights or record.wants_states else None,
-            "backend": "eager" if eager else self.config.attention_backend,
-        }
+        backend = "eager" if eager else self.config.attention_backend
+        observe = record if weights or record.wants_states else None
         if cache is not None:
-            return cache.extend(x, tokens, **given)
-        return self.encoder.encode(x, padding, tokens, **given)[0]
+            return cache.extend(x, tokens, observe, backend)
+        return self.encoder.encode(x, padding, tokens, False, observe, backend)[0]
 
     def _words(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
         """Word vectors, B×T×C."""

@@ -1,7 +1,8 @@
 """Encoders with a head, by the names and interfaces of transformers."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.modeling_outputs import (
     MaskedLMOutput,
@@ -12,26 +13,21 @@ from transformers.modeling_outputs import (
 )
 
 from .configuration import TupeConfig
-from .heads import (
-    ClassificationHead,
-    MaskedWordHead,
-    classifier_dropout,
-    sequence_loss,
-    span_loss,
-    token_loss,
-)
-from .modeling import WORDS, TupeModel, TupePreTrainedModel
-from .padding import first_tokens, visible
+from .heads import ClassificationHead, MaskedWordHead, classifier_dropout
+from .modeling import WORDS
+from .padding import first_tokens
+from .with_head import TupeWithHead
 
 
-class TupeForMaskedLM(TupePreTrainedModel):
-    """`TupeModel` with RoBERTa's head for masked words."""
+class TupeForMaskedLM(TupeWithHead):
+    """RoBERTa's head for masked words: logits B×T×V; labels B×T, −100 where there is none."""
 
+    output_class = MaskedLMOutput
+    accepts_loss_kwargs = True
     _tied_weights_keys: ClassVar = {"lm_head.decoder.weight": WORDS}
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
-        self.tupe = TupeModel(config)
         self.lm_head = MaskedWordHead(config)
         self.post_init()
 
@@ -41,73 +37,44 @@ class TupeForMaskedLM(TupePreTrainedModel):
     def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
         self.lm_head.decoder = new_embeddings
 
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        labels: Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
-        return_dict: bool | None = None,
-    ) -> MaskedLMOutput | tuple[Tensor, ...]:
-        """Logits B×T×V; labels B×T, −100 where there is none. See `TupeModel.forward`."""
-        given = (input_ids, attention_mask, inputs_embeds)
-        out = self.tupe(*given, output_attentions, output_hidden_states, return_dict=True)
-        if attention_mask is None:
-            attention_mask = visible(input_ids, self.config.pad_token_id)
-        hidden = self.tupe.before_lm_head(out.last_hidden_state, attention_mask)
-        logits = self.lm_head(hidden)
-        output = MaskedLMOutput(
-            loss=None if labels is None else token_loss(logits, labels),
-            logits=logits,
-            hidden_states=out.hidden_states,
-            attentions=out.attentions,
-        )
-        return self.returned(output, return_dict)
+    def logits(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        return self.lm_head(self.tupe.before_lm_head(x, attention_mask))
+
+    def loss(self, logits: Tensor, labels: Tensor, num_items_in_batch: Any) -> Tensor:
+        count, size = num_items_in_batch, self.config.vocab_size
+        return self.loss_function(logits, labels, size, num_items_in_batch=count)
 
 
-class TupeForSequenceClassification(TupePreTrainedModel):
-    """`TupeModel` with RoBERTa's head on the first token."""
+class TupeForSequenceClassification(TupeWithHead):
+    """RoBERTa's head on the first token: logits B×classes.
+
+    `config.problem_type` names the loss. Labels are B, or B×classes of 0 and 1 for several each.
+    """
+
+    output_class = SequenceClassifierOutput
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
-        self.num_labels = config.num_labels
-        self.tupe = TupeModel(config)
         self.classifier = ClassificationHead(config, config.num_labels)
         self.post_init()
 
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        labels: Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
-        return_dict: bool | None = None,
-    ) -> SequenceClassifierOutput | tuple[Tensor, ...]:
-        """Logits B×classes; the loss follows `config.problem_type`. See `TupeModel.forward`."""
-        given = (input_ids, attention_mask, inputs_embeds)
-        out = self.tupe(*given, output_attentions, output_hidden_states, return_dict=True)
-        if attention_mask is None:
-            attention_mask = visible(input_ids, self.config.pad_token_id)
-        logits = self.classifier(first_tokens(out.last_hidden_state, attention_mask))
-        output = SequenceClassifierOutput(
-            loss=None if labels is None else sequence_loss(logits, labels, self.config),
-            logits=logits,
-            hidden_states=out.hidden_states,
-            attentions=out.attentions,
-        )
-        return self.returned(output, return_dict)
+    def logits(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        return self.classifier(first_tokens(x, attention_mask))
+
+    def loss(self, logits: Tensor, labels: Tensor, num_items_in_batch: Any) -> Tensor:
+        kind = self.config.problem_type
+        if self.num_labels == 1 or kind in ("regression", "multi_label_classification"):
+            labels = labels.to(logits.dtype)
+        return self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
 
 
-class TupeForMultipleChoice(TupePreTrainedModel):
-    """`TupeModel` with a head that scores each choice."""
+class TupeForMultipleChoice(TupeWithHead):
+    """A head that scores each choice: logits B×choices of inputs B×choices×T; labels B."""
+
+    output_class = MultipleChoiceModelOutput
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
-        self.tupe = TupeModel(config)
         self.classifier = ClassificationHead(config, 1)
         self.post_init()
 
@@ -120,68 +87,53 @@ class TupeForMultipleChoice(TupePreTrainedModel):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
-    ) -> MultipleChoiceModelOutput | tuple[Tensor, ...]:
-        """Logits B×choices of inputs B×choices×T; labels B. See `TupeModel.forward`."""
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> Any:
+        """See `TupeWithHead.forward`; states and weights have B·choices rows."""
         given = (input_ids, attention_mask, inputs_embeds)
         choices = next(each for each in (input_ids, inputs_embeds) if each is not None).size(1)
-        rows = [None if each is None else each.flatten(0, 1) for each in given]
-        out = self.tupe(*rows, output_attentions, output_hidden_states, return_dict=True)
-        ids, mask, _ = rows
-        mask = visible(ids, self.config.pad_token_id) if mask is None else mask
-        logits = self.classifier(first_tokens(out.last_hidden_state, mask)).view(-1, choices)
-        output = MultipleChoiceModelOutput(
-            loss=None if labels is None else token_loss(logits[None], labels[None]),
-            logits=logits,
-            hidden_states=out.hidden_states,
-            attentions=out.attentions,
-        )
-        return self.returned(output, return_dict)
+        ids, mask, vectors = (None if each is None else each.flatten(0, 1) for each in given)
+        wanted = (output_attentions, output_hidden_states)
+        out = super().forward(ids, mask, vectors, None, *wanted, return_dict=True)
+        logits = out.logits.view(-1, choices)
+        loss = None if labels is None else F.cross_entropy(logits, labels.to(logits.device))
+        return self.output(out, return_dict, loss=loss, logits=logits)
+
+    def logits(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        return self.classifier(first_tokens(x, attention_mask))
 
 
-class TupeForTokenClassification(TupePreTrainedModel):
-    """`TupeModel` with dropout and a linear layer on each token."""
+class TupeForTokenClassification(TupeWithHead):
+    """A linear layer on each token: logits B×T×classes; labels B×T, −100 where there is none."""
+
+    output_class = TokenClassifierOutput
+    accepts_loss_kwargs = True
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
-        self.num_labels = config.num_labels
-        self.tupe = TupeModel(config)
         self.dropout = classifier_dropout(config)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         self.post_init()
 
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        labels: Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
-        return_dict: bool | None = None,
-    ) -> TokenClassifierOutput | tuple[Tensor, ...]:
-        """Logits B×T×classes; labels B×T, −100 where there is none. See `TupeModel.forward`."""
-        given = (input_ids, attention_mask, inputs_embeds)
-        out = self.tupe(*given, output_attentions, output_hidden_states, return_dict=True)
-        logits = self.classifier(self.dropout(out.last_hidden_state))
-        output = TokenClassifierOutput(
-            loss=None if labels is None else token_loss(logits, labels),
-            logits=logits,
-            hidden_states=out.hidden_states,
-            attentions=out.attentions,
-        )
-        return self.returned(output, return_dict)
+    def logits(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        return self.classifier(self.dropout(x))
+
+    def loss(self, logits: Tensor, labels: Tensor, num_items_in_batch: Any) -> Tensor:
+        count, config = num_items_in_batch, self.config
+        return self.loss_function(logits, labels, config, num_items_in_batch=count)
 
 
-class TupeForQuestionAnswering(TupePreTrainedModel):
-    """`TupeModel` with a linear layer for the first and the last token of an answer."""
+class TupeForQuestionAnswering(TupeWithHead):
+    """A linear layer for the first and the last token of an answer."""
+
+    output_class = QuestionAnsweringModelOutput
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
-        self.tupe = TupeModel(config)
         self.qa_outputs = nn.Linear(config.hidden_size, 2)
         self.post_init()
 
-    def forward(
+    def forward(  # type: ignore[override]
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
@@ -191,19 +143,14 @@ class TupeForQuestionAnswering(TupePreTrainedModel):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
-    ) -> QuestionAnsweringModelOutput | tuple[Tensor, ...]:
+    ) -> Any:
         """Logits B×T of first and last token; positions B each. See `TupeModel.forward`."""
         given = (input_ids, attention_mask, inputs_embeds)
         out = self.tupe(*given, output_attentions, output_hidden_states, return_dict=True)
-        start, end = self.qa_outputs(out.last_hidden_state).unbind(-1)
+        start, end = (x.contiguous() for x in self.qa_outputs(out.last_hidden_state).unbind(-1))
         loss = None
         if start_positions is not None and end_positions is not None:
-            loss = span_loss(start, end, start_positions, end_positions)
-        output = QuestionAnsweringModelOutput(
-            loss=loss,
-            start_logits=start.contiguous(),
-            end_logits=end.contiguous(),
-            hidden_states=out.hidden_states,
-            attentions=out.attentions,
-        )
-        return self.returned(output, return_dict)
+            # B of positions B×1, which some data collators make.
+            positions = (each.flatten() for each in (start_positions, end_positions))
+            loss = self.loss_function(start, end, *positions)
+        return self.output(out, return_dict, loss=loss, start_logits=start, end_logits=end)

@@ -23,6 +23,7 @@ CONFIGURATION = "huggingface.configuration"
 #: Files of models that transformers knows by name; a file may import those before it.
 MODELS = {
     "huggingface.modeling": "modeling_tupe_base",
+    "huggingface.with_head": "modeling_tupe_head",
     "huggingface.causal_lm": "modeling_tupe_causal",
     "huggingface.tasks": "modeling_tupe",
 }

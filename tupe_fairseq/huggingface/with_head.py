@@ -1,0 +1,72 @@
+"""The forward pass that all models with a head share."""
+
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from .configuration import TupeConfig
+from .modeling import TupeModel, TupePreTrainedModel
+from .padding import visible
+
+
+class TupeWithHead(TupePreTrainedModel):
+    """`TupeModel` with a head; a subclass sets output_class, and defines `logits` and `loss`.
+
+    Losses are those of transformers (`loss_function`).
+    """
+
+    #: Class of transformers for what `forward` returns.
+    output_class: ClassVar[type]
+    #: Whether Trainer passes num_items_in_batch to `forward`.
+    accepts_loss_kwargs = False
+
+    def __init__(self, config: TupeConfig):
+        super().__init__(config)
+        self.num_labels = config.num_labels
+        self.tupe = TupeModel(config)
+
+    def logits(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """Outputs of the head for last hidden states, B×T×C."""
+        raise NotImplementedError
+
+    def loss(self, logits: Tensor, labels: Tensor, num_items_in_batch: Any) -> Tensor:
+        """The loss of the logits."""
+        raise NotImplementedError
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> Any:
+        """Logits, and their loss where there are labels; both as the class describes them.
+
+        Args:
+            input_ids: see `TupeModel.forward`, also for the other inputs and outputs.
+            attention_mask: as there.
+            inputs_embeds: as there.
+            labels: see the class.
+            output_attentions: as there.
+            output_hidden_states: as there.
+            return_dict: as there.
+            num_items_in_batch: labels in all batches of an update; the loss is then the sum over
+                the labels of this batch, divided by it.
+        """
+        if attention_mask is None:
+            attention_mask = visible(input_ids, self.config.pad_token_id)
+        given = (input_ids, attention_mask, inputs_embeds)
+        out = self.tupe(*given, output_attentions, output_hidden_states, return_dict=True)
+        logits = self.logits(out.last_hidden_state, attention_mask)
+        loss = None if labels is None else self.loss(logits, labels, num_items_in_batch)
+        return self.output(out, return_dict, loss=loss, logits=logits)
+
+    def output(self, out: Any, return_dict: bool | None, **own: Any) -> Any:
+        """What `forward` returns, from the output of `TupeModel` and the head's own."""
+        states, weights = out.hidden_states, out.attentions
+        output = self.output_class(**own, hidden_states=states, attentions=weights)
+        return self.returned(output, return_dict)
