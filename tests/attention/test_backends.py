@@ -139,6 +139,7 @@ def test_unknown_backend_lists_the_known_ones():
 
 def test_auto_takes_the_fastest_that_refuses_nothing():
     encoding = build("tupe_r", 5)[0]
+    assert choose_backend("auto", required_features(encoding)).name == "blocked"
     assert choose_backend("auto", required_features(encoding), "cpu").name == "blocked"
     assert choose_backend("auto", required_features(encoding), "cuda").name == "sdpa"
     assert choose_backend("auto", required_features(build("tupe_a", 5)[0]), "cuda").name == "flash"

@@ -229,6 +229,25 @@ def test_complex_words_keep_their_angle_in_half_precision():
     assert_close(found, expected, torch.bfloat16)
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_inputs_keep_their_dtype(case):
+    encoding = build(case, torch.bfloat16)
+    x, _ = inputs(7, None, torch.bfloat16)
+    assert encoding.embed(x, words(x)).dtype == torch.bfloat16
+
+
+def test_sinusoids_of_fairseq_are_exact_at_far_positions():
+    longest, width = 5000, 8
+    encoding = build_position_encoding(
+        "sinusoidal", width, 2, longest, fairseq_sinusoids=True
+    ).double()
+    x = torch.zeros(1, 1, width, dtype=torch.float64)
+    found = encoding.embed(x, start=longest - 1)[0, 0]
+    angles = [(longest + 1) * 10000 ** (-i / 3) for i in range(4)]
+    expected = [*map(math.sin, angles), *map(math.cos, angles)]
+    assert_close(found, torch.tensor(expected, dtype=torch.float64))
+
+
 def test_multiplicative_begins_near_one():
     encoding = build_position_encoding("multiplicative", 64, 4, 512)
     assert (encoding.weight.mean() - 1).abs() < encoding.weight.std()

@@ -1,0 +1,103 @@
+"""What the parameters of each encoding begin at."""
+
+import pytest
+import torch
+
+from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
+
+WIDTH, HEADS, POSITIONS, VOCAB_SIZE = 256, 8, 512, 100
+#: Mean and deviation of normal numbers.
+SMALL, NEAR_ONE = (0.0, 0.02), (1.0, 0.02)
+
+
+def up_to(bound):
+    """Bounds of uniform numbers around 0."""
+    return {-bound, bound}
+
+
+def as_torch(fan_in):
+    """As `nn.Linear`, `nn.Conv1d` and, of their width, recurrent layers begin."""
+    return up_to(fan_in**-0.5)
+
+
+TUPE = {
+    "weight": SMALL,
+    "layer_norm.weight": 1.0,
+    "layer_norm.bias": 0.0,
+    **{f"{name}.weight": SMALL for name in ("q_proj", "k_proj")},
+    **{f"{name}.bias": 0.0 for name in ("q_proj", "k_proj")},
+}
+#: Of each parameter: mean and deviation, or bounds, or the value.
+BEGINNINGS = {
+    "cnn": {"conv.weight": as_torch(16 * 31), "conv.bias": as_torch(16 * 31)},
+    "complex_order": {"phase": 0.0, "readout.weight": as_torch(2 * WIDTH)},
+    "cope": {"terms.weight": 0.0},
+    "dape": {
+        **{f"terms.fc1.{name}": as_torch(2 * HEADS) for name in ("weight", "bias")},
+        **{f"terms.fc2.{name}": as_torch(32) for name in ("weight", "bias")},
+    },
+    "deberta": {
+        "weight": SMALL,
+        **{f"terms.pos_{x}_proj.weight": as_torch(WIDTH) for x in "qk"},
+        **{f"terms.pos_{x}_proj.bias": as_torch(WIDTH) for x in "qk"},
+    },
+    "fire": {
+        **{"layers.0.c": 0.1, "layers.0.w": 1.0},
+        **{"layers.0.hidden_weight": up_to(1), "layers.0.hidden_bias": up_to(1)},
+        **{"layers.0.weight": as_torch(32), "layers.0.bias": as_torch(32)},
+    },
+    "floater": {
+        "first": SMALL,
+        **{f"dynamics.0.{name}": as_torch(WIDTH + 1) for name in ("weight", "bias")},
+        **{f"dynamics.2.{name}": 0.0 for name in ("weight", "bias")},
+    },
+    "fox": {"terms.gate.weight": SMALL, "terms.gate.bias": 0.0},
+    "hierarchical": {"weight": SMALL},
+    "kerple_log": {"strength": {0.0, 2.0}, "rate": {0.0, 1.0}},
+    "kerple_power": {"exponent": {0.0, 2.0}, "slope": {0.0, 1.0}},
+    "learned": {"weight": SMALL},
+    "multiplicative": {"weight": NEAR_ONE},
+    "rnn": {
+        f"from_{side}.{kind}_{part}_l0": as_torch(WIDTH // 2)
+        for side in ("left", "right")
+        for kind in ("weight", "bias")
+        for part in ("ih", "hh")
+    },
+    "shaw": {"terms.key": SMALL, "terms.value_weight": SMALL},
+    "t5": {"relative_bias.weight": SMALL},
+    "transformer_xl": {
+        "terms.content_bias": SMALL,
+        "terms.position_bias": SMALL,
+        "terms.r_proj.weight": as_torch(WIDTH),
+    },
+    "tupe_a": TUPE,
+    "tupe_r": {**TUPE, "relative_bias.weight": SMALL},
+}
+#: In test_input_encodings.
+ELSEWHERE = {("complex_order", "frequency")}
+
+
+@pytest.mark.parametrize("name", list(POSITION_ENCODINGS))
+def test_beginnings(name):
+    torch.manual_seed(0)
+    sides = not POSITION_ENCODINGS[name].causal_only
+    encoding = build_position_encoding(
+        name, WIDTH, HEADS, POSITIONS, sides, vocab_size=VOCAB_SIZE, num_layers=1
+    )
+    found, terms = dict(encoding.named_parameters()), encoding.at(0).build_layer_terms()
+    if terms is not None:
+        found |= {f"terms.{key}": p for key, p in terms.named_parameters()}
+    expected = BEGINNINGS.get(name, {})
+    assert found.keys() - expected.keys() <= {key for own, key in ELSEWHERE if own == name}
+    for key, beginning in expected.items():
+        values = found[key].detach()
+        match beginning:
+            case float():
+                assert (values == beginning).all(), key
+            case (mean, deviation):
+                assert values.mean().item() == pytest.approx(mean, abs=deviation / 5), key
+                assert values.std().item() == pytest.approx(deviation, rel=0.1), key
+            case set():
+                low, high = sorted(beginning)
+                assert low <= values.min() < low + 0.3 * (high - low), key
+                assert high - 0.3 * (high - low) < values.max() <= high, key
