@@ -50,6 +50,22 @@ def test_regression(shape):
     assert_close(out.loss, (out.logits[:, 0] - labels).square().mean())
 
 
+@pytest.mark.parametrize(
+    ("kind", "classes", "labels"),
+    [
+        (None, 1, [1, 5, 2]),
+        ("regression", 1, [1, 5, 2]),
+        ("multi_label_classification", 2, [[1, 0], [0, 0], [1, 1]]),
+        ("single_label_classification", 1, [0, 0, 0]),
+        ("single_label_classification", 3, [2, 0, 1]),
+    ],
+)
+def test_integer_labels(kind, classes, labels):
+    """Serve for every problem_type."""
+    model = filled(hf.TupeForSequenceClassification, config(num_labels=classes, problem_type=kind))
+    model(IDS, labels=torch.tensor(labels)).loss.backward()
+
+
 @torch.no_grad()
 def test_token_classification():
     model = filled(hf.TupeForTokenClassification, config(num_labels=4))

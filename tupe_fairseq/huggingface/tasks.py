@@ -63,7 +63,8 @@ class TupeForSequenceClassification(TupeWithHead):
 
     def loss(self, logits: Tensor, labels: Tensor, num_items_in_batch: Any) -> Tensor:
         kind = self.config.problem_type
-        if self.num_labels == 1 or kind in ("regression", "multi_label_classification"):
+        one_score = kind is None and self.num_labels == 1
+        if one_score or kind in ("regression", "multi_label_classification"):
             labels = labels.to(logits.dtype)
         return self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
 
