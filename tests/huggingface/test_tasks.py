@@ -62,7 +62,8 @@ def test_regression(shape):
 )
 def test_integer_labels(kind, classes, labels):
     """Serve for every problem_type."""
-    model = filled(hf.TupeForSequenceClassification, config(num_labels=classes, problem_type=kind))
+    model = filled(hf.TupeForSequenceClassification, config(num_labels=classes))
+    model.config.problem_type = kind
     model(IDS, labels=torch.tensor(labels)).loss.backward()
 
 
