@@ -31,6 +31,7 @@ if (3, 10) <= sys.version_info < (3, 14):
     fi
   done
   if [[ ! ${PYTHON-} ]] && command -v uv >/dev/null; then
+    uv python find --system 3.11 2>/dev/null && return
     echo "getting Python 3.11 with uv" >&2
     { uv python install 3.11 >&2 && uv python find --system 3.11; } ||
       fail "uv cannot get Python 3.11."
