@@ -23,6 +23,18 @@ CASES = {
     "tupe_r-tie_cls": ("tupe_r", {"tie_cls": True, **BUCKETS}, tupe.positional_score),
     "tupe_r-one_sided": ("tupe_r", ONE_SIDED, tupe.positional_score),
 }
+#: All that add to the scores by position alone.
+SCORING = (
+    "alibi",
+    "dape",
+    "fire",
+    "kerple_log",
+    "kerple_power",
+    "sandwich",
+    "t5",
+    "tupe_a",
+    "tupe_r",
+)
 #: Queries T, keys S, position of the first query.
 CELLS = ((1, 1, 0), (9, 9, 0), (4, 9, 0), (1, 9, 8), (3, 7, 2), (2, 9, 7))
 
@@ -76,6 +88,18 @@ def test_incremental_rows_are_rows_of_the_whole_score(case, queries, keys, start
     whole = encoding.score(keys, keys).dense()
     rows = encoding.score(queries, keys, start).dense()
     assert_close(rows, whole[:, start : start + queries])
+
+
+@pytest.mark.parametrize(("queries", "keys", "start"), [c for c in CELLS if c[1] == LENGTH])
+@pytest.mark.parametrize("name", SCORING)
+def test_rows_of_every_encoding_are_rows_of_the_whole_score(name, queries, keys, start):
+    options = {"fire_threshold": 4} if name == "fire" else {}
+    encoding = build_position_encoding(name, EMBED_DIM, NUM_HEADS, LENGTH, **options).at(0)
+    assert encoding.uses("score")
+    whole = encoding.score(keys, keys).dense()
+    rows = encoding.score(queries, keys, start).dense()
+    assert_close(rows, whole[:, start : start + queries])
+    assert_close(encoding.score(4, 4).dense(), whole[:, :4, :4])
 
 
 @pytest.mark.parametrize("case", CASES)
