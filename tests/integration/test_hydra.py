@@ -11,6 +11,7 @@ from fairseq import checkpoint_utils, optim, options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.optim import lr_scheduler
 from fairseq_cli.train import main as train
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -98,18 +99,21 @@ def test_position_adds_to_a_file(path):
 
 
 @pytest.mark.parametrize("path", SLURM, ids=relative)
-def test_slurm_adds_to_a_file(path):
+def test_slurm_adds_to_a_file(path, monkeypatch):
     """The command of its header composes: a launcher of submitit that can be built."""
     hydra_plugins = "hydra_plugins.hydra_submitit_launcher.config"
     pytest.importorskip(hydra_plugins, reason="hydra-submitit-launcher is not installed")
     words = launch_command(path)
     name, overrides = words[words.index("--config-name") + 1], words[6:]
-    launcher = composed_job(PRETRAINING / f"{name}.yaml", *overrides).hydra.launcher
+    cfg = composed_job(PRETRAINING / f"{name}.yaml", *overrides)
+    launcher = cfg.hydra.launcher
     assert launcher._target_.endswith("SlurmLauncher")
-    for key, value in OmegaConf.load(path).items():
+    for key, value in OmegaConf.load(path).hydra.launcher.items():
         assert launcher[key] == value, key
-    # fairseq starts a process for each GPU itself.
+    # fairseq starts a process for each GPU itself. It counts those of the machine that submits.
     assert launcher.tasks_per_node == 1
+    monkeypatch.setattr(HydraConfig.instance(), "cfg", cfg)
+    assert cfg.distributed_training.distributed_world_size == launcher.gpus_per_node == 8
 
 
 def is_for_pretraining(encoding):

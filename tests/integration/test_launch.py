@@ -9,9 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
 from fairseq.dataclass.initialize import hydra_init
-from fairseq.distributed.utils import infer_init_method
 from hydra.core.global_hydra import GlobalHydra
 
 from .hydra_configs import PRETRAINING, QUIET, ROOT, compose, composed, initialize_config_dir
@@ -38,7 +36,9 @@ def overrides(words: list[str]) -> tuple[str, list[str]]:
     return name, rest
 
 
-@pytest.mark.parametrize("words", [w for w in commands("fairseq-hydra-train") if "-m" not in w])
+@pytest.mark.parametrize(
+    "words", [w for w in commands("fairseq-hydra-train") if not {"-m", "--multirun"} & {*w}]
+)
 def test_training_commands_compose(words):
     name, rest = overrides(words[1:])
     cfg = composed(PRETRAINING / f"{name}.yaml", *rest)
@@ -55,45 +55,49 @@ def test_scripts_exist():
 
 @pytest.fixture
 def slurm(tmp_path, monkeypatch):
-    """Two nodes of eight GPUs, as the second one's task sees them."""
-    programs = {
-        "scontrol": 'test "$*" = "show hostnames node[1-2]" && printf "node1\\nnode2\\n"',
-        "srun": 'printf "%s\\n" "$@"',
-    }
-    for name, body in programs.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
-        (tmp_path / name).chmod(0o755)
+    """The tenth of sixteen tasks on two nodes of eight GPUs."""
+    (tmp_path / "srun").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    (tmp_path / "srun").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     for name, value in {
-        "JOB_NUM_NODES": "2",
-        "NNODES": "2",
-        "NODEID": "1",
-        "PROCID": "1",
-        "LOCALID": "0",
-        "NTASKS_PER_NODE": "1",
-        "GPUS_PER_NODE": "h100:8",
-        "STEP_NODELIST": "node[1-2]",
+        "SLURM_JOB_ID": "20042",
+        "SLURM_NTASKS": "16",
+        "SLURM_CPUS_PER_TASK": "8",
+        "SLURM_PROCID": "9",
+        "SLURM_LOCALID": "1",
+        "SLURMD_NODENAME": "node1",
     }.items():
-        monkeypatch.setenv(f"SLURM_{name}", value)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+        monkeypatch.setenv(name, value)
 
 
 def test_slurm_script_starts_what_fairseq_understands(slurm):
-    ((_, nodes, two, script, *rest),) = commands("sbatch")
+    (_, nodes, two, script, *rest), _ = commands("sbatch")
     assert (nodes, two) == ("--nodes", "2")
     run = ["bash", str(ROOT / script), *rest]
     out = subprocess.run(run, capture_output=True, text=True, check=True).stdout
-    program, *words = out.splitlines()
+    # Slurm's defaults are to wait for the other tasks if one is killed, and one core for each.
+    stops, cores, program, *words = out.splitlines()
+    assert (stops, cores) == ("--kill-on-bad-exit=1", "--cpus-per-task=8")
     assert program == "fairseq-hydra-train"
     name, given = overrides(words)
     cfg = composed(PRETRAINING / f"{name}.yaml", *given)
     training = cfg.distributed_training
-    infer_init_method(training)
-    assert training.distributed_init_method == "tcp://node1:29500"
-    assert (training.distributed_rank, training.distributed_world_size) == (8, 16)
-    assert training.distributed_num_procs == 8
+    assert training.distributed_init_method == "tcp://node1:10042"
+    assert (training.distributed_rank, training.distributed_world_size) == (9, 16)
+    assert (training.device_id, training.distributed_no_spawn) == (1, True)
     sequences = cfg.dataset.batch_size * cfg.optimization.update_freq[0]
     assert sequences * training.distributed_world_size == 256
+
+
+def test_slurm_command_for_cpus():
+    *_, words = commands("sbatch")
+    place = words.index("examples/pretraining/slurm.sh") + 1
+    name, given = overrides(words[place:])
+    cfg = composed(PRETRAINING / f"{name}.yaml", *given)
+    assert cfg.common.cpu
+    assert cfg.distributed_training.distributed_backend == "gloo"
+    assert words[1:5] == ["--gpus-per-node", "0", "--ntasks-per-node", "2"]
+    assert 2 * cfg.dataset.batch_size * cfg.optimization.update_freq[0] == 32
 
 
 #: Runs until there is a file `end`.
@@ -113,10 +117,10 @@ def test_slurm_script_requeues_its_job_before_the_time_limit(slurm, tmp_path, mo
     """It asks Slurm for USR1, and still ends with the status of srun, whatever scontrol says."""
     script = HERE / "slurm.sh"
     assert "#SBATCH --signal=B:USR1@" in script.read_text()
-    monkeypatch.setenv("SLURM_JOB_ID", "42")
     for name, body in {"srun": SRUN, "scontrol": SCONTROL}.items():
         text = body.format(folder=shlex.quote(str(tmp_path)), status=status)
         (tmp_path / name).write_text(f"#!/bin/sh{text}")
+        (tmp_path / name).chmod(0o755)
     with subprocess.Popen(["bash", script], stderr=subprocess.PIPE, text=True) as job:
         try:
             wait_for(tmp_path / "started")
@@ -128,8 +132,8 @@ def test_slurm_script_requeues_its_job_before_the_time_limit(slurm, tmp_path, mo
             (tmp_path / "end").touch()
         _, errors = job.communicate(timeout=60)
     assert job.returncode == 7
-    assert (tmp_path / "asked").read_text() == "requeue 42\n"
-    assert errors == ("error: job 42 cannot be requeued\n" if status else "")
+    assert (tmp_path / "asked").read_text() == "requeue 20042\n"
+    assert errors == ("error: job 20042 cannot be requeued\n" if status else "")
 
 
 def wait_for(path: Path) -> None:
