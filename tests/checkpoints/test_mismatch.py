@@ -7,8 +7,8 @@ import torch
 
 from tests import toy_data
 from tupe_fairseq import TupeRobertaModel, UsageError
+from tupe_fairseq.arguments.completion import completed
 from tupe_fairseq.arguments.roberta import ROBERTA
-from tupe_fairseq.arguments.specification import completed
 from tupe_fairseq.checkpoints.restoring import check_restore_file
 
 DICTIONARY = toy_data.word_dictionary()

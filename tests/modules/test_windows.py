@@ -25,8 +25,8 @@ from tests.attention.cases import (
 )
 from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq import UsageError, build_position_encoding
+from tupe_fairseq.arguments.completion import completed
 from tupe_fairseq.arguments.roberta import ROBERTA
-from tupe_fairseq.arguments.specification import completed
 from tupe_fairseq.arguments.transformers import TRANSFORMER
 from tupe_fairseq.attention import Feature, share_attention
 from tupe_fairseq.attention.backend import ATTENTION_BACKENDS

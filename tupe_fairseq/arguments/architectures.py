@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
-
 Architectures = dict[str, dict[str, Any]]
 
 
@@ -62,19 +60,4 @@ LM_ARCHITECTURES: Architectures = {
         "attention_dropout": 0.1,
         "activation_fn": "gelu",
     },
-}
-
-#: What every architecture adds to stock fairseq's.
-TUPE_DEFAULTS: dict[str, Any] = {
-    "position_encoding": "tupe_r",
-    "attention_backend": "auto",
-    "checkpoint_activations": False,
-    "compile_layers": False,
-    "extend_positions": None,
-    "attention_window": None,
-    "global_every": 0,
-    # argparse sets it on the command line; hydra has no such default.
-    "min_params_to_wrap": DEFAULT_MIN_PARAMS_TO_WRAP,
-    # fairseq's trainer compares it with 0. Under hydra 1.0 it reads None where this is missing.
-    "base_layers": 0,
 }

@@ -15,25 +15,32 @@ from fairseq.models.transformer_lm import TransformerLanguageModelConfig, base_l
 
 from ..errors import ConfigurationError
 from .architectures import LM_ARCHITECTURES, TRANSFORMER_ARCHITECTURES
-from .flags import training_setting
-from .specification import ModelArguments
+from .declaration import ModelArguments
+from .fairseq_settings import training_setting
 
 #: Position 0 holds no [CLS], so [CLS] is not untied; `sinusoidal` is fairseq's, so that stock
 #: checkpoints can be loaded.
 OPTION_DEFAULTS = {"tie_cls": True, "fairseq_sinusoids": True}
-#: fairseq's flags that these models do not support, and what to do instead.
-REFUSED = {
-    "encoder_learned_pos": "use --position-encoding learned",
+UNSUPPORTED = {
     "decoder_learned_pos": "use --position-encoding learned",
     "no_token_positional_embeddings": "use --position-encoding none",
-    "cross_self_attention": "no distance is defined between source and target positions; remove "
-    "the flag",
     "offload_activations": "use --checkpoint-activations",
     "base_layers": "remove the flag, all layers are dense",
-    "character_embeddings": "remove the flag, each token has one embedding",
     "adaptive_input": "remove the flag, all embeddings have the same width",
-    "encoder_xformers_att_config": "use --attention-backend",
     "decoder_xformers_att_config": "use --attention-backend",
+    "deberta_emd": "it adds positions for the prediction of masked words, but this model masks "
+    "none; remove the flag",
+}
+UNSUPPORTED_TRANSFORMER = {
+    **UNSUPPORTED,
+    "encoder_learned_pos": "use --position-encoding learned",
+    "encoder_xformers_att_config": "use --attention-backend",
+    "cross_self_attention": "no distance is defined between source and target positions; remove "
+    "the flag",
+}
+UNSUPPORTED_LM = {
+    **UNSUPPORTED,
+    "character_embeddings": "remove the flag, each token has one embedding",
     **dict.fromkeys(
         ("scale_fc", "scale_attn", "scale_heads", "scale_resids"),
         "remove the flag, layers are those of Vaswani et al. (2017)",
@@ -41,81 +48,59 @@ REFUSED = {
 }
 
 
-def _check(complete: Namespace, model: str) -> None:
-    """Check for flags of stock transformers that these models do not support.
-
-    Raises:
-        ConfigurationError: such a flag is set.
-    """
-    for name, way_out in REFUSED.items():
-        if value := getattr(complete, name, None):
-            flag = "--" + name.replace("_", "-")
-            raise ConfigurationError(
-                f"{flag} is {value!r}, but {model} does not support it: {way_out}."
-            )
-    cutoff = getattr(complete, "adaptive_softmax_cutoff", None)
+def _finish_both(args: Namespace) -> dict[str, Any]:
+    """What both models share."""
+    cutoff = getattr(args, "adaptive_softmax_cutoff", None)
     # fairseq evaluates it as Python.
     if isinstance(cutoff, str) and not re.fullmatch(r"[\d\s,()\[\]]*", cutoff):
         raise ConfigurationError(
             f"--adaptive-softmax-cutoff is {cutoff!r}, but must be numbers separated by commas."
         )
-    if getattr(complete, "deberta_emd", False):
-        raise ConfigurationError(
-            "--deberta-emd adds positions for the prediction of masked words, but "
-            f"{model} masks none: remove the flag."
-        )
     # --relu-dropout is the older name.
-    complete.activation_dropout = complete.activation_dropout or getattr(
-        complete, "relu_dropout", 0.0
-    )
+    return {"activation_dropout": args.activation_dropout or getattr(args, "relu_dropout", 0.0)}
 
 
-def _finish_transformer(complete: Namespace, args: Any, task: Any) -> None:
-    _check(complete, "tupe_transformer")
-    if complete.share_all_embeddings and task.source_dictionary != task.target_dictionary:
+def _finish_transformer(args: Namespace, given: Any, task: Any) -> dict[str, Any]:
+    if args.share_all_embeddings and task.source_dictionary != task.target_dictionary:
         raise ConfigurationError(
             "--share-all-embeddings needs one dictionary, but those of source and target differ "
             f"({len(task.source_dictionary)} and {len(task.target_dictionary)} symbols): "
             "preprocess with --joined-dictionary."
         )
-    for name, default in (
-        ("max_source_positions", DEFAULT_MAX_SOURCE_POSITIONS),
-        ("max_target_positions", DEFAULT_MAX_TARGET_POSITIONS),
-    ):
-        if getattr(complete, name, None) is None:
-            setattr(complete, name, default)
+    lengths = {
+        "max_source_positions": DEFAULT_MAX_SOURCE_POSITIONS,
+        "max_target_positions": DEFAULT_MAX_TARGET_POSITIONS,
+    }
+    missing = {name: n for name, n in lengths.items() if getattr(args, name, None) is None}
+    return {**_finish_both(args), **missing}
 
 
-def _lm_base(complete: Namespace) -> None:
+def _lm_base(args: Namespace) -> None:
     """Set what is not set, as fairseq's `transformer_lm` and its dataclass do."""
-    for name, value in (
-        ("activation_dropout", 0.0),
-        ("relu_dropout", 0.0),
-        ("decoder_normalize_before", False),
-    ):
-        setattr(complete, name, getattr(complete, name, value))
-    pre = complete.decoder_normalize_before
-    base_lm_architecture(complete)
+    unset = {"activation_dropout": 0.0, "relu_dropout": 0.0, "decoder_normalize_before": False}
+    vars(args).update({**unset, **vars(args)})
+    pre = args.decoder_normalize_before
+    base_lm_architecture(args)
     # fairseq's function sets it, but fairseq's `--arch transformer_lm` never calls that function.
-    complete.decoder_normalize_before = pre
+    args.decoder_normalize_before = pre
 
 
-def _finish_lm(complete: Namespace, args: Any, task: Any) -> None:
-    _check(complete, "tupe_transformer_lm")
-    if complete.decoder_layers_to_keep:
-        complete.decoder_layers = len(complete.decoder_layers_to_keep.split(","))
-    tokens = training_setting(args, "task", "tokens_per_sample")
-    if tokens is not None and training_setting(args, "task", "add_bos_token"):
+def _finish_lm(args: Namespace, given: Any, task: Any) -> dict[str, Any]:
+    found = _finish_both(args)
+    if args.decoder_layers_to_keep:
+        found["decoder_layers"] = len(args.decoder_layers_to_keep.split(","))
+    tokens = training_setting(given, "task", "tokens_per_sample")
+    if tokens is not None and training_setting(given, "task", "add_bos_token"):
         tokens += 1
-    given = getattr(complete, "max_target_positions", None)
-    given = given or training_setting(args, "task", "max_target_positions")
-    longest = given or tokens or DEFAULT_MAX_TARGET_POSITIONS
+    longest = getattr(args, "max_target_positions", None)
+    longest = longest or training_setting(given, "task", "max_target_positions")
+    longest = longest or tokens or DEFAULT_MAX_TARGET_POSITIONS
     if tokens is not None and tokens > longest:
         raise ConfigurationError(
             f"--max-target-positions is {longest}, but samples have {tokens} tokens "
             "(--tokens-per-sample, and one of --add-bos-token): give at least that number."
         )
-    complete.max_target_positions = longest
+    return {**found, "max_target_positions": longest}
 
 
 def _add_lm_flags(parser: Any) -> None:
@@ -127,8 +112,9 @@ TRANSFORMER = ModelArguments(
     architectures=TRANSFORMER_ARCHITECTURES,
     stock_base=base_architecture,
     stock_flags=TransformerModel.add_args,
-    finish=_finish_transformer,
+    unsupported=UNSUPPORTED_TRANSFORMER,
     lengths=("max_source_positions", "max_target_positions"),
+    finish=_finish_transformer,
     option_defaults=OPTION_DEFAULTS,
     more_keys=frozenset({"max_target_positions", "add_bos_token"}),
 )
@@ -137,8 +123,9 @@ LANGUAGE_MODEL = ModelArguments(
     architectures=LM_ARCHITECTURES,
     stock_base=_lm_base,
     stock_flags=_add_lm_flags,
-    finish=_finish_lm,
+    unsupported=UNSUPPORTED_LM,
     lengths=("max_target_positions",),
+    finish=_finish_lm,
     option_defaults=OPTION_DEFAULTS,
     more_keys=frozenset({"max_target_positions", "add_bos_token"}),
 )

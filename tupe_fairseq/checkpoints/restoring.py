@@ -6,7 +6,8 @@ from typing import Any
 
 from fairseq import checkpoint_utils
 
-from ..arguments.flags import position_options, training_setting
+from ..arguments.completion import position_options
+from ..arguments.fairseq_settings import training_setting
 from ..errors import CheckpointError
 from .reading import read_checkpoint
 from .settings import recorded_settings

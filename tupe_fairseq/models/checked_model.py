@@ -8,8 +8,9 @@ from fairseq.data import Dictionary
 from fairseq.models import BaseFairseqModel
 
 from .. import commands
-from ..arguments.flags import training_setting
-from ..arguments.specification import ModelArguments, completed, write_back
+from ..arguments.completion import completed, write_back
+from ..arguments.declaration import ModelArguments
+from ..arguments.fairseq_settings import training_setting
 from ..checkpoints.mismatch import explain_mismatch
 from ..checkpoints.restoring import DEFAULT_RESTORE_FILE, check_restore_file, forget_earlier_runs
 from ..checks import check_data
@@ -38,7 +39,7 @@ class CheckedModel(BaseFairseqModel):
     def build_model(cls, args, task):
         """Build a model from a Namespace (command line) or DictConfig (hydra).
 
-        The values that were completed are entered in ``args``; see `specification.write_back`.
+        The values that were completed are entered in ``args``; see `completion.write_back`.
 
         Raises:
             UsageError: arguments, data or a checkpoint that cannot be used.

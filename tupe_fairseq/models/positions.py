@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..arguments.flags import position_options
+from ..arguments.completion import position_options
 from ..position import PositionEncoding, build_position_encoding
 from ..position.learned import LearnedPosition
 from ..position.random_numbers import own_random_numbers

@@ -9,8 +9,8 @@ from fairseq.models.roberta.model import RobertaEncoder, RobertaModel
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
 
 from .. import commands
+from ..arguments.completion import register_architectures
 from ..arguments.roberta import ROBERTA
-from ..arguments.specification import register_architectures
 from ..errors import DataError
 from ..hub.roberta import RobertaFromPretrained
 from .checked_model import CheckedModel

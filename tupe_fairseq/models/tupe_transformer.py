@@ -6,7 +6,7 @@ Arguments, embeddings, generation, criterions and state dicts are inherited from
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerModel
 
-from ..arguments.specification import register_architectures
+from ..arguments.completion import register_architectures
 from ..arguments.transformers import TRANSFORMER
 from ..hub.generator import GeneratorFromPretrained
 from .checked_model import CheckedModel

@@ -4,7 +4,7 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer_lm import TransformerLanguageModel
 
-from ..arguments.specification import register_architectures
+from ..arguments.completion import register_architectures
 from ..arguments.transformers import LANGUAGE_MODEL
 from ..hub.generator import GeneratorFromPretrained
 from .checked_model import CheckedModel

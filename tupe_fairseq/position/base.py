@@ -11,13 +11,13 @@ shared by all layers belong to the encoding, those of one layer to the module th
 `@register_position_encoding(name)`.
 """
 
-import inspect
-from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import ConfigurationError
+from ..options import Option, options_of
 from ..registry import Registry
 from .layer_terms import LayerTerms
 from .random_numbers import own_random_numbers
@@ -26,19 +26,6 @@ from .shape import Shape
 
 POSITION_ENCODINGS = Registry("--position-encoding")
 register_position_encoding = POSITION_ENCODINGS.register
-
-
-class Option(NamedTuple):
-    """A flag of an encoding: a keyword-only argument of its constructor."""
-
-    name: str
-    type: type
-    default: Any
-    help: str
-
-    @property
-    def flag(self) -> str:
-        return "--" + self.name.replace("_", "-")
 
 
 class PositionEncoding(nn.Module):
@@ -201,23 +188,7 @@ class PositionEncoding(nn.Module):
     @classmethod
     def options(cls) -> tuple[Option, ...]:
         """The encoding's flags, read from the keyword-only arguments of its constructor."""
-        hints = get_type_hints(cls.__init__, include_extras=True)
-        found = []
-        for parameter in inspect.signature(cls.__init__).parameters.values():
-            if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
-                continue
-            hint = hints.get(parameter.name)
-            # Python 3.10 makes a type optional if the default is None.
-            hint = next((each for each in get_args(hint) if get_origin(each) is Annotated), hint)
-            if get_origin(hint) is not Annotated:
-                raise TypeError(
-                    f"{cls.__name__}: annotate option {parameter.name!r} as Annotated[type, help]."
-                )
-            kind, text = get_args(hint)
-            # `float | None` is a float that need not be given.
-            kind = next((each for each in get_args(kind) if each is not type(None)), kind)
-            found.append(Option(parameter.name, kind, parameter.default, text))
-        return tuple(found)
+        return options_of(cls)
 
     @classmethod
     def recorded(cls, options: dict[str, Any], max_positions: int) -> dict[str, Any]:

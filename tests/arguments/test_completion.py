@@ -7,9 +7,13 @@ import pytest
 from omegaconf import OmegaConf
 
 from tests import toy_data
-from tupe_fairseq.arguments.flags import position_options
+from tupe_fairseq.arguments.completion import (
+    completed,
+    position_options,
+    with_architecture,
+    write_back,
+)
 from tupe_fairseq.arguments.roberta import ROBERTA
-from tupe_fairseq.arguments.specification import completed, with_architecture, write_back
 from tupe_fairseq.arguments.transformers import LANGUAGE_MODEL, TRANSFORMER
 from tupe_fairseq.errors import ConfigurationError
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel

@@ -1,0 +1,107 @@
+"""The one way to complete arguments, and the one place that changes fairseq's object."""
+
+import argparse
+from argparse import Namespace
+from typing import Any
+
+from fairseq.models import register_model_architecture
+from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
+from omegaconf import DictConfig, open_dict
+
+from ..position import POSITION_ENCODINGS
+from .checks import check_arguments, check_keys
+from .declaration import ModelArguments
+
+#: What models read that neither their flags nor fairseq's functions set in every case.
+MORE_DEFAULTS: dict[str, Any] = {
+    "compile_layers": False,
+    # argparse sets it on the command line; hydra has no such default.
+    "min_params_to_wrap": DEFAULT_MIN_PARAMS_TO_WRAP,
+    # fairseq's trainer compares it with 0. Under hydra 1.0 it reads None where this is missing.
+    "base_layers": 0,
+}
+
+
+def completed(model: ModelArguments, args: Any, task: Any) -> Namespace:
+    """Check and complete the arguments of a model; ``args`` stays as it is.
+
+    Args:
+        model: what it takes.
+        args: a Namespace (command line) or DictConfig (hydra).
+        task: fairseq's task.
+
+    Raises:
+        ConfigurationError: an argument is unknown, invalid, or not available in this model.
+    """
+    if isinstance(args, DictConfig):
+        check_keys(args, known_keys(model), str(args.get("_name")))
+    sizes = with_architecture(model, model.name, args)
+    check_arguments(model, sizes)
+    encoding = POSITION_ENCODINGS[sizes.position_encoding]
+    options = {
+        option.name: model.option_defaults.get(option.name, option.default)
+        for option in encoding.options()
+    }
+    chosen = Namespace(**{**options, **vars(sizes)})
+    complete = {**vars(chosen), **model.finish(chosen, args, task)}
+    longest = {complete[name] for name in model.lengths}
+    if len(longest) == 1:
+        # Options that follow from the length; from two lengths, nothing follows.
+        complete.update(encoding.recorded({name: complete[name] for name in options}, *longest))
+    return Namespace(**complete)
+
+
+def with_architecture(model: ModelArguments, name: str, args: Any) -> Namespace:
+    """A copy of arguments in which the values of an architecture fill what is not set."""
+    own = {option.name: option.default for option in model.options()}
+    filled = {**MORE_DEFAULTS, **own, **model.architectures[name], **_given(args)}
+    complete = Namespace(**filled)
+    model.stock_base(complete)
+    return complete
+
+
+def known_keys(model: ModelArguments) -> set[str]:
+    """All names that the model's arguments can have."""
+    parser = argparse.ArgumentParser()
+    model.add_flags(parser)
+    flags = vars(parser.parse_args([]))
+    defaults = vars(with_architecture(model, model.name, Namespace()))
+    return {*flags, *defaults, *model.more_keys, "_name", "arch"}
+
+
+def position_options(complete: Any) -> dict[str, Any]:
+    """The options of the chosen encoding, from complete arguments."""
+    options = POSITION_ENCODINGS[complete.position_encoding].options()
+    return {option.name: getattr(complete, option.name) for option in options}
+
+
+def write_back(args: Any, complete: Namespace) -> None:
+    """Enter complete arguments in fairseq's object, in place.
+
+    fairseq saves that object in checkpoints, and its trainer reads it. This is the only place in
+    which the package changes it.
+    """
+    if not isinstance(args, DictConfig):
+        vars(args).update(vars(complete))
+        return
+    with open_dict(args):
+        for name, value in vars(complete).items():
+            # What is equal stays: it may be an interpolation.
+            if name not in args or args[name] != value:
+                args[name] = value
+
+
+def register_architectures(model: ModelArguments) -> None:
+    """Enter a model's architectures with fairseq; the model itself must be registered before."""
+    for name in model.architectures:
+        register_model_architecture(model.name, name)(
+            # fairseq calls it with its own object, to be completed in place.
+            lambda args, name=name: write_back(args, with_architecture(model, name, args))
+        )
+
+
+def _given(args: Any) -> dict[str, Any]:
+    """The arguments that are set; hydra's None stands for one that is not."""
+    if isinstance(args, DictConfig):
+        return {str(key): args[key] for key in args if args[key] is not None}
+    return dict(vars(args))

@@ -1,0 +1,91 @@
+"""What each model takes as arguments: the one place where our flags are declared."""
+
+import argparse
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from ..attention import ATTENTION_BACKENDS
+from ..options import Option, options_of
+from ..position import POSITION_ENCODINGS, known_options
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommonArguments:
+    """What every model adds to fairseq's arguments, beside the options of encodings.
+
+    Annotated as options of encodings are, fields become flags and keys of hydra.
+    """
+
+    position_encoding: Annotated[
+        str, f"position encoding, one of: {', '.join(POSITION_ENCODINGS)}"
+    ] = "tupe_r"
+    attention_backend: Annotated[
+        str, f"how attention is computed: {', '.join(ATTENTION_BACKENDS.names())}"
+    ] = "auto"
+    attention_window: Annotated[
+        int | None,
+        "tokens attend to each other up to this distance only; an untied [CLS] sees all tokens "
+        "and is seen by all",
+    ] = None
+    global_every: Annotated[int, "layers 0, N, 2N, ... have no --attention-window"] = 0
+    extend_positions: Annotated[
+        str | None,
+        "`hierarchical`: extend the position table of a checkpoint with fewer positions than "
+        "--max-positions, by hierarchical decomposition",
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RobertaArguments(CommonArguments):
+    """What `tupe_roberta` adds to fairseq's."""
+
+    compile_layers: Annotated[
+        bool, "run the layers through torch.compile, which needs a C++ compiler"
+    ] = False
+    checkpoint_activations: Annotated[
+        bool, "recompute layers in the backward pass instead of storing their activations"
+    ] = False
+
+
+@dataclass(frozen=True)
+class ModelArguments:
+    """The arguments of one model.
+
+    Attributes:
+        name: of the model, and of its default architecture.
+        architectures: for each architecture, where it differs from `stock_base`.
+        stock_base: fairseq's function that sets what is not set, in place.
+        stock_flags: fairseq's function that adds its flags to a parser.
+        unsupported: flags that the model does not support, and what to do instead.
+        lengths: the arguments that limit the length of sequences.
+        finish: checks what depends on fairseq's settings and on the task: gets the arguments,
+            fairseq's object, and the task; returns the values that follow from them.
+        own: what the model adds to fairseq's arguments.
+        option_defaults: options of encodings whose default differs from the encoding's own.
+        more_keys: keys of hydra that neither a flag nor a default declares.
+    """
+
+    name: str
+    architectures: Mapping[str, Mapping[str, Any]]
+    stock_base: Callable[[Namespace], None]
+    stock_flags: Callable[[Any], None]
+    unsupported: Mapping[str, str]
+    lengths: tuple[str, ...]
+    finish: Callable[[Namespace, Any, Any], dict[str, Any]]
+    own: type[CommonArguments] = CommonArguments
+    option_defaults: Mapping[str, Any] = field(default_factory=dict)
+    more_keys: frozenset[str] = frozenset()
+
+    def options(self) -> tuple[Option, ...]:
+        """What the model adds to fairseq's arguments, without the options of encodings."""
+        return options_of(self.own)
+
+    def add_flags(self, parser: Any) -> None:
+        """Add fairseq's flags and ours, without defaults: architectures set them."""
+        self.stock_flags(parser)
+        for option in (*self.options(), *known_options().values()):
+            boolean = {"action": argparse.BooleanOptionalAction}
+            kind = boolean if option.type is bool else {"type": option.type}
+            parser.add_argument(option.flag, help=option.help, **kind)
