@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from .errors import ConfigurationError
 from .modules.encoder import Encoder
-from .modules.encoder_layer import EncoderLayer
+from .modules.layer import TransformerLayer
 from .position import LayerTerms, PositionEncoding
 
 
@@ -179,8 +179,8 @@ def correlation_terms(encoder: Encoder, tokens: Tensor) -> Tensor:
     return torch.stack([*terms, whole - sum(terms)])
 
 
-def _layer(encoder: Encoder, layer: int) -> EncoderLayer:
-    return cast(EncoderLayer, encoder.layers[layer - 1])
+def _layer(encoder: Encoder, layer: int) -> TransformerLayer:
+    return cast(TransformerLayer, encoder.layers[layer - 1])
 
 
 def _normalised(encoder: Encoder, words: Tensor, positions: Tensor) -> Tensor:

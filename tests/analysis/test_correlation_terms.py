@@ -70,7 +70,7 @@ def test_terms_sum_to_the_scores(name, layernorm_embedding, normalize_before):
     layer, ids = built.layers[0], tokens()
     words = built.embed_positions.word_scale * built.embed_tokens(ids)
     with torch.no_grad():
-        _, (x, *_) = built.encode(words, tokens=ids, keep_states=True)
+        x = built.encode(words, tokens=ids, keep_states=True).states[0]
         x = layer.self_attn_layer_norm(x) if normalize_before else x
         q, k = (
             project(x).unflatten(-1, (HEADS, HEAD)).transpose(1, 2)

@@ -115,7 +115,7 @@ def test_only_words_are_computed():
 def test_kept_states_are_batches():
     encoder = encoder_of("tupe_r")
     x = normal(*MASK.shape, EMBED_DIM, seed=0)
-    out, states = encoder.encode(x, Padding.read(MASK), keep_states=True)
+    out, states, _ = encoder.encode(x, Padding.read(MASK), keep_states=True)
     assert len(states) == 3
     assert torch.equal(states[-1], out)
     for state in states:

@@ -20,7 +20,7 @@ from tests.decoder.samples import (
 )
 from tests.tolerances import assert_close
 from tupe_fairseq import UsageError
-from tupe_fairseq.modules.decoder_cache import READY
+from tupe_fairseq.modules.cache import READY
 
 
 def read(model, source=None):

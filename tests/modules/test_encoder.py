@@ -245,7 +245,7 @@ def test_layerdrop_skips_layers_in_training_only():
 
 def test_kept_states():
     encoder, x = encoder_of(), vectors()
-    output, states = encoder.encode(x, keep_states=True)
+    output, states, _ = encoder.encode(x, keep_states=True)
     assert len(states) == 3
     assert_close(states[0], x)
     assert_close(states[2], output)

@@ -23,9 +23,9 @@ from tests.reference.rope import rotate
 from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq import PositionEncoding, UsageError
 from tupe_fairseq.attention import ATTENTION_BACKENDS, Layout, Padding, required_features
-from tupe_fairseq.modules.decoder_cache import DecoderCache
-from tupe_fairseq.modules.decoder_layer import DecoderLayer
+from tupe_fairseq.modules.cache import DecoderCache
 from tupe_fairseq.modules.encoder import Encoder
+from tupe_fairseq.modules.layer import TransformerLayer
 from tupe_fairseq.modules.stack import LayerStack, views_of
 from tupe_fairseq.position import Shape
 from tupe_fairseq.position.score import HIDDEN
@@ -175,7 +175,7 @@ def stack_of(cls):
     encoding = cls(shape())
     stack = LayerStack(
         encoding,
-        lambda attention: DecoderLayer(attention, None, 16, F.gelu, 0.0, normalize_before=True),
+        lambda attention: TransformerLayer(attention, 16, F.gelu, 0.0, normalize_before=True),
         LAYERS,
         causal=True,
     )
@@ -185,7 +185,7 @@ def stack_of(cls):
 
 def run_layers(stack, x, shared, caches=None):
     for index, layer in stack.active():
-        x, _ = layer(x, shared[index], None, None if caches is None else caches[index])
+        x, _ = layer(x, shared[index], None if caches is None else caches[index])
     return x
 
 

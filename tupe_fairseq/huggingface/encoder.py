@@ -10,12 +10,12 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from ..attention import SharedAttention
 from ..attention.eager import Eager
 from ..modules.encoder import Encoder
-from ..modules.encoder_layer import EncoderLayer
+from ..modules.layer import TransformerLayer
 from ..modules.padding_shift import PaddingShift
 
 
-class TupeLayer(GradientCheckpointingLayer, EncoderLayer):
-    """`EncoderLayer` that transformers can recompute in the backward pass."""
+class TupeLayer(GradientCheckpointingLayer, TransformerLayer):
+    """`TransformerLayer` that transformers can recompute in the backward pass."""
 
 
 class TupeEncoder(Encoder):

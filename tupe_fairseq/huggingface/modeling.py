@@ -199,8 +199,10 @@ class TupeModel(TupePreTrainedModel):
         backend = "eager" if eager else self.config.attention_backend
         observe = record if weights or record.wants_states else None
         if cache is not None:
-            return cache.extend(x, tokens, observe, backend)
-        return self.encoder.encode(x, padding, tokens, False, observe, backend)[0]
+            if not x.size(1):
+                raise DataError("past_key_values holds all given tokens already: give new ones.")
+            return self.encoder.extend(x, cache, tokens, backend, observe=observe).x
+        return self.encoder.encode(x, padding, tokens, backend=backend, observe=observe).x
 
     def _words(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
         """Word vectors, B×T×C."""
@@ -229,7 +231,7 @@ class TupeModel(TupePreTrainedModel):
         if not use_cache or not self.config.is_decoder or padding is not None or recomputed:
             return None
         try:
-            return TupeCache(self.encoder)
+            return TupeCache(self.encoder.embed_positions, self.encoder.layers)
         except ConfigurationError:
             # The encoding changes earlier keys when the text grows.
             return None

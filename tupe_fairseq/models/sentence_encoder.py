@@ -94,7 +94,7 @@ class TupeSentenceEncoder(Encoder, FairseqEncoder):
             if token_embeddings is not None:
                 token_embeddings = shift.to_end(token_embeddings)
         embedded = self._embed_tokens(src_tokens, token_embeddings)
-        x, states = self.encode(embedded, padding, src_tokens, return_all_hiddens)
+        x, states, _ = self.encode(embedded, padding, src_tokens, keep_states=return_all_hiddens)
         if shift is not None:
             x, states = shift.back(x), [shift.back(state) for state in states]
         return {

@@ -7,22 +7,11 @@ from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase
 from torch import Tensor, nn
 
 from .. import commands
-from ..attention import (
-    CrossAttention,
-    Layout,
-    Padding,
-    SharedAttention,
-    Source,
-    TupeMultiheadAttention,
-)
+from ..attention import Padding, Source
 from ..checkpoints.migration import drop_stock_sinusoids, rename_old_layers
-from ..errors import DataError
-from ..kernels.dropout import Dropout
-from ..modules.decoder_cache import DecoderCache
-from ..modules.decoder_layer import DecoderLayer
+from ..modules.cache import DecoderCache
+from ..modules.encoder import Encoder
 from ..modules.padding_shift import PaddingShift
-from ..modules.stack import LayerStack
-from ..position import PositionEncoding
 from ..position.hierarchical import extend
 from .fairseq_layers import activation, add_quantization_noise, wrap_layers
 from .positions import build_transformer_positions
@@ -30,7 +19,7 @@ from .positions import build_transformer_positions
 CACHE = "decoder_cache"
 
 
-class TupeTransformerDecoder(TransformerDecoderBase):
+class TupeTransformerDecoder(Encoder, TransformerDecoderBase):
     """Embeddings, output layer and generation are fairseq's; positions and layers are ours.
 
     Args:
@@ -40,6 +29,17 @@ class TupeTransformerDecoder(TransformerDecoderBase):
         no_encoder_attn: a language model, which attends to no source.
     """
 
+    length_limit = ("--max-target-positions", "shorten it")
+    # What fairseq's constructor sets.
+    embed_tokens: nn.Module
+    project_in_dim: nn.Module | None
+    project_out_dim: nn.Module | None
+    quant_noise: nn.Module | None
+    padding_idx: Any
+    version: Tensor
+    get_incremental_state: Any
+    set_incremental_state: Any
+
     def __init__(
         self,
         cfg: TransformerConfig,
@@ -47,46 +47,38 @@ class TupeTransformerDecoder(TransformerDecoderBase):
         embed_tokens: nn.Module,
         no_encoder_attn: bool = False,
     ):
-        super().__init__(_without_layers(cfg), dictionary, embed_tokens, no_encoder_attn)
-        self.cfg = cfg
-        self.dropout_module = Dropout(cfg.dropout)
-        self.embed_positions = build_transformer_positions(
+        positions = build_transformer_positions(
             cfg, "decoder", cfg.max_target_positions, len(dictionary)
         )
-        self.layers = LayerStack(
-            self.embed_positions,
-            lambda attention: self._build_layer(attention, no_encoder_attn),
-            cfg.decoder.layers,
-            cfg.attention_dropout,
-            cfg.attention_backend,
-            causal=True,
+        super().__init__(
+            positions,
+            num_layers=cfg.decoder.layers,
+            ffn_dim=cfg.decoder.ffn_embed_dim,
+            activation_fn=activation(cfg.activation_fn),
+            dropout=cfg.dropout,
+            attention_dropout=cfg.attention_dropout,
+            activation_dropout=cfg.activation_dropout,
+            normalize_before=cfg.decoder.normalize_before,
+            layernorm_embedding=cfg.layernorm_embedding,
             layerdrop=cfg.decoder.layerdrop,
             checkpoint_activations=cfg.checkpoint_activations,
+            attention_backend=cfg.attention_backend,
+            causal=True,
+            source_dim=None if no_encoder_attn else cfg.encoder.embed_dim,
+            final_norm=cfg.decoder.normalize_before and not cfg.no_decoder_final_norm,
+            cfg=_without_layers(cfg),
+            dictionary=dictionary,
+            embed_tokens=embed_tokens,
+            no_encoder_attn=no_encoder_attn,
         )
+        self.cfg = cfg
         self.num_layers = len(self.layers)
         add_quantization_noise(self.layers, cfg.quant_noise.pq, cfg.quant_noise.pq_block_size)
         wrap_layers(self.layers, cfg.checkpoint_activations, cfg.min_params_to_wrap)
 
-    def _build_layer(
-        self, self_attn: TupeMultiheadAttention, no_encoder_attn: bool
-    ) -> DecoderLayer:
-        cfg, encoder_attn = self.cfg, None
-        if not no_encoder_attn:
-            encoder_attn = CrossAttention(
-                cfg.decoder.embed_dim,
-                cfg.decoder.attention_heads,
-                cfg.encoder.embed_dim,
-                cfg.attention_dropout,
-            )
-        return DecoderLayer(
-            self_attn,
-            encoder_attn,
-            cfg.decoder.ffn_embed_dim,
-            activation(cfg.activation_fn),
-            cfg.dropout,
-            cfg.activation_dropout,
-            cfg.decoder.normalize_before,
-        )
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """As fairseq's decoder."""
+        return TransformerDecoderBase.forward(self, *args, **kwargs)
 
     def extract_features(
         self,
@@ -113,83 +105,41 @@ class TupeTransformerDecoder(TransformerDecoderBase):
         """
         cache = self._cache(incremental_state)
         tokens = prev_output_tokens
-        padding = Padding.read(tokens.eq(self.padding_idx)) if cache is None else None
-        shift = PaddingShift.of(padding)
-        if shift is not None:
-            tokens, padding = shift.to_end(tokens), shift.padding
-        x, shared = self._start(tokens, padding, cache, causal=not full_context_alignment)
-        source = self._source(encoder_out, cache)
-        aligned = alignment_layer
-        if aligned is None and not self.training:
-            aligned = self.num_layers - 1
-        x, states, weights = self._run(x, shared, source, cache, aligned)
+        how: dict[str, Any] = {
+            "keep_states": True,
+            "source": self._source(encoder_out, cache),
+            "aligned": self._aligned(alignment_layer),
+        }
+        shift = None
+        if cache is None:
+            padding = Padding.read(tokens.eq(self.padding_idx))
+            shift = PaddingShift.of(padding)
+            if shift is not None:
+                tokens, padding = shift.to_end(tokens), shift.padding
+            causal = not full_context_alignment
+            x, states, weights = self.encode(self._words(tokens), padding, tokens, causal, **how)
+        else:
+            tokens = tokens[:, cache.length :]
+            x, states, weights = self.extend(self._words(tokens), cache, tokens, **how)
+        if self.project_out_dim is not None:
+            x = self.project_out_dim(x)
         if weights is not None:
             # B×H×T×S -> B×T×S
             weights = weights[:, :alignment_heads].float().mean(1).to(x)
-        return self._as_fairseq(shift, self._finish(x), weights, states)
+        return self._as_fairseq(shift, x, weights, states)
 
-    def _run(
-        self,
-        x: Tensor,
-        shared: list[SharedAttention],
-        source: Source | None,
-        cache: DecoderCache | None,
-        aligned: int | None,
-    ) -> tuple[Tensor, list[Tensor], Tensor | None]:
-        """Output of the layers, the states between them, and the weights of layer `aligned`."""
-        states, found = [x], None
-        for index, layer in self.layers.active():
-            own = None if cache is None else cache.layers[index]
-            x, weights = layer(x, shared[index], source, own, index == aligned)
-            found = weights if index == aligned else found
-            states.append(x)
-        return x, states, found
+    def _aligned(self, layer: int | None) -> int | None:
+        """The layer whose attention to the source is returned."""
+        if layer is None and not self.training:
+            return self.num_layers - 1
+        return layer
 
-    def _finish(self, x: Tensor) -> Tensor:
-        """What follows the last layer."""
-        if self.layer_norm is not None:
-            x = self.layer_norm(x)
-        return x if self.project_out_dim is None else self.project_out_dim(x)
-
-    def _start(
-        self, tokens: Tensor, padding: Padding | None, cache: DecoderCache | None, causal: bool
-    ) -> tuple[Tensor, list[SharedAttention]]:
-        """Input of the first layer, and what each layer needs."""
-        self._check_length(tokens.size(1))
-        if cache is not None:
-            x = self._embed(tokens, self.embed_positions, last=True)
-            return x, cache.step(tokens.size(1) - 1, x)
-        positions = self.embed_positions.for_pass(tokens.size(1), tokens.device)
-        x = self._embed(tokens, positions)
-        # Causal attention needs no mask: tokens do not attend to padding at the end.
-        layout = Layout(x.size(0), x.size(1))
-        if padding is not None and not causal:
-            layout = Layout(x.size(0), x.size(1), padding.mask)
-        return x, self.layers.share(positions, x, layout, causal)
-
-    def _embed(self, tokens: Tensor, positions: PositionEncoding, last: bool = False) -> Tensor:
-        """Tokens and positions: B×T×C, or of the last token alone, B×1×C."""
-        start = 0
-        if last:
-            start = max(0, tokens.size(1) - 1 - positions.context)
-            tokens = tokens[:, start:]
+    def _words(self, tokens: Tensor) -> Tensor:
+        """Token embeddings, B×T×C."""
         x = self.embed_scale * self.embed_tokens(tokens)
         if self.quant_noise is not None:
             x = self.quant_noise(x)
-        if self.project_in_dim is not None:
-            x = self.project_in_dim(x)
-        x = positions.embed(x, tokens, start=start)
-        x = x[:, -1:] if last else x
-        if self.layernorm_embedding is not None:
-            x = self.layernorm_embedding(x)
-        return self.dropout_module(x)
-
-    def _check_length(self, length: int) -> None:
-        if length > self.max_positions():
-            raise DataError(
-                f"a sequence has {length} tokens, but --max-target-positions is "
-                f"{self.max_positions()}: shorten it, or train with more."
-            )
+        return x if self.project_in_dim is None else self.project_in_dim(x)
 
     def _source(
         self, encoder_out: dict[str, list[Tensor]] | None, cache: DecoderCache | None

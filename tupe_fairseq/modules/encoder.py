@@ -1,24 +1,49 @@
-"""An encoder over vectors: positions, layers, norms."""
+"""Positions, layers and norms over vectors: encoders, decoders and language models."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention import LayerCache, Layout, Padding, SharedAttention
+from ..attention import (
+    CrossAttention,
+    Layout,
+    Padding,
+    SharedAttention,
+    Source,
+    TupeMultiheadAttention,
+)
 from ..errors import DataError
 from ..kernels.dropout import Dropout
 from ..position import PositionEncoding
 from ..position.random_numbers import own_random_numbers
-from .encoder_layer import EncoderLayer
+from .cache import DecoderCache
+from .layer import TransformerLayer
 from .stack import LayerStack
 
 Observer = Callable[[Tensor, SharedAttention], tuple[Tensor, SharedAttention]]
 
 
+class Encoded(NamedTuple):
+    """The output of a stack of layers.
+
+    Attributes:
+        x: B×T×C, after the final LayerNorm if there is one.
+        states: the first layer's input and each layer's output, B×T×C, where asked for.
+        weights: of one layer's attention to the source, B×H×T×S, where asked for.
+    """
+
+    x: Tensor
+    states: list[Tensor]
+    weights: Tensor | None = None
+
+
 class Encoder(nn.Module):
-    """A Transformer encoder: a position encoding, then a stack of layers; inputs are B×T×C.
+    """A Transformer stack: a position encoding, then layers; inputs are B×T×C.
+
+    It is an encoder, or with `causal` a language model or the decoder of a translation model.
 
     Args:
         embed_positions: the position encoding (fairseq's name for the module of positions).
@@ -35,13 +60,15 @@ class Encoder(nn.Module):
         attention_backend: a registered backend or "auto".
         compile_layers: run the layers through torch.compile.
         causal: hide later tokens, as a language model does.
+        source_dim: width of the source that every layer attends to, or None without a source.
+        final_norm: LayerNorm after the last layer; by default that of pre-LN layers.
         **base: passed to the next class in the MRO.
 
     Raises:
         BackendError: the backend does not serve the encoding, or there is no compiler.
     """
 
-    layer_class = EncoderLayer
+    layer_class = TransformerLayer
     #: The arguments that limit the length, and what to do about a longer sequence, for messages.
     length_limit = ("--max-positions (max_len)", "shorten it (--shorten-method truncate)")
 
@@ -61,17 +88,26 @@ class Encoder(nn.Module):
         attention_backend: str = "auto",
         compile_layers: bool = False,
         causal: bool = False,
+        source_dim: int | None = None,
+        final_norm: bool | None = None,
         **base: Any,
     ):
         super().__init__(**base)
-        width = embed_positions.shape.embed_dim
+        width, heads = embed_positions.shape.embed_dim, embed_positions.shape.num_heads
         self.embed_positions = embed_positions
         self.layernorm_embedding = nn.LayerNorm(width) if layernorm_embedding else None
         self.dropout_module = Dropout(dropout)
         feed_forward = (ffn_dim, activation_fn, dropout, activation_dropout, normalize_before)
+
+        def build(attention: TupeMultiheadAttention) -> nn.Module:
+            to_source = None
+            if source_dim is not None:
+                to_source = CrossAttention(width, heads, source_dim, attention_dropout)
+            return self.layer_class(attention, *feed_forward, to_source)
+
         self.layers = LayerStack(
             embed_positions,
-            lambda attention: self.layer_class(attention, *feed_forward),
+            build,
             num_layers,
             attention_dropout,
             attention_backend,
@@ -80,7 +116,8 @@ class Encoder(nn.Module):
             checkpoint_activations=checkpoint_activations,
             compile_layers=compile_layers,
         )
-        self.layer_norm = nn.LayerNorm(width) if normalize_before else None
+        final_norm = normalize_before if final_norm is None else final_norm
+        self.layer_norm = nn.LayerNorm(width) if final_norm else None
 
     def forward(
         self, x: Tensor, padding_mask: Tensor | None = None, tokens: Tensor | None = None
@@ -99,31 +136,89 @@ class Encoder(nn.Module):
             DataError: more than max_positions tokens, or padding before a token. Not checked while
                 torch traces a graph for any batch.
         """
-        return self.encode(x, Padding.read(padding_mask), tokens)[0]
+        return self.encode(x, Padding.read(padding_mask), tokens).x
 
     def encode(
         self,
         x: Tensor,
         padding: Padding | None = None,
         tokens: Tensor | None = None,
-        keep_states: bool = False,
-        observe: Observer | None = None,
+        causal: bool = True,
         backend: str | None = None,
-    ) -> tuple[Tensor, list[Tensor]]:
-        """As `forward`; with keep_states also the first layer's input and each layer's output.
+        source: Source | None = None,
+        **how: Any,
+    ) -> Encoded:
+        """As `forward`.
 
-        observe is that of `run`; backend is used in this pass in place of the layers' own.
+        Args:
+            x: input vectors, B×T×C.
+            padding: at the end of each row, or None.
+            tokens: ids, B×T, for encodings that depend on the token.
+            causal: whether a causal stack hides later tokens.
+            backend: used in this pass in place of that of the layers.
+            source: what the layers attend to; its sequences are those of x.
+            **how: as in `run`.
+
+        Raises:
+            DataError: more than max_positions tokens, or padding before a token.
         """
         self._check(x, padding)
-        # Causal attention needs no mask: tokens do not attend to padding at the end.
-        layout = Layout.of(None if self.layers.causal else padding, *x.shape[:2])
+        batch, length = x.shape[:2]
+        if padding is None or (self.layers.causal and causal):
+            # Causal attention needs no mask: tokens do not attend to padding at the end.
+            layout = Layout(batch, length)
+        elif source is not None:
+            layout = Layout(batch, length, padding.mask)
+        else:
+            layout = Layout.of(padding, batch, length)
         positions = self.embed_positions.for_pass(x.size(1), x.device)
         x = positions.embed(x, tokens, None if padding is None else padding.mask)
         x = self.normalise_and_drop(layout.pack(x))
         if padding is not None and x.dim() == 3:
             x = x.masked_fill(padding.mask[:, :, None], 0)
-        shared = self.layers.share(positions, x, layout, backend=backend)
-        return self.run(x, shared, layout, keep_states, observe=observe)
+        shared = self.layers.share(positions, x, layout, causal, backend)
+        return self.run(x, shared, layout, source=source, **how)
+
+    def extend(
+        self,
+        x: Tensor,
+        cache: DecoderCache,
+        tokens: Tensor | None = None,
+        backend: str | None = None,
+        **how: Any,
+    ) -> Encoded:
+        """Encode the tokens that follow those in a cache, and store their keys and values.
+
+        The first tokens are computed together, later ones one after the other. Positions are
+        never drawn (`PositionEncoding.for_pass`).
+
+        Args:
+            x: input vectors, B×T×C.
+            cache: of this stack, which is causal.
+            tokens: ids, B×T, for encodings that depend on the token.
+            backend: used in this pass in place of that of the layers.
+            **how: as in `run`.
+
+        Raises:
+            DataError: no tokens, or more than max_positions with those in the cache.
+        """
+        self.check_length(cache.length + x.size(1) if x.size(1) else 0)
+        width = 1 if cache.length else x.size(1)
+        ids = [None] * x.size(1) if tokens is None else tokens.split(width, 1)
+        found = []
+        for part, own in zip(x.split(width, 1), ids, strict=False):
+            position, layout = cache.length, Layout(*part.shape[:2])
+            part = self.normalise_and_drop(cache.embed(part, own))
+            if part.size(1) == 1:
+                shared = cache.step(position, part, backend)
+            else:
+                shared = self.layers.share(self.embed_positions, part, layout, backend=backend)
+            found.append(self.run(part, shared, layout, cache=cache, **how))
+        if len(found) == 1:
+            return found[0]
+        outputs, states, _ = zip(*found, strict=True)
+        joined = [torch.cat(each, 1) for each in zip(*states, strict=True)]
+        return Encoded(torch.cat(outputs, 1), joined)
 
     def run(
         self,
@@ -131,9 +226,11 @@ class Encoder(nn.Module):
         shared: list[SharedAttention],
         layout: Layout,
         keep_states: bool = False,
-        caches: Sequence[LayerCache] | None = None,
+        cache: DecoderCache | None = None,
         observe: Observer | None = None,
-    ) -> tuple[Tensor, list[Tensor]]:
+        source: Source | None = None,
+        aligned: int | None = None,
+    ) -> Encoded:
         """The layers and the final LayerNorm.
 
         Args:
@@ -141,24 +238,25 @@ class Encoder(nn.Module):
             shared: what each layer shares with others.
             layout: the tokens of the batch.
             keep_states: also return the first layer's input and each layer's output.
-            caches: keys and values of earlier tokens in each layer, in incremental decoding.
+            cache: keys and values of earlier tokens, in incremental decoding.
             observe: called before each layer with its input and its part of `shared`; returns
                 what the layer is called with.
-
-        Returns:
-            B×T×C, and the states.
+            source: what the layers attend to, in the decoder of a translation model.
+            aligned: the layer whose attention to the source is returned, or None.
         """
-        states = [layout.unpack(x)] if keep_states else []
+        states, weights = [layout.unpack(x)] if keep_states else [], None
         for index, layer in self.layers.active():
             given = (x, shared[index])
             if observe is not None:
                 given = observe(*given)
-            x = layer(*given, *(() if caches is None else (caches[index],)))
+            own = None if cache is None else cache.layers[index]
+            x, found = layer(*given, own, source, index == aligned)
+            weights = found if index == aligned else weights
             if keep_states:
                 states.append(layout.unpack(x))
         if self.layer_norm is not None:
             x = self.layer_norm(x)
-        return layout.unpack(x), states
+        return Encoded(layout.unpack(x), states, weights)
 
     def normalise_and_drop(self, x: Tensor) -> Tensor:
         """LayerNorm and dropout of the input, B×T×C or N×C."""

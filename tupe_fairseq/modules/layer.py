@@ -5,23 +5,30 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention import LayerCache, SharedAttention, TupeMultiheadAttention
+from ..attention import (
+    CrossAttention,
+    LayerCache,
+    SharedAttention,
+    Source,
+    TupeMultiheadAttention,
+)
 from ..kernels.dropout import Dropout
 from ..kernels.layer_norm import add_and_normalise
 from ..kernels.linear import project
 from .pruning import PrunableFeedForward
 
 
-class EncoderLayer(PrunableFeedForward):
+class TransformerLayer(PrunableFeedForward):
     """Post-LN (Vaswani et al. 2017) or pre-LN layer with fairseq's parameter names.
 
     Args:
-        self_attn: the attention.
+        self_attn: the self-attention.
         ffn_dim: width between the two feed-forward projections.
         activation_fn: applied there.
-        dropout: on the output of attention and feed-forward.
+        dropout: on the output of every block.
         activation_dropout: after activation_fn.
         normalize_before: LayerNorm before each block (pre-LN) instead of after it.
+        encoder_attn: the attention to the source, in the decoder of a translation model.
     """
 
     def __init__(
@@ -32,6 +39,7 @@ class EncoderLayer(PrunableFeedForward):
         dropout: float,
         activation_dropout: float = 0.0,
         normalize_before: bool = False,
+        encoder_attn: CrossAttention | None = None,
     ):
         super().__init__()
         embed_dim = self_attn.embed_dim
@@ -44,16 +52,42 @@ class EncoderLayer(PrunableFeedForward):
         self.dropout_module = Dropout(dropout)
         self.activation_dropout_module = Dropout(activation_dropout)
         self.normalize_before = normalize_before
+        self.encoder_attn = encoder_attn
+        self.encoder_attn_layer_norm = nn.LayerNorm(embed_dim) if encoder_attn else None
 
     def forward(
-        self, x: Tensor, shared: SharedAttention, cache: LayerCache | None = None
-    ) -> Tensor:
-        """B×T×C or N×C, into the same; the arguments are those of the attention."""
+        self,
+        x: Tensor,
+        shared: SharedAttention,
+        cache: LayerCache | None = None,
+        source: Source | None = None,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """One layer.
+
+        Args:
+            x: B×T×C or N×C; with a cache, the tokens that follow those in it.
+            shared: what layers share in this pass.
+            cache: of this layer in incremental decoding, or None.
+            source: the output of the encoder, or None.
+            need_weights: whether to return the weights of the attention to the source.
+
+        Returns:
+            The shape of x, and the weights, B×H×T×S, or None.
+        """
         pre = self.normalize_before
         out, _ = self.self_attn(self.self_attn_layer_norm(x) if pre else x, shared, cache)
         x = self._add(out, x, self.self_attn_layer_norm)
+        weights = None
+        if self.encoder_attn is not None and source is not None:
+            if cache is not None and cache.source is None:
+                cache.source = self.encoder_attn.project(source)
+            projected = None if cache is None else cache.source
+            queries = self.encoder_attn_layer_norm(x) if pre else x
+            out, weights = self.encoder_attn(queries, source, projected, need_weights)
+            x = self._add(out, x, self.encoder_attn_layer_norm)
         out = self._feed_forward(self.final_layer_norm(x) if pre else x)
-        return self._add(out, x, self.final_layer_norm)
+        return self._add(out, x, self.final_layer_norm), weights
 
     def _add(self, out: Tensor, residual: Tensor, norm: nn.LayerNorm) -> Tensor:
         """The end of a block."""

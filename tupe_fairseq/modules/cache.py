@@ -1,4 +1,4 @@
-"""State of incremental decoding: caches of the layers, and positional terms that grow."""
+"""State of incremental decoding: keys and values of the layers, and positional terms."""
 
 import torch
 from torch import Tensor
@@ -38,12 +38,34 @@ class DecoderCache:
         self.terms = layers.terms()
         self.backend = layers.backend
         self.layers = [LayerCache() for _ in layers]
+        #: Tokens so far.
+        self.length = 0
+        #: Vectors and ids of the last tokens, which the encoding reads before the next token.
+        self.recent: tuple[Tensor, Tensor | None] | None = None
         self.source: Source | None = None
         #: Number of consecutive hypotheses that share a source sequence.
         self.beam = 1
         self.ready = 0
         self.scores: dict[View, PositionalScore | None] = {}
         self.chosen: dict[tuple[View, str], Backend] = {}
+
+    def embed(self, x: Tensor, tokens: Tensor | None = None) -> Tensor:
+        """Vectors of the next tokens and their positions, B×T×C; advances the length by T.
+
+        Args:
+            x: token vectors, B×T×C.
+            tokens: their ids, B×T, where known.
+        """
+        count, earlier = x.size(1), 0
+        if self.recent is not None:
+            vectors, ids = self.recent
+            earlier, x = vectors.size(1), torch.cat((vectors, x), 1)
+            tokens = None if tokens is None or ids is None else torch.cat((ids, tokens), 1)
+        kept = max(0, x.size(1) - self.encoding.context)
+        self.recent = x[:, kept:], None if tokens is None else tokens[:, kept:]
+        start = self.length - earlier
+        self.length += count
+        return self.encoding.embed(x, tokens, start=start)[:, -count:]
 
     def step(self, position: int, x: Tensor, backend: str | None = None) -> list[SharedAttention]:
         """What each layer shares with others for the next token of each hypothesis.
@@ -103,6 +125,10 @@ class DecoderCache:
         """Make hypothesis i what hypothesis order[i] was."""
         for layer in self.layers:
             layer.reorder(order)
+        if self.recent is not None:
+            vectors, ids = self.recent
+            ids = None if ids is None else ids.index_select(0, order)
+            self.recent = vectors.index_select(0, order), ids
         if self.source is None:
             return
         # The hypotheses of one sequence stay together.
