@@ -26,6 +26,26 @@ def test_learned_positions_begin_as_large_as_fairseqs():
         assert not tables[0][1].any()
 
 
+@pytest.mark.parametrize("width", [64, 80], ids=["as wide", "wider"])
+def test_parameters_begin_as_large_as_fairseqs(width):
+    """Also where the decoder is wider than the encoder, and its attention begins larger."""
+    settings = {
+        **dict.fromkeys(("encoder_embed_dim", "encoder_ffn_embed_dim"), 64),
+        **dict.fromkeys(("decoder_embed_dim", "decoder_ffn_embed_dim"), width),
+        **dict.fromkeys(("decoder_input_dim", "decoder_output_dim"), width),
+    }
+    learned = dict.fromkeys(("encoder_learned_pos", "decoder_learned_pos"), True)
+    theirs = dict(stock("transformer", **learned, **settings).named_parameters())
+    ours = dict(
+        stock("tupe_transformer", position_encoding="learned", **settings).named_parameters()
+    )
+    assert ours.keys() <= theirs.keys()
+    for name, parameter in ours.items():
+        if parameter.dim() == 2:
+            expected = theirs[name].std().item()
+            assert parameter.std().item() == pytest.approx(expected, rel=0.1), name
+
+
 @every_variant
 def test_every_parameter_learns(variant):
     """But for single rows that no sentence reaches; FLOATER once it has begun to move."""
