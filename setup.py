@@ -43,7 +43,10 @@ setup(
     # examples/ can import each other. Any other installation holds the package alone.
     package_dir={"": "."},
     packages=find_packages(include=["tupe_fairseq", "tupe_fairseq.*"]),
-    package_data={"tupe_fairseq.kernels": ["kernels.c", "linear.c", "products.c", "diagonals.c"]},
+    package_data={
+        "tupe_fairseq": ["py.typed"],
+        "tupe_fairseq.kernels": ["kernels.c", "linear.c", "products.c", "diagonals.c"],
+    },
     python_requires=">=3.10,<3.14",
     install_requires=[
         TORCH,

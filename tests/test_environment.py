@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 import setuptools
@@ -69,6 +70,20 @@ def test_same_versions_everywhere(package, pythons):
             if "fairseq-fixed" in fairseq:  # It requires exactly these.
                 assert str(constraints["hydra-core"]) == "==1.3.2"
                 assert str(constraints["omegaconf"]) == "==2.3.0"
+
+
+def test_a_wheel_has_code_kernels_and_the_mark_of_types(tmp_path):
+    folders = ("egg_info", "--egg-base", tmp_path, "build", "--build-base", tmp_path / "build")
+    command = (sys.executable, "setup.py", "-q", *folders, "bdist_wheel", "-d", tmp_path)
+    subprocess.run([str(word) for word in command], cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    files = {
+        file.relative_to(ROOT).as_posix()
+        for file in (ROOT / "tupe_fairseq").rglob("*")
+        if file.suffix in (".py", ".c", ".typed")
+    }
+    assert "tupe_fairseq/py.typed" in files
+    assert {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name} == files
 
 
 def test_every_file_has_a_checksum():

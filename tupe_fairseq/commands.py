@@ -11,8 +11,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from .errors import UsageError, one_line_endings
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 #: Environment variable with the name of the command.
 COMMAND = "TUPE_FAIRSEQ_COMMAND"
@@ -71,7 +75,7 @@ def at_start(install: Callable[[], None]) -> Callable[[], None]:
     return install
 
 
-def ends_commands_in_one_line(function):
+def ends_commands_in_one_line(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function that fairseq calls: a `UsageError` ends the command in one line.
 
     fairseq and hydra wrap ordinary exceptions in tracebacks of their own. SystemExit passes
@@ -79,7 +83,7 @@ def ends_commands_in_one_line(function):
     """
 
     @functools.wraps(function)
-    def wrapper(*args, **kwargs):
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
         except UsageError:

@@ -1,9 +1,11 @@
 """Tables of what a flag can name: a duplicate raises, an unknown name lists the known ones."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from .errors import ConfigurationError
+
+Entry = TypeVar("Entry")
 
 
 class Registry:
@@ -19,10 +21,10 @@ class Registry:
         self.special = special
         self._entries: dict[str, Any] = {}
 
-    def register(self, name: str):
+    def register(self, name: str) -> Callable[[Entry], Entry]:
         """Decorator that enters a class or object under ``name``."""
 
-        def enter(entry):
+        def enter(entry: Entry) -> Entry:
             if name in self._entries or name in self.special:
                 raise ValueError(f"{self.flag} {name!r} is registered already.")
             self._entries[name] = entry
@@ -30,7 +32,7 @@ class Registry:
 
         return enter
 
-    def __getitem__(self, name: str):
+    def __getitem__(self, name: str) -> Any:
         if name not in self._entries:
             raise ConfigurationError(
                 f"{self.flag} is {name!r}, but the known ones are: {', '.join(self.names())}."

@@ -61,7 +61,7 @@ class GluePredictionCriterion(FairseqCriterion):
         self.positive = None if self.regression else positive_class(task.label_dictionary)
 
     @ends_commands_in_one_line
-    def forward(self, model, sample, reduce=True):
+    def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Any, ...]:
         """The loss of a batch, summed over its B examples; B; and what `reduce_metrics` needs.
 
         Raises:
@@ -155,11 +155,11 @@ def side_by_side(predicted: torch.Tensor, true: torch.Tensor) -> torch.Tensor:
 class Collected(MetersDict._DerivedMeter):
     """Collects the examples of a set."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(fn=None)
         self.reset()
 
-    def reset(self):
+    def reset(self) -> None:
         self.parts: list[torch.Tensor] = []
 
     def update(self, parts: list[torch.Tensor]) -> None:

@@ -14,11 +14,13 @@ from . import files
 class TupeGeneratorHubInterface(GeneratorHubInterface):
     """fairseq's methods translate (or sample, score), encode, decode and generate."""
 
-    def __init__(self, cfg, task, models, translates: bool):
+    def __init__(self, cfg: Any, task: Any, models: Any, translates: bool):
         super().__init__(cfg, task, models)
         self.translates = translates
 
-    def translate(self, sentences, beam: int = 5, verbose: bool = False, **kwargs):
+    def translate(
+        self, sentences: str | list[str], beam: int = 5, verbose: bool = False, **kwargs: Any
+    ) -> Any:
         """The best translation of a text, or of each text of a list.
 
         ``beam`` is the number of hypotheses; ``kwargs`` are settings of generation, e.g. lenpen.
@@ -31,7 +33,9 @@ class TupeGeneratorHubInterface(GeneratorHubInterface):
             raise ConfigurationError("a language model cannot translate: use sample.")
         return super().translate(sentences, beam, verbose, **kwargs)
 
-    def score(self, sentences, replace_newline_with_eos: bool = False, **kwargs):
+    def score(
+        self, sentences: str | list[str], replace_newline_with_eos: bool = False, **kwargs: Any
+    ) -> Any:
         """Log-probabilities of the tokens of a text, or of each text of a list.
 
         With ``replace_newline_with_eos``, each line of a text is scored as a sentence.
@@ -57,7 +61,9 @@ class TupeGeneratorHubInterface(GeneratorHubInterface):
             raise DataError("the sentence to translate is empty.")
         return super().encode(sentence)
 
-    def generate(self, tokenized_sentences, beam: int = 5, verbose: bool = False, **kwargs):
+    def generate(
+        self, tokenized_sentences: Any, beam: int = 5, verbose: bool = False, **kwargs: Any
+    ) -> Any:
         """As fairseq's: for each sentence of token ids a list of hypotheses, best first.
 
         Raises:

@@ -18,7 +18,7 @@ from . import files
 class TupeRobertaHubInterface(RobertaHubInterface):
     """encode, decode, extract_features, fill_mask, register_classification_head, predict, ..."""
 
-    def __init__(self, cfg, task, model):
+    def __init__(self, cfg: Any, task: Any, model: Any):
         super().__init__(cfg, task, model)
         # The task of a fine-tuned model has no mask_idx, but the model can still fill a mask.
         self.task.mask_idx = task.source_dictionary.index("<mask>")

@@ -5,6 +5,8 @@ table of W columns, or to the first or last where c is outside. The table has ro
 M×I×W, or of keys, M×J×W: the rows of a product with vectors by distance.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -38,7 +40,7 @@ def sum_by_distance(cells: Tensor, table: Tensor, offset: int, by_key: bool = Fa
     table.zero_().scatter_add_(-1, _columns(cells, table, offset, by_key), cells)
 
 
-def _kernels(cells: Tensor):
+def _kernels(cells: Tensor) -> Any:
     return native.kernels() if cells.dtype == torch.float32 else None
 
 

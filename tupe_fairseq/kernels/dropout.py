@@ -5,6 +5,7 @@ multiple of 1/65536.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -26,12 +27,12 @@ class _Dropout(torch.autograd.Function):
     """Computes the mask again in the backward pass, which is faster than storing it."""
 
     @staticmethod
-    def forward(ctx, x, residual, p, key):
+    def forward(ctx: Any, x: Tensor, residual: Tensor | None, p: float, key: int) -> Tensor:
         ctx.p, ctx.key, ctx.dtype = p, key, x.dtype
         return _dropped(x, residual, p, key)
 
     @staticmethod
-    def backward(ctx, gradient):
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         of_x = _dropped(gradient, None, ctx.p, ctx.key).to(ctx.dtype)
         return of_x, gradient if ctx.needs_input_grad[1] else None, None, None
 

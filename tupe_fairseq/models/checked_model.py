@@ -30,13 +30,13 @@ class CheckedModel(BaseFairseqModel):
     awaited_checkpoint: str | None = None
 
     @classmethod
-    def add_args(cls, parser):
+    def add_args(cls, parser: Any) -> None:
         """Add stock fairseq's flags and ours."""
         cls.arguments.add_flags(parser)
 
     @classmethod
     @commands.ends_commands_in_one_line
-    def build_model(cls, args, task):
+    def build_model(cls, args: Any, task: Any) -> "CheckedModel":
         """Build a model from a Namespace (command line) or DictConfig (hydra).
 
         The values that were completed are entered in ``args``; see `completion.write_back`.
@@ -58,7 +58,7 @@ class CheckedModel(BaseFairseqModel):
         return model
 
     @classmethod
-    def from_arguments(cls, args: Namespace, task: Any):
+    def from_arguments(cls, args: Namespace, task: Any) -> "CheckedModel":
         """Build a model from complete arguments."""
         raise NotImplementedError
 
@@ -68,7 +68,7 @@ class CheckedModel(BaseFairseqModel):
         return None
 
     @commands.ends_commands_in_one_line
-    def forward(self, *args, **kwargs):
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         """As fairseq's.
 
         Raises:
@@ -84,7 +84,9 @@ class CheckedModel(BaseFairseqModel):
         return super().forward(*args, **kwargs)
 
     @commands.ends_commands_in_one_line
-    def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
+    def load_state_dict(
+        self, state_dict: Any, strict: bool = True, model_cfg: Any = None, args: Any = None
+    ) -> Any:
         """Load a state dict, also of fairseq's own model; a mismatch is explained in one line.
 
         Raises:

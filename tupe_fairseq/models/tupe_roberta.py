@@ -4,9 +4,14 @@ Heads, masked-LM interface, pruning and hub methods are inherited from RoBERTa; 
 ours.
 """
 
+from argparse import Namespace
+from typing import Any
+
+from fairseq.data import Dictionary
 from fairseq.models import register_model
 from fairseq.models.roberta.model import RobertaEncoder, RobertaModel
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
+from torch import Tensor, nn
 
 from .. import commands
 from ..arguments.completion import register_architectures
@@ -21,7 +26,9 @@ from .sentence_encoder import TupeSentenceEncoder
 class TupeRobertaEncoder(RobertaEncoder):
     """RoBERTa's encoder and LM head around `TupeSentenceEncoder`."""
 
-    def build_encoder(self, args, dictionary, embed_tokens):
+    def build_encoder(
+        self, args: Namespace, dictionary: Dictionary, embed_tokens: nn.Embedding
+    ) -> TupeSentenceEncoder:
         positions = build_positions(args, "encoder", args.max_positions, len(dictionary))
         encoder = TupeSentenceEncoder(
             args, dictionary, embed_tokens, positions, positions.word_scale
@@ -29,19 +36,21 @@ class TupeRobertaEncoder(RobertaEncoder):
         encoder.apply(init_bert_params)
         return encoder
 
-    def output_layer(self, features, masked_tokens=None, **unused):
+    def output_layer(
+        self, features: Tensor, masked_tokens: Tensor | None = None, **unused: Any
+    ) -> Tensor:
         features = self.sentence_encoder.embed_positions.before_lm_head(features)
         return super().output_layer(features, masked_tokens)
 
     def forward(
         self,
-        src_tokens,
-        features_only=False,
-        return_all_hiddens=False,
-        masked_tokens=None,
-        token_embeddings=None,
-        **unused,
-    ):
+        src_tokens: Tensor,
+        features_only: bool = False,
+        return_all_hiddens: bool = False,
+        masked_tokens: Tensor | None = None,
+        token_embeddings: Tensor | None = None,
+        **unused: Any,
+    ) -> tuple[Tensor, dict[str, Any]]:
         """As RobertaEncoder's, which drops the token_embeddings (B×T×C) that R3F passes to it."""
         x, extra = self.extract_features(
             src_tokens, return_all_hiddens, token_embeddings=token_embeddings
@@ -59,15 +68,15 @@ class TupeRobertaModel(CheckedModel, RobertaFromPretrained, RobertaModel):
     stacks = (("encoder.sentence_encoder", "max_positions"),)
 
     @classmethod
-    def from_arguments(cls, args, task):
+    def from_arguments(cls, args: Namespace, task: Any) -> "TupeRobertaModel":
         return cls(args, TupeRobertaEncoder(args, task.source_dictionary))
 
     @classmethod
-    def data_dictionary(cls, task):
+    def data_dictionary(cls, task: Any) -> Dictionary:
         return task.source_dictionary
 
     @commands.ends_commands_in_one_line
-    def get_targets(self, sample, net_output):
+    def get_targets(self, sample: dict[str, Any], net_output: Any) -> Tensor:
         """Targets of a batch.
 
         Raises:

@@ -3,8 +3,13 @@
 Arguments, embeddings, generation, criterions and state dicts are inherited from fairseq.
 """
 
+from argparse import Namespace
+from typing import Any
+
+from fairseq.data import Dictionary
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerModel
+from torch import nn
 
 from ..arguments.completion import register_architectures
 from ..arguments.transformers import TRANSFORMER
@@ -23,12 +28,14 @@ class TupeTransformerModel(CheckedModel, GeneratorFromPretrained, TransformerMod
     stacks = (("encoder", "max_source_positions"), ("decoder", "max_target_positions"))
 
     @classmethod
-    def from_arguments(cls, args, task):
+    def from_arguments(cls, args: Namespace, task: Any) -> "TupeTransformerModel":
         # fairseq's `build_model`, which is next after that of the mixin.
         return super(CheckedModel, cls).build_model(args, task)
 
     @classmethod
-    def build_encoder(cls, cfg, src_dict, embed_tokens):
+    def build_encoder(
+        cls, cfg: Any, src_dict: Dictionary, embed_tokens: nn.Embedding
+    ) -> TupeTransformerEncoder:
         positions = build_transformer_positions(
             cfg, "encoder", cfg.max_source_positions, len(src_dict)
         )
@@ -36,10 +43,12 @@ class TupeTransformerModel(CheckedModel, GeneratorFromPretrained, TransformerMod
         return TupeTransformerEncoder(cfg, src_dict, embed_tokens, positions, scale)
 
     @classmethod
-    def build_decoder(cls, cfg, tgt_dict, embed_tokens):
+    def build_decoder(
+        cls, cfg: Any, tgt_dict: Dictionary, embed_tokens: nn.Embedding
+    ) -> TupeTransformerDecoder:
         return TupeTransformerDecoder(cfg, tgt_dict, embed_tokens, cfg.no_cross_attention)
 
-    def forward(self, *args, return_all_hiddens=False, **kwargs):
+    def forward(self, *args: Any, return_all_hiddens: bool = False, **kwargs: Any) -> Any:
         """As fairseq's; returns the encoder's hidden states only on request."""
         return super().forward(*args, return_all_hiddens=return_all_hiddens, **kwargs)
 

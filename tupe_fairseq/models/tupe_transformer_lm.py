@@ -1,5 +1,8 @@
 """`tupe_transformer_lm`: stock fairseq's language model with any position encoding."""
 
+from argparse import Namespace
+from typing import Any
+
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer_lm import TransformerLanguageModel
@@ -19,7 +22,7 @@ class TupeTransformerLM(CheckedModel, GeneratorFromPretrained, TransformerLangua
     stacks = (("decoder", "max_target_positions"),)
 
     @classmethod
-    def from_arguments(cls, args, task):
+    def from_arguments(cls, args: Namespace, task: Any) -> "TupeTransformerLM":
         embed_tokens = cls.build_embedding(args, task.source_dictionary, args.decoder_input_dim)
         decoder = TupeTransformerDecoder(
             TransformerConfig.from_namespace(args),
