@@ -9,7 +9,7 @@ Glossary, one word for one thing in code, messages and documents:
     padding      cells of a batch without a token; `padding_mask` is True there
     encoding     a `PositionEncoding`: how positions enter the model
     score        query·key correlation before the softmax; weights are those after it
-    positional term  the part of a score that depends on positions alone (`PositionalScore`);
+    positional term  the part of a score that depends on positions alone (`AttentionBias`);
                  a bias where it is a table by distance
     layer terms  what an encoding adds in one layer, depending on content (`LayerTerms`)
     window       the largest distance at which tokens attend to each other

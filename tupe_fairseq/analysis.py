@@ -31,7 +31,7 @@ def positional_correlations(encoder: Encoder, length: int, layer: int = 1) -> Te
         ConfigurationError: the encoding has no such term, or `length` or `layer` is out of range.
     """
     encoding = _encoding_of(encoder, length, layer)
-    score = encoding.score(length, length)
+    score = encoding.attention_bias(length, length)
     if score is None:
         raise ConfigurationError(
             f"{type(encoding).__name__} has no term of the scores that depends on positions "
@@ -73,7 +73,7 @@ def position_maps(encoder: Encoder, length: int, layer: int = 1) -> PositionMaps
     """
     encoding = _encoding_of(encoder, length, layer)
     heads = [f"head {head + 1}" for head in range(encoding.shape.num_heads)]
-    if encoding.uses("score"):
+    if encoding.uses("attention_bias"):
         maps = positional_correlations(encoder, length, layer)
         return PositionMaps(maps, heads, "what positions add to the scores")
     if encoding.uses("build_layer_terms"):
@@ -162,7 +162,9 @@ def correlation_terms(encoder: Encoder, tokens: Tensor) -> Tensor:
     positions = encoding.embed(torch.zeros_like(words), tokens)
     both = encoding.embed(words, tokens)
     added = encoding.uses("embed") and torch.allclose(both, words + positions, atol=1e-5)
-    if not added or any(in_layer.uses(hook) for hook in ("score", "rotate", "build_layer_terms")):
+    if not added or any(
+        in_layer.uses(hook) for hook in ("attention_bias", "rotate", "build_layer_terms")
+    ):
         raise ConfigurationError(
             f"{type(encoding).__name__} does not add positions to the words, so its scores have "
             "no terms between words and positions."

@@ -145,7 +145,7 @@ def layer_values(
 ) -> Tensor:
     """What the terms of a layer add to the output, for attention weights B×H×T×S."""
     length = max(start + weights.size(2), weights.size(3))
-    return terms.relative(encoding, length).of_values.weighted_sum(weights, start)
+    return terms.relative(encoding, length).for_values.weighted_sum(weights, start)
 
 
 def normal(*shape: int, seed: int, dtype: torch.dtype = torch.float32) -> Tensor:

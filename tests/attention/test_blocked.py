@@ -21,7 +21,7 @@ from tests.attention.cases import (
 )
 from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq.attention import share_attention
-from tupe_fairseq.position import PositionalScore, PositionEncoding, Shape
+from tupe_fairseq.position import AttentionBias, PositionEncoding, Shape
 
 CASES = ("none", "learned", "rope", "alibi", "t5", "tupe_a", "tupe_a-tie_cls", "tupe_r")
 #: Vectors by distance, with clips shorter and longer than the sentences.
@@ -166,8 +166,8 @@ class OfCells(PositionEncoding):
         super().__init__(Shape(heads * length, heads, length))
         self.cells = nn.Parameter(normal(heads, length, length, seed=3))
 
-    def score(self, queries, keys, start=0):
-        return PositionalScore(keys, cells=self.cells)
+    def attention_bias(self, queries, keys, start=0):
+        return AttentionBias(keys, cells=self.cells)
 
 
 def weighing(heads, length, p):

@@ -9,7 +9,7 @@ from torch import nn
 from tests.attention.cases import EMBED_DIM, NUM_HEADS, attention_of, enlarged, gradients, normal
 from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq.attention import share_attention
-from tupe_fairseq.position import PositionalScore, PositionEncoding
+from tupe_fairseq.position import AttentionBias, PositionEncoding
 from tupe_fairseq.position.base import Shape
 from tupe_fairseq.position.indices import distances
 
@@ -32,10 +32,10 @@ class Hiding(PositionEncoding):
         self.value, self.reach = value, reach
         self.weight = nn.Parameter(normal(NUM_HEADS, 2 * LENGTH - 1, seed=2))
 
-    def score(self, queries, keys, start=0):
+    def attention_bias(self, queries, keys, start=0):
         far = distances(queries, keys, start).abs() > self.reach
         hidden = torch.zeros(len(far)).masked_fill(far, self.value)
-        return PositionalScore(keys, by_distance=self.weight + hidden, start=start)
+        return AttentionBias(keys, by_distance=self.weight + hidden, start=start)
 
 
 def attended(encoding, backend, trained):

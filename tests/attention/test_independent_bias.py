@@ -72,7 +72,9 @@ def test_t5_bias(bidirectional, num_buckets, max_distance, queries, keys):
     config.is_decoder = not bidirectional
     theirs = T5Attention(config, has_relative_attention_bias=True, layer_idx=0).double()
     copy(theirs.relative_attention_bias.weight, encoding.relative_bias.weight)
-    assert_close(encoding.score(queries, keys).dense(), theirs.compute_bias(queries, keys)[0])
+    assert_close(
+        encoding.attention_bias(queries, keys).dense(), theirs.compute_bias(queries, keys)[0]
+    )
 
 
 @pytest.mark.parametrize("num_heads", [1, 2, 4, 8, 16])
@@ -85,7 +87,7 @@ def test_alibi_of_bloom(num_heads):
     from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 
     ours = build_position_encoding("alibi", EMBED_DIM * 2, num_heads, LENGTH)
-    score = ours.score(LENGTH, LENGTH).dense()
+    score = ours.attention_bias(LENGTH, LENGTH).dense()
     by_key = build_alibi_tensor(torch.ones(1, LENGTH), num_heads, torch.float32)
     for i in range(LENGTH):
         assert_close(score[:, i, : i + 1], by_key[:, 0, : i + 1] - by_key[:, 0, i : i + 1])

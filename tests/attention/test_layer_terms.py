@@ -35,7 +35,7 @@ def scores_of(encoding, attention, q, k, start=0):
         q, k = encoding.rotate(q, q, q, start)[0], encoding.rotate(k, k, k)[1]
         return q @ k.transpose(-2, -1)
     if attention.layer_terms is None:
-        return encoding.score(q.size(2), k.size(2), start).dense()
+        return encoding.attention_bias(q.size(2), k.size(2), start).dense()
     return layer_scores(attention.layer_terms, q, k, encoding, start)
 
 
@@ -92,13 +92,13 @@ def test_alibi_equals_the_loops(num_heads):
     encoding = build_position_encoding("alibi", 12 * num_heads, num_heads, LENGTH)
     for queries, keys, start in CELLS:
         cells = alibi.positional_score({}, num_heads, queries, keys, start)
-        found = encoding.score(queries, keys, start).dense()
+        found = encoding.attention_bias(queries, keys, start).dense()
         assert_close(found, torch.tensor(cells))
 
 
 def test_alibi_of_eight_heads_has_the_slopes_of_the_paper():
     """1/2, 1/4, ..., 1/256."""
-    score = build_position_encoding("alibi", 64, 8, 7).score(7, 7).dense()
+    score = build_position_encoding("alibi", 64, 8, 7).attention_bias(7, 7).dense()
     for head, slope in enumerate(2**-n for n in range(1, 9)):
         assert score[head, 0, :3].tolist() == [0, -slope, -2 * slope]
 
@@ -110,7 +110,7 @@ def test_official_slopes_are_those_of_bloom_and_mpt(num_heads):
     encoding = build_position_encoding(
         "alibi", 12 * num_heads, num_heads, 5, alibi_slopes="official"
     )
-    found = encoding.score(5, 5).dense()
+    found = encoding.attention_bias(5, 5).dense()
     # −m·(4 − j) and m·j: the same but for a constant of each row
     from_mpt = mpt.build_mpt_alibi_tensor(num_heads, 5)[:, 0]
     from_bloom = bloom.build_alibi_tensor(torch.ones(1, 5), num_heads, torch.float32)[:, 0]
@@ -123,7 +123,7 @@ def test_alibi_tells_the_sides_apart(slopes):
     """By hand: −m·|i − j|, and −m·(|i − j| − ½) on the right."""
     options = {"alibi_slopes": slopes, "alibi_sides": True}
     encoding = build_position_encoding("alibi", 36, 3, 4, **options)
-    found = encoding.score(4, 4).dense()
+    found = encoding.attention_bias(4, 4).dense()
     # s(2) = 1/16, 1/256 and the first of s(4) = 1/4, 1/16, ...
     exact = {
         "geometric": (2 ** (-8 / 3), 2 ** (-16 / 3), 2**-8),

@@ -71,7 +71,7 @@ def test_positional_terms_are_not_made_at_each_step(variant, monkeypatch):
     """Once for the first words, once when they are used up."""
     model, calls = build(variant), Counter()
     positions = model.decoder.embed_positions
-    spied = [(positions, name) for name in ("score", "rows", "waves")]
+    spied = [(positions, name) for name in ("attention_bias", "rows", "waves")]
     spied += [(layer.self_attn.layer_terms, "relative") for layer in model.decoder.layers]
     if variant == "floater":
         spied += [(positions, "path")]

@@ -34,7 +34,7 @@ def test_equation(tmp_path):
     program.write_text(
         "import my_encodings, torch; from tupe_fairseq import build_position_encoding as build;"
         "e = build('gaussian', 8, 2, 16, gaussian_width=0.5); e.b.data.fill_(-3);"
-        "print(*e.score(5, 5).dense()[1].flatten().tolist())"
+        "print(*e.attention_bias(5, 5).dense()[1].flatten().tolist())"
     )
     printed = processes.run(program, PYTHONPATH=PATH)
     scores = [float(number) for number in printed.stdout.split()]

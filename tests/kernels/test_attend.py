@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.tolerances import assert_close
 from tupe_fairseq.kernels.attend import attend
 from tupe_fairseq.kernels.softmax import ScoreTerms
-from tupe_fairseq.position.score import HIDDEN
+from tupe_fairseq.position.bias import HIDDEN
 
 #: Lengths below and above the queries that the kernel takes at a time.
 LENGTHS = st.one_of(st.integers(1, 40), st.sampled_from([64, 126, 127, 300]))

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from tupe_fairseq import PositionEncoding
-from tupe_fairseq.position import LayerTerms, PositionalScore
+from tupe_fairseq.position import AttentionBias, LayerTerms
 from tupe_fairseq.position.indices import distances
 from tupe_fairseq.position.rope import RotaryPosition
 from tupe_fairseq.position.tables import widened
@@ -22,10 +22,10 @@ class LayerBias(PositionEncoding):
         super().__init__(shape)
         self.slopes = nn.Parameter(torch.empty(shape.num_heads, 2))
 
-    def score(self, queries, keys, start=0):
+    def attention_bias(self, queries, keys, start=0):
         d = distances(queries, keys, start)
         bias = -torch.stack((d.abs(), d)).to(self.slopes.dtype)
-        return PositionalScore(keys, by_distance=self.slopes @ bias, start=start)
+        return AttentionBias(keys, by_distance=self.slopes @ bias, start=start)
 
 
 class BiasPerLayer(PositionEncoding):

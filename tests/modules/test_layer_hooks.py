@@ -28,7 +28,7 @@ from tupe_fairseq.modules.encoder import Encoder
 from tupe_fairseq.modules.layer import TransformerLayer
 from tupe_fairseq.modules.stack import LayerStack, views_of
 from tupe_fairseq.position import Shape
-from tupe_fairseq.position.score import HIDDEN
+from tupe_fairseq.position.bias import HIDDEN
 
 WIDTH, HEADS, LAYERS, LENGTH = 12, 3, 3, 11
 PADDING = padding_mask(LENGTH, 0, 4)
@@ -237,10 +237,10 @@ def test_what_is_not_served_is_refused_when_built(backend, cls, reason):
 def test_layers_that_see_the_same_share_one_score(cls, monkeypatch):
     encoder, calls = encoder_of(cls, "eager"), []
     for module in encoder.embed_positions.modules():
-        score = module.score if isinstance(module, PositionEncoding) else None
+        score = module.attention_bias if isinstance(module, PositionEncoding) else None
         if score is not None:
             monkeypatch.setattr(
-                module, "score", lambda *a, f=score, m=module: calls.append(m) or f(*a)
+                module, "attention_bias", lambda *a, f=score, m=module: calls.append(m) or f(*a)
             )
     encoder(normal(1, LENGTH, WIDTH, seed=0))
     assert len(calls) == {BiasPerLayer: 3, LocalGlobal: 2, Windowed: 2, Forgetting: 1}[cls]

@@ -9,7 +9,7 @@ from tests.attention.cases import normal, padding_mask
 from tests.decoder.samples import build, sentences, targets
 from tupe_fairseq import PositionEncoding, TUPEConfig, TUPEEncoder
 from tupe_fairseq.modules.encoder import Encoder
-from tupe_fairseq.position import PositionalScore, Shape
+from tupe_fairseq.position import AttentionBias, Shape
 from tupe_fairseq.position.indices import distances
 
 WIDTH, HEADS, LENGTH = 12, 3, 7
@@ -34,9 +34,9 @@ class Drawn(PositionEncoding):
     def rotate(self, q, k, v, start=0):
         return q * self.factor, k * self.weight, v
 
-    def score(self, queries, keys, start=0):
+    def attention_bias(self, queries, keys, start=0):
         bias = -self.factor * self.weight * distances(queries, keys, start).abs()
-        return PositionalScore(keys, by_distance=bias.expand(HEADS, -1), start=start)
+        return AttentionBias(keys, by_distance=bias.expand(HEADS, -1), start=start)
 
 
 def encoder_of(layers, **options):

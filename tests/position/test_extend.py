@@ -71,10 +71,10 @@ def test_extended_model_agrees_up_to_the_trained_length(case):
     longer.load_state_dict({k.removeprefix(PREFIX): v for k, v in state.items()})
     x = normal(1, TRAINED, 12, seed=0)
     assert torch.equal(longer.embed(x), trained.embed(x))
-    if trained.uses("score"):
-        new, old = (e.score(TRAINED, TRAINED).dense() for e in (longer, trained))
+    if trained.uses("attention_bias"):
+        new, old = (e.attention_bias(TRAINED, TRAINED).dense() for e in (longer, trained))
         assert_close(new, old)
-        assert longer.score(LONGER, LONGER).dense().isfinite().all()
+        assert longer.attention_bias(LONGER, LONGER).dense().isfinite().all()
     assert longer.embed(normal(1, LONGER, 12, seed=0)).isfinite().all()
 
 

@@ -31,15 +31,15 @@ def layer_of(threshold, w=1.0):
 @pytest.mark.parametrize(("threshold", "w"), [(8, 1.0), (4, -2.0), (7, 1.0), (8, 0.9)])
 def test_a_table_by_distance_up_to_the_threshold(threshold, w):
     """The last of nine positions is 8."""
-    score = layer_of(threshold, w).score(LENGTH, LENGTH)
+    score = layer_of(threshold, w).attention_bias(LENGTH, LENGTH)
     assert set(score.parts()) == ({"by_distance"} if threshold * abs(w) >= 8 else {"cells"})
 
 
 def test_both_forms_agree_up_to_the_threshold():
     layer = layer_of(20)
-    expected = layer.score(LENGTH, LENGTH).dense()
+    expected = layer.attention_bias(LENGTH, LENGTH).dense()
     layer.reach = 0.0
-    found = layer.score(LENGTH, LENGTH)
+    found = layer.attention_bias(LENGTH, LENGTH)
     assert found.cells is not None
     assert_close(found.dense(), expected)
 
@@ -56,28 +56,30 @@ def test_by_hand(threshold):
             layer.get_parameter(name).copy_(torch.tensor(value))
     # Query 7, key 2: ln(1 + 5) over ln(1 + max(7, threshold)).
     hidden = max(0, 2 * math.log(6) / (math.log(1 + max(7, threshold)) + 1e-6) - 1)
-    found = layer.score(LENGTH, LENGTH).dense()[:, 7, 2]
+    found = layer.attention_bias(LENGTH, LENGTH).dense()[:, 7, 2]
     assert_close(found, torch.tensor([3 * hidden, 0.5 - hidden]))
 
 
 def test_no_position_depends_on_the_length_of_the_text():
     """So padding changes nothing, and a decoder computes each row once."""
     layer = layer_of(3)
-    whole = layer.score(LENGTH, LENGTH).dense()
-    assert_close(layer.score(5, 5).dense(), whole[:, :5, :5])
-    assert_close(layer.score(2, LENGTH, 6).dense(), whole[:, 6:8])
+    whole = layer.attention_bias(LENGTH, LENGTH).dense()
+    assert_close(layer.attention_bias(5, 5).dense(), whole[:, :5, :5])
+    assert_close(layer.attention_bias(2, LENGTH, 6).dense(), whole[:, 6:8])
 
 
 def test_blocks_change_nothing():
     """Of so many positions that their hidden values are computed in blocks, and again backward."""
     layer, length = layer_of(3), 2100
-    score = layer.score(length, length).dense()
+    score = layer.attention_bias(length, length).dense()
     assert length * length * layer.hidden_bias.numel() > 1 << 24
     rows = torch.tensor([0, 1, 1040, length - 1])
     weights = normal(HEADS, len(rows), length, seed=2).double()
     (score[:, rows] * weights).sum().backward()
     found = {name: p.grad for name, p in layer.named_parameters()}
-    expected = torch.cat([layer.score(1, length, row).dense() for row in rows.tolist()], 1)
+    expected = torch.cat(
+        [layer.attention_bias(1, length, row).dense() for row in rows.tolist()], 1
+    )
     assert_close(score[:, rows], expected)
     layer.zero_grad()
     (expected * weights).sum().backward()
@@ -92,10 +94,10 @@ def test_one_read_per_forward_pass(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "tolist", lambda x: reads.append(x) or tolist(x))
     encoding = build(threshold=2, layers=3)
     view = encoding.for_pass(LENGTH, torch.device("cpu"))
-    scores = [view.at(layer).score(LENGTH, LENGTH).dense() for layer in range(3)]
+    scores = [view.at(layer).attention_bias(LENGTH, LENGTH).dense() for layer in range(3)]
     assert [len(read) for read in reads] == [3]
     for layer, score in enumerate(scores):
-        assert_close(score, encoding.at(layer).score(LENGTH, LENGTH).dense())
+        assert_close(score, encoding.at(layer).attention_bias(LENGTH, LENGTH).dense())
     assert view.at(1) is view.at(1)
     assert encoding.in_pass is None
 
@@ -111,7 +113,7 @@ def test_each_layer_has_its_own_function():
         }
         rows = reference.positional_score(positions, HEADS, 5, 5, fire_width=4)
         expected = torch.stack([torch.stack([torch.stack(row) for row in h]) for h in rows])
-        assert_close(encoding.at(index).score(5, 5).dense(), expected)
+        assert_close(encoding.at(index).attention_bias(5, 5).dense(), expected)
 
 
 def test_begins_as_torch_would_where_fairseq_initialises():
@@ -129,6 +131,8 @@ def test_begins_as_torch_would_where_fairseq_initialises():
 
 def test_a_float_of_half_precision_is_read_in_fp32():
     half = build(dtype=torch.bfloat16)
-    found = half.at(0).score(LENGTH, LENGTH)
+    found = half.at(0).attention_bias(LENGTH, LENGTH)
     assert found.by_distance.dtype == torch.float32
-    assert_close(found.dense(), half.double().at(0).score(LENGTH, LENGTH).dense(), torch.float32)
+    assert_close(
+        found.dense(), half.double().at(0).attention_bias(LENGTH, LENGTH).dense(), torch.float32
+    )

@@ -13,7 +13,7 @@ def kernel_of(name, p, a, dtype=torch.float64):
     """The bias at distances 0, 1, 2, ..., 600 for one head."""
     encoding = build_position_encoding(name, 4, 1, 601).to(dtype)
     fill(encoding, p, a)
-    return encoding.score(1, 601).dense()[0, 0]
+    return encoding.attention_bias(1, 601).dense()[0, 0]
 
 
 def fill(encoding, *values):
@@ -26,7 +26,9 @@ def test_by_hand():
     assert_close(kernel_of("kerple_log", 1.5, 0.5)[2], number(-1.5 * math.log(2)))
     assert_close(kernel_of("kerple_power", 0.5, 0.25)[16], number(-1.0))
     # One pair of width 2: cos(3/10000) − 1; the first of two heads has 2/8.
-    score = build_position_encoding("sandwich", 4, 2, 9, sandwich_width=2).score(9, 9).dense()
+    score = (
+        build_position_encoding("sandwich", 4, 2, 9, sandwich_width=2).attention_bias(9, 9).dense()
+    )
     assert_close(score[0, 0, 3] * 1e7, number((math.cos(3e-4) - 1) / 4 * 1e7))
     assert_close(score[1, 5, 2] * 1e7, number((math.cos(3e-4) - 1) / 8 * 1e7))
 
@@ -47,7 +49,7 @@ def test_parameters_out_of_bounds_have_gradients(name):
     """Or else they would never come back."""
     encoding = build_position_encoding(name, 4, 1, 9)
     fill(encoding, -1.0, -1.0)
-    encoding.score(9, 9).dense().sum().backward()
+    encoding.attention_bias(9, 9).dense().sum().backward()
     for parameter in encoding.parameters():
         assert parameter.grad.isfinite().all()
         assert parameter.grad.abs().min() > 0

@@ -112,7 +112,7 @@ def distance_of(places, i, j):
 def test_biases_are_those_of_the_drawn_distances(name):
     encoding = build(name)
     seen, places = drawn_for(encoding)
-    found = seen.score(LENGTH, LENGTH).dense()
+    found = seen.attention_bias(LENGTH, LENGTH).dense()
     for h in range(NUM_HEADS):
         for i in range(LENGTH):
             for j in range(LENGTH):

@@ -160,7 +160,7 @@ def test_option_without_help_is_told_how_to_get_one(cls):
 
 def test_uses_tells_overridden_hooks():
     assert LearnedPosition.uses("embed")
-    assert not LearnedPosition.uses("score")
-    assert T5Bias.uses("score")
-    hooks = ("embed", "rotate", "score", "build_layer_terms", "before_lm_head")
+    assert not LearnedPosition.uses("attention_bias")
+    assert T5Bias.uses("attention_bias")
+    hooks = ("embed", "rotate", "attention_bias", "build_layer_terms", "before_lm_head")
     assert not any(Toy.uses(hook) for hook in hooks)

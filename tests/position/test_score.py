@@ -63,7 +63,7 @@ def by_loops(case, encoding, queries, keys, start=0):
 @pytest.mark.parametrize("case", CASES)
 def test_dense_score_and_gradients_equal_the_loops(case, queries, keys, start, dtype):
     encoding = build(case, dtype)
-    score = encoding.score(queries, keys, start).dense()
+    score = encoding.attention_bias(queries, keys, start).dense()
     expected, positions = by_loops(case, encoding, queries, keys, start)
     assert_close(score, expected, dtype)
     weights = torch.randn(expected.shape, generator=torch.Generator().manual_seed(2)).double()
@@ -85,8 +85,8 @@ def gradients(loss, parameters):
 @pytest.mark.parametrize("case", CASES)
 def test_incremental_rows_are_rows_of_the_whole_score(case, queries, keys, start):
     encoding = build(case)
-    whole = encoding.score(keys, keys).dense()
-    rows = encoding.score(queries, keys, start).dense()
+    whole = encoding.attention_bias(keys, keys).dense()
+    rows = encoding.attention_bias(queries, keys, start).dense()
     assert_close(rows, whole[:, start : start + queries])
 
 
@@ -95,23 +95,25 @@ def test_incremental_rows_are_rows_of_the_whole_score(case, queries, keys, start
 def test_rows_of_every_encoding_are_rows_of_the_whole_score(name, queries, keys, start):
     options = {"fire_threshold": 4} if name == "fire" else {}
     encoding = build_position_encoding(name, EMBED_DIM, NUM_HEADS, LENGTH, **options).at(0)
-    assert encoding.uses("score")
-    whole = encoding.score(keys, keys).dense()
-    rows = encoding.score(queries, keys, start).dense()
+    assert encoding.uses("attention_bias")
+    whole = encoding.attention_bias(keys, keys).dense()
+    rows = encoding.attention_bias(queries, keys, start).dense()
     assert_close(rows, whole[:, start : start + queries])
-    assert_close(encoding.score(4, 4).dense(), whole[:, :4, :4])
+    assert_close(encoding.attention_bias(4, 4).dense(), whole[:, :4, :4])
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_shorter_sentence_has_the_same_scores(case):
     encoding = build(case)
-    assert_close(encoding.score(4, 4).dense(), encoding.score(9, 9).dense()[:, :4, :4])
+    assert_close(
+        encoding.attention_bias(4, 4).dense(), encoding.attention_bias(9, 9).dense()[:, :4, :4]
+    )
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_half_precision_models_keep_fp32_scores(case):
     """Rounded to bfloat16, the bias would be wrong alike in every layer."""
-    assert build(case, torch.bfloat16).score(5, 5).dense().dtype == torch.float32
+    assert build(case, torch.bfloat16).attention_bias(5, 5).dense().dtype == torch.float32
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -121,13 +123,13 @@ def test_autocast_does_not_round_the_score(case):
     x = torch.zeros(1, LENGTH, encoding.shape.embed_dim)
     with torch.autocast("cpu", torch.bfloat16):
         bias, _ = share_attention(encoding, x, backend="eager").prepared
-    assert torch.equal(bias, encoding.score(LENGTH, LENGTH).dense())
+    assert torch.equal(bias, encoding.attention_bias(LENGTH, LENGTH).dense())
 
 
 @pytest.mark.parametrize("case", ["tupe_a", "tupe_r", "tupe_r-one_sided"])
 def test_untied_cls_is_reset(case):
     """Row 0 is θ1, column 0 of the other rows θ2, constant within a head; nothing else is."""
-    score = build(case).score(LENGTH, LENGTH).dense()
+    score = build(case).attention_bias(LENGTH, LENGTH).dense()
     theta1, theta2 = score[:, 0, 0], score[:, 1, 0]
     assert_close(score[:, 0], theta1[:, None].expand(-1, LENGTH))
     assert_close(score[:, 1:, 0], theta2[:, None].expand(-1, LENGTH - 1))
@@ -141,7 +143,7 @@ def test_theta1_is_inert_and_theta2_is_not(case):
     encoding = build(case)
     content = torch.randn(2, NUM_HEADS, LENGTH, LENGTH, generator=torch.manual_seed(0)).double()
     values = torch.randn(2, NUM_HEADS, LENGTH, 4).double()
-    weights = (content + encoding.score(LENGTH, LENGTH).dense()).softmax(-1)
+    weights = (content + encoding.attention_bias(LENGTH, LENGTH).dense()).softmax(-1)
     (weights @ values).square().sum().backward()
     theta1, theta2, *positions = encoding.weight.grad
     assert_zero(theta1)
@@ -156,7 +158,7 @@ def test_theta1_is_inert_and_theta2_is_not(case):
 def test_t5_is_constant_from_distance_91_on():
     """The last of 32 buckets up to distance 128 begins there (fact 3)."""
     encoding = build_position_encoding("t5", EMBED_DIM, NUM_HEADS, 300)
-    score = encoding.score(300, 300).dense()
+    score = encoding.attention_bias(300, 300).dense()
     left, right = score[:, :, 0], score[:, 0, :]  # by i, at j = 0, and by j, at i = 0
     for values in (left, right):
         assert (values[:, 91:] == values[:, 91:92]).all()
@@ -169,7 +171,7 @@ def test_relative_bias_is_not_divided():
     encoding = build("tupe_r-tie_cls")
     nn.init.zeros_(encoding.q_proj.weight)
     nn.init.zeros_(encoding.q_proj.bias)
-    score = encoding.score(3, 3).dense()
+    score = encoding.attention_bias(3, 3).dense()
     assert_close(score[:, 1, 1], encoding.relative_bias.weight[0])
 
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from ..position import LayerTerms, PositionEncoding
+from ..position.bias import AttentionBias
 from ..position.relative import RelativeVectors
-from ..position.score import PositionalScore
 from ..registry import Registry
 from .layout import Layout
 
@@ -62,7 +62,7 @@ def required_features(
         Feature.RELATIVE: terms is not None and terms.uses("relative"),
         Feature.CONTENT: terms is not None and terms.uses("content"),
         Feature.RELATIVE_VALUES: terms is not None and terms.has_values,
-        Feature.DISTANCE: encoding.uses("score") and not encoding.score_is_product,
+        Feature.DISTANCE: encoding.uses("attention_bias") and not encoding.bias_is_product,
         Feature.CAUSAL: causal,
         Feature.WINDOW: window is not None,
         Feature.OTHER_QUERIES: other_queries,
@@ -121,12 +121,12 @@ class Backend:
         return None
 
     def prepare(
-        self, score: PositionalScore | None, layout: Layout, heads: int, dtype: torch.dtype
+        self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
     ) -> Any:
         """Prepare the inputs of `attend` that layers share, once per forward pass.
 
         Args:
-            score: the content-free term, or None.
+            bias: what positions add to the scores, or None.
             layout: queries, keys and padding.
             heads: H.
             dtype: of the queries.

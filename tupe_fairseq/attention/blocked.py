@@ -17,8 +17,8 @@ from ..kernels.dropout import dropout as drop
 from ..kernels.products import multiplied, multiply
 from ..kernels.random_bits import draw_key
 from ..kernels.softmax import ScoreTerms, softmax_dropout_, softmax_dropout_backward_
+from ..position.bias import AttentionBias
 from ..position.relative import RelativeVectors
-from ..position.score import PositionalScore
 from ..position.tables import widened
 from .backend import ATTENTION_BACKENDS, Backend, Feature
 from .blocks import Block, split_into_blocks
@@ -39,7 +39,7 @@ class Blocks:
 
     Attributes:
         blocks: the blocks; each inner list has those of the same queries.
-        score: the positional term, or None.
+        bias: what positions add to the scores, or None.
         padding: 0 at tokens, `HIDDEN` at padding, B×1×T, or None.
         memory: for the cells of two blocks, 2×cells.
         share: of the cells, those in blocks; the others are padding or hidden.
@@ -47,7 +47,7 @@ class Blocks:
     """
 
     blocks: list[list[Block]]
-    score: PositionalScore | None
+    bias: AttentionBias | None
     padding: Tensor | None
     memory: Tensor
     share: float
@@ -56,14 +56,14 @@ class Blocks:
     @property
     def hides(self) -> bool:
         """Whether keys are hidden by their distance, so that blocks leave some out."""
-        return self.score is not None and self.score.visible is not None
+        return self.bias is not None and self.bias.visible is not None
 
     def rows(self, block: Block) -> Tensor | None:
         """The positional term of this block in all heads, H×R×S.
 
         Of blocks with the same queries, the first has the most rows and keys.
         """
-        return None if self.score is None else block.rows_of(self.score)
+        return None if self.bias is None else block.rows_of(self.bias)
 
     def empty_like(self, x: Tensor) -> Tensor:
         """Memory for the blocks' results; 0 where they may add to it, or leave out padding."""
@@ -75,12 +75,12 @@ class Blocks:
         """Whether torch's fused kernel is faster: it has no dropout and no gradient of a bias."""
         if self.padding is not None or self.share < FEW:
             return False
-        if self.score is None:
+        if self.bias is None:
             return True
         learns = torch.is_grad_enabled() and any(
-            part.requires_grad for part in self.score.parts().values()
+            part.requires_grad for part in self.bias.parts().values()
         )
-        return self.score.cells is not None and not learns
+        return self.bias.cells is not None and not learns
 
     def terms(self, block: Block, rows: Tensor | None, p: float, key: int) -> ScoreTerms:
         """Bias, padding and dropout of a block."""
@@ -90,16 +90,16 @@ class Blocks:
         bias = None if rows is None else block.bias(rows)
         return ScoreTerms(bias, padding, p, key, block.first_word)
 
-    def attend_at_once(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor | None:
+    def attend_fused(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor | None:
         """The output without dropout and terms of content, where a kernel for it is faster."""
-        cells = None if self.score is None else self.score.cells
+        cells = None if self.bias is None else self.bias.cells
         by_torch = self.served_by_torch
         # Of keys that are not consecutive, the kernel knows nothing.
-        is_served = self.score is None or (cells is not None and not self.score.has_cls)
+        is_served = self.bias is None or (cells is not None and not self.bias.has_cls)
         if is_served and not torch.is_grad_enabled() and not (by_torch and q.size(2) < SHORT):
             # Of sequences with known lengths, no padding is read.
             terms = ScoreTerms(cells, self.padding if self.lengths is None else None)
-            visible = None if self.score is None else self.score.visible
+            visible = None if self.bias is None else self.bias.visible
             if (out := attend(q, k, v, terms, self.lengths, visible)) is not None:
                 return out
         if not by_torch:
@@ -117,27 +117,27 @@ class Blocked(Backend):
     def unavailable(self, device):
         return None if device == "cpu" else f"its kernels are for CPUs, not for {device}"
 
-    def prepare(self, score, layout, heads, dtype):
+    def prepare(self, bias, layout, heads, dtype):
         dtype = widened(dtype)
         padding = padding_scores(layout.padding_mask, dtype)
-        if score is not None:
-            score = score.to(dtype)
+        if bias is not None:
+            bias = bias.to(dtype)
         if layout.other_queries or not layout.batch:
             # No blocks: the mask that is added to the scores, broadcastable to B×H×T×S
-            bias = None if score is None else score.dense()[None]
-            return padding if bias is None else bias if padding is None else bias + padding
-        if score is not None and heads * layout.length**2 * dtype.itemsize <= DENSE:
+            mask = None if bias is None else bias.dense()[None]
+            return padding if mask is None else mask if padding is None else mask + padding
+        if bias is not None and heads * layout.length**2 * dtype.itemsize <= DENSE:
             parts = dict.fromkeys(("queries", "keys", "by_distance"))
-            score = replace(score, cells=score.dense(), **parts)
+            bias = replace(bias, cells=bias.dense(), **parts)
         lengths = layout.lengths or (layout.length,) * layout.batch
-        visible, has_cls = (None, False) if score is None else (score.visible, score.has_cls)
+        visible, has_cls = (None, False) if bias is None else (bias.visible, bias.has_cls)
         blocks = split_into_blocks(heads, lengths, visible, has_cls)
         cells = [block.cells for same_queries in blocks for block in same_queries]
         memory = torch.empty(2, max(cells), dtype=dtype)
         share = sum(cells) / (heads * layout.batch * layout.length**2)
         if padding is not None:
             padding = padding[:, 0]
-        return Blocks(blocks, score, padding, memory, share, layout.lengths)
+        return Blocks(blocks, bias, padding, memory, share, layout.lengths)
 
     def attend(self, q, k, v, shared, dropout=0.0):
         prepared = shared.prepared
@@ -149,11 +149,11 @@ class Blocked(Backend):
         if not isinstance(prepared, Blocks):
             out = _attend_other(q, k, v, prepared, dropout, relative, shared.start)
             return out.to(dtype), None
-        score = prepared.score
-        at_once = dropout == 0 and relative is None
-        if at_once and (out := prepared.attend_at_once(q, k, v)) is not None:
+        bias = prepared.bias
+        is_fused = dropout == 0 and relative is None
+        if is_fused and (out := prepared.attend_fused(q, k, v)) is not None:
             return out.to(dtype), None
-        parts = () if score is None else score.parts().values()
+        parts = () if bias is None else bias.parts().values()
         key = draw_key() if dropout else 0
         q, *inputs = relative_inputs(q, relative)
         out = _Attend.apply(q, k, v, prepared, dropout, key, *inputs, *parts)
@@ -170,32 +170,32 @@ def _attend_other(
     start: int = 0,
 ) -> Tensor:
     """softmax(q kᵀ + mask + terms) v; with dropout, torch's kernel draws its mask on one core."""
-    of_values = None
+    for_values = None
     if relative is not None:
-        of_values = relative.of_values
+        for_values = relative.for_values
         added = relative.scores(q, k, start)
         mask = added if mask is None else mask + added
-    if p == 0 and of_values is None:
+    if p == 0 and for_values is None:
         return F.scaled_dot_product_attention(q, k, v, mask, scale=1.0)
     scores = q @ k.mT if mask is None else q @ k.mT + mask
     weights = drop(scores.softmax(-1), p) if p else scores.softmax(-1)
     out = weights @ v
-    return out if of_values is None else out + of_values.weighted_sum(weights, start)
+    return out if for_values is None else out + for_values.weighted_sum(weights, start)
 
 
-class _ScoreGradient:
-    """The gradient of the positional term, summed over blocks; never B×H×T×T."""
+class _BiasGradient:
+    """The gradient of the bias, summed over blocks; never B×H×T×T."""
 
-    def __init__(self, score: PositionalScore):
-        self.leaves = {name: part.detach() for name, part in score.parts().items()}
+    def __init__(self, bias: AttentionBias):
+        self.leaves = {name: part.detach() for name, part in bias.parts().items()}
         self.sums = {name: torch.zeros_like(part) for name, part in self.leaves.items()}
-        self.score = score
+        self.bias = bias
 
-    def of_rows(self, block: Block) -> Tensor:
+    def grad_rows(self, block: Block) -> Tensor:
         """Where to sum the gradient of `Blocks.rows`, H×R×S."""
         if "cells" in self.sums and not block.with_cls:
-            return block.rows_of(replace(self.score, cells=self.sums["cells"]))
-        return torch.zeros_like(block.rows_of(self.score))
+            return block.rows_of(replace(self.bias, cells=self.sums["cells"]))
+        return torch.zeros_like(block.rows_of(self.bias))
 
     def add_rows(self, block: Block, gradient: Tensor) -> None:
         """Add the gradient of these rows to the parts from which they are computed."""
@@ -206,7 +206,7 @@ class _ScoreGradient:
             return
         leaves = {name: leaf.requires_grad_() for name, leaf in self.leaves.items()}
         with torch.enable_grad():
-            rows = block.rows_of(replace(self.score, **leaves))
+            rows = block.rows_of(replace(self.bias, **leaves))
         found = torch.autograd.grad(rows, tuple(leaves.values()), gradient)
         for total, part in zip(self.sums.values(), found, strict=True):
             total += part
@@ -242,37 +242,43 @@ class _Attend(torch.autograd.Function):
         q, k, v, other_q, *tables = ctx.saved_tensors
         prepared, p, key, firsts = ctx.constants
         gradient = _heads_first(gradient)
-        of_q, of_k, of_v = map(prepared.empty_like, (q, k, v))
-        of_other = None if other_q is None else torch.zeros_like(other_q)
+        grad_q, grad_k, grad_v = map(prepared.empty_like, (q, k, v))
+        grad_other = None if other_q is None else torch.zeros_like(other_q)
         relative = Relative.of(firsts, q if other_q is None else other_q, k, tables[:3])
-        of_score = _ScoreGradient(prepared.score) if any(ctx.needs_input_grad[11:]) else None
+        bias_gradient = _BiasGradient(prepared.bias) if any(ctx.needs_input_grad[11:]) else None
         for same_queries in prepared.blocks:
             rows = prepared.rows(same_queries[0])
-            of_rows = None if of_score is None else of_score.of_rows(same_queries[0])
+            grad_rows = None if bias_gradient is None else bias_gradient.grad_rows(same_queries[0])
             for block in same_queries:
                 memory, other_memory = map(block.cells_of, prepared.memory)
-                of_out = block.queries(gradient)
+                grad_out = block.queries(gradient)
                 scores = _products(block, block.queries(q), k, memory)
                 relative.add_to_scores(block, scores)
-                of_scores = _products(block, of_out, v, other_memory)
-                relative.add_to_weights(block, of_scores, gradient)
-                of_bias = None if of_rows is None else block.bias(of_rows)
+                grad_scores = _products(block, grad_out, v, other_memory)
+                relative.add_to_weights(block, grad_scores, gradient)
+                grad_bias = None if grad_rows is None else block.bias(grad_rows)
                 terms = prepared.terms(block, rows, p, key)
-                softmax_dropout_backward_(scores, of_scores, of_bias, terms)
+                softmax_dropout_backward_(scores, grad_scores, grad_bias, terms)
                 accumulate = block.first > 0 or prepared.hides
-                for columns, of_keys in block.keys(of_v):
-                    multiply(scores[..., columns].mT, of_out, of_keys, accumulate)
-                for columns, of_keys in block.keys(of_k):
-                    cells = of_scores[..., columns].mT
-                    multiply(cells, block.queries(q), of_keys, accumulate)
-                _sum_over_keys(block, of_scores, k, block.queries(of_q))
-                of_positions = of_q if of_other is None else of_other
-                relative.add_gradients(block, scores, of_scores, gradient, of_positions, of_k)
-            if of_score is not None and of_rows is not None:
-                of_score.add_rows(same_queries[0], of_rows)
-        of_parts = [None] * (len(tables) - 3) if of_score is None else of_score.sums.values()
-        of_q, of_k, of_v, of_other = map(_batch_first, (of_q, of_k, of_v, of_other))
-        return of_q, of_k, of_v, *[None] * 4, of_other, *relative.gradients(), *of_parts
+                for columns, grad_part in block.keys(grad_v):
+                    multiply(scores[..., columns].mT, grad_out, grad_part, accumulate)
+                for columns, grad_part in block.keys(grad_k):
+                    cells = grad_scores[..., columns].mT
+                    multiply(cells, block.queries(q), grad_part, accumulate)
+                _sum_over_keys(block, grad_scores, k, block.queries(grad_q))
+                grad_relative_q = grad_q if grad_other is None else grad_other
+                relative.add_gradients(
+                    block, scores, grad_scores, gradient, grad_relative_q, grad_k
+                )
+            if bias_gradient is not None and grad_rows is not None:
+                bias_gradient.add_rows(same_queries[0], grad_rows)
+        grad_parts = (
+            [None] * (len(tables) - 3) if bias_gradient is None else bias_gradient.sums.values()
+        )
+        grad_q, grad_k, grad_v, grad_other = map(
+            _batch_first, (grad_q, grad_k, grad_v, grad_other)
+        )
+        return grad_q, grad_k, grad_v, *[None] * 4, grad_other, *relative.gradients(), *grad_parts
 
 
 def _products(block: Block, rows: Tensor, x: Tensor, memory: Tensor) -> Tensor:

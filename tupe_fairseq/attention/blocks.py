@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..kernels.random_bits import words_per_mask
-from ..position.score import PositionalScore
+from ..position.bias import AttentionBias
 
 #: Cells of a block: 4 MB in fp32. Smaller blocks cost more calls, larger ones leave the cache.
 BLOCK = 1 << 20
@@ -91,10 +91,10 @@ class Block(NamedTuple):
         matrices = self.group.matrices_of(x)
         return [(columns, matrices[:, keys]) for columns, keys in self.parts]
 
-    def rows_of(self, score: PositionalScore) -> Tensor:
+    def rows_of(self, bias: AttentionBias) -> Tensor:
         """The term of its queries and keys in all heads: H×R×S; a view where that is possible."""
         last = self.first + self.rows
-        return joined([score.rows(self.first, last, keys) for _, keys in self.parts])
+        return joined([bias.rows(self.first, last, keys) for _, keys in self.parts])
 
     def padding_of(self, padding: Tensor) -> Tensor:
         """The part of a score by sequence and key that belongs to its cells: B×1×T -> P×1×S."""

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..errors import BackendError
 from ..position import LayerTerms, PositionEncoding
-from ..position.score import PositionalScore, hide_distances
+from ..position.bias import AttentionBias, hide_distances
 from ..position.tables import without_autocast
 from .backend import (
     ATTENTION_BACKENDS,
@@ -69,9 +69,9 @@ def share_attention(
     )
     chosen = _available_backend(backend, features, x.device.type, type(encoding).__name__)
     dtype = dtype_of_queries(x)
-    score = positional_score(encoding, layout.length, x.device, causal, window)
+    bias = positional_bias(encoding, layout.length, x.device, causal, window)
     with without_autocast(x.device.type):
-        prepared = chosen.prepare(score, layout, encoding.shape.num_heads, dtype)
+        prepared = chosen.prepare(bias, layout, encoding.shape.num_heads, dtype)
     return SharedAttention(chosen, layout, prepared, encoding, need_weights)
 
 
@@ -84,13 +84,13 @@ def _available_backend(name: str, features: set[Feature], device: str, encoding:
     return chosen
 
 
-def positional_score(
+def positional_bias(
     encoding: PositionEncoding,
     length: int,
     device: torch.device,
     causal: bool = False,
     window: int | None = None,
-) -> PositionalScore | None:
+) -> AttentionBias | None:
     """The positional term of T tokens, with hidden keys; without autocast.
 
     It is computed once for all layers, so its rounding error would be in all of them.
@@ -103,12 +103,12 @@ def positional_score(
         window: largest distance at which tokens attend to each other, or None.
     """
     with without_autocast(device.type):
-        score = encoding.score(length, length)
+        bias = encoding.attention_bias(length, length)
         if not causal and window is None:
-            return score
+            return bias
         heads = encoding.shape.num_heads
         how = (causal, window, encoding.hidden_score, encoding.untie_cls)
-        return hide_distances(score, heads, length, device, *how)
+        return hide_distances(bias, heads, length, device, *how)
 
 
 def choose_backend(name: str, features: Collection[Feature], device: str = "cpu") -> Backend:

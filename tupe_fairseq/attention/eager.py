@@ -14,11 +14,11 @@ class Eager(Backend):
     name = "eager"
     supports = frozenset(Feature)
 
-    def prepare(self, score, layout, heads, dtype):
-        bias = None if score is None else score.dense()
+    def prepare(self, bias, layout, heads, dtype):
+        dense = None if bias is None else bias.dense()
         mask = layout.padding_mask
         # B×S -> B×1×1×S
-        return bias, None if mask is None else mask[:, None, None, :]
+        return dense, None if mask is None else mask[:, None, None, :]
 
     def attend(self, q, k, v, shared, dropout=0.0):
         bias, padding = shared.prepared
@@ -35,8 +35,8 @@ class Eager(Backend):
         dropped = drop(weights, dropout) if dropout else weights
         # B×H×T×S · B×H×S×D -> B×H×T×D
         out = dropped @ v
-        if shared.relative is not None and shared.relative.of_values is not None:
-            out = out + shared.relative.of_values.weighted_sum(dropped, shared.start)
+        if shared.relative is not None and shared.relative.for_values is not None:
+            out = out + shared.relative.for_values.weighted_sum(dropped, shared.start)
         return out, weights if shared.need_weights else None
 
     def weights(self, scores: Tensor, dtype: torch.dtype) -> Tensor:

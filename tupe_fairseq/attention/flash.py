@@ -1,7 +1,7 @@
 """TUPE-A by a fused kernel without a mask: positions are dimensions of queries and keys.
 
 [q_i; p_i U^Q/√(2D)] · [k_j; p_j U^K] is the score of TUPE-A. Two of these dimensions untie [CLS]
-(`PositionalScore.with_untied_cls`), one more masks padding: 1 in the query, a large negative
+(`AttentionBias.with_untied_cls`), one more masks padding: 1 in the query, a large negative
 number in the key. No T×T tensor exists, and dropout is the kernel's own.
 """
 
@@ -10,17 +10,17 @@ from .fused import fused_attention, padding_scores
 
 
 class Flash(Backend):
-    """For GPUs: encodings without a score term, or with one that is a product of vectors."""
+    """For GPUs: encodings without a bias, or with one that is a product of vectors."""
 
     name = "flash"
     supports = frozenset({Feature.COMPILED})
 
-    def prepare(self, score, layout, heads, dtype):
+    def prepare(self, bias, layout, heads, dtype):
         padding = padding_scores(layout.padding_mask, dtype)
-        if score is None:
+        if bias is None:
             return None, None, padding
         # H×T×E -> 1×H×T×E
-        return score.queries.to(dtype)[None], score.keys.to(dtype)[None], padding
+        return bias.queries.to(dtype)[None], bias.keys.to(dtype)[None], padding
 
     def attend(self, q, k, v, shared, dropout=0.0):
         positions_q, positions_k, padding = shared.prepared

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from ..position.score import HIDDEN
+from ..position.bias import HIDDEN
 
 #: The GPU kernels take vectors whose width is a multiple of this; otherwise torch falls back to a
 #: path that stores all scores.

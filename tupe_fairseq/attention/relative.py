@@ -169,27 +169,27 @@ class Relative:
         self,
         block: Block,
         weights: Tensor,
-        of_scores: Tensor,
-        of_out: Tensor,
-        of_q: Tensor,
-        of_k: Tensor,
+        grad_scores: Tensor,
+        grad_out: Tensor,
+        grad_q: Tensor,
+        grad_k: Tensor,
     ) -> None:
         """Add to the gradients of q, H×B×T×D, of k, H×B×S×D, and of the tables."""
         if self.a is not None:
-            self.a.add_transposed(block, of_scores, of_q, self.q)
+            self.a.add_transposed(block, grad_scores, grad_q, self.q)
         if self.b is not None:
-            self.b.add_transposed(block, of_scores, of_k, self.k)
+            self.b.add_transposed(block, grad_scores, grad_k, self.k)
         if self.c is not None:
-            self.c.add_transposed(block, weights, x=of_out)
+            self.c.add_transposed(block, weights, x=grad_out)
 
     def gradients(self) -> list[Tensor | None]:
         """The gradients of a, b and c."""
         return [None if table is None else table.gradient for table in (self.a, self.b, self.c)]
 
-    def add_to_weights(self, block: Block, of_weights: Tensor, of_out: Tensor) -> None:
+    def add_to_weights(self, block: Block, grad_weights: Tensor, grad_out: Tensor) -> None:
         """Add to the gradient of the weights what c contributes."""
         if self.c is not None:
-            self.c.add(block, of_weights, of_out)
+            self.c.add(block, grad_weights, grad_out)
 
 
 def relative_inputs(q: Tensor, relative: RelativeVectors | None) -> tuple[Any, ...]:
@@ -205,7 +205,7 @@ def relative_inputs(q: Tensor, relative: RelativeVectors | None) -> tuple[Any, .
     """
     if relative is None:
         return q, (None, None, None), None, None, None, None
-    tables = (relative.of_queries, relative.of_keys, relative.of_values)
+    tables = (relative.for_queries, relative.for_keys, relative.for_values)
     firsts = tuple(None if table is None else table.first for table in tables)
     vectors = (None if table is None else table.vectors for table in tables)
     other = None

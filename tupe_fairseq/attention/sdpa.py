@@ -10,10 +10,10 @@ class Sdpa(Backend):
     name = "sdpa"
     supports = frozenset(Feature) - {Feature.WEIGHTS, Feature.RELATIVE_VALUES}
 
-    def prepare(self, score, layout, heads, dtype):
+    def prepare(self, bias, layout, heads, dtype):
         # The kernels require a bias in the dtype of the queries.
-        bias = None if score is None else score.dense().to(dtype)[None]
-        return bias, padding_scores(layout.padding_mask, dtype)
+        mask = None if bias is None else bias.dense().to(dtype)[None]
+        return mask, padding_scores(layout.padding_mask, dtype)
 
     def attend(self, q, k, v, shared, dropout=0.0):
         bias, padding = shared.prepared

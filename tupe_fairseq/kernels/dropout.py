@@ -54,12 +54,12 @@ class Dropout(nn.Dropout):
     """nn.Dropout that can add a residual in the same pass over memory."""
 
     @property
-    def acts(self) -> bool:
+    def is_active(self) -> bool:
         """Whether the module is in training mode with p > 0."""
         return self.training and self.p > 0
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """Drop entries of x in training, then add ``residual``, of the same shape, where given."""
-        if self.acts:
+        if self.is_active:
             return dropout(x, self.p, residual)
         return x if residual is None else residual + x

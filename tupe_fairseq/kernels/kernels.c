@@ -101,28 +101,28 @@ void softmax_dropout(float *scores, const ScoreTerms *t, long M, long R, long S)
     }
 }
 
-/* scores := softmax(scores + bias + padding) after dropout; of_dropped, the gradient of that,
-   := the gradient of the scores, which is also added to of_bias. */
-void softmax_dropout_backward(float *scores, float *of_dropped, float *of_bias, const ScoreTerms *t, long M,
+/* scores := softmax(scores + bias + padding) after dropout; grad_dropped, the gradient of that,
+   := the gradient of the scores, which is also added to grad_bias. */
+void softmax_dropout_backward(float *scores, float *grad_dropped, float *grad_bias, const ScoreTerms *t, long M,
                     long R, long S) {
     long words = (S + ENTRIES_PER_WORD - 1) / ENTRIES_PER_WORD;
 #pragma omp parallel for schedule(static)
     for (long r = 0; r < R; r++) {
         int16_t entries[ENTRIES_PER_WORD * words];
         for (long m = 0; m < M; m++) {
-            float *row = scores + (m * R + r) * S, *of = of_dropped + (m * R + r) * S;
+            float *row = scores + (m * R + r) * S, *grad = grad_dropped + (m * R + r) * S;
             float mean = 0.0f;
             softmax(row, bias_of(t, m, r), padding_of(t, m), S);
             if (t->drops) {
                 draw(entries, words, t->key, t->first + (m * R + r) * words);
-                drop(of, entries, t->threshold, t->scale, S);
+                drop(grad, entries, t->threshold, t->scale, S);
             }
 #pragma omp simd reduction(+ : mean)
-            for (long j = 0; j < S; j++) mean += row[j] * of[j];
-            for (long j = 0; j < S; j++) of[j] = row[j] * (of[j] - mean);
-            if (of_bias) {
-                float *sum = of_bias + bias_at(t, m, r);
-                for (long j = 0; j < S; j++) sum[j] += of[j];
+            for (long j = 0; j < S; j++) mean += row[j] * grad[j];
+            for (long j = 0; j < S; j++) grad[j] = row[j] * (grad[j] - mean);
+            if (grad_bias) {
+                float *sum = grad_bias + bias_at(t, m, r);
+                for (long j = 0; j < S; j++) sum[j] += grad[j];
             }
             if (t->drops) drop(row, entries, t->threshold, t->scale, S);
         }

@@ -66,30 +66,30 @@ def softmax_dropout_(scores: Tensor, terms: ScoreTerms) -> None:
 
 
 def softmax_dropout_backward_(
-    scores: Tensor, of_dropped: Tensor, of_bias: Tensor | None, terms: ScoreTerms
+    scores: Tensor, grad_dropped: Tensor, grad_bias: Tensor | None, terms: ScoreTerms
 ) -> None:
     """The gradient of `softmax_dropout_`, in place.
 
     Args:
         scores: M×R×S, the input of `softmax_dropout_`; replaced by its output.
-        of_dropped: gradient of that output; replaced by the gradient of the scores.
-        of_bias: the bias's gradient is added to it, in the bias's shape and strides; or None.
+        grad_dropped: gradient of that output; replaced by the gradient of the scores.
+        grad_bias: the bias's gradient is added to it, in the bias's shape and strides; or None.
         terms: as for `softmax_dropout_`.
     """
     kernels = native.kernels()
     if kernels is not None and scores.dtype == torch.float32:
-        pointers = (scores.data_ptr(), of_dropped.data_ptr())
-        bias = None if of_bias is None else of_bias.data_ptr()
+        pointers = (scores.data_ptr(), grad_dropped.data_ptr())
+        bias = None if grad_bias is None else grad_bias.data_ptr()
         kernels.softmax_dropout_backward(
             *pointers, bias, ctypes.byref(terms.in_c(len(scores))), *scores.shape
         )
         return
     weights, scales = _softmax(scores, terms), _scales(scores, terms)
     torch.mul(weights, scales, out=scores)
-    of_weights = of_dropped * scales
-    torch.mul(weights, of_weights - (weights * of_weights).sum(-1, keepdim=True), out=of_dropped)
-    if of_bias is not None:
-        of_bias += of_dropped.unflatten(0, (len(of_bias), -1)).sum(1)
+    of_weights = grad_dropped * scales
+    torch.mul(weights, of_weights - (weights * of_weights).sum(-1, keepdim=True), out=grad_dropped)
+    if grad_bias is not None:
+        grad_bias += grad_dropped.unflatten(0, (len(grad_bias), -1)).sum(1)
 
 
 def _softmax(scores: Tensor, terms: ScoreTerms) -> Tensor:

@@ -8,7 +8,7 @@ from torch import nn
 from ..arguments.completion import position_options
 from ..position import PositionEncoding, build_position_encoding
 from ..position.learned import LearnedPosition
-from ..position.random_numbers import own_random_numbers
+from ..position.rng import isolated_rng
 
 
 def build_positions(args: Any, side: str, max_positions: int, vocab_size: int) -> PositionEncoding:
@@ -40,7 +40,7 @@ def build_transformer_positions(
     """As `build_positions`; learned positions are initialised as fairseq's transformers do."""
     encoding = build_positions(args, side, max_positions, vocab_size)
     # Around the condition, so that all encodings leave the same random numbers.
-    with own_random_numbers(), torch.no_grad():
+    with isolated_rng(), torch.no_grad():
         if isinstance(encoding, LearnedPosition):
             # As large as the token embeddings.
             nn.init.normal_(encoding.weight, std=encoding.shape.embed_dim**-0.5)

@@ -12,8 +12,8 @@ from ..attention import (
     Source,
     choose_backend,
 )
-from ..attention.choice import dtype_of_queries, positional_score
-from ..position import PositionalScore, PositionEncoding
+from ..attention.choice import dtype_of_queries, positional_bias
+from ..position import AttentionBias, PositionEncoding
 from .stack import LayerStack, View, once_per_view, views_of
 
 #: Positions whose terms are computed at the start; doubled when they are used up.
@@ -46,7 +46,7 @@ class DecoderCache:
         #: Number of consecutive hypotheses that share a source sequence.
         self.beam = 1
         self.ready = 0
-        self.scores: dict[View, PositionalScore | None] = {}
+        self.biases: dict[View, AttentionBias | None] = {}
         self.chosen: dict[tuple[View, str], Backend] = {}
 
     def embed(self, x: Tensor, tokens: Tensor | None = None) -> Tensor:
@@ -84,12 +84,12 @@ class DecoderCache:
     def _share(self, index: int, position: int, x: Tensor, name: str) -> SharedAttention:
         view = self.views[index]
         seen, _ = view
-        score, layout = self.scores[view], Layout(len(x), position + 1, other_queries=True)
-        if score is not None:
-            row = score.rows(position, position + 1)[:, :, : position + 1]
-            score = PositionalScore(position + 1, cells=row)
+        bias, layout = self.biases[view], Layout(len(x), position + 1, other_queries=True)
+        if bias is not None:
+            row = bias.rows(position, position + 1)[:, :, : position + 1]
+            bias = AttentionBias(position + 1, cells=row)
         backend = self._backend(index, name, x.device.type)
-        prepared = backend.prepare(score, layout, seen.shape.num_heads, dtype_of_queries(x))
+        prepared = backend.prepare(bias, layout, seen.shape.num_heads, dtype_of_queries(x))
         return SharedAttention(backend, layout, prepared, seen, start=position)
 
     def _backend(self, index: int, name: str, device: str) -> Backend:
@@ -107,7 +107,7 @@ class DecoderCache:
         self.ready = length
         for view in dict.fromkeys(self.views):
             seen, window = view
-            self.scores[view] = positional_score(seen, length, device, window=window)
+            self.biases[view] = positional_bias(seen, length, device, window=window)
         for layer, terms, (seen, _) in zip(self.layers, self.terms, self.views, strict=True):
             if terms is not None and terms.uses("relative"):
                 layer.relative = terms.relative(seen, length)

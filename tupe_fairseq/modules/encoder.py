@@ -18,7 +18,7 @@ from ..attention import (
 from ..errors import DataError
 from ..kernels.dropout import Dropout
 from ..position import PositionEncoding
-from ..position.random_numbers import own_random_numbers
+from ..position.rng import isolated_rng
 from .cache import DecoderCache
 from .layer import TransformerLayer
 from .stack import LayerStack
@@ -300,7 +300,7 @@ class Encoder(nn.Module):
         ]
         own = {module for part in positional for module in part.modules()}
         super().apply(lambda module: None if module in own else fn(module))
-        with own_random_numbers():
+        with isolated_rng():
             for part in positional:
                 part.apply(fn)
         return self

@@ -93,7 +93,7 @@ class TransformerLayer(PrunableFeedForward):
         """The end of a block."""
         if self.normalize_before:
             return self.dropout_module(out, residual)
-        if self.dropout_module.acts:
+        if self.dropout_module.is_active:
             return norm(self.dropout_module(out, residual))
         return add_and_normalise(out, residual, norm)
 

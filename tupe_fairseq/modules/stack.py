@@ -19,7 +19,7 @@ from ..attention import (
 from ..errors import BackendError
 from ..kernels.native import find_compiler
 from ..position import LayerTerms, PositionEncoding
-from ..position.random_numbers import own_random_numbers
+from ..position.rng import isolated_rng
 
 #: What a layer sees: the encoding, and the window or None. Layers that see the same share a bias.
 View = tuple[PositionEncoding, int | None]
@@ -79,7 +79,7 @@ class LayerStack(nn.ModuleList):
         self.layerdrop, self.checkpoint_activations = layerdrop, checkpoint_activations
         shape = encoding.shape
         for seen, window in views_of(encoding, num_layers):
-            with own_random_numbers():
+            with isolated_rng():
                 terms = seen.build_layer_terms()
             attention = TupeMultiheadAttention(
                 shape.embed_dim, shape.num_heads, attention_dropout, seen.score_terms, terms

@@ -15,18 +15,18 @@ from .base import (
     known_options,
     register_position_encoding,
 )
+from .bias import AttentionBias
 from .layer_terms import LayerTerms
-from .score import PositionalScore
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
 
 __all__ = [
     "POSITION_ENCODINGS",
+    "AttentionBias",
     "LayerTerms",
     "Option",
     "PositionEncoding",
-    "PositionalScore",
     "Shape",
     "build_position_encoding",
     "known_options",

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from ..errors import ConfigurationError
 from .base import Shape, register_position_encoding
+from .bias import AttentionBias
 from .randomized import RandomizedEncoding, RandomizePositions
-from .score import PositionalScore
 from .tables import ConstantTable
 
 
@@ -68,11 +68,11 @@ class Alibi(RandomizedEncoding):
         self.alibi_sides = alibi_sides
         self.slopes = ConstantTable(SLOPES[alibi_slopes](shape.num_heads))
 
-    def score(self, queries: int, keys: int, start: int = 0) -> PositionalScore:
+    def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
         slopes = self.slopes(torch.float32)
         distance = self.distances(queries, keys, start, slopes.device)
         far = distance.abs()
         if self.alibi_sides:
             far = far - 0.5 * (distance > 0)
         # H×1 · 1×(T+S−1)
-        return PositionalScore(keys, by_distance=-slopes[:, None] * far, start=start)
+        return AttentionBias(keys, by_distance=-slopes[:, None] * far, start=start)

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from ..errors import ConfigurationError
 from ..options import Option, options_of
 from ..registry import Registry
+from .bias import HIDDEN, AttentionBias
 from .layer_terms import LayerTerms
-from .random_numbers import own_random_numbers
-from .score import HIDDEN, PositionalScore
+from .rng import isolated_rng
 from .shape import Shape
 
 POSITION_ENCODINGS = Registry("--position-encoding")
@@ -40,8 +40,8 @@ class PositionEncoding(nn.Module):
 
     #: Terms summed in a score; the scale is 1/√(score_terms·D). 1, for TUPE 2, for DeBERTa 3.
     score_terms = 1
-    #: Whether the score term is a product of vectors alone, with no part by distance.
-    score_is_product = False
+    #: Whether the bias is a product of vectors alone, with no part by distance.
+    bias_is_product = False
     #: Where the encoding enters the model, for tables: "input", "query, key", "score", ..., "-".
     enters = "-"
     #: The paper, for tables.
@@ -131,8 +131,8 @@ class PositionEncoding(nn.Module):
         """
         return q, k, v
 
-    def score(self, queries: int, keys: int, start: int = 0) -> PositionalScore | None:
-        """Content-free score term, computed once per forward pass and shared by all layers.
+    def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias | None:
+        """What positions add to the scores, computed once per forward pass for all layers.
 
         Args:
             queries: number of queries T, at positions start, ..., start + T − 1 < S.
@@ -145,10 +145,10 @@ class PositionEncoding(nn.Module):
         return None
 
     def at(self, layer: int) -> "PositionEncoding":
-        """The encoding as one layer sees it; its score and rotation act in that layer.
+        """The encoding as one layer sees it; its bias and rotation act in that layer.
 
         Layers for which this returns the same object and `window_at` the same window share a
-        score, which is computed once per forward pass. An encoding that differs by layer returns
+        bias, which is computed once per forward pass. An encoding that differs by layer returns
         one of its submodules. `shape.is_local(layer)` tells the layers with a window.
 
         Args:
@@ -242,7 +242,7 @@ def build_position_encoding(
         )
     sizes = (embed_dim, num_heads, max_positions, bidirectional, vocab_size, num_layers)
     shape = Shape(*sizes, window, global_every)
-    with own_random_numbers():
+    with isolated_rng():
         return cls(shape, **options)
 
 

@@ -22,8 +22,8 @@ from .base import (
     check_at_least,
     register_position_encoding,
 )
+from .bias import AttentionBias
 from .layer_terms import LayerTerms
-from .score import PositionalScore
 from .tables import without_autocast
 
 
@@ -36,7 +36,7 @@ class AdaptiveTerms(LayerTerms):
         self.fc2 = nn.Linear(width, shape.num_heads)
 
     def content(self, q, k, x, encoding, start=0) -> Tensor:
-        bias = encoding.score(q.size(2), k.size(2), start).dense()
+        bias = encoding.attention_bias(q.size(2), k.size(2), start).dense()
         scores = (q @ k.mT).to(bias.dtype)
         # B×2H×T×S -> B×T×S×2H -> B×T×S×H -> B×H×T×S
         both = torch.cat((scores, bias.expand_as(scores)), 1).permute(0, 2, 3, 1)
@@ -75,15 +75,15 @@ class AdaptivePosition(PositionEncoding):
             )
         base = POSITION_ENCODINGS[dape_base]
         others = [hook for hook in ("embed", "rotate", "build_layer_terms") if base.uses(hook)]
-        if others or not base.uses("score") or base.score_terms > 1:
+        if others or not base.uses("attention_bias") or base.score_terms > 1:
             raise ConfigurationError(
                 f"--dape-base is {dape_base!r}, but must be an encoding that adds a bias to the "
                 "scores and nothing else, as alibi, kerple_log and t5 do."
             )
         self.base = base(shape)
 
-    def score(self, queries: int, keys: int, start: int = 0) -> PositionalScore | None:
-        return self.base.score(queries, keys, start)
+    def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias | None:
+        return self.base.attention_bias(queries, keys, start)
 
     def build_layer_terms(self) -> AdaptiveTerms:
         return AdaptiveTerms(self.shape, self.dape_width)

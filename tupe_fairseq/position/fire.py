@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
+from .bias import AttentionBias
 from .indices import distances, toeplitz
-from .score import PositionalScore
 from .tables import is_exporting, widened
 
 EPSILON = 1e-6
@@ -54,16 +54,16 @@ class FireLayer(PositionEncoding):
         self.weight = nn.Parameter(torch.empty(shape.num_heads, width).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(shape.num_heads).uniform_(-bound, bound))
 
-    def score(self, queries: int, keys: int, start: int = 0) -> PositionalScore:
+    def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
         last = max(start + queries, keys) - 1
         distance = distances(queries, keys, start, device=self.w.device).abs()
         # In fp32, in which the largest distance has neighbours.
         logarithms = self._logarithm(distance)
         if not is_exporting() and last <= self._known_reach():
             ratios = logarithms / self._divisor(torch.zeros_like(distance[:1]))
-            return PositionalScore(keys, by_distance=self._mlp(ratios), start=start)
+            return AttentionBias(keys, by_distance=self._mlp(ratios), start=start)
         cells = self._cells(logarithms, torch.arange(last + 1, device=self.w.device), keys, start)
-        return PositionalScore(keys, cells=cells, start=start)
+        return AttentionBias(keys, cells=cells, start=start)
 
     def _known_reach(self) -> float:
         """Up to which position the term is a table by distance."""

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from .base import PositionEncoding, Shape, register_position_encoding
+from .bias import AttentionBias
 from .indices import distances
-from .score import PositionalScore
 from .tables import widened
 
 #: The least value of p and a, and the largest exponent of a kernel that is conditionally positive
@@ -34,10 +34,10 @@ class KerplePosition(PositionEncoding):
         """The bias at N distances |i − j|: H×N."""
         raise NotImplementedError
 
-    def score(self, queries: int, keys: int, start: int = 0) -> PositionalScore:
+    def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
         device = next(self.parameters()).device
         distance = distances(queries, keys, start, device=device).abs()
-        return PositionalScore(keys, by_distance=self.kernel(distance), start=start)
+        return AttentionBias(keys, by_distance=self.kernel(distance), start=start)
 
 
 @register_position_encoding("kerple_log")

@@ -83,16 +83,16 @@ class RelativeVectors:
     output_i += Σ_j weight_ij c_{j−i}. Parts that an encoding does not have are None.
 
     Attributes:
-        of_queries: the vectors a.
-        of_keys: the vectors b.
-        of_values: the vectors c.
+        for_queries: the vectors a.
+        for_keys: the vectors b.
+        for_values: the vectors c.
         query_bias: H×1×D.
         key_bias: H×1×D.
     """
 
-    of_queries: ByDistance | None = None
-    of_keys: ByDistance | None = None
-    of_values: ByDistance | None = None
+    for_queries: ByDistance | None = None
+    for_keys: ByDistance | None = None
+    for_values: ByDistance | None = None
     query_bias: Tensor | None = None
     key_bias: Tensor | None = None
 
@@ -104,7 +104,7 @@ class RelativeVectors:
     @property
     def width(self) -> int:
         """D."""
-        tables = (self.of_queries, self.of_keys, self.of_values)
+        tables = (self.for_queries, self.for_keys, self.for_values)
         return next(table.vectors.size(-1) for table in tables if table is not None)
 
     def biased(self, q: Tensor) -> Tensor:
@@ -115,10 +115,10 @@ class RelativeVectors:
         """What is added to the scores of queries B×H×T×E and keys B×H×S×E, E ≥ D: B×H×T×S."""
         q, k = q[..., : self.width], k[..., : self.width]
         parts = []
-        if self.of_queries is not None:
-            parts.append(self.of_queries.products_of_queries(self.biased(q), k.size(2), start))
-        if self.of_keys is not None:
-            parts.append(self.of_keys.products_of_keys(k, q.size(2), start))
+        if self.for_queries is not None:
+            parts.append(self.for_queries.products_of_queries(self.biased(q), k.size(2), start))
+        if self.for_keys is not None:
+            parts.append(self.for_keys.products_of_keys(k, q.size(2), start))
         if self.key_bias is not None:
             parts.append(self.key_bias @ k.mT)
         return sum(parts[1:], parts[0])

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from ..errors import ConfigurationError
 from .base import PositionEncoding, Shape, register_position_encoding
+from .bias import AttentionBias
 from .indices import distances
-from .score import PositionalScore
 from .tables import ConstantTable
 
 
@@ -42,11 +42,11 @@ class SandwichPosition(PositionEncoding):
         heads = torch.arange(1, shape.num_heads + 1, dtype=torch.float64)
         self.strengths = ConstantTable(shape.num_heads / (8 * heads))
 
-    def score(self, queries: int, keys: int, start: int = 0) -> PositionalScore:
+    def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
         distance = distances(queries, keys, start, device=self.curve.bits.device).abs()
         # H×1 · 1×(T+S−1)
         bias = self.strengths(torch.float32)[:, None] * self.curve(torch.float32)[distance]
-        return PositionalScore(keys, by_distance=bias, start=start)
+        return AttentionBias(keys, by_distance=bias, start=start)
 
 
 def curve(distance: Tensor, width: int) -> Tensor:

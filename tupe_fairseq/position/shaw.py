@@ -44,7 +44,7 @@ class ShawTerms(LayerTerms):
         else:
             # Distances j − i ascend where i − j descends.
             keys, values = (ByDistance(table.flip(0)[None], -self.clip) for table in tables)
-        return RelativeVectors(keys, of_values=values)
+        return RelativeVectors(keys, for_values=values)
 
 
 @register_position_encoding("shaw")

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from .base import Shape, register_position_encoding
+from .bias import AttentionBias
 from .indices import check_buckets, cls_rows, relative_buckets
 from .randomized import RandomizedEncoding, RandomizePositions
-from .score import PositionalScore
 from .tables import widened
 
 NumBuckets = Annotated[int, "buckets of relative positions, over both directions"]
@@ -81,7 +81,7 @@ class T5Bias(RandomizedEncoding):
             shape.num_heads, num_buckets, max_distance, shape.bidirectional
         )
 
-    def score(self, queries: int, keys: int, start: int = 0) -> PositionalScore:
+    def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
         bias = self.relative_bias
         distance = self.distances(queries, keys, start, bias.weight.device)
-        return PositionalScore(keys, by_distance=bias(distance), start=start)
+        return AttentionBias(keys, by_distance=bias(distance), start=start)

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from .base import PositionEncoding, Shape, register_position_encoding
+from .bias import AttentionBias
 from .indices import distances
-from .score import PositionalScore
 from .t5 import MaxDistance, NumBuckets, RelativeBias
 from .tables import widened
 
@@ -35,7 +35,7 @@ class TupeAbsolute(PositionEncoding):
     """
 
     score_terms = 2
-    score_is_product = True
+    bias_is_product = True
     enters = "score"
     paper = "Ke 2021"
     in_decoder = "[CLS] tied"
@@ -66,7 +66,7 @@ class TupeAbsolute(PositionEncoding):
     def position_tables(self):
         return {"weight": 2 if self.untie_cls else 0}
 
-    def score(self, queries: int, keys: int, start: int = 0) -> PositionalScore:
+    def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
         rows = self.layer_norm(self.weight[: keys + self.untie_cls])
         q = self._per_head(self.q_proj(rows)) * self.scaling
         k = self._per_head(self.k_proj(rows))
@@ -74,7 +74,7 @@ class TupeAbsolute(PositionEncoding):
         if bias is not None:
             distance = distances(queries, keys, start, device=self.weight.device)
         first = start + self.untie_cls
-        score = PositionalScore(
+        found = AttentionBias(
             keys,
             queries=q[:, first : first + queries],
             keys=k[:, -keys:],
@@ -82,13 +82,13 @@ class TupeAbsolute(PositionEncoding):
             start=start,
         )
         if not self.untie_cls:
-            return score
+            return found
         # Row 1 holds θ2. It is at position 0, where the reset overwrites its product.
         from_cls, to_cls = (q[:, :2] * k[:, :2]).sum(-1).unbind(-1)
         if bias is not None:
             relative_from_cls, relative_to_cls = bias.cls()
             from_cls, to_cls = from_cls + relative_from_cls, to_cls + relative_to_cls
-        return score.with_untied_cls(from_cls, to_cls)
+        return found.with_untied_cls(from_cls, to_cls)
 
     def _per_head(self, rows: Tensor) -> Tensor:
         # R×C -> R×H×D -> H×R×D
@@ -103,7 +103,7 @@ class TupeAbsolute(PositionEncoding):
 class TupeRelative(TupeAbsolute):
     """TUPE-A and T5's bias; with [CLS] untied, b adds separate values to θ1 and θ2."""
 
-    score_is_product = False
+    bias_is_product = False
     in_decoder = "[CLS] tied, all buckets for keys on the left"
 
     def __init__(

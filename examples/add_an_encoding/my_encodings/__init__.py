@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from tupe_fairseq import PositionEncoding, Shape, register_position_encoding
-from tupe_fairseq.position import PositionalScore
+from tupe_fairseq.position import AttentionBias
 from tupe_fairseq.position.indices import distances
 
 
@@ -27,8 +27,8 @@ class GaussianPosition(PositionEncoding):
         self.w = nn.Parameter(torch.full((shape.num_heads, 1), 0.5 / gaussian_width**2))
         self.b = nn.Parameter(torch.zeros(shape.num_heads, 1))
 
-    def score(self, queries, keys, start=0):
+    def attention_bias(self, queries, keys, start=0):
         distance = distances(queries, keys, start, device=self.w.device)
         # H×1 and (T+S−1) -> H×(T+S−1), one value per distance
         bias = -(self.w * distance**2 + self.b).abs()
-        return PositionalScore(keys, by_distance=bias.float(), start=start)
+        return AttentionBias(keys, by_distance=bias.float(), start=start)

@@ -7,7 +7,7 @@ import torch
 
 
 @contextmanager
-def own_random_numbers() -> Iterator[None]:
+def isolated_rng() -> Iterator[None]:
     """Draw random numbers inside from a separate seed; torch's generator draws one number.
 
     Models with the same seed and different encodings thus have the same weights elsewhere.

@@ -1,4 +1,4 @@
-"""The content-free part of the attention scores, in factored form."""
+"""What positions add to the attention scores, in factored form."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,11 +14,11 @@ HIDDEN = -1e4
 
 
 @dataclass(frozen=True)
-class PositionalScore:
-    """v_ij, the term that depends on positions alone and is shared by layers and sequences.
+class AttentionBias:
+    """What positions alone add to the scores; layers and sequences share it.
 
-    v_ij = queries_i · keys_j + by_distance[j − i]. Parts that an encoding does not have are None.
-    All are fp32 or wider: a rounding error would be the same in every layer.
+    bias_ij = queries_i · keys_j + by_distance[j − i]. Parts that do not exist are None. All
+    are fp32 or wider: a rounding error would be the same in every layer.
 
     Attributes:
         num_keys: S.
@@ -61,7 +61,7 @@ class PositionalScore:
         names = ("queries", "keys", "by_distance", "cells")
         return {name: part for name in names if (part := getattr(self, name)) is not None}
 
-    def to(self, dtype: torch.dtype) -> "PositionalScore":
+    def to(self, dtype: torch.dtype) -> "AttentionBias":
         """The same in another dtype."""
         return replace(self, **{name: part.to(dtype) for name, part in self.parts().items()})
 
@@ -92,7 +92,7 @@ class PositionalScore:
         """The term as a tensor, H×T×S."""
         return self.rows(0, self.num_queries)
 
-    def with_untied_cls(self, from_cls: Tensor, to_cls: Tensor) -> "PositionalScore":
+    def with_untied_cls(self, from_cls: Tensor, to_cls: Tensor) -> "AttentionBias":
         """Reset what involves [CLS], at position 0 (Ke et al., ICLR 2021, section 3.2).
 
         Row 0 becomes θ1 and column 0 of the other rows θ2, whatever was there. Two more
@@ -132,7 +132,7 @@ class PositionalScore:
 
 
 def hide_distances(
-    score: PositionalScore | None,
+    bias: AttentionBias | None,
     heads: int,
     length: int,
     device: torch.device,
@@ -140,18 +140,18 @@ def hide_distances(
     window: int | None = None,
     hidden_score: float = HIDDEN,
     untied_cls: bool = False,
-) -> PositionalScore:
+) -> AttentionBias:
     """Hide keys by their distance: later ones, or those outside of a window, or both.
 
     The mask depends on the distance alone, so the term stays factored. With [CLS] untied, the
-    window is left to `PositionalScore.rows`: the term cancels what is by distance at position 0,
+    window is left to `AttentionBias.rows`: the term cancels what is by distance at position 0,
     where numbers as large as `hidden_score` would leave a rounding error.
 
     Args:
-        score: the term of the encoding for T queries and as many keys, or None.
+        bias: that of the encoding for T queries and as many keys, or None.
         heads: H.
         length: T.
-        device: of the result where there is no score.
+        device: of the result where there is no bias.
         causal: hide keys with j > i.
         window: hide keys with |i − j| > window.
         hidden_score: what is added to the score of hidden keys.
@@ -166,10 +166,10 @@ def hide_distances(
     mask = mask.expand(heads, -1)
     reach = length - 1 if window is None else min(window, length - 1)
     visible = (-reach, 0 if causal else reach)
-    if score is None:
-        return PositionalScore(length, by_distance=mask, visible=visible)
-    if score.cells is not None:
-        return replace(score, cells=score.cells + toeplitz(mask, length), visible=visible)
-    if score.by_distance is not None:
-        mask = score.by_distance + mask
-    return replace(score, by_distance=mask, visible=visible, window=window if apart else None)
+    if bias is None:
+        return AttentionBias(length, by_distance=mask, visible=visible)
+    if bias.cells is not None:
+        return replace(bias, cells=bias.cells + toeplitz(mask, length), visible=visible)
+    if bias.by_distance is not None:
+        mask = bias.by_distance + mask
+    return replace(bias, by_distance=mask, visible=visible, window=window if apart else None)
