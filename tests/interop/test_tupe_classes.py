@@ -169,7 +169,7 @@ def test_a_classifier_there_and_back(tmp_path):
     assert len(config["id2label"]) == 3
     back = tupe_classes.read(tmp_path / "hf")
     assert back.head == HEAD
-    assert any("head for masked words is new" in note for note in back.notes)
+    assert any("head for masked words: the new one is untrained" in note for note in back.notes)
     assert back.state.keys() == converted.state.keys()
     for key, value in converted.state.items():
         if not key.startswith("encoder.lm_head.") or key.endswith("head.weight"):
