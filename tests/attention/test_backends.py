@@ -23,6 +23,8 @@ from tests.attention.cases import (
 from tests.tolerances import assert_close, assert_zero
 from tupe_fairseq import UsageError
 from tupe_fairseq.attention import (
+    CrossAttention,
+    Source,
     TupeMultiheadAttention,
     choose_backend,
     required_features,
@@ -122,6 +124,17 @@ def test_weights_come_only_where_asked_for():
     encoding, attention = build("tupe_a", 7)
     _, weights = run(encoding, attention, normal(1, 7, EMBED_DIM, seed=0), backend="eager")
     assert weights is None
+
+
+def test_weights_of_cross_attention_come_only_where_asked_for():
+    attention = CrossAttention(EMBED_DIM, NUM_HEADS, EMBED_DIM)
+    x, source = normal(2, 3, EMBED_DIM, seed=0), Source(normal(2, 5, EMBED_DIM, seed=1))
+    out, weights = attention(x, source)
+    expected, found = attention(x, source, need_weights=True)
+    assert weights is None
+    assert found.shape == (2, NUM_HEADS, 3, 5)
+    assert_close(found.sum(-1), torch.ones(2, NUM_HEADS, 3))
+    assert_close(out, expected)
 
 
 def test_sdpa_refuses_to_return_weights():

@@ -84,6 +84,15 @@ def test_a_pass_copies_nothing_from_the_host(name, reads):
         encoder(x, mask, ids).sum().backward()
 
 
+@pytest.mark.parametrize("name", ["none", "alibi", "tupe_a", "tupe_r"])
+def test_a_window_copies_nothing_from_the_host(name, reads):
+    encoder = Encoder(build_position_encoding(name, WIDTH, 4, LENGTH, window=3), 2, 16).to("meta")
+    x = torch.randn(2, LENGTH, WIDTH, device="meta", requires_grad=True)
+    mask = torch.zeros(2, LENGTH, dtype=torch.bool, device="meta")
+    with NoCopiesFromTheHost():
+        encoder(x, mask).sum().backward()
+
+
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_a_padded_batch_needs_one(name, reads):
     encoding = build_position_encoding(

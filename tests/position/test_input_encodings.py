@@ -236,6 +236,12 @@ def test_inputs_keep_their_dtype(case):
     assert encoding.embed(x, words(x)).dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize("case", ["floater", "rnn-recursive"])
+def test_computed_positions_are_rounded_to_the_dtype_of_the_words(case):
+    x, _ = inputs(7, None, torch.bfloat16)
+    assert build(case, torch.float32).embed(x).dtype == torch.bfloat16
+
+
 def test_sinusoids_of_fairseq_are_exact_at_far_positions():
     longest, width = 5000, 8
     encoding = build_position_encoding(

@@ -115,6 +115,12 @@ def test_training_draws_from_the_seeded_generator(name):
     assert not torch.allclose(found[0][0] - x[0], found[0][1] - x[1]), "one draw a sentence"
 
 
+@pytest.mark.parametrize("name", ["cape", "shape"])
+def test_training_draws_on_the_device_of_the_words(name):
+    x = torch.zeros(2, LENGTH, WIDTH, device="meta")
+    assert build(name).to("meta").embed(x).device == x.device
+
+
 def test_recursive_positions_differ_at_the_start():
     """Up to the last, or else a long text would begin without positions."""
     path = build_position_encoding("rnn", 64, 4, 512, rnn_recursive=True).path(512)
