@@ -172,7 +172,9 @@ class TupeTransformerDecoder(Encoder, TransformerDecoderBase):
         if (found := self.get_incremental_state(incremental_state, CACHE)) is not None:
             found[CACHE].reorder(new_order)
 
-    def reorder_incremental_state_scripting(self, incremental_state, new_order) -> None:
+    def reorder_incremental_state_scripting(
+        self, incremental_state: dict[str, dict[str, Any]], new_order: Tensor
+    ) -> None:
         """Called by fairseq's beam search: reorders the whole decoder state."""
         self.reorder_incremental_state(incremental_state, new_order)
 

@@ -78,14 +78,14 @@ class TransformerLayer(PrunableFeedForward):
         pre = self.normalize_before
         out, _ = self.self_attn(self.self_attn_layer_norm(x) if pre else x, shared, cache)
         x = self._add(out, x, self.self_attn_layer_norm)
-        weights = None
-        if self.encoder_attn is not None and source is not None:
+        weights, norm = None, self.encoder_attn_layer_norm
+        if self.encoder_attn is not None and norm is not None and source is not None:
             if cache is not None and cache.source is None:
                 cache.source = self.encoder_attn.project(source)
             projected = None if cache is None else cache.source
-            queries = self.encoder_attn_layer_norm(x) if pre else x
+            queries = norm(x) if pre else x
             out, weights = self.encoder_attn(queries, source, projected, need_weights)
-            x = self._add(out, x, self.encoder_attn_layer_norm)
+            x = self._add(out, x, norm)
         out = self._feed_forward(self.final_layer_norm(x) if pre else x)
         return self._add(out, x, self.final_layer_norm), weights
 

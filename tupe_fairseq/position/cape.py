@@ -46,7 +46,9 @@ class CapePosition(PositionEncoding):
     def word_scale(self) -> float:
         return self.shape.embed_dim**0.5
 
-    def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
+    def embed(
+        self, x: Tensor, tokens: object = None, padding_mask: object = None, start: int = 0
+    ) -> Tensor:
         stop = start + x.size(1)
         if not (self.training and (self.global_shift or self.local_shift or self.log_scale)):
             return x + self.table(x.dtype, start, stop).to(x.dtype)

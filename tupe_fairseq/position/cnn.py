@@ -42,7 +42,9 @@ class CnnPosition(PositionEncoding):
         self.padding = sides if shape.bidirectional else (cnn_kernel - 1, 0)
         self.context = self.padding[0]
 
-    def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
+    def embed(
+        self, x: Tensor, tokens: object = None, padding_mask: Tensor | None = None, start: int = 0
+    ) -> Tensor:
         tokens_only = x if padding_mask is None else x.masked_fill(padding_mask[:, :, None], 0)
         # B×T×C -> B×C×T -> B×T×C
         return x + self.conv(F.pad(tokens_only.transpose(1, 2), self.padding)).transpose(1, 2)

@@ -36,7 +36,9 @@ class ComplexOrderPosition(PositionEncoding):
         self.phase = nn.Parameter(torch.zeros(shape.vocab_size, width))
         self.readout = nn.Linear(2 * width, width, bias=False)
 
-    def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
+    def embed(
+        self, x: Tensor, tokens: Tensor | None = None, padding_mask: object = None, start: int = 0
+    ) -> Tensor:
         if tokens is None:
             raise ConfigurationError(NEEDS_TOKENS)
         positions = torch.arange(start, start + x.size(1), device=x.device)

@@ -8,7 +8,7 @@ The listing in the paper's appendix does not divide q_i·e[p_ij] by √D; the au
 training does, as here. Positions are counted to the left, so CoPE is for decoders.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ class ContextualTerms(LayerTerms):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(shape.head_dim, rows))
 
-    def content(self, q, k, x, encoding, start=0) -> Tensor:
+    def content(self, q: Tensor, k: Tensor, x: Tensor, encoding: Any, start: int = 0) -> Tensor:
         # B×H×T×D · B×H×D×S -> B×H×T×S
         gates = (q @ k.mT).to(widened(q.dtype)).sigmoid()
         i = torch.arange(start, start + q.size(2), device=q.device)[:, None]

@@ -8,7 +8,7 @@ The authors' code is causal, with b_ij = 0 for keys on the right; here b is as i
 encoding, in an encoder too.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
@@ -35,7 +35,7 @@ class AdaptiveTerms(LayerTerms):
         self.fc1 = nn.Linear(2 * shape.num_heads, width)
         self.fc2 = nn.Linear(width, shape.num_heads)
 
-    def content(self, q, k, x, encoding, start=0) -> Tensor:
+    def content(self, q: Tensor, k: Tensor, x: Tensor, encoding: Any, start: int = 0) -> Tensor:
         bias = encoding.attention_bias(q.size(2), k.size(2), start).dense()
         scores = (q @ k.mT).to(bias.dtype)
         # B×2H×T×S -> B×T×S×2H -> B×T×S×H -> B×H×T×S

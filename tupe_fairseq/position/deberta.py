@@ -6,7 +6,7 @@ equation 3. The position-to-position term is left out. The released code reads q
 instead of δ(j,i).
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,7 @@ class DebertaTerms(LayerTerms):
         self.pos_k_proj = nn.Linear(shape.embed_dim, shape.embed_dim)
         self.pos_q_proj = nn.Linear(shape.embed_dim, shape.embed_dim)
 
-    def relative(self, encoding, length) -> RelativeVectors:
+    def relative(self, encoding: Any, length: int) -> RelativeVectors:
         """k^R and scaled q^R at the rows of P that this length reaches."""
         scale = (encoding.score_terms * self.shape.head_dim) ** -0.5
         table = encoding.rows(length)
@@ -82,7 +82,7 @@ class DebertaPosition(PositionEncoding):
     def build_layer_terms(self) -> DebertaTerms:
         return DebertaTerms(self.shape)
 
-    def position_tables(self):
+    def position_tables(self) -> dict[str, int]:
         return {} if self.absolute is None else {"absolute": 0}
 
     def before_lm_head(self, x: Tensor) -> Tensor:

@@ -86,7 +86,9 @@ class FloaterPosition(PositionEncoding):
         )
         self._known: tuple[object, Tensor] | None = None
 
-    def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
+    def embed(
+        self, x: Tensor, tokens: object = None, padding_mask: object = None, start: int = 0
+    ) -> Tensor:
         path = self._known_path
         if is_exporting() and self._known is not None:
             # A program has them as constants; a pass before was as long as any can be.

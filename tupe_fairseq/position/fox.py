@@ -8,6 +8,8 @@ The paper is causal. In an encoder, keys on the right have gates g of their own 
 Σ_{l=i+1..j} ln g_l, as in x-transformers; this is no product of vectors.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -38,7 +40,9 @@ class ForgetGates(Gates):
     def __init__(self, shape: Shape):
         super().__init__(shape, sides=1)
 
-    def vectors(self, x, carried=None):
+    def vectors(
+        self, x: Tensor, carried: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         sums = self.sums(x)[..., None]
         if carried is not None:
             sums = sums + carried
@@ -52,7 +56,7 @@ class TwoSidedGates(Gates):
     def __init__(self, shape: Shape):
         super().__init__(shape, sides=2)
 
-    def content(self, q, k, x, encoding, start=0):
+    def content(self, q: Tensor, k: Tensor, x: Tensor, encoding: Any, start: int = 0) -> Tensor:
         left, right = self.sums(x).chunk(2, 1)
         positions = torch.arange(k.size(2), device=k.device)
         is_left = positions <= positions[:, None]

@@ -83,6 +83,8 @@ class HierarchicalPosition(PositionEncoding):
         self.weight = nn.Parameter(torch.empty(hierarchical_rows, shape.embed_dim))
         nn.init.normal_(self.weight, std=0.02)
 
-    def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
+    def embed(
+        self, x: Tensor, tokens: object = None, padding_mask: object = None, start: int = 0
+    ) -> Tensor:
         positions = torch.arange(start, start + x.size(1), device=x.device)
         return x + decompose(self.weight, positions)

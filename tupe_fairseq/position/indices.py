@@ -1,12 +1,16 @@
 """Index arithmetic: distances, buckets, the cells of [CLS]."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
 
 
-def distances(queries: int, keys: int, start: int = 0, device=None) -> Tensor:
+def distances(
+    queries: int, keys: int, start: int = 0, device: torch.device | None = None
+) -> Tensor:
     """All distances j − i in ascending order: T+S−1 values, from −(start+T−1) to S−1−start.
 
     Args:
@@ -28,7 +32,7 @@ def toeplitz(by_distance: Tensor, keys: int) -> Tensor:
 
 class _Toeplitz(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, by_distance, keys):
+    def forward(ctx: Any, by_distance: Tensor, keys: int) -> Tensor:
         # Row i is the window of width S that starts at column T − 1 − i. Strides as of `unfold`,
         # whose width torch.export cannot leave open.
         by_distance = by_distance.contiguous()
@@ -38,7 +42,7 @@ class _Toeplitz(torch.autograd.Function):
         return by_distance.as_strided(windows, (columns, 1, 1)).flip(-2).contiguous()
 
     @staticmethod
-    def backward(ctx, gradient):
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         # The sums of the diagonals, H×T×S -> H×(T+S−1). T columns of zeros are appended and the
         # rows joined. In rows that are one column shorter, row i begins at i·(S+T−1), so it is
         # shifted by i: each column holds one distance.

@@ -32,9 +32,11 @@ class LearnedPosition(RandomizedEncoding):
         with torch.no_grad():
             self.weight[self.first_row - 1].zero_()
 
-    def position_tables(self):
+    def position_tables(self) -> dict[str, int]:
         return {} if self.randomize_positions else {"weight": self.first_row}
 
-    def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
+    def embed(
+        self, x: Tensor, tokens: object = None, padding_mask: object = None, start: int = 0
+    ) -> Tensor:
         rows = self.positions(start, start + x.size(1), x.device)
         return x + self.weight[self.first_row :][rows]

@@ -19,8 +19,10 @@ class MultiplicativePosition(PositionEncoding):
         self.weight = nn.Parameter(torch.empty(shape.max_positions, shape.embed_dim))
         nn.init.normal_(self.weight, mean=1.0, std=0.02)
 
-    def position_tables(self):
+    def position_tables(self) -> dict[str, int]:
         return {"weight": 0}
 
-    def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
+    def embed(
+        self, x: Tensor, tokens: object = None, padding_mask: object = None, start: int = 0
+    ) -> Tensor:
         return x * self.weight[start : start + x.size(1)]

@@ -77,7 +77,9 @@ class RnnPosition(PositionEncoding):
             self.from_left = nn.GRU(width, width // 2, batch_first=True)
             self.from_right = nn.GRU(width, width // 2, batch_first=True)
 
-    def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
+    def embed(
+        self, x: Tensor, tokens: object = None, padding_mask: Tensor | None = None, start: int = 0
+    ) -> Tensor:
         if self.path is not None:
             return x + self.path(start + x.size(1))[start:].to(x.dtype)
         states = self.from_left(x)[0]

@@ -158,7 +158,8 @@ class RotaryPosition(RandomizedEncoding):
         }
 
     def for_pass(self, length: int, device: torch.device) -> PositionEncoding:
-        if not self._depends_on_length or length <= self.scaling.original:
+        scaling = self.scaling
+        if scaling is None or not scaling.depends_on_length or length <= scaling.original:
             return super().for_pass(length, device)
         scaled = copy.copy(self)
         # The copy shares this dictionary, which the assignment would change.
@@ -179,7 +180,9 @@ class RotaryPosition(RandomizedEncoding):
             return self.unrotated
         return self.local if self.local is not None and self.shape.is_local(layer) else self
 
-    def rotate(self, q, k, v, start=0):
+    def rotate(
+        self, q: Tensor, k: Tensor, v: Tensor, start: int = 0
+    ) -> tuple[Tensor, Tensor, Tensor]:
         positions = self.positions(start, start + q.size(2), q.device)
         values = self.rotation(v, positions) if self.rope_values else v
         return self.rotation(q, positions), self.rotation(k, positions), values
@@ -241,13 +244,12 @@ def _factor(max_positions: int, factor: float | None, original: int | None) -> t
     Raises:
         ConfigurationError: neither is given.
     """
-    if factor is None and original is None:
+    if original is not None:
+        longer = max(max_positions / max(original, 1), 1.0)
+        return longer if factor is None else factor, original
+    if factor is None:
         raise ConfigurationError(
             "--rope-scaling needs --rope-scaling-factor: how many times longer the texts are than "
             "those trained on."
         )
-    if factor is None:
-        return max(max_positions / max(original, 1), 1.0), original
-    if original is None:
-        original = max(round(max_positions / max(1, factor)), 2)
-    return factor, original
+    return factor, max(round(max_positions / max(1, factor)), 2)

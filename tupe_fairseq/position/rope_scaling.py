@@ -91,7 +91,7 @@ class Scaling:
 class Linear(Scaling):
     """θ/s: position interpolation (Chen et al. 2023)."""
 
-    def frequencies(self, theta, width, length=0):
+    def frequencies(self, theta: float, width: int, length: int = 0) -> Tensor:
         return frequencies(theta, width) / self.factor
 
 
@@ -99,7 +99,7 @@ class Linear(Scaling):
 class Ntk(Scaling):
     """b·s^{D/(D−2)} in place of b (bloc97 2023): the lowest frequency becomes θ/s."""
 
-    def frequencies(self, theta, width, length=0):
+    def frequencies(self, theta: float, width: int, length: int = 0) -> Tensor:
         return _with_larger_base(theta, width, self.factor)
 
 
@@ -109,7 +109,7 @@ class Dynamic(Scaling):
 
     depends_on_length = True
 
-    def frequencies(self, theta, width, length=0):
+    def frequencies(self, theta: float, width: int, length: int = 0) -> Tensor:
         longer = max(length / self.original, 1)
         return _with_larger_base(theta, width, self.factor * longer - (self.factor - 1))
 
@@ -131,10 +131,10 @@ class Yarn(Scaling):
     }
 
     @property
-    def magnitude(self):
+    def magnitude(self) -> float:
         return self.settings["attention_factor"] or 0.1 * math.log(self.factor) + 1
 
-    def frequencies(self, theta, width, length=0):
+    def frequencies(self, theta: float, width: int, length: int = 0) -> Tensor:
         def dimension(turns: float) -> float:
             # The pair, as a real number, that makes this many turns in L.
             return width * math.log(self.original / (turns * 2 * math.pi)) / (2 * math.log(theta))
@@ -162,7 +162,7 @@ class LongRope(Scaling):
 
     defaults: ClassVar = {"long_factor": None, "short_factor": None, "attention_factor": None}
 
-    def __init__(self, factor, original, settings=None):
+    def __init__(self, factor: float, original: int, settings: Mapping[str, Any] | None = None):
         super().__init__(factor, original, settings)
         self.depends_on_length = self.settings["short_factor"] is not None
         if not self.settings["long_factor"]:
@@ -172,11 +172,11 @@ class LongRope(Scaling):
             )
 
     @property
-    def magnitude(self):
+    def magnitude(self) -> float:
         derived = math.sqrt(1 + math.log(self.factor) / math.log(self.original))
         return self.settings["attention_factor"] or derived
 
-    def frequencies(self, theta, width, length=0):
+    def frequencies(self, theta: float, width: int, length: int = 0) -> Tensor:
         short = self.depends_on_length and length <= self.original
         name = "short_factor" if short else "long_factor"
         divisors = torch.tensor(self.settings[name], dtype=torch.float64)
@@ -197,7 +197,7 @@ class Llama3(Scaling):
 
     defaults: ClassVar = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
 
-    def frequencies(self, theta, width, length=0):
+    def frequencies(self, theta: float, width: int, length: int = 0) -> Tensor:
         low, high = self.settings["low_freq_factor"], self.settings["high_freq_factor"]
         if high <= low:
             raise ConfigurationError(

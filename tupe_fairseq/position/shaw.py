@@ -5,7 +5,7 @@ R^V_{clip(i−j)}), equation 3. The vectors are shared by the heads, not by the 
 Implementations that count j − i have the rows of both tables in reverse order.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from torch import nn
@@ -35,7 +35,7 @@ class ShawTerms(LayerTerms):
         nn.init.normal_(self.key, std=0.02)
         nn.init.normal_(self.value_weight, std=0.02)
 
-    def relative(self, encoding, length) -> RelativeVectors:
+    def relative(self, encoding: Any, length: int) -> RelativeVectors:
         tables = self.key, self.value_weight
         if encoding.randomize_positions:
             distance = encoding.distances(length, length, 0, self.key.device)

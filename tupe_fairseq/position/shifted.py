@@ -40,7 +40,9 @@ class ShapePosition(PositionEncoding):
     def word_scale(self) -> float:
         return self.shape.embed_dim**0.5
 
-    def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
+    def embed(
+        self, x: Tensor, tokens: object = None, padding_mask: object = None, start: int = 0
+    ) -> Tensor:
         stop = start + x.size(1)
         if not self.training or not self.shifts:
             shifted = self.table(x.dtype, start + self.shifts, stop + self.shifts)

@@ -42,7 +42,9 @@ class SinusoidalPosition(RandomizedEncoding):
     def word_scale(self) -> float:
         return self.shape.embed_dim**0.5
 
-    def embed(self, x, tokens=None, padding_mask=None, start=0) -> Tensor:
+    def embed(
+        self, x: Tensor, tokens: object = None, padding_mask: object = None, start: int = 0
+    ) -> Tensor:
         rows = self.positions(start, start + x.size(1), x.device)
         return x + self.table.select(x.dtype, rows).to(x.dtype)
 

@@ -32,7 +32,14 @@ class RelativeBias(nn.Module):
 
     buckets: Tensor
 
-    def __init__(self, num_heads, num_buckets, max_distance, bidirectional, untie_cls=False):
+    def __init__(
+        self,
+        num_heads: int,
+        num_buckets: int,
+        max_distance: int,
+        bidirectional: bool,
+        untie_cls: bool = False,
+    ):
         super().__init__()
         check_buckets(num_buckets, max_distance, bidirectional)
         # Distances beyond max_distance are in the bucket of max_distance.

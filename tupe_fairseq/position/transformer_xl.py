@@ -5,6 +5,8 @@ score_ij = [ x_i W^Q (x_j W^K)ᵀ + x_i W^Q (W_{K,R} R_{i−j})ᵀ + u (x_j W^K)
 its columns alternate sine and cosine, where the authors' code stacks them, which permutes W_{K,R}.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -27,7 +29,7 @@ class TransformerXLTerms(LayerTerms):
         nn.init.normal_(self.content_bias, std=0.02)
         nn.init.normal_(self.position_bias, std=0.02)
 
-    def relative(self, encoding, length) -> RelativeVectors:
+    def relative(self, encoding: Any, length: int) -> RelativeVectors:
         """W_{K,R} R of the distances j − i from −(length−1) to length − 1, with u and v."""
         waves = project(encoding.waves(length, self.r_proj.weight.dtype), self.r_proj)
         # (2·length−1)×C -> H×(2·length−1)×D

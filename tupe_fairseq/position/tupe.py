@@ -63,7 +63,7 @@ class TupeAbsolute(PositionEncoding):
         # TUPE-R's b.
         self.relative_bias: RelativeBias | None = None
 
-    def position_tables(self):
+    def position_tables(self) -> dict[str, int]:
         return {"weight": 2 if self.untie_cls else 0}
 
     def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias:

@@ -12,6 +12,7 @@ import math
 from typing import Annotated
 
 import torch
+from torch import Tensor
 
 from ..errors import ConfigurationError
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
@@ -66,7 +67,9 @@ class ExtrapolatablePosition(PositionEncoding):
                 f"10^{self.largest:.0f}, and at most 10^{largest} are accurate here; {remedy}."
             )
 
-    def rotate(self, q, k, v, start=0):
+    def rotate(
+        self, q: Tensor, k: Tensor, v: Tensor, start: int = 0
+    ) -> tuple[Tensor, Tensor, Tensor]:
         if q.dtype == torch.float16:
             self._check_range(LARGEST_FP16, "make it larger, or use bf16 instead of fp16")
         rows = q.dtype, start, start + q.size(2)
