@@ -49,6 +49,7 @@ class AttentionBias:
             return self.cells.size(1)
         if self.queries is not None:
             return self.queries.size(1)
+        assert self.by_distance is not None
         return self.by_distance.size(1) - self.num_keys + 1
 
     @property
@@ -75,7 +76,8 @@ class AttentionBias:
         if self.by_distance is not None:
             start, stop = self.num_queries - last + begin, self.num_queries - first + end - 1
             relative = toeplitz(self.by_distance[:, start:stop], end - begin)
-        if self.queries is None:
+        if self.queries is None or self.keys is None:
+            assert relative is not None
             return relative
         # H×R×E · H×E×S -> H×R×S
         found = self.queries[:, first:last] @ self.keys[:, begin:end].transpose(1, 2)
@@ -104,6 +106,8 @@ class AttentionBias:
             from_cls: θ1, H.
             to_cls: θ2, H.
         """
+        assert self.queries is not None
+        assert self.keys is not None
         heads, queries, _ = self.queries.shape
         row = from_cls[:, None].expand(heads, self.num_keys)
         column = to_cls[:, None].expand(heads, queries)
