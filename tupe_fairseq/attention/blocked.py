@@ -5,7 +5,7 @@ backward pass (Dao et al. 2022). The gradient of the positional term is summed o
 by block.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +21,7 @@ from ..position.bias import AttentionBias
 from ..position.relative import RelativeVectors
 from ..position.tables import widened
 from .backend import ATTENTION_BACKENDS, Backend, Feature
-from .blocks import Block, split_into_blocks
+from .blocks import Block, Blocks, split_into_blocks
 from .fused import padding_scores
 from .relative import Relative, relative_inputs
 
@@ -31,81 +31,6 @@ FEW = 2 / 3
 SHORT = 32
 #: Bytes up to which the positional term is stored once for all layers as H×T×T.
 DENSE = 1 << 29
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """What all layers share.
-
-    Attributes:
-        blocks: the blocks; each inner list has those of the same queries.
-        bias: what positions add to the scores, or None.
-        padding: 0 at tokens, `HIDDEN` at padding, B×1×T, or None.
-        memory: for the cells of two blocks, 2×cells.
-        share: of the cells, those in blocks; the others are padding or hidden.
-        lengths: tokens of each sequence, or None where padding is anywhere or nowhere.
-    """
-
-    blocks: list[list[Block]]
-    bias: AttentionBias | None
-    padding: Tensor | None
-    memory: Tensor
-    share: float
-    lengths: tuple[int, ...] | None = None
-
-    @property
-    def hides(self) -> bool:
-        """Whether keys are hidden by their distance, so that blocks leave some out."""
-        return self.bias is not None and self.bias.visible is not None
-
-    def rows(self, block: Block) -> Tensor | None:
-        """The positional term of this block in all heads, H×R×S.
-
-        Of blocks with the same queries, the first has the most rows and keys.
-        """
-        return None if self.bias is None else block.rows_of(self.bias)
-
-    def empty_like(self, x: Tensor) -> Tensor:
-        """Memory for the blocks' results; 0 where they may add to it, or leave out padding."""
-        whole = self.padding is None and not self.hides
-        return torch.empty_like(x) if whole else torch.zeros_like(x)
-
-    @property
-    def served_by_torch(self) -> bool:
-        """Whether torch's fused kernel is faster: it has no dropout and no gradient of a bias."""
-        if self.padding is not None or self.share < FEW:
-            return False
-        if self.bias is None:
-            return True
-        learns = torch.is_grad_enabled() and any(
-            part.requires_grad for part in self.bias.parts().values()
-        )
-        return self.bias.cells is not None and not learns
-
-    def terms(self, block: Block, rows: Tensor | None, p: float, key: int) -> ScoreTerms:
-        """Bias, padding and dropout of a block."""
-        padding = self.padding
-        if padding is not None:
-            padding = block.padding_of(padding)
-        bias = None if rows is None else block.bias(rows)
-        return ScoreTerms(bias, padding, p, key, block.first_word)
-
-    def attend_fused(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor | None:
-        """The output without dropout and terms of content, where a kernel for it is faster."""
-        cells = None if self.bias is None else self.bias.cells
-        by_torch = self.served_by_torch
-        # Of keys that are not consecutive, the kernel knows nothing.
-        is_served = self.bias is None or (cells is not None and not self.bias.has_cls)
-        if is_served and not torch.is_grad_enabled() and not (by_torch and q.size(2) < SHORT):
-            # Of sequences with known lengths, no padding is read.
-            terms = ScoreTerms(cells, self.padding if self.lengths is None else None)
-            visible = None if self.bias is None else self.bias.visible
-            if (out := attend(q, k, v, terms, self.lengths, visible)) is not None:
-                return out
-        if not by_torch:
-            return None
-        bias = None if cells is None else cells[None]
-        return F.scaled_dot_product_attention(q, k, v, bias, scale=1.0)
 
 
 class Blocked(Backend):
@@ -151,13 +76,43 @@ class Blocked(Backend):
             return out.to(dtype), None
         bias = prepared.bias
         is_fused = dropout == 0 and relative is None
-        if is_fused and (out := prepared.attend_fused(q, k, v)) is not None:
+        if is_fused and (out := _attend_fused(prepared, q, k, v)) is not None:
             return out.to(dtype), None
         parts = () if bias is None else bias.parts().values()
         key = draw_key() if dropout else 0
         q, *inputs = relative_inputs(q, relative)
         out = _Attend.apply(q, k, v, prepared, dropout, key, *inputs, *parts)
         return out.to(dtype), None
+
+
+def _attend_fused(blocks: Blocks, q: Tensor, k: Tensor, v: Tensor) -> Tensor | None:
+    """The output without dropout and terms of content, where a kernel for it is faster."""
+    cells = None if blocks.bias is None else blocks.bias.cells
+    by_torch = _is_torch_faster(blocks)
+    # Of keys that are not consecutive, the kernel knows nothing.
+    is_served = blocks.bias is None or (cells is not None and not blocks.bias.has_cls)
+    if is_served and not torch.is_grad_enabled() and not (by_torch and q.size(2) < SHORT):
+        # Of sequences with known lengths, no padding is read.
+        terms = ScoreTerms(cells, blocks.padding if blocks.lengths is None else None)
+        visible = None if blocks.bias is None else blocks.bias.visible
+        if (out := attend(q, k, v, terms, blocks.lengths, visible)) is not None:
+            return out
+    if not by_torch:
+        return None
+    bias = None if cells is None else cells[None]
+    return F.scaled_dot_product_attention(q, k, v, bias, scale=1.0)
+
+
+def _is_torch_faster(blocks: Blocks) -> bool:
+    """Whether torch's fused kernel is faster: it has no dropout and no gradient of a bias."""
+    if blocks.padding is not None or blocks.share < FEW:
+        return False
+    if blocks.bias is None:
+        return True
+    learns = torch.is_grad_enabled() and any(
+        part.requires_grad for part in blocks.bias.parts().values()
+    )
+    return blocks.bias.cells is not None and not learns
 
 
 def _attend_other(

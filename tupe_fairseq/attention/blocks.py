@@ -1,12 +1,14 @@
 """How blocked attention divides its cells into blocks small enough for a processor's cache."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..kernels.random_bits import words_per_mask
+from ..kernels.softmax import ScoreTerms
 from ..position.bias import AttentionBias
 
 #: Cells of a block: 4 MB in fp32. Smaller blocks cost more calls, larger ones leave the cache.
@@ -109,6 +111,52 @@ class Block(NamedTuple):
 def joined(parts: list[Tensor]) -> Tensor:
     """Tensors side by side."""
     return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """What all layers share.
+
+    Attributes:
+        blocks: the blocks; each inner list has those of the same queries.
+        bias: what positions add to the scores, or None.
+        padding: 0 at tokens, `HIDDEN` at padding, B×1×T, or None.
+        memory: for the cells of two blocks, 2×cells.
+        share: of the cells, those in blocks; the others are padding or hidden.
+        lengths: tokens of each sequence, or None where padding is anywhere or nowhere.
+    """
+
+    blocks: list[list[Block]]
+    bias: AttentionBias | None
+    padding: Tensor | None
+    memory: Tensor
+    share: float
+    lengths: tuple[int, ...] | None = None
+
+    @property
+    def hides(self) -> bool:
+        """Whether keys are hidden by their distance, so that blocks leave some out."""
+        return self.bias is not None and self.bias.visible is not None
+
+    def rows(self, block: Block) -> Tensor | None:
+        """The positional term of this block in all heads, H×R×S.
+
+        Of blocks with the same queries, the first has the most rows and keys.
+        """
+        return None if self.bias is None else block.rows_of(self.bias)
+
+    def empty_like(self, x: Tensor) -> Tensor:
+        """Memory for the blocks' results; 0 where they may add to it, or leave out padding."""
+        whole = self.padding is None and not self.hides
+        return torch.empty_like(x) if whole else torch.zeros_like(x)
+
+    def terms(self, block: Block, rows: Tensor | None, p: float, key: int) -> ScoreTerms:
+        """Bias, padding and dropout of a block."""
+        padding = self.padding
+        if padding is not None:
+            padding = block.padding_of(padding)
+        bias = None if rows is None else block.bias(rows)
+        return ScoreTerms(bias, padding, p, key, block.first_word)
 
 
 def split_into_blocks(

@@ -1,7 +1,7 @@
 """Positions, layers and norms over vectors: encoders, decoders and language models."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -21,23 +21,7 @@ from ..position import PositionEncoding
 from ..position.rng import isolated_rng
 from .cache import DecoderCache
 from .layer import TransformerLayer
-from .stack import LayerStack
-
-Observer = Callable[[Tensor, SharedAttention], tuple[Tensor, SharedAttention]]
-
-
-class Encoded(NamedTuple):
-    """The output of a stack of layers.
-
-    Attributes:
-        x: B×T×C, after the final LayerNorm if there is one.
-        states: the first layer's input and each layer's output, B×T×C, where asked for.
-        weights: of one layer's attention to the source, B×H×T×S, where asked for.
-    """
-
-    x: Tensor
-    states: list[Tensor]
-    weights: Tensor | None = None
+from .stack import Encoded, LayerStack
 
 
 class Encoder(nn.Module):
@@ -157,7 +141,7 @@ class Encoder(nn.Module):
             causal: whether a causal stack hides later tokens.
             backend: used in this pass in place of that of the layers.
             source: what the layers attend to; its sequences are those of x.
-            **how: as in `run`.
+            **how: as in `LayerStack.run`.
 
         Raises:
             DataError: more than max_positions tokens, or padding before a token.
@@ -197,7 +181,7 @@ class Encoder(nn.Module):
             cache: of this stack, which is causal.
             tokens: ids, B×T, for encodings that depend on the token.
             backend: used in this pass in place of that of the layers.
-            **how: as in `run`.
+            **how: as in `LayerStack.run`.
 
         Raises:
             DataError: no tokens, or more than max_positions with those in the cache.
@@ -213,47 +197,16 @@ class Encoder(nn.Module):
                 shared = cache.step(position, part, backend)
             else:
                 shared = self.layers.share(self.embed_positions, part, layout, backend=backend)
-            found.append(self.run(part, shared, layout, cache=cache, **how))
+            found.append(self.run(part, shared, layout, caches=cache.layers, **how))
         if len(found) == 1:
             return found[0]
         outputs, states, _ = zip(*found, strict=True)
         joined = [torch.cat(each, 1) for each in zip(*states, strict=True)]
         return Encoded(torch.cat(outputs, 1), joined)
 
-    def run(
-        self,
-        x: Tensor,
-        shared: list[SharedAttention],
-        layout: Layout,
-        keep_states: bool = False,
-        cache: DecoderCache | None = None,
-        observe: Observer | None = None,
-        source: Source | None = None,
-        aligned: int | None = None,
-    ) -> Encoded:
-        """The layers and the final LayerNorm.
-
-        Args:
-            x: input of the first layer, B×T×C or N×C.
-            shared: what each layer shares with others.
-            layout: the tokens of the batch.
-            keep_states: also return the first layer's input and each layer's output.
-            cache: keys and values of earlier tokens, in incremental decoding.
-            observe: called before each layer with its input and its part of `shared`; returns
-                what the layer is called with.
-            source: what the layers attend to, in the decoder of a translation model.
-            aligned: the layer whose attention to the source is returned, or None.
-        """
-        states, weights = [layout.unpack(x)] if keep_states else [], None
-        for index, layer in self.layers.active():
-            given = (x, shared[index])
-            if observe is not None:
-                given = observe(*given)
-            own = None if cache is None else cache.layers[index]
-            x, found = layer(*given, own, source, index == aligned)
-            weights = found if index == aligned else weights
-            if keep_states:
-                states.append(layout.unpack(x))
+    def run(self, x: Tensor, shared: list[SharedAttention], layout: Layout, **how: Any) -> Encoded:
+        """The layers and the final LayerNorm; the arguments are those of `LayerStack.run`."""
+        x, states, weights = self.layers.run(x, shared, layout, **how)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
         return Encoded(layout.unpack(x), states, weights)

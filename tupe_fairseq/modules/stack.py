@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..attention import (
+    LayerCache,
     Layout,
     SharedAttention,
+    Source,
     TupeMultiheadAttention,
     choose_backend,
     required_features,
@@ -39,6 +41,23 @@ def once_per_view(
         if view not in made:
             made[view] = make(index)
     return [made[view] for view in views]
+
+
+Observer = Callable[[Tensor, SharedAttention], tuple[Tensor, SharedAttention]]
+
+
+class Encoded(NamedTuple):
+    """The output of a stack of layers.
+
+    Attributes:
+        x: B×T×C or N×C.
+        states: the first layer's input and each layer's output, B×T×C, where asked for.
+        weights: of one layer's attention to the source, B×H×T×S, where asked for.
+    """
+
+    x: Tensor
+    states: list[Tensor]
+    weights: Tensor | None = None
 
 
 class LayerStack(nn.ModuleList):
@@ -142,6 +161,42 @@ class LayerStack(nn.ModuleList):
             )
 
         return once_per_view(views, make)
+
+    def run(
+        self,
+        x: Tensor,
+        shared: list[SharedAttention],
+        layout: Layout,
+        keep_states: bool = False,
+        caches: list[LayerCache] | None = None,
+        observe: Observer | None = None,
+        source: Source | None = None,
+        aligned: int | None = None,
+    ) -> Encoded:
+        """Call the layers, in their order.
+
+        Args:
+            x: input of the first layer, B×T×C or N×C.
+            shared: what each layer shares with others.
+            layout: the tokens of the batch.
+            keep_states: also return the first layer's input and each layer's output.
+            caches: keys and values of earlier tokens by layer, in incremental decoding.
+            observe: called before each layer with its input and its part of `shared`; returns
+                what the layer is called with.
+            source: what the layers attend to, in the decoder of a translation model.
+            aligned: the layer whose attention to the source is returned, or None.
+        """
+        states, weights = [layout.unpack(x)] if keep_states else [], None
+        for index, layer in self.active():
+            given = (x, shared[index])
+            if observe is not None:
+                given = observe(*given)
+            cache = None if caches is None else caches[index]
+            x, found = layer(*given, cache, source, index == aligned)
+            weights = found if index == aligned else weights
+            if keep_states:
+                states.append(layout.unpack(x))
+        return Encoded(x, states, weights)
 
     def active(self) -> Iterator[tuple[int, Callable[..., Any]]]:
         """Yield index and call of the active layers; in training layerdrop skips some."""
