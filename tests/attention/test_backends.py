@@ -57,6 +57,15 @@ def test_fast_backends_equal_eager_under_autocast(name, case):
     assert_close(actual, expected)
 
 
+@pytest.mark.parametrize("case", ENCODINGS)
+def test_auto_equals_eager(case):
+    encoding, attention = build(case, 9)
+    x, padding = normal(2, 9, EMBED_DIM, seed=0), padding_mask(9, 0, 4)
+    expected, _ = run(encoding, attention, x, padding, backend="eager")
+    actual, _ = run(encoding, attention, x, padding, backend="auto")
+    assert_close(actual, expected)
+
+
 @pytest.mark.parametrize("appended", [1, 50])
 @pytest.mark.parametrize(("name", "case"), served(BACKENDS, ENCODINGS))
 def test_padding_never_changes_a_word(name, case, appended):

@@ -53,6 +53,9 @@ def assert_as_eager(case, length, padded=(), max_length=None, **how):
     actual = run_packed(encoding, attention, appended, padding, backend="blocked", **how)
     actual = actual[:, :length]
     assert_close(actual, expected)
+    with torch.no_grad():
+        evaluated = run_packed(encoding, attention, appended, padding, backend="blocked", **how)
+    assert_close(evaluated[:, :length], expected)
     assert_gradients_close(
         gradients(actual, x, encoding, attention),
         gradients(expected, x, encoding, attention),

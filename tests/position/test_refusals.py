@@ -72,6 +72,25 @@ def test_xpos_in_half_precision():
         xpos.rotate(*(x.half(),) * 3)
 
 
+#: The least that each option takes.
+LEAST = [
+    *(("cope", "cope_positions", 1), ("dape", "dape_width", 1), ("deberta", "relative_clip", 1)),
+    *(("fire", "fire_width", 1), ("fire", "fire_threshold", 1), ("floater", "floater_steps", 1)),
+    *(
+        ("floater", "floater_width", 1),
+        ("rope", "rope_skip_every", 0),
+        ("shaw", "relative_clip", 1),
+    ),
+    *(("shape", "shape_shifts", 0), ("xpos", "xpos_scale_base", 1)),
+]
+
+
+@pytest.mark.parametrize(("name", "option", "least"), LEAST)
+def test_the_least_is_taken(name, option, least):
+    given = {"bidirectional": name == "floater", option: least}
+    assert build_position_encoding(name, EMBED_DIM, 3, MAX_POSITIONS, **given) is not None
+
+
 @pytest.mark.parametrize(("name", "options", "expected"), OUT_OF_RANGE)
 def test_options_out_of_range(name, options, expected):
     with pytest.raises(UsageError, match=expected) as raised:
