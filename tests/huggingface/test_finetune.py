@@ -10,11 +10,11 @@ import torch
 from tests.glue.samples import write, write_tokenizer
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel, UsageError
-from tupe_fairseq.interop import tupe_classes
 from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.interop.dictionaries import read_dictionary
-from tupe_fairseq.interop.directory import Converted, build
 from tupe_fairseq.interop.directory import write as write_directory
+from tupe_fairseq.interop.keys import HEAD
+from tupe_fairseq.interop.models import Converted, build
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 pytest.importorskip("accelerate", reason="accelerate is not installed (extra hf)")
@@ -101,11 +101,11 @@ def test_back_in_fairseq(finetuned, glue, tmp_path):
     out = tmp_path / "back"
     command = ["--from", "huggingface", str(finetuned), "--out", str(out), "--check"]
     lines = convert(command)
-    assert any(f"the classifier is the head {tupe_classes.HEAD}" in line for line in lines)
+    assert any(f"the classifier is the head {HEAD}" in line for line in lines)
     roberta = TupeRobertaModel.from_pretrained(out)
     expected, _, ids = logits(finetuned, glue)
     with torch.no_grad():
-        rows = [roberta.predict(tupe_classes.HEAD, torch.tensor(row), True) for row in ids]
+        rows = [roberta.predict(HEAD, torch.tensor(row), True) for row in ids]
     assert_close(torch.cat(rows), expected)
 
 

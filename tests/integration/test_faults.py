@@ -1,7 +1,6 @@
 """Full disks, files cut off, files of elsewhere: the old state stays, and one line says why."""
 
 import os
-import resource
 import shutil
 import sys
 from pathlib import Path
@@ -20,7 +19,6 @@ from tests.scripts import ROOT
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.interop.dictionaries import (
-    LONGEST_LINE,
     Entry,
     dictionary_text,
     read_dictionary,
@@ -238,18 +236,6 @@ def test_any_bytes_are_a_dictionary_or_one_line(tmp_path_factory, raw):
     path.write_bytes(raw)
     told = refusal(lambda: read_dictionary(path))
     assert told is None or (str(path) in told and "\n" not in told)
-
-
-def test_an_endless_line_is_not_read_to_its_end(tmp_path):
-    """A gigabyte without a line's end, as a file with a hole: told at once, in little memory."""
-    path = tmp_path / "dict.txt"
-    with open(path, "wb") as file:
-        file.truncate(2**30)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(UsageError, match=f"longer than {LONGEST_LINE} characters"):
-        read_dictionary(path)
-    # Kibibytes, on Linux.
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
 
 
 def test_a_name_with_a_line_break_is_told_in_one_line(tmp_path):

@@ -12,7 +12,7 @@ from tests.integration.commands import COMMON, SMALL, finetune, parameters, pret
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.checkpoints.migration import SECOND_COPY
-from tupe_fairseq.interop import directory, keys
+from tupe_fairseq.interop import keys, models
 from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.interop.formats import fairseq_roberta
 
@@ -108,7 +108,7 @@ def test_warm_start(stock, tmp_path, name):
     positions = kept.pop("encoder.sentence_encoder.embed_positions.weight")
     for parameter, value in kept.items():
         assert torch.equal(ours[parameter], value), parameter
-    assert report[0] == f"left out: {directory.POSITIONS}"
+    assert report[0] == f"left out: {models.POSITIONS}"
     new = ours.keys() - kept.keys()
     assert all(parameter in report[1] for parameter in new)
     assert f"new, {sum(ours[p].numel() for p in new):,} parameters" in report[1]

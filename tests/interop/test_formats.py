@@ -8,7 +8,7 @@ import torch
 
 from tests.interop import release
 from tupe_fairseq import UsageError
-from tupe_fairseq.interop import directory
+from tupe_fairseq.interop import directory, models
 from tupe_fairseq.interop.check import outputs_of
 from tupe_fairseq.interop.conversion import CONVERSIONS, Conversion, register
 from tupe_fairseq.interop.convert import convert
@@ -42,7 +42,7 @@ def added():
     """A format that is read and written and has an option."""
 
     def read(source, dictionary, suffix="pt"):
-        return directory.Converted(**torch.load(f"{source}/m.{suffix}", weights_only=False))
+        return models.Converted(**torch.load(f"{source}/m.{suffix}", weights_only=False))
 
     def write(converted, out, suffix="pt"):
         flat = {n: v for n, v in converted.settings.items() if not isinstance(v, list)}
@@ -51,7 +51,7 @@ def added():
 
     def outputs(path, converted, head):
         read_back = read(path, None, "bin")
-        model = directory.build(read_back.settings, read_back.entries, {})
+        model = models.build(read_back.settings, read_back.entries, {})
         model.load_state_dict(read_back.state)
         return outputs_of(model, head)
 

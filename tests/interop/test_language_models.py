@@ -14,13 +14,14 @@ from tests.interop.pieces import entries_of, train
 from tests.interop.test_tupe_classes import ALONE
 from tests.tolerances import FORWARD, assert_close
 from tupe_fairseq import TupeTransformerLM, UsageError
-from tupe_fairseq.interop import tupe_classes
 from tupe_fairseq.interop.check import outputs_of
 from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.interop.dictionaries import Entry
-from tupe_fairseq.interop.directory import Converted, build, load
+from tupe_fairseq.interop.directory import load
 from tupe_fairseq.interop.families import CAUSAL
+from tupe_fairseq.interop.formats import huggingface
 from tupe_fairseq.interop.model_files import write_tensors
+from tupe_fairseq.interop.models import Converted, build
 from tupe_fairseq.interop.tokenizer_json import write_tokenizer
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -65,12 +66,12 @@ def assert_same(back: Converted, converted: Converted) -> None:
 def test_there_and_back(variant, tmp_path):
     """Equal outputs there; parameters and settings bit for bit back here."""
     built, converted = model(variant)
-    tupe_classes.write(converted, tmp_path / "hf")
-    found = tupe_classes.outputs(tmp_path / "hf", converted, None)(tokens())
+    huggingface.write(converted, tmp_path / "hf")
+    found = huggingface.outputs(tmp_path / "hf", converted, None)(tokens())
     seen = tokens().ne(1)
     for actual, expected in zip(found, outputs_of(built, None, CAUSAL)(tokens()), strict=True):
         assert_close(actual[seen], expected[seen])
-    back = tupe_classes.read(tmp_path / "hf")
+    back = huggingface.read(tmp_path / "hf")
     assert_same(back, converted)
     assert converted.settings.items() <= back.settings.items()
 
@@ -85,12 +86,12 @@ def test_there_and_back(variant, tmp_path):
 @torch.no_grad()
 def test_other_settings(changes, tmp_path):
     built, converted = model("tupe_r", **changes)
-    tupe_classes.write(converted, tmp_path / "hf")
-    logits = tupe_classes.outputs(tmp_path / "hf", converted, None)(tokens())[1]
+    huggingface.write(converted, tmp_path / "hf")
+    logits = huggingface.outputs(tmp_path / "hf", converted, None)(tokens())[1]
     assert_close(logits[tokens().ne(1)], built(tokens())[0][tokens().ne(1)])
     config = json.loads((tmp_path / "hf" / "config.json").read_text())
     assert config["bos_token_id"] == (0 if "add_bos_token" in changes else 2)
-    back = tupe_classes.read(tmp_path / "hf")
+    back = huggingface.read(tmp_path / "hf")
     assert_same(back, converted)
     assert changes.items() <= back.settings.items()
 
@@ -102,7 +103,7 @@ def test_code_of_the_directory_gives_equal_outputs(tmp_path):
     folder, names = tmp_path / "directories", ("xpos", "cope")
     for name in names:
         built, converted = model(name)
-        tupe_classes.write(converted, folder / name)
+        huggingface.write(converted, folder / name)
         expected = {"ids": tokens(), "logits": built(tokens())[0]}
         write_tensors(folder / name / "expected", expected)
     environment = {**os.environ, "HF_MODULES_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
@@ -206,12 +207,12 @@ def test_other_models_are_refused(toy_translation_data, toy_masked_lm_data, tmp_
 )
 def test_invalid_configurations(tmp_path, changes, part):
     """Sizes are taken from the parameters."""
-    tupe_classes.write(model("rope")[1], tmp_path / "hf")
+    huggingface.write(model("rope")[1], tmp_path / "hf")
     path = tmp_path / "hf" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
     if part is None:
-        tupe_classes.read(tmp_path / "hf")
+        huggingface.read(tmp_path / "hf")
         return
     with pytest.raises(UsageError, match=part) as error:
-        tupe_classes.read(tmp_path / "hf")
+        huggingface.read(tmp_path / "hf")
     assert "\n" not in str(error.value)

@@ -14,8 +14,9 @@ from tests.tolerances import FORWARD
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.interop.check import outputs_of
 from tupe_fairseq.interop.convert import convert
-from tupe_fairseq.interop.directory import Converted, build, write
+from tupe_fairseq.interop.directory import write
 from tupe_fairseq.interop.formats import onnx
+from tupe_fairseq.interop.models import Converted, build
 
 for library in ("onnxruntime", "onnxscript", "transformers"):
     pytest.importorskip(library, reason=f"{library} is not installed (extra onnx)")

@@ -110,3 +110,14 @@ def test_damaged_exports(trained, tmp_path):
     refused("cannot read", "config.json")
     config.write_text(json.dumps({"model_type": "electra", "hidden_size": 3}))
     refused("config.json is not a configuration")
+
+
+def test_more_positions_than_memory_holds(trained, tmp_path):
+    """The recorded number, in one line."""
+    state = torch.load(trained() / "checkpoint_last.pt", weights_only=True)
+    state["cfg"]["model"].max_positions = 10**12
+    torch.save(state, tmp_path / "model.pt")
+    (tmp_path / "dict.txt").write_bytes((trained() / "dict.txt").read_bytes())
+    with pytest.raises(UsageError, match=r"max_positions 10+ or an option") as error:
+        convert(["--to", "huggingface", str(tmp_path), "--out", str(tmp_path / "out")])
+    assert "\n" not in str(error.value)

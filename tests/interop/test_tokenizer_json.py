@@ -45,7 +45,7 @@ def found(folder: Path, symbols: list[str], lower_case: bool = False) -> list[li
 def train(folder: Path, **settings) -> tuple[sentencepiece.SentencePieceProcessor, list[str]]:
     """A sentencepiece model in a folder, and its pieces."""
     model = tiny.train(folder, [*TEXT * 20, "aaa aaaaaa á"], **{"vocab_size": 120} | settings)
-    return model, [entry.word for entry in tiny.entries_of(model)]
+    return model, [entry.token for entry in tiny.entries_of(model)]
 
 
 @pytest.mark.parametrize("lower_case", [False, True])

@@ -11,18 +11,19 @@ import torch
 
 from tests.tolerances import FORWARD, assert_close
 from tupe_fairseq import UsageError
-from tupe_fairseq.interop import sources, tupe_classes
+from tupe_fairseq.interop import keys, sources
 from tupe_fairseq.interop.check import outputs_of
 from tupe_fairseq.interop.dictionaries import Entry
-from tupe_fairseq.interop.directory import Converted, build
+from tupe_fairseq.interop.formats import huggingface
 from tupe_fairseq.interop.model_files import write_tensors
+from tupe_fairseq.interop.models import Converted, build
 from tupe_fairseq.position import POSITION_ENCODINGS, PositionEncoding, register_position_encoding
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
 ENCODERS = [name for name, cls in POSITION_ENCODINGS.items() if not cls.causal_only]
 ENTRIES = [Entry(f"w{i}", 1) for i in range(40)]
-HEAD = tupe_classes.HEAD
+HEAD = keys.HEAD
 
 
 def model(encoding: str, head: bool = False, **changes):
@@ -62,7 +63,7 @@ def directories(tmp_path_factory):
     for name in ENCODERS:
         built, converted = model(name)
         all_converted[name] = converted
-        tupe_classes.write(converted, folder / name)
+        huggingface.write(converted, folder / name, classes="tupe")
         with torch.no_grad():
             logits = built(tokens())[0]
         write_tensors(folder / name / "expected", {"ids": tokens(), "logits": logits})
@@ -107,7 +108,7 @@ def test_code_of_the_directory_gives_equal_outputs(directories, tmp_path):
 def test_there_and_back(directories, name):
     """Parameters and settings, bit for bit."""
     folder, converted = directories[0] / name, directories[1][name]
-    back = tupe_classes.read(folder)
+    back = huggingface.read(folder)
     assert back.state.keys() == converted.state.keys()
     for key, value in converted.state.items():
         assert torch.equal(back.state[key], value), key
@@ -145,37 +146,37 @@ def test_a_regression_there_and_back(tmp_path):
     built.register_classification_head(HEAD, 1)
     built.eval()
     converted.state = built.state_dict()
-    tupe_classes.write(converted, tmp_path / "hf", HEAD)
-    (actual,) = tupe_classes.outputs(tmp_path / "hf", converted, HEAD)(tokens())
+    huggingface.write(converted, tmp_path / "hf", HEAD)
+    (actual,) = huggingface.outputs(tmp_path / "hf", converted, HEAD)(tokens())
     (expected,) = outputs_of(built, HEAD)(tokens())
     assert expected.shape == (2, 1)
     assert_close(actual, expected)
     config = json.loads((tmp_path / "hf" / "config.json").read_text())
     assert config["problem_type"] == "regression"
-    back = tupe_classes.read(tmp_path / "hf").state
+    back = huggingface.read(tmp_path / "hf").state
     name = f"classification_heads.{HEAD}.out_proj.weight"
     assert torch.equal(back[name], converted.state[name])
 
 
 def test_a_classifier_there_and_back(tmp_path):
     built, converted = model("tupe_r", head=True)
-    tupe_classes.write(converted, tmp_path / "hf", HEAD)
-    theirs = tupe_classes.outputs(tmp_path / "hf", converted, HEAD)
+    huggingface.write(converted, tmp_path / "hf", HEAD)
+    theirs = huggingface.outputs(tmp_path / "hf", converted, HEAD)
     with torch.no_grad():
         (actual,), (expected,) = theirs(tokens()), outputs_of(built, HEAD)(tokens())
     assert_close(actual, expected)
     config = json.loads((tmp_path / "hf" / "config.json").read_text())
     assert config["problem_type"] == "single_label_classification"
     assert len(config["id2label"]) == 3
-    back = tupe_classes.read(tmp_path / "hf")
+    back = huggingface.read(tmp_path / "hf")
     assert back.head == HEAD
-    assert any("head for masked words: the new one is untrained" in note for note in back.notes)
+    assert "the source has no head for masked tokens: the new one is untrained" in back.notes
     assert back.state.keys() == converted.state.keys()
     for key, value in converted.state.items():
         if not key.startswith("encoder.lm_head.") or key.endswith("head.weight"):
             assert torch.equal(back.state[key], value), key
     with pytest.raises(UsageError, match=r"unknown --head 'topic'; .* sentence_classification_he"):
-        tupe_classes.write(converted, tmp_path / "no", "topic")
+        huggingface.write(converted, tmp_path / "no", "topic")
 
 
 def test_saved_by_transformers_in_several_files(tmp_path):
@@ -183,20 +184,20 @@ def test_saved_by_transformers_in_several_files(tmp_path):
     from tupe_fairseq.huggingface import TupeForMaskedLM
 
     _, converted = model("rope", untie_weights_roberta=True)
-    tupe_classes.write(converted, tmp_path / "hf")
+    huggingface.write(converted, tmp_path / "hf")
     trained = TupeForMaskedLM.from_pretrained(tmp_path / "hf")
     with torch.no_grad():
         trained.tupe.embed_tokens.weight.mul_(2)
     trained.save_pretrained(tmp_path / "again", max_shard_size="10KB")
     index = tmp_path / "again" / "model.safetensors.index.json"
     assert index.is_file()
-    back = tupe_classes.read(tmp_path / "again", tmp_path / "hf" / "dict.txt")
+    back = huggingface.read(tmp_path / "again", tmp_path / "hf" / "dict.txt")
     words = "encoder.sentence_encoder.embed_tokens.weight"
     assert torch.equal(back.state[words], 2 * converted.state[words])
     assert back.settings["untie_weights_roberta"]
-    index.write_text(json.dumps({"weight_map": {"a": "../model.safetensors"}}))
-    with pytest.raises(UsageError, match="does not name files of its folder"):
-        tupe_classes.read(tmp_path / "again", tmp_path / "hf" / "dict.txt")
+    index.write_text(json.dumps({"weight_map": {"a": "../hf/model.safetensors"}}))
+    with pytest.raises(UsageError, match=r"cannot read .*again/model\.safetensors"):
+        huggingface.read(tmp_path / "again", tmp_path / "hf" / "dict.txt")
 
 
 @pytest.mark.parametrize(
@@ -208,7 +209,7 @@ def test_saved_by_transformers_in_several_files(tmp_path):
         ({"position_encoding": "tupe"}, "'tupe', but the known ones are"),
         ({"position_encoding": "t5"}, "unknown"),
         ({"position_options": {"steps": 1}}, "invalid position_options in .*steps"),
-        ({"max_position_embeddings": 10**12}, "max_position_embeddings 10+ or an option"),
+        ({"max_position_embeddings": 10**12}, "max_positions 10+ or an option"),
         ({"is_decoder": True}, "embeddings for 45"),
         ({"attention_window": "far"}, "invalid attention_window in .*: 'far'"),
     ],
@@ -219,14 +220,14 @@ def test_invalid_configurations(directories, tmp_path, changes, part):
     config = json.loads((directories[0] / "tupe_r" / "config.json").read_text()) | changes
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(UsageError, match=part) as error:
-        tupe_classes.read(tmp_path)
+        huggingface.read(tmp_path)
     assert "\n" not in str(error.value)
 
 
 def test_functions_without_counterpart(tmp_path):
     _, converted = model("tupe_r", activation_fn="gelu_accurate")
     with pytest.raises(UsageError, match=r"activation_fn gelu, relu, tanh only.*gelu_accurate"):
-        tupe_classes.write(converted, tmp_path / "out")
+        huggingface.write(converted, tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
 
@@ -234,9 +235,9 @@ def test_functions_without_counterpart(tmp_path):
 def test_windows_go_along_there_and_back(tmp_path):
     window = {"attention_window": 2, "global_every": 2}
     built, converted = model("rope", **window)
-    tupe_classes.write(converted, tmp_path / "hf")
-    found = tupe_classes.outputs(tmp_path / "hf", converted, None)(tokens())
+    huggingface.write(converted, tmp_path / "hf")
+    found = huggingface.outputs(tmp_path / "hf", converted, None)(tokens())
     seen = tokens().ne(1)
     for actual, expected in zip(found, outputs_of(built, None)(tokens()), strict=True):
         assert_close(actual[seen], expected[seen])
-    assert window.items() <= tupe_classes.read(tmp_path / "hf").settings.items()
+    assert window.items() <= huggingface.read(tmp_path / "hf").settings.items()

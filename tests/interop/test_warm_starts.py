@@ -10,8 +10,8 @@ from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.interop.formats import huggingface
+from tupe_fairseq.interop.keys import HEAD
 from tupe_fairseq.interop.model_files import read_tensors, write_tensors
-from tupe_fairseq.interop.tupe_classes import HEAD
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 import tokenizers  # noqa: E402 (comes with transformers)
@@ -170,19 +170,20 @@ def test_refused_configurations(changes, part, tmp_path):
     assert "\n" not in str(error.value)
 
 
+WORDPIECE = (
+    '{"model": {"type": "WordPiece", "unk_token": "a", "continuing_subword_prefix": "##", '
+    '"max_input_chars_per_word": 9, "vocab": {"a": %d}}}'
+)
+
+
 @pytest.mark.parametrize(
     ("text", "part"),
     [
         (None, r"has neither tokenizer\.json nor vocab\.txt"),
-        ("{", "is not a WordPiece tokenizer"),
-        ("[]", "is not a WordPiece tokenizer"),
-        ('{"model": {"type": "BPE"}}', "its type is 'BPE'"),
-        ('{"model": {"type": "WordPiece", "vocab": {"a": 0}}}', r"lacks \[CLS\], \[PAD\]"),
-        ('{"model": {"type": "WordPiece", "vocab": {"a": 7}}}', "its ids are not 0, 1, 2"),
-        ('{"model": {"type": "WordPiece", "vocab": 3}}', "is not a WordPiece tokenizer"),
-        ('{"model": {"type": "WordPiece", "vocab": {"a": 1e400}}}', "cannot convert float infin"),
-        ('{"model": {"type": "WordPiece", "vocab": {"a b": 0}}}', "it has the word 'a b'"),
-        ('{"model": {"type": "WordPiece", "vocab": {}, "merges": [1.5]}}', "not iterable"),
+        ("{", "cannot be read"),
+        ('{"model": {"type": "BPE", "vocab": {}, "merges": []}}', "is not a WordPiece tokenizer"),
+        (WORDPIECE % 0, r"lacks \[CLS\], \[PAD\]"),
+        (WORDPIECE % 7, "with ids 0, 1, 2"),
     ],
 )
 def test_refused_tokenizers(text, part, tmp_path):
@@ -202,7 +203,8 @@ def test_parameters_of_other_shapes(tmp_path):
         for value in (None, torch.zeros(()), torch.zeros(3, 5)):
             changed = {n: v for n, v in (whole | {name: value}).items() if v is not None}
             write_tensors(path, changed)
-            if value is None and "token_type" in name:
+            # Token types that are missing or zero change nothing.
+            if "token_type" in name:
                 continue
             with pytest.raises(UsageError) as error:
                 huggingface.read(source)

@@ -17,7 +17,7 @@ TOLERANCE = 1e-5
 
 
 def batch(vocabulary: int, max_positions: int, padding: int = 1, seed: int = 0) -> Tensor:
-    """Random ids of three sentences, 3×T: full length, half of it and two words, padded."""
+    """Random ids of three sentences, 3×T: full length, half of it and two tokens, padded."""
     generator = torch.Generator().manual_seed(seed)
     length = min(max_positions, 128)
     tokens = torch.randint(4, vocabulary, (3, length), generator=generator)
@@ -79,12 +79,12 @@ def check_directory(
         dictionary = model.encoder.dictionary
     padding = dictionary.pad()
     tokens = batch(len(dictionary), model.max_positions(), padding)
-    words = tokens.ne(padding)
+    seen = tokens.ne(padding)
     names = ("logits of the head",) if head else ("hidden states", "logits")
     found, expected = outputs_of(model, head, family)(tokens), other(tokens)
     # Some formats return logits only.
     count = len(expected)
     return [
-        compare(name, *(x[words] if x.dim() == 3 else x for x in pair))
+        compare(name, *(x[seen] if x.dim() == 3 else x for x in pair))
         for name, *pair in zip(names[-count:], found[-count:], expected, strict=True)
     ]

@@ -1,23 +1,15 @@
 """Directories that `from_pretrained` of this package's models loads: model.pt and dict.txt."""
 
 import copy
-import functools
-import io
 import shutil
 import tempfile
-from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq import options, tasks
-from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.models import BaseFairseqModel
-from fairseq.models.roberta import RobertaModel
 from omegaconf import OmegaConf
 from torch import Tensor
 
@@ -27,42 +19,12 @@ from ..errors import CheckpointError, ConfigurationError, UsageError
 from ..files import move
 from ..hub.files import find_checkpoint
 from .dictionaries import Entry, check_size, dictionary_text, read_dictionary
-from .families import MASKED, Family, family_of
-from .keys import Table, to_ours, to_theirs
-from .model_files import check_fit
+from .families import family_of
+from .models import Converted, arguments
 from .settings import functions, sizes
 
-ENCODER, WORDS, VERSION = MASKED.stack, MASKED.words, MASKED.version
-POSITIONS = f"{ENCODER}embed_positions.weight"
 #: Files of tokenizers, copied from the folder of the dictionary.
 TOKENIZERS = ("sentencepiece.bpe.model", "encoder.json", "vocab.bpe")
-
-
-@dataclass
-class Converted:
-    """A model that is not yet in a directory.
-
-    Attributes:
-        settings: arguments of the model by name.
-        state: its parameters.
-        entries: its dictionary.
-        notes: what the user should know about the conversion.
-        not_comparable: why `--check` cannot compare it with its source; empty if it can.
-        folder: the directory that it was read from, which may hold a tokenizer.
-        head: the classification head that the source has in place of one for masked words.
-        family: the kind of model.
-        files: texts of files that `write` adds, by name.
-    """
-
-    settings: dict[str, Any]
-    state: dict[str, Tensor]
-    entries: list[Entry]
-    notes: list[str] = field(default_factory=list)
-    not_comparable: str = ""
-    folder: Path | None = None
-    head: str | None = None
-    family: Family = MASKED
-    files: dict[str, str] = field(default_factory=dict)
 
 
 def read_parameters(checkpoint: str | Path) -> dict[str, Any]:
@@ -72,22 +34,13 @@ def read_parameters(checkpoint: str | Path) -> dict[str, Any]:
         CheckpointError: the file is not a checkpoint, or its parameters are not tensors by name.
     """
     state = read_checkpoint(checkpoint)
-    if not isinstance(state["model"], dict) or not all(
-        isinstance(name, str) and isinstance(value, Tensor)
-        for name, value in state["model"].items()
-    ):
+    model = state["model"]
+    if not isinstance(model, dict) or not all(isinstance(v, Tensor) for v in model.values()):
         raise CheckpointError(
             f"{checkpoint} is not a fairseq checkpoint: its model is not a state dict."
         )
-    for name, value in state["model"].items():
-        # A stored tensor of few bytes can have any shape; a copy of it would fill the memory.
-        dense = value.layout is torch.strided and value.device.type == "cpu"
-        if not dense or value.numel() * value.element_size() > value.untyped_storage().nbytes():
-            raise CheckpointError(
-                f"{checkpoint}: {name} {tuple(value.shape)} is not stored entry by entry."
-            )
     # One call, so that a tensor with several names is copied once.
-    return state | {"model": copy.deepcopy(state["model"])}
+    return state | {"model": copy.deepcopy(model)}
 
 
 def read_source(
@@ -104,83 +57,6 @@ def read_source(
     state = read_parameters(checkpoint)
     path = Path(dictionary or Path(checkpoint).with_name("dict.txt"))
     return state, read_dictionary(path), path
-
-
-def arguments(settings: dict[str, Any], family: Family = MASKED) -> Namespace:
-    """All of fairseq's arguments for a model with these settings."""
-    found = copy.deepcopy(_defaults(family))
-    vars(found).update(family.complete(settings))
-    return found
-
-
-@functools.cache
-def _defaults(family: Family) -> Namespace:
-    flags = ["", "--task", family.task, "--criterion", family.criterion, "--arch", family.model]
-    flags += ["--optimizer", "adam"]
-    return options.parse_args_and_arch(options.get_training_parser(), flags)
-
-
-def head_names(state: Mapping[str, Tensor]) -> list[str]:
-    """Names of the classification heads in a state dict."""
-    return sorted({n.split(".")[1] for n in state if n.startswith("classification_heads.")})
-
-
-def check_head(state: Mapping[str, Tensor], head: str | None) -> None:
-    """Check that the model has a classification head of that name.
-
-    Raises:
-        ConfigurationError: there is no classification head of that name.
-    """
-    heads = head_names(state)
-    if head and head not in heads:
-        known = ", ".join(heads) or "none"
-        raise ConfigurationError(f"unknown --head {head!r}; the model's heads are: {known}.")
-
-
-def register_heads(model: RobertaModel, state: Mapping[str, Tensor]) -> None:
-    """Register the classification heads of a state dict with a model, in their sizes."""
-    for head in head_names(state):
-        sizes = (
-            sum(state.get(f"classification_heads.{head}.{name}.weight", torch.zeros(0)).shape[:1])
-            for name in ("out_proj", "dense")
-        )
-        model.register_classification_head(head, *(size or 1 for size in sizes))
-
-
-def build(
-    settings: dict[str, Any],
-    entries: list[Entry],
-    state: Mapping[str, Tensor],
-    family: Family = MASKED,
-) -> BaseFairseqModel:
-    """A model with these settings and the heads of `state`, initialised, in eval mode."""
-    given = arguments(settings, family)
-    dictionary = Dictionary()
-    dictionary.add_from_file(io.StringIO(dictionary_text(entries)))
-    task = tasks.TASK_REGISTRY[family.task](given, dictionary)
-    model = task.build_model(given).eval()
-    register_heads(model, state)
-    return model
-
-
-def renamed(
-    theirs: Mapping[str, Tensor],
-    table: Table,
-    settings: dict[str, Any],
-    entries: list[Entry],
-    source: object,
-    kind: str,
-) -> Converted:
-    """Rename another format's parameters, `theirs`, after comparing them with the model's.
-
-    Raises:
-        CheckpointError: parameters are missing, unknown or of another shape.
-    """
-    heads = {name: value for name, value in theirs.items() if name.startswith("classif")}
-    own = build(settings, entries, to_ours(heads, table)).state_dict()
-    version = {VERSION: own.pop(VERSION)}
-    check_fit(theirs, to_theirs(own, table), source, kind)
-    return Converted(settings, to_ours(theirs, table) | version, entries)
 
 
 def write(converted: Converted, out: Path, dictionary: Path) -> None:
@@ -268,9 +144,8 @@ def load(directory: str | Path) -> tuple[Converted, Path]:
     parameters, family = state["model"], family_of(state["model"], source)
     task = recorded_settings(state, "task", source)
     settings |= {name: task[name] for name in family.own if name in task}
-    settings |= sizes(settings, parameters, family.stack, source, family.side)
-    settings |= functions(settings, source)
-    if lacking := [name for name in family.recorded.values() if settings.get(name) is None]:
+    settings |= sizes(settings, parameters, source, family) | functions(settings, source)
+    if lacking := [name for name in family.settings.values() if settings.get(name) is None]:
         raise CheckpointError(f"{source} does not record its {', '.join(lacking)}.")
-    check_size(entries, len(parameters.get(family.words, ())), path, family.adds_mask)
+    check_size(entries, len(parameters[family.embeddings]), path, family.adds_mask)
     return Converted(settings, parameters, entries, folder=folder, family=family), path

@@ -49,7 +49,7 @@ class Family:
     adds_mask: bool = False
 
     @property
-    def words(self) -> str:
+    def embeddings(self) -> str:
         """The token embeddings."""
         return f"{self.stack}embed_tokens.weight"
 
@@ -59,19 +59,14 @@ class Family:
         return f"{self.stack}version"
 
     @property
-    def sizes(self) -> dict[str, str]:
-        """Settings that parameters show, but for the heads: names in transformers, names here."""
+    def settings(self) -> dict[str, str]:
+        """Settings of the same meaning: name in `tupe_fairseq.huggingface`, name here."""
         return {
             "num_hidden_layers": f"{self.side}_layers",
             "hidden_size": f"{self.side}_embed_dim",
             "intermediate_size": f"{self.side}_ffn_embed_dim",
             "num_attention_heads": f"{self.side}_attention_heads",
-        }
-
-    @property
-    def recorded(self) -> dict[str, str]:
-        """All other settings but the encoding and its options, as `sizes`."""
-        return {
+            "position_encoding": "position_encoding",
             "max_position_embeddings": self.longest,
             "layernorm_embedding": "layernorm_embedding",
             "normalize_before": f"{self.side}_normalize_before",
@@ -82,21 +77,12 @@ class Family:
             **self.more,
         }
 
-    @property
-    def settings(self) -> dict[str, str]:
-        """Settings of the same meaning: name in `tupe_fairseq.huggingface`, name here."""
-        return {**self.sizes, "position_encoding": "position_encoding", **self.recorded}
-
     def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The settings with those that follow from them."""
         # A language model may read <s> before each sample.
         longest = settings[self.longest] - bool(settings.get("add_bos_token"))
         width = settings[f"{self.side}_embed_dim"]
-        return {
-            "tokens_per_sample": longest,
-            **{name: width for name in self.widths},
-            **settings,
-        }
+        return {"tokens_per_sample": longest, **dict.fromkeys(self.widths, width), **settings}
 
     def is_tied(self, settings: Mapping[str, Any]) -> bool:
         """Whether the output layer uses the token embeddings."""
@@ -107,6 +93,12 @@ class Family:
         """The setting that says so."""
         name, value = self.ties
         return {name: tied == value}
+
+    def start(self, settings: Mapping[str, Any]) -> str | None:
+        """What a language model reads before a text; None for a masked language model."""
+        if self.adds_mask:
+            return None
+        return "<s>" if settings.get("add_bos_token") else "</s>"
 
 
 MASKED = Family(

@@ -34,10 +34,10 @@ Table = tuple[Rule, ...]
 
 
 def roberta_rules(top: str, encoder: str, joint: bool) -> Table:
-    """Rules for the layers, the head for masked words and the classification heads of RoBERTa.
+    """Rules for the layers, the language modeling head and the classification heads of RoBERTa.
 
     Args:
-        top: prefix of the encoder and the head for masked words in the other format.
+        top: prefix of the encoder and the language modeling head in the other format.
         encoder: prefix of the encoder here.
         joint: whether the other format has one parameter for the projections of attention.
     """

@@ -7,29 +7,20 @@ from typing import Any
 
 from torch import Tensor
 
-from ..checkpoints.mismatch import differences
 from ..errors import CheckpointError
 from ..extras import import_extra
 
-#: Most characters of a JSON file that are read.
-LONGEST_CONFIG = 1 << 22
+FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
     """Read config.json.
 
-    Args:
-        path: of the file.
-
     Raises:
-        CheckpointError: the file cannot be read, is too long, or is not a JSON object.
+        CheckpointError: the file cannot be read, or is not a JSON object.
     """
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read(LONGEST_CONFIG + 1)
-        if len(text) > LONGEST_CONFIG:
-            raise CheckpointError(f"{path} has more than {LONGEST_CONFIG:,} characters.")
-        config = json.loads(text)
+        config = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
@@ -46,6 +37,25 @@ def write_config(path: str | Path, config: Mapping[str, Any]) -> None:
         OSError: the file cannot be written.
     """
     Path(path).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def read_parameters(folder: Path) -> dict[str, Tensor]:
+    """Read the parameters of a directory by name, from one file or from those of its index.
+
+    Raises:
+        UsageError: `safetensors` is not installed.
+        CheckpointError: a file is missing or damaged.
+    """
+    if not (folder / INDEX).is_file():
+        return read_tensors(folder / FILE)
+    files = read_config(folder / INDEX).get("weight_map")
+    if not isinstance(files, dict):
+        raise CheckpointError(f"{folder / INDEX} has no weight_map.")
+    tensors: dict[str, Tensor] = {}
+    # An index cannot name files of other folders.
+    for name in sorted({Path(str(file)).name for file in files.values()}):
+        tensors |= read_tensors(folder / name)
+    return tensors
 
 
 def read_tensors(path: str | Path) -> dict[str, Tensor]:
@@ -77,21 +87,3 @@ def write_tensors(path: str | Path, tensors: Mapping[str, Tensor]) -> None:
         library.torch.save_file(copies, str(path), metadata={"format": "pt"})
     except library.SafetensorError as error:
         raise OSError(str(error)) from error
-
-
-def check_fit(
-    state: Mapping[str, Tensor], expected: Mapping[str, Tensor], source: object, kind: str
-) -> None:
-    """Compare the names and shapes of parameters with those that a model needs.
-
-    Args:
-        state: the parameters that were read.
-        expected: tensors with the names and shapes that are needed.
-        source: the file, for the message.
-        kind: its format, for the message.
-
-    Raises:
-        CheckpointError: parameters are missing, unknown or of another shape.
-    """
-    if found := differences(state, expected):
-        raise CheckpointError(f"{source} is not a {kind} checkpoint; parameters: {found}.")

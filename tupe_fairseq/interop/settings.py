@@ -1,61 +1,71 @@
-"""Settings of a converted model, inferred from its parameters where possible."""
+"""Settings of a converted model, taken from its parameters where these show them."""
 
 import re
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from fairseq import utils
 from torch import Tensor
 
 from ..errors import CheckpointError
+from .families import MASKED, Family
 
 PROBABILITIES = ("dropout", "attention_dropout", "activation_dropout", "pooler_dropout")
 ACTIVATIONS = ("activation_fn", "pooler_activation_fn")
 
 
+def matrix(state: Mapping[str, Tensor], name: str, source: object, kind: str) -> Tensor:
+    """The parameter of this name, which must be a matrix.
+
+    Args:
+        state: all parameters.
+        name: of the one that is asked for.
+        source: the file, for the message.
+        kind: its format, for the message.
+
+    Raises:
+        CheckpointError: it is missing or has another number of dimensions.
+    """
+    found = state.get(name)
+    if found is None or found.dim() != 2:
+        raise CheckpointError(f"{source} is not a {kind} checkpoint: it has no matrix {name}.")
+    return found
+
+
 def sizes(
     recorded: Mapping[str, Any],
-    theirs: Mapping[str, Tensor],
-    encoder: str,
+    state: Mapping[str, Tensor],
     source: object,
-    side: str = "encoder",
+    family: Family = MASKED,
 ) -> dict[str, Any]:
     """Sizes of a Transformer from its parameters; the number of heads as recorded.
 
     Args:
         recorded: settings of the checkpoint.
-        theirs: its parameters.
-        encoder: prefix of the encoder's or decoder's parameters.
+        state: its parameters by this package's names.
         source: the file, for messages.
-        side: "encoder" or "decoder", with which the settings begin.
+        family: the kind of model.
 
     Raises:
-        CheckpointError: parameters of the words or of layer 0 are missing, or the number of heads
-            does not divide the width.
+        CheckpointError: token embeddings or layer 0 are missing, or the number of heads does not
+            divide the width.
     """
-    words, fc1 = (
-        _matrix(theirs, f"{encoder}{name}.weight", source)
-        for name in ("embed_tokens", "layers.0.fc1")
-    )
-    found = (re.match(rf"{re.escape(encoder)}layers\.(\d+)\.", name) for name in theirs)
-    heads, width = recorded.get(f"{side}_attention_heads"), words.size(1)
+    fc1 = f"{family.stack}layers.0.fc1.weight"
+    tokens, inner = (matrix(state, n, source, family.model) for n in (family.embeddings, fc1))
+    layers = (re.match(rf"{re.escape(family.stack)}layers\.(\d+)\.", name) for name in state)
+    heads, width = recorded.get(f"{family.side}_attention_heads"), tokens.size(1)
     if not isinstance(heads, int) or heads < 1 or width % heads:
         raise CheckpointError(
-            f"invalid {side}_attention_heads in {source}: {heads!r} does not divide the width "
-            f"{width}."
+            f"invalid {family.side}_attention_heads in {source}: {heads!r} does not divide the "
+            f"width {width}."
         )
     return {
-        f"{side}_layers": len({match[1] for match in found if match}),
-        f"{side}_embed_dim": width,
-        f"{side}_ffn_embed_dim": len(fc1),
-        f"{side}_attention_heads": heads,
+        f"{family.side}_layers": len({match[1] for match in layers if match}),
+        f"{family.side}_embed_dim": width,
+        f"{family.side}_ffn_embed_dim": len(inner),
+        f"{family.side}_attention_heads": heads,
     }
-
-
-def _matrix(theirs: Mapping[str, Tensor], name: str, source: object) -> Tensor:
-    if name not in theirs or theirs[name].dim() != 2:
-        raise CheckpointError(f"{source}: the checkpoint has no matrix {name}.")
-    return theirs[name]
 
 
 def functions(recorded: Mapping[str, Any], source: object) -> dict[str, Any]:
@@ -73,3 +83,23 @@ def functions(recorded: Mapping[str, Any], source: object) -> dict[str, Any]:
         if not good:
             raise CheckpointError(f"invalid {name} in {source}: {value!r}.")
     return found
+
+
+def of_roberta(
+    recorded: Mapping[str, Any], state: Mapping[str, Tensor], source: object, encoding: str
+) -> dict[str, Any]:
+    """Settings of a `tupe_roberta` with `learned` positions or those of TUPE.
+
+    Arguments and errors are those of `sizes`.
+    """
+    stack, head = MASKED.stack, state.get(MASKED.output)
+    tables = sizes(recorded, state, source) | functions(recorded, source)
+    # fairseq counts learned positions from padding_idx + 1 = 2; TUPE has θ1, θ2 and 1, 2, ...
+    unused = 2 if encoding == "learned" else 1
+    return tables | {
+        "position_encoding": encoding,
+        "max_positions": len(state[f"{stack}embed_positions.weight"]) - unused,
+        "layernorm_embedding": f"{stack}layernorm_embedding.weight" in state,
+        "encoder_normalize_before": f"{stack}layer_norm.weight" in state,
+        **MASKED.tying(head is None or torch.equal(head, state[MASKED.embeddings])),
+    }

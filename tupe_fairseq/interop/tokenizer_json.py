@@ -15,7 +15,6 @@ from typing import Any
 from ..errors import DataError
 from ..extras import import_extra
 from .dictionaries import MASK, SPECIAL, Entry
-from .directory import Converted
 
 SENTENCEPIECE, GPT2 = "sentencepiece.bpe.model", ("encoder.json", "vocab.bpe")
 SPACE = "▁"
@@ -37,7 +36,7 @@ CONFIG = {
 
 def ids_of(entries: Sequence[Entry], adds_mask: bool = True) -> dict[str, int]:
     """The id of each symbol of a dictionary, with `<mask>` as fairseq's task may add it."""
-    ids = {symbol: number for number, symbol in enumerate((*SPECIAL, *(e.word for e in entries)))}
+    ids = {symbol: number for number, symbol in enumerate((*SPECIAL, *(e.token for e in entries)))}
     if adds_mask:
         ids.setdefault(MASK, len(SPECIAL) + len(entries))
     return ids
@@ -59,7 +58,7 @@ def write_tokenizer(
         entries: its dictionary.
         longest: most tokens of the model.
         lower_case: the text was lower-cased before the tokenizer saw it.
-        start: the symbol before a text that a language model continues; None for masked words.
+        start: the symbol before a text that a language model continues; None for masked tokens.
 
     Returns:
         A note for the user: why no tokenizer was written, or "".
@@ -99,24 +98,6 @@ def _read(library: Any, source: Path, ids: dict[str, int]) -> Any:
     if all((source / name).is_file() for name in GPT2):
         return from_gpt2(library, source / GPT2[0], source / GPT2[1], ids)
     raise DataError(f"{source} holds no {SENTENCEPIECE} or {GPT2[0]} with {GPT2[1]}.")
-
-
-def add_tokenizer(
-    converted: Converted, folder: Path, longest: int, lower_case: bool, start: str | None = None
-) -> None:
-    """Write the tokenizer beside the model as transformers reads it, or note why there is none.
-
-    Args:
-        converted: the model; gets the note.
-        folder: where to write.
-        longest: most tokens of the model.
-        lower_case: the tokenizer lower-cases texts.
-        start: of `write_tokenizer`.
-    """
-    if converted.folder is not None:
-        given = (folder, converted.folder, converted.entries, longest, lower_case)
-        note = write_tokenizer(*given, start=start)
-        converted.notes += [note] if note else []
 
 
 def from_sentencepiece(library: Any, path: Path, ids: dict[str, int]) -> Any:

@@ -1,9 +1,9 @@
-"""Warm starts: words and layers of a trained RoBERTa under another position encoding."""
+"""Warm starts: a trained RoBERTa under another position encoding."""
 
 from fairseq import utils
 
 from ..position import Option
-from .directory import POSITIONS, Converted, build
+from .models import POSITIONS, Converted, build
 
 #: Options of formats that can be read as a warm start.
 OPTIONS = (

@@ -3,49 +3,37 @@
 With `learned` positions the model computes the same; with any other encoding it is a warm start.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
-import torch
 from fairseq.models.roberta import RobertaModel
-from torch import Tensor
 
 from ...checkpoints.migration import SECOND_COPY
 from ...checkpoints.settings import recorded_settings
-from ...errors import CheckpointError
 from ...position import POSITION_ENCODINGS
+from .. import settings
 from ..check import outputs_of
 from ..conversion import Conversion, Forward, register
 from ..dictionaries import check_size
-from ..directory import (
-    ENCODER,
-    POSITIONS,
-    WORDS,
-    Converted,
-    build,
-    read_parameters,
-    read_source,
-    register_heads,
-    renamed,
-)
-from ..keys import Rule, Table, roberta_rules
-from ..settings import functions, sizes
+from ..directory import read_parameters, read_source
+from ..keys import Rule, Table, roberta_rules, to_ours
+from ..models import EMBED_TOKENS, ENCODER, POSITIONS, Converted, build, register_heads, renamed
 from ..warm_start import OPTIONS, warm_start
 
 KIND = "fairseq-roberta"
 
 
-def table(names: Mapping[str, Any] | set[str]) -> Table:
+def table(names: Iterable[str]) -> Table:
     """Rules for the names of a checkpoint: `names` decides which of the older names it uses."""
+    names = list(names)
     top = "decoder." if any(name.startswith("decoder.") for name in names) else "encoder."
     joint = any(name.endswith("in_proj_weight") for name in names)
     old_norm = any(".emb_layer_norm." in name for name in names)
     theirs = f"{top}sentence_encoder."
     norm = "emb_layer_norm" if old_norm else "layernorm_embedding"
     return (
-        Rule(f"{theirs}embed_tokens.weight", WORDS),
+        Rule(f"{theirs}embed_tokens.weight", EMBED_TOKENS),
         Rule(f"{theirs}embed_positions.weight", POSITIONS),
         Rule(f"{theirs}{norm}.*", f"{ENCODER}layernorm_embedding.*"),
         Rule(f"{theirs}layer_norm.*", f"{ENCODER}layer_norm.*"),
@@ -78,38 +66,16 @@ def read(
         for n, value in state["model"].items()
         if not n.endswith(".version") and not SECOND_COPY.search(n)
     }
-    names = table(theirs)
-    recorded = recorded_settings(state, "model", checkpoint)
-    settings = _settings(recorded, theirs, names[0].theirs, checkpoint)
-    check_size(entries, len(theirs[names[0].theirs]), path)
-    converted = renamed(theirs, names, settings, entries, checkpoint, KIND)
+    rules = table(theirs)
+    for rule in rules[:2]:
+        settings.matrix(theirs, rule.theirs, checkpoint, KIND)
+    recorded, ours = recorded_settings(state, "model", checkpoint), to_ours(theirs, rules)
+    check_size(entries, len(ours[EMBED_TOKENS]), path)
+    known = settings.of_roberta(recorded, ours, checkpoint, "learned")
+    converted = renamed(theirs, rules, known, entries, checkpoint, KIND)
     if position_encoding == "learned":
         return converted
     return warm_start(converted, position_encoding, seed)
-
-
-def _settings(
-    recorded: dict[str, Any], theirs: Mapping[str, Tensor], words: str, source: object
-) -> dict[str, Any]:
-    encoder = words.removesuffix("embed_tokens.weight")
-    positions = theirs.get(f"{encoder}embed_positions.weight")
-    if positions is None or positions.dim() != 2:
-        raise CheckpointError(
-            f"{source} is not a {KIND} checkpoint: it has no {encoder}embed_positions.weight."
-        )
-    head = theirs.get(encoder.replace("sentence_encoder.", "lm_head.weight"))
-    settings = sizes(recorded, theirs, encoder, source) | functions(recorded, source)
-    return settings | {
-        "position_encoding": "learned",
-        # fairseq counts positions from padding_idx + 1 = 2.
-        "max_positions": len(positions) - 2,
-        "layernorm_embedding": any(
-            f"{encoder}{norm}.weight" in theirs
-            for norm in ("emb_layer_norm", "layernorm_embedding")
-        ),
-        "encoder_normalize_before": f"{encoder}layer_norm.weight" in theirs,
-        "untie_weights_roberta": head is not None and not torch.equal(head, theirs[words]),
-    }
 
 
 def outputs(checkpoint: Path, converted: Converted, head: str | None) -> Forward:

@@ -1,13 +1,14 @@
 """Directories of Hugging Face's `transformers`: config.json and model.safetensors.
 
 A model with the encoding `learned` is RoBERTa of transformers (`roberta_classes.py`); every other
-is written with its own code (`tupe_classes.py`), and `learned` too with --classes tupe. BERT is
-read (`bert_classes.py`).
+is written with its own code (`tupe_classes.py`, `sources.py`), and `learned` too with --classes
+tupe. BERT is read as RoBERTa (`bert_classes.py`), and RoBERTa as a model of our classes.
 """
 
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ...errors import CheckpointError, ConfigurationError
@@ -15,17 +16,27 @@ from ...extras import import_extra
 from ...position import POSITION_ENCODINGS, Option
 from .. import bert_classes, roberta_classes, tupe_classes
 from ..conversion import Conversion, Forward, register, yes_or_no
-from ..dictionaries import read_dictionary
-from ..directory import Converted
+from ..dictionaries import check_size, dictionary_text, read_dictionary
+from ..directory import building
 from ..families import CAUSAL, MASKED
-from ..model_files import read_config
-from ..shards import read_shards
-from ..vocabularies import of_roberta
-from ..warm_start import OPTIONS
+from ..keys import HEAD as NEW_HEAD
+from ..model_files import FILE, read_config, read_parameters, write_config, write_tensors
+from ..models import Converted, known_settings
+from ..settings import matrix
+from ..sources import AUTO_MAP, collect
+from ..tokenizer_json import write_tokenizer
+from ..vocabularies import Vocabulary, of_bert, of_roberta
+from ..warm_start import OPTIONS, warm_start
 
-KIND = roberta_classes.KIND
+KIND = "huggingface"
 #: Values of --classes.
 CLASSES = ("roberta", "tupe")
+#: Tables that each kind of model has, by model_type.
+TABLES = {
+    tupe_classes.MODEL_TYPE: (tupe_classes.EMBED_TOKENS,),
+    "roberta": (roberta_classes.POSITIONS_THERE, roberta_classes.EMBED_TOKENS_THERE),
+    "bert": (bert_classes.POSITIONS_THERE, bert_classes.EMBED_TOKENS_THERE),
+}
 #: Models whose parameters do not fit, by model_type, and why.
 OTHERS = {
     "modernbert": "ModernBERT normalises before its layers, has gated feed-forward blocks and no "
@@ -45,7 +56,7 @@ def write(
     Args:
         converted: the model.
         out: the directory; must not exist.
-        head: write this classification head instead of the head for masked words.
+        head: write this classification head instead of the language modeling head.
         classes: "roberta", "tupe" or None for the default of the encoding.
         lower_case: "yes" if the tokenizer is to lower-case texts.
 
@@ -57,16 +68,43 @@ def write(
             f"--classes is {classes!r}, but must be one of: {', '.join(CLASSES)}."
         )
     lower = yes_or_no(LOWER, lower_case)
-    masked = converted.family is MASKED
+    masked, settings = converted.family is MASKED, converted.settings
     if classes == "roberta" and not masked:
         raise ConfigurationError(
             f"--classes is 'roberta', but the model is a {converted.family.what}: use tupe."
         )
-    learned = masked and converted.settings["position_encoding"] == "learned"
-    if (classes or ("roberta" if learned else "tupe")) == "tupe":
-        tupe_classes.write(converted, out, head, lower)
+    encoding, files = settings["position_encoding"], {}
+    if (classes or ("roberta" if masked and encoding == "learned" else "tupe")) == "roberta":
+        config, tensors = roberta_classes.parts(converted, head)
     else:
-        roberta_classes.write(converted, out, head, lower)
+        config, tensors = tupe_classes.parts(converted, head)
+        config = {"auto_map": AUTO_MAP, **config}
+        files = collect(encoding, known_settings(settings, converted.family))
+    with building(out) as folder:
+        write_tensors(folder / FILE, tensors)
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        write_texts(folder, converted, config, lower)
+
+
+def write_texts(
+    folder: Path, converted: Converted, config: dict[str, Any], lower_case: bool
+) -> None:
+    """Write config.json, dict.txt, and the tokenizer, or note why there is none.
+
+    Args:
+        folder: where to write.
+        converted: the model; gets the note.
+        config: its configuration.
+        lower_case: the tokenizer lower-cases texts.
+    """
+    settings, family, source = converted.settings, converted.family, converted.folder
+    write_config(folder / "config.json", config)
+    (folder / "dict.txt").write_text(dictionary_text(converted.entries), encoding="utf-8")
+    if source is not None:
+        longest, start = settings[family.longest], family.start(settings)
+        note = write_tokenizer(folder, source, converted.entries, longest, lower_case, start)
+        converted.notes += [note] if note else []
 
 
 def read(
@@ -80,7 +118,7 @@ def read(
     Args:
         source: the directory.
         dictionary: dict.txt in the order of its ids; default: the one in the directory, or for
-            RoBERTa and BERT the words of the tokenizer.
+            RoBERTa and BERT the tokens of the tokenizer.
         position_encoding: of the new model, if it is a warm start.
         seed: of new parameters of a warm start (default: 1).
 
@@ -89,67 +127,99 @@ def read(
     """
     folder = Path(source)
     config = read_config(folder / "config.json")
-    kind = config.get("model_type")
-    if kind == tupe_classes.MODEL_TYPE:
-        if position_encoding or seed is not None:
-            raise ConfigurationError(
-                f"{source} has an encoding of its own; leave out --position-encoding and --seed."
-            )
-        return tupe_classes.read(source, dictionary)
-    start = (position_encoding or "learned", 1 if seed is None else seed)
+    kind, encoding = config.get("model_type"), position_encoding or "learned"
     # An unknown name is an error before anything is read.
-    POSITION_ENCODINGS[start[0]]
+    POSITION_ENCODINGS[encoding]
+    _check_options(kind, folder, dictionary, position_encoding or seed is not None)
+    if kind != tupe_classes.MODEL_TYPE:
+        free = bert_classes.FREE if kind == "bert" else ()
+        roberta_classes.check_config(config, folder / "config.json", free)
+    theirs = _prefixed(read_parameters(folder), kind)
+    for name in TABLES[kind]:
+        embed_tokens = matrix(theirs, name, folder, KIND)
+    family = CAUSAL if config.get("is_decoder") else MASKED
+    vocabulary = _vocabulary(folder, dictionary, kind, len(embed_tokens), family.adds_mask)
+    rules, notes, eps = tupe_classes.table(family, NEW_HEAD), [], 1e-5
     if kind == "bert":
-        bert_classes.refuse_dictionary(dictionary)
-        return bert_classes.read(folder, config, _prefixed(read_shards(folder), kind), *start)
-    _check_kind(kind, folder / "config.json")
-    roberta_classes.check_config(config, folder / "config.json")
-    theirs = _prefixed(read_shards(folder), "roberta")
-    path = Path(dictionary or folder / "dict.txt")
-    if dictionary or path.is_file():
-        return roberta_classes.read(folder, config, theirs, read_dictionary(path), *start)
-    words = roberta_classes.matrix(theirs, roberta_classes.WORDS_THERE, folder)
-    vocabulary = of_roberta(folder, len(words))
-    converted = roberta_classes.read(folder, config, theirs, vocabulary.entries, *start)
-    converted.files |= vocabulary.files
-    converted.notes.append(vocabulary.note)
+        theirs, notes = bert_classes.as_roberta(theirs, vocabulary.order)
+        eps = config.get("layer_norm_eps", 1e-12)
+    if kind != tupe_classes.MODEL_TYPE:
+        rules = roberta_classes.table(NEW_HEAD)
+        config, more = roberta_classes.as_tupe(config, theirs, encoding == "learned")
+        notes += more
+    if "classifier.out_proj.weight" in theirs:
+        notes.append(f"the classifier is the head {NEW_HEAD}")
+    converted = tupe_classes.read(config, theirs, rules, vocabulary.entries, folder, family)
+    notes += converted.notes
+    if encoding != "learned":
+        converted = warm_start(converted, encoding, 1 if seed is None else seed)
+        notes += converted.notes
+    elif eps != 1e-5 and not converted.not_comparable:
+        converted.not_comparable = f"layer_norm_eps is {eps!r} there and 1e-05 here"
+    converted.notes = [*notes, *([vocabulary.note] if vocabulary.note else [])]
+    converted.files = vocabulary.files
     return converted
 
 
-def _check_kind(kind: Any, path: Path) -> None:
-    if kind == "roberta":
-        return
+def _check_options(kind: Any, folder: Path, dictionary: Any, warm: bool) -> None:
+    """Check the model's kind, and that the options apply to it."""
+    path = folder / "config.json"
     if isinstance(kind, str) and kind in OTHERS:
         raise CheckpointError(f"{path} cannot be read: {OTHERS[kind]}.")
-    raise CheckpointError(
-        f"{path} is not a configuration of RoBERTa, BERT or tupe: its model_type is {kind!r}."
-    )
+    if not isinstance(kind, str) or kind not in TABLES:
+        raise CheckpointError(
+            f"{path} is not a configuration of RoBERTa, BERT or tupe: its model_type is {kind!r}."
+        )
+    if kind == tupe_classes.MODEL_TYPE and warm:
+        raise ConfigurationError(
+            f"{folder} has an encoding of its own; leave out --position-encoding and --seed."
+        )
+    # It does not say which rows belong to its tokens.
+    if kind == "bert" and dictionary is not None:
+        raise ConfigurationError("--dict does not apply to BERT: its tokenizer has the tokens.")
+
+
+def _vocabulary(
+    folder: Path, dictionary: str | Path | None, kind: str, rows: int, adds_mask: bool
+) -> Vocabulary:
+    """The dictionary, from dict.txt or from the tokenizer."""
+    path = Path(dictionary or folder / "dict.txt")
+    if kind == "bert":
+        return of_bert(folder, rows)
+    if kind == "roberta" and dictionary is None and not path.is_file():
+        return of_roberta(folder, rows)
+    entries = read_dictionary(path)
+    check_size(entries, rows, path, adds_mask)
+    return Vocabulary(entries, list(range(rows)), {}, "")
 
 
 def _prefixed(theirs: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The parameters of a model without a head, whose names lack the prefix."""
-    bare = ("embeddings.", "encoder.", "pooler.")
+    bare = ("embeddings.", "encoder.", "pooler.", "embed_tokens.")
     return {f"{prefix}.{n}" if n.startswith(bare) else n: v for n, v in theirs.items()}
 
 
 def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
-    """The model of transformers as loaded from the directory.
+    """The model as transformers loads it from the directory, called with fairseq's ids.
 
     Raises:
         UsageError: `transformers` is not installed.
     """
     library = import_extra("transformers", "hf")
-    model_type = read_config(Path(directory, "config.json")).get("model_type")
-    if model_type == tupe_classes.MODEL_TYPE:
-        return tupe_classes.outputs(directory, converted, head)
-    if model_type == "bert":
-        return bert_classes.outputs(directory, converted, head)
-    kind = library.RobertaForSequenceClassification if head else library.RobertaForMaskedLM
-    model = kind.from_pretrained(str(directory)).eval()
+    # The Auto classes then know our models.
+    from ... import huggingface  # noqa: F401
+
+    language_model = "CausalLM" if converted.family is CAUSAL else "MaskedLM"
+    auto = getattr(library, f"AutoModelFor{'SequenceClassification' if head else language_model}")
+    model = auto.from_pretrained(str(directory)).eval()
+    size = model.config.vocab_size
+    bert = model.config.model_type == "bert"
+    order = torch.tensor(of_bert(directory, size).order if bert else range(size))
 
     def forward(tokens: Tensor) -> tuple[Tensor, ...]:
-        out = model(tokens, attention_mask=tokens.ne(1), output_hidden_states=True)
-        return (out.logits,) if head else (out.hidden_states[-1], out.logits)
+        mask = tokens.ne(1).long()
+        out = model(order[tokens], attention_mask=mask, output_hidden_states=True)
+        return (out.logits,) if head else (out.hidden_states[-1], out.logits[..., order])
 
     return forward
 

@@ -23,9 +23,9 @@ from ...position.tables import ConstantTable
 from .. import tupe_classes
 from ..check import batch
 from ..conversion import Conversion, Forward, register, yes_or_no
-from ..directory import Converted, building
-from ..model_files import write_config
-from .huggingface import HEAD, LOWER
+from ..directory import building
+from ..models import Converted
+from .huggingface import HEAD, LOWER, write_texts
 
 KIND = "onnx"
 FILE, INT8_FILE = "model.onnx", "model.int8.onnx"
@@ -51,7 +51,7 @@ def write(
     Args:
         converted: the model.
         out: the directory; must not exist.
-        head: write a program for this classification head instead of that for masked words.
+        head: write a program for this classification head instead of the masked language model.
         lower_case: "yes" if the tokenizer is to lower-case texts.
         int8: "yes" to write a program with 8-bit matrices too.
 
@@ -78,8 +78,7 @@ def write(
             error = error_of(folder / INT8_FILE, model)
             note = f"{INT8_FILE}: random texts' logits differ by {error:.1e} of the largest"
             converted.notes.append(note)
-        write_config(folder / "config.json", config)
-        tupe_classes.write_words(folder, converted, lower)
+        write_texts(folder, converted, config, lower)
 
 
 def _model(config: dict[str, Any], parameters: dict[str, Tensor], head: str | None) -> Any:
