@@ -1,119 +1,18 @@
-"""Language models in transformers: every encoding of a decoder, there and back, and refusals."""
-
-import json
-import os
-import subprocess
-import sys
+"""Language models in transformers: commands, generation, tokenizers, and refusals."""
 
 import pytest
 import torch
 
-from tests.decoder.samples import VARIANTS, every_language_model
 from tests.integration.commands import train_lm, train_translation
 from tests.interop.pieces import entries_of, train
-from tests.interop.test_tupe_classes import ALONE
-from tests.tolerances import FORWARD, assert_close
+from tests.interop.samples import assert_same_state
 from tupe_fairseq import TupeTransformerLM, UsageError
-from tupe_fairseq.interop.check import outputs_of
 from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.interop.dictionaries import Entry
 from tupe_fairseq.interop.directory import load
-from tupe_fairseq.interop.families import CAUSAL
-from tupe_fairseq.interop.formats import huggingface
-from tupe_fairseq.interop.model_files import write_tensors
-from tupe_fairseq.interop.models import Converted, build
 from tupe_fairseq.interop.tokenizer_json import write_tokenizer
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-
-ENTRIES = [Entry(f"w{i}", 1) for i in range(40)]
-
-
-def model(variant: str, **changes):
-    """A tiny model with parameters large enough for positions to matter, and its conversion."""
-    name, options = VARIANTS[variant]
-    settings = {
-        **{"decoder_layers": 2, "decoder_embed_dim": 16, "decoder_ffn_embed_dim": 24},
-        **{"decoder_attention_heads": 4, "max_target_positions": 24, "position_encoding": name},
-        **{"decoder_normalize_before": True, "dropout": 0.1, "attention_dropout": 0.1},
-        **{"activation_dropout": 0.0, "activation_fn": "relu", "no_scale_embedding": False},
-        **{"share_decoder_input_output_embed": False, "layernorm_embedding": False},
-    }
-    settings |= {**options, **changes}
-    torch.manual_seed(0)
-    built = build(settings, ENTRIES, {}, CAUSAL)
-    with torch.no_grad():
-        for parameter in built.parameters():
-            parameter.add_(0.2 * torch.randn(parameter.shape))
-    return built.eval(), Converted(settings, built.state_dict(), ENTRIES, family=CAUSAL)
-
-
-def tokens() -> torch.Tensor:
-    ids = torch.randint(4, 44, (2, 20), generator=torch.Generator().manual_seed(0))
-    ids[:, 0], ids[1, 9:] = 2, 1
-    return ids
-
-
-def assert_same(back: Converted, converted: Converted) -> None:
-    assert back.family is CAUSAL
-    assert back.state.keys() == converted.state.keys()
-    for key, value in converted.state.items():
-        assert torch.equal(back.state[key], value), key
-
-
-@every_language_model
-@torch.no_grad()
-def test_there_and_back(variant, tmp_path):
-    """Equal outputs there; parameters and settings bit for bit back here."""
-    built, converted = model(variant)
-    huggingface.write(converted, tmp_path / "hf")
-    found = huggingface.outputs(tmp_path / "hf", converted, None)(tokens())
-    seen = tokens().ne(1)
-    for actual, expected in zip(found, outputs_of(built, None, CAUSAL)(tokens()), strict=True):
-        assert_close(actual[seen], expected[seen])
-    back = huggingface.read(tmp_path / "hf")
-    assert_same(back, converted)
-    assert converted.settings.items() <= back.settings.items()
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"share_decoder_input_output_embed": True, "layernorm_embedding": True},
-        {"no_scale_embedding": True, "add_bos_token": True, "decoder_normalize_before": False},
-    ],
-)
-@torch.no_grad()
-def test_other_settings(changes, tmp_path):
-    built, converted = model("tupe_r", **changes)
-    huggingface.write(converted, tmp_path / "hf")
-    logits = huggingface.outputs(tmp_path / "hf", converted, None)(tokens())[1]
-    assert_close(logits[tokens().ne(1)], built(tokens())[0][tokens().ne(1)])
-    config = json.loads((tmp_path / "hf" / "config.json").read_text())
-    assert config["bos_token_id"] == (0 if "add_bos_token" in changes else 2)
-    back = huggingface.read(tmp_path / "hf")
-    assert_same(back, converted)
-    assert changes.items() <= back.settings.items()
-
-
-@pytest.mark.slow
-@torch.no_grad()
-def test_code_of_the_directory_gives_equal_outputs(tmp_path):
-    """Of encodings that only decoders have."""
-    folder, names = tmp_path / "directories", ("xpos", "cope")
-    for name in names:
-        built, converted = model(name)
-        huggingface.write(converted, folder / name)
-        expected = {"ids": tokens(), "logits": built(tokens())[0]}
-        write_tensors(folder / name / "expected", expected)
-    environment = {**os.environ, "HF_MODULES_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
-    program = ALONE.replace("AutoModelForMaskedLM", "AutoModelForCausalLM")
-    command = [sys.executable, "-W", "ignore", "-c", program, str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found.keys() == set(names)
-    assert max(found.values()) <= FORWARD[torch.float32]
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +31,7 @@ def test_commands(trained, tmp_path):
     assert sum("largest difference" in line for line in report) == 2
     report = convert(["--from", "huggingface", hf, "--out", back, "--check"])
     assert sum("largest difference" in line for line in report) == 2
-    assert_same(load(back)[0], load(trained)[0])
+    assert_same_state(load(back), load(trained).state)
 
 
 @torch.no_grad()
@@ -175,7 +74,7 @@ def test_texts_begin_as_in_training(start, tmp_path):
         (("--to", "huggingface", "--head", "topic"), "heads are: none"),
     ],
 )
-def test_refusals(trained, tmp_path, flags, part):
+def test_options_without_counterpart(trained, tmp_path, flags, part):
     out = tmp_path / "out"
     with pytest.raises(UsageError, match=part) as error:
         convert([*flags[:2], str(trained), "--out", str(out), *flags[2:]])
@@ -194,25 +93,3 @@ def test_other_models_are_refused(toy_translation_data, toy_masked_lm_data, tmp_
         with pytest.raises(UsageError, match=part) as error:
             convert(["--to", "huggingface", str(tmp_path / name), "--out", str(tmp_path / "o")])
         assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("changes", "part"),
-    [
-        ({"embedding_scale": 3}, "invalid embedding_scale in .*: 3; .* multiplies .* by 4.0"),
-        ({"num_attention_heads": 5}, "invalid decoder_attention_heads in .*: 5"),
-        ({"is_decoder": False}, "has 45 symbols, but the checkpoint has embeddings for 44"),
-        ({"tie_word_embeddings": 0, "vocab_size": 3}, None),
-    ],
-)
-def test_invalid_configurations(tmp_path, changes, part):
-    """Sizes are taken from the parameters."""
-    huggingface.write(model("rope")[1], tmp_path / "hf")
-    path = tmp_path / "hf" / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-    if part is None:
-        huggingface.read(tmp_path / "hf")
-        return
-    with pytest.raises(UsageError, match=part) as error:
-        huggingface.read(tmp_path / "hf")
-    assert "\n" not in str(error.value)

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from tests.interop.pieces import entries_of, train
-from tests.interop.test_language_models import model as language_model
-from tests.interop.test_tupe_classes import HEAD, model
+from tests.interop.samples import language_model, masked_lm, perturbed
 from tests.scripts import ROOT
 from tests.tolerances import FORWARD
 from tupe_fairseq import TupeRobertaModel, UsageError
@@ -16,6 +15,7 @@ from tupe_fairseq.interop.check import outputs_of
 from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.interop.directory import write
 from tupe_fairseq.interop.formats import onnx
+from tupe_fairseq.interop.keys import HEAD
 from tupe_fairseq.interop.models import Converted, build
 
 for library in ("onnxruntime", "onnxscript", "transformers"):
@@ -63,48 +63,37 @@ def largest_error(run, built, head: str | None) -> float:
 )
 def test_outputs(name, head, window, tmp_path):
     """The bound on 8-bit matrices is three times what these random models have."""
-    built, converted = model(name, head=head is not None, **window)
-    onnx.write(converted, tmp_path / "out", head, int8="yes")
+    built, converted = masked_lm(name, 3 if head else 0, **window)
+    onnx.write(converted, tmp_path / "out", head, int8=True)
     exact, rounded = (onnx.session(tmp_path / "out" / f) for f in (onnx.FILE, onnx.INT8_FILE))
     assert largest_error(exact, built, head) < FORWARD[torch.float32]
     assert 1e-4 < largest_error(rounded, built, head) < 0.1
     assert "model.int8.onnx: random texts' logits differ by" in converted.notes[-1]
 
 
-def test_refusals(tmp_path):
-    def refused(part, converted, *options):
-        with pytest.raises(UsageError, match=part) as error:
-            onnx.write(converted, tmp_path / "out", *options)
-        assert "\n" not in str(error.value)
-        assert not list(tmp_path.iterdir())
-
-    refused("--position-encoding is 'rnn', which torch cannot export", model("rnn")[1])
-    refused("unknown --head 'topic'", model("rope")[1], "topic")
-    refused("--int8 is '4', but must be yes or no", model("rope")[1], None, None, "4")
-
-
-def test_language_models_and_damaged_programs_are_refused(tmp_path):
-    _, converted = language_model("rope")
-    (tmp_path / "dict.txt").touch()
-    write(converted, tmp_path / "lm", tmp_path / "dict.txt")
-    with pytest.raises(UsageError, match="a language model, which --to onnx does not take"):
-        convert(["--to", "onnx", str(tmp_path / "lm"), "--out", str(tmp_path / "out")])
-    (tmp_path / onnx.FILE).write_bytes(b"no program")
-    with pytest.raises(UsageError, match=r"onnxruntime cannot load .*model\.onnx") as error:
-        onnx.session(tmp_path / onnx.FILE)
+@pytest.mark.parametrize(
+    ("model", "options", "part"),
+    [
+        (lambda: masked_lm("rnn"), {}, "--position-encoding is 'rnn', which torch cannot export"),
+        (lambda: masked_lm("rope"), {"head": "topic"}, "unknown --head 'topic'"),
+        (lambda: language_model("rope"), {}, "a language model, which --to onnx does not take"),
+    ],
+)
+def test_models_that_cannot_be_written(model, options, part, tmp_path):
+    with pytest.raises(UsageError, match=part) as error:
+        onnx.write(model()[1], tmp_path / "out", **options)
     assert "\n" not in str(error.value)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture
 def directory(tmp_path):
     """A `tupe_roberta` model with a tokenizer and a head."""
     entries = entries_of(train(tmp_path))
-    _, converted = model("tupe_r")
+    _, converted = masked_lm("tupe_r")
     built = build(converted.settings, entries, {})
     built.register_classification_head(HEAD, 3)
-    with torch.no_grad():
-        for parameter in built.parameters():
-            parameter.add_(0.2 * torch.randn(parameter.shape))
+    perturbed(built)
     made = Converted(converted.settings, built.state_dict(), entries)
     write(made, tmp_path / "model", tmp_path / "dict.txt")
     return tmp_path / "model"

@@ -1,4 +1,4 @@
-"""Directories for transformers with their own code: every encoding, there and back, refusals."""
+"""Directories for transformers with their own code: every encoding, there and back."""
 
 import ast
 import json
@@ -9,65 +9,38 @@ import sys
 import pytest
 import torch
 
+from tests.decoder.samples import every_language_model
+from tests.interop import samples
+from tests.interop.samples import language_model, masked_lm
 from tests.tolerances import FORWARD, assert_close
 from tupe_fairseq import UsageError
-from tupe_fairseq.interop import keys, sources
+from tupe_fairseq.interop import sources
 from tupe_fairseq.interop.check import outputs_of
-from tupe_fairseq.interop.dictionaries import Entry
 from tupe_fairseq.interop.formats import huggingface
+from tupe_fairseq.interop.keys import HEAD
 from tupe_fairseq.interop.model_files import write_tensors
-from tupe_fairseq.interop.models import Converted, build
 from tupe_fairseq.position import POSITION_ENCODINGS, PositionEncoding, register_position_encoding
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
 ENCODERS = [name for name, cls in POSITION_ENCODINGS.items() if not cls.causal_only]
-ENTRIES = [Entry(f"w{i}", 1) for i in range(40)]
-HEAD = keys.HEAD
 
 
-def model(encoding: str, head: bool = False, **changes):
-    """A tiny model with parameters large enough for positions to matter, and its conversion."""
-    settings = {
-        **{"encoder_layers": 2, "encoder_embed_dim": 32, "encoder_ffn_embed_dim": 48},
-        **{"encoder_attention_heads": 4, "max_positions": 24, "position_encoding": encoding},
-        **{"layernorm_embedding": True, "encoder_normalize_before": False, "dropout": 0.1},
-        **{"attention_dropout": 0.1, "activation_dropout": 0.0, "pooler_dropout": 0.2},
-        **{"activation_fn": "gelu", "pooler_activation_fn": "tanh"},
-        "untie_weights_roberta": False,
-    } | changes
-    torch.manual_seed(0)
-    built = build(settings, ENTRIES, {})
-    if head:
-        built.register_classification_head(HEAD, 3)
-    with torch.no_grad():
-        for parameter in built.parameters():
-            parameter.add_(0.2 * torch.randn(parameter.shape))
-    return built.eval(), Converted(settings, built.state_dict(), ENTRIES)
-
-
-def tokens() -> torch.Tensor:
-    ids = torch.randint(4, 40, (2, 20), generator=torch.Generator().manual_seed(0))
-    ids[:, 0], ids[1, 9:] = 0, 1
-    return ids
+@torch.no_grad()
+def write(model, folder):
+    """Write a directory with ids and the logits of fairseq's model; returns the conversion."""
+    built, converted = model
+    huggingface.write(converted, folder, classes="tupe")
+    expected = {"ids": samples.ids(), "logits": built(samples.ids())[0]}
+    write_tensors(folder / "expected", expected)
+    return converted
 
 
 @pytest.fixture(scope="module")
 def directories(tmp_path_factory):
-    """A directory of every encoding, with ids and the logits that fairseq's model gives.
-
-    Returns:
-        Their folder, and what they were written from by name.
-    """
-    folder, all_converted = tmp_path_factory.mktemp("hf"), {}
-    for name in ENCODERS:
-        built, converted = model(name)
-        all_converted[name] = converted
-        huggingface.write(converted, folder / name, classes="tupe")
-        with torch.no_grad():
-            logits = built(tokens())[0]
-        write_tensors(folder / name / "expected", {"ids": tokens(), "logits": logits})
-    return folder, all_converted
+    """The folder of directories of every encoding, and what they were written from by name."""
+    folder = tmp_path_factory.mktemp("hf")
+    return folder, {name: write(masked_lm(name), folder / name) for name in ENCODERS}
 
 
 #: Loads all directories of a folder without this package and without fairseq.
@@ -78,11 +51,12 @@ for name in ("tupe_fairseq", "fairseq"):
 import torch
 from pathlib import Path
 from safetensors.torch import load_file
-from transformers import AutoModelForMaskedLM
+import transformers
 found = {}
 for folder in sorted(Path(sys.argv[1]).iterdir()):
     expected = load_file(folder / "expected")
-    model = AutoModelForMaskedLM.from_pretrained(folder, trust_remote_code=True).eval()
+    auto = getattr(transformers, sys.argv[2])
+    model = auto.from_pretrained(folder, trust_remote_code=True).eval()
     assert type(model).__module__.startswith("transformers_modules.")
     seen = expected["ids"].ne(1)
     with torch.no_grad():
@@ -92,16 +66,27 @@ print(json.dumps(found))
 """
 
 
-@pytest.mark.slow
-def test_code_of_the_directory_gives_equal_outputs(directories, tmp_path):
-    environment = {**os.environ, "HF_MODULES_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-W", "ignore", "-c", ALONE, str(directories[0])]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+def assert_equal_alone(folder, auto, names, cache):
+    environment = {**os.environ, "HF_MODULES_CACHE": str(cache), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-W", "ignore", "-c", ALONE, str(folder), auto]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=cache)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert found.keys() == set(ENCODERS)
-    far = {name: error for name, error in found.items() if error > FORWARD[torch.float32]}
-    assert not far
+    assert found.keys() == set(names)
+    assert not {name: error for name, error in found.items() if error > FORWARD[torch.float32]}
+
+
+@pytest.mark.slow
+def test_code_of_the_directory_gives_equal_outputs(directories, tmp_path):
+    assert_equal_alone(directories[0], "AutoModelForMaskedLM", ENCODERS, tmp_path)
+
+
+@pytest.mark.slow
+def test_code_of_language_models_gives_equal_outputs(tmp_path):
+    """Of encodings that only decoders have."""
+    for name in ("xpos", "cope"):
+        write(language_model(name), tmp_path / "hf" / name)
+    assert_equal_alone(tmp_path / "hf", "AutoModelForCausalLM", ("xpos", "cope"), tmp_path)
 
 
 @pytest.mark.parametrize("name", ENCODERS)
@@ -109,10 +94,49 @@ def test_there_and_back(directories, name):
     """Parameters and settings, bit for bit."""
     folder, converted = directories[0] / name, directories[1][name]
     back = huggingface.read(folder)
-    assert back.state.keys() == converted.state.keys()
-    for key, value in converted.state.items():
-        assert torch.equal(back.state[key], value), key
+    samples.assert_same_state(back, converted.state)
     assert back.settings | converted.settings == back.settings
+
+
+def assert_there_and_back(model, folder):
+    """Equal outputs there; parameters and settings bit for bit back here."""
+    built, converted = model
+    family = converted.family
+    huggingface.write(converted, folder)
+    found = huggingface.outputs(folder, converted, None)(samples.ids())
+    samples.assert_same_tokens(
+        found, outputs_of(built, None, family)(samples.ids()), samples.ids()
+    )
+    back = huggingface.read(folder)
+    assert back.family is family
+    samples.assert_same_state(back, converted.state)
+    assert converted.settings.items() <= back.settings.items()
+
+
+@every_language_model
+@torch.no_grad()
+def test_language_models_there_and_back(variant, tmp_path):
+    assert_there_and_back(language_model(variant), tmp_path / "hf")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"share_decoder_input_output_embed": True, "layernorm_embedding": True},
+        {"no_scale_embedding": True, "add_bos_token": True, "decoder_normalize_before": False},
+    ],
+)
+@torch.no_grad()
+def test_other_settings_of_language_models(changes, tmp_path):
+    assert_there_and_back(language_model("tupe_r", **changes), tmp_path / "hf")
+    config = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert config["bos_token_id"] == (0 if "add_bos_token" in changes else 2)
+
+
+@torch.no_grad()
+def test_windows(tmp_path):
+    window = {"attention_window": 2, "global_every": 2}
+    assert_there_and_back(masked_lm("rope", **window), tmp_path / "hf")
 
 
 @pytest.mark.parametrize("name", list(POSITION_ENCODINGS))
@@ -139,35 +163,21 @@ def test_encodings_of_other_packages_are_refused(monkeypatch):
         sources.collect("own")
 
 
+@pytest.mark.parametrize(
+    ("labels", "problem"), [(1, "regression"), (3, "single_label_classification")]
+)
 @torch.no_grad()
-def test_a_regression_there_and_back(tmp_path):
-    """As of STS-B: one value, the squared error as its loss."""
-    built, converted = model("tupe_a")
-    built.register_classification_head(HEAD, 1)
-    built.eval()
-    converted.state = built.state_dict()
+def test_classifiers_there_and_back(labels, problem, tmp_path):
+    """One label is a regression, as STS-B, with the squared error as its loss."""
+    built, converted = masked_lm("tupe_r", labels)
     huggingface.write(converted, tmp_path / "hf", HEAD)
-    (actual,) = huggingface.outputs(tmp_path / "hf", converted, HEAD)(tokens())
-    (expected,) = outputs_of(built, HEAD)(tokens())
-    assert expected.shape == (2, 1)
+    (actual,) = huggingface.outputs(tmp_path / "hf", converted, HEAD)(samples.ids())
+    (expected,) = outputs_of(built, HEAD)(samples.ids())
+    assert expected.shape == (2, labels)
     assert_close(actual, expected)
     config = json.loads((tmp_path / "hf" / "config.json").read_text())
-    assert config["problem_type"] == "regression"
-    back = huggingface.read(tmp_path / "hf").state
-    name = f"classification_heads.{HEAD}.out_proj.weight"
-    assert torch.equal(back[name], converted.state[name])
-
-
-def test_a_classifier_there_and_back(tmp_path):
-    built, converted = model("tupe_r", head=True)
-    huggingface.write(converted, tmp_path / "hf", HEAD)
-    theirs = huggingface.outputs(tmp_path / "hf", converted, HEAD)
-    with torch.no_grad():
-        (actual,), (expected,) = theirs(tokens()), outputs_of(built, HEAD)(tokens())
-    assert_close(actual, expected)
-    config = json.loads((tmp_path / "hf" / "config.json").read_text())
-    assert config["problem_type"] == "single_label_classification"
-    assert len(config["id2label"]) == 3
+    assert config["problem_type"] == problem
+    assert len(config["id2label"]) == labels
     back = huggingface.read(tmp_path / "hf")
     assert back.head == HEAD
     assert "the source has no head for masked tokens: the new one is untrained" in back.notes
@@ -183,7 +193,7 @@ def test_saved_by_transformers_in_several_files(tmp_path):
     """After training there: other values, `save_pretrained`, no dict.txt."""
     from tupe_fairseq.huggingface import TupeForMaskedLM
 
-    _, converted = model("rope", untie_weights_roberta=True)
+    _, converted = masked_lm("rope", untie_weights_roberta=True)
     huggingface.write(converted, tmp_path / "hf")
     trained = TupeForMaskedLM.from_pretrained(tmp_path / "hf")
     with torch.no_grad():
@@ -198,46 +208,3 @@ def test_saved_by_transformers_in_several_files(tmp_path):
     index.write_text(json.dumps({"weight_map": {"a": "../hf/model.safetensors"}}))
     with pytest.raises(UsageError, match=r"cannot read .*again/model\.safetensors"):
         huggingface.read(tmp_path / "again", tmp_path / "hf" / "dict.txt")
-
-
-@pytest.mark.parametrize(
-    ("changes", "part"),
-    [
-        ({"num_attention_heads": 5}, "invalid encoder_attention_heads in .*: 5"),
-        ({"hidden_dropout_prob": "much"}, "invalid dropout in .*: 'much'"),
-        ({"hidden_act": None}, "invalid activation_fn in .*: None"),
-        ({"position_encoding": "tupe"}, "'tupe', but the known ones are"),
-        ({"position_encoding": "t5"}, "unknown"),
-        ({"position_options": {"steps": 1}}, "invalid position_options in .*steps"),
-        ({"max_position_embeddings": 10**12}, "max_positions 10+ or an option"),
-        ({"is_decoder": True}, "embeddings for 45"),
-        ({"attention_window": "far"}, "invalid attention_window in .*: 'far'"),
-    ],
-)
-def test_invalid_configurations(directories, tmp_path, changes, part):
-    for file in ("model.safetensors", "dict.txt"):
-        (tmp_path / file).write_bytes((directories[0] / "tupe_r" / file).read_bytes())
-    config = json.loads((directories[0] / "tupe_r" / "config.json").read_text()) | changes
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UsageError, match=part) as error:
-        huggingface.read(tmp_path)
-    assert "\n" not in str(error.value)
-
-
-def test_functions_without_counterpart(tmp_path):
-    _, converted = model("tupe_r", activation_fn="gelu_accurate")
-    with pytest.raises(UsageError, match=r"activation_fn gelu, relu, tanh only.*gelu_accurate"):
-        huggingface.write(converted, tmp_path / "out")
-    assert not list(tmp_path.iterdir())
-
-
-@torch.no_grad()
-def test_windows_go_along_there_and_back(tmp_path):
-    window = {"attention_window": 2, "global_every": 2}
-    built, converted = model("rope", **window)
-    huggingface.write(converted, tmp_path / "hf")
-    found = huggingface.outputs(tmp_path / "hf", converted, None)(tokens())
-    seen = tokens().ne(1)
-    for actual, expected in zip(found, outputs_of(built, None)(tokens()), strict=True):
-        assert_close(actual[seen], expected[seen])
-    assert window.items() <= huggingface.read(tmp_path / "hf").settings.items()

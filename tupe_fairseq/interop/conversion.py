@@ -10,10 +10,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ..errors import ConfigurationError
 from ..position import Option
 from ..registry import Registry
-from .families import MASKED, Family
 
 #: Ids B×T -> what is compared: hidden states B×T×C and logits B×T×V, or a head's logits alone.
 Forward = Callable[[Tensor], tuple[Tensor, ...]]
@@ -32,10 +30,9 @@ class Conversion:
         outputs: (path, converted, head) -> `Forward` of the model in this format, computed without
             `tupe_roberta`, for --check. If `head` is not None, of that classification head. None
             if the models of `function` are not comparable.
-        options: keyword arguments of the function.
+        options: keyword arguments of the function. Those of the type bool are yes or no.
         source: "CHECKPOINT", a file, or "DIRECTORY".
         extra: the extra of this package that is needed, if any.
-        families: the kinds of models that it takes.
     """
 
     flag: str
@@ -46,7 +43,6 @@ class Conversion:
     options: tuple[Option, ...] = ()
     source: str = "DIRECTORY"
     extra: str | None = None
-    families: tuple[Family, ...] = (MASKED,)
 
     @property
     def key(self) -> str:
@@ -65,14 +61,3 @@ CONVERSIONS = Registry("conversion")
 def register(conversion: Conversion) -> None:
     """Enter a conversion into the table."""
     CONVERSIONS.register(conversion.key)(conversion)
-
-
-def yes_or_no(option: Option, value: str | None) -> bool:
-    """The value of an option that is yes or no, by default no.
-
-    Raises:
-        ConfigurationError: it is something else.
-    """
-    if value not in (None, "yes", "no"):
-        raise ConfigurationError(f"{option.flag} is {value!r}, but must be yes or no.")
-    return value == "yes"

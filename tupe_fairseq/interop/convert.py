@@ -14,63 +14,6 @@ from .conversion import CONVERSIONS, Conversion
 from .directory import load, write
 
 
-def parse(argv: list[str] | None = None) -> tuple[argparse.Namespace, Conversion, dict[str, Any]]:
-    """Parse the command line.
-
-    Returns:
-        The common arguments, the conversion asked for, and its own options.
-
-    Raises:
-        ConfigurationError: an option of another conversion was given.
-    """
-    parser = argparse.ArgumentParser(
-        description="Convert a model to a directory of this package (--from), or such a directory "
-        "to another format (--to).",
-        epilog="conversions:\n" + "\n".join(_help_of(each) for _, each in CONVERSIONS.items()),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    direction = parser.add_mutually_exclusive_group(required=True)
-    for flag, what in (("--from", "SOURCE"), ("--to", "the output")):
-        names = [each.name for _, each in CONVERSIONS.items() if each.flag == flag]
-        direction.add_argument(flag, choices=names, help=f"format of {what}")
-    parser.add_argument("source", metavar="SOURCE", type=Path, help="checkpoint or directory")
-    parser.add_argument("--out", type=Path, required=True, help="new directory to write")
-    parser.add_argument(
-        "--dict", type=Path, metavar="FILE", help="with --from: default dict.txt beside SOURCE"
-    )
-    parser.add_argument("--check", action="store_true", help="compare the outputs of both models")
-    owners = _owners()
-    for option, keys in owners.items():
-        text = f"with {' or '.join(keys)}: {option.help}"
-        parser.add_argument(option.flag, type=option.type, help=text)
-    arguments = parser.parse_args(argv)
-    given = vars(arguments)
-    conversion = CONVERSIONS[f"--from {given['from']}" if given["from"] else f"--to {given['to']}"]
-    for option, keys in owners.items():
-        if given[option.name] is not None and conversion.key not in keys:
-            raise ConfigurationError(
-                f"{option.flag} belongs to {' or '.join(keys)}; leave it out."
-            )
-    if arguments.dict is not None and conversion.flag != "--from":
-        raise ConfigurationError("--dict belongs to --from; leave it out.")
-    options = {o.name: given[o.name] for o in owners if given[o.name] is not None}
-    return arguments, conversion, options
-
-
-def _help_of(conversion: Conversion) -> str:
-    needs = f" (needs tupe_fairseq[{conversion.extra}])" if conversion.extra else ""
-    return f"  {conversion.command}\n      {conversion.summary}{needs}"
-
-
-def _owners() -> dict[Option, list[str]]:
-    """All options, and the conversions that take them."""
-    owners: dict[Option, list[str]] = {}
-    for key, conversion in CONVERSIONS.items():
-        for option in conversion.options:
-            owners.setdefault(option, []).append(key)
-    return owners
-
-
 def convert(argv: list[str] | None = None) -> list[str]:
     """Run the command line.
 
@@ -90,12 +33,7 @@ def convert(argv: list[str] | None = None) -> list[str]:
         write(converted, out, arguments.dict or folder / "dict.txt")
         directory, other = out, source
     else:
-        converted = load(source)[0]
-        if converted.family not in conversion.families:
-            raise ConfigurationError(
-                f"{source} is a {converted.family.what}, which {conversion.key} does not take: "
-                "use --to huggingface."
-            )
+        converted = load(source)
         conversion.function(converted, out, **options)
         directory, other = source, out
     report = [*converted.notes, f"written: {out}"]
@@ -110,3 +48,68 @@ def convert(argv: list[str] | None = None) -> list[str]:
     except BaseException:
         shutil.rmtree(out)
         raise
+
+
+def parse(argv: list[str] | None = None) -> tuple[argparse.Namespace, Conversion, dict[str, Any]]:
+    """Parse the command line.
+
+    Returns:
+        The common arguments, the conversion asked for, and its own options.
+
+    Raises:
+        ConfigurationError: an option of another conversion was given, or is not yes or no.
+    """
+    owners = _owners()
+    arguments = _parser(owners).parse_args(argv)
+    given = vars(arguments)
+    key = f"--from {given['from']}" if given["from"] else f"--to {given['to']}"
+    for option, keys in owners.items():
+        value = given[option.name]
+        if value is not None and key not in keys:
+            raise ConfigurationError(
+                f"{option.flag} belongs to {' or '.join(keys)}; leave it out."
+            )
+        if value is not None and option.type is bool:
+            if value not in ("yes", "no"):
+                raise ConfigurationError(f"{option.flag} is {value!r}, but must be yes or no.")
+            given[option.name] = value == "yes"
+    conversion = CONVERSIONS[key]
+    options = {o.name: given[o.name] for o in conversion.options if given[o.name] is not None}
+    return arguments, conversion, options
+
+
+def _owners() -> dict[Option, list[str]]:
+    """All options, and the conversions that take them."""
+    dictionary = Option("dict", Path, None, "default dict.txt beside SOURCE")
+    owners = {dictionary: [key for key in CONVERSIONS if key.startswith("--from")]}
+    for key, conversion in CONVERSIONS.items():
+        for option in conversion.options:
+            owners.setdefault(option, []).append(key)
+    return owners
+
+
+def _parser(owners: dict[Option, list[str]]) -> argparse.ArgumentParser:
+    table = [conversion for _, conversion in CONVERSIONS.items()]
+    parser = argparse.ArgumentParser(
+        description="Convert a model to a directory of this package (--from), or such a directory "
+        "to another format (--to).",
+        epilog="conversions:\n" + "\n".join(map(_help_of, table)),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    direction = parser.add_mutually_exclusive_group(required=True)
+    for flag, what in (("--from", "SOURCE"), ("--to", "the output")):
+        names = [each.name for each in table if each.flag == flag]
+        direction.add_argument(flag, choices=names, help=f"format of {what}")
+    parser.add_argument("source", metavar="SOURCE", type=Path, help="checkpoint or directory")
+    parser.add_argument("--out", type=Path, required=True, help="new directory to write")
+    parser.add_argument("--check", action="store_true", help="compare the outputs of both models")
+    for option, keys in owners.items():
+        kind = str if option.type is bool else option.type
+        text = f"with {' or '.join(keys)}: {option.help}"
+        parser.add_argument(option.flag, type=kind, help=text)
+    return parser
+
+
+def _help_of(conversion: Conversion) -> str:
+    needs = f" (needs tupe_fairseq[{conversion.extra}])" if conversion.extra else ""
+    return f"  {conversion.command}\n      {conversion.summary}{needs}"

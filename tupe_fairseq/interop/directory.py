@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 from torch import Tensor
@@ -22,9 +23,7 @@ from .dictionaries import Entry, check_size, dictionary_text, read_dictionary
 from .families import family_of
 from .models import Converted, arguments
 from .settings import functions, sizes
-
-#: Files of tokenizers, copied from the folder of the dictionary.
-TOKENIZERS = ("sentencepiece.bpe.model", "encoder.json", "vocab.bpe")
+from .tokenizer_json import GPT2, SENTENCEPIECE
 
 
 def read_parameters(checkpoint: str | Path) -> dict[str, Any]:
@@ -71,7 +70,7 @@ def write(converted: Converted, out: Path, dictionary: Path) -> None:
     given = arguments(converted.settings, family)
     config = OmegaConf.to_container(convert_namespace_to_omegaconf(given), enum_to_str=True)
     history = {
-        "criterion_name": family.criterion_class,
+        "criterion_name": CRITERION_REGISTRY[family.criterion].__name__,
         "optimizer_name": "FairseqAdam",
         "lr_scheduler_state": {"best": None},
         "num_updates": 0,
@@ -91,7 +90,7 @@ def write(converted: Converted, out: Path, dictionary: Path) -> None:
         (folder / "dict.txt").write_text(text, encoding="utf-8")
         for name, text in converted.files.items():
             (folder / name).write_text(text, encoding="utf-8")
-        for name in TOKENIZERS:
+        for name in (SENTENCEPIECE, *GPT2):
             if (tokenizer := dictionary.with_name(name)).is_file():
                 shutil.copyfile(tokenizer, folder / name)
 
@@ -122,11 +121,8 @@ def building(out: str | Path) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def load(directory: str | Path) -> tuple[Converted, Path]:
+def load(directory: str | Path) -> Converted:
     """Read a directory (or a checkpoint with dict.txt beside it) of a model of this package.
-
-    Returns:
-        The model, and the path of its dictionary.
 
     Raises:
         CheckpointError: the directory does not hold such a model.
@@ -148,4 +144,4 @@ def load(directory: str | Path) -> tuple[Converted, Path]:
     if lacking := [name for name in family.settings.values() if settings.get(name) is None]:
         raise CheckpointError(f"{source} does not record its {', '.join(lacking)}.")
     check_size(entries, len(parameters[family.embeddings]), path, family.adds_mask)
-    return Converted(settings, parameters, entries, folder=folder, family=family), path
+    return Converted(settings, parameters, entries, folder=folder, family=family)

@@ -19,7 +19,6 @@ class Family:
         model: its name in fairseq.
         task: of fairseq's training.
         criterion: as `task`.
-        criterion_class: what checkpoints record as their criterion.
         side: "encoder" or "decoder", with which settings begin.
         stack: prefix of the parameters of embeddings, positions and layers.
         output: the weight of the output layer.
@@ -36,7 +35,6 @@ class Family:
     model: str
     task: str
     criterion: str
-    criterion_class: str
     side: str
     stack: str
     output: str
@@ -106,7 +104,6 @@ MASKED = Family(
     model="tupe_roberta",
     task="masked_lm",
     criterion="masked_lm",
-    criterion_class="MaskedLmLoss",
     side="encoder",
     stack="encoder.sentence_encoder.",
     output="encoder.lm_head.weight",
@@ -120,7 +117,6 @@ CAUSAL = Family(
     model="tupe_transformer_lm",
     task="language_modeling",
     criterion="cross_entropy",
-    criterion_class="CrossEntropyCriterion",
     side="decoder",
     stack="decoder.",
     output="decoder.output_projection.weight",

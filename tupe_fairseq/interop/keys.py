@@ -14,7 +14,7 @@ HEAD = "sentence_classification_head"
 class Rule(NamedTuple):
     """One or more parameters under two names.
 
-    `*` matches one part of a dotted name and is the same on both sides.
+    `*` matches one part of a dotted name, `**` one or more; both are the same on both sides.
 
     Attributes:
         theirs: name in the other format.
@@ -53,9 +53,8 @@ def roberta_rules(top: str, encoder: str, joint: bool) -> Table:
     return (
         *(joined if joint else ()),
         *(Rule(f"{layer}{name}.*", f"{own}{name}.*") for name in same),
-        Rule(f"{top}lm_head.*", "encoder.lm_head.*"),
-        Rule(f"{top}lm_head.*.*", "encoder.lm_head.*.*"),
-        Rule("classification_heads.*.*.*", "classification_heads.*.*.*"),
+        Rule(f"{top}lm_head.**", "encoder.lm_head.**"),
+        Rule("classification_heads.**", "classification_heads.**"),
     )
 
 
@@ -85,12 +84,11 @@ def to_theirs(state: Mapping[str, Tensor], table: Table) -> dict[str, Tensor]:
 
 
 def _match(pattern: str, name: str) -> tuple[str, ...] | None:
-    regex = re.escape(pattern).replace(r"\*", r"([^.]+)")
+    regex = re.escape(pattern).replace(r"\*\*", "(.+)").replace(r"\*", "([^.]+)")
     match = re.fullmatch(regex, name)
     return None if match is None else match.groups()
 
 
 def _fill(pattern: str, stars: tuple[str, ...]) -> str:
-    for star in stars:
-        pattern = pattern.replace("*", star, 1)
-    return pattern
+    given = iter(stars)
+    return re.sub(r"\*\*?", lambda _: next(given), pattern)

@@ -15,6 +15,7 @@ from typing import Any
 from ..errors import DataError
 from ..extras import import_extra
 from .dictionaries import MASK, SPECIAL, Entry
+from .model_files import write_config
 
 SENTENCEPIECE, GPT2 = "sentencepiece.bpe.model", ("encoder.json", "vocab.bpe")
 SPACE = "▁"
@@ -32,14 +33,6 @@ CONFIG = {
     "clean_up_tokenization_spaces": False,
     "model_input_names": ["input_ids", "attention_mask"],
 }
-
-
-def ids_of(entries: Sequence[Entry], adds_mask: bool = True) -> dict[str, int]:
-    """The id of each symbol of a dictionary, with `<mask>` as fairseq's task may add it."""
-    ids = {symbol: number for number, symbol in enumerate((*SPECIAL, *(e.token for e in entries)))}
-    if adds_mask:
-        ids.setdefault(MASK, len(SPECIAL) + len(entries))
-    return ids
 
 
 def write_tokenizer(
@@ -64,26 +57,26 @@ def write_tokenizer(
         A note for the user: why no tokenizer was written, or "".
     """
     library = import_extra("tokenizers", "hf")
-    ids = ids_of(entries, adds_mask=start is None)
+    symbols = (*SPECIAL, *(entry.token for entry in entries))
+    ids = {symbol: number for number, symbol in enumerate(symbols)}
+    if start is None:
+        # As fairseq's task adds it.
+        ids.setdefault(MASK, len(symbols))
     try:
         tokenizer = _read(library, source, ids)
     except DataError as error:
         return f"{NOT_WRITTEN}: {error}"
     if lower_case:
-        steps = [each for each in (tokenizer.normalizer,) if each is not None]
-        tokenizer.normalizer = library.normalizers.Sequence(
-            [library.normalizers.Lowercase(), *steps]
-        )
+        steps = [] if tokenizer.normalizer is None else [tokenizer.normalizer]
+        lower = library.normalizers.Lowercase()
+        tokenizer.normalizer = library.normalizers.Sequence([lower, *steps])
+    _add_symbols(library, tokenizer, ids, start)
     config = CONFIG | {"model_max_length": longest}
-    if start is None:
-        _add_special_symbols(library, tokenizer)
-    else:
-        _add_start(library, tokenizer, start, ids[start])
+    if start is not None:
         of_masks = ("cls_token", "sep_token", "mask_token")
         config = {n: v for n, v in config.items() if n not in of_masks} | {"bos_token": start}
     tokenizer.save(str(folder / "tokenizer.json"))
-    text = json.dumps(config, indent=2) + "\n"
-    (folder / "tokenizer_config.json").write_text(text, encoding="utf-8")
+    write_config(folder / "tokenizer_config.json", config)
     return ""
 
 
@@ -218,21 +211,15 @@ def _check_complete(pieces: Any, ids: dict[str, int], path: Path) -> None:
         )
 
 
-def _add_special_symbols(library: Any, tokenizer: Any) -> None:
-    """`<s> a </s>`, and `<s> a </s> </s> b </s>` for two texts."""
-    # A space before the mask belongs to it.
-    mask = library.AddedToken(MASK, lstrip=True, special=True, normalized=False)
-    tokenizer.add_special_tokens([*SPECIAL, mask])
+def _add_symbols(library: Any, tokenizer: Any, ids: dict[str, int], start: str | None) -> None:
+    """The special symbols, and where they stand in one text and in two."""
+    symbols: list[Any] = list(SPECIAL)
+    single, pair = f"{start} $A", f"{start} $A $B"
+    if start is None:
+        # A space before the mask belongs to it.
+        symbols.append(library.AddedToken(MASK, lstrip=True, special=True, normalized=False))
+        single, pair = "<s> $A </s>", "<s> $A </s> </s> $B </s>"
+    tokenizer.add_special_tokens(symbols)
     tokenizer.post_processor = library.processors.TemplateProcessing(
-        single="<s> $A </s>",
-        pair="<s> $A </s> </s> $B </s>",
-        special_tokens=[("<s>", 0), ("</s>", 2)],
-    )
-
-
-def _add_start(library: Any, tokenizer: Any, start: str, number: int) -> None:
-    """The symbol before a text that a language model continues, and its id."""
-    tokenizer.add_special_tokens(list(SPECIAL))
-    tokenizer.post_processor = library.processors.TemplateProcessing(
-        single=f"{start} $A", pair=f"{start} $A $B", special_tokens=[(start, number)]
+        single=single, pair=pair, special_tokens=[(each, ids[each]) for each in ("<s>", "</s>")]
     )

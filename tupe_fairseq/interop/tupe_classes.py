@@ -27,8 +27,6 @@ from .settings import functions, sizes
 
 MODEL_TYPE = "tupe"
 EMBED_TOKENS = "tupe.embed_tokens.weight"
-#: Deepest name of a parameter below the encoder, in parts.
-DEEPEST = 8
 
 
 def table(family: Family = MASKED, head: str | None = None) -> Table:
@@ -38,14 +36,10 @@ def table(family: Family = MASKED, head: str | None = None) -> Table:
         family: the kind of model.
         head: the classification head that is `classifier` there.
     """
-    stars = [".*" * count for count in range(1, DEEPEST)]
+    parts = ("embed_positions", "layernorm_embedding", "layers", "layer_norm")
     stack = (
         Rule(EMBED_TOKENS, family.embeddings),
-        *(
-            Rule(f"tupe.encoder.{name}{more}", f"{family.stack}{name}{more}")
-            for name in ("embed_positions", "layernorm_embedding", "layers", "layer_norm")
-            for more in stars
-        ),
+        *(Rule(f"tupe.encoder.{name}.**", f"{family.stack}{name}.**") for name in parts),
     )
     if family is CAUSAL:
         return (*stack, Rule("lm_head.weight", family.output))

@@ -15,7 +15,7 @@ from ...errors import CheckpointError, ConfigurationError
 from ...extras import import_extra
 from ...position import POSITION_ENCODINGS, Option
 from .. import bert_classes, roberta_classes, tupe_classes
-from ..conversion import Conversion, Forward, register, yes_or_no
+from ..conversion import Conversion, Forward, register
 from ..dictionaries import check_size, dictionary_text, read_dictionary
 from ..directory import building
 from ..families import CAUSAL, MASKED
@@ -49,7 +49,7 @@ def write(
     out: Path,
     head: str | None = None,
     classes: str | None = None,
-    lower_case: str | None = None,
+    lower_case: bool = False,
 ) -> None:
     """Write a directory of transformers' RoBERTa or of the classes with their own code.
 
@@ -58,7 +58,7 @@ def write(
         out: the directory; must not exist.
         head: write this classification head instead of the language modeling head.
         classes: "roberta", "tupe" or None for the default of the encoding.
-        lower_case: "yes" if the tokenizer is to lower-case texts.
+        lower_case: the tokenizer lower-cases texts.
 
     Raises:
         UsageError: there is no counterpart of the model.
@@ -67,7 +67,6 @@ def write(
         raise ConfigurationError(
             f"--classes is {classes!r}, but must be one of: {', '.join(CLASSES)}."
         )
-    lower = yes_or_no(LOWER, lower_case)
     masked, settings = converted.family is MASKED, converted.settings
     if classes == "roberta" and not masked:
         raise ConfigurationError(
@@ -84,7 +83,7 @@ def write(
         write_tensors(folder / FILE, tensors)
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
-        write_texts(folder, converted, config, lower)
+        write_texts(folder, converted, config, lower_case)
 
 
 def write_texts(
@@ -226,13 +225,9 @@ def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
 
 SUMMARY = "transformers: RoBERTa for `learned`, a model with its own code for other encodings"
 HEAD = Option("head", str, None, "the classification head to write")
+LOWER = Option("lower_case", bool, False, "yes: the tokenizer lower-cases texts, as in training")
 CHOICE = Option(
     "classes", str, None, "roberta (default for `learned`) or tupe, which has its own code"
 )
-BOTH = (MASKED, CAUSAL)
-register(Conversion("--from", KIND, SUMMARY, read, outputs, OPTIONS, extra="hf", families=BOTH))
-LOWER = Option(
-    "lower_case", str, None, "yes: the tokenizer lower-cases texts, as the training data were"
-)
-WRITING = (HEAD, CHOICE, LOWER)
-register(Conversion("--to", KIND, SUMMARY, write, outputs, WRITING, extra="hf", families=BOTH))
+register(Conversion("--from", KIND, SUMMARY, read, outputs, OPTIONS, extra="hf"))
+register(Conversion("--to", KIND, SUMMARY, write, outputs, (HEAD, CHOICE, LOWER), extra="hf"))

@@ -16,14 +16,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import CheckpointError, UsageError
+from ...errors import CheckpointError, ConfigurationError, UsageError
 from ...extras import import_extra
 from ...position import Option
 from ...position.tables import ConstantTable
 from .. import tupe_classes
 from ..check import batch
-from ..conversion import Conversion, Forward, register, yes_or_no
+from ..conversion import Conversion, Forward, register
 from ..directory import building
+from ..families import MASKED
 from ..models import Converted
 from .huggingface import HEAD, LOWER, write_texts
 
@@ -36,15 +37,15 @@ TOLERANCE = 1e-4
 TRACED = 11
 #: Parameters of more bytes are stored in a file beside the program, as ONNX demands.
 LARGEST = 1 << 30
-INT8 = Option("int8", str, None, f"yes: also write {INT8_FILE}, with matrices of 8-bit integers")
+INT8 = Option("int8", bool, False, f"yes: also write {INT8_FILE}, with matrices of 8-bit integers")
 
 
 def write(
     converted: Converted,
     out: Path,
     head: str | None = None,
-    lower_case: str | None = None,
-    int8: str | None = None,
+    lower_case: bool = False,
+    int8: bool = False,
 ) -> None:
     """Write a directory with a program.
 
@@ -52,14 +53,18 @@ def write(
         converted: the model.
         out: the directory; must not exist.
         head: write a program for this classification head instead of the masked language model.
-        lower_case: "yes" if the tokenizer is to lower-case texts.
-        int8: "yes" to write a program with 8-bit matrices too.
+        lower_case: the tokenizer lower-cases texts.
+        int8: write a program with 8-bit matrices too.
 
     Raises:
         UsageError: an option is invalid, the extra is not installed, or the encoding cannot be
             exported.
     """
-    lower, quantized = yes_or_no(LOWER, lower_case), yes_or_no(INT8, int8)
+    if converted.family is not MASKED:
+        raise ConfigurationError(
+            f"the model is a {converted.family.what}, which --to onnx does not take: use "
+            "--to huggingface."
+        )
     for library in ("onnxruntime", "onnxscript", "transformers"):
         import_extra(library, KIND)
     config, parameters = tupe_classes.parts(converted, head)
@@ -73,12 +78,12 @@ def write(
                 f"--position-encoding is {name!r}, whose program gives other outputs than torch: "
                 f"they differ by {error:.1e} of the largest logit."
             )
-        if quantized:
+        if int8:
             quantize(folder / FILE, folder / INT8_FILE)
             error = error_of(folder / INT8_FILE, model)
             note = f"{INT8_FILE}: random texts' logits differ by {error:.1e} of the largest"
             converted.notes.append(note)
-        write_texts(folder, converted, config, lower)
+        write_texts(folder, converted, config, lower_case)
 
 
 def _model(config: dict[str, Any], parameters: dict[str, Tensor], head: str | None) -> Any:
@@ -141,13 +146,12 @@ def export(model: Any, path: Path, name: str) -> None:
 @contextmanager
 def _quietly() -> Iterator[None]:
     """Without the exporter's progress and its warnings about torch's own code."""
-    level = logging.root.manager.disable
+    level, nowhere = logging.root.manager.disable, io.StringIO()
     logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
+        with warnings.catch_warnings(), redirect_stdout(nowhere), redirect_stderr(nowhere):
             warnings.simplefilter("ignore")
-            with redirect_stderr(io.StringIO()):
-                yield
+            yield
     finally:
         logging.disable(level)
 
@@ -181,18 +185,9 @@ def error_of(path: Path, model: Any) -> float:
 
 
 def session(path: Path) -> Any:
-    """A function of ids B×T, padded by 1, that runs a program.
-
-    Raises:
-        CheckpointError: onnxruntime cannot load the program.
-    """
+    """A function of ids B×T, padded by 1, that runs a program."""
     library = import_extra("onnxruntime", KIND)
-    try:
-        loaded = library.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    # Its errors have no common class.
-    except Exception as error:
-        reason = str(error).splitlines()[0]
-        raise CheckpointError(f"onnxruntime cannot load {path}: {reason}") from error
+    loaded = library.InferenceSession(str(path), providers=["CPUExecutionProvider"])
 
     def run(ids: Tensor) -> Tensor:
         given = (ids.numpy(), ids.ne(1).long().numpy())

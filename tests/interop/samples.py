@@ -1,0 +1,119 @@
+"""Tiny models with parameters large enough for each to matter, here and in transformers."""
+
+import json
+from pathlib import Path
+
+import torch
+
+from tests.decoder.samples import VARIANTS
+from tests.tolerances import assert_close
+from tupe_fairseq.interop.dictionaries import Entry
+from tupe_fairseq.interop.families import CAUSAL
+from tupe_fairseq.interop.keys import HEAD
+from tupe_fairseq.interop.models import Converted, build
+
+ENTRIES = [Entry(f"w{i}", 1) for i in range(40)]
+TEXT = ["the cat sat on the mat .", "a bird saw it , and the cat saw a bird"]
+SIZES = {
+    **{"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "vocab_size": 60},
+    **{"num_attention_heads": 4, "max_position_embeddings": 40, "layer_norm_eps": 1e-5},
+}
+
+
+@torch.no_grad()
+def perturbed(model: torch.nn.Module, seed: int = 0) -> torch.nn.Module:
+    """The model with other parameters, in eval mode."""
+    torch.manual_seed(seed)
+    for parameter in model.parameters():
+        parameter.add_(0.2 * torch.randn(parameter.shape))
+    return model.eval()
+
+
+def masked_lm(encoding: str, labels: int = 0, **changes):
+    """A `tupe_roberta`, with a classification head if there are labels, and its conversion."""
+    settings = {
+        **{"encoder_layers": 2, "encoder_embed_dim": 32, "encoder_ffn_embed_dim": 48},
+        **{"encoder_attention_heads": 4, "max_positions": 24, "position_encoding": encoding},
+        **{"layernorm_embedding": True, "encoder_normalize_before": False, "dropout": 0.1},
+        **{"attention_dropout": 0.1, "activation_dropout": 0.0, "pooler_dropout": 0.2},
+        **{"activation_fn": "gelu", "pooler_activation_fn": "tanh"},
+        "untie_weights_roberta": False,
+    } | changes
+    torch.manual_seed(0)
+    built = build(settings, ENTRIES, {})
+    if labels:
+        built.register_classification_head(HEAD, labels)
+    perturbed(built)
+    return built, Converted(settings, built.state_dict(), ENTRIES)
+
+
+def language_model(variant: str, **changes):
+    """A `tupe_transformer_lm`, and its conversion."""
+    name, options = VARIANTS[variant]
+    settings = {
+        **{"decoder_layers": 2, "decoder_embed_dim": 16, "decoder_ffn_embed_dim": 24},
+        **{"decoder_attention_heads": 4, "max_target_positions": 24, "position_encoding": name},
+        **{"decoder_normalize_before": True, "dropout": 0.1, "attention_dropout": 0.1},
+        **{"activation_dropout": 0.0, "activation_fn": "relu", "no_scale_embedding": False},
+        **{"share_decoder_input_output_embed": False, "layernorm_embedding": False},
+    }
+    settings |= {**options, **changes}
+    built = perturbed(build(settings, ENTRIES, {}, CAUSAL))
+    return built, Converted(settings, built.state_dict(), ENTRIES, family=CAUSAL)
+
+
+def ids(start: int = 0) -> torch.Tensor:
+    """Two texts of 20 and 9 tokens."""
+    made = torch.randint(4, 44, (2, 20), generator=torch.Generator().manual_seed(0))
+    made[:, 0], made[1, 9:] = start, 1
+    return made
+
+
+def assert_same_tokens(actual, expected, tokens: torch.Tensor) -> None:
+    """Compare outputs except at padding."""
+    seen = tokens.ne(1)
+    for one, other in zip(actual, expected, strict=True):
+        assert_close(one[seen], other[seen])
+
+
+def assert_same_state(back: Converted, state: dict[str, torch.Tensor]) -> None:
+    """Compare parameters bit for bit."""
+    assert back.state.keys() == state.keys()
+    for key, value in state.items():
+        assert torch.equal(back.state[key], value), key
+
+
+def change_config(folder: Path, changes: dict) -> None:
+    """Write other values into config.json."""
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def bert(folder: Path, kind: str = "ForMaskedLM", **changes) -> Path:
+    """A directory of BERT, with a tokenizer whose special symbols are among the tokens."""
+    import tokenizers
+    import transformers
+
+    model = getattr(transformers, f"Bert{kind}")(transformers.BertConfig(**SIZES | changes))
+    perturbed(model, 1).save_pretrained(folder)
+    tokens = sorted({token for line in TEXT for token in line.split()} - {"a"})
+    tokens = ["[PAD]", "a", "##s", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *tokens]
+    vocabulary = {token: i for i, token in enumerate(tokens)}
+    wordpiece = tokenizers.models.WordPiece(vocabulary, unk_token="[UNK]")
+    tokenizers.Tokenizer(wordpiece).save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def roberta(folder: Path, kind: str = "ForMaskedLM", **changes) -> Path:
+    """A directory of RoBERTa with its tokenizer."""
+    import tokenizers
+    import transformers
+
+    config = SIZES | {"vocab_size": 290, "type_vocab_size": 1} | changes
+    model = getattr(transformers, f"Roberta{kind}")(transformers.RobertaConfig(**config))
+    perturbed(model, 1).save_pretrained(folder)
+    tokenizer = tokenizers.ByteLevelBPETokenizer()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    tokenizer.train_from_iterator(TEXT * 9, vocab_size=280, special_tokens=special)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder

@@ -1,0 +1,233 @@
+"""Configurations, checkpoints and directories that cannot be converted: one line says why."""
+
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.interop import samples
+from tupe_fairseq import UsageError
+from tupe_fairseq.interop.convert import convert
+from tupe_fairseq.interop.formats import huggingface
+from tupe_fairseq.interop.model_files import read_tensors, write_tensors
+
+pytest.importorskip("transformers", reason="transformers is not installed")
+
+KINDS = ("bert", "roberta", "tupe", "lm")
+
+
+@contextmanager
+def refused(*parts: str):
+    with pytest.raises(UsageError) as error:
+        yield
+    assert all(part in str(error.value) for part in parts), str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.fixture(scope="module")
+def directories(tmp_path_factory):
+    """A directory of transformers of each kind."""
+    folder = tmp_path_factory.mktemp("hf")
+    samples.bert(folder / "bert")
+    samples.roberta(folder / "roberta")
+    huggingface.write(samples.masked_lm("tupe_r")[1], folder / "tupe")
+    huggingface.write(samples.language_model("rope")[1], folder / "lm")
+    return folder
+
+
+@pytest.fixture
+def copy(directories, tmp_path):
+    return lambda kind: Path(shutil.copytree(directories / kind, tmp_path / kind))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "changes", "part"),
+    [
+        (KINDS, {"num_attention_heads": 5}, "coder_attention_heads"),
+        (KINDS, {"hidden_dropout_prob": "much"}, "invalid dropout in"),
+        (KINDS, {"hidden_dropout_prob": None}, "invalid dropout in"),
+        (KINDS[:2], {"hidden_act": "relu"}, "unsupported hidden_act in"),
+        (KINDS[2:], {"hidden_act": None}, "invalid activation_fn in"),
+        (KINDS[:2], {"position_embedding_type": "relative_key"}, "position_embedding_type in"),
+        (KINDS[:2], {"is_decoder": True}, "unsupported is_decoder in"),
+        (["roberta"], {"layer_norm_eps": 1e-12}, "1e-12; it must be 1e-05"),
+        (["roberta"], {"pad_token_id": 0}, "unsupported pad_token_id"),
+        (["roberta"], {"model_type": "bert"}, "has no matrix bert.embeddings"),
+        (["tupe"], {"position_encoding": "tupe"}, "'tupe', but the known ones are"),
+        (["tupe"], {"position_encoding": "t5"}, "unknown"),
+        (["tupe"], {"position_options": {"steps": 1}}, "invalid position_options in"),
+        (["tupe"], {"max_position_embeddings": 10**12}, "max_positions 1000000000000 or an opt"),
+        (["tupe"], {"is_decoder": True}, "embeddings for 45"),
+        (["tupe"], {"attention_window": "far"}, "invalid attention_window in"),
+        (["lm"], {"is_decoder": False}, "has 45 symbols, but the checkpoint has embeddings for 4"),
+        (["lm"], {"embedding_scale": 3}, "invalid embedding_scale in"),
+        (KINDS, {"model_type": "modernbert"}, "ModernBERT normalises before its layers"),
+        (KINDS, {"model_type": ["bert"]}, "is not a configuration of RoBERTa, BERT or tupe"),
+        (KINDS, {"num_hidden_layers": 10**9, "vocab_size": 3}, None),
+    ],
+)
+def test_configurations(kinds, changes, part, copy):
+    """Sizes are taken from the parameters, so that wrong numbers do not allocate memory."""
+    for kind in kinds:
+        folder = copy(kind)
+        samples.change_config(folder, changes)
+        if part is None:
+            huggingface.read(folder)
+            continue
+        with refused(part):
+            huggingface.read(folder)
+
+
+def test_damaged_directories(copy):
+    folder = copy("tupe")
+    config, tensors = folder / "config.json", folder / "model.safetensors"
+    whole = tensors.read_bytes()
+    tensors.write_bytes(whole[:-100])
+    with refused("model.safetensors cannot be loaded as safetensors"):
+        huggingface.read(folder)
+    tensors.unlink()
+    with refused("cannot read", "model.safetensors"):
+        huggingface.read(folder)
+    tensors.write_bytes(whole)
+    for text in ("{", "[]", "[" * 60_000, '{"model_type": "other"}'):
+        config.write_text(text)
+        with refused("config.json"):
+            huggingface.read(folder)
+    config.unlink()
+    with refused("cannot read", "config.json"):
+        huggingface.read(folder)
+
+
+def test_parameters_of_other_shapes(tmp_path):
+    """Scalars, other sizes and missing parameters."""
+    source = samples.bert(tmp_path / "source", "ForSequenceClassification")
+    path = source / "model.safetensors"
+    whole = read_tensors(path)
+    for name in whole:
+        for value in (None, torch.zeros(()), torch.zeros(3, 5)):
+            changed = {n: v for n, v in (whole | {name: value}).items() if v is not None}
+            write_tensors(path, changed)
+            # Token types that are missing or zero change nothing.
+            if "token_type" not in name:
+                with refused(""):
+                    huggingface.read(source)
+
+
+WORDPIECE = (
+    '{"model": {"type": "WordPiece", "unk_token": "a", "continuing_subword_prefix": "##", '
+    '"max_input_chars_per_word": 9, "vocab": {"a": %d}}}'
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        (None, "has neither tokenizer.json nor vocab.txt"),
+        ("{", "cannot be read"),
+        ('{"model": {"type": "BPE", "vocab": {}, "merges": []}}', "is not a WordPiece tokenizer"),
+        (WORDPIECE % 0, "lacks [CLS], [PAD]"),
+        (WORDPIECE % 7, "with ids 0, 1, 2"),
+    ],
+)
+def test_tokenizers(text, part, copy):
+    folder = copy("bert")
+    path = folder / "tokenizer.json"
+    path.unlink() if text is None else path.write_text(text)
+    with refused(part):
+        huggingface.read(folder)
+
+
+def test_options_that_do_not_apply(directories):
+    with refused("--dict does not apply to BERT"):
+        huggingface.read(directories / "bert", directories / "bert" / "dict.txt")
+    with refused("'tupe', but the known ones are"):
+        huggingface.read(directories / "bert", position_encoding="tupe")
+    with refused("has an encoding of its own"):
+        huggingface.read(directories / "tupe", position_encoding="rope")
+
+
+LEARNED = ("--position-encoding", "learned")
+
+
+@pytest.mark.parametrize(
+    ("flags", "options", "parts"),
+    [
+        ((), ("--classes", "roberta"), ["position_encoding 'learned' only", "--classes tupe"]),
+        ((), ("--classes", "bert"), ["--classes is 'bert', but must be one of: roberta, tupe"]),
+        ((), ("--lower-case", "maybe"), ["--lower-case is 'maybe', but must be yes or no"]),
+        ((), ("--head", "topic"), ["unknown --head 'topic'", "heads are: none"]),
+        # In transformers the language modeling head always uses gelu.
+        ((*LEARNED, "--activation-fn", "relu"), (), ["'relu'"]),
+        ((*LEARNED, "--encoder-normalize-before"), (), ["encoder_normalize_before False only"]),
+        ((*LEARNED, "--attention-window", 3), (), ["attention_window None only", "3"]),
+    ],
+)
+def test_models_and_options_without_counterpart(trained, tmp_path, flags, options, parts):
+    command = ["--to", "huggingface", str(trained(*flags)), "--out", str(tmp_path / "out")]
+    with refused(*parts):
+        convert([*command, *options])
+    assert not list(tmp_path.iterdir())
+
+
+def test_functions_without_counterpart(tmp_path):
+    with refused("activation_fn gelu, relu, tanh only", "gelu_accurate"):
+        converted = samples.masked_lm("tupe_r", activation_fn="gelu_accurate")[1]
+        huggingface.write(converted, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def changed(tmp_path):
+    """The command that converts a directory with another checkpoint."""
+
+    def change(directory, state):
+        (tmp_path / "m").mkdir(exist_ok=True)
+        torch.save(state, tmp_path / "m" / "model.pt")
+        shutil.copy(directory / "dict.txt", tmp_path / "m")
+        return ["--to", "huggingface", str(tmp_path / "m"), "--out", str(tmp_path / "out")]
+
+    return change
+
+
+@pytest.mark.parametrize("encoding", ["learned", "tupe_r"])
+def test_parameters_without_counterpart(trained, changed, encoding):
+    directory = trained("--position-encoding", encoding)
+    whole = torch.load(directory / "checkpoint_last.pt", weights_only=True)
+    bias = "encoder.sentence_encoder.layers.1.fc2.bias"
+    noise = "encoder.sentence_encoder.quant_noise.weight"
+    for changes, parts in (
+        ({bias: None}, ["1 missing", "layers.1", "bias"]),
+        ({noise: torch.zeros(32, 32)}, ["1 unknown", "quant_noise.weight"]),
+        ({bias: torch.zeros(3)}, ["1 of another shape", "(3,) instead of (32,)"]),
+    ):
+        model = {n: v for n, v in (whole["model"] | changes).items() if v is not None}
+        with refused(*parts):
+            convert(changed(directory, whole | {"model": model}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"activation_fn": None}, "activation_fn"),
+        ({"dropout": "much"}, "invalid dropout in"),
+        ({"encoder_attention_heads": 5}, "invalid encoder_attention_heads in"),
+        ({"layernorm_embedding": None}, "layernorm_embedding"),
+        ({"num_buckets": "many"}, "--num-buckets must be a whole number, but is 'many'"),
+        ({"max_positions": 10**12}, "max_positions 1000000000000 or an option"),
+        ({"encoder_layers": 10**9, "encoder_embed_dim": "x"}, None),
+    ],
+)
+def test_recorded_settings(trained, changed, changes, part):
+    """Sizes are taken from the parameters; errors name other settings that are missing."""
+    directory = trained()
+    state = torch.load(directory / "checkpoint_last.pt", weights_only=True)
+    settings = {**vars(state["cfg"]["model"]), **changes}
+    state["cfg"]["model"] = {n: v for n, v in settings.items() if v is not None}
+    command = changed(directory, state)
+    if part is None:
+        convert(command)
+        return
+    with refused(part):
+        convert(command)
