@@ -60,7 +60,6 @@ def copy(directories, tmp_path):
         (["tupe"], {"position_options": {"steps": 1}}, "invalid position_options in"),
         (["tupe"], {"max_position_embeddings": 10**12}, "max_positions 1000000000000 or an opt"),
         (["tupe"], {"is_decoder": True}, "embeddings for 45"),
-        (["tupe"], {"attention_window": "far"}, "invalid attention_window in"),
         (["lm"], {"is_decoder": False}, "has 45 symbols, but the checkpoint has embeddings for 4"),
         (["lm"], {"embedding_scale": 3}, "invalid embedding_scale in"),
         (KINDS, {"model_type": "modernbert"}, "ModernBERT normalises before its layers"),

@@ -6,6 +6,7 @@ fairseq's order, and token type 0 is added to the positions (`roberta_classes.py
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,19 +31,14 @@ FREE = ("layer_norm_eps", "pad_token_id")
 
 
 def as_roberta(
-    theirs: Mapping[str, Tensor], order: list[int]
-) -> tuple[dict[str, Tensor], list[str]]:
+    theirs: Mapping[str, Tensor], order: list[int], notes: list[str]
+) -> dict[str, Tensor]:
     """The parameters by RoBERTa's names, and in the order of fairseq's ids and positions.
 
-    Args:
-        theirs: the parameters.
-        order: the row of each id in the token embeddings.
-
-    Returns:
-        The parameters, and notes for the user.
+    `order` is the row of each id in the token embeddings. Notes for the user are added to `notes`.
     """
     state = dict(theirs)
-    notes = roberta.left_out(state, "cls.seq_relationship.")
+    notes += roberta.left_out(state, "cls.seq_relationship.")
     # A second name of a bias.
     state.pop("cls.predictions.decoder.bias", None)
     for name in list(state):
@@ -58,4 +54,10 @@ def as_roberta(
     for kind in ("weight", "bias"):
         if "classifier.out_proj.weight" in state and f"roberta.pooler.dense.{kind}" in state:
             state[f"classifier.dense.{kind}"] = state.pop(f"roberta.pooler.dense.{kind}")
-    return state, notes
+    return state
+
+
+def difference(config: Mapping[str, Any]) -> str:
+    """Why outputs differ from BERT's, or ""."""
+    eps = config.get("layer_norm_eps", 1e-12)
+    return "" if eps == 1e-5 else f"layer_norm_eps is {eps!r} there and 1e-05 here"

@@ -36,23 +36,6 @@ def outputs_of(model: Any, head: str | None, family: Family = MASKED) -> Forward
     return lambda tokens: (model(tokens, features_only=True)[0], model(tokens)[0])
 
 
-def compare(name: str, actual: Tensor, expected: Tensor) -> str:
-    """One line of the report.
-
-    Raises:
-        CheckpointError: the difference exceeds the tolerance.
-    """
-    largest = max(expected.abs().max().item(), 1e-9)
-    difference = (actual.double() - expected.double()).abs().max().item() / largest
-    line = (
-        f"{name} {tuple(expected.shape)}: largest difference {difference:.1e} of the largest entry"
-    )
-    # NaN must fail too.
-    if not difference <= TOLERANCE:
-        raise CheckpointError(f"the converted model gives other outputs than its source: {line}.")
-    return line
-
-
 @torch.no_grad()
 def check_directory(
     directory: str | Path, other: Forward, head: str | None = None, family: Family = MASKED
@@ -77,14 +60,22 @@ def check_directory(
     else:
         model = load_directory(directory).model.eval()
         dictionary = model.encoder.dictionary
-    padding = dictionary.pad()
-    tokens = batch(len(dictionary), model.max_positions(), padding)
-    seen = tokens.ne(padding)
-    names = ("logits of the head",) if head else ("hidden states", "logits")
+    tokens = batch(len(dictionary), model.max_positions(), dictionary.pad())
+    seen, lines = tokens.ne(dictionary.pad()), []
     found, expected = outputs_of(model, head, family)(tokens), other(tokens)
+    names = ("logits of the head",) if head else ("hidden states", "logits")
     # Some formats return logits only.
     count = len(expected)
-    return [
-        compare(name, *(x[seen] if x.dim() == 3 else x for x in pair))
-        for name, *pair in zip(names[-count:], found[-count:], expected, strict=True)
-    ]
+    for name, *pair in zip(names[-count:], found[-count:], expected, strict=True):
+        actual, wanted = (x[seen] if x.dim() == 3 else x for x in pair)
+        largest = max(wanted.abs().max().item(), 1e-9)
+        difference = (actual.double() - wanted.double()).abs().max().item() / largest
+        shape = tuple(wanted.shape)
+        line = f"{name} {shape}: largest difference {difference:.1e} of the largest entry"
+        # NaN must fail too.
+        if not difference <= TOLERANCE:
+            raise CheckpointError(
+                f"the converted model gives other outputs than its source: {line}."
+            )
+        lines.append(line)
+    return lines

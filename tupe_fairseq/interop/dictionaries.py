@@ -56,11 +56,7 @@ def dictionary_text(entries: Iterable[Entry]) -> str:
 def check_size(entries: list[Entry], rows: int, path: str | Path, adds_mask: bool = True) -> None:
     """Compare the number of symbols with the rows of the token embeddings.
 
-    Args:
-        entries: the dictionary.
-        rows: of the token embeddings.
-        path: of the dictionary, for the message.
-        adds_mask: the task appends `<mask>` if dict.txt does not contain it.
+    If `adds_mask`, fairseq's task appends `<mask>` to a dict.txt that lacks it.
 
     Raises:
         DataError: the numbers differ.

@@ -34,13 +34,7 @@ Table = tuple[Rule, ...]
 
 
 def roberta_rules(top: str, encoder: str, joint: bool) -> Table:
-    """Rules for the layers, the language modeling head and the classification heads of RoBERTa.
-
-    Args:
-        top: prefix of the encoder and the language modeling head in the other format.
-        encoder: prefix of the encoder here.
-        joint: whether the other format has one parameter for the projections of attention.
-    """
+    """Rules for RoBERTa's layers and heads; `joint`: attention has one projection."""
     layer, own = f"{top}sentence_encoder.layers.*.", f"{encoder}layers.*."
     projections = [f"{own}self_attn.{name}_proj" for name in "qkv"]
     joined = [

@@ -75,18 +75,6 @@ def head_names(state: Mapping[str, Tensor]) -> list[str]:
     return sorted({n.split(".")[1] for n in state if n.startswith("classification_heads.")})
 
 
-def check_head(state: Mapping[str, Tensor], head: str | None) -> None:
-    """Check that the model has a classification head of that name.
-
-    Raises:
-        ConfigurationError: there is no classification head of that name.
-    """
-    heads = head_names(state)
-    if head and head not in heads:
-        known = ", ".join(heads) or "none"
-        raise ConfigurationError(f"unknown --head {head!r}; the model's heads are: {known}.")
-
-
 def register_heads(model: RobertaModel, state: Mapping[str, Tensor]) -> None:
     """Register the classification heads of a state dict with a model, in their sizes."""
     for head in head_names(state):
@@ -137,18 +125,32 @@ def known_settings(settings: Mapping[str, Any], family: Family) -> dict[str, Any
     return {n: given[n] for n in (*names, *family.own) if given.get(n) is not None}
 
 
-def rebuilt(converted: Converted, head: str | None) -> BaseFairseqModel:
-    """A model with the settings of `converted`, whose parameters are compared, not loaded.
+def exported(
+    converted: Converted, table: Table, head: str | None
+) -> tuple[dict[str, Tensor], BaseFairseqModel]:
+    """The parameters by another format's names, and a model with the same settings.
+
+    With a classification `head`, the language modeling head and other heads are left out. So is
+    an output layer that is tied to the embeddings.
 
     Raises:
         UsageError: the parameters do not fit the settings, or there is no such head.
     """
-    family, state = converted.family, converted.state
-    check_head(state, head)
-    kept = known_settings(converted.settings, family)
-    model = build(kept, converted.entries, state, family)
-    check_fit(state, model.state_dict(), f"the model is not a {family.model} checkpoint")
-    return model
+    family, settings, state = converted.family, converted.settings, converted.state
+    heads = head_names(state)
+    if head and head not in heads:
+        known = ", ".join(heads) or "none"
+        raise ConfigurationError(f"unknown --head {head!r}; the model's heads are: {known}.")
+    model = build(known_settings(settings, family), converted.entries, state, family)
+    if found := differences(state, model.state_dict()):
+        raise CheckpointError(
+            f"the model is not a {family.model} checkpoint; parameters: {found}."
+        )
+    if left_out := [name for name in heads if name != head]:
+        converted.notes.append(f"left out, classification heads: {', '.join(left_out)}")
+    unused = LM_HEAD if head else family.output if family.is_tied(settings) else "-"
+    kept = {name: value for name, value in state.items() if not name.startswith(unused)}
+    return to_theirs(kept, table), model
 
 
 def renamed(
@@ -185,24 +187,10 @@ def renamed(
         head = {name: value for name, value in own.items() if name.startswith(LM_HEAD)}
         ours = head | {family.output: ours[family.embeddings]} | ours
         theirs = to_theirs(head, table) | theirs
-    check_fit(theirs, to_theirs(own, table), f"{source} is not a {kind} checkpoint")
+    if found := differences(theirs, to_theirs(own, table)):
+        raise CheckpointError(f"{source} is not a {kind} checkpoint; parameters: {found}.")
     heads = head_names(ours) if new_head else []
     converted = Converted(settings, ours | version, entries, notes, family=family)
     converted.head = heads[0] if heads else None
     converted.not_comparable = "the source has no head" if new_head and not heads else ""
     return converted
-
-
-def check_fit(state: Mapping[str, Tensor], expected: Mapping[str, Tensor], problem: str) -> None:
-    """Compare the names and shapes of parameters with those that a model needs.
-
-    Args:
-        state: the parameters.
-        expected: tensors with the names and shapes that are needed.
-        problem: what a difference means, for the message.
-
-    Raises:
-        CheckpointError: parameters are missing, unknown or of another shape.
-    """
-    if found := differences(state, expected):
-        raise CheckpointError(f"{problem}; parameters: {found}.")

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from ..errors import CheckpointError
 from .families import MASKED
-from .keys import Rule, Table, to_theirs
-from .models import EMBED_TOKENS, ENCODER, LM_HEAD, POSITIONS, Converted, rebuilt
+from .keys import Rule, Table
+from .models import EMBED_TOKENS, ENCODER, LM_HEAD, POSITIONS, Converted, exported
 
 EMBED_TOKENS_THERE = "roberta.embeddings.word_embeddings.weight"
 POSITIONS_THERE = "roberta.embeddings.position_embeddings.weight"
@@ -52,11 +52,7 @@ FIXED_THERE = {
 
 
 def table(head: str | None = None) -> Table:
-    """Rules for the names of transformers.
-
-    Args:
-        head: the classification head that becomes `classifier`.
-    """
+    """Rules for the names of transformers."""
     layer, ours = "roberta.encoder.layer.*.", f"{ENCODER}layers.*."
     return (
         Rule(EMBED_TOKENS_THERE, EMBED_TOKENS),
@@ -81,23 +77,15 @@ def table(head: str | None = None) -> Table:
 def parts(converted: Converted, head: str | None) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Configuration and parameters for `RobertaForMaskedLM.from_pretrained`.
 
-    Args:
-        converted: the model.
-        head: write this classification head, for `RobertaForSequenceClassification`, instead of
-            the language modeling head.
+    `head` is written for `RobertaForSequenceClassification`, in place of the other head.
 
     Raises:
         UsageError: RoBERTa of transformers has no counterpart of the model.
     """
     settings, state = converted.settings, converted.state
     _check_counterpart(settings, head)
-    rebuilt(converted, head)
-    theirs = to_theirs(state, table(head))
-    if head:
-        theirs = {n: value for n, value in theirs.items() if not n.startswith("lm_head.")}
-    elif MASKED.is_tied(settings):
-        del theirs[TIED_HEAD]
-    else:
+    theirs, _ = exported(converted, table(head), head)
+    if TIED_HEAD in theirs:
         theirs[TIED_BIAS] = theirs["lm_head.bias"]
     theirs[TOKEN_TYPES] = torch.zeros(1, settings["encoder_embed_dim"])
     classes = {"num_labels": len(theirs["classifier.out_proj.weight"])} if head else {}
@@ -138,19 +126,20 @@ def _check_counterpart(settings: Mapping[str, Any], head: str | None) -> None:
 
 
 def as_tupe(
-    config: Mapping[str, Any], theirs: dict[str, Tensor], learned: bool
-) -> tuple[dict[str, Any], list[str]]:
+    config: Mapping[str, Any], theirs: dict[str, Tensor], learned: bool, notes: list[str]
+) -> dict[str, Any]:
     """Fold and remove the parameters that `tupe_roberta` does not have.
 
     Args:
         config: config.json, which `check_config` has checked.
         theirs: the parameters by RoBERTa's names; entries are removed.
         learned: whether the positions are kept.
+        notes: for the user; some are added.
 
     Returns:
-        The configuration as `TupeConfig` would have it, and notes for the user.
+        The configuration as `TupeConfig` would have it.
     """
-    notes = _fold_token_types(theirs, learned)
+    notes += _fold_token_types(theirs, learned)
     if "classifier.out_proj.weight" not in theirs:
         notes += left_out(theirs, "roberta.pooler.")
     for name in ("roberta.embeddings.position_ids", TIED_BIAS):
@@ -158,7 +147,7 @@ def as_tupe(
     given = {"hidden_act": "gelu", "classifier_dropout": None, **config}
     only_here = {"activation_dropout": 0.0, "classifier_act": "tanh"}
     longest = {"max_position_embeddings": len(theirs[POSITIONS_THERE]) - 2}
-    return given | FIXED | only_here | longest, notes
+    return given | FIXED | only_here | longest
 
 
 def _fold_token_types(theirs: dict[str, Tensor], learned: bool) -> list[str]:
@@ -189,11 +178,6 @@ def left_out(theirs: dict[str, Tensor], prefix: str) -> list[str]:
 
 def check_config(config: Mapping[str, Any], path: Path, free: tuple[str, ...] = ()) -> None:
     """Check that all settings have a counterpart.
-
-    Args:
-        config: what the file holds.
-        path: of config.json, for the message.
-        free: settings that may differ.
 
     Raises:
         CheckpointError: one has another value than `tupe_roberta`'s.

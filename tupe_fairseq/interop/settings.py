@@ -18,12 +18,6 @@ ACTIVATIONS = ("activation_fn", "pooler_activation_fn")
 def matrix(state: Mapping[str, Tensor], name: str, source: object, kind: str) -> Tensor:
     """The parameter of this name, which must be a matrix.
 
-    Args:
-        state: all parameters.
-        name: of the one that is asked for.
-        source: the file, for the message.
-        kind: its format, for the message.
-
     Raises:
         CheckpointError: it is missing or has another number of dimensions.
     """
@@ -41,11 +35,7 @@ def sizes(
 ) -> dict[str, Any]:
     """Sizes of a Transformer from its parameters; the number of heads as recorded.
 
-    Args:
-        recorded: settings of the checkpoint.
-        state: its parameters by this package's names.
-        source: the file, for messages.
-        family: the kind of model.
+    Names of parameters are this package's; `source` is the file, for messages.
 
     Raises:
         CheckpointError: token embeddings or layer 0 are missing, or the number of heads does not

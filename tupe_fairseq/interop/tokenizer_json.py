@@ -7,7 +7,6 @@ that are not in Unicode's canonical order, or that follow a sign of several lett
 a control character that is removed, and at parts of Hangul syllables.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -182,12 +181,11 @@ def from_gpt2(library: Any, encoder: Path, merges: Path, ids: dict[str, int]) ->
         DataError: a file cannot be read, or the dictionary lacks a symbol.
     """
     try:
-        numbers = json.loads(encoder.read_text(encoding="utf-8"))
-        lines = merges.read_text(encoding="utf-8").split("\n")[1:]
-        pairs = [tuple(line.split()) for line in lines if line]
-        symbols = {token: str(number) for token, number in numbers.items()}
-    except (OSError, ValueError, AttributeError) as error:
+        numbers, pairs = library.models.BPE.read_file(str(encoder), str(merges))
+    # The library raises Exception itself.
+    except Exception as error:
         raise DataError(f"{encoder} or {merges} cannot be read: {error}.") from error
+    symbols = {token: str(number) for token, number in numbers.items()}
     # It stands in no text: GPT-2's own code adds it.
     symbols.pop("<|endoftext|>", None)
     _check_complete(symbols.values(), ids, encoder)

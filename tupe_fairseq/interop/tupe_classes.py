@@ -12,15 +12,14 @@ from ..errors import CheckpointError
 from ..modules.activations import ACTIVATIONS
 from .dictionaries import Entry
 from .families import CAUSAL, MASKED, Family
-from .keys import Rule, Table, to_ours, to_theirs
+from .keys import Rule, Table, to_ours
 from .models import (
     LM_HEAD,
     WINDOW,
     Converted,
-    head_names,
+    exported,
     known_settings,
     options_of,
-    rebuilt,
     renamed,
 )
 from .settings import functions, sizes
@@ -30,12 +29,7 @@ EMBED_TOKENS = "tupe.embed_tokens.weight"
 
 
 def table(family: Family = MASKED, head: str | None = None) -> Table:
-    """Rules for the names of parameters.
-
-    Args:
-        family: the kind of model.
-        head: the classification head that is `classifier` there.
-    """
+    """Rules for the names of parameters."""
     parts = ("embed_positions", "layernorm_embedding", "layers", "layer_norm")
     stack = (
         Rule(EMBED_TOKENS, family.embeddings),
@@ -56,10 +50,7 @@ def table(family: Family = MASKED, head: str | None = None) -> Table:
 def parts(converted: Converted, head: str | None) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Configuration and parameters for the classes.
 
-    Args:
-        converted: the model.
-        head: write this classification head, for TupeForSequenceClassification, instead of the
-            language modeling head.
+    `head` is written for TupeForSequenceClassification, in place of the other head.
 
     Raises:
         UsageError: the classes have no counterpart of the model.
@@ -70,14 +61,7 @@ def parts(converted: Converted, head: str | None) -> tuple[dict[str, Any], dict[
             f"the classes for transformers support activation_fn {', '.join(ACTIVATIONS)} only, "
             f"but the model's is {settings['activation_fn']!r}."
         )
-    scale = rebuilt(converted, head).get_submodule(family.stack[:-1]).embed_scale
-    left = [family.output] if family.is_tied(settings) else []
-    theirs = to_theirs({n: v for n, v in state.items() if n not in left}, table(family, head))
-    if head:
-        theirs = {n: value for n, value in theirs.items() if not n.startswith("lm_head.")}
-    left_out = [name for name in head_names(state) if name != head]
-    if left_out:
-        converted.notes.append(f"left out, classification heads: {', '.join(left_out)}")
+    theirs, model = exported(converted, table(family, head), head)
     known = known_settings(settings, family)
     config = {
         "model_type": MODEL_TYPE,
@@ -86,7 +70,7 @@ def parts(converted: Converted, head: str | None) -> tuple[dict[str, Any], dict[
         **{there: settings[here] for there, here in family.settings.items()},
         **{name: known.get(name, default) for name, default in WINDOW.items()},
         "position_options": {n: known[n] for n in sorted(options_of(settings)) if n in known},
-        "embedding_scale": scale,
+        "embedding_scale": model.get_submodule(family.stack[:-1]).embed_scale,
         "tie_word_embeddings": family.is_tied(settings),
         "bos_token_id": 2 if family.start(settings) == "</s>" else 0,
         "pad_token_id": 1,
@@ -120,13 +104,7 @@ def read(
 ) -> Converted:
     """Read a masked language model, a sentence classifier or a language model.
 
-    Args:
-        config: its configuration, as `TupeConfig` has it.
-        theirs: its parameters; the output layer is added where it is tied to the embeddings.
-        rules: for their names.
-        entries: the dictionary.
-        source: the directory, for messages.
-        family: the kind of model.
+    The output layer is added to `theirs` where it is tied to the embeddings.
 
     Raises:
         CheckpointError: the contents do not fit.
@@ -152,8 +130,6 @@ def _settings(
         raise CheckpointError(f"{path} lacks {', '.join(lacking)}.")
     recorded = {here: config[there] for there, here in names.items()}
     recorded |= {name: config.get(name, default) for name, default in WINDOW.items()}
-    if wrong := [name for name in WINDOW if type(recorded[name]) not in (int, type(WINDOW[name]))]:
-        raise CheckpointError(f"invalid {wrong[0]} in {path}: {recorded[wrong[0]]!r}.")
     if family is CAUSAL:
         recorded["no_scale_embedding"] = config.get("embedding_scale") == 1
         recorded["add_bos_token"] = config.get("bos_token_id") == 0

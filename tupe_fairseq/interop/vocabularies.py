@@ -23,13 +23,13 @@ class Vocabulary(NamedTuple):
         entries: of dict.txt.
         order: the row of each id in the source's token embeddings.
         files: tokenizers to write, by name.
-        note: how text becomes ids.
+        notes: how text becomes ids.
     """
 
     entries: list[Entry]
     order: list[int]
     files: dict[str, str]
-    note: str
+    notes: list[str]
 
 
 def of_roberta(folder: Path, rows: int) -> Vocabulary:
@@ -47,7 +47,7 @@ def of_roberta(folder: Path, rows: int) -> Vocabulary:
     lines = "\n".join(["#version: 0.2", *merges, ""])
     files = dict(zip(GPT2, (json.dumps(numbers), lines), strict=True))
     note = "dict.txt, encoder.json and vocab.bpe are from the tokenizer: binarise with --bpe gpt2"
-    return Vocabulary(entries[len(SPECIAL) :], list(range(rows)), files, note)
+    return Vocabulary(entries[len(SPECIAL) :], list(range(rows)), files, [note])
 
 
 def of_bert(folder: Path, rows: int) -> Vocabulary:
@@ -67,7 +67,7 @@ def of_bert(folder: Path, rows: int) -> Vocabulary:
         'dict.txt holds the WordPieces: binarise " ".join(tokenizer.tokenize(text)) with '
         "fairseq-preprocess --only-source --srcdict dict.txt"
     )
-    return Vocabulary(entries, first + others, {}, note)
+    return Vocabulary(entries, first + others, {}, [note])
 
 
 def _read(folder: Path, kind: str) -> tuple[list[str], list[str]]:

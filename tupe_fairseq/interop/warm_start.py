@@ -13,13 +13,9 @@ OPTIONS = (
 
 
 def warm_start(converted: Converted, position_encoding: str, seed: int) -> Converted:
-    """Replace the `learned` positions by those of another encoding, newly initialised.
-
-    Args:
-        converted: a model with `learned` positions.
-        position_encoding: name of the other encoding.
-        seed: of the new parameters.
-    """
+    """Replace `learned` positions by those of another encoding, newly initialised."""
+    if position_encoding == "learned":
+        return converted
     settings = converted.settings | {"position_encoding": position_encoding}
     utils.set_torch_seed(seed)
     fresh = build(settings, converted.entries, converted.state).state_dict()
@@ -28,6 +24,7 @@ def warm_start(converted: Converted, position_encoding: str, seed: int) -> Conve
     new = sorted(fresh.keys() - kept.keys())
     count = sum(fresh[name].numel() for name in new)
     notes = [
+        *converted.notes,
         f"left out: {POSITIONS}",
         f"new, {count:,} parameters: {', '.join(new) or 'none'}",
     ]

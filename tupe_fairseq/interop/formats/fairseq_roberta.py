@@ -49,11 +49,7 @@ def read(
 ) -> Converted:
     """Read a stock RoBERTa.
 
-    Args:
-        checkpoint: the file.
-        dictionary: its dict.txt; default: the one beside it.
-        position_encoding: of the new model; any other than `learned` is a warm start.
-        seed: of new parameters.
+    Any other encoding than `learned` is a warm start, with parameters from `seed`.
 
     Raises:
         UsageError: the file is not such a checkpoint, or its contents do not fit.
@@ -73,8 +69,6 @@ def read(
     check_size(entries, len(ours[EMBED_TOKENS]), path)
     known = settings.of_roberta(recorded, ours, checkpoint, "learned")
     converted = renamed(theirs, rules, known, entries, checkpoint, KIND)
-    if position_encoding == "learned":
-        return converted
     return warm_start(converted, position_encoding, seed)
 
 

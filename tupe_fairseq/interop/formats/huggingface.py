@@ -89,14 +89,7 @@ def write(
 def write_texts(
     folder: Path, converted: Converted, config: dict[str, Any], lower_case: bool
 ) -> None:
-    """Write config.json, dict.txt, and the tokenizer, or note why there is none.
-
-    Args:
-        folder: where to write.
-        converted: the model; gets the note.
-        config: its configuration.
-        lower_case: the tokenizer lower-cases texts.
-    """
+    """Write config.json, dict.txt, and the tokenizer, or note why there is none."""
     settings, family, source = converted.settings, converted.family, converted.folder
     write_config(folder / "config.json", config)
     (folder / "dict.txt").write_text(dictionary_text(converted.entries), encoding="utf-8")
@@ -109,8 +102,8 @@ def write_texts(
 def read(
     source: str | Path,
     dictionary: str | Path | None = None,
-    position_encoding: str | None = None,
-    seed: int | None = None,
+    position_encoding: str = "learned",
+    seed: int = 1,
 ) -> Converted:
     """Read a directory of RoBERTa, BERT or one of our classes.
 
@@ -118,54 +111,44 @@ def read(
         source: the directory.
         dictionary: dict.txt in the order of its ids; default: the one in the directory, or for
             RoBERTa and BERT the tokens of the tokenizer.
-        position_encoding: of the new model, if it is a warm start.
-        seed: of new parameters of a warm start (default: 1).
+        position_encoding: of the new model; any other than `learned` is a warm start.
+        seed: of new parameters of a warm start.
 
     Raises:
         UsageError: it is not such a directory, or its contents do not fit.
     """
-    folder = Path(source)
-    config = read_config(folder / "config.json")
-    kind, encoding = config.get("model_type"), position_encoding or "learned"
+    folder, learned = Path(source), position_encoding == "learned"
     # An unknown name is an error before anything is read.
-    POSITION_ENCODINGS[encoding]
-    _check_options(kind, folder, dictionary, position_encoding or seed is not None)
-    if kind != tupe_classes.MODEL_TYPE:
-        free = bert_classes.FREE if kind == "bert" else ()
-        roberta_classes.check_config(config, folder / "config.json", free)
+    POSITION_ENCODINGS[position_encoding]
+    config = read_config(folder / "config.json")
+    kind = _checked_kind(config, folder, dictionary, not learned or seed != 1)
     theirs = _prefixed(read_parameters(folder), kind)
     for name in TABLES[kind]:
         embed_tokens = matrix(theirs, name, folder, KIND)
     family = CAUSAL if config.get("is_decoder") else MASKED
     vocabulary = _vocabulary(folder, dictionary, kind, len(embed_tokens), family.adds_mask)
-    rules, notes, eps = tupe_classes.table(family, NEW_HEAD), [], 1e-5
+    rules, notes = tupe_classes.table(family, NEW_HEAD), list(vocabulary.notes)
     if kind == "bert":
-        theirs, notes = bert_classes.as_roberta(theirs, vocabulary.order)
-        eps = config.get("layer_norm_eps", 1e-12)
+        theirs = bert_classes.as_roberta(theirs, vocabulary.order, notes)
     if kind != tupe_classes.MODEL_TYPE:
         rules = roberta_classes.table(NEW_HEAD)
-        config, more = roberta_classes.as_tupe(config, theirs, encoding == "learned")
-        notes += more
+        config = roberta_classes.as_tupe(config, theirs, learned, notes)
     if "classifier.out_proj.weight" in theirs:
         notes.append(f"the classifier is the head {NEW_HEAD}")
     converted = tupe_classes.read(config, theirs, rules, vocabulary.entries, folder, family)
-    notes += converted.notes
-    if encoding != "learned":
-        converted = warm_start(converted, encoding, 1 if seed is None else seed)
-        notes += converted.notes
-    elif eps != 1e-5 and not converted.not_comparable:
-        converted.not_comparable = f"layer_norm_eps is {eps!r} there and 1e-05 here"
-    converted.notes = [*notes, *([vocabulary.note] if vocabulary.note else [])]
-    converted.files = vocabulary.files
+    if kind == "bert" and not converted.not_comparable:
+        converted.not_comparable = bert_classes.difference(config)
+    converted = warm_start(converted, position_encoding, seed)
+    converted.notes, converted.files = [*notes, *converted.notes], vocabulary.files
     return converted
 
 
-def _check_options(kind: Any, folder: Path, dictionary: Any, warm: bool) -> None:
-    """Check the model's kind, and that the options apply to it."""
-    path = folder / "config.json"
-    if isinstance(kind, str) and kind in OTHERS:
+def _checked_kind(config: dict[str, Any], folder: Path, dictionary: Any, warm: bool) -> str:
+    """The kind of model, after a check that its settings and the options apply to it."""
+    path, kind = folder / "config.json", str(config.get("model_type"))
+    if kind in OTHERS:
         raise CheckpointError(f"{path} cannot be read: {OTHERS[kind]}.")
-    if not isinstance(kind, str) or kind not in TABLES:
+    if kind not in TABLES:
         raise CheckpointError(
             f"{path} is not a configuration of RoBERTa, BERT or tupe: its model_type is {kind!r}."
         )
@@ -176,6 +159,10 @@ def _check_options(kind: Any, folder: Path, dictionary: Any, warm: bool) -> None
     # It does not say which rows belong to its tokens.
     if kind == "bert" and dictionary is not None:
         raise ConfigurationError("--dict does not apply to BERT: its tokenizer has the tokens.")
+    if kind != tupe_classes.MODEL_TYPE:
+        free = bert_classes.FREE if kind == "bert" else ()
+        roberta_classes.check_config(config, path, free)
+    return kind
 
 
 def _vocabulary(
@@ -189,7 +176,7 @@ def _vocabulary(
         return of_roberta(folder, rows)
     entries = read_dictionary(path)
     check_size(entries, rows, path, adds_mask)
-    return Vocabulary(entries, list(range(rows)), {}, "")
+    return Vocabulary(entries, list(range(rows)), {}, [])
 
 
 def _prefixed(theirs: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -81,8 +81,9 @@ def write(
         if int8:
             quantize(folder / FILE, folder / INT8_FILE)
             error = error_of(folder / INT8_FILE, model)
-            note = f"{INT8_FILE}: random texts' logits differ by {error:.1e} of the largest"
-            converted.notes.append(note)
+            converted.notes.append(
+                f"{INT8_FILE}: random texts' logits differ by {error:.1e} of the largest"
+            )
         write_texts(folder, converted, config, lower_case)
 
 
@@ -104,11 +105,6 @@ def _model(config: dict[str, Any], parameters: dict[str, Tensor], head: str | No
 @torch.no_grad()
 def export(model: Any, path: Path, name: str) -> None:
     """Write the program of a model.
-
-    Args:
-        model: returns a tuple.
-        path: of the file.
-        name: of its encoding, for the message.
 
     Raises:
         UsageError: torch cannot export the encoding for every length.

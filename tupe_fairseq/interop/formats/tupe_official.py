@@ -32,11 +32,7 @@ NOT_COMPARABLE = "the authors' code is not installed; tests of this package comp
 
 
 def table(joint: bool = False) -> Table:
-    """Rules for the names of the release.
-
-    Args:
-        joint: the projections of positions are one parameter, queries above keys.
-    """
+    """Rules for the names of the release; `joint`: queries and keys of positions are one."""
     q, k = f"{POSITIONS}q_proj.*", f"{POSITIONS}k_proj.*"
     separate = (Rule(f"{THEIRS}pos_q_linear.*", q), Rule(f"{THEIRS}pos_k_linear.*", k))
     return (
@@ -53,10 +49,6 @@ def table(joint: bool = False) -> Table:
 
 def read(checkpoint: str | Path, dictionary: str | Path | None = None) -> Converted:
     """Read a checkpoint of the release.
-
-    Args:
-        checkpoint: the file.
-        dictionary: its dict.txt; default: the one beside it.
 
     Raises:
         UsageError: the file is not such a checkpoint, or its contents do not fit.
