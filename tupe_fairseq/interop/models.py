@@ -154,7 +154,7 @@ def exported(
 
 
 def renamed(
-    theirs: Mapping[str, Tensor],
+    theirs: dict[str, Tensor],
     table: Table,
     settings: dict[str, Any],
     entries: list[Entry],
