@@ -1,0 +1,90 @@
+"""results.json of a folder of runs (see runner.py), and what all reports of it have.
+
+    {"command": of the last call, "plan": its settings, "runs": {NAME: RUN}}
+
+RUN has `settings` and `commands`; from its start on also `seconds`, `date`, `device`, `commit` and
+`torch`; and `result` if it is complete.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from examples.shared.markdown import table
+from tupe_fairseq.errors import UsageError
+from tupe_fairseq.files import replacing
+
+NAME = "results.json"
+Results = dict[str, Any]
+
+
+def read_results(out: Path) -> Results:
+    """The results of a folder.
+
+    Raises:
+        UsageError: there are none, or the file is damaged.
+    """
+    try:
+        found = json.loads((out / NAME).read_text(encoding="utf-8"))
+        found["runs"].values()
+    except FileNotFoundError:
+        raise UsageError(f"{str(out)!r} has no {NAME}.") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"cannot read {out / NAME}: {error}.") from error
+    return found
+
+
+def rows(results: Results, **settings: Any) -> list[dict[str, Any]]:
+    """Settings and result of each completed run that has these settings, in one dictionary."""
+    return [
+        run["settings"] | run["result"]
+        for run in results["runs"].values()
+        if "result" in run and settings.items() <= run["settings"].items()
+    ]
+
+
+def missing(results: Results, **settings: Any) -> list[dict[str, Any]]:
+    """Settings of the planned runs without a result."""
+    return [
+        run["settings"]
+        for run in results["runs"].values()
+        if "result" not in run and settings.items() <= run["settings"].items()
+    ]
+
+
+def what_ran(results: Results) -> list[str]:
+    """Lines of a report: completed runs and their time by `part`, devices, the command."""
+    parts: dict[str, list[dict[str, Any]]] = {}
+    for name, run in results["runs"].items():
+        parts.setdefault(run["settings"].get("part", name.split("/")[0]), []).append(run)
+    cells = []
+    for part, runs in parts.items():
+        done = sum("result" in run for run in runs)
+        minutes = sum(run.get("seconds", 0) for run in runs) / 60
+        cells.append([part, f"{done} of {len(runs)}", f"{minutes:.1f}"])
+    keys = ("device", "torch", "commit")
+    begun = [run for run in results["runs"].values() if "device" in run]
+    machines = {tuple(run[key] for key in keys) for run in begun}
+    said = [f"{device}; torch {torch}; commit {commit}." for device, torch, commit in machines]
+    return [
+        *("## Runs", "", *sorted(said), *([results["note"]] if "note" in results else []), ""),
+        *table(["part", "completed runs", "minutes"], cells),
+        *("", "```bash", results["command"], "```", ""),
+        "`results.json` has the settings and the commands of each run.",
+    ]
+
+
+def write_report(out: Path, lines: list[str]) -> None:
+    """Write report.md."""
+    with replacing(out / "report.md") as aside:
+        aside.write_text("\n".join(lines).rstrip("\n") + "\n", encoding="utf-8")
+
+
+def report_main(report: Callable[[Path], None]) -> None:
+    """The program of a report: its argument is the folder with results.json."""
+    if len(sys.argv) != 2:
+        raise UsageError("one argument is needed: the folder that holds results.json.")
+    report(Path(sys.argv[1]))
+    print(f"report: {Path(sys.argv[1]) / 'report.md'}")
