@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import CompletedProcess, TimeoutExpired
@@ -103,17 +103,6 @@ class Program:
 def run(name: str | Path, *words: object, **environment: str) -> CompletedProcess:
     """Run a program to its end."""
     return Program(name, *words, **environment).wait()
-
-
-def run_module(words: Sequence[object], log: Path, what: str, workers: int, lock: int) -> None:
-    """In place of `examples.shared.jobs.run_module`; the process does not inherit the lock."""
-    # Imports this package, which a program is to do itself.
-    from examples.shared.jobs import check_status
-
-    ended = run(*words)
-    with log.open("a", encoding="utf-8") as file:
-        file.write(ended.stdout)
-    check_status(ended, what, f" (log: {log})")
 
 
 @contextmanager

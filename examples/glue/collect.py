@@ -1,31 +1,29 @@
-"""Print the paper's table of a sweep, as Markdown.
+"""The report of a sweep: the paper's table, as Markdown.
 
-    python -m examples.glue.collect outputs/sweep/results.jsonl
+    python -m examples.glue.collect outputs/sweep
 
+Reads outputs/sweep/results.json and writes report.md.
 For each model and task: the median over the seeds for the best learning rate, which is the one
 with the highest median (Ke, He, Liu, ICLR 2021, section 4.1). In brackets: that rate, the lowest
 and highest score of its seeds, and their number. MNLI's mismatched set (MNLI-mm) uses the rate
 that is best on the matched set.
 """
 
-import json
-import sys
 from collections import defaultdict
 from pathlib import Path
 from statistics import mean, median
 from typing import Any, NamedTuple
 
-from examples.glue.results import read_results
 from examples.glue.tasks import TASKS
+from examples.shared import script
 from examples.shared.markdown import table
+from examples.shared.results import read_results, report_main, rows, what_ran, write_report
 
 MISMATCHED = "MNLI-mm"
 #: Columns of the table, and the metric of each.
 COLUMNS = {task.name: task.metric for task in TASKS.values()} | {MISMATCHED: "accuracy"}
 #: The paper, like BERT's, leaves it out of the mean.
 NOT_IN_MEAN = "WNLI"
-#: Keys that every line of results has.
-KEYS = {"model", "task", "rate", "score", "metrics"}
 #: Scores by seed.
 Scores = list[float]
 #: Scores of one model in one column of the table, by learning rate.
@@ -78,13 +76,13 @@ def render(results: list[dict[str, Any]]) -> str:
     columns = [column for column in COLUMNS if any((model, column) in best for model in models)]
     header = ["model", *(f"{column} ({COLUMNS[column]})" for column in columns)]
     header.append(f"mean without {NOT_IN_MEAN}" if NOT_IN_MEAN in columns else "mean")
-    rows = []
+    cells = []
     for model in models:
         found = {column: best.get((model, column)) for column in columns}
         counted = [b for column, b in found.items() if column != NOT_IN_MEAN]
         complete = counted and all(counted)
         average = f"{mean(median(b.scores) for b in counted):.2f}" if complete else "-"
-        rows.append([model, *(b or "-" for b in found.values()), average])
+        cells.append([model, *(b or "-" for b in found.values()), average])
     rates = sorted({line["rate"] for line in results})
     of_rates = []
     for model, column in ((m, c) for m in models for c in columns if (m, c) in best):
@@ -92,30 +90,18 @@ def render(results: list[dict[str, Any]]) -> str:
         of_rates.append(
             [model, column, *(f"{median(s):.2f} ({len(s)})" if s else "-" for s in runs)]
         )
-    lines = [*table(header, rows), "", "Median (runs) of each learning rate:", ""]
+    lines = [*table(header, cells), "", "Median (runs) of each learning rate:", ""]
     lines += table(["model", "task", *(f"{rate:g}" for rate in rates)], of_rates)
     return "\n".join(lines)
 
 
-def main() -> None:
-    """See the module's docstring. Does not import fairseq, so it starts at once."""
-    if len(sys.argv) != 2:
-        sys.exit("error: one argument is needed: the results.jsonl of a sweep.")
-    path = sys.argv[1]
-    try:
-        results = read_results(Path(path))
-    except json.JSONDecodeError as error:
-        sys.exit(f"error: {path} has a line that is not JSON: {error.doc[:60]!r}.")
-    except (OSError, UnicodeDecodeError) as error:
-        sys.exit(f"error: cannot read {path}: {error}")
-    if not results:
-        sys.exit(f"error: {path} holds no results.")
-    for line in results:
-        if not isinstance(line, dict) or not line.keys() >= KEYS:
-            begin = json.dumps(line)[:60]
-            sys.exit(f"error: {path} has a line that is not a result of a sweep: {begin!r}.")
-    print(render(results))
+def report(out: Path) -> None:
+    """Write the report of the results so far."""
+    results = read_results(out)
+    found = rows(results)
+    lines = ["# GLUE", "", render(found) if found else "No run is complete.", ""]
+    write_report(out, lines + what_ran(results))
 
 
 if __name__ == "__main__":
-    main()
+    script.run(lambda: report_main(report))

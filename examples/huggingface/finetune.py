@@ -26,7 +26,7 @@ from sklearn.metrics import accuracy_score, matthews_corrcoef
 from examples.glue.readers import Example, read_split
 from examples.glue.tasks import TASKS, Task
 from examples.shared import script
-from examples.shared.jobs import keep
+from examples.shared.settings import keep
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
 

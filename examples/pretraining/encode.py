@@ -34,8 +34,8 @@ from tqdm import tqdm
 
 from examples.shared import pieces, script
 from examples.shared.binarised import binarised, join
-from examples.shared.jobs import keep
 from examples.shared.pieces import MODEL
+from examples.shared.settings import keep
 from examples.shared.workers import pool
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing

@@ -108,7 +108,8 @@ def runner(
             raise UsageError(f"another call, or a process of a killed one, runs in {args.out}.")
         execute = Runner(args, plan, report, file.fileno())
         yield execute
-    print(f"report: {args.out / 'report.md'}")
+    if (args.out / "report.md").exists():
+        print(f"report: {args.out / 'report.md'}")
     if args.only and not execute.names:
         raise UsageError(f"--only is {' '.join(args.only)!r}, but no run has such a name.")
     if execute.failed:
@@ -160,7 +161,7 @@ class Runner:
                 known[name] = entry
         self._write()
         self.report(self.out)
-        pending = [run for run in chosen if "result" not in known[run.name]]
+        pending = [run for run in chosen if not self.is_done(run.name)]
         if len(pending) < len(chosen):
             say(f"{len(chosen) - len(pending)} of {len(chosen)} runs are complete already")
         with ThreadPoolExecutor(self.args.workers) as pool:
@@ -173,6 +174,10 @@ class Runner:
                 pool.shutdown(wait=False, cancel_futures=True)
                 self._stop()
                 raise
+
+    def is_done(self, name: str) -> bool:
+        """Whether a run has a result."""
+        return "result" in self.results["runs"].get(name, {})
 
     def _entry(self, run: Run) -> dict[str, Any]:
         """What identifies a run in the results, without folders of this machine."""
@@ -225,6 +230,9 @@ class Runner:
         own = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE"} | os.environ
         own |= {"CUDA_VISIBLE_DEVICES": device} if device else {}
         with log.open("a") as out:
+            # A killed process may have left a part of a line.
+            out.write("\n" if out.tell() else "")
+            out.flush()
             streams: Any = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": out}
             with self.guard:
                 if self.stopped:

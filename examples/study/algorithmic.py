@@ -1,15 +1,12 @@
-"""Train encoders on strings of up to 40 symbols, and test them on longer ones (Ruoss et al. 2023).
+"""Train an encoder on strings of up to 40 symbols, and test it on longer ones (Ruoss et al. 2023).
 
-    python -m examples.study.algorithmic --out FILE
-    python -m examples.study.algorithmic --out FILE --encodings alibi,rope+randomize_positions=2048
+    python -m examples.study.algorithmic TASK ENCODING FILE
 
-Tasks: `reverse_string`, a binary string backwards; `missing_duplicate`, the symbol that was left
-out of a binary string given twice. The input ends with one placeholder for each symbol of the
+TASK is `reverse_string`, a binary string backwards, or `missing_duplicate`, the symbol that was
+left out of a binary string given twice. The input ends with one placeholder for each symbol of the
 answer, where the encoder predicts it. Model, batch and learning rate are those of the paper: 5
 layers of width 64, 8 heads, 128 strings, 1e-3, 10,000 updates. The score is the mean accuracy at
 lengths beyond the trained ones.
-
-Each run adds a line of JSON to FILE; runs whose line is there are left out.
 """
 
 import argparse
@@ -24,17 +21,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from examples.shared import script
+from examples.study.encodings import options_of
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
 from tupe_fairseq.modules.encoder import Encoder
-from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
+from tupe_fairseq.position import build_position_encoding
 
 #: Ids beyond the binary symbols 0 and 1.
 LEFT_OUT, FILLER, PLACEHOLDER = 2, 3, 4
-TRUTH = {"true": True, "false": False}
 TRAINED, LAYERS, WIDTH, HEADS = 40, 5, 64, 8
-#: Distance between tested lengths, also of lines that do not name it: earlier versions wrote them.
-EVERY = 10
 
 
 def reverse_string(batch: int, length: int) -> tuple[Tensor, Tensor]:
@@ -90,29 +85,6 @@ class Solver(nn.Module):
         return self.output(states[:, -answers:])
 
 
-def options_of(encoding: str) -> tuple[str, dict[str, Any]]:
-    """Name and options of `NAME+OPTION=VALUE+...`.
-
-    Raises:
-        UsageError: unknown encoding or option, or a value of another type; truth values are
-            `true` and `false`.
-    """
-    name, *given = encoding.split("+")
-    known = {option.name: option for option in POSITION_ENCODINGS[name].options()}
-    options = {}
-    for word in given:
-        key, _, value = word.partition("=")
-        try:
-            kind = known[key].type
-            options[key] = TRUTH[value] if kind is bool else kind(value)
-        except (KeyError, ValueError):
-            raise UsageError(
-                f"--encodings holds {word!r}; the options of {name} are: "
-                f"{', '.join(known) or 'none'}."
-            ) from None
-    return name, options
-
-
 def train(solver: Solver, task: Task, updates: int, batch: int, lr: float) -> None:
     """Train with strings of one random length, up to the trained ones, in each update."""
     optimizer = torch.optim.Adam(solver.train().parameters(), lr)
@@ -133,16 +105,16 @@ def accuracy(solver: Solver, task: Task, length: int, batch: int) -> float:
     return (found == answers).double().mean().item()
 
 
-def run(task: str, encoding: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
-    """Train and test one model; the result as a line of the file, with the processor time."""
-    started = time.process_time()
-    torch.manual_seed(seed)
-    solver = Solver(encoding, args.longest)
-    train(solver, TASKS[task], args.updates, args.batch_size, args.lr)
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Train and test one model; the result, with the processor time."""
+    started, task = time.process_time(), TASKS[args.task]
+    torch.manual_seed(args.seed)
+    solver = Solver(args.encoding, args.longest)
+    train(solver, task, args.updates, args.batch_size, args.lr)
     # Test strings that do not depend on the training.
-    torch.manual_seed(seed)
+    torch.manual_seed(args.seed)
     lengths = range(args.every, args.longest + 1, args.every)
-    found = {n: accuracy(solver, TASKS[task], n, args.batch_size) for n in lengths}
+    found = {n: accuracy(solver, task, n, args.batch_size) for n in lengths}
     beyond = [value for n, value in found.items() if n > TRAINED]
     minutes = (time.process_time() - started) / 60
     return {"by_length": found, "score": sum(beyond) / len(beyond), "minutes": round(minutes, 3)}
@@ -152,28 +124,21 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line.
 
     Raises:
-        UsageError: unknown task, encoding or option, or a number that is wrong.
+        UsageError: unknown encoding or option, or a number that is wrong.
     """
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     add = parser.add_argument
-    add("--out", type=Path, required=True, metavar="FILE", help="a line of JSON for each run")
-    add("--tasks", default=",".join(TASKS), help="default: %(default)s")
-    add("--encodings", default="learned,sinusoidal,rope,alibi,t5,kerple_log,fire,none")
-    add("--seeds", default="1", help="separated by commas")
+    add("task", choices=TASKS)
+    add("encoding", help="perhaps with options: rope+randomize_positions=2048")
+    add("out", type=Path, metavar="FILE", help="the result, as JSON")
+    add("--seed", type=int, default=1)
     add("--updates", type=int, default=10000)
     add("--batch-size", type=int, default=128, help="strings")
     add("--lr", type=float, default=1e-3)
     add("--longest", type=int, default=200, help="of the tested strings")
-    add("--every", type=int, default=EVERY, help="distance between tested lengths")
+    add("--every", type=int, default=10, help="distance between tested lengths")
     args = parser.parse_args(argv)
-    if unknown := sorted(set(args.tasks.split(",")) - TASKS.keys()):
-        raise UsageError(f"--tasks names {unknown[0]!r}; the tasks are: {', '.join(TASKS)}.")
-    for encoding in args.encodings.split(","):
-        options_of(encoding)
-    try:
-        args.seeds = list(dict.fromkeys(map(int, args.seeds.split(","))))
-    except ValueError as error:
-        raise UsageError(f"--seeds is {args.seeds!r}, but must be like 1,2,3.") from error
+    options_of(args.encoding)
     if min(args.updates, args.batch_size, args.every) < 1:
         raise UsageError("--updates, --batch-size and --every must be at least 1.")
     if args.longest // args.every * args.every <= TRAINED:
@@ -184,20 +149,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     """See the module's docstring."""
     args = parse(argv)
-    settings = ("updates", "batch_size", "lr", "longest", "every")
-    fixed = {key: getattr(args, key) for key in settings}
-    lines = args.out.read_text().splitlines() if args.out.exists() else []
-    done = [json.loads(line) for line in lines]
-    for seed in args.seeds:
-        for task in args.tasks.split(","):
-            for encoding in args.encodings.split(","):
-                own = {"task": task, "encoding": encoding, "seed": seed, **fixed}
-                if any(own.items() <= {"every": EVERY, **line}.items() for line in done):
-                    continue
-                done.append(own | run(task, encoding, seed, args))
-                with replacing(args.out) as aside:
-                    aside.write_text("".join(json.dumps(line) + "\n" for line in done))
-                print(f"{task} {encoding} seed {seed}: {done[-1]['score']:.3f}", flush=True)
+    found = run(args)
+    with replacing(args.out) as aside:
+        aside.write_text(json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":

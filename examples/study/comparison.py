@@ -1,101 +1,79 @@
-"""The table and the figure of compare_encodings.py."""
+"""The report of compare_encodings.py.
 
-import json
-import sys
+    python -m examples.study.comparison DIRECTORY
+
+Reads DIRECTORY/results.json; writes report.md and losses.png.
+"""
+
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from examples.shared import markdown
-from examples.shared.jobs import read_log
-from examples.shared.markdown import NOT_RUN, spread
-from tupe_fairseq.checkpoints.reading import read_checkpoint
-from tupe_fairseq.checkpoints.restoring import progress
-from tupe_fairseq.checkpoints.whole import newest_whole_checkpoint
-from tupe_fairseq.files import replacing
+from examples.shared import markdown, script
+from examples.shared.markdown import NOT_RUN
+from examples.shared.results import (
+    Results,
+    missing,
+    read_results,
+    report_main,
+    rows,
+    what_ran,
+    write_report,
+)
+from examples.study.training import losses_of
 from tupe_fairseq.plots import figure_class, save_png
 
 BASELINE = "learned"
 
 
-def updates_done(directory: Path) -> int:
-    """Updates of the newest complete checkpoint, 0 if there is none."""
-    checkpoint = newest_whole_checkpoint(directory)
-    return progress(read_checkpoint(checkpoint))[0] if checkpoint else 0
+def final_loss(row: dict[str, Any]) -> float:
+    """Validation loss after the last update."""
+    losses = losses_of(row)
+    return losses[max(losses)]
 
 
-def count_parameters(checkpoint: Path) -> int:
-    """Trained parameters; the LM head shares its weight with the word embeddings."""
-    model = read_checkpoint(checkpoint)["model"]
-    return sum(v.numel() for key, v in model.items() if key != "encoder.lm_head.weight")
+def table(results: Results) -> list[str]:
+    """Encoding, parameters, loss and speed, the lowest loss first."""
+    found = sorted(rows(results), key=final_loss)
+    base = {row["seed"]: row["seconds"] for row in found if row["encoding"] == BASELINE}
+    cells = []
+    for row in found:
+        times = base.get(row["seed"]), row["seconds"]
+        speed = f"{times[0] / times[1]:.2f}" if all(times) else NOT_RUN
+        size = f"{row['parameters']:,}"
+        cells.append([f"`{row['encoding']}`", row["seed"], size, f"{final_loss(row):.3f}", speed])
+    cells += [[f"`{each['encoding']}`", each["seed"], *3 * [NOT_RUN]] for each in missing(results)]
+    return markdown.table(["encoding", "seed", "parameters", "loss", "speed"], cells)
 
 
-def summarise(directory: Path) -> dict[str, Any]:
-    """Parameters, validation losses by update, seconds per update of each round of an encoding."""
-    losses, seconds = {}, []
-    updates = 0
-    for kind, entry in read_log(directory / "log.txt"):
-        if kind == "valid":
-            updates = int(entry["valid_num_updates"])
-            losses[updates] = entry["valid_loss"]
-        elif kind == "clock" and entry["updates"] > 0:
-            seconds.append((updates, entry["seconds"] / entry["updates"]))
-    checkpoint = newest_whole_checkpoint(directory)
-    return {
-        "parameters": checkpoint and count_parameters(checkpoint),
-        "losses": losses,
-        "seconds": dict(seconds),
-    }
-
-
-def relative_speed(result: dict[str, Any], base: dict[str, Any]) -> str:
-    """Median over the rounds of both, and the range."""
-    shared = result["seconds"].keys() & base["seconds"].keys()
-    return spread(base["seconds"][r] / result["seconds"][r] for r in shared)
-
-
-def table(results: dict[str, Any], settings: str) -> str:
-    """Markdown, lowest loss first, at the last update that all encodings have reached."""
-    begun = [set(result["losses"]) for result in results.values() if result["losses"]]
-    at = max(set.intersection(*begun), default=0) if begun else 0
-    clock = "wall-clock" if torch.cuda.is_available() else "processor"
-    rows = []
-    for name in sorted(results, key=lambda n: results[n]["losses"].get(at, float("inf"))):
-        result = results[name]
-        loss = f"{result['losses'][at]:.3f}" if at in result["losses"] else NOT_RUN
-        size = f"{result['parameters']:,}" if result["parameters"] else NOT_RUN
-        speed = relative_speed(result, results.get(BASELINE, {"seconds": {}}))
-        rows.append([f"`{name}`", size, loss, speed])
+def report(out: Path) -> None:
+    """Write the report of the results so far."""
+    results = read_results(out)
+    plan = results["plan"]
+    settings = (
+        f"{plan['arch']}, {plan['batch_size']} × {plan['tokens_per_sample']} tokens per update, "
+        f"{plan['updates']:,} updates, lr {plan['lr']:g}"
+    )
     lines = [
-        f"Validation loss (bits per masked token) after {at:,} updates. {settings} Speed: {clock} "
-        f"time per update of `{BASELINE}` divided by that of the encoding, median over the rounds "
-        "(range).",
-        "",
-        *markdown.table(["encoding", "parameters", "loss", "speed"], rows),
+        *("# Encodings on the same text", ""),
+        f"{settings}. Loss: bits per masked token of held-out text after the last update. Speed: "
+        f"time per update of `{BASELINE}` divided by that of the encoding (processor time; "
+        "wall-clock time on a GPU).",
+        *("", *table(results), ""),
     ]
-    return "\n".join(lines) + "\n"
+    if found := rows(results):
+        curves = {f"{row['encoding']}, seed {row['seed']}": losses_of(row) for row in found}
+        draw(curves, settings, out / "losses.png", results["command"])
+        lines += ["![Validation loss against updates](losses.png)", ""]
+    write_report(out, lines + what_ran(results))
 
 
-def report(out: Path, encodings: list[str], settings: str) -> None:
-    """Write comparison.json, comparison.md and comparison.png from the results so far."""
-    results = {name: summarise(out / name) for name in encodings}
-    with replacing(out / "comparison.json") as path:
-        path.write_text(json.dumps({"settings": settings, "results": results}, indent=1))
-    with replacing(out / "comparison.md") as path:
-        path.write_text(table(results, settings))
-    curves = {name: result["losses"] for name, result in results.items() if result["losses"]}
-    if curves:
-        draw(curves, settings, out / "comparison.png")
-
-
-def draw(curves: dict[str, dict[int, float]], settings: str, out: Path) -> None:
+def draw(curves: dict[str, dict[int, float]], settings: str, out: Path, command: str) -> None:
     """Loss curves of all encodings; the legend is in the order of their ends."""
     figure = figure_class()(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
     names = sorted(curves)
     for i, name in enumerate(sorted(curves, key=lambda n: -list(curves[n].values())[-1])):
-        style = ("-", "--", ":")[names.index(name) // 10]
+        style = ("-", "--", ":")[names.index(name) // 10 % 3]
         colour = f"C{names.index(name) % 10}"
         losses = curves[name]
         axes.plot(losses.keys(), losses.values(), style, color=colour, label=name, zorder=i)
@@ -105,4 +83,8 @@ def draw(curves: dict[str, dict[int, float]], settings: str, out: Path) -> None:
     place = {"loc": "center left", "bbox_to_anchor": (1, 0.5), "frameon": False}
     axes.legend(handles[::-1], labels[::-1], **place)
     axes.spines[["top", "right"]].set_visible(False)
-    save_png(figure, out, markdown.shown(sys.argv, {"OUT": out.parent}))
+    save_png(figure, out, command)
+
+
+if __name__ == "__main__":
+    script.run(lambda: report_main(report))

@@ -1,6 +1,14 @@
-"""Figures of the study: loss against updates, a heat map per head, the four correlations."""
+"""Figures of the study: loss against updates, a heat map per head, the four correlations.
 
+    python -m examples.study.figures DATA_BIN OUT FOLDER MODEL TITLE LENGTH
+
+draws what the model in FOLDER has learned about positions, and writes FOLDER/positions.json.
+"""
+
+import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -8,10 +16,12 @@ import torch.nn.functional as F
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 from torch import Tensor
 
+from examples.shared import script
 from examples.study.measures import Curve, band
 from examples.study.plan import BASELINE, MODELS
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.analysis import CORRELATION_TERMS, correlation_terms, position_maps
+from tupe_fairseq.files import replacing
 from tupe_fairseq.plots import draw_positional_correlations, figure_class, save_png
 
 #: Sequences over which the correlations are averaged, and number in a batch.
@@ -52,7 +62,9 @@ def draw_losses(curves: dict[str, list[Curve]], unigram: float, out: Path, comma
 
 def draw_heads(model: Path, title: str, length: int, out: Path, command: str) -> None:
     """The positional part of the scores of a model in a folder, a map per head."""
-    encoder = TupeRobertaModel.from_pretrained(model).model.encoder.sentence_encoder
+    encoder = TupeRobertaModel.from_pretrained(
+        model, "checkpoint_last.pt"
+    ).model.encoder.sentence_encoder
     drawn = position_maps(encoder, length)
     figure = draw_positional_correlations(drawn.maps, f"{title}\n{drawn.meaning}", command)
     save_png(figure, out, command)
@@ -74,7 +86,9 @@ def draw_terms(
         Standard deviations of each term over pairs of positions without [CLS]: of the mean over
         sequences and heads, as drawn; and within a sequence and head.
     """
-    encoder = TupeRobertaModel.from_pretrained(model).model.encoder.sentence_encoder
+    encoder = TupeRobertaModel.from_pretrained(
+        model, "checkpoint_last.pt"
+    ).model.encoder.sentence_encoder
     means, within = [], []
     for batch in tokens.split(BATCH):
         # 5×B×H×T×T; the last is the remainder, neither words nor positions.
@@ -116,3 +130,23 @@ def _counts(tokens: np.ndarray, symbols: int) -> np.ndarray:
     """How often each id occurs, in memory that does not grow with the text."""
     parts = (tokens[start : start + CHUNK] for start in range(0, len(tokens), CHUNK))
     return sum(np.bincount(part, minlength=symbols) for part in parts)
+
+
+def main() -> None:
+    """See the module's docstring."""
+    data, out, model, name, title, length = sys.argv[1:]
+    title, command = f"{MODELS[name][0]}, {title}", "python -m examples.study.study"
+    found: dict[str, Any] = {}
+    if name == BASELINE:
+        batch = sequences(read_tokens(Path(data, "valid")), 0, int(length))
+        title += f", first layer, mean of {len(batch)} held-out sequences and all heads"
+        terms = draw_terms(Path(model), batch, title, Path(out, "terms.png"), command)
+        found = {"sequences": len(batch), "terms": terms}
+    else:
+        draw_heads(Path(model), title, int(length), Path(out, f"heads_{name}.png"), command)
+    with replacing(Path(model, "positions.json")) as aside:
+        aside.write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    script.run(main)

@@ -2,9 +2,17 @@
 
 A block is as long as the longest length. At each length it is cut into sequences of that length:
 the predicted tokens stay the same, and most of them get more context as the length grows.
+
+    python -m examples.study.length_measures KIND ENCODING DATA_BIN FOLDER LENGTH BLOCKS
+
+measures the model in FOLDER, which was trained at LENGTH tokens, and writes measured.json there.
+Ways of measuring that the file has already are left out.
 """
 
+import json
+import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,13 +21,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from examples.shared import script
 from examples.study.figures import read_tokens
 from tupe_fairseq import TupeRobertaModel, TupeTransformerLM, UsageError
+from tupe_fairseq.files import replacing
 
 #: Lengths as multiples of the trained one.
 FACTORS = (1, 2, 4, 8, 16)
 #: Share of the tokens that masked models predict; all of these are replaced by <mask>.
 MASKED_SHARE = 0.15
+#: Scalings of `rope`. longrope is not among them: it needs divisors that a search finds.
+SCALINGS = ("linear", "ntk", "dynamic", "yarn", "llama3")
+#: Encodings without absolute positions that are also measured with a window, which hides the keys
+#: at distances beyond the trained ones.
+WINDOWED = ("none", "rope", "xpos", "alibi", "t5", "fire", "cope")
 #: Tokens of a forward pass, and seed of masks and of drawn positions.
 TOKENS, SEED = 8192, 1
 
@@ -152,12 +167,12 @@ def measure(
         changed: options that differ from those of the training.
 
     Returns:
-        By factor: `tokens`, how many are predicted; their `mean` loss; `last`, that of the last
-        ones of the blocks, as many as a sequence of the trained length has; `by_position`, of
-        each token of a sequence (None: never predicted).
+        `tokens`, how many are predicted; by factor the `mean` loss, and `last`, that of the last
+        tokens of the blocks, as many as a sequence of the trained length has; `bands`, that at the
+        longest length in each range of positions (None: never predicted).
     """
-    unit, results = trained - kind.special, {}
-    chosen = chosen_tokens(kind, blocks)
+    unit, chosen = trained - kind.special, chosen_tokens(kind, blocks)
+    results: dict[str, Any] = {"tokens": int(chosen.sum()), "mean": {}, "last": {}}
     for factor in FACTORS:
         longest = {kind.positions: factor * trained, "tokens_per_sample": factor * trained}
         hub = kind.model.from_pretrained(
@@ -165,15 +180,46 @@ def measure(
             **{**longest, "extend_positions": "hierarchical", **changed},
         )
         loss = bits(kind, hub, blocks, chosen, factor * unit)
-        positions = loss.view(-1, factor * unit).nanmean(0).tolist()
-        results[str(factor)] = {
-            "tokens": int(chosen.sum()),
-            "mean": loss.nanmean().item(),
-            "last": loss[:, -unit:].nanmean().item(),
-            "by_position": [None if each != each else round(each, 4) for each in positions],
-        }
-    return results
+        results["mean"][str(factor)] = loss.nanmean().item()
+        results["last"][str(factor)] = loss[:, -unit:].nanmean().item()
+    means = loss.view(-1, factor * unit).nanmean(0)
+    parts = [means[start:stop].nanmean().item() for start, stop in bands(unit)]
+    return {**results, "bands": [None if part != part else part for part in parts]}
+
+
+def bands(unit: int) -> list[tuple[int, int]]:
+    """Ranges of positions: quarters of the trained length at first, then doubling."""
+    return list(pairwise([0, unit // 4, unit // 2, *(k * unit for k in FACTORS)]))
+
+
+def ways(encoding: str, length: int) -> dict[str, dict[str, Any]]:
+    """Options with which a model is measured, by their name, at a trained length."""
+    found: dict[str, dict[str, Any]] = {"": {}}
+    if encoding == "rope":
+        found |= {scaling: {"rope_scaling": scaling} for scaling in SCALINGS}
+    if encoding in WINDOWED:
+        found["window"] = {"attention_window": length - 1}
+    return found
+
+
+def main() -> None:
+    """See the module's docstring."""
+    part, encoding, *paths, length, count = sys.argv[1:]
+    kind, (data, folder), trained = KINDS[part], map(Path, paths), int(length)
+    blocks = read_blocks(data, FACTORS[-1] * (trained - kind.special), int(count))
+    out = folder / "measured.json"
+    found = json.loads(out.read_text()) if out.exists() else {}
+    for way, changed in ways(encoding, trained).items():
+        if way not in found:
+            checkpoint = folder / "checkpoint_last.pt"
+            found[way] = measure(kind, checkpoint, data, trained, blocks, changed)
+            with replacing(out) as aside:
+                aside.write_text(json.dumps(found) + "\n")
 
 
 def _generator() -> torch.Generator:
     return torch.Generator().manual_seed(SEED)
+
+
+if __name__ == "__main__":
+    script.run(main)

@@ -5,13 +5,13 @@ The report of `tiny` (tiny/report.md) has its times. `small` has not been run.
 
 from typing import NamedTuple
 
-#: The paper's models: its name for each, and flags for fairseq-train.
+#: The paper's models: its name for each, and the encoding.
 MODELS = {
-    "learned": ("BERT-A", ("--position-encoding", "learned")),
-    "t5": ("BERT-R", ("--position-encoding", "t5")),
-    "tupe_a_tie_cls": ("TUPE-A tie-cls", ("--position-encoding", "tupe_a", "--tie-cls")),
-    "tupe_a": ("TUPE-A", ("--position-encoding", "tupe_a")),
-    "tupe_r": ("TUPE-R", ("--position-encoding", "tupe_r")),
+    "learned": ("BERT-A", "learned"),
+    "t5": ("BERT-R", "t5"),
+    "tupe_a_tie_cls": ("TUPE-A tie-cls", "tupe_a+tie_cls=true"),
+    "tupe_a": ("TUPE-A", "tupe_a"),
+    "tupe_r": ("TUPE-R", "tupe_r"),
 }
 #: The model with which the others are compared.
 BASELINE = "learned"
@@ -38,8 +38,7 @@ class Scale(NamedTuple):
     batch_size: int
     updates: int
     lr: float
-    #: Rounds of pre-training, validations in each, and batches of each validation.
-    rounds: int
+    #: Validations of a pre-training, and batches of each.
     validations: int
     valid_steps: int
     #: Tasks of GLUE; None: with the updates of the task's YAML file.
@@ -65,7 +64,6 @@ SCALES = {
         batch_size=4,
         updates=4,
         lr=1e-3,
-        rounds=1,
         validations=2,
         valid_steps=2,
         tasks={task: Finetuning(3, 4) for task in TASKS},
@@ -81,8 +79,7 @@ SCALES = {
         batch_size=32,
         updates=9600,
         lr=1e-3,
-        rounds=4,
-        validations=4,
+        validations=16,
         valid_steps=50,
         # Longer than the sequences: the later positions are trained in fine-tuning only.
         glue_tokens=64,
@@ -103,8 +100,7 @@ SCALES = {
         batch_size=256,
         updates=3000,
         lr=5e-4,
-        rounds=2,
-        validations=10,
+        validations=20,
         valid_steps=20,
         # The paper's 10 epochs; 2 of SST-2, which would take three quarters of the time.
         tasks={task: None for task in TASKS} | {"SST-2": Finetuning(4210)},

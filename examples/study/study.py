@@ -1,49 +1,43 @@
 """The paper's study at a scale that fits the machine: pre-training, GLUE, learned positions.
 
-    python -m examples.study.study --text wiki/AA --glue glue_data --out outputs/study
+    python -m examples.study.study --text wiki/AA --glue glue_data --out outputs/study --workers 2
 
 TEXT is an argument of examples/pretraining/prepare.sh, the GLUE folder one of
 examples/glue/preprocess_glue.sh; plan.py has the settings of each scale. OUT gets
 
-    data/                 the text, binarised, and its vocabulary
-    pretraining/          MODEL/SEED: checkpoints and log.txt
-    glue-data/, glue/     the tasks, binarised; the sweep of each
-    models/               MODEL-SEED: input of TupeRobertaModel.from_pretrained
-    journal.json          commands and times
-    report/               report.md, its figures, results.json (--results changes the folder)
+    data/, glue-data/     the text and the tasks, binarised
+    pretraining/          MODEL/SEED: input of TupeRobertaModel.from_pretrained, log.txt
+    glue/                 MODEL/SEED/TASK/RATE/SEED: fine-tunings
+    results.json          all numbers
+    report.md             the report, with its figures (report.py)
 
-After an interruption the same command continues. The report is written after each step.
+After an interruption the same command continues.
 """
 
 import argparse
 import json
-import os
-import shlex
-import shutil
 import sys
-import threading
-import time
-from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import fairseq
 import torch
 
+from examples.glue.readers import read_split
+from examples.glue.sweep import finetuning
+from examples.glue.tasks import TASKS
 from examples.shared import script
-from examples.shared.jobs import call, keep
-from examples.shared.locks import locked
 from examples.shared.markdown import ROOT
-from examples.study.plan import MODELS, SCALES, Finetuning
-from examples.study.report import write_report
-from examples.study.training import Training, keep_settings, run_rounds
+from examples.shared.runner import Run, Runner, arguments, runner
+from examples.study import figures
+from examples.study.measures import without_model
+from examples.study.plan import BASELINE, MODELS, SCALES, Finetuning
+from examples.study.report import report
+from examples.study.training import Recipe, training_run
 from tupe_fairseq import UsageError
-from tupe_fairseq.checkpoints.whole import newest_whole_checkpoint
-from tupe_fairseq.files import replacing
-from tupe_fairseq.machine import cores
 
-GLUE = ROOT / "examples/glue"
+GLUE = ROOT / "examples/glue/preprocess_glue.sh"
 PREPARE = ROOT / "examples/pretraining/prepare.sh"
-#: Seconds between two updates of the journal; a kill loses as much time.
-TICK = 10
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -52,15 +46,11 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("--text", nargs="+", type=Path, required=True, help="text files or folders of them")
     add("--glue", type=Path, required=True, help="the GLUE download")
-    add("--out", type=Path, required=True, help="directory of all output")
     add("--scale", choices=SCALES, default="tiny", help="see plan.py (default: tiny)")
-    add("--workers", type=int, default=0, help="processes (default: number of GPUs or cores)")
     add("--models", nargs="+", choices=MODELS, default=list(MODELS), help="default: all")
     add("--seeds", nargs="+", type=int, help="of pre-training (default: the scale's)")
     add("--tasks", nargs="+", help="of GLUE (default: the scale's)")
-    add("--results", type=Path, help="directory of the report (default: OUT/report)")
-    add("--report", action="store_true", help="only write the report")
-    args = parser.parse_args(argv)
+    args = arguments(parser, argv, "examples.study.study")
     args.plan = plan = SCALES[args.scale]
     args.seeds = args.seeds or list(plan.seeds)
     args.tasks = args.tasks or list(plan.tasks)
@@ -69,165 +59,77 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     for name, paths in (("--text", args.text), ("--glue", [args.glue])):
         if missing := [path for path in paths if not path.exists()]:
             raise UsageError(f"{name} is {str(missing[0])!r}, but there is no such path.")
-    if args.workers < 0:
-        raise UsageError(f"--workers must be at least 1, but is {args.workers}.")
-    args.workers = args.workers or torch.cuda.device_count() or cores()
-    args.results = args.results or args.out / "report"
-    args.command = [
-        "python",
-        "-m",
-        "examples.study.study",
-        *(sys.argv[1:] if argv is None else argv),
-    ]
+    args.data = args.out / "data/bin"
     return args
 
 
-class Journal:
-    """Commands and times of the steps, summed over all calls of the study."""
+def text_run(args: argparse.Namespace) -> Run:
+    """Text -> data/bin."""
+    plan = args.plan
+    flags = ("--sentencepiece", plan.vocabulary, "--valid-share", plan.valid_share)
+    texts = [path.absolute() for path in args.text]
+    command = ["bash", PREPARE, "--out", args.data.absolute().parent, *flags, *texts]
 
-    def __init__(self, path: Path):
-        self.path = path
-        self.steps = json.loads(path.read_text()) if path.exists() else {}
+    def result(folder: Path) -> dict[str, Any]:
+        train, valid = (figures.read_tokens(args.data / split) for split in ("train", "valid"))
+        symbols = len(fairseq.data.Dictionary.load(str(args.data / "dict.txt")))
+        return {"unigram": figures.unigram_loss(train, valid, symbols)}
 
-    @contextmanager
-    def step(self, name: str, command: str):
-        """Add the time of the block to a step, periodically."""
-        entry = self.steps.setdefault(name, {"seconds": 0.0})
-        entry["command"] = command
-        ended = threading.Event()
-
-        def tick() -> None:
-            last = time.monotonic()
-            while not ended.is_set():
-                ended.wait(TICK)
-                now = time.monotonic()
-                entry["seconds"] = round(entry["seconds"] + now - last, 1)
-                last = now
-                self._write()
-
-        thread = threading.Thread(target=tick)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
-
-    def _write(self) -> None:
-        with replacing(self.path) as aside:
-            aside.write_text(json.dumps(self.steps, indent=1))
+    return Run("prepare/text", {"part": "text"}, [command], result)
 
 
-class Study:
-    """The steps, each of which continues an earlier call."""
+def task_run(args: argparse.Namespace, task: str) -> Run:
+    """The GLUE download -> glue-data/TASK-bin."""
+    where = (args.glue.absolute(), task, args.data.absolute(), args.out.absolute() / "glue-data")
+    command = ["bash", GLUE, *where, "--max-positions", args.plan.glue_tokens]
 
-    def __init__(self, arguments: argparse.Namespace):
-        self.arguments, self.plan, self.out = arguments, arguments.plan, arguments.out
-        self.journal = Journal(self.out / "journal.json")
-        self.runs = {
-            f"{model}/{seed}": [*MODELS[model][1], "--seed", str(seed)]
-            for seed in arguments.seeds
-            for model in arguments.models
-        }
+    def result(folder: Path) -> dict[str, Any]:
+        splits = [split for split in TASKS[task].splits if split.name in ("train", "valid")]
+        read = (read_split(args.glue, TASKS[task], split) for split in splits)
+        train, valid = ([example.label for example in part.examples] for part in read)
+        constant = without_model(TASKS[task].metric, train, valid)
+        return {"examples": len(valid), "constant": constant}
 
-    def report(self) -> None:
-        """Write the report of the results so far."""
-        write_report(self.arguments, self.journal.steps)
+    return Run(f"prepare/{task}", {"part": "GLUE data", "task": task}, [command], result)
 
-    def call(self, step: str, *words: object) -> None:
-        """Run a command as a step.
 
-        Raises:
-            UsageError: it failed.
-        """
-        command = [*map(str, words)]
-        told = shlex.join(["python" if word == sys.executable else word for word in command])
-        print(f"$ {told}", flush=True)
-        with self.journal.step(step, told):
-            status = call(command).returncode
-        if status:
-            raise UsageError(f"{step} failed (status {status}): {told}")
+def recipe_of(args: argparse.Namespace) -> Recipe:
+    """How all models are pre-trained."""
+    plan = args.plan
+    positions = max(plan.tokens_per_sample, plan.glue_tokens)
+    flags = ["--max-positions", str(positions), "--max-valid-steps", str(plan.valid_steps)]
+    flags += [*plan.flags, *(["--fp16"] if plan.fp16 and torch.cuda.is_available() else [])]
+    shared = {key: value for key, value in plan._asdict().items() if key in Recipe._fields}
+    return Recipe(**{**shared, "flags": flags})
 
-    def prepare(self) -> None:
-        """Text -> data/bin."""
-        # A change of the data would otherwise remain unnoticed by the trained models.
-        made_of = {"text": [*map(str, self.arguments.text)], "vocabulary": self.plan.vocabulary}
-        keep(self.out, made_of, "made_of.json")
-        flags = ("--sentencepiece", self.plan.vocabulary, "--valid-share", self.plan.valid_share)
-        where = ("--out", self.out / "data", "--workers", self.arguments.workers)
-        self.call("data", "bash", PREPARE, *where, *flags, *self.arguments.text)
 
-    def training(self) -> Training:
-        """The pre-training of all models."""
-        plan, shared = self.plan, self.plan._asdict()
-        positions = max(plan.tokens_per_sample, plan.glue_tokens)
-        flags = ["--max-positions", str(positions), "--max-valid-steps", str(plan.valid_steps)]
-        flags += [*plan.flags, *(["--fp16"] if plan.fp16 and torch.cuda.is_available() else [])]
-        own = {
-            "data": self.out / "data/bin",
-            "out": self.out / "pretraining",
-            "runs": self.runs,
-            "workers": self.arguments.workers,
-            # The flags of each run set its own.
-            "seed": plan.seeds[0],
-            "flags": flags,
-        }
-        return Training(**{key: shared[key] for key in Training._fields if key not in own}, **own)
+def pretraining_runs(args: argparse.Namespace) -> list[Run]:
+    """The runs that pre-train the models."""
+    runs = []
+    for seed in args.seeds:
+        for model in args.models:
+            settings = {"part": "pre-training", "model": model}
+            name, encoding = f"pretraining/{model}/{seed}", MODELS[model][1]
+            runs.append(training_run(args, name, recipe_of(args), encoding, seed, **settings))
+    return runs
 
-    def pretrain(self, lock: int) -> None:
-        """Train all models in rounds, then make the folder of each that the hub loads."""
-        training = self.training()
-        keep_settings(training)
-        with self.journal.step("pre-training", "see pretraining/settings.json"):
-            run_rounds(training, lock, self.report)
-        for name in self.runs:
-            self.collect(name)
 
-    def collect(self, run: str) -> None:
-        """Write models/MODEL-SEED: the trained model, its dictionary and vocabulary."""
-        folder, data = self.model(run), self.out / "data/bin"
-        folder.mkdir(parents=True, exist_ok=True)
-        checkpoint = newest_whole_checkpoint(self.out / "pretraining" / run)
-        sources = {"model.pt": checkpoint, "dict.txt": data / "dict.txt"}
-        sources["sentencepiece.bpe.model"] = data / "sentencepiece.bpe.model"
-        for name, source in sources.items():
-            with replacing(folder / name) as aside:
-                try:
-                    os.link(source, aside)
-                except OSError:
-                    shutil.copy(source, aside)
-
-    def model(self, run: str) -> Path:
-        """Folder of a trained model."""
-        return self.out / "models" / run.replace("/", "-")
-
-    def finetune_all(self) -> list[UsageError]:
-        """Fine-tune on all tasks, with a report after each; return the errors."""
-        failed = []
-        for task in self.arguments.tasks:
-            try:
-                self.finetune(task)
-            except UsageError as error:
-                failed.append(error)
-            self.report()
-        return failed
-
-    def finetune(self, task: str) -> None:
-        """Fine-tune all models on a task."""
-        if not (self.arguments.glue / task).is_dir():
-            print(f"{task}: not in {self.arguments.glue}")
-            return
-        workers = ("--workers", self.arguments.workers)
-        data, bpe = self.out / "glue-data", self.out / "data/bin"
-        longest = ("--max-positions", self.plan.glue_tokens)
-        where = (self.arguments.glue, task, bpe, data)
-        self.call(f"{task} data", "bash", GLUE / "preprocess_glue.sh", *where, *longest, *workers)
-        models = [f"{run.replace('/', '-')}={self.model(run) / 'model.pt'}" for run in self.runs]
-        sweep = ["--data", data, "--out", self.out / "glue" / task, "--tasks", task, *workers]
-        sweep += ["--models", *models, "--rates", *self.plan.rates]
-        sweep += ["--seeds", *self.plan.finetuning_seeds]
-        sweep += overrides(self.plan.tasks[task])
-        self.call(task, sys.executable, "-m", "examples.glue.sweep", *sweep)
+def finetuning_runs(args: argparse.Namespace, trained: dict[str, Path]) -> list[Run]:
+    """The runs that fine-tune the trained models on the tasks that are prepared."""
+    plan, runs = args.plan, []
+    own = {"rates": plan.rates, "seeds": plan.finetuning_seeds, "keep_models": False}
+    for task in args.tasks:
+        if not (args.out / f"glue-data/{task}-bin").exists():
+            continue
+        given = {**own, "data": args.out / "glue-data", "overrides": overrides(plan.tasks[task])}
+        for name, folder in trained.items():
+            model, seed = name.split("/")
+            runs += finetuning(
+                argparse.Namespace(**given, out=args.out),
+                *(f"glue/{name}", folder / "checkpoint_last.pt", task),
+                **{"model": model, "pretrained": int(seed)},
+            )
+    return runs
 
 
 def overrides(finetuning: Finetuning | None) -> list[str]:
@@ -240,25 +142,50 @@ def overrides(finetuning: Finetuning | None) -> list[str]:
         "dataset.batch_size": finetuning.batch,
         "dataset.num_workers": 0,
     }
-    return ["--overrides", *(f"{key}={value}" for key, value in changed.items())]
+    return [f"{key}={value}" for key, value in changed.items()]
+
+
+def position_runs(args: argparse.Namespace, trained: dict[str, Path]) -> list[Run]:
+    """The runs that draw what the models of the first seed have learned about positions."""
+    runs, seed, out = [], args.seeds[0], args.out.absolute()
+    for model in args.models:
+        if (model == BASELINE or model.startswith("tupe")) and f"{model}/{seed}" in trained:
+            words = [args.data.absolute(), out, trained[f"{model}/{seed}"], model]
+            words += [f"seed {seed}", args.plan.tokens_per_sample]
+            command = [sys.executable, "-m", "examples.study.figures", *words]
+            settings = {"part": "positions", "model": model, "seed": seed}
+            runs.append(Run(f"positions/{model}/{seed}", settings, [command], drawn))
+    return runs
+
+
+def drawn(folder: Path) -> dict[str, Any]:
+    """What figures.py has written beside the model."""
+    model = folder.parents[2] / "pretraining" / folder.parent.name / folder.name
+    return json.loads((model / "positions.json").read_text())
+
+
+def run_all(args: argparse.Namespace, execute: Runner) -> None:
+    """All stages; those after a failed preparation are left out."""
+    execute([text_run(args)])
+    if execute.failed:
+        return
+    runs = pretraining_runs(args)
+    execute(runs)
+    trained = {
+        run.name.partition("/")[2]: args.out.absolute() / run.name
+        for run in runs
+        if execute.is_done(run.name)
+    }
+    execute(position_runs(args, trained))
+    execute([task_run(args, task) for task in args.tasks if (args.glue / task).is_dir()])
+    execute(finetuning_runs(args, trained))
 
 
 def main(argv: list[str] | None = None) -> None:
     """See the module's docstring."""
-    arguments = parse(argv)
-    # Waiting threads yield the core.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    study, failed = Study(arguments), []
-    if arguments.report:
-        study.report()
-    else:
-        with locked(arguments.out) as lock:
-            study.prepare()
-            study.pretrain(lock)
-            failed = study.finetune_all()
-    print(f"report: {arguments.results / 'report.md'}")
-    if failed:
-        raise UsageError("; ".join(map(str, failed))) from failed[0]
+    args = parse(argv)
+    with runner(args, {"scale": args.scale, **args.plan._asdict()}, report) as execute:
+        run_all(args, execute)
 
 
 if __name__ == "__main__":

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterable
 from statistics import mean, median
+from typing import Any
 
-import torch
-
+from examples.glue import collect
+from examples.glue.tasks import TASKS
 from examples.shared.markdown import NOT_RUN, spread, table
-from examples.study.measures import difference, fraction, standard_error, without_model
+from examples.shared.results import Results, missing, rows
+from examples.study.measures import Curve, difference, fraction, standard_error
 from examples.study.plan import BASELINE, MODELS
-from examples.study.results import TASKS, Results, collect
+from examples.study.training import losses_of
 
 Lines = list[str]
-#: Labels of a task's training and validation examples.
-Labels = dict[str, tuple[list[str], list[str]]]
 
 
 def title(model: str) -> str:
@@ -20,47 +20,75 @@ def title(model: str) -> str:
     return f"{MODELS[model][0]} (`{model}`)"
 
 
+def curves(results: Results, model: str) -> dict[int, Curve]:
+    """Losses by update, by seed, of the completed pre-trainings."""
+    found = rows(results, part="pre-training", model=model)
+    return {row["seed"]: losses_of(row) for row in found}
+
+
+def finetunings(results: Results) -> list[dict[str, Any]]:
+    """All results of fine-tuning, in the order of the models."""
+    names = list(MODELS)
+    found = [row for row in rows(results) if "rate" in row]
+    return sorted(found, key=lambda row: names.index(row["model"]))
+
+
+def scores(results: Results, model: str, task: str) -> dict[int, float]:
+    """Scores by seed of pre-training: medians of the fine-tunings with the best rate."""
+    lines = [row for row in rows(results, model=model, task=task) if "rate" in row]
+    if not lines:
+        return {}
+    best = collect.best_of(collect.by_rate(lines)[model, task]).rate
+    found: dict[int, list[float]] = {}
+    for line in lines:
+        if line["rate"] == best:
+            found.setdefault(line["pretrained"], []).append(line["score"])
+    return {seed: median(found[seed]) for seed in sorted(found)}
+
+
 def pretraining_rows(results: Results) -> Iterable[Lines]:
     """Model, parameters, loss, its difference from BERT-A's, fraction of updates, speed."""
-    base = results.curves(BASELINE)
-    last = results.plan.updates
-    for model, runs in results.pretraining.items():
-        curves = results.curves(model)
-        shared = sorted(curves.keys() & base.keys())
-        sizes = {run["parameters"] for run in runs.values() if run["parameters"]}
-        reached = [fraction(curves[seed], base[seed]) for seed in shared]
+    base, last = curves(results, BASELINE), results["plan"]["updates"]
+    for model in MODELS:
+        done = rows(results, part="pre-training", model=model)
+        planned = len(done) + len(missing(results, part="pre-training", model=model))
+        if not planned:
+            continue
+        own = curves(results, model)
+        shared = sorted(own.keys() & base.keys())
+        reached = [fraction(own[seed], base[seed]) for seed in shared]
         there = [100 * share for share in reached if share is not None]
         share = spread(there, "{:.0f} %") if there else NOT_RUN if not shared else "never"
         if there and len(there) < len(reached):
             share += f"; {len(reached) - len(there)} of {len(reached)} seeds never"
-        apart = [curves[seed][last] - base[seed][last] for seed in shared]
-        steps = [1000 * s for run in runs.values() for s in run["seconds"].values()]
+        apart = [own[seed][last] - base[seed][last] for seed in shared]
+        steps = [1000 * row["seconds"] for row in done if row["seconds"]]
         yield [
             title(model),
-            f"{min(sizes):,}" if sizes else NOT_RUN,
-            spread([curve[last] for curve in curves.values()], "{:.3f}"),
+            f"{done[0]['parameters']:,}" if done else NOT_RUN,
+            spread([curve[last] for curve in own.values()], "{:.3f}"),
             "-" if model == BASELINE else difference(apart).written(3) if apart else NOT_RUN,
             share,
             f"{median(steps):.0f}" if steps else NOT_RUN,
-            f"{len(curves)} of {len(runs)}",
+            f"{len(own)} of {planned}",
         ]
 
 
 def pretraining(results: Results, unigram: float) -> Lines:
     """Losses, and the updates that are needed for the loss of BERT-A."""
-    plan = results.plan
-    clock = "wall-clock" if torch.cuda.is_available() else "processor"
-    tokens = plan.updates * plan.batch_size * plan.tokens_per_sample
+    plan = results["plan"]
+    tokens = plan["updates"] * plan["batch_size"] * plan["tokens_per_sample"]
     return [
         "## Pre-training",
         "",
-        f"{plan.arch}, {plan.vocabulary:,} symbols, {plan.updates:,} updates of {plan.batch_size} "
-        f"× {plan.tokens_per_sample} tokens ({tokens:,}), "
-        f"learning rate {plan.lr:g}. Loss: bits per masked token of held-out text after the last "
-        f"update, median over the seeds (lowest to highest); word frequencies alone give "
+        f"{plan['arch']}, {plan['vocabulary']:,} symbols, {plan['updates']:,} updates of "
+        f"{plan['batch_size']} × {plan['tokens_per_sample']} tokens ({tokens:,}), learning rate "
+        f"{plan['lr']:g}. Loss: bits per masked token of held-out text after the last update, "
+        "median over the seeds (lowest to highest); word frequencies alone give "
         f"{unigram:.3f}. Difference: mean over the seeds of the loss minus BERT-A's of the same "
         "seed, with a 95 % confidence interval. Share of updates: fraction of all updates after "
-        f"which the loss has first reached BERT-A's final loss. Time: {clock} time per update.",
+        "which the loss has first reached BERT-A's final loss. Time: processor time per update, "
+        "on a GPU wall-clock time.",
         "",
         *table(
             ["model", "parameters", "loss", "difference", "share of updates", "ms", "seeds"],
@@ -72,74 +100,72 @@ def pretraining(results: Results, unigram: float) -> Lines:
     ]
 
 
-def noise_rows(results: Results, labels: Labels) -> list[Lines]:
+def noise_rows(results: Results, data: dict[str, dict[str, Any]]) -> list[Lines]:
     """Differences from BERT-A, a row for each model."""
-    tasks = list(labels)
-    rows = []
-    for model in results.arguments.models:
+    found = []
+    for model in dict.fromkeys(row["model"] for row in finetunings(results)):
         cells = []
-        for task in tasks:
-            mine, base = results.scores(model, task), results.scores(BASELINE, task)
+        for task in data:
+            mine, base = scores(results, model, task), scores(results, BASELINE, task)
             apart = [mine[seed] - base[seed] for seed in sorted(mine.keys() & base.keys())]
             if not apart or model == BASELINE:
                 cells.append("-")
                 continue
-            error = error_of(task, [*mine.values(), *base.values()], labels)
+            error = error_of(data[task], [*mine.values(), *base.values()])
             # The same examples: at most √2 times, and less for similar models.
             cells.append(difference(apart, 2**0.5 * error).written(2))
-        rows.append([title(model), *cells])
-    return rows
+        found.append([title(model), *cells])
+    return found
 
 
-def error_of(task: str, scores: list[float], labels: Labels) -> float:
+def error_of(task: dict[str, Any], values: list[float]) -> float:
     """Standard error of the mean score, from the number of examples."""
-    return standard_error(TASKS[task].metric, mean(scores), len(labels[task][1]))
+    return standard_error(TASKS[task["task"]].metric, mean(values), task["examples"])
 
 
-def against_nothing(results: Results, labels: Labels) -> list[Lines]:
+def against_nothing(results: Results, data: dict[str, dict[str, Any]]) -> list[Lines]:
     """For each task: score of a constant answer, and the models that are significantly better."""
-    rows = []
-    for task, (train, valid) in labels.items():
-        nothing = without_model(TASKS[task].metric, train, valid)
+    found = []
+    for name, task in data.items():
         better = []
-        for model in results.arguments.models:
-            scores = list(results.scores(model, task).values())
-            apart = [score - nothing for score in scores]
-            if apart and (found := difference(apart, error_of(task, scores, labels))).mean > 0:
-                better += [] if found.is_noise else [MODELS[model][0]]
-        metric = f"{task} ({TASKS[task].metric})"
-        rows.append([metric, len(valid), f"{nothing:.2f}", ", ".join(better) or "**none**"])
-    return rows
+        for model in MODELS:
+            values = list(scores(results, model, name).values())
+            apart = [value - task["constant"] for value in values]
+            if apart and (gain := difference(apart, error_of(task, values))).mean > 0:
+                better += [] if gain.is_noise else [MODELS[model][0]]
+        said = ", ".join(better) or "**none**"
+        metric = f"{name} ({TASKS[name].metric})"
+        found.append([metric, task["examples"], f"{task['constant']:.2f}", said])
+    return found
 
 
 def glue(results: Results) -> Lines:
     """The paper's table, differences with their noise, and comparison with a constant answer."""
-    lines = ["## GLUE", ""]
-    if not results.finetuning:
+    lines, found = ["## GLUE", ""], finetunings(results)
+    if not found:
         return [*lines, "Not run.", ""]
-    labels = {task: results.labels(task) for task in results.ran()}
-    in_order = sorted(results.finetuning, key=lambda line: list(MODELS).index(line["model"]))
-    titled = [line | {"model": title(line["model"])} for line in in_order]
+    ran = {row["task"] for row in found}
+    data = {row["task"]: row for row in rows(results, part="GLUE data") if row["task"] in ran}
     return [
         *lines,
         "Scores in percent of each run's best epoch on the validation set; each run fine-tunes a "
         "model of a different seed of pre-training. Bold: median for the best learning rate "
         "(rate: lowest to highest, runs). Examples are truncated to "
-        f"{results.plan.glue_tokens} tokens.",
+        f"{results['plan']['glue_tokens']} tokens.",
         "",
-        collect.render(titled),
+        collect.render([row | {"model": title(row["model"])} for row in found]),
         "",
         "Difference from BERT-A: mean over the seeds, each model with its best rate, and a 95 % "
         "confidence interval for two causes of noise: the seeds (Student's t) and the choice of "
         "the validation examples. Differences within it are marked as noise.",
         "",
-        *table(["model", *labels], noise_rows(results, labels)),
+        *table(["model", *data], noise_rows(results, data)),
         "",
         "Significantly better than the same answer to all examples, by the same measure of noise:",
         "",
         *table(
             ["task", "validation examples", "constant answer", "better"],
-            against_nothing(results, labels),
+            against_nothing(results, data),
         ),
         "",
     ]

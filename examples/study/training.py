@@ -1,126 +1,132 @@
-"""Pre-training of several models in rounds: same data in the same order, same schedule.
+"""Runs of fairseq-train on the same data in the same order, with the same schedule."""
 
-Shared by compare_encodings.py and study.py. In each round every model is trained for a share of
-its updates, in a process of its own: load changes of the machine affect all models equally, and an
-interrupted comparison has results for all. The next call continues.
-"""
-
-from collections.abc import Callable
+import argparse
+import shutil
+import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import torch
-from tqdm import tqdm
 
-from examples.shared.jobs import PLUGIN, keep, run_module, side_by_side
-from examples.study.comparison import updates_done
+from examples.shared.logs import read_log
+from examples.shared.markdown import ROOT
+from examples.shared.runner import Run, fingerprint
+from examples.study.encodings import flags_of
 from tupe_fairseq import UsageError
-from tupe_fairseq.checkpoints.whole import newest_whole_checkpoint
+from tupe_fairseq.checkpoints.reading import read_checkpoint
+
+PLUGIN = ROOT / "tupe_fairseq"
+LAST = "checkpoint_last.pt"
 
 
-class Training(NamedTuple):
-    """What all runs share, and the flags of each.
+class Recipe(NamedTuple):
+    """How all models of a study are trained.
 
     Attributes:
-        data: binarised masked-LM data.
-        out: directory of the results.
-        runs: own flags of each run, by its name, which is a folder below `out`.
-        updates: of each run.
-        validations: in each round.
-        workers: runs trained at the same time.
-        lr: highest learning rate.
-        seed: default of all runs.
-        flags: further flags for fairseq-train.
+        arch: fairseq's name.
+        updates: of each model.
+        validations: at equal distances; a checkpoint is written after each.
+        tokens_per_sample: length of a sequence.
+        batch_size: sequences of an update.
+        lr: the highest learning rate.
+        flags: further ones for fairseq-train; of two equal flags, the last counts.
     """
 
-    data: Path
-    out: Path
-    runs: dict[str, list[str]]
-    updates: int
-    rounds: int
-    validations: int
-    workers: int
     arch: str
+    updates: int
+    validations: int
     tokens_per_sample: int
     batch_size: int
     lr: float
-    seed: int
-    flags: list[str]
+    flags: Sequence[str] = ()
 
 
-def fixed_flags(training: Training) -> list[str]:
-    """Flags of all runs in all rounds."""
-    share = training.updates // training.rounds
+def training_run(
+    args: argparse.Namespace, name: str, recipe: Recipe, encoding: str, seed: int, **settings: Any
+) -> Run:
+    """A run that trains a model.
+
+    Args:
+        args: what `runner.arguments` returns, with the binarised `data`.
+        name: of the run.
+        recipe: of the study.
+        encoding: perhaps with options (see encodings.py).
+        seed: of the model.
+        **settings: further ones, for the report.
+    """
+    check_recipe(args.data, recipe)
+    folder = args.out.absolute() / name
+    own = [*flags_of(encoding), "--seed", str(seed), "--save-dir", str(folder), *args.flags]
+    command = [sys.executable, "-m", "examples.study.timed_train", args.data.absolute()]
+    used = fingerprint(*(args.data / file for file in ("dict.txt", "train.bin", "valid.bin")))
+    settings = {**settings, "encoding": encoding, "seed": seed, "data": used}
+    return Run(
+        name, settings, [[*command, *fixed_flags(recipe), *own]], partial(trained, args.data)
+    )
+
+
+def check_recipe(data: Path, recipe: Recipe) -> None:
+    """Raise a UsageError if there is no data, or the validations do not divide the updates."""
+    if not (data / "dict.txt").is_file():
+        raise UsageError(f"DATA_BIN is {str(data)!r}, but holds no dict.txt.")
+    if recipe.updates < 1 or recipe.updates % recipe.validations:
+        raise UsageError(
+            f"--updates must be a multiple of the {recipe.validations} validations, but is "
+            f"{recipe.updates}."
+        )
+
+
+def fixed_flags(recipe: Recipe) -> list[str]:
+    """Flags of all models."""
+    share = recipe.updates // recipe.validations
     flags: list[Any] = [
-        *("--user-dir", PLUGIN, "--arch", training.arch, "--seed", training.seed),
+        *("--user-dir", PLUGIN, "--arch", recipe.arch),
         *("--task", "masked_lm", "--criterion", "masked_lm"),
         # Blocks that ignore line ends: no text is dropped, and there is no padding.
-        *("--sample-break-mode", "none", "--tokens-per-sample", training.tokens_per_sample),
-        *("--batch-size", training.batch_size, "--required-batch-size-multiple", 1),
+        *("--sample-break-mode", "none", "--tokens-per-sample", recipe.tokens_per_sample),
+        *("--batch-size", recipe.batch_size, "--required-batch-size-multiple", 1),
         # The text is seen about once, so there is no overfitting.
         *("--dropout", 0, "--attention-dropout", 0),
         *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--adam-eps", 1e-6),
-        *("--clip-norm", 1.0, "--weight-decay", 0.01, "--lr", training.lr),
-        *("--lr-scheduler", "polynomial_decay", "--warmup-updates", training.updates // 20),
-        *("--total-num-update", training.updates),
-        *("--validate-interval-updates", share // training.validations),
+        *("--clip-norm", 1.0, "--weight-decay", 0.01, "--lr", recipe.lr),
+        *("--lr-scheduler", "polynomial_decay", "--warmup-updates", recipe.updates // 20),
+        *("--total-num-update", recipe.updates, "--max-update", recipe.updates),
+        *("--validate-interval-updates", share),
         *("--save-interval-updates", share, "--keep-interval-updates", 1),
         *("--no-epoch-checkpoints", "--num-workers", 0),
         *("--log-format", "json", "--log-interval", max(1, share // 10)),
     ]
     flags += [] if torch.cuda.is_available() else ["--cpu"]
-    return [*map(str, flags), *training.flags]
+    return [*map(str, flags), *recipe.flags]
 
 
-def train(training: Training, name: str, until: int, lock: int) -> None:
-    """Train a run up to an update, from its newest checkpoint; append to its log.
+def trained(data: Path, folder: Path) -> dict[str, Any]:
+    """Parameters, loss by update, and seconds per update of a trained model.
 
-    Args:
-        training: the runs.
-        name: of the run.
-        until: update.
-        lock: file descriptor that the process keeps open.
-
-    Raises:
-        UsageError: fairseq-train failed.
+    The folder gets the files that `from_pretrained` needs beside the checkpoint.
     """
-    out = training.out / name
-    out.mkdir(parents=True, exist_ok=True)
-    command = ["examples.study.timed_train", training.data]
-    command += [*fixed_flags(training), *training.runs[name]]
-    command += ["--save-dir", out, "--max-update", until]
-    if (checkpoint := newest_whole_checkpoint(out)) is not None:
-        command += ["--restore-file", checkpoint]
-    try:
-        run_module(command, out / "log.txt", f"training {name}", training.workers, lock)
-    except UsageError:
-        # A process that has completed its training may still crash while it exits.
-        if updates_done(out) < until:
-            raise
+    losses, seconds = {}, []
+    for kind, entry in read_log(folder / "log.txt"):
+        if kind == "valid":
+            losses[int(entry["valid_num_updates"])] = entry["valid_loss"]
+        elif kind == "clock" and entry["updates"] > 0:
+            seconds.append(entry["seconds"] / entry["updates"])
+    model = read_checkpoint(folder / LAST)["model"]
+    # The LM head shares its weight with the word embeddings.
+    sizes = (v.numel() for key, v in model.items() if key != "encoder.lm_head.weight")
+    for file in (data / "dict.txt", data / "sentencepiece.bpe.model"):
+        if file.exists():
+            shutil.copy(file, folder)
+    return {
+        "parameters": sum(sizes),
+        "losses": losses,
+        "seconds": median(seconds) if seconds else None,
+    }
 
 
-def keep_settings(training: Training) -> None:
-    """Write settings.json, or raise a UsageError if it holds other settings."""
-    settings = {"data": str(training.data.resolve()), "flags": fixed_flags(training)}
-    settings["flags"].remove(str(PLUGIN))
-    keep(training.out, settings)
-
-
-def run_rounds(training: Training, lock: int, report: Callable[[], None]) -> None:
-    """Train in rounds, and call `report` after each.
-
-    Raises:
-        UsageError: a training failed.
-    """
-    share = training.updates // training.rounds
-
-    def turn(name: str, until: int) -> None:
-        if updates_done(training.out / name) < until:
-            train(training, name, until, lock)
-
-    with tqdm(total=len(training.runs) * training.rounds, unit="run") as progress:
-        for until in range(share, training.updates + 1, share):
-            turns = {f"{n} to update {until}": partial(turn, n, until) for n in training.runs}
-            side_by_side(turns, training.workers, progress)
-            report()
+def losses_of(row: dict[str, Any]) -> dict[int, float]:
+    """Loss by update of a result of `trained`, which JSON writes with strings as keys."""
+    return {int(update): loss for update, loss in row["losses"].items()}

@@ -15,14 +15,14 @@ Folders that exist already are kept.
 import argparse
 import gzip
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from fairseq import options
+from fairseq_cli import preprocess
+
 from examples.shared import pieces, script
-from examples.shared.jobs import check_status
 from examples.shared.pieces import MODEL as TOKENIZER
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import move
@@ -78,18 +78,11 @@ def write_pieces(text: Path, out: Path, vocabulary: int) -> None:
 
 
 def binarise(symbols: Path, out: Path) -> None:
-    """fairseq-preprocess with one dictionary.
-
-    Raises:
-        UsageError: it failed.
-    """
-    command = [sys.executable, "-m", "fairseq_cli.preprocess", "--joined-dictionary"]
-    command += ["--source-lang", LANGUAGES[0], "--target-lang", LANGUAGES[1]]
-    command += [f"--{split}pref={symbols / split}" for split in SPLITS]
-    ended = subprocess.run(
-        [*command, "--destdir", str(out)], capture_output=True, text=True, check=False
-    )
-    check_status(ended, "fairseq-preprocess")
+    """fairseq-preprocess with one dictionary."""
+    flags = ["--joined-dictionary", "--destdir", str(out)]
+    flags += ["--source-lang", LANGUAGES[0], "--target-lang", LANGUAGES[1]]
+    flags += [f"--{split}pref={symbols / split}" for split in SPLITS]
+    preprocess.main(options.get_preprocessing_parser().parse_args(flags))
 
 
 def prepare(source: Path, out: Path, vocabulary: int) -> None:

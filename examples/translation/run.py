@@ -4,45 +4,36 @@
     python -m examples.translation.run SOURCE --out DIRECTORY --seeds 1,2,3
 
 SOURCE holds the parallel text (see prepare.py); the encoding `stock` is fairseq's own
-`transformer` of the same size. All models of a seed are trained before those of the next;
---workers 2 trains two at a time, with one thread each. After an interruption the same command
-continues; with --report it only writes the table. DIRECTORY gets
+`transformer` of the same size. All models of a seed are trained before those of the next. After an
+interruption the same command continues. DIRECTORY gets
 
     text/, pieces/, data/     see prepare.py
-    SIZE/ENCODING.SEED/       checkpoints, log.txt, generate.txt, test.hyp.de, result.json, and the
+    SIZE/ENCODING.SEED/       checkpoints, log.txt, generate-test.txt, test.hyp.de, and the
                               dictionaries and vocabulary that `from_pretrained` needs
-    SIZE/settings.json        settings of all models, which must not change between calls
-    SIZE/results.md           BLEU, chrF, and speed relative to `stock`
+    results.json, report.md   BLEU, chrF, and speed relative to `stock` (scores.py)
 """
 
 import argparse
-import json
 import shutil
 import statistics
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from tqdm import tqdm
 
 from examples.shared import script
-from examples.shared.jobs import PLUGIN, keep, parse_with_flags, read_log, run_module, side_by_side
-from examples.shared.locks import locked
-from examples.translation.prepare import LANGUAGES, TOKENIZER, prepare
-from examples.translation.scores import (
-    BASELINE,
-    hypotheses,
-    references,
-    score,
-    speed,
-    table,
-)
+from examples.shared.logs import read_log
+from examples.shared.markdown import ROOT
+from examples.shared.runner import Run, arguments, fingerprint, runner
+from examples.translation.prepare import LANGUAGES, TOKENIZER
+from examples.translation.scores import BASELINE, hypotheses, references, report, score, speed
 from tupe_fairseq import UsageError
-from tupe_fairseq.checkpoints.whole import newest_whole_checkpoint
 from tupe_fairseq.files import replacing
 from tupe_fairseq.position import POSITION_ENCODINGS
 
+PLUGIN = ROOT / "tupe_fairseq"
 TABLE = (BASELINE, "sinusoidal", "learned", "t5", "shaw", "rope", "tupe_a", "tupe_r")
 #: Size -> fairseq's architecture and flags, ours, default of --updates, flags for training.
 SIZES: dict[str, dict[str, Any]] = {
@@ -72,15 +63,12 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     add = parser.add_argument
     add("source", type=Path, help="parallel text")
-    add("--out", type=Path, required=True, help="directory of the results")
     add("--encodings", default=",".join(TABLE), help="default: %(default)s")
     add("--seeds", default="1", help="default: 1")
     add("--size", choices=SIZES, default="tiny")
     add("--updates", type=int, help="of each model (default: by size)")
-    add("--workers", type=int, default=1, help="models trained at the same time")
     add("--vocabulary", type=int, default=6000, help="number of pieces, for both languages")
-    add("--report", action="store_true", help="only write the table")
-    args = parse_with_flags(parser, argv)
+    args = arguments(parser, argv, "examples.translation.run")
     args.updates = args.updates or SIZES[args.size]["updates"]
     args.encodings = list(dict.fromkeys(args.encodings.split(",")))
     for name in args.encodings:
@@ -90,8 +78,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         args.seeds = list(dict.fromkeys(map(int, args.seeds.split(","))))
     except ValueError as error:
         raise UsageError(f"--seeds is {args.seeds!r}, but must be like 1,2,3.") from error
-    if args.workers < 1:
-        raise UsageError(f"--workers must be at least 1, but is {args.workers}.")
     if args.updates < VALIDATIONS:
         raise UsageError(f"--updates must be at least {VALIDATIONS}, but is {args.updates}.")
     return args
@@ -122,113 +108,75 @@ def fixed_flags(arguments: argparse.Namespace) -> list[str]:
     return list(map(str, flags))
 
 
-def train(arguments: argparse.Namespace, name: str, seed: int, out: Path, lock: int) -> None:
-    """Train a model, from its newest checkpoint."""
-    size = SIZES[arguments.size]
-    command = ["examples.study.timed_train", arguments.out / "data", *fixed_flags(arguments)]
+def train_command(args: argparse.Namespace, name: str, seed: int, out: Path) -> list[object]:
+    """Train a model."""
+    size = SIZES[args.size]
+    command = [sys.executable, "-m", "examples.study.timed_train", args.out.absolute() / "data"]
+    command += fixed_flags(args)
     if name == BASELINE:
         command += ["--arch", *size["stock"]]
     else:
         command += ["--user-dir", PLUGIN, "--arch", size["ours"], "--position-encoding", name]
     # Of two equal flags, the last takes effect.
-    command += ["--seed", seed, "--save-dir", out, *arguments.flags]
-    if (checkpoint := newest_whole_checkpoint(out)) is not None:
-        command += ["--restore-file", checkpoint]
-    run_module(command, out / "log.txt", f"training {name}", arguments.workers, lock)
+    return [*command, "--seed", seed, "--save-dir", out, *args.flags]
 
 
-def generate(arguments: argparse.Namespace, name: str, out: Path, lock: int) -> None:
+def generate_command(args: argparse.Namespace, out: Path) -> list[object]:
     """Translate the test set with the best checkpoint."""
-    device = [] if torch.cuda.is_available() else ["--cpu"]
-    search = ("--beam", 5, "--max-len-a", 1.2, "--max-len-b", 10, "--batch-size", 64)
-    command = ["examples.translation.timed_generate", arguments.out / "data", *device, *search]
+    command = [sys.executable, "-m", "examples.translation.timed_generate"]
+    command += [args.out.absolute() / "data", *([] if torch.cuda.is_available() else ["--cpu"])]
+    command += ["--beam", 5, "--max-len-a", 1.2, "--max-len-b", 10, "--batch-size", 64]
     command += ["--task", "timed_translation", "--path", out / "checkpoint_best.pt"]
-    command += ["--user-dir", PLUGIN]
+    command += ["--user-dir", PLUGIN, "--results-path", out]
     command += ["--source-lang", LANGUAGES[0], "--target-lang", LANGUAGES[1]]
-    command += ["--post-process", "sentencepiece", "--required-batch-size-multiple", 1]
-    with replacing(out / "generate.txt") as aside:
-        run_module(command, aside, f"translating with {name}", arguments.workers, lock)
+    return [*command, "--post-process", "sentencepiece", "--required-batch-size-multiple", 1]
 
 
-def evaluate(arguments: argparse.Namespace, out: Path) -> None:
+def evaluate(root: Path, folder: Path) -> dict[str, Any]:
     """Score the translations, and copy the files that the model needs."""
-    generated = (out / "generate.txt").read_text(encoding="utf-8")
-    found = hypotheses(generated)
-    with replacing(out / "test.hyp.de") as path:
+    found = hypotheses((folder / "generate-test.txt").read_text(encoding="utf-8"))
+    with replacing(folder / "test.hyp.de") as path:
         path.write_text("".join(f"{line}\n" for line in found), encoding="utf-8")
-    log = read_log(out / "log.txt")
+    log = read_log(folder / "log.txt")
     sizes = [entry["wpb"] for kind, entry in log if kind == "train_inner"]
-    tokens = statistics.mean(sizes) if sizes else 1.0
-    result = {
-        **score(found, references(arguments.out / "text")),
-        "training": speed(log, tokens),
-        "generation": speed(read_log(out / "generate.txt")),
-    }
+    clocks = [entry for kind, entry in log if kind == "clock"]
     for name in (f"dict.{language}.txt" for language in LANGUAGES):
-        shutil.copy(arguments.out / "data" / name, out)
-    shutil.copy(arguments.out / "pieces" / TOKENIZER, out)
-    with replacing(out / "result.json") as path:
-        path.write_text(json.dumps(result, indent=1))
-
-
-def keep_settings(arguments: argparse.Namespace) -> None:
-    """Write settings.json, or raise a UsageError if it holds other settings."""
-    flags = [*fixed_flags(arguments), *arguments.flags]
-    settings = {"flags": flags, "vocabulary": arguments.vocabulary}
-    keep(arguments.out, settings, f"{arguments.size}/settings.json")
-
-
-def report(arguments: argparse.Namespace) -> str:
-    """Write results.md from the results so far, and return it."""
-    folder = arguments.out / arguments.size
-    results: dict[str, dict[int, Any]] = {name: {} for name in arguments.encodings}
-    for name in arguments.encodings:
-        for seed in arguments.seeds:
-            path = folder / f"{name}.{seed}" / "result.json"
-            if path.exists():
-                results[name][seed] = json.loads(path.read_text())
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
-    flags = " ".join(map(str, SIZES[arguments.size]["training"]))
-    more = f", {' '.join(arguments.flags)}" if arguments.flags else ""
-    settings = f"Size {arguments.size}, {arguments.updates:,} updates, {flags}{more}, {device}."
-    found = table(results, settings)
-    with replacing(folder / "results.md") as path:
-        path.write_text(found)
-    return found
-
-
-def make(arguments: argparse.Namespace, name: str, seed: int, lock: int) -> None:
-    """The remaining steps of a model."""
-    out = arguments.out / arguments.size / f"{name}.{seed}"
-    out.mkdir(parents=True, exist_ok=True)
-    if (out / "result.json").exists():
-        return
-    if not (out / "generate.txt").exists():
-        train(arguments, name, seed, out, lock)
-        generate(arguments, name, out, lock)
-    evaluate(arguments, out)
-
-
-def make_all(arguments: argparse.Namespace, lock: int) -> None:
-    """Prepare the data, and train and score all models."""
-    prepare(arguments.source, arguments.out, arguments.vocabulary)
-    models = {
-        f"{name}, seed {seed}": partial(make, arguments, name, seed, lock)
-        for seed in arguments.seeds
-        for name in arguments.encodings
+        shutil.copy(root / "data" / name, folder)
+    shutil.copy(root / "pieces" / TOKENIZER, folder)
+    return {
+        **score(found, references(root / "text")),
+        "training": speed(clocks, "updates", statistics.mean(sizes) if sizes else 1.0),
+        "generation": speed(clocks, "tokens"),
     }
-    with tqdm(total=len(models), unit="model") as progress:
-        side_by_side(models, arguments.workers, progress, partial(report, arguments))
+
+
+def prepare_run(args: argparse.Namespace) -> Run:
+    """Text -> data."""
+    words = [args.source.absolute(), args.out.absolute(), "--vocabulary", args.vocabulary]
+    command = [sys.executable, "-m", "examples.translation.prepare", *words]
+    return Run("prepare", {"part": "prepare"}, [command], lambda folder: {})
+
+
+def model_run(args: argparse.Namespace, name: str, seed: int) -> Run:
+    """Train, translate with and score a model."""
+    folder = f"{args.size}/{name}.{seed}"
+    out, used = args.out.absolute() / folder, args.out / "data" / f"dict.{LANGUAGES[0]}.txt"
+    settings = {"part": args.size, "encoding": name, "seed": seed, "updates": args.updates}
+    commands = [train_command(args, name, seed, out), generate_command(args, out)]
+    made = partial(evaluate, args.out.absolute())
+    return Run(folder, settings | {"data": fingerprint(used)}, commands, made)
 
 
 def main(argv: list[str] | None = None) -> None:
     """See the module's docstring."""
-    arguments = parse(argv)
-    if not arguments.report:
-        with locked(arguments.out) as lock:
-            keep_settings(arguments)
-            make_all(arguments, lock)
-    print(report(arguments))
+    args = parse(argv)
+    plan = {"flags": {size: [*map(str, SIZES[size]["training"])] for size in SIZES}}
+    with runner(args, plan, report) as execute:
+        execute([prepare_run(args)])
+        if not execute.failed:
+            execute(
+                [model_run(args, name, seed) for seed in args.seeds for name in args.encodings]
+            )
 
 
 if __name__ == "__main__":

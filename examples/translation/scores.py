@@ -1,4 +1,9 @@
-"""BLEU and chrF of a model, and the table of all models."""
+"""BLEU and chrF of a model, and the report of all models.
+
+    python -m examples.translation.scores DIRECTORY
+
+Reads DIRECTORY/results.json; writes report.md.
+"""
 
 import re
 import statistics
@@ -6,11 +11,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from sacrebleu.metrics import BLEU, CHRF
 
-from examples.shared import markdown
+from examples.shared import markdown, script
 from examples.shared.markdown import NOT_RUN, spread
+from examples.shared.results import (
+    missing,
+    read_results,
+    report_main,
+    rows,
+    what_ran,
+    write_report,
+)
 from examples.study.measures import difference
 
 BASELINE = "stock"
@@ -36,27 +48,41 @@ def score(translations: list[str], references: list[str]) -> dict[str, Any]:
     return found
 
 
-def speed(log: list[tuple[str, Any]], tokens_per_update: float = 1.0) -> float | None:
-    """Tokens per second by the entries `clock` of a log, or None if it has none.
+def speed(clocks: list[dict[str, float]], key: str, tokens: float = 1.0) -> float | None:
+    """Tokens per second, or None without a clock.
 
     Args:
-        log: what `read_log` returns.
-        tokens_per_update: for clocks that count updates.
+        clocks: entries `clock` of a log.
+        key: "updates" or "tokens"; the clocks that count others are left out.
+        tokens: of each that is counted.
     """
-    clocks = [entry for kind, entry in log if kind == "clock"]
-    seconds = sum(clock["seconds"] for clock in clocks)
-    tokens = sum(c.get("tokens", c.get("updates", 0) * tokens_per_update) for c in clocks)
-    return tokens / seconds if seconds > 0 else None
+    own = [clock for clock in clocks if key in clock]
+    seconds = sum(clock["seconds"] for clock in own)
+    return tokens * sum(clock[key] for clock in own) / seconds if seconds > 0 else None
+
+
+def report(out: Path) -> None:
+    """Write the report of the results so far."""
+    results = read_results(out)
+    lines = ["# Translation", ""]
+    for size, flags in results["plan"]["flags"].items():
+        found: dict[str, dict[int, Any]] = {}
+        for row in missing(results, part=size):
+            found.setdefault(row["encoding"], {})
+        for row in rows(results, part=size):
+            found.setdefault(row["encoding"], {})[row["seed"]] = row
+        if found:
+            lines += [f"## {size}", "", table(found, f"{' '.join(flags)}."), ""]
+    write_report(out, lines + what_ran(results))
 
 
 def table(results: Mapping[str, Mapping[int, Mapping[str, Any]]], settings: str) -> str:
     """Markdown.
 
     Args:
-        results: encoding -> seed -> result.json.
+        results: encoding -> seed -> what `run.evaluate` returns.
         settings: in a sentence.
     """
-    clock = "wall-clock" if torch.cuda.is_available() else "processor"
     signatures = {
         result[key]
         for seeds in results.values()
@@ -64,25 +90,26 @@ def table(results: Mapping[str, Mapping[int, Mapping[str, Any]]], settings: str)
         for key in ("bleu_signature", "chrf_signature")
     }
     base = results.get(BASELINE, {})
-    rows = []
+    cells_of_all = []
     for name, seeds in results.items():
         cells = [_mean([result[key] for result in seeds.values()]) for key in ("bleu", "chrf")]
         apart = [seeds[seed]["bleu"] - base[seed]["bleu"] for seed in seeds if seed in base]
         told = difference(apart).written(1) if apart else NOT_RUN
         cells.append("–" if name == BASELINE else told)
         cells += [_relative(seeds, base, key) for key in ("training", "generation")]
-        rows.append(
+        cells_of_all.append(
             [f"`{name}`", len(seeds), *cells] if seeds else [f"`{name}`", NOT_RUN, *" " * 5]
         )
     lines = [
         f"Multi30k en→de, test2016. {settings} Mean over seeds ± standard deviation. "
         f"`{BASELINE}`: fairseq's own `transformer`. Difference: of BLEU, paired by seed, with a "
         "95 % confidence interval; noise: the interval contains 0. Speed: tokens per second of "
-        f"{clock} time divided by those of `{BASELINE}` with the same seed, median (range).",
+        "processor time (wall-clock time on a GPU) divided by those of "
+        f"`{BASELINE}` with the same seed, median (range).",
         "",
         *(f"- `{signature}`" for signature in sorted(signatures)),
         "",
-        *markdown.table(COLUMNS, rows),
+        *markdown.table(COLUMNS, cells_of_all),
     ]
     return "\n".join(lines) + "\n"
 
@@ -104,3 +131,7 @@ def _relative(seeds: Mapping[int, Any], base: Mapping[int, Any], key: str) -> st
 def references(folder: Path) -> list[str]:
     """The human translations of the test set."""
     return (folder / "test.de").read_text(encoding="utf-8").removesuffix("\n").split("\n")
+
+
+if __name__ == "__main__":
+    script.run(lambda: report_main(report))

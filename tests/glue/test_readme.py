@@ -30,7 +30,7 @@ def test_scripts_and_links_exist():
 
 
 @pytest.mark.parametrize(
-    ("name", "parse"), [("sweep", sweep.arguments), ("predict", predict.arguments)]
+    ("name", "parse"), [("sweep", sweep.parse), ("predict", predict.arguments)]
 )
 def test_python_commands_are_understood(name, parse):
     (words,) = (words for words in commands() if words[2] == f"examples.glue.{name}")

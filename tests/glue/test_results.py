@@ -1,16 +1,11 @@
 """The best epoch of a log, and the table of a sweep, against numbers worked out by hand."""
 
 import json
-import subprocess
-import sys
-
-import pytest
 
 from examples.glue import collect
 from examples.glue.result import best_epoch
-from examples.glue.results import append, read_results
 from examples.glue.tasks import TASKS
-from tests.glue.samples import GLUE
+from tests import processes
 
 STAMP = "[2026-01-01 10:00:00,000]"
 
@@ -107,37 +102,13 @@ def test_equal_medians_give_the_lower_rate():
     assert collect.best_of(rates) == collect.Best(2e-5, [50.0])
 
 
-def test_a_line_cut_off_by_a_kill_is_left_out_and_removed(tmp_path):
-    path = tmp_path / "results.jsonl"
-    assert read_results(path) == []
-    append(path, RESULTS[0])
-    with path.open("ab") as file:
-        file.write(json.dumps(RESULTS[1]).encode()[:20])
-    assert read_results(path) == RESULTS[:1]
-    append(path, RESULTS[2])
-    assert read_results(path) == [RESULTS[0], RESULTS[2]]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "holds no results."),
-        ("{}\nnot json\n", "has a line that is not JSON: 'not json'."),
-        ('{"a": 1}\n', "has a line that is not a result of a sweep: '{\"a\": 1}'."),
-        ("[1]\n", "has a line that is not a result of a sweep: '[1]'."),
-    ],
-)
-def test_results_that_are_none(text, message, tmp_path):
-    path = tmp_path / "results.jsonl"
-    path.write_text(text)
-    command = [sys.executable, GLUE / "collect.py", path]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (1, f"error: {path} {message}\n")
-
-
-def test_folder_instead_of_results(tmp_path):
-    command = [sys.executable, GLUE / "collect.py", tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: ")
-    assert str(tmp_path) in done.stderr
+def test_report_is_written_from_the_results_alone(tmp_path):
+    runs = {}
+    for number, result in enumerate(RESULTS):
+        settings = {key: result[key] for key in ("model", "task", "rate", "seed")}
+        runs[str(number)] = {"settings": settings, "result": result}
+    runs["planned"] = {"settings": {"model": "c", "task": "RTE"}}
+    results = {"command": "sweep", "plan": {}, "runs": runs}
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    assert processes.run("examples.glue.collect", tmp_path).returncode == 0
+    assert collect.render(RESULTS) in (tmp_path / "report.md").read_text()

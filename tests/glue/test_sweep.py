@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from examples.glue import sweep
-from examples.glue.results import read_results
+from examples.shared.results import read_results, rows
 from tests import processes
 from tests.glue.samples import GLUE
 from tupe_fairseq import UsageError
@@ -70,12 +70,13 @@ def arguments(place: Path, out: str, *more: str) -> list[str]:
 
 
 def run(place: Path, out: str, *more: str) -> None:
-    sweep.main(sweep.arguments(arguments(place, out, *more)))
+    sweep.main(arguments(place, out, *more))
 
 
 def lines(place: Path, out: str) -> list[dict]:
     key = ("model", "task", "rate", "seed")
-    return sorted(read_results(place / out / "results.jsonl"), key=lambda r: [r[k] for k in key])
+    found = rows(read_results(place / out)) if (place / out / "results.json").exists() else []
+    return sorted(found, key=lambda row: [row[k] for k in key])
 
 
 def started(place: Path) -> list[str]:
@@ -130,53 +131,38 @@ def test_killed_sweep_goes_on_and_ends_as_an_unkilled_one(place, how):
     assert len(lines(place, "whole")) == 8
 
 
-def test_failed_runs_are_tried_again_and_named(place, capsys):
+def test_a_failed_run_is_tried_again_by_the_next_call(place, capsys):
     (place / "broken").touch()
-    few = ("--tasks", "WNLI", "--models", f"a={place}/a.pt", "--workers", "1")
-    with pytest.raises(UsageError, match="2 runs failed: a/WNLI/2e-05/1, a/WNLI/2e-05/2"):
-        run(place, "out", *few, "--retries", "2")
-    assert len(started(place)) == 6
-    assert "fairseq-hydra-train exited with status 3" in "".join(capsys.readouterr())
+    few = ("--tasks", "WNLI", "--seeds", "1", "--models", f"a={place}/a.pt")
+    with pytest.raises(UsageError, match="1 runs failed: a/WNLI/2e-05/1"):
+        run(place, "out", *few)
+    assert "fairseq-hydra-train exited with status 3" in capsys.readouterr().out
     assert lines(place, "out") == []
     (place / "broken").unlink()
     run(place, "out", *few)
-    assert len(lines(place, "out")) == 2
+    assert len(lines(place, "out")) == 1
+    table = (place / "out/report.md").read_text()
+    assert "| a | **205.10** (2e-05: 205.10 to 205.10, 1 run) |" in table
 
 
 def test_results_of_other_settings_are_not_mixed(place):
     one = ("--tasks", "WNLI", "--seeds", "1")
     run(place, "out", *one)
-    with pytest.raises(UsageError, match="overrides was"):
+    with pytest.raises(UsageError, match="other settings"):
         run(place, "out", *one, "--overrides", "optimization.max_epoch=1")
+    path = place / "glue" / "WNLI-bin" / "task.json"
+    whole = path.read_text()
+    path.write_text(json.dumps({"task": "WNLI", "max_positions": 16}))
+    with pytest.raises(UsageError, match="other settings"):
+        run(place, "out", *one)
+    path.write_text(whole)
+    state = torch.load(place / "b.pt", weights_only=True)
+    torch.save(state | {"model": {"of": torch.zeros(9)}}, place / "b.pt")
+    with pytest.raises(UsageError, match="holds b/WNLI/2e-05/1 with other settings"):
+        run(place, "out", *one)
     torch.save({"model": {"of": torch.zeros(3)}, "args": None}, place / "a.pt")
     with pytest.raises(UsageError, match="does not say how many positions"):
         run(place, "out", *one)
-    state = torch.load(place / "b.pt", weights_only=True)
-    state["model"] = {"of": torch.zeros(9)}
-    torch.save(state, place / "b.pt")
-    with pytest.raises(UsageError, match="model b was"):
-        run(place, "out", *one, "--models", f"b={place}/b.pt")
-
-
-def test_results_of_other_data_are_not_mixed(place):
-    """In the same folder, but made anew: truncated to another length, say."""
-    run(place, "out", "--tasks", "WNLI", "--seeds", "1")
-    path = place / "glue" / "WNLI-bin" / "task.json"
-    path.write_text(json.dumps({"task": "WNLI", "max_positions": 16}))
-    with pytest.raises(UsageError, match="data of WNLI was"):
-        run(place, "out", "--tasks", "WNLI", "--seeds", "2")
-    run(place, "out", "--tasks", "SST-2", "--seeds", "2")
-
-
-def test_settings_without_a_result_may_change(place):
-    """Whose first call had a mistake in it needs no other folder."""
-    (place / "broken").touch()
-    one = ("--tasks", "WNLI", "--seeds", "1", "--models", f"a={place}/a.pt")
-    with pytest.raises(UsageError, match="1 runs failed"):
-        run(place, "out", *one, "--retries", "0", "--overrides", "optimization.max_epoc=1")
-    (place / "broken").unlink()
-    run(place, "out", *one, "--overrides", "optimization.max_epoch=1")
-    assert len(lines(place, "out")) == 1
 
 
 @pytest.mark.parametrize(
@@ -191,20 +177,10 @@ def test_settings_without_a_result_may_change(place):
             ("--models", "a=/not/there.pt"),
             "CHECKPOINT is /not/there.pt, but there is no such file",
         ),
-        (("--workers", "0"), "--workers is 0"),
+        (("--workers", "0"), "--workers must be at least 1, but is 0"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_run(more, message, place):
     with pytest.raises(UsageError, match=message):
         run(place, "out", *more)
     assert not started(place)
-
-
-def test_gpus_are_taken_in_turn(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert sweep.visible_devices() == ["0", "1"]
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
-    assert sweep.visible_devices() == ["4", "7"]
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    assert sweep.visible_devices() == [None]

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from examples.glue import predict, sweep
+from examples.glue import predict
 from examples.glue.glue_submission import FILES
-from examples.glue.results import append
 from examples.pretraining import clean, encode
-from examples.study import comparison
+from examples.shared import runner
+from examples.shared.results import write_report
 from tests.disks import full_disk, read_only
 from tests.glue import samples  # noqa: F401  (whose import finds the scripts of examples/glue)
 from tests.interop import release
@@ -56,15 +56,14 @@ def encoded(sources, out):
     encode.write_dictionary(encode.load_sentencepiece(out / encode.MODEL), out / "dict.txt")
 
 
-def settings_of_a_sweep(sources, out):
-    args = argparse.Namespace(data=sources, overrides=[], tasks=[])
-    given = {"args": args, "models": {"a": sources / "model.pt"}}
-    made = argparse.Namespace(out=out, results=out / "results.jsonl", **given)
-    sweep.check_settings(made)
+def results_of_runs(sources, out):
+    args = runner.arguments(argparse.ArgumentParser(), ["--out", str(out)], "plan")
+    with runner.runner(args, {}, lambda out: None) as execute:
+        execute([])
 
 
-def results_of_a_sweep(sources, out):
-    append(out / "results.jsonl", {"score": 1.0})
+def report_of_runs(sources, out):
+    write_report(out, ["# Runs"])
 
 
 def submission(sources, out):
@@ -72,13 +71,8 @@ def submission(sources, out):
     predict.main(predict.arguments(words))
 
 
-def report_of_a_comparison(sources, out):
-    comparison.report(out, ["tupe_a"], "Settings.")
-
-
 WRITERS = [
-    *(converted, figure, cleaned, encoded, settings_of_a_sweep, results_of_a_sweep),
-    *(submission, report_of_a_comparison),
+    *(converted, figure, cleaned, encoded, results_of_runs, report_of_runs, submission),
 ]
 
 

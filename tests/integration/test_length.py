@@ -2,127 +2,99 @@
 
 import json
 import math
+import shutil
+import sys
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from examples.study import (
-    algorithmic,
-    length,
-    length_figures,
-    length_measures,
-    length_report,
-    length_results,
-    training,
-)
+from examples.study import length, length_measures, length_report, length_results
 from examples.study.length_measures import FACTORS, KINDS, bits, chosen_tokens, read_blocks
-from tests import processes
+from tests.scripts import ROOT
 from tupe_fairseq import TupeTransformerLM, UsageError
+
+STUDY = ROOT / "examples/study"
 
 
 def words(data, out, *more):
-    small = ("--length", "16", "--masked-length", "16", "--updates", "2", "--masked-updates", "2")
+    small = ("--length", "16", "--masked-length", "16", "--updates", "4", "--masked-updates", "4")
     few = ("--encodings", "learned,rope", "--masked-encodings", "t5", "--seeds", "1")
-    return [str(data), "--out", str(out), *small, *few, "--blocks", "2", *more]
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    """One round in forked processes; two lengths; one scaling; tiny models of strings."""
-
-    def run_module(words, log, what, workers, lock):
-        tiny = ("--batch-size", "2", "--longest", "60", "--every", "30", "--tasks")
-        algorithmic.main([*map(str, words[1:]), *tiny, "reverse_string"])
-
-    monkeypatch.setattr(training, "run_module", processes.run_module)
-    monkeypatch.setattr(length, "run_module", run_module)
-    monkeypatch.setattr(length, "ROUNDS", 1)
-    monkeypatch.setattr(length, "SCALINGS", ("linear",))
-    for module in (length, length_measures, length_figures, length_report, length_results):
-        monkeypatch.setattr(module, "FACTORS", (1, 4))
+    strings = ("--algorithmic-encodings", "none", "--algorithmic-updates", "1", "--blocks", "2")
+    return [str(data), "--out", str(out), *small, *few, *strings, *more]
 
 
 @pytest.mark.slow
-def test_an_interrupted_study_goes_on(toy_masked_lm_data, tmp_path, monkeypatch, quick, capsys):
-    out, measured = tmp_path / "out", []
-    causal = words(toy_masked_lm_data, out, "--parts", "causal")
-    measure = length.measure
+def test_all_parts(toy_masked_lm_data, tmp_path, monkeypatch, forking_python, capsys):
+    """The causal models first; then the others, and a report of all."""
+    monkeypatch.setattr(sys, "executable", forking_python)
+    out = tmp_path / "out"
+    length.main(words(toy_masked_lm_data, out, "--only", "causal/*"))
+    report = (out / "report.md").read_text()
+    assert "Planned and not run: `none (missing_duplicate)`" not in report
+    # As an interruption leaves it while a model is measured.
+    path = out / "causal/rope/1/measured.json"
+    ways = json.loads(path.read_text())
+    assert list(ways) == ["", *length_measures.SCALINGS, "window"]
+    path.write_text(json.dumps({"": ways[""], "window": "kept"}))
+    length_measures_main(monkeypatch, "causal", "rope", toy_masked_lm_data, path.parent, 16, 2)
+    assert json.loads(path.read_text()) == {**ways, "window": "kept"}
 
-    def interrupted(*given):
-        if measured:
-            raise KeyboardInterrupt
-        measured.append(given)
-        return measure(*given)
-
-    monkeypatch.setattr(length, "measure", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        length.main(causal)
-    log = (out / "causal/rope/1/log.txt").read_text()
-    loss = (out / "causal/learned/1/loss.json").read_text()
-    assert not (out / "causal/rope/1/loss.json").exists()
-
-    monkeypatch.setattr(
-        length, "measure", lambda *given: measured.append(given) or measure(*given)
-    )
-    length.main(causal)
-    changed = [{}, {}, {"rope_scaling": "linear"}, {"attention_window": 15}]
-    assert [given[-1] for given in measured] == changed
-    assert (out / "causal/rope/1/log.txt").read_text() == log, "nothing is trained again"
-    assert (out / "causal/learned/1/loss.json").read_text() == loss
+    length.main(words(toy_masked_lm_data, out))
+    assert "2 of 5 runs are complete already" in capsys.readouterr().out
     check_losses(out, toy_masked_lm_data)
-    report_of_all_parts(out, toy_masked_lm_data, tmp_path)
-    assert len(measured) == 6, "causal models are not measured again"
-    with pytest.raises(UsageError, match=r"other settings \(see measuring.json\)"):
-        length.main([*causal, "--blocks", "1"])
+    check_report(out)
+    with pytest.raises(UsageError, match="holds causal/learned/1 with other settings"):
+        length.main(words(toy_masked_lm_data, out, "--blocks", "1"))
 
 
-def report_of_all_parts(out, data, tmp_path):
-    """Run the other parts; the report has all of them, and is drawn again by --report."""
-    others = ("--parts", "masked", "algorithmic", "--algorithmic-encodings", "none")
-    results = tmp_path / "results"
-    more = (*others, "--algorithmic-updates", "1", "--results", str(results))
-    length.main(words(data, out, *more))
-    report = (results / "report.md").read_text()
+def length_measures_main(monkeypatch, *words):
+    monkeypatch.setattr(sys, "argv", ["length_measures", *map(str, words)])
+    length_measures.main()
+
+
+def check_report(out):
+    report = (out / "report.md").read_text()
     for name in ("rope", "rope, linear", "rope, window", "t5", "t5, window"):
         assert report.count(f"| `{name}` | ") == 3
     assert "| `reverse_string` | `none` | " in report
-    assert "1 updates of 2 strings" in report
-    # <s> and four times the 15 tokens beside it.
-    assert "in sequences of 61 tokens" in report
+    assert "1 updates of 128 strings" in report
+    # <s> and 16 times the 15 tokens beside it.
+    assert "in sequences of 241 tokens" in report
     assert report.count("Planned and not run: nothing.") == 3
-    assert str(tmp_path) not in report
-    figures = [results / "length.png", results / "algorithmic.png"]
+    assert "| masked | 1 of 1 | " in report
+    assert str(out) not in (out / "results.json").read_text()
+    figures = [out / "length.png", out / "algorithmic.png"]
     for path in figures:
         path.unlink()
-    length.main(words(data, out, *more, "--report"))
+    length_report.report(out)
     assert all(path.stat().st_size for path in figures)
-    found = json.loads((results / "results.json").read_text())
-    assert list(found) == ["causal", "masked", "algorithmic"]
-    (solved,) = found["algorithmic"]["reverse_string"]["none"]
-    assert solved["by_length"].keys() == {"30", "60"}
-    assert solved["minutes"] >= 0
-    assert found["causal"]["learned"]["1"]["4"].keys() == {"mean", "last"}
+    assert (out / "report.md").read_text() == report
+
+
+def test_committed_report_is_that_of_the_committed_results(tmp_path):
+    shutil.copy(STUDY / "length/results.json", tmp_path)
+    length_report.report(tmp_path)
+    assert (tmp_path / "report.md").read_text() == (STUDY / "length/report.md").read_text()
 
 
 def check_losses(out, data):
     """Loss of each token by itself, after the context that it has: logits in float64."""
-    found = json.loads((out / "causal/rope/1/loss.json").read_text())["4"]
+    found = json.loads((out / "causal/rope/1/measured.json").read_text())[""]
     hub = TupeTransformerLM.from_pretrained(
         *(out / "causal/rope/1", "checkpoint_last.pt", data),
-        **{"max_target_positions": 64, "tokens_per_sample": 64},
+        **{"max_target_positions": 256, "tokens_per_sample": 256},
     )
-    blocks, losses = read_blocks(data, 64, 2), []
-    for block in blocks:
-        for end in (1, 5, 16, 40, 64):
-            logits = hub.models[0](block[None, :end])[0][0, -1].double()
-            share = logits.exp() / logits.exp().sum()
-            losses.append(-math.log2(share[block[end]].item()))
-    expected = (torch.tensor(losses[:5]) + torch.tensor(losses[5:])) / 2
-    got = torch.tensor([found["by_position"][end - 1] for end in (1, 5, 16, 40, 64)])
-    torch.testing.assert_close(got, expected, atol=2e-4, rtol=0)
-    assert found["mean"] == pytest.approx(sum(found["by_position"]) / 64, abs=1e-4)
-    assert found["last"] == pytest.approx(sum(found["by_position"][48:]) / 16, abs=1e-4)
+    losses = []
+    for block in read_blocks(data, 256, 2):
+        logits = hub.models[0](block[None, :-1])[0][0].double()
+        losses.append(-logits.log_softmax(-1).gather(1, block[1:, None])[:, 0] / math.log(2))
+    expected = torch.stack(losses).mean(0)
+    assert found["mean"]["16"] == pytest.approx(expected.mean().item(), abs=1e-4)
+    assert found["last"]["16"] == pytest.approx(expected[-16:].mean().item(), abs=1e-4)
+    bands = [expected[start:stop].mean().item() for start, stop in length_measures.bands(16)]
+    assert found["bands"] == pytest.approx(bands, abs=1e-4)
+    assert len(bands) == 7
 
 
 def test_masked_models_predict_the_same_tokens_at_all_lengths():
@@ -149,15 +121,14 @@ def test_masked_models_predict_the_same_tokens_at_all_lengths():
         torch.testing.assert_close(loss[chosen], torch.full_like(loss[chosen], math.log2(42)))
 
 
-def test_seeds(toy_masked_lm_data):
+def test_seeds(toy_masked_lm_data, tmp_path):
     """All with the first seed, and then the repeated causal ones with the others."""
-    flags = ("--seeds", "3", "4", "--updates", "4", "--masked-updates", "4")
-    args = length.parse([str(toy_masked_lm_data), "--out", "out", *flags])
-    args.causal = args.masked = ["none", "rope", "alibi"]
-    assert list(length.runs_of(args, "causal")) == [
+    more = ("--seeds", "3", "4", "--encodings", "none,rope,alibi")
+    args = length.parse(words(toy_masked_lm_data, tmp_path, *more))
+    assert [run.name.partition("/")[2] for run in length.model_runs(args, "causal")] == [
         *("none/3", "rope/3", "alibi/3", "rope/4", "alibi/4")
     ]
-    assert list(length.runs_of(args, "masked")) == ["none/3", "rope/3", "alibi/3"]
+    assert [run.name for run in length.model_runs(args, "masked")] == ["masked/t5/3"]
 
 
 @pytest.mark.parametrize(
@@ -166,18 +137,14 @@ def test_seeds(toy_masked_lm_data):
         (("--encodings", "tupe"), "--position-encoding is 'tupe'"),
         (("--masked-encodings", "xpos"), "--masked-encodings has 'xpos'"),
         (("--encodings", "rope+randomize_positions=9"), "must draw from at least 256 positions"),
-        (("--repeated", "learned,roep"), "--repeated has 'roep', which --encodings does not have"),
-        (("--updates", "6"), "--updates must be a multiple of 4, but is 6"),
-        (("--workers", "0"), "--workers, --blocks and --algorithmic-updates must be"),
+        (("--updates", "6"), "--updates must be a multiple of the 4 validations, but is 6"),
+        (("--blocks", "0"), "--blocks must be at least 1"),
         (("--length", "8"), "--length and --masked-length must be at least 16"),
     ],
 )
 def test_mistakes(more, message, toy_masked_lm_data, tmp_path):
-    args = words(toy_masked_lm_data, tmp_path / "out", "--updates", "4", "--masked-updates", "4")
     with pytest.raises(UsageError, match=message):
-        length.main([*args, *more])
-    with pytest.raises(UsageError, match=r"holds no dict\.txt"):
-        length.main([*words(tmp_path, tmp_path / "out"), "--updates", "4"])
+        length.main(words(toy_masked_lm_data, tmp_path / "out", *more))
     assert not (tmp_path / "out").exists()
 
 
@@ -186,14 +153,8 @@ def test_held_out_text_must_fill_a_block(toy_masked_lm_data):
         read_blocks(toy_masked_lm_data, 10**6, 1)
 
 
-def test_options_become_flags():
-    assert length.flags_of("tupe_r+tie_cls=false+num_buckets=8", 3) == [
-        *("--position-encoding", "tupe_r", "--seed", "3", "--no-tie-cls", "--num-buckets", "8")
-    ]
-
-
 def test_growth_and_verdict():
-    runs = {seed: {str(k): {"mean": 3 + seed * k / 10} for k in FACTORS} for seed in (1, 2)}
+    runs = {seed: {"mean": {str(k): 3 + seed * k / 10 for k in FACTORS}} for seed in (1, 2)}
     changes = length_results.growth(runs)
     assert changes[1] == 0
     assert changes[16] == pytest.approx(2.25)

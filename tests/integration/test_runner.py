@@ -16,6 +16,7 @@ from examples.shared.results import read_results, rows, what_ran, write_report
 from examples.shared.runner import Run
 from tests import processes
 from tupe_fairseq import UsageError
+from tupe_fairseq.files import lock
 
 #: Runs a and b, which wait for a file `go`.
 PROGRAM = """
@@ -128,11 +129,17 @@ def test_a_damaged_checkpoint_is_removed_before_a_run_goes_on(tmp_path):
     assert torch.load(tmp_path / "a/checkpoint_last.pt", weights_only=True) == {}
 
 
-def wait_until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
+def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.02)
+
+
+def wait_for_the_lock(out: Path) -> None:
+    """Until the processes of a killed call have ended."""
+    with (out / ".lock").open() as file:
+        wait_until(lambda: lock(file.fileno()))
 
 
 def pids(out: Path) -> list[int]:

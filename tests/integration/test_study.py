@@ -3,12 +3,11 @@
 Pre-training is real; a stand-in takes the place of fairseq-hydra-train: TUPE scores 60, others 50.
 """
 
-import argparse
-import json
 import os
 import random
 import re
 import shlex
+import shutil
 import signal
 import stat
 import subprocess
@@ -19,13 +18,11 @@ import pytest
 from fairseq import options
 
 from examples.shared.markdown import shorten, shown
-from examples.study import plan, study, training
-from examples.study import results as study_results
-from examples.study import tables as study_tables
-from examples.study.training import fixed_flags
+from examples.shared.results import read_results, rows
+from examples.study import plan, report, study, tables
 from tests import processes
 from tests.integration.hydra_configs import GLUE, QUIET, composed
-from tests.integration.test_compare_encodings import wait_until
+from tests.integration.test_runner import wait_for_the_lock, wait_until
 from tests.scripts import ROOT
 from tupe_fairseq import UsageError
 
@@ -73,84 +70,82 @@ def arguments(place: Path, *more: str) -> list[str]:
     return [*where, "--scale", "smoke", *few, "--workers", "2", *more]
 
 
-def rows(report: str, first: str) -> list[list[str]]:
+def cells(report: str, first: str) -> list[list[str]]:
     """Cells of the table whose header begins so."""
     found = report.partition(f"\n| {first} |")[2].partition("\n\n")[0].splitlines()[2:]
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in found]
 
 
 @pytest.mark.slow
-def test_killed_study_goes_on(place, monkeypatch):
+def test_killed_study_goes_on(place):
     out, words = place / "out", arguments(place)
-    script = ROOT / "examples/study/study.py"
-    killed = processes.Program(script, *words)
+    killed = processes.Program(ROOT / "examples/study/study.py", *words)
     try:
         wait_until(lambda: [*out.glob("pretraining/*/*/checkpoint_last.pt")], 600)
     finally:
         os.killpg(killed.pid, signal.SIGKILL)
-    assert json.loads((out / "journal.json").read_text())["data"]["seconds"] > 0
-    monkeypatch.setattr(training, "run_module", processes.run_module)
+    wait_for_the_lock(out)
     study.main(words)
-    report = (out / "report/report.md").read_text()
+    check_report(out)
     logs = {path: path.read_text() for path in out.glob("pretraining/*/*/log.txt")}
     assert len(logs) == 4
-    check_report(report, out / "report")
 
     # What is done stays, and a task that fails does not keep the others from being reported.
+    before = (out / "report.md").read_text()
     (place / "glue/RTE").mkdir()
-    with pytest.raises(UsageError, match="RTE data failed"):
+    with pytest.raises(UsageError, match="1 runs failed: prepare/RTE"):
         study.main(words)
     assert logs == {path: path.read_text() for path in logs}
     assert len((place / "started").read_text().split()) == 4
-    again = (out / "report/report.md").read_text()
-    assert again.partition("## Runs")[0] == report.partition("## Runs")[0]
-    with pytest.raises(UsageError, match="holds a run with other settings"):
+    assert (out / "report.md").read_text().partition("## Runs")[0] == before.partition("## Runs")[
+        0
+    ]
+    with pytest.raises(UsageError, match="holds prepare/text with other settings"):
         study.main([*words, "--text", f"{place}/glue"])
 
 
-def check_report(report: str, folder: Path) -> None:
+def check_report(out: Path) -> None:
     """Its tables and figures."""
-    (learned, tupe) = rows(report, "model")
+    text = (out / "report.md").read_text()
+    learned, tupe = cells(text, "model")
     assert learned[0] == "BERT-A (`learned`)"
     assert learned[3:5] == ["-", "100 % (100 % to 100 %)"]
     assert (learned[6], tupe[6]) == ("2 of 2", "2 of 2")
-    glue = report.partition("## GLUE")[2]
+    glue = text.partition("## GLUE")[2]
     assert "**60.00** (0.001: 60.00 to 60.00, 2 runs)" in glue
     # The seeds agree; of 400 examples one standard error is 4.2, of a difference √2 as much.
     assert "| TUPE-A (`tupe_a`) | +10.00 ± 11.57 (noise) |" in glue
-    assert rows(glue, "task") == [["CoLA (mcc)", "400", "0.00", "BERT-A, TUPE-A"]]
-    states = {row[0]: row[1] for row in rows(report, "step")}
+    assert cells(glue, "task") == [["CoLA (mcc)", "400", "0.00", "BERT-A, TUPE-A"]]
+    states = {row[0]: row[1] for row in cells(text, "part")}
     assert states == {
-        "data": "done",
-        "pre-training": "4 of 4 runs",
-        "CoLA": "4 of 4 runs, each 3 updates of 4",
-        "RTE": "not run",
+        "text": "1 of 1",
+        "pre-training": "4 of 4",
+        "positions": "2 of 2",
+        "GLUE data": "1 of 1",
+        "CoLA": "4 of 4",
     }
-    varies = {row[0]: float(row[2]) for row in rows(report, "query–key")}
+    varies = {row[0]: float(row[2]) for row in cells(text, "query–key")}
     assert varies["word–word"] > 0
-    figures = set(re.findall(r"\]\((\w+\.png)\)", report))
+    figures = set(re.findall(r"\]\((\w+\.png)\)", text))
     assert figures == {"losses.png", "heads_tupe_a.png", "terms.png"}
     for name in figures:
-        assert (folder / name).read_bytes().startswith(b"\x89PNG")
-        assert str(folder.parents[1]).encode() not in (folder / name).read_bytes()
-    numbers = json.loads((folder / "results.json").read_text())
-    check_places(report, numbers, folder)
-    assert set(numbers["losses"]["learned"]["2"]) == {"2", "4"}
-    assert len(numbers["fine-tuning"]) == 4
+        assert (out / name).read_bytes().startswith(b"\x89PNG")
+        assert str(out.parent).encode() not in (out / name).read_bytes()
+    numbers = (out / "results.json").read_text()
+    # Commands name no folder of this machine.
+    for folder in (str(out.parent), str(ROOT), sys.executable):
+        assert folder not in text + numbers
+    results = read_results(out)
+    assert set(rows(results, model="learned", seed=2)[0]["losses"]) == {"2", "4"}
+    assert "--text text.txt --glue glue --out OUT --scale smoke" in text
+    assert "bash examples/pretraining/prepare.sh --out OUT/data " in numbers
 
 
-def check_places(report: str, numbers: dict, folder: Path) -> None:
-    """Commands name no folder of this machine."""
-    place = folder.parents[1]
-    for text in (report, json.dumps(numbers)):
-        assert str(place) not in text
-        assert str(ROOT) not in text
-        assert sys.executable not in text
-    assert "--text TEXT/text.txt --glue GLUE_DIR --out OUT --scale smoke" in report
-    assert "\nbash examples/pretraining/prepare.sh --out OUT/data " in report
-    assert "\npython -m examples.glue.sweep --data OUT/glue-data --out OUT/glue/CoLA " in report
-    assert "learned-1=OUT/models/learned-1/model.pt" in report
-    assert numbers["pre-training"]["data"] == "OUT/data/bin"
+def test_committed_report_is_that_of_the_committed_results(tmp_path):
+    folder = ROOT / "examples/study/tiny"
+    shutil.copy(folder / "results.json", tmp_path)
+    report.report(tmp_path)
+    assert (tmp_path / "report.md").read_text() == (folder / "report.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -159,8 +154,6 @@ def check_places(report: str, numbers: dict, folder: Path) -> None:
         (("--tasks", "MNLI"), "--tasks has 'MNLI'; the scale has CoLA"),
         (("--glue", "/not/there"), "--glue is '/not/there', but there is no such path"),
         (("--text", "/not/there"), "--text is '/not/there', but there is no such path"),
-        (("--workers", "-1"), "--workers must be at least 1, but is -1"),
-        (("--report",), "holds no data yet"),
     ],
 )
 def test_mistakes(more, message, place):
@@ -172,18 +165,15 @@ def test_mistakes(more, message, place):
 
 
 @pytest.mark.parametrize("scale", plan.SCALES)
-def test_fairseq_understands_the_pretraining_of(scale, place):
-    made = study.Study(study.parse(arguments(place, "--scale", scale, "--tasks", "RTE")))
-    training = made.training()
-    assert training.updates % (training.rounds * training.validations) == 0
-    alone = study.parse(arguments(place, "--scale", scale, "--seeds", "2", "--tasks", "RTE"))
-    assert fixed_flags(study.Study(alone).training()) == fixed_flags(training)
+def test_fairseq_understands_the_pretraining_of(scale, place, toy_masked_lm_data):
+    args = study.parse(arguments(place, "--scale", scale, "--tasks", "RTE"))
+    args.data, args.models = toy_masked_lm_data, list(plan.MODELS)
     seen = set()
-    for name, own in plan.MODELS.items():
-        flags = [str(place), *fixed_flags(training), *own[1]]
+    for run in study.pretraining_runs(args)[: len(plan.MODELS)]:
+        flags = [*map(str, run.commands[0][3:])]
         parsed = options.parse_args_and_arch(options.get_training_parser(), flags)
         seen.add((parsed.position_encoding, getattr(parsed, "tie_cls", False)))
-        assert parsed.arch == plan.SCALES[scale].arch, name
+        assert parsed.arch == plan.SCALES[scale].arch
         assert parsed.max_positions >= plan.SCALES[scale].glue_tokens, "GLUE would be refused"
     assert seen == {
         *(("learned", False), ("t5", False)),
@@ -194,7 +184,7 @@ def test_fairseq_understands_the_pretraining_of(scale, place):
 @pytest.mark.parametrize("task", plan.SCALES["tiny"].tasks)
 @pytest.mark.filterwarnings(*QUIET)
 def test_hydra_understands_the_finetuning_of(task, tmp_path):
-    changed = study.overrides(plan.SCALES["tiny"].tasks[task])[1:]
+    changed = study.overrides(plan.SCALES["tiny"].tasks[task])
     config = composed(GLUE / f"{task.lower().replace('-', '_')}.yaml", *changed)
     updates = plan.SCALES["tiny"].tasks[task].updates
     assert config.optimization.max_update == updates
@@ -217,35 +207,37 @@ def test_readme_commands_are_understood(place, monkeypatch):
 # ---------------------------------------------------------------- the results
 
 
-def test_scores_are_of_the_best_rate_and_by_seed_of_pretraining(tmp_path):
-    few = argparse.Namespace(
-        out=tmp_path, plan=plan.SCALES["tiny"], models=["learned"], seeds=[1, 2], tasks=["RTE"]
-    )
+def results_of(*runs: tuple[dict, dict | None]) -> dict:
+    entries = ({"settings": a, **({} if b is None else {"result": b})} for a, b in runs)
+    return {"plan": plan.SCALES["smoke"]._asdict(), "runs": dict(enumerate(entries))}
+
+
+def test_scores_are_of_the_best_rate_and_by_seed_of_pretraining():
     runs = [(1, 1e-3, 1, 50.0), (1, 1e-3, 2, 70.0), (2, 1e-3, 1, 64.0), (1, 5e-4, 1, 10.0)]
-    runs += [(3, 1e-3, 1, 99.0)]
-    (tmp_path / "glue/RTE").mkdir(parents=True)
-    with (tmp_path / "glue/RTE/results.jsonl").open("w") as file:
-        for pretrained, rate, seed, score in runs:
-            run = {"model": f"learned-{pretrained}", "task": "RTE", "rate": rate, "seed": seed}
-            file.write(json.dumps(run | {"score": score, "metrics": {}}) + "\n")
-    results = study_results.Results(few)
-    # Seed 3 was not asked for.
-    assert results.scores("learned", "RTE") == {1: 60.0, 2: 64.0}
-    assert results.scores("learned", "CoLA") == {}
-    assert results.ran() == ["RTE"]
-
-
-def test_pretraining_that_is_not_done_is_not_compared(tmp_path):
-    few = argparse.Namespace(
-        out=tmp_path, plan=plan.SCALES["smoke"], models=["learned", "t5"], seeds=[1, 2], tasks=[]
+    results = results_of(
+        *(
+            (
+                {"model": "t5", "task": "RTE", "pretrained": own, "rate": rate, "seed": seed},
+                {"score": score, "metrics": {}},
+            )
+            for own, rate, seed, score in runs
+        )
     )
-    results = study_results.Results(few)
-    run = {"parameters": 1000, "seconds": {4: 0.5}}
-    results.pretraining = {
-        "learned": {1: run | {"losses": {2: 8.0, 4: 6.0}}, 2: run | {"losses": {2: 8.0}}},
-        "t5": {1: run | {"losses": {2: 6.5, 4: 5.5}}, 2: run | {"losses": {2: 1.0, 4: 1.0}}},
-    }
-    learned, t5 = study_tables.pretraining_rows(results)
+    assert tables.scores(results, "t5", "RTE") == {1: 60.0, 2: 64.0}
+    assert tables.scores(results, "t5", "CoLA") == {}
+
+
+def test_pretraining_that_is_not_done_is_not_compared():
+    def run(model, seed, losses):
+        result = {"parameters": 1000, "seconds": 0.5, "losses": losses}
+        settings = {"part": "pre-training", "model": model, "seed": seed}
+        return settings, result if losses else None
+
+    results = results_of(
+        *(run("learned", 1, {"2": 8.0, "4": 6.0}), run("learned", 2, None)),
+        *(run("t5", 1, {"2": 6.5, "4": 5.5}), run("t5", 2, {"2": 1.0, "4": 1.0})),
+    )
+    learned, t5 = tables.pretraining_rows(results)
     assert learned == ["BERT-A (`learned`)", "1,000", "6.000", "-", "100 %", "500", "1 of 2"]
     # Half way from 2 to 4 of 4 updates; seed 2 has no BERT-A to compare with.
     assert t5[2:] == ["3.250 (1.000 to 5.500)", "-0.500 (one seed)", "75 %", "500", "2 of 2"]

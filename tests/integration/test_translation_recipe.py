@@ -1,13 +1,13 @@
 """examples/translation: text in, BLEU out; resumed, reported, and refused."""
 
 import gzip
-import json
 import sys
 
 import pytest
 import sacrebleu
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 
+from examples.shared.results import read_results, rows
 from examples.translation import prepare, run, scores
 from tests import processes
 from tests.scripts import ROOT
@@ -49,17 +49,16 @@ def test_whole_path(source, tmp_path, forking_python, monkeypatch, capsys):
     out = tmp_path / "out"
     own = [str(source), "--out", str(out), "--encodings", f"{FIRST},rope", "--updates", "8"]
     arguments = [*own, "--vocabulary", "60", "--", *SMALLER]
-    monkeypatch.setattr(run, "run_module", processes.run_module)
     monkeypatch.setattr(sys, "executable", forking_python)
     run.main(arguments)
-    result = json.loads((out / "tiny" / "rope.1" / "result.json").read_text())
-    found = (out / "tiny" / "rope.1" / "test.hyp.de").read_text().splitlines()
+    (result,) = rows(read_results(out), encoding="rope")
+    found = (out / "tiny/rope.1/test.hyp.de").read_text().splitlines()
     assert result["bleu"] == sacrebleu.corpus_bleu(found, [GERMAN[:4]]).score
     assert "version:" in result["bleu_signature"]
     assert result["training"] > 0 < result["generation"]
-    assert "`rope` | 1 |" in capsys.readouterr().out
-    monkeypatch.setattr(run, "run_module", lambda *_: pytest.fail("what is done is done again"))
+    assert "`rope` | 1 |" in (out / "report.md").read_text()
     run.main(arguments)
+    assert "2 of 2 runs are complete already" in capsys.readouterr().out
     translator = TupeTransformerModel.from_pretrained(out / "tiny" / "rope.1")
     assert isinstance(translator.translate("a dog runs ."), str)
     with pytest.raises(UsageError, match="other settings"):

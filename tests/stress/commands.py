@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from examples.glue import collect
+from examples.shared.results import read_results, rows
 from tests import toy_data
 from tests.glue import samples
 from tests.integration.commands import pretrain
@@ -170,11 +172,10 @@ def sweep(out: Path) -> Case:
 
 
 def sweep_table(folder: Path) -> tuple[list[str], str]:
-    """The sorted results, and the table that collect.py makes of them."""
-    results = folder / "sweep" / "results.jsonl"
-    script = [sys.executable, str(samples.GLUE / "collect.py"), str(results)]
-    text = subprocess.run(script, capture_output=True, text=True, check=True).stdout
-    return sorted(results.read_text().splitlines()), text
+    """The sorted results, and the table of them."""
+    found = rows(read_results(folder / "sweep"))
+    found.sort(key=lambda row: row["rate"])
+    return [*map(json.dumps, found)], collect.render(found)
 
 
 # ---------------------------------------------------------------- conversion
