@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from examples.glue.tasks import TASKS
 from examples.shared import script
 from examples.shared.markdown import table
-from examples.shared.results import read_results, report_main, rows, what_ran, write_report
+from examples.shared.results import read_results, rows, write_report
 
 MISMATCHED = "MNLI-mm"
 #: Columns of the table, and the metric of each.
@@ -100,8 +100,8 @@ def report(out: Path) -> None:
     results = read_results(out)
     found = rows(results)
     lines = ["# GLUE", "", render(found) if found else "No run is complete.", ""]
-    write_report(out, lines + what_ran(results))
+    write_report(out, results, lines)
 
 
 if __name__ == "__main__":
-    script.run(lambda: report_main(report))
+    script.run_report(report)

@@ -44,7 +44,9 @@ def telling(logs: Mapping[str, Path], total: int) -> Iterator[None]:
             for updates, entry in validations(log).items():
                 if updates not in told[name]:
                     told[name].add(updates)
-                    print(f"   {name}: {updates} of {total} updates, {describe(entry)}", flush=True)
+                    print(
+                        f"   {name}: {updates} of {total} updates, {describe(entry)}", flush=True
+                    )
 
     def watch() -> None:
         while not ended.wait(INTERVAL):

@@ -1,17 +1,13 @@
 """Tables in Markdown, and commands as reports show them."""
 
-import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 NOT_RUN = "not run"
-#: A name that ends with a number.
-NUMBERED = re.compile(r"(.*?)(\d+)", re.DOTALL)
 
 
 def table(header: Sequence[str], rows: Iterable[Iterable[Any]]) -> list[str]:
@@ -35,7 +31,7 @@ def shown(words: Iterable[object], places: Mapping[str, Path]) -> str:
     A path below the repository becomes relative to it, a path in one of the `places` begins with
     that place's name, and of any other absolute path the last part remains.
     """
-    return shorten(shlex.join(_relative(str(word), places) for word in words))
+    return shlex.join(_relative(str(word), places) for word in words)
 
 
 def _relative(word: str, places: Mapping[str, Path]) -> str:
@@ -48,24 +44,3 @@ def _relative(word: str, places: Mapping[str, Path]) -> str:
             path = Path(name, path.relative_to(folder.absolute()))
             return f"{key}{equals}{path}"
     return f"{key}{equals}{path.name}"
-
-
-def shorten(command: str) -> str:
-    """Write at least three consecutive words with consecutive numbers as wiki_{00..39}."""
-    words: list[str] = []
-    for _, group in groupby(enumerate(shlex.split(command)), _series):
-        run = [word for _, word in group]
-        if len(run) < 3:
-            words += map(shlex.quote, run)
-            continue
-        (prefix, first), (_, last) = (NUMBERED.fullmatch(run[i]).groups() for i in (0, -1))
-        words.append(f"{shlex.quote(prefix)}{{{first}..{last}}}")
-    return " ".join(words)
-
-
-def _series(place_and_word: tuple[int, str]) -> tuple[Any, ...]:
-    """Equal for neighbours with the same prefix, consecutive numbers and as many digits."""
-    place, word = place_and_word
-    if (match := NUMBERED.fullmatch(word)) is None:
-        return (place,)
-    return match[1], len(match[2]), int(match[2]) - place

@@ -7,8 +7,6 @@ RUN has `settings` and `commands`; from its start on also `seconds`, `date`, `de
 """
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,20 +36,17 @@ def read_results(out: Path) -> Results:
 
 def rows(results: Results, **settings: Any) -> list[dict[str, Any]]:
     """Settings and result of each completed run that has these settings, in one dictionary."""
-    return [
-        run["settings"] | run["result"]
-        for run in results["runs"].values()
-        if "result" in run and settings.items() <= run["settings"].items()
-    ]
+    return [run["settings"] | run["result"] for run in _runs(results, settings) if "result" in run]
 
 
 def missing(results: Results, **settings: Any) -> list[dict[str, Any]]:
     """Settings of the planned runs without a result."""
-    return [
-        run["settings"]
-        for run in results["runs"].values()
-        if "result" not in run and settings.items() <= run["settings"].items()
-    ]
+    return [run["settings"] for run in _runs(results, settings) if "result" not in run]
+
+
+def _runs(results: Results, settings: dict[str, Any]) -> list[dict[str, Any]]:
+    runs = results["runs"].values()
+    return [run for run in runs if settings.items() <= run["settings"].items()]
 
 
 def what_ran(results: Results) -> list[str]:
@@ -76,15 +71,8 @@ def what_ran(results: Results) -> list[str]:
     ]
 
 
-def write_report(out: Path, lines: list[str]) -> None:
-    """Write report.md."""
+def write_report(out: Path, results: Results, lines: list[str]) -> None:
+    """Write report.md: the lines, and what ran."""
+    lines = [*lines, *what_ran(results)]
     with replacing(out / "report.md") as aside:
-        aside.write_text("\n".join(lines).rstrip("\n") + "\n", encoding="utf-8")
-
-
-def report_main(report: Callable[[Path], None]) -> None:
-    """The program of a report: its argument is the folder with results.json."""
-    if len(sys.argv) != 2:
-        raise UsageError("one argument is needed: the folder that holds results.json.")
-    report(Path(sys.argv[1]))
-    print(f"report: {Path(sys.argv[1]) / 'report.md'}")
+        aside.write_text("\n".join(lines) + "\n", encoding="utf-8")

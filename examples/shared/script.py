@@ -5,6 +5,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 from tupe_fairseq.errors import UsageError, one_line_endings
 
@@ -34,3 +35,15 @@ def _with_files_named(main: Callable[[], object]) -> object:
         return main()
     except OSError as error:
         raise UsageError(str(error)) from error
+
+
+def run_report(report: Callable[[Path], None]) -> None:
+    """Run a report; its argument is the folder that holds results.json."""
+
+    def main() -> None:
+        if len(sys.argv) != 2:
+            raise UsageError("one argument is needed: the folder that holds results.json.")
+        report(Path(sys.argv[1]))
+        print(f"report: {Path(sys.argv[1]) / 'report.md'}")
+
+    run(main)

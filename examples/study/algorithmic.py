@@ -30,6 +30,8 @@ from tupe_fairseq.position import build_position_encoding
 #: Ids beyond the binary symbols 0 and 1.
 LEFT_OUT, FILLER, PLACEHOLDER = 2, 3, 4
 TRAINED, LAYERS, WIDTH, HEADS = 40, 5, 64, 8
+#: Learning rate, and distance between tested lengths.
+LR, EVERY = 1e-3, 10
 
 
 def reverse_string(batch: int, length: int) -> tuple[Tensor, Tensor]:
@@ -85,9 +87,9 @@ class Solver(nn.Module):
         return self.output(states[:, -answers:])
 
 
-def train(solver: Solver, task: Task, updates: int, batch: int, lr: float) -> None:
+def train(solver: Solver, task: Task, updates: int, batch: int) -> None:
     """Train with strings of one random length, up to the trained ones, in each update."""
-    optimizer = torch.optim.Adam(solver.train().parameters(), lr)
+    optimizer = torch.optim.Adam(solver.train().parameters(), LR)
     for _ in range(updates):
         strings, answers = task(batch, int(torch.randint(1, TRAINED + 1, ())))
         logits = solver(strings, answers.size(1))
@@ -110,10 +112,10 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     started, task = time.process_time(), TASKS[args.task]
     torch.manual_seed(args.seed)
     solver = Solver(args.encoding, args.longest)
-    train(solver, task, args.updates, args.batch_size, args.lr)
+    train(solver, task, args.updates, args.batch_size)
     # Test strings that do not depend on the training.
     torch.manual_seed(args.seed)
-    lengths = range(args.every, args.longest + 1, args.every)
+    lengths = range(EVERY, args.longest + 1, EVERY)
     found = {n: accuracy(solver, task, n, args.batch_size) for n in lengths}
     beyond = [value for n, value in found.items() if n > TRAINED]
     minutes = (time.process_time() - started) / 60
@@ -134,15 +136,13 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     add("--seed", type=int, default=1)
     add("--updates", type=int, default=10000)
     add("--batch-size", type=int, default=128, help="strings")
-    add("--lr", type=float, default=1e-3)
     add("--longest", type=int, default=200, help="of the tested strings")
-    add("--every", type=int, default=10, help="distance between tested lengths")
     args = parser.parse_args(argv)
     options_of(args.encoding)
-    if min(args.updates, args.batch_size, args.every) < 1:
-        raise UsageError("--updates, --batch-size and --every must be at least 1.")
-    if args.longest // args.every * args.every <= TRAINED:
-        raise UsageError(f"--longest must be more than {TRAINED}, but is {args.longest}.")
+    if min(args.updates, args.batch_size) < 1 or args.longest < TRAINED + EVERY:
+        raise UsageError(
+            f"--updates and --batch-size must be at least 1, --longest {TRAINED + EVERY}."
+        )
     return args
 
 

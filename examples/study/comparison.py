@@ -10,17 +10,10 @@ from typing import Any
 
 from examples.shared import markdown, script
 from examples.shared.markdown import NOT_RUN
-from examples.shared.results import (
-    Results,
-    missing,
-    read_results,
-    report_main,
-    rows,
-    what_ran,
-    write_report,
-)
+from examples.shared.results import Results, missing, read_results, rows, write_report
+from examples.study.figures import draw_losses
+from examples.study.measures import Curve
 from examples.study.training import losses_of
-from tupe_fairseq.plots import figure_class, save_png
 
 BASELINE = "learned"
 
@@ -61,30 +54,13 @@ def report(out: Path) -> None:
         *("", *table(results), ""),
     ]
     if found := rows(results):
-        curves = {f"{row['encoding']}, seed {row['seed']}": losses_of(row) for row in found}
-        draw(curves, settings, out / "losses.png", results["command"])
+        curves: dict[str, list[Curve]] = {}
+        for row in found:
+            curves.setdefault(row["encoding"], []).append(losses_of(row))
+        draw_losses(curves, out / "losses.png", results["command"])
         lines += ["![Validation loss against updates](losses.png)", ""]
-    write_report(out, lines + what_ran(results))
-
-
-def draw(curves: dict[str, dict[int, float]], settings: str, out: Path, command: str) -> None:
-    """Loss curves of all encodings; the legend is in the order of their ends."""
-    figure = figure_class()(figsize=(8, 5), layout="constrained")
-    axes = figure.subplots()
-    names = sorted(curves)
-    for i, name in enumerate(sorted(curves, key=lambda n: -list(curves[n].values())[-1])):
-        style = ("-", "--", ":")[names.index(name) // 10 % 3]
-        colour = f"C{names.index(name) % 10}"
-        losses = curves[name]
-        axes.plot(losses.keys(), losses.values(), style, color=colour, label=name, zorder=i)
-    axes.set(xlabel="updates", ylabel="validation loss (bits per masked token)")
-    axes.set_title(settings, fontsize=8, wrap=True)
-    handles, labels = axes.get_legend_handles_labels()
-    place = {"loc": "center left", "bbox_to_anchor": (1, 0.5), "frameon": False}
-    axes.legend(handles[::-1], labels[::-1], **place)
-    axes.spines[["top", "right"]].set_visible(False)
-    save_png(figure, out, command)
+    write_report(out, results, lines)
 
 
 if __name__ == "__main__":
-    script.run(lambda: report_main(report))
+    script.run_report(report)

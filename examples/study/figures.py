@@ -30,32 +30,35 @@ SEQUENCES, BATCH = 100, 10
 CHUNK = 1 << 24
 
 
-def draw_losses(curves: dict[str, list[Curve]], unigram: float, out: Path, command: str) -> None:
-    """Mean over seeds, with a band from lowest to highest; the final loss of BERT-A.
+def draw_losses(
+    curves: dict[str, list[Curve]], out: Path, command: str, unigram: float | None = None
+) -> None:
+    """Mean over seeds, with a band from lowest to highest; the final loss of `learned`.
 
     Args:
         curves: of each model, one for each seed.
-        unigram: loss of word frequencies alone.
         out: a name ending in .png.
         command: that made the figure.
+        unigram: loss of word frequencies alone.
     """
     figure = figure_class()(figsize=(7, 4.5), dpi=150, layout="constrained")
     axes = figure.subplots()
-    for i, name in enumerate(MODELS):
-        points = band(curves.get(name, []))
-        if not points:
-            continue
-        updates, means, lows, highs = zip(*points, strict=True)
-        label = f"{MODELS[name][0]} ({name})"
-        axes.plot(updates, means, color=f"C{i}", label=label)
-        axes.fill_between(updates, lows, highs, color=f"C{i}", alpha=0.15, linewidth=0)
+    points = {name: band(own) for name, own in curves.items() if own}
+    for i, name in enumerate(points):
+        updates, means, lows, highs = zip(*points[name], strict=True)
+        style = {"color": f"C{i % 10}", "linestyle": ("-", "--", ":")[i // 10 % 3]}
+        label = f"{MODELS[name][0]} ({name})" if unigram else name
+        axes.plot(updates, means, label=label, **style)
+        axes.fill_between(updates, lows, highs, color=style["color"], alpha=0.15, linewidth=0)
         if name == BASELINE:
-            axes.axhline(means[-1], color=f"C{i}", linestyle=":", linewidth=1)
-    axes.axhline(unigram, color="0.5", linestyle="--", linewidth=1, label="word frequencies alone")
+            axes.axhline(means[-1], color=style["color"], linestyle=":", linewidth=1)
+    if unigram:
+        label = "word frequencies alone"
+        axes.axhline(unigram, color="0.5", linestyle="--", linewidth=1, label=label)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set(xlabel="updates", ylabel="validation loss (bits per masked token)")
     # Opaque: the line of word frequencies passes behind it.
-    axes.legend(fontsize=8, framealpha=1, edgecolor="none")
+    axes.legend(fontsize=8, framealpha=1, edgecolor="none", ncols=1 + len(points) // 10)
     axes.spines[["top", "right"]].set_visible(False)
     save_png(figure, out, command)
 

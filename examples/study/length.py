@@ -27,12 +27,10 @@ from typing import Any
 from examples.shared import script
 from examples.shared.runner import Run, arguments, runner
 from examples.study.algorithmic import TASKS
-from examples.study.encodings import options_of
 from examples.study.length_measures import FACTORS, KINDS
 from examples.study.length_report import report
 from examples.study.training import Recipe, trained, training_run
 from tupe_fairseq import UsageError
-from tupe_fairseq.position import POSITION_ENCODINGS
 
 #: Default encodings of each part. Three occur twice, because sequences shorter than their defaults
 #: leave parts untrained: T5's last bucket begins at 128, FIRE does not rescale texts below 512
@@ -98,7 +96,6 @@ def model_runs(args: argparse.Namespace, part: str) -> list[Run]:
     pairs += [(name, seed) for seed in others for name in again]
     runs = []
     for encoding, seed in pairs:
-        check_encoding(part, encoding, FACTORS[-1] * recipe.tokens_per_sample)
         name = f"{part}/{encoding}/{seed}"
         run = training_run(args, name, recipe, encoding, seed, part=part)
         measure = [sys.executable, "-m", "examples.study.length_measures", part, encoding]
@@ -108,15 +105,6 @@ def model_runs(args: argparse.Namespace, part: str) -> list[Run]:
             run._replace(commands=[*run.commands, measure], result=partial(measured, args.data))
         )
     return runs
-
-
-def check_encoding(part: str, encoding: str, longest: int) -> None:
-    """Refuse an encoding that fails only in training, or only when it is measured."""
-    name, options = options_of(encoding)
-    if POSITION_ENCODINGS[name].causal_only and part != "causal":
-        raise UsageError(f"--{part}-encodings has {name!r}, which causal models alone take.")
-    if 0 < options.get("randomize_positions", 0) < longest:
-        raise UsageError(f"{encoding!r} must draw from at least {longest} positions.")
 
 
 def measured(data: Path, folder: Path) -> dict[str, Any]:
@@ -130,7 +118,6 @@ def algorithmic_runs(args: argparse.Namespace) -> list[Run]:
     runs, seed, updates = [], args.seeds[0], args.algorithmic_updates
     for encoding in args.algorithmic:
         for task in TASKS:
-            check_encoding("algorithmic", encoding, 0)
             name = f"algorithmic/{task}/{encoding}/{seed}"
             path = args.out.absolute() / name / "result.json"
             words = [sys.executable, "-m", "examples.study.algorithmic", task, encoding, path]

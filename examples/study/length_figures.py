@@ -1,4 +1,4 @@
-"""The figures of length.py."""
+"""Which models of length.py hold at longer texts, and the figures."""
 
 from pathlib import Path
 from statistics import mean
@@ -6,14 +6,33 @@ from typing import Any
 
 from examples.study.algorithmic import TRAINED
 from examples.study.length_measures import FACTORS, KINDS
-from examples.study.length_results import Found, Solved, growth, verdict
 from tupe_fairseq.plots import figure_class, save_png
 
+#: Bits by which the loss at the longest length may exceed that at the trained one: a model with at
+#: most the first holds, with more than the second it breaks.
+HOLDS, BREAKS = 0.05, 0.5
+#: What `length_measures.measure` returns, by name of the model (an encoding, and perhaps a scaling
+#: or a window) and seed.
+Found = dict[str, dict[int, dict[str, Any]]]
+#: Results of the algorithmic tasks by task and encoding.
+Solved = dict[str, dict[str, list[dict[str, Any]]]]
 COLORS = {"holds": "C0", "degrades": "0.5", "breaks": "C3"}
 #: Labels of the logarithmic axis.
 TICKS = (-5, -2, -1, -0.5, -0.2, -0.1, -0.05, 0, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 #: Distance of two labels in inches, and about the share of a figure's height that a panel has.
 LINE, SHARE = 0.18, 0.86
+
+
+def growth(runs: dict[int, dict[str, Any]]) -> dict[int, float]:
+    """Loss at each factor minus that at the trained length, mean over seeds."""
+    return {
+        k: mean(run["mean"][str(k)] - run["mean"]["1"] for run in runs.values()) for k in FACTORS
+    }
+
+
+def verdict(change: float) -> str:
+    """What the growth at the longest length means."""
+    return "holds" if change <= HOLDS else "breaks" if change > BREAKS else "degrades"
 
 
 def draw_growth(

@@ -13,19 +13,19 @@ from typing import Any
 
 from examples.shared import script
 from examples.shared.markdown import spread, table
-from examples.shared.results import (
-    Results,
-    missing,
-    read_results,
-    report_main,
-    rows,
-    what_ran,
-    write_report,
-)
+from examples.shared.results import Results, missing, read_results, rows, write_report
 from examples.study.algorithmic import TRAINED
-from examples.study.length_figures import draw_accuracy, draw_growth
+from examples.study.length_figures import (
+    BREAKS,
+    HOLDS,
+    Found,
+    Solved,
+    draw_accuracy,
+    draw_growth,
+    growth,
+    verdict,
+)
 from examples.study.length_measures import FACTORS, KINDS, bands
-from examples.study.length_results import BREAKS, HOLDS, Found, Solved, growth, verdict
 
 
 def losses_by_model(results: Results, part: str) -> Found:
@@ -150,8 +150,8 @@ def report(out: Path) -> None:
     if solved := solved_tasks(results):
         draw_accuracy(solved, out / "algorithmic.png", command)
     lines += algorithmic_part(solved, missing(results, part="algorithmic"))
-    write_report(out, lines + what_ran(results))
+    write_report(out, results, lines)
 
 
 if __name__ == "__main__":
-    script.run(lambda: report_main(report))
+    script.run_report(report)

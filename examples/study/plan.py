@@ -44,7 +44,7 @@ class Scale(NamedTuple):
     #: Tasks of GLUE; None: with the updates of the task's YAML file.
     tasks: dict[str, Finetuning | None]
     #: Learning rates of fine-tuning.
-    rates: tuple[str, ...]
+    rates: tuple[float, ...]
     fp16: bool = False
     #: Further flags for fairseq-train.
     flags: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ SCALES = {
         validations=2,
         valid_steps=2,
         tasks={task: Finetuning(3, 4) for task in TASKS},
-        rates=("1e-3",),
+        rates=(1e-3,),
         flags=("--encoder-layers", "2", "--encoder-embed-dim", "32"),
     ),
     # Two CPU cores. With short sequences, `learned` leaves its initial plateau within the updates.
@@ -90,7 +90,7 @@ SCALES = {
             "STS-B": Finetuning(270),  # 1.5 epochs
             "RTE": Finetuning(78),  # 1 epoch
         },
-        rates=("5e-4", "1e-3"),
+        rates=(5e-4, 1e-3),
     ),
     # One GPU: 98 M tokens for each of the 15 runs.
     "small": Scale(
@@ -104,7 +104,7 @@ SCALES = {
         valid_steps=20,
         # The paper's 10 epochs; 2 of SST-2, which would take three quarters of the time.
         tasks={task: None for task in TASKS} | {"SST-2": Finetuning(4210)},
-        rates=("1e-4", "2e-4"),
+        rates=(1e-4, 2e-4),
         fp16=True,
     ),
 }

@@ -10,14 +10,7 @@ from pathlib import Path
 
 from examples.shared import script
 from examples.shared.markdown import NOT_RUN, table
-from examples.shared.results import (
-    Results,
-    read_results,
-    report_main,
-    rows,
-    what_ran,
-    write_report,
-)
+from examples.shared.results import Results, read_results, rows, write_report
 from examples.study import figures
 from examples.study.plan import BASELINE, MODELS
 from examples.study.tables import Lines, curves, glue, pretraining, title
@@ -58,10 +51,10 @@ def report(out: Path) -> None:
     if found := rows(results, part="text"):
         unigram = found[0]["unigram"]
         losses = {model: list(curves(results, model).values()) for model in MODELS}
-        figures.draw_losses(losses, unigram, out / "losses.png", results["command"])
+        figures.draw_losses(losses, out / "losses.png", results["command"], unigram)
         lines += pretraining(results, unigram)
-    write_report(out, lines + glue(results) + positions(results) + what_ran(results))
+    write_report(out, results, lines + glue(results) + positions(results))
 
 
 if __name__ == "__main__":
-    script.run(lambda: report_main(report))
+    script.run_report(report)

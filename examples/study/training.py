@@ -60,7 +60,7 @@ def training_run(
     check_recipe(args.data, recipe)
     folder = args.out.absolute() / name
     own = [*flags_of(encoding), "--seed", str(seed), "--save-dir", str(folder), *args.flags]
-    command = [sys.executable, "-m", "examples.study.timed_train", args.data.absolute()]
+    command = [sys.executable, "-m", "examples.shared.timed", "train", args.data.absolute()]
     used = fingerprint(*(args.data / file for file in ("dict.txt", "train.bin", "valid.bin")))
     settings = {**settings, "encoding": encoding, "seed": seed, "data": used}
     return Run(

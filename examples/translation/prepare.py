@@ -8,15 +8,10 @@ gets
     text/     SPLIT.en, SPLIT.de (SPLIT: train, valid, test), unchanged
     pieces/   the same in pieces, and sentencepiece.bpe.model, trained on both languages
     data/     the output of fairseq-preprocess, with one dictionary
-
-Folders that exist already are kept.
 """
 
 import argparse
 import gzip
-import shutil
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from fairseq import options
@@ -25,7 +20,6 @@ from fairseq_cli import preprocess
 from examples.shared import pieces, script
 from examples.shared.pieces import MODEL as TOKENIZER
 from tupe_fairseq import UsageError
-from tupe_fairseq.files import move
 
 SPLITS = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
 LANGUAGES = ("en", "de")
@@ -86,20 +80,12 @@ def binarise(symbols: Path, out: Path) -> None:
 
 
 def prepare(source: Path, out: Path, vocabulary: int) -> None:
-    """All three steps, without those whose folder exists already."""
-    _step(out / "text", partial(write_text, source))
-    _step(out / "pieces", partial(write_pieces, out / "text", vocabulary=vocabulary))
-    _step(out / "data", partial(binarise, out / "pieces"))
-
-
-def _step(folder: Path, write: Callable[[Path], None]) -> None:
-    """Write a folder atomically."""
-    if not folder.is_dir():
-        incomplete = folder.with_name(f"{folder.name}.partial")
-        shutil.rmtree(incomplete, ignore_errors=True)
-        incomplete.mkdir(parents=True)
-        write(incomplete)
-        move(incomplete, folder)
+    """All three steps."""
+    for name in ("text", "pieces"):
+        (out / name).mkdir(parents=True, exist_ok=True)
+    write_text(source, out / "text")
+    write_pieces(out / "text", out / "pieces", vocabulary)
+    binarise(out / "pieces", out / "data")
 
 
 def _write(path: Path, lines: list[str]) -> None:

@@ -111,7 +111,13 @@ def fixed_flags(arguments: argparse.Namespace) -> list[str]:
 def train_command(args: argparse.Namespace, name: str, seed: int, out: Path) -> list[object]:
     """Train a model."""
     size = SIZES[args.size]
-    command = [sys.executable, "-m", "examples.study.timed_train", args.out.absolute() / "data"]
+    command = [
+        sys.executable,
+        "-m",
+        "examples.shared.timed",
+        "train",
+        args.out.absolute() / "data",
+    ]
     command += fixed_flags(args)
     if name == BASELINE:
         command += ["--arch", *size["stock"]]
@@ -123,7 +129,7 @@ def train_command(args: argparse.Namespace, name: str, seed: int, out: Path) -> 
 
 def generate_command(args: argparse.Namespace, out: Path) -> list[object]:
     """Translate the test set with the best checkpoint."""
-    command = [sys.executable, "-m", "examples.translation.timed_generate"]
+    command = [sys.executable, "-m", "examples.shared.timed", "generate"]
     command += [args.out.absolute() / "data", *([] if torch.cuda.is_available() else ["--cpu"])]
     command += ["--beam", 5, "--max-len-a", 1.2, "--max-len-b", 10, "--batch-size", 64]
     command += ["--task", "timed_translation", "--path", out / "checkpoint_best.pt"]

@@ -15,14 +15,7 @@ from sacrebleu.metrics import BLEU, CHRF
 
 from examples.shared import markdown, script
 from examples.shared.markdown import NOT_RUN, spread
-from examples.shared.results import (
-    missing,
-    read_results,
-    report_main,
-    rows,
-    what_ran,
-    write_report,
-)
+from examples.shared.results import missing, read_results, rows, write_report
 from examples.study.measures import difference
 
 BASELINE = "stock"
@@ -73,7 +66,7 @@ def report(out: Path) -> None:
             found.setdefault(row["encoding"], {})[row["seed"]] = row
         if found:
             lines += [f"## {size}", "", table(found, f"{' '.join(flags)}."), ""]
-    write_report(out, lines + what_ran(results))
+    write_report(out, results, lines)
 
 
 def table(results: Mapping[str, Mapping[int, Mapping[str, Any]]], settings: str) -> str:
@@ -134,4 +127,4 @@ def references(folder: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    script.run(lambda: report_main(report))
+    script.run_report(report)

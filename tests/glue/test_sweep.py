@@ -168,8 +168,6 @@ def test_results_of_other_settings_are_not_mixed(place):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (("--rates", "fast"), "--rates has 'fast'; each must be a number above 0"),
-        (("--rates", "0"), "--rates has '0'"),
         (("--tasks", "SST2"), "--tasks has 'SST2', but the tasks are: CoLA, SST-2"),
         (("--tasks", "RTE"), "preprocess_glue.sh has made no task.json there"),
         (("--models", "a.pt"), "--models has 'a.pt'; each must be NAME=CHECKPOINT"),

@@ -44,8 +44,6 @@ def test_text_without_a_mask(tmp_path, monkeypatch):
         ("fill_mask", ("nowhere", "a <mask>"), "DIRECTORY is 'nowhere', but has no config.json"),
         ("serve", (), "the following arguments are required: PROGRAM"),
         ("serve", ("nowhere",), "PROGRAM is 'nowhere', but has no config.json"),
-        ("latency", ("nowhere",), "the following arguments are required: PROGRAM"),
-        ("latency", ("nowhere", "there"), "MODEL is 'nowhere', but has no config.json"),
     ],
 )
 def test_mistakes(name, words, message, tmp_path, monkeypatch, capsys):

@@ -85,7 +85,7 @@ def test_timed_training_has_the_guards_of_fairseq_train(toy_masked_lm_data, tmp_
 
     def timed_train(*more: object):
         words = [toy_masked_lm_data, *flags, *own, *more]
-        return processes.run("examples.study.timed_train", *words)
+        return processes.run("examples.shared.timed", "train", *words)
 
     missing = timed_train("--max-update", "2", "--restore-file", str(tmp_path / "nowhere.pt"))
     assert missing.returncode == 1
@@ -94,7 +94,7 @@ def test_timed_training_has_the_guards_of_fairseq_train(toy_masked_lm_data, tmp_
     assert "nowhere.pt" in last
     trained = timed_train("--max-update", "2", "--log-format", "simple", "--log-interval", "1")
     assert trained.returncode == 0, trained.stderr
-    assert 'timed_train | clock | {"updates": 1, ' in trained.stdout, "it logs as JSON itself"
+    assert 'timed | clock | {"updates": 1, ' in trained.stdout, "it logs as JSON itself"
 
 
 # ---------------------------------------------------------------- the table
@@ -124,7 +124,7 @@ def test_log_is_read_in_its_order(tmp_path):
         'x | INFO | train_inner | {"loss": "9.5", "num_updates": "2"}\n'
         "x | INFO | fairseq.trainer | something else\n"
         'x | INFO | valid | {"valid_loss": "8.5", "valid_num_updates": "2"}\n'
-        'timed_train | clock | {"updates": 1, "seconds": 0.5}\n'
+        'timed | clock | {"updates": 1, "seconds": 0.5}\n'
         'x | INFO | valid | {"valid_loss": "8'
     )
     assert read_log(log) == [

@@ -63,7 +63,7 @@ def results_of_runs(sources, out):
 
 
 def report_of_runs(sources, out):
-    write_report(out, ["# Runs"])
+    write_report(out, {"command": "python", "runs": {}}, ["# Runs"])
 
 
 def submission(sources, out):

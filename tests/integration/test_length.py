@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from examples.study import length, length_measures, length_report, length_results
+from examples.study import length, length_figures, length_measures, length_report
 from examples.study.length_measures import FACTORS, KINDS, bits, chosen_tokens, read_blocks
 from tests.scripts import ROOT
 from tupe_fairseq import TupeTransformerLM, UsageError
@@ -36,9 +36,10 @@ def test_all_parts(toy_masked_lm_data, tmp_path, monkeypatch, forking_python, ca
     path = out / "causal/rope/1/measured.json"
     ways = json.loads(path.read_text())
     assert list(ways) == ["", *length_measures.SCALINGS, "window"]
-    path.write_text(json.dumps({"": ways[""], "window": "kept"}))
+    some = {way: found if way == "" else "kept" for way, found in ways.items() if way != "linear"}
+    path.write_text(json.dumps(some))
     length_measures_main(monkeypatch, "causal", "rope", toy_masked_lm_data, path.parent, 16, 2)
-    assert json.loads(path.read_text()) == {**ways, "window": "kept"}
+    assert json.loads(path.read_text()) == {**some, "linear": ways["linear"]}
 
     length.main(words(toy_masked_lm_data, out))
     assert "2 of 5 runs are complete already" in capsys.readouterr().out
@@ -135,8 +136,6 @@ def test_seeds(toy_masked_lm_data, tmp_path):
     ("more", "message"),
     [
         (("--encodings", "tupe"), "--position-encoding is 'tupe'"),
-        (("--masked-encodings", "xpos"), "--masked-encodings has 'xpos'"),
-        (("--encodings", "rope+randomize_positions=9"), "must draw from at least 256 positions"),
         (("--updates", "6"), "--updates must be a multiple of the 4 validations, but is 6"),
         (("--blocks", "0"), "--blocks must be at least 1"),
         (("--length", "8"), "--length and --masked-length must be at least 16"),
@@ -155,9 +154,9 @@ def test_held_out_text_must_fill_a_block(toy_masked_lm_data):
 
 def test_growth_and_verdict():
     runs = {seed: {"mean": {str(k): 3 + seed * k / 10 for k in FACTORS}} for seed in (1, 2)}
-    changes = length_results.growth(runs)
+    changes = length_figures.growth(runs)
     assert changes[1] == 0
     assert changes[16] == pytest.approx(2.25)
-    assert [length_results.verdict(v) for v in (-1, 0.05, 0.4, 0.6)] == [
+    assert [length_figures.verdict(v) for v in (-1, 0.05, 0.4, 0.6)] == [
         *("holds", "holds", "degrades", "breaks")
     ]

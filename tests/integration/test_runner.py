@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from examples.shared import runner
-from examples.shared.results import read_results, rows, what_ran, write_report
+from examples.shared.results import read_results, rows, what_ran
 from examples.shared.runner import Run
 from tests import processes
 from tupe_fairseq import UsageError
@@ -181,8 +181,6 @@ def test_report_needs_results(tmp_path):
     (tmp_path / "results.json").write_text("[1]")
     with pytest.raises(UsageError, match="cannot read"):
         read_results(tmp_path)
-    write_report(tmp_path, ["a", ""])
-    assert (tmp_path / "report.md").read_text() == "a\n"
 
 
 def test_runs_are_spread_over_gpus(tmp_path, monkeypatch):

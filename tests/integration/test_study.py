@@ -10,14 +10,13 @@ import shlex
 import shutil
 import signal
 import stat
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from fairseq import options
 
-from examples.shared.markdown import shorten, shown
+from examples.shared.markdown import shown
 from examples.shared.results import read_results, rows
 from examples.study import plan, report, study, tables
 from tests import processes
@@ -241,18 +240,6 @@ def test_pretraining_that_is_not_done_is_not_compared():
     assert learned == ["BERT-A (`learned`)", "1,000", "6.000", "-", "100 %", "500", "1 of 2"]
     # Half way from 2 to 4 of 4 updates; seed 2 has no BERT-A to compare with.
     assert t5[2:] == ["3.250 (1.000 to 5.500)", "-0.500 (one seed)", "75 %", "500", "2 of 2"]
-
-
-@pytest.mark.parametrize(
-    "numbered", ["wiki_{08..11}", "'a b/'{1..3}", "1 2", "v9 v10 v11", "a1 a3 a5", "x{1..3} y4"]
-)
-def test_numbered_files_are_shortened_as_bash_writes_them(numbered):
-    echoed = subprocess.run(
-        ["bash", "-c", f"printf '%s\\n' {numbered}"], capture_output=True, text=True, check=True
-    )
-    words = shlex.join(["python", *echoed.stdout.splitlines(), "--out", "folder 1"])
-    shown = shorten(words)
-    assert shown == f"python {numbered} --out 'folder 1'"
 
 
 def test_commands_are_shown_without_absolute_paths(tmp_path):
