@@ -169,7 +169,7 @@ def test_fairseq_understands_the_pretraining_of(scale, place, toy_masked_lm_data
     args.data, args.models = toy_masked_lm_data, list(plan.MODELS)
     seen = set()
     for run in study.pretraining_runs(args)[: len(plan.MODELS)]:
-        flags = [*map(str, run.commands[0][3:])]
+        flags = [*map(str, run.commands[0][4:])]
         parsed = options.parse_args_and_arch(options.get_training_parser(), flags)
         seen.add((parsed.position_encoding, getattr(parsed, "tie_cls", False)))
         assert parsed.arch == plan.SCALES[scale].arch
