@@ -6,6 +6,7 @@ by block.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -20,9 +21,10 @@ from ..kernels.softmax import ScoreTerms, softmax_dropout_, softmax_dropout_back
 from ..position.bias import AttentionBias
 from ..position.relative import RelativeVectors
 from ..position.tables import widened
-from .backend import ATTENTION_BACKENDS, Backend, Feature
+from .backend import ATTENTION_BACKENDS, Backend, Feature, SharedAttention
 from .blocks import Block, Blocks, split_into_blocks
 from .fused import padding_scores
+from .layout import Layout
 from .relative import Relative, relative_inputs
 
 #: Below this share of the cells, blocks are faster than torch's kernel, which computes all.
@@ -39,10 +41,12 @@ class Blocked(Backend):
     name = "blocked"
     supports = frozenset(Feature) - {Feature.WEIGHTS, Feature.CONTENT, Feature.COMPILED}
 
-    def unavailable(self, device):
+    def unavailable(self, device: str) -> str | None:
         return None if device == "cpu" else f"its kernels are for CPUs, not for {device}"
 
-    def prepare(self, bias, layout, heads, dtype):
+    def prepare(
+        self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
+    ) -> Any:
         dtype = widened(dtype)
         padding = padding_scores(layout.padding_mask, dtype)
         if bias is not None:
@@ -52,8 +56,7 @@ class Blocked(Backend):
             mask = None if bias is None else bias.dense()[None]
             return padding if mask is None else mask if padding is None else mask + padding
         if bias is not None and heads * layout.length**2 * dtype.itemsize <= DENSE:
-            parts = dict.fromkeys(("queries", "keys", "by_distance"))
-            bias = replace(bias, cells=bias.dense(), **parts)
+            bias = replace(bias, cells=bias.dense(), queries=None, keys=None, by_distance=None)
         lengths = layout.lengths or (layout.length,) * layout.batch
         visible, has_cls = (None, False) if bias is None else (bias.visible, bias.has_cls)
         blocks = split_into_blocks(heads, lengths, visible, has_cls)
@@ -64,7 +67,9 @@ class Blocked(Backend):
             padding = padding[:, 0]
         return Blocks(blocks, bias, padding, memory, share, layout.lengths)
 
-    def attend(self, q, k, v, shared, dropout=0.0):
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, shared: SharedAttention, dropout: float = 0.0
+    ) -> tuple[Tensor, Tensor | None]:
         prepared = shared.prepared
         dtype, wide = v.dtype, widened(v.dtype)
         if dropout == 1:
@@ -76,8 +81,8 @@ class Blocked(Backend):
             return out.to(dtype), None
         bias = prepared.bias
         is_fused = dropout == 0 and relative is None
-        if is_fused and (out := _attend_fused(prepared, q, k, v)) is not None:
-            return out.to(dtype), None
+        if is_fused and (fused := _attend_fused(prepared, q, k, v)) is not None:
+            return fused.to(dtype), None
         parts = () if bias is None else bias.parts().values()
         key = draw_key() if dropout else 0
         q, *inputs = relative_inputs(q, relative)
@@ -174,7 +179,9 @@ class _Attend(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, q, k, v, prepared, p, key, firsts, other_q, a, b, c, *parts):
+    def forward(  # type: ignore[no-untyped-def]
+        ctx, q, k, v, prepared, p, key, firsts, other_q, a, b, c, *parts
+    ) -> Tensor:
         q, k, v, other_q = map(_heads_first, (q, k, v, other_q))
         out = prepared.empty_like(v)
         relative = Relative.of(firsts, q if other_q is None else other_q, k, (a, b, c))
@@ -193,7 +200,7 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, gradient):
+    def backward(ctx: Any, gradient: Any) -> tuple[Tensor | None, ...]:
         q, k, v, other_q, *tables = ctx.saved_tensors
         prepared, p, key, firsts = ctx.constants
         gradient = _heads_first(gradient)

@@ -1,11 +1,15 @@
 """Attention written out: scores, softmax, weights. The oracle of every other backend."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from ..kernels.dropout import dropout as drop
+from ..position.bias import AttentionBias
 from ..position.tables import widened
-from .backend import ATTENTION_BACKENDS, Backend, Feature
+from .backend import ATTENTION_BACKENDS, Backend, Feature, SharedAttention
+from .layout import Layout
 
 
 class Eager(Backend):
@@ -14,13 +18,17 @@ class Eager(Backend):
     name = "eager"
     supports = frozenset(Feature)
 
-    def prepare(self, bias, layout, heads, dtype):
+    def prepare(
+        self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
+    ) -> Any:
         dense = None if bias is None else bias.dense()
         mask = layout.padding_mask
         # B×S -> B×1×1×S
         return dense, None if mask is None else mask[:, None, None, :]
 
-    def attend(self, q, k, v, shared, dropout=0.0):
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, shared: SharedAttention, dropout: float = 0.0
+    ) -> tuple[Tensor, Tensor | None]:
         bias, padding = shared.prepared
         # B×H×T×E · B×H×E×S -> B×H×T×S
         scores = q @ k.transpose(-2, -1)

@@ -5,8 +5,15 @@
 number in the key. No T×T tensor exists, and dropout is the kernel's own.
 """
 
-from .backend import ATTENTION_BACKENDS, Backend, Feature
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..position.bias import AttentionBias
+from .backend import ATTENTION_BACKENDS, Backend, Feature, SharedAttention
 from .fused import fused_attention, padding_scores
+from .layout import Layout
 
 
 class Flash(Backend):
@@ -15,14 +22,19 @@ class Flash(Backend):
     name = "flash"
     supports = frozenset({Feature.COMPILED})
 
-    def prepare(self, bias, layout, heads, dtype):
+    def prepare(
+        self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
+    ) -> Any:
         padding = padding_scores(layout.padding_mask, dtype)
         if bias is None:
             return None, None, padding
         # H×T×E -> 1×H×T×E
-        return bias.queries.to(dtype)[None], bias.keys.to(dtype)[None], padding
+        parts = bias.to(dtype).parts()
+        return parts["queries"][None], parts["keys"][None], padding
 
-    def attend(self, q, k, v, shared, dropout=0.0):
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, shared: SharedAttention, dropout: float = 0.0
+    ) -> tuple[Tensor, Tensor | None]:
         positions_q, positions_k, padding = shared.prepared
         queries, keys = [q], [k]
         if positions_q is not None:

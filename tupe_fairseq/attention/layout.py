@@ -5,6 +5,7 @@ cells, with the sequences sorted by length, so that a backend can batch those of
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -110,7 +111,7 @@ class Layout:
 
     def unpack(self, x: Tensor) -> Tensor:
         """Back to the batch, with zeros at padding: N×C -> B×T×C."""
-        if self.tokens is None:
+        if self.tokens is None or self.sources is None:
             return x
         batch = x.new_zeros(len(self.sources), x.size(-1)).index_copy(0, self.tokens, x)
         return batch.unflatten(0, (-1, self.length))
@@ -123,7 +124,7 @@ class Layout:
 
     def from_attention(self, x: Tensor) -> Tensor:
         """Cells of attention to tokens: B×T×C -> N×C."""
-        if self.tokens is None:
+        if self.cells is None:
             return x
         return x.flatten(0, 1).index_select(0, self.cells)
 
@@ -132,11 +133,11 @@ class _Gather(torch.autograd.Function):
     """Cells from tokens; padding passes no gradient."""
 
     @staticmethod
-    def forward(ctx, x, sources, cells):
+    def forward(ctx: Any, x: Tensor, sources: Tensor, cells: Tensor) -> Tensor:
         ctx.save_for_backward(cells)
         return x.index_select(0, sources)
 
     @staticmethod
-    def backward(ctx, gradient):
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         (cells,) = ctx.saved_tensors
         return gradient.index_select(0, cells), None, None

@@ -78,10 +78,11 @@ class TupeMultiheadAttention(nn.Module):
             The output, in the shape of x, and the attention weights, B×H×T×S, where `shared` asks
             for them.
         """
+        assert shared.encoding is not None
         q, k, v = shared.encoding.rotate(*self._project(x, shared, cache), shared.start)
         terms = self.layer_terms
         if terms is not None and terms.uses("vectors"):
-            q, k = self._append_vectors(x, q, k, shared, cache)
+            q, k = _with_vectors(terms, shared.layout.to_attention(x), q, k, cache)
         if cache is not None:
             k, v = cache.append(k, v)
         if terms is not None:
@@ -120,16 +121,16 @@ class TupeMultiheadAttention(nn.Module):
             cache.joint = joint
         return joint
 
-    def _append_vectors(
-        self, x: Tensor, q: Tensor, k: Tensor, shared: SharedAttention, cache: LayerCache | None
-    ) -> tuple[Tensor, Tensor]:
-        """Queries and keys with the dimensions that the layer's terms compute from x."""
-        carried = None if cache is None else cache.carried
-        of_q, of_k, carried = self.layer_terms.vectors(shared.layout.to_attention(x), carried)
-        if cache is not None:
-            cache.carried = carried
-        of_q, of_k = products_in(q.dtype, of_q, of_k)
-        return torch.cat((q, of_q), -1), torch.cat((k, of_k), -1)
+
+def _with_vectors(
+    terms: LayerTerms, x: Tensor, q: Tensor, k: Tensor, cache: LayerCache | None
+) -> tuple[Tensor, Tensor]:
+    """Queries and keys with the dimensions that the layer's terms compute from x, B×T×C."""
+    of_q, of_k, carried = terms.vectors(x, None if cache is None else cache.carried)
+    if cache is not None:
+        cache.carried = carried
+    of_q, of_k = products_in(q.dtype, of_q, of_k)
+    return torch.cat((q, of_q), -1), torch.cat((k, of_k), -1)
 
 
 def with_layer_terms(
@@ -154,6 +155,7 @@ def with_layer_terms(
     if terms.uses("relative") and relative is None:
         relative = terms.relative(shared.encoding, max(shared.start + q.size(2), k.size(2)))
     if terms.uses("content"):
+        assert shared.encoding is not None
         width = shared.encoding.shape.head_dim
         q, k = q[..., :width], k[..., :width]
         content = terms.content(q, k, x, shared.encoding, shared.start)

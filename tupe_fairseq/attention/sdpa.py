@@ -1,7 +1,14 @@
 """Attention by torch's scaled_dot_product_attention, which has fused kernels."""
 
-from .backend import ATTENTION_BACKENDS, Backend, Feature
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..position.bias import AttentionBias
+from .backend import ATTENTION_BACKENDS, Backend, Feature, SharedAttention
 from .fused import fused_attention, padding_scores
+from .layout import Layout
 
 
 class Sdpa(Backend):
@@ -10,12 +17,16 @@ class Sdpa(Backend):
     name = "sdpa"
     supports = frozenset(Feature) - {Feature.WEIGHTS, Feature.RELATIVE_VALUES}
 
-    def prepare(self, bias, layout, heads, dtype):
+    def prepare(
+        self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
+    ) -> Any:
         # The kernels require a bias in the dtype of the queries.
         mask = None if bias is None else bias.dense().to(dtype)[None]
         return mask, padding_scores(layout.padding_mask, dtype)
 
-    def attend(self, q, k, v, shared, dropout=0.0):
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, shared: SharedAttention, dropout: float = 0.0
+    ) -> tuple[Tensor, Tensor | None]:
         bias, padding = shared.prepared
         if (added := shared.layer_scores(q, k)) is not None:
             bias = added if bias is None else bias + added
