@@ -4,7 +4,7 @@
 #
 # .venv/installed identifies the installation. It is written last, so the next call completes an
 # interrupted installation. PYTHON names another interpreter than python3.11, and TORCH another version
-# of torch than 2.13.0: `PYTHON=python3.12 TORCH=2.6.0 bash scripts/test.sh`.
+# of torch than 2.13.0: `PYTHON=python3.12 TORCH=2.14.1 bash scripts/test.sh`.
 
 : "${TORCH:=2.13.0}"
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore

@@ -16,7 +16,6 @@ from .base import PositionEncoding, Shape, check_at_least, register_position_enc
 from .layer_terms import LayerTerms
 from .relative import ByDistance, RelativeVectors
 from .shaw import RelativeClip
-from .tables import is_exporting
 
 
 class DebertaTerms(LayerTerms):
@@ -76,7 +75,11 @@ class DebertaPosition(PositionEncoding):
 
     def rows(self, length: int) -> Tensor:
         """The rows of P that this length reaches, R×C: the middle of the table."""
-        k = self.relative_clip if is_exporting() else min(self.relative_clip, length)
+        k = (
+            self.relative_clip
+            if torch.compiler.is_exporting()
+            else min(self.relative_clip, length)
+        )
         return self.weight[self.relative_clip - k : self.relative_clip + k]
 
     def build_layer_terms(self) -> DebertaTerms:

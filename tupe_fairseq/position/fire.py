@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .bias import AttentionBias
 from .indices import distances, toeplitz
-from .tables import is_exporting, widened
+from .tables import widened
 
 EPSILON = 1e-6
 #: Hidden values that are computed at a time for a table of all cells.
@@ -59,7 +59,7 @@ class FireLayer(PositionEncoding):
         distance = distances(queries, keys, start, device=self.w.device).abs()
         # In fp32, in which the largest distance has neighbours.
         logarithms = self._logarithm(distance)
-        if not is_exporting() and last <= self._known_reach():
+        if not torch.compiler.is_exporting() and last <= self._known_reach():
             ratios = logarithms / self._divisor(torch.zeros_like(distance[:1]))
             return AttentionBias(keys, by_distance=self._mlp(ratios), start=start)
         cells = self._cells(logarithms, torch.arange(last + 1, device=self.w.device), keys, start)
@@ -82,7 +82,7 @@ class FireLayer(PositionEncoding):
         of_cells = toeplitz(logarithms[None], keys)[0]
         rows = positions[start : start + of_cells.size(0), None]
         ratios = of_cells / divisor[torch.maximum(rows, positions[:keys])]
-        if is_exporting():
+        if torch.compiler.is_exporting():
             return self._mlp(ratios)
         step = max(1, HIDDEN_VALUES // (keys * len(self.hidden_bias)))
         blocks = ratios.split(step)
@@ -136,7 +136,7 @@ class FirePosition(PositionEncoding):
 
     def for_pass(self, length: int, device: torch.device) -> "FirePosition":
         """Read the thresholds of all layers at once, so that the host waits only once."""
-        if is_exporting():
+        if torch.compiler.is_exporting():
             return self
         view, layers = (
             copy.copy(self),

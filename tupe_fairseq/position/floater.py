@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
-from .tables import is_exporting, widened, without_autocast
+from .tables import widened, without_autocast
 
 #: Time between neighbouring positions.
 STEP = 0.1
@@ -90,7 +90,7 @@ class FloaterPosition(PositionEncoding):
         self, x: Tensor, tokens: object = None, padding_mask: object = None, start: int = 0
     ) -> Tensor:
         path = self._known_path
-        if is_exporting() and self._known is not None:
+        if torch.compiler.is_exporting() and self._known is not None:
             # A program has them as constants; a pass before was as long as any can be.
             return x + self._known[1][start : start + x.size(1)].to(x.dtype)
         if torch.is_grad_enabled():

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-from .tables import collect, is_exporting, relative_shift, spread
+from .tables import collect, relative_shift, spread
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class ByDistance:
 
         Where torch exports a program for every length, all rows are kept.
         """
-        if is_exporting():
+        if torch.compiler.is_exporting():
             return self
         first, stop = self.reached(-(start + queries - 1), keys - 1 - start)
         return ByDistance(self.vectors[:, first:stop], self.first + first)
@@ -57,7 +57,7 @@ class ByDistance:
         queries = q.size(2)
         near = self.within(queries, keys, start)
         by_row = q @ near.table.mT
-        if not is_exporting() and by_row.size(-1) == queries + keys - 1:
+        if not torch.compiler.is_exporting() and by_row.size(-1) == queries + keys - 1:
             return relative_shift(by_row, keys)
         return spread(by_row, near.index(queries, keys, start))
 

@@ -66,12 +66,6 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
     return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)[:, :width]
 
 
-def is_exporting() -> bool:
-    """Whether torch exports a program for every length, which must not depend on this one."""
-    # torch 2.6 does not tell it from torch.compile.
-    return getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)()
-
-
 def relative_shift(by_distance: Tensor, keys: int) -> Tensor:
     """Values by query and distance to values by query and key: ...×T×(T+S−1) -> ...×T×S.
 
