@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import CompletedProcess, TimeoutExpired
@@ -103,6 +103,32 @@ class Program:
 def run(name: str | Path, *words: object, **environment: str) -> CompletedProcess:
     """Run a program to its end."""
     return Program(name, *words, **environment).wait()
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
+    """Until a condition holds; fail if that takes longer."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def wait_for_the_lock(out: Path) -> None:
+    """Until the processes of a killed call have ended."""
+    # Imports this package, which a program is to do itself.
+    from tupe_fairseq.files import lock
+
+    with (out / ".lock").open() as file:
+        wait_until(lambda: lock(file.fileno()))
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 @contextmanager

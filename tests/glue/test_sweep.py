@@ -10,7 +10,6 @@ import os
 import signal
 import stat
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -84,14 +83,6 @@ def started(place: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
-def wait_for(condition) -> None:
-    for _ in range(600):
-        if condition():
-            return
-        time.sleep(0.1)
-    raise AssertionError("waited in vain")
-
-
 def test_every_run_is_done_once(place):
     run(place, "out")
     found = lines(place, "out")
@@ -120,7 +111,7 @@ def test_a_word_given_twice_is_one_run(place):
 def test_killed_sweep_goes_on_and_ends_as_an_unkilled_one(place, how):
     (place / "hold").touch()
     process = processes.Program(GLUE / "sweep.py", *arguments(place, "killed"))
-    wait_for(lambda: lines(place, "killed"))
+    processes.wait_until(lambda: lines(place, "killed"))
     os.kill(process.pid, how)
     assert process.wait().returncode == (1 if how == signal.SIGTERM else -how)
     assert 0 < len(lines(place, "killed")) < 8

@@ -13,7 +13,7 @@ from examples.study import compare_encodings as compare
 from examples.study import comparison
 from examples.study.training import Recipe, fixed_flags
 from tests import processes
-from tests.integration.test_runner import wait_for_the_lock, wait_until
+from tests.processes import wait_for_the_lock, wait_until
 from tests.scripts import ROOT
 from tupe_fairseq import UsageError
 

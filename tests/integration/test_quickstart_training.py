@@ -13,7 +13,7 @@ import pytest
 
 from examples.quickstart.progress import validations
 from tests import processes
-from tests.integration.test_runner import is_alive, wait_until
+from tests.processes import is_alive, wait_until
 
 #: Counts to --max-update; the number of updates done is in the checkpoint.
 PROGRAM = f"""#!{sys.executable}

@@ -5,7 +5,6 @@ import re
 import signal
 import time
 from argparse import ArgumentParser
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,8 @@ from examples.shared import runner
 from examples.shared.results import read_results, rows, what_ran
 from examples.shared.runner import Run
 from tests import processes
+from tests.processes import is_alive, wait_until
 from tupe_fairseq import UsageError
-from tupe_fairseq.files import lock
 
 #: Runs a and b, which wait for a file `go`.
 PROGRAM = """
@@ -129,29 +128,8 @@ def test_a_damaged_checkpoint_is_removed_before_a_run_goes_on(tmp_path):
     assert torch.load(tmp_path / "a/checkpoint_last.pt", weights_only=True) == {}
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
-
-
-def wait_for_the_lock(out: Path) -> None:
-    """Until the processes of a killed call have ended."""
-    with (out / ".lock").open() as file:
-        wait_until(lambda: lock(file.fileno()))
-
-
 def pids(out: Path) -> list[int]:
     return [*map(int, (out / "pids").read_text().split())] if (out / "pids").exists() else []
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)

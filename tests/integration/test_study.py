@@ -21,7 +21,7 @@ from examples.shared.results import read_results, rows
 from examples.study import plan, report, study, tables
 from tests import processes
 from tests.integration.hydra_configs import GLUE, QUIET, composed
-from tests.integration.test_runner import wait_for_the_lock, wait_until
+from tests.processes import wait_for_the_lock, wait_until
 from tests.scripts import ROOT
 from tupe_fairseq import UsageError
 

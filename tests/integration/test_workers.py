@@ -2,13 +2,12 @@
 
 import os
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests import processes
+from tests.processes import is_alive, wait_until
 
 #: Writes the numbers of two workers, which then do jobs that take long.
 PROGRAM = """
@@ -34,21 +33,6 @@ if __name__ == "__main__":
 STOPPED = "stopped; run the same command again to continue.\n"
 
 
-def wait_until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
-
-
-def runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 @pytest.fixture
 def program(tmp_path) -> processes.Program:
     (tmp_path / "program.py").write_text(PROGRAM)
@@ -60,7 +44,7 @@ def program(tmp_path) -> processes.Program:
 def check_workers_have_ended(folder: Path) -> None:
     numbers = (folder / "numbers").read_text().strip("{}").split(", ")
     assert len(numbers) == 2
-    wait_until(lambda: not any(runs(int(number)) for number in numbers))
+    wait_until(lambda: not any(is_alive(int(number)) for number in numbers))
 
 
 def test_workers_end_with_a_killed_parent(program, tmp_path):
