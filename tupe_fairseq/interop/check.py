@@ -42,14 +42,8 @@ def check_directory(
 ) -> list[str]:
     """Load a directory as users do and compare the model's outputs, except at padding.
 
-    Args:
-        directory: the directory.
-        other: the model at the other end of the conversion.
-        head: compare the logits of this classification head.
-        family: the kind of model.
-
-    Returns:
-        Lines of a report.
+    `other` is the model at the other end of the conversion. With a classification `head`, the
+    logits of that head are compared. Returns the lines of a report.
 
     Raises:
         CheckpointError: the outputs differ.

@@ -16,9 +16,7 @@ class Rule(NamedTuple):
 
     `*` matches one part of a dotted name, `**` one or more; both are the same on both sides.
 
-    Attributes:
-        theirs: name in the other format.
-        ours: name here, or several names of equal parts that `theirs` concatenates.
+    `ours` is the name here, or several names of equal parts that `theirs` concatenates.
     """
 
     theirs: str

@@ -169,8 +169,7 @@ def renamed(
     None, the source multiplies token embeddings by it.
 
     Raises:
-        CheckpointError: parameters are missing, unknown or of another shape, or fairseq's model
-            has another scale.
+        CheckpointError: names, shapes or the scale differ.
     """
     ours, notes = to_ours(theirs, table), []
     model = build(settings, entries, ours, family)

@@ -128,16 +128,10 @@ def _check_counterpart(settings: Mapping[str, Any], head: str | None) -> None:
 def as_tupe(
     config: Mapping[str, Any], theirs: dict[str, Tensor], learned: bool, notes: list[str]
 ) -> dict[str, Any]:
-    """Fold and remove the parameters that `tupe_roberta` does not have.
+    """The configuration as `TupeConfig` would have it, after `check_config`.
 
-    Args:
-        config: config.json, which `check_config` has checked.
-        theirs: the parameters by RoBERTa's names; entries are removed.
-        learned: whether the positions are kept.
-        notes: for the user; some are added.
-
-    Returns:
-        The configuration as `TupeConfig` would have it.
+    Parameters that `tupe_roberta` does not have are removed from `theirs`. Notes for the user are
+    added to `notes`. Positions are kept if they stay `learned`.
     """
     notes += _fold_token_types(theirs, learned)
     if "classifier.out_proj.weight" not in theirs:

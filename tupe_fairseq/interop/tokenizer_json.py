@@ -27,11 +27,12 @@ SEPARATOR = "\U0010ffff"
 NOT_WRITTEN = "no tokenizer was written, so AutoTokenizer has nothing to load"
 CONFIG = {
     "tokenizer_class": "PreTrainedTokenizerFast",
-    **{"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"},
-    **{"pad_token": "<pad>", "unk_token": "<unk>", "mask_token": MASK},
+    **{"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"},
     "clean_up_tokenization_spaces": False,
     "model_input_names": ["input_ids", "attention_mask"],
 }
+#: For masked language models alone.
+ENCODER_TOKENS = {"bos_token": "<s>", "cls_token": "<s>", "sep_token": "</s>", "mask_token": MASK}
 
 
 def write_tokenizer(
@@ -46,7 +47,7 @@ def write_tokenizer(
 
     Args:
         folder: where to write.
-        source: the directory of the model.
+        source: the model's directory.
         entries: its dictionary.
         longest: most tokens of the model.
         lower_case: the text was lower-cased before the tokenizer saw it.
@@ -66,15 +67,12 @@ def write_tokenizer(
     except DataError as error:
         return f"{NOT_WRITTEN}: {error}"
     if lower_case:
-        steps = [] if tokenizer.normalizer is None else [tokenizer.normalizer]
-        lower = library.normalizers.Lowercase()
-        tokenizer.normalizer = library.normalizers.Sequence([lower, *steps])
+        steps = [library.normalizers.Lowercase(), tokenizer.normalizer]
+        tokenizer.normalizer = library.normalizers.Sequence([s for s in steps if s is not None])
     _add_symbols(library, tokenizer, ids, start)
-    config = CONFIG | {"model_max_length": longest}
-    if start is not None:
-        of_masks = ("cls_token", "sep_token", "mask_token")
-        config = {n: v for n, v in config.items() if n not in of_masks} | {"bos_token": start}
+    own = ENCODER_TOKENS if start is None else {"bos_token": start}
     tokenizer.save(str(folder / "tokenizer.json"))
+    config = CONFIG | own | {"model_max_length": longest}
     write_config(folder / "tokenizer_config.json", config)
     return ""
 
@@ -108,16 +106,8 @@ def from_sentencepiece(library: Any, path: Path, ids: dict[str, int]) -> Any:
         raise DataError(f"{path} has user-defined symbols, which are not supported.")
     scores = {piece.piece: piece.score for piece in model.pieces if piece.type == kinds.NORMAL}
     _check_complete(scores, ids, path)
-    # Of equal scores, sentencepiece merges the leftmost pair first, whatever its parts are.
-    merges = [
-        (piece[:cut], piece[cut:])
-        for piece in sorted(scores, key=lambda piece: -scores[piece])
-        for cut in range(1, len(piece))
-        if piece[:cut] in scores and piece[cut:] in scores
-    ]
-    tokenizer = library.Tokenizer(
-        library.models.BPE(vocab=ids, merges=merges, unk_token="<unk>", fuse_unk=True)
-    )
+    given = {"vocab": ids, "merges": _merges(scores), "unk_token": "<unk>"}
+    tokenizer = library.Tokenizer(library.models.BPE(**given, fuse_unk=True))
     normalizers = library.normalizers
     charsmap = rules.precompiled_charsmap
     steps = by_rules(library, charsmap) if charsmap else []
@@ -135,6 +125,17 @@ def from_sentencepiece(library: Any, path: Path, ids: dict[str, int]) -> Any:
     strip = [decoders.Strip(" ", 1, 0)] if rules.add_dummy_prefix else []
     tokenizer.decoder = decoders.Sequence([decoders.Replace(SPACE, " "), decoders.Fuse(), *strip])
     return tokenizer
+
+
+def _merges(scores: dict[str, float]) -> list[tuple[str, str]]:
+    """All pairs of pieces that form a piece, the best first."""
+    # Of equal scores, sentencepiece merges the leftmost pair first, whatever its parts are.
+    return [
+        (piece[:cut], piece[cut:])
+        for piece in sorted(scores, key=lambda piece: -scores[piece])
+        for cut in range(1, len(piece))
+        if piece[:cut] in scores and piece[cut:] in scores
+    ]
 
 
 def read_sentencepiece(path: Path) -> Any:

@@ -38,10 +38,9 @@ def of_roberta(folder: Path, rows: int) -> Vocabulary:
     Raises:
         DataError: there is no such tokenizer, or its ids are others.
     """
-    merges, tokens = _read(folder, "BPE")
+    merges, tokens = _read(folder, "BPE", rows)
     if tokens[: len(SPECIAL)] != list(SPECIAL):
         raise DataError(f"the first tokens of {folder}'s tokenizer are not {', '.join(SPECIAL)}.")
-    tokens = _filled(tokens, rows, folder)
     entries = [Entry(MASK if token == MASK else str(i), 1) for i, token in enumerate(tokens)]
     numbers = {token: i for i, token in enumerate(tokens) if token not in (*SPECIAL, MASK)}
     lines = "\n".join(["#version: 0.2", *merges, ""])
@@ -56,10 +55,9 @@ def of_bert(folder: Path, rows: int) -> Vocabulary:
     Raises:
         DataError: there is no such tokenizer, or it lacks a symbol.
     """
-    _, tokens = _read(folder, "WordPiece")
+    _, tokens = _read(folder, "WordPiece", rows)
     if lacking := [token for token in (*BERT_SPECIAL, BERT_MASK) if token not in tokens]:
         raise DataError(f"the tokenizer of {folder} lacks {', '.join(lacking)}.")
-    tokens = _filled(tokens, rows, folder)
     first = [tokens.index(token) for token in BERT_SPECIAL]
     others = [i for i in range(rows) if i not in first]
     entries = [Entry(MASK if tokens[i] == BERT_MASK else tokens[i], 1) for i in others]
@@ -70,11 +68,11 @@ def of_bert(folder: Path, rows: int) -> Vocabulary:
     return Vocabulary(entries, first + others, {}, [note])
 
 
-def _read(folder: Path, kind: str) -> tuple[list[str], list[str]]:
-    """The merges of a tokenizer, and its tokens in the order of their ids.
+def _read(folder: Path, kind: str, rows: int) -> tuple[list[str], list[str]]:
+    """The merges of a tokenizer, and a token for each row of the embeddings.
 
     Raises:
-        UsageError: there is none of this kind, or it is damaged.
+        UsageError: there is none of this kind, it is damaged, or it has more tokens.
     """
     library = import_extra("tokenizers", "hf")
     older = (WORDPIECES,) if kind == "WordPiece" else PAIRS
@@ -100,19 +98,11 @@ def _read(folder: Path, kind: str) -> tuple[list[str], list[str]]:
             f"the tokenizer of {folder} is not a {kind} tokenizer with ids 0, 1, 2, ..., but "
             f"{found} with {len(tokens)} tokens."
         )
-    merges = json.loads(tokenizer.to_str())["model"].get("merges", [])
-    # Older libraries join the two parts of a merge.
-    return [each if isinstance(each, str) else " ".join(each) for each in merges], tokens
-
-
-def _filled(tokens: list[str], rows: int, folder: Path) -> list[str]:
-    """As many tokens as the embeddings have rows, which may be more.
-
-    Raises:
-        DataError: they are fewer.
-    """
     if len(tokens) > rows:
         raise DataError(
             f"the tokenizer of {folder} has {len(tokens)} tokens, but its model has {rows} rows."
         )
-    return tokens + [FILLER.format(i) for i in range(rows - len(tokens))]
+    tokens += [FILLER.format(i) for i in range(rows - len(tokens))]
+    merges = json.loads(tokenizer.to_str())["model"].get("merges", [])
+    # Older libraries join the two parts of a merge.
+    return [each if isinstance(each, str) else " ".join(each) for each in merges], tokens

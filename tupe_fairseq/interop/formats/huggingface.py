@@ -107,12 +107,8 @@ def read(
 ) -> Converted:
     """Read a directory of RoBERTa, BERT or one of our classes.
 
-    Args:
-        source: the directory.
-        dictionary: dict.txt in the order of its ids; default: the one in the directory, or for
-            RoBERTa and BERT the tokens of the tokenizer.
-        position_encoding: of the new model; any other than `learned` is a warm start.
-        seed: of new parameters of a warm start.
+    The default dictionary is dict.txt in the directory, or for RoBERTa and BERT the tokens of the
+    tokenizer. Any other encoding than `learned` is a warm start, with parameters from `seed`.
 
     Raises:
         UsageError: it is not such a directory, or its contents do not fit.

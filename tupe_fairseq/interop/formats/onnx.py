@@ -49,12 +49,7 @@ def write(
 ) -> None:
     """Write a directory with a program.
 
-    Args:
-        converted: the model.
-        out: the directory; must not exist.
-        head: write a program for this classification head instead of the masked language model.
-        lower_case: the tokenizer lower-cases texts.
-        int8: write a program with 8-bit matrices too.
+    `int8` writes a program with 8-bit matrices too; other arguments are as in `huggingface.write`.
 
     Raises:
         UsageError: an option is invalid, the extra is not installed, or the encoding cannot be
