@@ -34,7 +34,7 @@ class TupeConfig(PretrainedConfig):
         num_hidden_layers: layers L.
         num_attention_heads: heads H, a divisor of hidden_size.
         intermediate_size: feed-forward width.
-        hidden_act: activation of feed-forward blocks and of the head for masked words.
+        hidden_act: activation of feed-forward blocks and of the language modeling head.
         hidden_dropout_prob: on the input and on the output of every block.
         attention_probs_dropout_prob: on attention weights.
         activation_dropout: after the activation of feed-forward blocks.

@@ -10,8 +10,8 @@ from .configuration import TupeConfig
 CLASSIFIER_ACTIVATIONS = {**ACTIVATIONS, "linear": lambda x: x}
 
 
-class MaskedWordHead(nn.Module):
-    """RoBERTa's head for masked words: C -> C, activation, LayerNorm, then a logit per word."""
+class MaskedLMHead(nn.Module):
+    """RoBERTa's language modeling head: C -> C, activation, LayerNorm, then a logit per token."""
 
     def __init__(self, config: TupeConfig):
         super().__init__()

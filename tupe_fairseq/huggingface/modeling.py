@@ -245,7 +245,7 @@ class TupeModel(TupePreTrainedModel):
         return Record(shift, bool(states), bool(attentions))
 
     def before_lm_head(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """Positions that enter between the last layer and the head for masked words.
+        """Positions that enter between the last layer and the language modeling head.
 
         Args:
             x: last hidden states, B×T×C.

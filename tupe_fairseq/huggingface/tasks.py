@@ -13,14 +13,14 @@ from transformers.modeling_outputs import (
 )
 
 from .configuration import TupeConfig
-from .heads import ClassificationHead, MaskedWordHead, classifier_dropout
+from .heads import ClassificationHead, MaskedLMHead, classifier_dropout
 from .modeling import WORDS
 from .padding import first_tokens
 from .with_head import TupeWithHead
 
 
 class TupeForMaskedLM(TupeWithHead):
-    """RoBERTa's head for masked words: logits B×T×V; labels B×T, −100 where there is none."""
+    """RoBERTa's language modeling head: logits B×T×V; labels B×T, −100 where there is none."""
 
     output_class = MaskedLMOutput
     accepts_loss_kwargs = True
@@ -28,7 +28,7 @@ class TupeForMaskedLM(TupeWithHead):
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
-        self.lm_head = MaskedWordHead(config)
+        self.lm_head = MaskedLMHead(config)
         self.post_init()
 
     def get_output_embeddings(self) -> nn.Module:
