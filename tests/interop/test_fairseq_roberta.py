@@ -1,6 +1,7 @@
 """Checkpoints of stock RoBERTa, old and new, read as `learned` or as a warm start."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -170,26 +171,25 @@ def test_round_trip_of_names(stock, tmp_path, age):
     assert all(torch.equal(back[name], state[name]) for name in state)
 
 
-def test_refusals(stock, tmp_path):
-    def refused(*parts, flags=(), **changes):
-        state = torch.load(stock, weights_only=True)
-        for name, value in changes.items():
-            full = f"encoder.sentence_encoder.{name.replace('__', '.')}"
-            state["model"].pop(full, None) if value is None else state["model"].update(
-                {full: value}
-            )
-        torch.save(state, tmp_path / "model.pt")
-        shutil.copy(stock.with_name("dict.txt"), tmp_path)
-        arguments = ["--from", "fairseq-roberta", str(tmp_path / "model.pt"), *flags]
-        with pytest.raises(UsageError) as error:
-            convert([*arguments, "--out", str(tmp_path / "out")])
-        assert all(part in str(error.value) for part in parts), str(error.value)
-        assert not (tmp_path / "out").exists()
-
-    refused("1 missing", "layers.0.fc2.bias", layers__0__fc2__bias=None)
-    refused("1 unknown", "gate", gate=torch.zeros(3))
-    refused("not a fairseq-roberta", "embed_positions.weight", embed_positions__weight=None)
-    refused("'rotary'", "known ones", flags=("--position-encoding", "rotary"))
-    words = tmp_path / "words.txt"
-    words.write_text("one 1\ntwo 2\n")
-    refused("7 symbols", "205", flags=("--dict", str(words)))
+@pytest.mark.parametrize(
+    ("changes", "flags", "part"),
+    [
+        ({"layers.0.fc2.bias": None}, (), r"1 missing .*layers\.0\.fc2\.bias"),
+        ({"gate": torch.zeros(3)}, (), r"1 unknown .*gate"),
+        ({"embed_positions.weight": None}, (), r"not a fairseq-roberta .*embed_positions\.weight"),
+        ({}, ("--position-encoding", "rotary"), "'rotary', but the known ones"),
+        ({}, ("--dict", "tokens.txt"), "6 symbols, but the checkpoint has embeddings for 205"),
+    ],
+)
+def test_refusals(stock, tmp_path, monkeypatch, changes, flags, part):
+    monkeypatch.chdir(tmp_path)
+    Path("tokens.txt").write_text("one 1\n")
+    shutil.copy(stock.with_name("dict.txt"), tmp_path)
+    state = torch.load(stock, weights_only=True)
+    named = {f"encoder.sentence_encoder.{name}": value for name, value in changes.items()}
+    model = state["model"] | named
+    state["model"] = {name: value for name, value in model.items() if value is not None}
+    torch.save(state, "model.pt")
+    with pytest.raises(UsageError, match=part):
+        convert(["--from", "fairseq-roberta", "model.pt", *flags, "--out", "out"])
+    assert not Path("out").exists()
