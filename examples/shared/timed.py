@@ -15,9 +15,12 @@ import sys
 import time
 
 import torch
+
+# The first of fairseq's modules, because it sets up logging.
+from fairseq_cli import train  # isort: skip
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from fairseq_cli import generate, train
+from fairseq_cli import generate
 
 from tupe_fairseq import commands
 

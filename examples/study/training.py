@@ -114,6 +114,8 @@ def trained(data: Path, folder: Path) -> dict[str, Any]:
             losses[int(entry["valid_num_updates"])] = entry["valid_loss"]
         elif kind == "clock" and entry["updates"] > 0:
             seconds.append(entry["seconds"] / entry["updates"])
+    if not losses:
+        raise UsageError("the log has no validation")
     model = read_checkpoint(folder / LAST)["model"]
     # The LM head shares its weight with the word embeddings.
     sizes = (v.numel() for key, v in model.items() if key != "encoder.lm_head.weight")
