@@ -173,8 +173,8 @@ def test_encodings_that_differ_by_layer():
     with torch.no_grad():
         built.embed_positions.layers[1].relative_bias.weight.add_(torch.randn(32, HEADS))
     first, second = (position_maps(built, LENGTH, layer).maps for layer in (1, 2))
-    assert_close(first, built.embed_positions.layers[0].score(LENGTH, LENGTH).dense())
-    assert_close(second, built.embed_positions.layers[1].score(LENGTH, LENGTH).dense())
+    assert_close(first, built.embed_positions.layers[0].attention_bias(LENGTH, LENGTH).dense())
+    assert_close(second, built.embed_positions.layers[1].attention_bias(LENGTH, LENGTH).dense())
     assert (first - second).abs().max() > 0.1
 
 

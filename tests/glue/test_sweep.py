@@ -116,6 +116,8 @@ def test_killed_sweep_goes_on_and_ends_as_an_unkilled_one(place, how):
     assert process.wait().returncode == (1 if how == signal.SIGTERM else -how)
     assert 0 < len(lines(place, "killed")) < 8
     (place / "hold").unlink()
+    # Processes that SIGKILL has left are still in the folder for a moment.
+    processes.wait_for_the_lock(place / "killed")
     run(place, "killed")
     run(place, "whole")
     assert lines(place, "killed") == lines(place, "whole")
