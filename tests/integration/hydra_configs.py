@@ -4,6 +4,7 @@ import copy
 import functools
 import re
 import shlex
+import sys
 from pathlib import Path
 from unittest import mock
 
@@ -14,7 +15,7 @@ from fairseq.dataclass.utils import omegaconf_no_object_check
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
-from tests import toy_data
+from tests import processes, toy_data
 from tests.scripts import ROOT
 
 try:
@@ -104,3 +105,12 @@ def commanded(path: Path):
     assert (where, which) == ("--config-dir", "--config-name")
     assert (ROOT / folder, name) == (path.parent, path.stem)
     return composed(path, *overrides)
+
+
+#: Without worker processes, whose end a test would wait for.
+ON_CPU = ("common.cpu=true", "common.fp16=false", "dataset.num_workers=0")
+
+
+def run_command(path: Path, *overrides: str, **replacements: object):
+    program, *words = launch_command(path, **replacements)
+    return processes.run(Path(sys.executable).with_name(program), *words, *ON_CPU, *overrides)

@@ -1,7 +1,6 @@
 """fairseq-hydra-train: the YAML files compose, build and train; presets are the command line's."""
 
 import argparse
-import shutil
 import sys
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from tests import processes
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.arguments.architectures import ROBERTA_ARCHITECTURES
 from tupe_fairseq.position import POSITION_ENCODINGS
@@ -25,6 +23,7 @@ from .hydra_configs import (
     FILES,
     GLUE,
     MAIN,
+    ON_CPU,
     PIECES,
     PRETRAINING,
     QUIET,
@@ -37,13 +36,12 @@ from .hydra_configs import (
     composed_job,
     launch_command,
     relative,
+    run_command,
 )
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in QUIET]
 
 TINY = PRETRAINING / "tiny.yaml"
-#: Without worker processes, whose end a test would wait for.
-ON_CPU = ("common.cpu=true", "common.fp16=false", "dataset.num_workers=0")
 
 # ---------------------------------------------------------------- files compose and build
 
@@ -223,11 +221,6 @@ def test_mistake_is_refused_by_hydra(override):
 # ---------------------------------------------------------------- training
 
 
-def run_command(path: Path, *overrides: str, **replacements: object):
-    program, *words = launch_command(path, **replacements)
-    return processes.run(Path(sys.executable).with_name(program), *words, *ON_CPU, *overrides)
-
-
 @pytest.fixture(scope="module")
 def pretrained(toy_masked_lm_data, tmp_path_factory) -> Path:
     """Checkpoint of the command in the header of tiny.yaml, over two updates."""
@@ -241,34 +234,6 @@ def test_command_in_the_header_trains(pretrained):
     state = torch.load(pretrained, weights_only=True)
     assert state["cfg"]["model"]["_name"] == "tupe_roberta_tiny"
     assert state["optimizer_history"][-1]["num_updates"] == 2
-
-
-@pytest.mark.slow
-def test_a_sweep_goes_on_after_finished_runs(toy_masked_lm_data, tmp_path):
-    """Its runs share a process."""
-    settings = ("optimization.max_update=2", "lr_scheduler.warmup_updates=1")
-    folders = (f"hydra.sweep.dir={tmp_path}", "hydra.sweep.subdir=${common.seed}")
-    small = ("dataset.batch_size=2", "task.tokens_per_sample=32")
-    sweep = ("common.seed=1,2,3", *settings, *small, *folders, "--multirun")
-
-    def updates() -> list[int]:
-        done = run_command(TINY, *sweep, data=toy_masked_lm_data)
-        assert done.returncode == 0, done.stderr
-        found = []
-        for seed in "123":
-            best, last = (
-                torch.load(tmp_path / seed / "checkpoints" / name, weights_only=True)
-                for name in ("checkpoint_best.pt", "checkpoint_last.pt")
-            )
-            # fairseq would compare with the best score of the run before.
-            assert best["extra_state"]["best"] == best["extra_state"]["val_loss"]
-            found.append(last["optimizer_history"][-1]["num_updates"])
-        return found
-
-    assert updates() == [2, 2, 2]
-    shutil.rmtree(tmp_path / "3")
-    # fairseq makes one update more of finished runs, here with a learning rate of 0.
-    assert updates() == [3, 3, 2]
 
 
 def test_relative_user_dir_is_refused(toy_masked_lm_data, tmp_path):

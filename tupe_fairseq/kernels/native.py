@@ -4,6 +4,10 @@
 TUPE_FAIRSEQ_NATIVE=0 in the environment; torch operations are used then. The compiled library is
 kept in $XDG_CACHE_HOME/tupe_fairseq (default ~/.cache/tupe_fairseq), which nobody else may read or
 write. Its name is a hash of the source, the compiler and the processor.
+
+The functions are called by ctypes and are not registered with torch: of a call on 16 tokens,
+`torch.library.custom_op` takes four times as long, and `Library.impl` in Python 1.7 times. Code
+that torch traces (`torch.compiler.is_compiling`) takes torch operations instead.
 """
 
 import ctypes
