@@ -86,8 +86,8 @@ def test_positional_terms_are_not_made_at_each_step(variant, monkeypatch):
             monkeypatch.setattr(module, name, counted)
     word_by_word(model, targets(1, READY + 6), read(model, sentences(1, 6)))
     layers = len(model.decoder.layers)
-    # FLOATER begins with one position and doubles. DAPE's layers read one row of the bias a step.
-    most = {"floater": 8, "dape": 2 + layers * (READY + 6)}.get(variant, 2 * layers)
+    # DAPE's layers read one row of the bias a step.
+    most = 2 + layers * (READY + 6) if variant == "dape" else 2 * layers
     assert all(count <= most for count in calls.values()), calls
 
 

@@ -1,4 +1,4 @@
-"""Index arithmetic against loops and T5's definition in exact fractions."""
+"""Distances and buckets against loops and T5's definition in exact fractions."""
 
 import pytest
 import torch
@@ -7,13 +7,9 @@ from hypothesis import strategies as st
 
 from tests.reference import buckets as reference
 from tupe_fairseq import UsageError
-from tupe_fairseq.position.indices import (
-    check_buckets,
-    cls_rows,
-    distances,
-    relative_buckets,
-    toeplitz,
-)
+from tupe_fairseq.position import Shape
+from tupe_fairseq.position.indices import check_buckets, distances, relative_buckets, toeplitz
+from tupe_fairseq.position.t5 import RelativeBias
 
 #: |j − i| -> bucket, for 32 buckets in both directions and max distance 128, as T5 and TUPE use.
 T5_TABLE = {
@@ -44,72 +40,59 @@ def bucket_arguments(draw):
 
 @pytest.mark.parametrize("sign", [-1, 1], ids=["left", "right"])
 def test_buckets_of_t5(sign):
-    for reach, bucket in T5_TABLE.items():
-        found = relative_buckets(sign * torch.tensor(reach), 32, 128)
-        right = 16 if sign > 0 and 0 not in reach else 0
-        assert (found == bucket + right).all(), reach
+    for distance, bucket in T5_TABLE.items():
+        found = relative_buckets(sign * torch.tensor(distance), 32, 128)
+        right = 16 if sign > 0 and 0 not in distance else 0
+        assert (found == bucket + right).all(), distance
 
 
 def test_reference_buckets_of_t5():
     """The reference itself, on the table of the method."""
-    for reach, bucket in T5_TABLE.items():
-        assert {reference.bucket(-n, 32, 128) for n in reach} == {bucket}
+    for distance, bucket in T5_TABLE.items():
+        assert {reference.bucket(-n, 32, 128) for n in distance} == {bucket}
 
 
 @quickly
 @given(bucket_arguments())
 def test_buckets_equal_the_definition(arguments):
+    """Also beyond the largest distance that has a bucket of its own."""
     check_buckets(*arguments)
-    found = torch.arange(-165, 166)
-    expected = [reference.bucket(int(distance), *arguments) for distance in found]
-    assert relative_buckets(found, *arguments).tolist() == expected
+    distance = torch.cat((torch.arange(-165, 166), torch.tensor([-(10**6), 10**6])))
+    expected = [reference.bucket(int(d), *arguments) for d in distance]
+    assert relative_buckets(distance, *arguments).tolist() == expected
+
+
+@quickly
+@given(**sizes)
+def test_toeplitz_gives_each_distance_to_its_queries_and_keys(queries, keys, start):
+    distance = distances(queries, keys, start)
+    expected = torch.arange(keys) - torch.arange(start, start + queries)[:, None]
+    assert distance.tolist() == sorted(set(expected.flatten().tolist()))
+    heads = torch.stack((distance, distance + 100)).double().requires_grad_()
+    found = toeplitz(heads, keys)
+    assert torch.equal(found, torch.stack((expected, expected + 100)))
+    weights = torch.rand(2, queries, keys, dtype=torch.float64)
+    (found * weights).sum().backward()
+    for column, d in enumerate(distance):
+        torch.testing.assert_close(heads.grad[:, column], weights[:, expected == d].sum(1))
 
 
 @quickly
 @given(bucket_arguments())
-def test_last_bucket_begins_at_the_latest_at_max_distance(arguments):
+def test_rows_of_cls_are_reached_by_no_distance(arguments):
     num_buckets, max_distance, bidirectional = arguments
-    far = torch.tensor([max_distance, max_distance + 1, 10**6])
-    last = num_buckets // 2 - 1 if bidirectional else num_buckets - 1
-    assert relative_buckets(-far, *arguments).tolist() == [last] * 3
-    right = num_buckets - 1 if bidirectional else 0
-    assert relative_buckets(far, *arguments).tolist() == [right] * 3
+    shape = Shape(8, 2, 16, bidirectional)
+    bias = RelativeBias(shape, num_buckets, max_distance, untie_cls=True)
+    of_distances = set(relative_buckets(torch.arange(-165, 166), *arguments).tolist())
+    of_cls = {bias.from_cls, bias.to_cls}
+    assert len(of_cls) == 2
+    assert not of_distances & of_cls
+    assert of_distances | of_cls <= set(range(len(bias.weight)))
 
 
-@quickly
-@given(**sizes)
-def test_distances_are_those_of_the_cells(queries, keys, start):
-    cells = {j - i for i in range(start, start + queries) for j in range(keys)}
-    assert distances(queries, keys, start).tolist() == sorted(cells)
-
-
-@quickly
-@given(**sizes)
-def test_toeplitz_puts_each_distance_in_its_cells(queries, keys, start):
-    offsets = distances(queries, keys, start)
-    heads = torch.stack((offsets, offsets + 100))
-    spread = toeplitz(heads, keys)
-    assert spread.shape == (2, queries, keys)
-    for i in range(queries):
-        for j in range(keys):
-            distance = j - (i + start)
-            assert spread[:, i, j].tolist() == [distance, distance + 100]
-
-
-def test_cls_rows_of_the_official_release():
-    assert cls_rows(32, bidirectional=True) == (16, 32, 33)
-
-
-@quickly
-@given(bucket_arguments())
-def test_cls_rows_are_reached_by_no_distance(arguments):
-    num_buckets, _, bidirectional = arguments
-    from_cls, to_cls, rows = cls_rows(num_buckets, bidirectional)
-    reached = set(relative_buckets(torch.arange(-165, 166), *arguments).tolist())
-    assert from_cls != to_cls
-    assert not reached & {from_cls, to_cls}
-    assert reached | {from_cls, to_cls} <= set(range(rows))
-    assert rows == num_buckets + (1 if bidirectional else 2)
+def test_rows_of_cls_in_the_official_release():
+    bias = RelativeBias(Shape(8, 2, 16), 32, 128, untie_cls=True)
+    assert (bias.from_cls, bias.to_cls, len(bias.weight)) == (16, 32, 33)
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_the_highest_frequencies_of_the_head_equal_transformers(index, scaled):
 def test_ntk_is_a_larger_base(index):
     """transformers has no ntk. The slowest pair turns s times slower, the fastest as before."""
     factor, original, theta, width, _, _ = SETTINGS[index]
-    found = ROPE_SCALINGS["ntk"](factor, original).frequencies(theta, width)
+    found = ROPE_SCALINGS["ntk"](factor, original, {}).frequencies(theta, width)
     base = theta * factor ** (width / (width - 2))
     expected = [base ** (-2 * d / width) for d in range(width // 2)]
     torch.testing.assert_close(found.tolist(), expected, rtol=1e-12, atol=0)
@@ -123,7 +123,7 @@ def test_ntk_is_a_larger_base(index):
 
 def test_ntk_is_dynamic_at_the_length_where_both_bases_are_equal():
     """s·n/L − (s − 1) = s at n = L·(2s − 1)/s."""
-    ntk, dynamic = (ROPE_SCALINGS[kind](4.0, 128) for kind in ("ntk", "dynamic"))
+    ntk, dynamic = (ROPE_SCALINGS[kind](4.0, 128, {}) for kind in ("ntk", "dynamic"))
     torch.testing.assert_close(
         ntk.frequencies(10000.0, 32), dynamic.frequencies(10000.0, 32, length=128 * 7 // 4)
     )

@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import ConfigurationError
 from ..options import Option
 from ..position import POSITION_ENCODINGS, known_options
-from ..position.shape import check_window
+from ..position.sizes import check_window
 from .declaration import ModelArguments
 
 #: Values of --extend-positions.

@@ -38,9 +38,6 @@ SLOPES = {"geometric": geometric_slopes, "official": official_slopes}
 class Alibi(RandomizedEncoding):
     """Has no parameters."""
 
-    enters = "score"
-    paper = "Press 2022"
-    in_decoder = "causal, as in the paper"
     draws_distances = True
 
     def __init__(

@@ -11,6 +11,7 @@ shared by all layers belong to the encoding, those of one layer to the module th
 `@register_position_encoding(name)`.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from ..registry import Registry
 from .bias import HIDDEN, AttentionBias
 from .layer_terms import LayerTerms
 from .rng import isolated_rng
-from .shape import Shape
+from .sizes import Shape
 
 POSITION_ENCODINGS = Registry("--position-encoding")
 register_position_encoding = POSITION_ENCODINGS.register
@@ -42,14 +43,6 @@ class PositionEncoding(nn.Module):
     score_terms = 1
     #: Whether the bias is a product of vectors alone, with no part by distance.
     bias_is_product = False
-    #: Where the encoding enters the model, for tables: "input", "query, key", "score", ..., "-".
-    enters = "-"
-    #: The paper, for tables.
-    paper = "-"
-    #: How a checkpoint is used beyond its trained length, for tables.
-    beyond_trained_length = "any length"
-    #: How the encoding differs in a decoder, which is one-sided, for tables.
-    in_decoder = "unchanged"
     #: Whether it has no form for keys on the right, so that encoders refuse it.
     causal_only = False
     #: What hides a key; lower where terms of a layer can be large for keys that are hidden.
@@ -58,15 +51,14 @@ class PositionEncoding(nn.Module):
     untie_cls = False
     #: How many tokens before a token `embed` reads.
     context = 0
+    #: Factor of the token embeddings, before positions are added.
+    word_scale = 1.0
+    #: Factor of the token embeddings, before positions are added.
+    word_scale = 1.0
 
     def __init__(self, shape: Shape):
         super().__init__()
         self.shape = shape
-
-    @property
-    def word_scale(self) -> float:
-        """Factor of the token embeddings, before positions are added."""
-        return 1.0
 
     def for_pass(self, length: int, device: torch.device) -> "PositionEncoding":
         """The encoding for one forward pass, whose hooks the model then calls.
@@ -206,9 +198,9 @@ class PositionEncoding(nn.Module):
         return getattr(cls, hook) is not getattr(PositionEncoding, hook)
 
 
-def check_at_least(flag: str, value: int, least: int) -> None:
-    """Refuse an option below its least value."""
-    if value < least:
+def check_at_least(flag: str, value: float, least: float) -> None:
+    """Refuse an option that is below its least value, infinite or not a number."""
+    if not least <= value < math.inf:
         raise ConfigurationError(f"{flag} must be at least {least}, but is {value}.")
 
 

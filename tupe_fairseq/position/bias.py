@@ -80,15 +80,15 @@ class AttentionBias:
             assert relative is not None
             return relative
         # H×R×E · H×E×S -> H×R×S
-        found = self.queries[:, first:last] @ self.keys[:, begin:end].transpose(1, 2)
+        bias = self.queries[:, first:last] @ self.keys[:, begin:end].transpose(1, 2)
         if relative is not None:
-            found = found + relative
+            bias = bias + relative
         if self.window is None:
-            return found
-        i = torch.arange(first, last, device=found.device)[:, None]
-        j = torch.arange(begin, end, device=found.device)
+            return bias
+        i = torch.arange(first, last, device=bias.device)[:, None]
+        j = torch.arange(begin, end, device=bias.device)
         hidden = ((j - i).abs() > self.window) & (i > 0) & (j > 0)
-        return found.masked_fill_(hidden, HIDDEN)
+        return bias.masked_fill_(hidden, HIDDEN)
 
     def dense(self) -> Tensor:
         """The term as a tensor, H×T×S."""
@@ -115,23 +115,17 @@ class AttentionBias:
             # Distances from the first query to all keys, and from all queries to the first key.
             row = row - self.by_distance[:, queries - 1 :]
             column = column - self.by_distance[:, :queries].flip(1)
+        # 1 at position 0, 0 at others, as a dimension of queries and of keys: H×T×1, H×S×1.
         positions = torch.arange(self.start + max(queries, self.num_keys), device=row.device)
-        is_cls = (positions == 0).to(row.dtype)[None, :, None]
-        of_query = is_cls[:, self.start : self.start + queries]
-        of_key = is_cls[:, : self.num_keys]
+        is_cls = (positions == 0).to(row.dtype)[None, :, None].expand(heads, -1, -1)
+        query_is_cls = is_cls[:, self.start : self.start + queries]
+        key_is_cls = is_cls[:, : self.num_keys]
+        other = 1 - query_is_cls
+        added = column[:, :, None] * other, query_is_cls
         return replace(
             self,
-            queries=torch.cat(
-                (
-                    self.queries * (1 - of_query),
-                    column[:, :, None] * (1 - of_query),
-                    of_query.expand(heads, -1, -1),
-                ),
-                dim=-1,
-            ),
-            keys=torch.cat(
-                (self.keys * (1 - of_key), of_key.expand(heads, -1, -1), row[:, :, None]), dim=-1
-            ),
+            queries=torch.cat((self.queries * other, *added), -1),
+            keys=torch.cat((self.keys * (1 - key_is_cls), key_is_cls, row[:, :, None]), -1),
         )
 
 
@@ -161,10 +155,10 @@ def hide_distances(
         hidden_score: what is added to the score of hidden keys.
         untied_cls: whether the window does not apply to position 0.
     """
-    apart = untied_cls and window is not None
+    in_rows = untied_cls and window is not None
     distance = distances(length, length, device=device)
     hidden = distance > 0 if causal else torch.zeros_like(distance, dtype=torch.bool)
-    if window is not None and not apart:
+    if window is not None and not in_rows:
         hidden = hidden | (distance.abs() > window)
     mask = torch.zeros_like(distance, dtype=torch.float32).masked_fill(hidden, hidden_score)
     mask = mask.expand(heads, -1)
@@ -176,4 +170,4 @@ def hide_distances(
         return replace(bias, cells=bias.cells + toeplitz(mask, length), visible=visible)
     if bias.by_distance is not None:
         mask = bias.by_distance + mask
-    return replace(bias, by_distance=mask, visible=visible, window=window if apart else None)
+    return replace(bias, by_distance=mask, visible=visible, window=window if in_rows else None)

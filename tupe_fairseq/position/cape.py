@@ -14,17 +14,13 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from ..errors import ConfigurationError
-from .base import PositionEncoding, Shape, register_position_encoding
+from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .tables import ConstantTable, sinusoids
 
 
 @register_position_encoding("cape")
 class CapePosition(PositionEncoding):
     """Has no parameters; draws from torch's generator, which fairseq seeds at each update."""
-
-    enters = "input"
-    paper = "Likhomanenko 2021"
 
     def __init__(
         self,
@@ -35,23 +31,20 @@ class CapePosition(PositionEncoding):
         cape_scale: Annotated[float, "largest factor of the positions, at least 1"] = 1.03,
     ):
         super().__init__(shape)
-        _check("--cape-global-shift", cape_global_shift, 0)
-        _check("--cape-local-shift", cape_local_shift, 0)
-        _check("--cape-scale", cape_scale, 1)
+        self.word_scale = shape.embed_dim**0.5
+        check_at_least("--cape-global-shift", cape_global_shift, 0)
+        check_at_least("--cape-local-shift", cape_local_shift, 0)
+        check_at_least("--cape-scale", cape_scale, 1)
         self.global_shift, self.local_shift = cape_global_shift, cape_local_shift
         self.log_scale = math.log(cape_scale)
         self.table = ConstantTable(sinusoids(torch.arange(shape.max_positions), shape.embed_dim))
-
-    @property
-    def word_scale(self) -> float:
-        return self.shape.embed_dim**0.5
 
     def embed(
         self, x: Tensor, tokens: object = None, padding_mask: object = None, start: int = 0
     ) -> Tensor:
         stop = start + x.size(1)
-        if not (self.training and (self.global_shift or self.local_shift or self.log_scale)):
-            return x + self.table(x.dtype, start, stop).to(x.dtype)
+        if not self.training:
+            return x + self.table(x.dtype, slice(start, stop)).to(x.dtype)
         positions = self.augmented(torch.arange(start, stop, device=x.device), len(x))
         # B·T×C -> B×T×C
         return x + sinusoids(positions.flatten(), x.size(2)).to(x.dtype).view_as(x)
@@ -63,9 +56,3 @@ class CapePosition(PositionEncoding):
         local = torch.empty(batch, len(positions), dtype=torch.float64, device=positions.device)
         shifted = positions + self.global_shift * shift + self.local_shift * local.uniform_(-1, 1)
         return shifted * (self.log_scale * scale).exp()
-
-
-def _check(flag: str, value: float, least: float) -> None:
-    """Refuse an option that is below its least value, infinite or not a number."""
-    if not least <= value < math.inf:
-        raise ConfigurationError(f"{flag} must be at least {least}, but is {value:g}.")

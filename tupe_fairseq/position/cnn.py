@@ -17,10 +17,6 @@ from .base import PositionEncoding, Shape, register_position_encoding
 class CnnPosition(PositionEncoding):
     """A convolution at the input; padding tokens are zeros, as beyond the end."""
 
-    enters = "input"
-    paper = "Islam 2020"
-    in_decoder = "padded on the left only"
-
     def __init__(
         self,
         shape: Shape,

@@ -23,9 +23,6 @@ class ComplexOrderPosition(PositionEncoding):
     and phases at 0. Extra parameters: 2·V·C + 2·C².
     """
 
-    enters = "input"
-    paper = "Wang 2020"
-
     def __init__(self, shape: Shape):
         super().__init__(shape)
         if shape.vocab_size is None:

@@ -42,9 +42,6 @@ class ContextualTerms(LayerTerms):
 class ContextualPosition(PositionEncoding):
     """Vectors of each layer; nothing is shared by layers."""
 
-    enters = "score"
-    paper = "Golovneva 2024"
-    in_decoder = "decoders only"
     causal_only = True
 
     def __init__(

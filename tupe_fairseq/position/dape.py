@@ -54,8 +54,6 @@ def _apply(linear: nn.Linear, x: Tensor) -> Tensor:
 class AdaptivePosition(PositionEncoding):
     """Shares the bias of another encoding, and has a network in each layer."""
 
-    enters = "score"
-    paper = "Zheng 2024"
     #: f of a hidden key can exceed 10,000.
     hidden_score = -1e9
 

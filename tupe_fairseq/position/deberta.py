@@ -16,6 +16,7 @@ from .base import PositionEncoding, Shape, check_at_least, register_position_enc
 from .layer_terms import LayerTerms
 from .relative import ByDistance, RelativeVectors
 from .shaw import RelativeClip
+from .tables import per_head, random_vectors
 
 
 class DebertaTerms(LayerTerms):
@@ -33,13 +34,10 @@ class DebertaTerms(LayerTerms):
         table = encoding.rows(length)
         k = len(table) // 2
         # δ(i,j) = i − j + k ascends where j − i descends, δ(j,i) = j − i + k ascends with it.
-        pos_k = self._per_head(project(table, self.pos_k_proj)).flip(1)
-        pos_q = self._per_head(project(table, self.pos_q_proj)) * scale
+        heads = self.shape.num_heads
+        pos_k = per_head(project(table, self.pos_k_proj), heads).flip(1)
+        pos_q = per_head(project(table, self.pos_q_proj), heads) * scale
         return RelativeVectors(ByDistance(pos_k, 1 - k), ByDistance(pos_q, -k))
-
-    def _per_head(self, rows: Tensor) -> Tensor:
-        # R×C -> R×H×D -> H×R×D
-        return rows.unflatten(-1, (self.shape.num_heads, -1)).transpose(0, 1)
 
 
 @register_position_encoding("deberta")
@@ -51,10 +49,6 @@ class DebertaPosition(PositionEncoding):
     """
 
     score_terms = 3
-    enters = "score"
-    paper = "He 2020"
-    in_decoder = "without --deberta-emd"
-    beyond_trained_length = "any length; with --deberta-emd: --extend-positions"
 
     def __init__(
         self,
@@ -66,20 +60,15 @@ class DebertaPosition(PositionEncoding):
         super().__init__(shape)
         check_at_least("--relative-clip", relative_clip, 1)
         self.relative_clip = relative_clip
-        self.weight = nn.Parameter(torch.empty(2 * relative_clip, shape.embed_dim))
-        nn.init.normal_(self.weight, std=0.02)
+        self.weight = random_vectors(2 * relative_clip, shape.embed_dim)
         self.absolute = None
         if deberta_emd:
-            self.absolute = nn.Parameter(torch.empty(shape.max_positions, shape.embed_dim))
-            nn.init.normal_(self.absolute, std=0.02)
+            self.absolute = random_vectors(shape.max_positions, shape.embed_dim)
 
     def rows(self, length: int) -> Tensor:
         """The rows of P that this length reaches, R×C: the middle of the table."""
-        k = (
-            self.relative_clip
-            if torch.compiler.is_exporting()
-            else min(self.relative_clip, length)
-        )
+        exporting = torch.compiler.is_exporting()
+        k = self.relative_clip if exporting else min(self.relative_clip, length)
         return self.weight[self.relative_clip - k : self.relative_clip + k]
 
     def build_layer_terms(self) -> DebertaTerms:

@@ -9,10 +9,9 @@ torch's initialisation. All are learned, for each layer separately. L = 512 as i
 released with a later paper (DAPE, Zheng et al. 2024) has half of it.
 
 Up to position |w|·L, the term is a table by distance. For longer texts, and in programs for every
-length, it is a table of all cells, which takes H·T·S numbers in each layer.
+length, it is a table by query and key, which takes H·T·S numbers in each layer.
 """
 
-import copy
 from typing import Annotated, cast
 
 import torch
@@ -26,7 +25,7 @@ from .indices import distances, toeplitz
 from .tables import widened
 
 EPSILON = 1e-6
-#: Hidden values that are computed at a time for a table of all cells.
+#: Hidden values that are computed at a time for a table by query and key.
 HIDDEN_VALUES = 1 << 24
 
 
@@ -38,9 +37,6 @@ class FireLayer(PositionEncoding):
         width: of the hidden layer.
         threshold: L.
     """
-
-    #: Up to which position the term is a table by distance; None: to be read from w.
-    reach: float | None = None
 
     def __init__(self, shape: Shape, width: int, threshold: int):
         super().__init__(shape)
@@ -55,40 +51,20 @@ class FireLayer(PositionEncoding):
         self.bias = nn.Parameter(torch.empty(shape.num_heads).uniform_(-bound, bound))
 
     def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
-        last = max(start + queries, keys) - 1
-        distance = distances(queries, keys, start, device=self.w.device).abs()
+        device = self.w.device
         # In fp32, in which the largest distance has neighbours.
-        logarithms = self._logarithm(distance)
-        if not torch.compiler.is_exporting() and last <= self._known_reach():
-            ratios = logarithms / self._divisor(torch.zeros_like(distance[:1]))
+        logarithms = self._logarithm(distances(queries, keys, start, device=device))
+        threshold = self.threshold * self.w.to(widened(self.w.dtype)).abs()
+        longest = max(start + queries, keys)
+        if not torch.compiler.is_exporting() and longest - 1 <= threshold.item():
+            ratios = logarithms / self._divisor(threshold)
             return AttentionBias(keys, by_distance=self._mlp(ratios), start=start)
-        cells = self._cells(logarithms, torch.arange(last + 1, device=self.w.device), keys, start)
-        return AttentionBias(keys, cells=cells, start=start)
-
-    def _known_reach(self) -> float:
-        """Up to which position the term is a table by distance."""
-        return self.read_reach([self])[0] if self.reach is None else self.reach
-
-    @staticmethod
-    def read_reach(layers: "list[FireLayer]") -> list[float]:
-        """|w|·L of each layer; one transfer from the device."""
-        reach = torch.cat([layer.threshold * layer.w.detach().abs() for layer in layers])
-        return reach.tolist()
-
-    def _cells(self, logarithms: Tensor, positions: Tensor, keys: int, start: int) -> Tensor:
-        """The term by cell, H×T×S; block by block, and again in the backward pass."""
-        divisor = self._divisor(positions)
+        positions = torch.arange(longest, device=device)
+        later = torch.maximum(positions[start : start + queries, None], positions[:keys])
+        divisors = self._divisor(torch.maximum(positions.to(threshold.dtype), threshold))[later]
         # 1×T×S -> T×S
-        of_cells = toeplitz(logarithms[None], keys)[0]
-        rows = positions[start : start + of_cells.size(0), None]
-        ratios = of_cells / divisor[torch.maximum(rows, positions[:keys])]
-        if torch.compiler.is_exporting():
-            return self._mlp(ratios)
-        step = max(1, HIDDEN_VALUES // (keys * len(self.hidden_bias)))
-        blocks = ratios.split(step)
-        if torch.is_grad_enabled():
-            return torch.cat([checkpoint(self._mlp, b, use_reentrant=False) for b in blocks], 1)
-        return torch.cat([self._mlp(block) for block in blocks], 1)
+        ratios = toeplitz(logarithms[None], keys)[0] / divisors
+        return AttentionBias(keys, cells=self._in_blocks(ratios), start=start)
 
     def _logarithm(self, distance: Tensor) -> Tensor:
         """ln(1 + |c·d|)."""
@@ -96,9 +72,15 @@ class FireLayer(PositionEncoding):
         return torch.log1p((c * distance).abs())
 
     def _divisor(self, position: Tensor) -> Tensor:
-        """ln(1 + |c·max(m, |w|·L)|) + ε."""
-        threshold = self.threshold * self.w.to(widened(self.w.dtype)).abs()
-        return self._logarithm(torch.maximum(position.to(threshold.dtype), threshold)) + EPSILON
+        """ln(1 + |c·m|) + ε, for positions m that are at least |w|·L."""
+        return self._logarithm(position) + EPSILON
+
+    def _in_blocks(self, ratios: Tensor) -> Tensor:
+        """The MLP of T×S ratios: H×T×S; block by block, and again in the backward pass."""
+        if torch.compiler.is_exporting():
+            return self._mlp(ratios)
+        blocks = ratios.split(max(1, HIDDEN_VALUES // (ratios.size(1) * len(self.hidden_bias))))
+        return torch.cat([checkpoint(self._mlp, b, use_reentrant=False) for b in blocks], 1)
 
     def _mlp(self, ratios: Tensor) -> Tensor:
         """Any shape -> H×that shape."""
@@ -115,10 +97,6 @@ class FireLayer(PositionEncoding):
 class FirePosition(PositionEncoding):
     """One function for each layer."""
 
-    enters = "score"
-    paper = "Li 2024"
-    in_decoder = "causal, as in the paper"
-
     def __init__(
         self,
         shape: Shape,
@@ -129,26 +107,9 @@ class FirePosition(PositionEncoding):
         super().__init__(shape)
         check_at_least("--fire-width", fire_width, 1)
         check_at_least("--fire-threshold", fire_threshold, 1)
-        made = [FireLayer(shape, fire_width, fire_threshold) for _ in range(shape.num_layers)]
-        self.layers = nn.ModuleList(made)
-        #: The layers in one forward pass, which know their reach.
-        self.in_pass: tuple[FireLayer, ...] | None = None
-
-    def for_pass(self, length: int, device: torch.device) -> "FirePosition":
-        """Read the thresholds of all layers at once, so that the host waits only once."""
-        if torch.compiler.is_exporting():
-            return self
-        view, layers = (
-            copy.copy(self),
-            [copy.copy(self._layer(i)) for i in range(len(self.layers))],
+        self.layers = nn.ModuleList(
+            FireLayer(shape, fire_width, fire_threshold) for _ in range(shape.num_layers)
         )
-        for layer, reach in zip(layers, FireLayer.read_reach(layers), strict=True):
-            layer.reach = reach
-        view.in_pass = tuple(layers)
-        return view
 
-    def at(self, layer: int) -> PositionEncoding:
-        return self._layer(layer) if self.in_pass is None else self.in_pass[layer]
-
-    def _layer(self, index: int) -> FireLayer:
-        return cast(FireLayer, self.layers[index])
+    def at(self, layer: int) -> FireLayer:
+        return cast(FireLayer, self.layers[layer])

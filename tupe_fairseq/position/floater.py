@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
-from .tables import widened, without_autocast
+from .tables import random_vectors, widened, without_autocast
 
 #: Time between neighbouring positions.
 STEP = 0.1
@@ -63,9 +63,6 @@ def _average_tanhs(start: Tensor, matrix: Tensor, inputs: Tensor) -> Tensor:
 class FloaterPosition(PositionEncoding):
     """x + p(t_k) at the input; gradients pass through the solver."""
 
-    enters = "input"
-    paper = "Liu 2020"
-
     def __init__(
         self,
         shape: Shape,
@@ -77,44 +74,40 @@ class FloaterPosition(PositionEncoding):
         check_at_least("--floater-steps", floater_steps, 1)
         check_at_least("--floater-width", floater_width, 1)
         self.steps = floater_steps
-        self.first = nn.Parameter(torch.empty(shape.embed_dim))
-        nn.init.normal_(self.first, std=0.02)
+        self.first = random_vectors(shape.embed_dim)
         self.dynamics = nn.Sequential(
             nn.Linear(shape.embed_dim + 1, floater_width),
             nn.Tanh(),
             ZeroLinear(floater_width, shape.embed_dim),
         )
-        self._known: tuple[object, Tensor] | None = None
+        #: The parameters' state, and the path of all positions that follows from it.
+        self._cache: tuple[object, Tensor] | None = None
 
     def embed(
         self, x: Tensor, tokens: object = None, padding_mask: object = None, start: int = 0
     ) -> Tensor:
-        path = self._known_path
-        if torch.compiler.is_exporting() and self._known is not None:
-            # A program has them as constants; a pass before was as long as any can be.
-            return x + self._known[1][start : start + x.size(1)].to(x.dtype)
-        if torch.is_grad_enabled():
+        stop = start + x.size(1)
+        if torch.is_grad_enabled() and not torch.compiler.is_exporting():
             # fairseq's fp16 optimizers write to `.data`, which alters neither version nor address.
-            path, self._known = self.path, None
-        return x + path(start + x.size(1))[start:].to(x.dtype)
+            self._cache = None
+            return x + self.path(stop)[start:].to(x.dtype)
+        return x + self._cached_path()[start:stop].to(x.dtype)
 
     def path(self, length: int) -> Tensor:
         """p(t_0), ..., p(t_{length−1}): length×C."""
         with without_autocast(self.first.device.type):
             return self._solve(length)
 
-    def _known_path(self, length: int) -> Tensor:
-        """As `path` without gradients; positions are cached."""
+    def _cached_path(self) -> Tensor:
+        """The path of all positions, without gradients; solved again if a parameter changes."""
+        if torch.compiler.is_exporting() and self._cache is not None:
+            # A program has it as a constant.
+            return self._cache[1]
         # In-place changes alter a parameter's version; moving or casting it alters its address.
         state = [(p.data_ptr(), p._version) for p in self.parameters()]
-        known = self._known
-        if known is None or known[0] != state or len(known[1]) < length:
-            longer = length
-            if known is not None and known[0] == state:
-                # Token by token, positions are computed anew a few times only.
-                longer = max(length, min(2 * len(known[1]), self.shape.max_positions))
-            self._known = known = state, self.path(longer)
-        return known[1][:length]
+        if self._cache is None or self._cache[0] != state:
+            self._cache = state, self.path(self.shape.max_positions)
+        return self._cache[1]
 
     def _solve(self, length: int) -> Tensor:
         # Not in half precision, in which neighbouring times coincide and rounding errors add up.

@@ -69,9 +69,6 @@ class TwoSidedGates(Gates):
 class ForgettingPosition(PositionEncoding):
     """Gates of each layer; nothing is shared by layers."""
 
-    enters = "score"
-    paper = "Lin 2025"
-    in_decoder = "as in the paper, gates for the left only; also blocked"
     #: F_i − F_j is positive for later keys.
     hidden_score = -1e9
 

@@ -7,11 +7,11 @@ The first n vectors are p itself, so a trained table is extended without a chang
 from typing import Annotated
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..errors import ConfigurationError
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
-from .tables import widened
+from .tables import random_vectors, widened
 
 ALPHA = 0.4
 
@@ -42,16 +42,15 @@ def extend(encoding: PositionEncoding, state_dict: dict[str, Tensor], prefix: st
     Raises:
         ConfigurationError: more positions than the decomposition reaches.
     """
-    own = encoding.state_dict()
     for name, first in encoding.position_tables().items():
-        trained = state_dict.get(prefix + name)
-        if trained is None or len(trained) >= len(own[name]):
+        trained, total = state_dict.get(prefix + name), len(encoding.get_parameter(name))
+        if trained is None or len(trained) >= total:
             continue
-        table, rows = trained[first:], len(own[name]) - first
-        if rows > len(table) ** 2:
+        table, positions = trained[first:], total - first
+        if positions > len(table) ** 2:
             raise _out_of_reach(encoding.shape.max_positions, len(table))
         wide = table.to(widened(table.dtype))
-        extended = decompose(wide, torch.arange(len(table), rows)).to(table.dtype)
+        extended = decompose(wide, torch.arange(len(table), positions)).to(table.dtype)
         state_dict[prefix + name] = torch.cat((trained, extended))
 
 
@@ -66,10 +65,6 @@ def _out_of_reach(max_positions: int, rows: int) -> ConfigurationError:
 class HierarchicalPosition(PositionEncoding):
     """x + q_k at the input, from a learned table of --hierarchical-rows rows."""
 
-    enters = "input"
-    paper = "Su 2020"
-    beyond_trained_length = "up to --hierarchical-rows²"
-
     def __init__(
         self,
         shape: Shape,
@@ -80,8 +75,7 @@ class HierarchicalPosition(PositionEncoding):
         check_at_least("--hierarchical-rows", hierarchical_rows, 1)
         if shape.max_positions > hierarchical_rows**2:
             raise _out_of_reach(shape.max_positions, hierarchical_rows)
-        self.weight = nn.Parameter(torch.empty(hierarchical_rows, shape.embed_dim))
-        nn.init.normal_(self.weight, std=0.02)
+        self.weight = random_vectors(hierarchical_rows, shape.embed_dim)
 
     def embed(
         self, x: Tensor, tokens: object = None, padding_mask: object = None, start: int = 0

@@ -1,4 +1,4 @@
-"""Index arithmetic: distances, buckets, the cells of [CLS]."""
+"""Index arithmetic: distances, and T5's buckets of them."""
 
 from typing import Any
 
@@ -100,15 +100,3 @@ def check_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> N
             f"--max-distance must be larger than {sided // 2} (the distances that have buckets of "
             f"their own with --num-buckets {num_buckets}), but is {max_distance}."
         )
-
-
-def cls_rows(num_buckets: int, bidirectional: bool) -> tuple[int, int, int]:
-    """Rows of the bias table for [CLS] -> others and others -> [CLS], and the table's length.
-
-    Bidirectional buckets never reach num_buckets/2 (distance 0 lies in the lower half), so that
-    row serves [CLS] -> others and one row is appended, as in the official release. One-sided
-    buckets reach every row: two are appended.
-    """
-    if bidirectional:
-        return num_buckets // 2, num_buckets, num_buckets + 1
-    return num_buckets, num_buckets + 1, num_buckets + 2

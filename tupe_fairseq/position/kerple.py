@@ -26,10 +26,6 @@ LEAST, LARGEST_POWER = 0.01, 2.0
 class KerplePosition(PositionEncoding):
     """Subclasses are the kernels."""
 
-    enters = "score"
-    paper = "Chi 2022"
-    in_decoder = "causal, as in the paper"
-
     def kernel(self, distance: Tensor) -> Tensor:
         """The bias at N distances |i − j|: H×N."""
         raise NotImplementedError

@@ -5,10 +5,11 @@ The paper's BERT-A and stock RoBERTa. In the scores it expands to four terms,
 """
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from .base import Shape, register_position_encoding
 from .randomized import RandomizedEncoding, RandomizePositions
+from .tables import random_vectors
 
 
 @register_position_encoding("learned")
@@ -19,16 +20,11 @@ class LearnedPosition(RandomizedEncoding):
     to padding and row 0 to nothing.
     """
 
-    enters = "input"
-    paper = "Gehring 2017; Devlin 2018"
-    beyond_trained_length = "--extend-positions"
     first_row = 2
 
     def __init__(self, shape: Shape, *, randomize_positions: RandomizePositions = 0):
         super().__init__(shape, randomize_positions)
-        rows = self.reach + self.first_row
-        self.weight = nn.Parameter(torch.empty(rows, shape.embed_dim))
-        nn.init.normal_(self.weight, std=0.02)
+        self.weight = random_vectors(self.reach + self.first_row, shape.embed_dim)
         with torch.no_grad():
             self.weight[self.first_row - 1].zero_()
 

@@ -10,10 +10,6 @@ from .base import PositionEncoding, Shape, register_position_encoding
 class MultiplicativePosition(PositionEncoding):
     """A learned table that scales token embeddings instead of being added to them."""
 
-    enters = "input"
-    paper = "Su 2021"
-    beyond_trained_length = "--extend-positions"
-
     def __init__(self, shape: Shape):
         super().__init__(shape)
         self.weight = nn.Parameter(torch.empty(shape.max_positions, shape.embed_dim))

@@ -5,8 +5,6 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-from .tables import collect, relative_shift, spread
-
 
 @dataclass(frozen=True)
 class ByDistance:
@@ -45,34 +43,53 @@ class ByDistance:
         """The vectors, H×W×D, or W×D where the heads share them: then one product serves all."""
         return self.vectors[0] if len(self.vectors) == 1 else self.vectors
 
-    def index(self, queries: int, keys: int, start: int = 0) -> Tensor:
-        """The row that each cell reads, T×S."""
-        device = self.vectors.device
-        i = torch.arange(start, start + queries, device=device)[:, None]
-        j = torch.arange(keys, device=device)[None, :]
-        return (j - i - self.first).clamp(0, self.vectors.size(1) - 1)
-
     def products_of_queries(self, q: Tensor, keys: int, start: int = 0) -> Tensor:
         """q_i · vector_{j−i}: B×H×T×D -> B×H×T×S."""
         queries = q.size(2)
         near = self.within(queries, keys, start)
-        by_row = q @ near.table.mT
-        if not torch.compiler.is_exporting() and by_row.size(-1) == queries + keys - 1:
-            return relative_shift(by_row, keys)
-        return spread(by_row, near.index(queries, keys, start))
+        # B×H×T×W
+        products = q @ near.table.mT
+        if not torch.compiler.is_exporting() and products.size(-1) == queries + keys - 1:
+            return relative_shift(products, keys)
+        return products.gather(-1, near._rows(q, queries, keys, start))
 
     def products_of_keys(self, k: Tensor, queries: int, start: int = 0) -> Tensor:
         """k_j · vector_{j−i}: B×H×S×D -> B×H×T×S."""
-        near = self.within(queries, k.size(2), start)
-        index = near.index(queries, k.size(2), start)
-        return spread(k @ near.table.mT, index.t()).mT
+        keys = k.size(2)
+        near = self.within(queries, keys, start)
+        # B×H×S×W -> B×H×S×T
+        return (k @ near.table.mT).gather(-1, near._rows(k, queries, keys, start).mT).mT
 
     def weighted_sum(self, weights: Tensor, start: int = 0) -> Tensor:
         """Σ_j weight_ij vector_{j−i}: B×H×T×S -> B×H×T×D."""
         queries, keys = weights.shape[2:]
         near = self.within(queries, keys, start)
-        index = near.index(queries, keys, start)
-        return collect(weights, index, near.vectors.size(1)) @ near.table
+        # The sum of the weights of each row, B×H×T×W.
+        sums = weights.new_zeros(*weights.shape[:-1], near.vectors.size(1))
+        return (
+            sums.scatter_add(-1, near._rows(weights, queries, keys, start), weights) @ near.table
+        )
+
+    def _rows(self, like: Tensor, queries: int, keys: int, start: int) -> Tensor:
+        """The row for each query and key, expanded to the batch and heads of a tensor: B×H×T×S."""
+        i = torch.arange(start, start + queries, device=like.device)[:, None]
+        j = torch.arange(keys, device=like.device)
+        rows = (j - i - self.first).clamp(0, self.vectors.size(1) - 1)
+        return rows.expand(*like.shape[:2], queries, keys)
+
+
+def relative_shift(by_distance: Tensor, keys: int) -> Tensor:
+    """Values by query and distance to values by query and key: ...×T×(T+S−1) -> ...×T×S.
+
+    Distances ascend as `indices.distances` gives them, so (i, j) reads column j − i + T − 1. In
+    the flattened tensor that is i·(T+S−2) + j + T − 1: a view with rows one column shorter does it
+    without a gather.
+    """
+    queries, columns = by_distance.shape[-2:]
+    if queries == 1:
+        return by_distance
+    flat = by_distance.flatten(-2)[..., queries - 1 : queries * columns - 1]
+    return flat.unflatten(-1, (queries, columns - 1))[..., :keys]
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,6 @@ def isolated_rng() -> Iterator[None]:
     Models with the same seed and different encodings thus have the same weights elsewhere.
     """
     seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_())
-    state = torch.get_rng_state()
-    torch.default_generator.manual_seed(seed)
-    try:
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
         yield
-    finally:
-        torch.set_rng_state(state)

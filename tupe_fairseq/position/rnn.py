@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from ..errors import ConfigurationError
 from .base import PositionEncoding, Shape, register_position_encoding
+from .tables import random_vectors
 
 
 class RecursivePath(nn.Module):
@@ -28,8 +29,7 @@ class RecursivePath(nn.Module):
 
     def __init__(self, width: int, longest: int):
         super().__init__()
-        self.first = nn.Parameter(torch.empty(width))
-        nn.init.normal_(self.first, std=0.02)
+        self.first = random_vectors(width)
         self.step = nn.GRU(1, width, batch_first=True)
         # z = σ(ln τ) keeps a channel for about τ steps (Tallec & Ollivier 2018). With z = 0.5, all
         # positions beyond the first twenty are the same at the start.
@@ -49,10 +49,6 @@ class RecursivePath(nn.Module):
 @register_position_encoding("rnn")
 class RnnPosition(PositionEncoding):
     """Recurrent layers over the tokens, or with --rnn-recursive over the positions alone."""
-
-    enters = "input"
-    paper = "Neishi 2019"
-    in_decoder = "from the left only"
 
     def __init__(
         self,

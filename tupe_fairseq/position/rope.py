@@ -20,10 +20,33 @@ from torch import Tensor, nn
 from ..errors import ConfigurationError
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .randomized import RandomizedEncoding, RandomizePositions
-from .rope_scaling import ROPE_SCALINGS, Scaling, frequencies, read_settings
+from .rope_scaling import ROPE_SCALINGS, build_scaling, factor_and_length
 from .tables import ConstantTable
 
 RopeTheta = Annotated[float, "base of the rotation frequencies"]
+Proportional = Annotated[
+    bool, "with --rope-fraction: the highest frequencies of the whole head (p-RoPE)"
+]
+SkipEvery = Annotated[
+    int, "every N-th layer does not rotate (layers N, 2N, ... counted from 1); 0: none"
+]
+ThetaLocal = Annotated[
+    float | None, "base in layers with --attention-window, whose frequencies stay unscaled"
+]
+ScalingName = Annotated[
+    str | None, f"frequencies for longer texts, one of: {', '.join(ROPE_SCALINGS)}"
+]
+ScalingFactor = Annotated[
+    float | None, "how much longer; without it --max-positions over the trained length"
+]
+ScalingSettings = Annotated[
+    str | None, "settings of --rope-scaling as JSON, named as in transformers"
+]
+OriginalPositions = Annotated[
+    int | None,
+    "length trained without --rope-scaling; checkpoints record it, otherwise "
+    "--max-positions over --rope-scaling-factor",
+]
 
 
 class Rotation(nn.Module):
@@ -35,7 +58,7 @@ class Rotation(nn.Module):
         magnitude: factor of cosines and sines.
     """
 
-    def __init__(self, frequencies: Tensor, length: int, magnitude: float = 1.0):
+    def __init__(self, frequencies: Tensor, length: int, magnitude: float):
         super().__init__()
         self.width = 2 * len(frequencies)
         positions = torch.arange(length, dtype=torch.float64)
@@ -46,19 +69,19 @@ class Rotation(nn.Module):
 
     def forward(self, x: Tensor, positions: slice | Tensor) -> Tensor:
         """Rotate B×H×T×D at T positions."""
-        cos, sin = self.cos.select(x.dtype, positions), self.sin.select(x.dtype, positions)
+        cos, sin = self.cos(x.dtype, positions), self.sin(x.dtype, positions)
         if self.width == x.size(-1):
             return rotate_pairs(x, cos, sin)
-        turned = rotate_pairs(x[..., : self.width], cos, sin)
-        return torch.cat((turned, x[..., self.width :]), -1)
+        rotated = rotate_pairs(x[..., : self.width], cos, sin)
+        return torch.cat((rotated, x[..., self.width :]), -1)
 
 
 def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate neighbouring pairs of B×H×T×R by tables T×(R/2)."""
     # B×H×T×R -> two of B×H×T×(R/2), widened by the tables
     even, odd = x[..., 0::2], x[..., 1::2]
-    turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1)
-    return turned.flatten(-2).type_as(x)
+    rotated = torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1)
+    return rotated.flatten(-2).type_as(x)
 
 
 def check_rotation(name: str, shape: Shape, theta: float, flag: str = "--rope-theta") -> None:
@@ -75,10 +98,6 @@ def check_rotation(name: str, shape: Shape, theta: float, flag: str = "--rope-th
 class RotaryPosition(RandomizedEncoding):
     """Has no parameters; the rotation of any position can be computed."""
 
-    enters = "query, key"
-    paper = "Su 2021"
-    beyond_trained_length = "any length, --rope-scaling"
-
     def __init__(
         self,
         shape: Shape,
@@ -86,60 +105,35 @@ class RotaryPosition(RandomizedEncoding):
         rope_theta: RopeTheta = 10000.0,
         rope_values: Annotated[bool, "rotate the values too"] = False,
         rope_fraction: Annotated[float, "fraction of the head's dimensions that rotate"] = 1.0,
-        rope_proportional: Annotated[
-            bool, "with --rope-fraction: the highest frequencies of the whole head (p-RoPE)"
-        ] = False,
-        rope_skip_every: Annotated[
-            int, "every N-th layer does not rotate (layers N, 2N, ... counted from 1); 0: none"
-        ] = 0,
-        rope_theta_local: Annotated[
-            float | None, "base in layers with --attention-window, whose frequencies stay unscaled"
-        ] = None,
-        rope_scaling: Annotated[
-            str | None, f"frequencies for longer texts, one of: {', '.join(ROPE_SCALINGS)}"
-        ] = None,
-        rope_scaling_factor: Annotated[
-            float | None, "how much longer; without it --max-positions over the trained length"
-        ] = None,
-        rope_scaling_settings: Annotated[
-            str | None, "settings of --rope-scaling as JSON, named as in transformers"
-        ] = None,
-        rope_original_positions: Annotated[
-            int | None,
-            "length trained without --rope-scaling; checkpoints record it, otherwise "
-            "--max-positions over --rope-scaling-factor",
-        ] = None,
+        rope_proportional: Proportional = False,
+        rope_skip_every: SkipEvery = 0,
+        rope_theta_local: ThetaLocal = None,
+        rope_scaling: ScalingName = None,
+        rope_scaling_factor: ScalingFactor = None,
+        rope_scaling_settings: ScalingSettings = None,
+        rope_original_positions: OriginalPositions = None,
         randomize_positions: RandomizePositions = 0,
     ):
         super().__init__(shape, randomize_positions)
-        if rope_scaling and randomize_positions:
-            raise ConfigurationError(
-                f"--rope-scaling is {rope_scaling}, but --randomize-positions trains positions "
-                "for longer texts already: give one of them."
-            )
         check_rotation("rope", shape, rope_theta)
         check_at_least("--rope-skip-every", rope_skip_every, 0)
-        self.rope_values, self.skip_every = rope_values, rope_skip_every
-        self.theta, self.width = rope_theta, _rotated_width(shape.head_dim, rope_fraction)
+        self.theta, self.rotates_values, self.skip_every = rope_theta, rope_values, rope_skip_every
+        self.width = _rotated_width(shape.head_dim, rope_fraction)
         #: D of the frequencies b^{−2d/D}, of which the first are used.
         self.spectrum = shape.head_dim if rope_proportional else self.width
-        self.scaling = _scaling(
-            shape.max_positions,
-            rope_scaling,
-            rope_scaling_factor,
-            rope_scaling_settings,
-            rope_original_positions,
-        )
-        if self._depends_on_length:
-            # Settings that only longer passes read are refused here, too.
-            self._rotation(0, shape.max_positions)
+        length = (shape.max_positions, rope_scaling_factor, rope_original_positions)
+        self.scaling = build_scaling(rope_scaling, rope_scaling_settings, *length)
+        self._check_scaling(rope_scaling)
         self.rotation = self._rotation(self.reach)
-        part = {"rope_fraction": rope_fraction, "rope_proportional": rope_proportional}
-        self.local = self._in_local_layers(rope_theta_local, part)
-        if rope_values and self.scaling is not None and self.scaling.magnitude != 1:
-            raise ConfigurationError(
-                f"--rope-values rotates values, which --rope-scaling {rope_scaling} would also "
-                "make larger: use linear, ntk, dynamic or llama3."
+        self.local: RotaryPosition | None = None
+        if rope_theta_local is not None:
+            self._check_local_theta(rope_theta_local)
+            self.local = RotaryPosition(
+                shape,
+                rope_theta=rope_theta_local,
+                rope_values=rope_values,
+                rope_fraction=rope_fraction,
+                rope_proportional=rope_proportional,
             )
         #: What the layers see that do not rotate.
         self.unrotated = PositionEncoding(shape) if rope_skip_every else None
@@ -150,16 +144,11 @@ class RotaryPosition(RandomizedEncoding):
         if options["rope_scaling"] is None:
             original = original or max_positions
         else:
-            factor, original = _factor(max_positions, factor, original)
-        return {
-            **options,
-            "rope_scaling_factor": factor,
-            "rope_original_positions": original,
-        }
+            factor, original = factor_and_length(max_positions, factor, original)
+        return {**options, "rope_scaling_factor": factor, "rope_original_positions": original}
 
     def for_pass(self, length: int, device: torch.device) -> PositionEncoding:
-        scaling = self.scaling
-        if scaling is None or not scaling.depends_on_length or length <= scaling.original:
+        if not self.scaling.depends_on_length or length <= self.scaling.original:
             return super().for_pass(length, device)
         scaled = copy.copy(self)
         # The copy shares this dictionary, which the assignment would change.
@@ -168,7 +157,7 @@ class RotaryPosition(RandomizedEncoding):
         return scaled
 
     def check_decoding(self) -> None:
-        if self._depends_on_length:
+        if self.scaling.depends_on_length:
             raise ConfigurationError(
                 "--rope-scaling dynamic (and longrope with short_factor) depends on the length of "
                 "the text, but decoding stores the keys of earlier tokens: use another one, or "
@@ -184,34 +173,33 @@ class RotaryPosition(RandomizedEncoding):
         self, q: Tensor, k: Tensor, v: Tensor, start: int = 0
     ) -> tuple[Tensor, Tensor, Tensor]:
         positions = self.positions(start, start + q.size(2), q.device)
-        values = self.rotation(v, positions) if self.rope_values else v
+        values = self.rotation(v, positions) if self.rotates_values else v
         return self.rotation(q, positions), self.rotation(k, positions), values
-
-    @property
-    def _depends_on_length(self) -> bool:
-        return self.scaling is not None and self.scaling.depends_on_length
 
     def _rotation(self, positions: int, length: int = 0) -> Rotation:
         """The rotation of this many positions, in a pass of this length."""
-        pairs, scaling = self.width // 2, self.scaling
-        if scaling is None:
-            return Rotation(frequencies(self.theta, self.spectrum)[:pairs], positions)
-        scaled = scaling.frequencies(self.theta, self.spectrum, length)
-        return Rotation(scaled[:pairs], positions, scaling.magnitude)
+        frequencies = self.scaling.frequencies(self.theta, self.spectrum, length)
+        return Rotation(frequencies[: self.width // 2], positions, self.scaling.magnitude)
 
-    def _in_local_layers(
-        self, theta: float | None, part: dict[str, Any]
-    ) -> "RotaryPosition | None":
-        """What layers with a window see, or None if they see the same as others."""
-        if theta is None:
-            return None
+    def _check_scaling(self, name: str | None) -> None:
+        if name and self.randomize_positions:
+            raise ConfigurationError(
+                f"--rope-scaling is {name}, but --randomize-positions trains positions for "
+                "longer texts already: give one of them."
+            )
+        if self.rotates_values and self.scaling.magnitude != 1:
+            raise ConfigurationError(
+                f"--rope-values rotates values, which --rope-scaling {name} would also make "
+                "larger: use linear, ntk, dynamic or llama3."
+            )
+
+    def _check_local_theta(self, theta: float) -> None:
         if self.shape.window is None or self.randomize_positions:
             raise ConfigurationError(
                 f"--rope-theta-local is {theta}, but needs --attention-window and does not take "
                 "--randomize-positions: leave it out."
             )
         check_rotation("rope", self.shape, theta, "--rope-theta-local")
-        return RotaryPosition(self.shape, rope_theta=theta, rope_values=self.rope_values, **part)
 
 
 def _rotated_width(head_dim: int, fraction: float) -> int:
@@ -223,33 +211,3 @@ def _rotated_width(head_dim: int, fraction: float) -> int:
             f"dimensions to rotate, but is {fraction}."
         )
     return width
-
-
-def _scaling(
-    max_positions: int, name: str | None, factor: float | None, settings: Any, original: int | None
-) -> Scaling | None:
-    if name is None:
-        if factor is not None or settings:
-            raise ConfigurationError(
-                "--rope-scaling-factor or --rope-scaling-settings is given, but no --rope-scaling."
-            )
-        return None
-    factor, original = _factor(max_positions, factor, original)
-    return ROPE_SCALINGS[name](factor, original, read_settings(settings))
-
-
-def _factor(max_positions: int, factor: float | None, original: int | None) -> tuple[float, int]:
-    """Factor and trained length, of which one follows from the other.
-
-    Raises:
-        ConfigurationError: neither is given.
-    """
-    if original is not None:
-        longer = max(max_positions / max(original, 1), 1.0)
-        return longer if factor is None else factor, original
-    if factor is None:
-        raise ConfigurationError(
-            "--rope-scaling needs --rope-scaling-factor: how many times longer the texts are than "
-            "those trained on."
-        )
-    return factor, max(round(max_positions / max(1, factor)), 2)

@@ -25,7 +25,7 @@ def frequencies(theta: float, width: int) -> Tensor:
 
 
 class Scaling:
-    """Base class of scalings.
+    """Base class of scalings, which leaves the frequencies as they are.
 
     Args:
         factor: s, at least 1.
@@ -40,8 +40,10 @@ class Scaling:
     defaults: ClassVar[dict[str, Any]] = {}
     #: Whether the frequencies depend on the length of the pass.
     depends_on_length = False
+    #: The factor of cosines and sines.
+    magnitude = 1.0
 
-    def __init__(self, factor: float, original: int, settings: Mapping[str, Any] | None = None):
+    def __init__(self, factor: float, original: int, settings: Mapping[str, Any]):
         if not factor >= 1:
             raise ConfigurationError(f"--rope-scaling-factor must be at least 1, but is {factor}.")
         if original < 2:
@@ -49,14 +51,9 @@ class Scaling:
                 f"--rope-original-positions must be at least 2, but is {original}."
             )
         self.factor, self.original = factor, original
-        for name, value in (settings or {}).items():
+        for name, value in settings.items():
             self._check_setting(name, value)
-        self.settings = {**self.defaults, **(settings or {})}
-
-    @property
-    def magnitude(self) -> float:
-        """The factor of cosines and sines."""
-        return 1.0
+        self.settings = {**self.defaults, **settings}
 
     def frequencies(self, theta: float, width: int, length: int = 0) -> Tensor:
         """The scaled frequencies, D/2 values in float64.
@@ -66,7 +63,7 @@ class Scaling:
             width: D.
             length: n, the tokens of the pass, where frequencies depend on it.
         """
-        raise NotImplementedError
+        return frequencies(theta, width)
 
     def _check_setting(self, name: str, value: Any) -> None:
         if name not in self.defaults:
@@ -74,12 +71,14 @@ class Scaling:
                 f"--rope-scaling-settings has {name!r}, but the settings of this scaling are: "
                 f"{', '.join(self.defaults) or 'none'}."
             )
-        wanted, right = "a positive number", _is_positive(value)
         if name in ("long_factor", "short_factor"):
-            wanted, right = "a list of positive numbers", isinstance(value, list)
-            right = right and all(map(_is_positive, value))
+            wanted = "a list of positive numbers"
+            # YAML has sequences of its own.
+            right = isinstance(value, Sequence) and all(map(_is_positive, value))
         elif isinstance(self.defaults[name], bool):
             wanted, right = "true or false", isinstance(value, bool)
+        else:
+            wanted, right = "a positive number", _is_positive(value)
         # null is the default of settings that have none.
         if not right and (value is not None or self.defaults[name] is not None):
             raise ConfigurationError(
@@ -130,9 +129,9 @@ class Yarn(Scaling):
         "attention_factor": None,
     }
 
-    @property
-    def magnitude(self) -> float:
-        return self.settings["attention_factor"] or 0.1 * math.log(self.factor) + 1
+    def __init__(self, factor: float, original: int, settings: Mapping[str, Any]):
+        super().__init__(factor, original, settings)
+        self.magnitude = self.settings["attention_factor"] or 0.1 * math.log(factor) + 1
 
     def frequencies(self, theta: float, width: int, length: int = 0) -> Tensor:
         def dimension(turns: float) -> float:
@@ -162,30 +161,28 @@ class LongRope(Scaling):
 
     defaults: ClassVar = {"long_factor": None, "short_factor": None, "attention_factor": None}
 
-    def __init__(self, factor: float, original: int, settings: Mapping[str, Any] | None = None):
+    def __init__(self, factor: float, original: int, settings: Mapping[str, Any]):
         super().__init__(factor, original, settings)
         self.depends_on_length = self.settings["short_factor"] is not None
+        derived = math.sqrt(1 + math.log(factor) / math.log(original))
+        self.magnitude = self.settings["attention_factor"] or derived
         if not self.settings["long_factor"]:
             raise ConfigurationError(
                 "--rope-scaling longrope needs a divisor for each frequency: "
                 """--rope-scaling-settings '{"long_factor": [...]}'."""
             )
 
-    @property
-    def magnitude(self) -> float:
-        derived = math.sqrt(1 + math.log(self.factor) / math.log(self.original))
-        return self.settings["attention_factor"] or derived
-
     def frequencies(self, theta: float, width: int, length: int = 0) -> Tensor:
+        for name in ("long_factor", "short_factor"):
+            given = self.settings[name]
+            if given is not None and len(given) != width // 2:
+                raise ConfigurationError(
+                    f"--rope-scaling-settings: {name} must have {width // 2} numbers, one for "
+                    f"each pair of the {width} rotated dimensions, but has {len(given)}."
+                )
         short = self.depends_on_length and length <= self.original
-        name = "short_factor" if short else "long_factor"
-        divisors = torch.tensor(self.settings[name], dtype=torch.float64)
-        if len(divisors) != width // 2:
-            raise ConfigurationError(
-                f"--rope-scaling-settings: {name} must have {width // 2} numbers, one for each "
-                f"pair of the {width} rotated dimensions, but has {len(divisors)}."
-            )
-        return frequencies(theta, width) / divisors
+        divisors = self.settings["short_factor" if short else "long_factor"]
+        return frequencies(theta, width) / torch.tensor(list(divisors), dtype=torch.float64)
 
 
 @ROPE_SCALINGS.register("llama3")
@@ -210,12 +207,55 @@ class Llama3(Scaling):
         return plain * ((1 - kept) / self.factor + kept)
 
 
-def read_settings(given: str | Mapping[str, Any] | None) -> dict[str, Any]:
-    """Settings from JSON, as on a command line, or from a mapping, as in Python.
+def build_scaling(
+    name: str | None,
+    settings: str | Mapping[str, Any] | None,
+    max_positions: int,
+    factor: float | None = None,
+    original: int | None = None,
+) -> Scaling:
+    """The scaling of that name, or without a name one that changes nothing.
+
+    Args:
+        name: of `ROPE_SCALINGS`.
+        settings: JSON, as on a command line, or a mapping, as in Python.
+        max_positions: longest sequence, in tokens.
+        factor: s, if given.
+        original: L, if given.
 
     Raises:
-        ConfigurationError: it is neither.
+        ConfigurationError: options that the scaling does not take, or that cannot be used.
     """
+    if name is None:
+        if factor is not None or settings:
+            raise ConfigurationError(
+                "--rope-scaling-factor or --rope-scaling-settings is given, but no --rope-scaling."
+            )
+        return Scaling(1, 2, {})
+    factor, original = factor_and_length(max_positions, factor, original)
+    return ROPE_SCALINGS[name](factor, original, _read_settings(settings))
+
+
+def factor_and_length(
+    max_positions: int, factor: float | None, original: int | None
+) -> tuple[float, int]:
+    """Factor and trained length, of which one follows from the other.
+
+    Raises:
+        ConfigurationError: neither is given.
+    """
+    if original is not None:
+        longer = max(max_positions / max(original, 1), 1.0)
+        return longer if factor is None else factor, original
+    if factor is None:
+        raise ConfigurationError(
+            "--rope-scaling needs --rope-scaling-factor: how many times longer the texts are than "
+            "those trained on."
+        )
+    return factor, max(round(max_positions / max(1, factor)), 2)
+
+
+def _read_settings(given: str | Mapping[str, Any] | None) -> dict[str, Any]:
     try:
         read = json.loads(given) if isinstance(given, str) else dict(given or {})
     except ValueError:
@@ -224,11 +264,7 @@ def read_settings(given: str | Mapping[str, Any] | None) -> dict[str, Any]:
         raise ConfigurationError(
             f"--rope-scaling-settings must be a JSON object, but is {str(given)[:80]!r}."
         )
-    # Lists of YAML are sequences of their own.
-    return {
-        name: list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
-        for name, value in read.items()
-    }
+    return read
 
 
 def _is_positive(value: Any) -> bool:

@@ -23,10 +23,6 @@ from .tables import ConstantTable
 class SandwichPosition(PositionEncoding):
     """Has no parameters; any length can be computed."""
 
-    enters = "score"
-    paper = "Chi 2023"
-    in_decoder = "causal, as in the paper"
-
     def __init__(
         self,
         shape: Shape,

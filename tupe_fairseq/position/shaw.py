@@ -7,13 +7,11 @@ Implementations that count j − i have the rows of both tables in reverse order
 
 from typing import Annotated, Any
 
-import torch
-from torch import nn
-
 from .base import Shape, check_at_least, register_position_encoding
 from .layer_terms import LayerTerms
 from .randomized import RandomizedEncoding, RandomizePositions
 from .relative import ByDistance, RelativeVectors
+from .tables import random_vectors
 
 RelativeClip = Annotated[int, "largest distance with a vector of its own"]
 
@@ -30,10 +28,8 @@ class ShawTerms(LayerTerms):
         super().__init__()
         self.lowest, self.clip = -clip if shape.bidirectional else 0, clip
         rows = clip - self.lowest + 1
-        self.key = nn.Parameter(torch.empty(rows, shape.head_dim))
-        self.value_weight = nn.Parameter(torch.empty(rows, shape.head_dim))
-        nn.init.normal_(self.key, std=0.02)
-        nn.init.normal_(self.value_weight, std=0.02)
+        self.key = random_vectors(rows, shape.head_dim)
+        self.value_weight = random_vectors(rows, shape.head_dim)
 
     def relative(self, encoding: Any, length: int) -> RelativeVectors:
         tables = self.key, self.value_weight
@@ -51,9 +47,6 @@ class ShawTerms(LayerTerms):
 class ShawPosition(RandomizedEncoding):
     """Added to keys and values in every layer, without a T×T×D tensor."""
 
-    enters = "score, value"
-    paper = "Shaw 2018"
-    in_decoder = "vectors for keys on the left"
     draws_distances = True
 
     def __init__(

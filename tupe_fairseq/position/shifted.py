@@ -19,9 +19,6 @@ from .tables import ConstantTable, sinusoids
 class ShapePosition(PositionEncoding):
     """Has no parameters; draws from torch's generator, which fairseq seeds at each update."""
 
-    enters = "input"
-    paper = "Kiyono 2021"
-
     def __init__(
         self,
         shape: Shape,
@@ -31,23 +28,20 @@ class ShapePosition(PositionEncoding):
         ] = 500,
     ):
         super().__init__(shape)
+        self.word_scale = shape.embed_dim**0.5
         check_at_least("--shape-shifts", shape_shifts, 0)
         self.shifts = shape_shifts
         positions = torch.arange(shape.max_positions + shape_shifts)
         self.table = ConstantTable(sinusoids(positions, shape.embed_dim))
-
-    @property
-    def word_scale(self) -> float:
-        return self.shape.embed_dim**0.5
 
     def embed(
         self, x: Tensor, tokens: object = None, padding_mask: object = None, start: int = 0
     ) -> Tensor:
         stop = start + x.size(1)
         if not self.training or not self.shifts:
-            shifted = self.table(x.dtype, start + self.shifts, stop + self.shifts)
+            shifted = self.table(x.dtype, slice(start + self.shifts, stop + self.shifts))
             return x + shifted.to(x.dtype)
         shift = torch.randint(self.shifts, (len(x), 1), device=x.device)
-        table = self.table(x.dtype, start, stop + self.shifts).to(x.dtype)
+        table = self.table(x.dtype, slice(start, stop + self.shifts)).to(x.dtype)
         # B×1 + T -> B×T -> B×T×C
         return x + table[shift + torch.arange(x.size(1), device=x.device)]

@@ -23,10 +23,6 @@ FAIRSEQ_FIRST = 2
 class SinusoidalPosition(RandomizedEncoding):
     """Has no parameters; any length can be computed."""
 
-    enters = "input"
-    paper = "Vaswani 2017"
-    in_decoder = "with --fairseq-sinusoids"
-
     def __init__(
         self,
         shape: Shape,
@@ -35,18 +31,15 @@ class SinusoidalPosition(RandomizedEncoding):
         randomize_positions: RandomizePositions = 0,
     ):
         super().__init__(shape, randomize_positions)
+        self.word_scale = shape.embed_dim**0.5
         table = as_fairseq if fairseq_sinusoids else sinusoids
         self.table = ConstantTable(table(torch.arange(self.reach), shape.embed_dim))
-
-    @property
-    def word_scale(self) -> float:
-        return self.shape.embed_dim**0.5
 
     def embed(
         self, x: Tensor, tokens: object = None, padding_mask: object = None, start: int = 0
     ) -> Tensor:
         rows = self.positions(start, start + x.size(1), x.device)
-        return x + self.table.select(x.dtype, rows).to(x.dtype)
+        return x + self.table(x.dtype, rows).to(x.dtype)
 
 
 def as_fairseq(positions: Tensor, width: int) -> Tensor:

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from .base import Shape, register_position_encoding
 from .bias import AttentionBias
-from .indices import check_buckets, cls_rows, relative_buckets
+from .indices import check_buckets, relative_buckets
 from .randomized import RandomizedEncoding, RandomizePositions
-from .tables import widened
+from .tables import random_vectors, widened
 
 NumBuckets = Annotated[int, "buckets of relative positions, over both directions"]
 MaxDistance = Annotated[int, "distance from which all relative positions share a bucket"]
@@ -23,34 +23,30 @@ class RelativeBias(nn.Module):
     """The table b, shared by all layers.
 
     Args:
-        num_heads: H.
+        shape: of the model.
         num_buckets: buckets over both directions (all on the left where one-sided).
         max_distance: distance from which all share the last bucket.
-        bidirectional: buckets on both sides of the query.
-        untie_cls: add the cells of [CLS], see `cls`.
+        untie_cls: add rows for [CLS], see `cls`.
+
+    Raises:
+        ConfigurationError: T5's formula is not defined for these numbers.
     """
 
     buckets: Tensor
 
-    def __init__(
-        self,
-        num_heads: int,
-        num_buckets: int,
-        max_distance: int,
-        bidirectional: bool,
-        untie_cls: bool = False,
-    ):
+    def __init__(self, shape: Shape, num_buckets: int, max_distance: int, untie_cls: bool = False):
         super().__init__()
-        check_buckets(num_buckets, max_distance, bidirectional)
+        check_buckets(num_buckets, max_distance, shape.bidirectional)
         # Distances beyond max_distance are in the bucket of max_distance.
         self.max_distance, reach = max_distance, torch.arange(-max_distance, max_distance + 1)
-        buckets = relative_buckets(reach, num_buckets, max_distance, bidirectional)
+        buckets = relative_buckets(reach, num_buckets, max_distance, shape.bidirectional)
         self.register_buffer("buckets", buckets, persistent=False)
-        rows = num_buckets
-        if untie_cls:
-            self.from_cls, self.to_cls, rows = cls_rows(num_buckets, bidirectional)
-        self.weight = nn.Parameter(torch.empty(rows, num_heads))
-        nn.init.normal_(self.weight, std=0.02)
+        # Of buckets in both directions, none reaches num_buckets/2 (distance 0 is in the lower
+        # half), so that row serves [CLS] -> others, as in the official release of TUPE.
+        self.from_cls = num_buckets // 2 if shape.bidirectional else num_buckets
+        self.to_cls = num_buckets if shape.bidirectional else num_buckets + 1
+        rows = self.to_cls + 1 if untie_cls else num_buckets
+        self.weight = random_vectors(rows, shape.num_heads)
 
     def forward(self, distance: Tensor) -> Tensor:
         """The bias of distances j − i: N -> H×N."""
@@ -70,9 +66,6 @@ class RelativeBias(nn.Module):
 class T5Bias(RandomizedEncoding):
     """A bias per bucket of distances, added to the scores of every layer."""
 
-    enters = "score"
-    paper = "Raffel 2019"
-    in_decoder = "all buckets for keys on the left"
     draws_distances = True
 
     def __init__(
@@ -84,9 +77,7 @@ class T5Bias(RandomizedEncoding):
         randomize_positions: RandomizePositions = 0,
     ):
         super().__init__(shape, randomize_positions)
-        self.relative_bias = RelativeBias(
-            shape.num_heads, num_buckets, max_distance, shape.bidirectional
-        )
+        self.relative_bias = RelativeBias(shape, num_buckets, max_distance)
 
     def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
         bias = self.relative_bias

@@ -1,4 +1,4 @@
-"""Constant tables, and conversions between values by distance and values by cell."""
+"""Constant tables, sinusoids, learned vectors, and the dtypes of sums."""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -23,12 +23,8 @@ class ConstantTable(nn.Module):
         super().__init__()
         self.register_buffer("bits", table.double().view(torch.int64), persistent=False)
 
-    def forward(self, dtype: torch.dtype, start: int = 0, stop: int | None = None) -> Tensor:
-        """Rows start, ..., stop − 1, in fp32 or the model's dtype, whichever is wider."""
-        return self.select(dtype, slice(start, stop))
-
-    def select(self, dtype: torch.dtype, rows: slice | Tensor) -> Tensor:
-        """The given rows."""
+    def forward(self, dtype: torch.dtype, rows: slice | Tensor = slice(None)) -> Tensor:
+        """The given rows, in fp32 or `dtype`, whichever is wider."""
         found = self.bits[rows]
         if not found.is_floating_point():
             found = found.view(torch.float64)
@@ -66,43 +62,11 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
     return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)[:, :width]
 
 
-def relative_shift(by_distance: Tensor, keys: int) -> Tensor:
-    """Values by query and distance to values by query and key: ...×T×(T+S−1) -> ...×T×S.
-
-    Cell (i, j) reads column j − i + T − 1, distances ascending as `indices.distances` gives them.
-    In the flattened tensor that is i·(T+S−2) + j + T − 1, so a view with rows one column shorter
-    does it without a gather.
-    """
-    queries, columns = by_distance.shape[-2:]
-    if queries == 1:
-        return by_distance
-    flat = by_distance.flatten(-2)[..., queries - 1 : queries * columns - 1]
-    return flat.unflatten(-1, (queries, columns - 1))[..., :keys]
+def random_vectors(*size: int) -> nn.Parameter:
+    """Learned vectors, initialised as BERT's: from a normal distribution of deviation 0.02."""
+    return nn.Parameter(nn.init.normal_(torch.empty(size), std=0.02))
 
 
-def spread(by_row: Tensor, index: Tensor) -> Tensor:
-    """Values by query and table row to values by query and key.
-
-    Args:
-        by_row: B×H×T×R.
-        index: the row that each cell reads, T×S.
-
-    Returns:
-        B×H×T×S.
-    """
-    return by_row.gather(-1, index.expand(*by_row.shape[:-2], *index.shape))
-
-
-def collect(weights: Tensor, index: Tensor, rows: int) -> Tensor:
-    """Sum the weights of the keys that share a table row; the transpose of `spread`.
-
-    Args:
-        weights: B×H×T×S.
-        index: the row of each cell, T×S.
-        rows: R.
-
-    Returns:
-        B×H×T×R.
-    """
-    sums = weights.new_zeros(*weights.shape[:-1], rows)
-    return sums.scatter_add(-1, index.expand_as(weights), weights)
+def per_head(rows: Tensor, heads: int) -> Tensor:
+    """Vectors of the model width divided among the heads: R×C -> H×R×D."""
+    return rows.unflatten(-1, (heads, -1)).transpose(0, 1)

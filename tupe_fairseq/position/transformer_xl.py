@@ -14,7 +14,7 @@ from ..kernels.linear import project
 from .base import PositionEncoding, Shape, register_position_encoding
 from .layer_terms import LayerTerms
 from .relative import ByDistance, RelativeVectors
-from .tables import ConstantTable, sinusoids
+from .tables import ConstantTable, per_head, random_vectors, sinusoids
 
 
 class TransformerXLTerms(LayerTerms):
@@ -24,16 +24,14 @@ class TransformerXLTerms(LayerTerms):
         super().__init__()
         self.shape = shape
         self.r_proj = nn.Linear(shape.embed_dim, shape.embed_dim, bias=False)
-        self.content_bias = nn.Parameter(torch.empty(shape.num_heads, 1, shape.head_dim))
-        self.position_bias = nn.Parameter(torch.empty(shape.num_heads, 1, shape.head_dim))
-        nn.init.normal_(self.content_bias, std=0.02)
-        nn.init.normal_(self.position_bias, std=0.02)
+        self.content_bias = random_vectors(shape.num_heads, 1, shape.head_dim)
+        self.position_bias = random_vectors(shape.num_heads, 1, shape.head_dim)
 
     def relative(self, encoding: Any, length: int) -> RelativeVectors:
         """W_{K,R} R of the distances j − i from −(length−1) to length − 1, with u and v."""
         waves = project(encoding.waves(length, self.r_proj.weight.dtype), self.r_proj)
         # (2·length−1)×C -> H×(2·length−1)×D
-        vectors = waves.unflatten(-1, (self.shape.num_heads, -1)).transpose(0, 1)
+        vectors = per_head(waves, self.shape.num_heads)
         scale = self.shape.head_dim**-0.5
         return RelativeVectors(
             ByDistance(vectors, 1 - length),
@@ -46,10 +44,6 @@ class TransformerXLTerms(LayerTerms):
 class TransformerXLPosition(PositionEncoding):
     """Sinusoids of the distance, projected and correlated in every layer."""
 
-    enters = "score"
-    paper = "Dai 2019; Yang 2019"
-    in_decoder = "the form of Dai 2019"
-
     def __init__(self, shape: Shape):
         super().__init__(shape)
         longest = shape.max_positions - 1
@@ -59,7 +53,7 @@ class TransformerXLPosition(PositionEncoding):
         """R_{i−j} for the distances j − i from −(length−1) to length − 1, (2·length−1)×C."""
         # The rows run over i − j from −(max_positions−1): ascending j − i reads them backwards.
         zero = self.shape.max_positions - 1
-        return self.table(dtype, zero - length + 1, zero + length).flip(0).to(dtype)
+        return self.table(dtype, slice(zero - length + 1, zero + length)).flip(0).to(dtype)
 
     def build_layer_terms(self) -> TransformerXLTerms:
         return TransformerXLTerms(self.shape)

@@ -13,14 +13,13 @@ attends by content alone.
 
 from typing import Annotated
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from .base import PositionEncoding, Shape, register_position_encoding
 from .bias import AttentionBias
 from .indices import distances
 from .t5 import MaxDistance, NumBuckets, RelativeBias
-from .tables import widened
+from .tables import per_head, random_vectors, widened
 
 TieCls = Annotated[bool, "treat [CLS] as any other position (the ablation of section 3.2)"]
 
@@ -36,30 +35,18 @@ class TupeAbsolute(PositionEncoding):
 
     score_terms = 2
     bias_is_product = True
-    enters = "score"
-    paper = "Ke 2021"
-    in_decoder = "[CLS] tied"
-    beyond_trained_length = "--extend-positions"
 
-    def __init__(
-        self,
-        shape: Shape,
-        *,
-        tie_cls: TieCls = False,
-    ):
+    def __init__(self, shape: Shape, *, tie_cls: TieCls = False):
         super().__init__(shape)
         self.untie_cls = not tie_cls
         self.scaling = (self.score_terms * shape.head_dim) ** -0.5
-        self.weight = nn.Parameter(
-            torch.empty(shape.max_positions + self.untie_cls, shape.embed_dim)
-        )
         self.layer_norm = nn.LayerNorm(shape.embed_dim)
         self.q_proj = nn.Linear(shape.embed_dim, shape.embed_dim)
         self.k_proj = nn.Linear(shape.embed_dim, shape.embed_dim)
-        for weight in (self.weight, self.q_proj.weight, self.k_proj.weight):
-            nn.init.normal_(weight, std=0.02)
-        nn.init.zeros_(self.q_proj.bias)
-        nn.init.zeros_(self.k_proj.bias)
+        self.weight = random_vectors(shape.max_positions + self.untie_cls, shape.embed_dim)
+        for projection in (self.q_proj, self.k_proj):
+            nn.init.normal_(projection.weight, std=0.02)
+            nn.init.zeros_(projection.bias)
         # TUPE-R's b.
         self.relative_bias: RelativeBias | None = None
 
@@ -68,35 +55,32 @@ class TupeAbsolute(PositionEncoding):
 
     def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
         rows = self.layer_norm(self.weight[: keys + self.untie_cls])
-        q = self._per_head(self.q_proj(rows)) * self.scaling
-        k = self._per_head(self.k_proj(rows))
-        bias, distance = self.relative_bias, None
-        if bias is not None:
+        # H×R×D
+        q, k = (
+            per_head(projection(rows), self.shape.num_heads).to(widened(rows.dtype))
+            for projection in (self.q_proj, self.k_proj)
+        )
+        q = q * self.scaling
+        by_distance = None
+        if self.relative_bias is not None:
             distance = distances(queries, keys, start, device=self.weight.device)
+            by_distance = self.relative_bias(distance)
         first = start + self.untie_cls
-        found = AttentionBias(
+        bias = AttentionBias(
             keys,
             queries=q[:, first : first + queries],
             keys=k[:, -keys:],
-            by_distance=None if bias is None else bias(distance),
+            by_distance=by_distance,
             start=start,
         )
         if not self.untie_cls:
-            return found
+            return bias
         # Row 1 holds θ2. It is at position 0, where the reset overwrites its product.
         from_cls, to_cls = (q[:, :2] * k[:, :2]).sum(-1).unbind(-1)
-        if bias is not None:
-            relative_from_cls, relative_to_cls = bias.cls()
+        if self.relative_bias is not None:
+            relative_from_cls, relative_to_cls = self.relative_bias.cls()
             from_cls, to_cls = from_cls + relative_from_cls, to_cls + relative_to_cls
-        return found.with_untied_cls(from_cls, to_cls)
-
-    def _per_head(self, rows: Tensor) -> Tensor:
-        # R×C -> R×H×D -> H×R×D
-        return (
-            rows.view(-1, self.shape.num_heads, self.shape.head_dim)
-            .transpose(0, 1)
-            .to(widened(rows.dtype))
-        )
+        return bias.with_untied_cls(from_cls, to_cls)
 
 
 @register_position_encoding("tupe_r")
@@ -104,7 +88,6 @@ class TupeRelative(TupeAbsolute):
     """TUPE-A and T5's bias; with [CLS] untied, b adds separate values to θ1 and θ2."""
 
     bias_is_product = False
-    in_decoder = "[CLS] tied, all buckets for keys on the left"
 
     def __init__(
         self,
@@ -115,10 +98,4 @@ class TupeRelative(TupeAbsolute):
         max_distance: MaxDistance = 128,
     ):
         super().__init__(shape, tie_cls=tie_cls)
-        self.relative_bias = RelativeBias(
-            shape.num_heads,
-            num_buckets,
-            max_distance,
-            shape.bidirectional,
-            untie_cls=self.untie_cls,
-        )
+        self.relative_bias = RelativeBias(shape, num_buckets, max_distance, self.untie_cls)

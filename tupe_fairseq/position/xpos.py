@@ -29,9 +29,6 @@ LARGEST, LARGEST_FP16 = 15, 3
 class ExtrapolatablePosition(PositionEncoding):
     """Has no parameters; the rotation of any position can be computed."""
 
-    enters = "query, key"
-    paper = "Sun 2022"
-    in_decoder = "decoders only"
     causal_only = True
 
     def __init__(
@@ -72,6 +69,6 @@ class ExtrapolatablePosition(PositionEncoding):
     ) -> tuple[Tensor, Tensor, Tensor]:
         if q.dtype == torch.float16:
             self._check_range(LARGEST_FP16, "make it larger, or use bf16 instead of fp16")
-        rows = q.dtype, start, start + q.size(2)
+        rows = q.dtype, slice(start, start + q.size(2))
         turned_q = rotate_pairs(q, self.cos_q(*rows), self.sin_q(*rows))
         return turned_q, rotate_pairs(k, self.cos_k(*rows), self.sin_k(*rows)), v
