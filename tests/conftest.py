@@ -13,7 +13,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from tests.scripts import ROOT
+from tests import ROOT
 from tupe_fairseq.kernels import native
 
 #: The tests in tests/cuda and tests/attention that need no fairseq run where there is none.

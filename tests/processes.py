@@ -25,7 +25,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import CompletedProcess, TimeoutExpired
 
-from tests.scripts import ROOT
+from tests import ROOT
 
 CONTEXT = multiprocessing.get_context("forkserver")
 #: An optimizer imports torch._dynamo, which takes more than a second.

@@ -9,8 +9,8 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 
-from tests.integration.commands import parameters, pretrain, train_lm
-from tests.scripts import ROOT
+from tests import ROOT
+from tests.fairseq_commands import parameters, pretrain, train_lm
 from tests.tolerances import assert_trained_alike
 from tupe_fairseq import TupeRobertaModel, TupeTransformerLM
 from tupe_fairseq.modules.encoder import Encoder

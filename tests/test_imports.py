@@ -8,7 +8,7 @@ from pathlib import Path
 import grimp
 import pytest
 
-from tests.scripts import ROOT
+from tests import ROOT
 
 PACKAGE = "tupe_fairseq"
 

@@ -11,7 +11,7 @@ import pytest
 
 from examples.glue.preprocess import arguments as glue_arguments
 from examples.pretraining import encode
-from tests.scripts import ROOT
+from tests import ROOT
 from tupe_fairseq import machine
 
 #: Computes, and does nothing else; the program that cleans text fails.

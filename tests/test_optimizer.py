@@ -6,7 +6,7 @@ import pytest
 import torch
 from fairseq.optim import adam
 
-from tests.integration.commands import parameters, pretrain
+from tests.fairseq_commands import parameters, pretrain
 from tests.tolerances import FORWARD, assert_trained_alike, error, largest
 from tupe_fairseq.checkpoints.reading import read_checkpoint
 from tupe_fairseq.optimizer import FusedAdam

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.commands import COMMON, finetune, train, train_translation
-from tests.scripts import ROOT
+from tests import ROOT
+from tests.fairseq_commands import COMMON, finetune, train, train_translation
 from tupe_fairseq.attention import ATTENTION_BACKENDS, required_features
 from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
 

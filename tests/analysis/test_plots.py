@@ -8,8 +8,8 @@ import sys
 import pytest
 import torch
 
-from tests.integration.commands import pretrain
-from tests.scripts import ROOT
+from tests import ROOT
+from tests.fairseq_commands import pretrain
 from tupe_fairseq import UsageError
 from tupe_fairseq.errors import TRACEBACK
 from tupe_fairseq.plots import color_limits, draw_positional_correlations, save_png

@@ -8,8 +8,8 @@ from argparse import Namespace
 import pytest
 from fairseq import options
 
+from tests import ROOT
 from tests.arguments.test_completion import SPECIFICATIONS, Task
-from tests.scripts import ROOT
 from tupe_fairseq.arguments.completion import completed
 from tupe_fairseq.errors import ConfigurationError
 

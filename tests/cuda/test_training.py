@@ -8,7 +8,7 @@ from tests.tolerances import assert_losses_close
 
 pytest.importorskip("fairseq")
 
-from tests.integration import commands
+from tests import fairseq_commands as commands
 from tupe_fairseq.position import POSITION_ENCODINGS
 
 pytestmark = pytest.mark.gpu

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests import processes
-from tests.integration.commands import (
+from tests import ROOT, processes
+from tests.fairseq_commands import (
     COMMON,
     FINETUNE,
     SMALL,
@@ -21,7 +21,6 @@ from tests.integration.commands import (
     parameters,
     train,
 )
-from tests.scripts import ROOT
 from tests.tolerances import assert_trained_alike
 from tupe_fairseq.distributed import end_with
 

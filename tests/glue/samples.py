@@ -4,7 +4,7 @@ from pathlib import Path
 
 import sentencepiece
 
-from tests.scripts import ROOT
+from tests import ROOT
 
 GLUE = ROOT / "examples" / "glue"
 

@@ -15,7 +15,7 @@ from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from tests import toy_data
-from tests.integration.commands import finetune
+from tests.fairseq_commands import finetune
 from tupe_fairseq import UsageError
 from tupe_fairseq.glue import metrics as glue_metrics
 

@@ -3,8 +3,8 @@
 import pytest
 
 from examples.glue.tasks import TASKS
+from tests.examples.hydra_configs import GLUE, QUIET, commanded
 from tests.glue import samples  # noqa: F401, for the import path
-from tests.integration.hydra_configs import GLUE, QUIET, commanded
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in QUIET]
 

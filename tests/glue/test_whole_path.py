@@ -16,8 +16,8 @@ from examples.glue.glue_submission import check
 from examples.glue.tasks import TASKS
 from examples.glue.tokenizer import Tokenizer
 from tests import toy_data
+from tests.fairseq_commands import finetune, pretrain
 from tests.glue.samples import GLUE, OFFICIAL, write, write_tokenizer
-from tests.integration.commands import finetune, pretrain
 from tupe_fairseq import TupeRobertaModel, UsageError
 
 HEAD = "sentence_classification_head"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.commands import pretrain
+from tests.fairseq_commands import pretrain
 
 
 @pytest.fixture(scope="session")

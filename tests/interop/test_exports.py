@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from tests.integration.commands import finetune, parameters
+from tests.fairseq_commands import finetune, parameters
 from tests.interop.samples import assert_same_tokens
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.interop.convert import convert

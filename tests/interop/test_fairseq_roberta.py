@@ -9,7 +9,7 @@ from fairseq import checkpoint_utils
 from fairseq.models.roberta import RobertaModel
 
 from tests.attention.cases import IN_ENCODERS
-from tests.integration.commands import COMMON, SMALL, finetune, parameters, pretrain, train
+from tests.fairseq_commands import COMMON, SMALL, finetune, parameters, pretrain, train
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.checkpoints.migration import SECOND_COPY

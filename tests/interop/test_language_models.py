@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.integration.commands import train_lm, train_translation
+from tests.fairseq_commands import train_lm, train_translation
 from tests.interop.pieces import entries_of, train
 from tests.interop.samples import assert_same_state
 from tupe_fairseq import TupeTransformerLM, UsageError

@@ -6,9 +6,9 @@ import sys
 import pytest
 import torch
 
+from tests import ROOT
 from tests.interop.pieces import entries_of, train
 from tests.interop.samples import language_model, masked_lm, perturbed
-from tests.scripts import ROOT
 from tests.tolerances import FORWARD
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.interop.check import outputs_of

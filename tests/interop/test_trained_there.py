@@ -9,7 +9,7 @@ import torch
 from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-from tests.integration import commands
+from tests import fairseq_commands as commands
 from tupe_fairseq.interop.convert import convert
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")

@@ -7,7 +7,7 @@ import pytest
 
 from examples.quickstart import tokenizer
 from tests import processes
-from tests.integration.commands import pretrain
+from tests.fairseq_commands import pretrain
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.interop.convert import convert
 

@@ -5,9 +5,9 @@ import math
 import torch
 import torch.nn.functional as F
 
-from tests.integration.test_roberta_suite import batch, build
 from tests.reference import sinusoidal
 from tests.tolerances import assert_close
+from tests.training.test_roberta_suite import batch, build
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ from tests.attention.cases import (
 )
 from tests.decoder.samples import build as build_model
 from tests.decoder.samples import targets
-from tests.integration.commands import parameters, pretrain, train_lm
+from tests.fairseq_commands import parameters, pretrain, train_lm
 from tests.reference.buckets import bucket
 from tests.reference.rope import rotate
 from tests.tolerances import assert_close

@@ -6,7 +6,7 @@ from fairseq import checkpoint_utils
 
 from tests.attention.cases import normal
 from tests.decoder.samples import stock, targets
-from tests.integration.commands import pretrain
+from tests.fairseq_commands import pretrain
 from tupe_fairseq import TupeRobertaModel, UsageError, build_position_encoding
 
 

@@ -15,8 +15,8 @@ import torch
 from examples.glue import collect
 from examples.shared.results import read_results, rows
 from tests import toy_data
+from tests.fairseq_commands import pretrain
 from tests.glue import samples
-from tests.integration.commands import pretrain
 from tests.interop import release
 from tests.stress.killing import ROOT, Case
 from tupe_fairseq.checkpoints.reading import read_checkpoint

@@ -14,7 +14,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from tests.scripts import ROOT
+from tests import ROOT
 
 
 @dataclass

@@ -1,0 +1,149 @@
+"""examples/pretraining/encode.py --binarise: the files of fairseq-preprocess, to the byte."""
+
+import math
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import sentencepiece
+import torch
+from fairseq import options
+from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import MMapIndexedDataset
+from fairseq_cli import preprocess
+from hypothesis import given
+from hypothesis import strategies as st
+
+from examples.pretraining import encode
+from examples.shared import binarised
+from examples.study import figures
+from tests.examples.test_encode import gpt2, run, sentences, text
+from tupe_fairseq import UsageError
+
+__all__ = ["gpt2", "text"]  # fixtures
+
+
+@pytest.fixture(params=["sentencepiece", "gpt2-bpe"])
+def vocabulary(request, text, gpt2, tmp_path):
+    """Flags of a vocabulary, and text with what is hard to look up."""
+    hard = ["a märchen öäü cat", "<s> <unk> <pad> </s>", "  a   cat ", "", "\u2581 a", "語 a 語"]
+    lines = [*sentences(40), *hard, *sentences(3)]
+    (text / "valid.txt").write_text("".join(f"{line}\n" for line in lines)[:-1])
+    return ("--sentencepiece", 40) if request.param == "sentencepiece" else ("--gpt2-bpe", gpt2)
+
+
+def preprocessed(symbols: Path, out: Path) -> Path:
+    """What fairseq-preprocess makes of lines of symbols."""
+    flags = ["--only-source", "--srcdict", symbols / "dict.txt", "--destdir", out]
+    flags += ["--trainpref", symbols / "train", "--validpref", symbols / "valid"]
+    preprocess.main(options.get_preprocessing_parser().parse_args([*map(str, flags)]))
+    return out
+
+
+def assert_same(out: Path, expected: Path) -> None:
+    for name in ("dict.txt", "train.bin", "train.idx", "valid.bin", "valid.idx"):
+        assert (out / name).read_bytes() == (expected / name).read_bytes(), name
+
+
+def test_as_by_fairseq_preprocess(vocabulary, text, tmp_path, monkeypatch):
+    run(text, tmp_path / "symbols", *vocabulary)
+    expected = preprocessed(tmp_path / "symbols", tmp_path / "expected")
+    for part in (50, 500, 1 << 22):
+        monkeypatch.setattr(encode, "PART", part)
+        out = tmp_path / str(part)
+        run(text, out, *vocabulary, "--binarise")
+        assert_same(out, expected)
+        assert not list(out.glob("parts-*")), "parts are removed"
+
+
+def test_no_text_is_held_out(text, tmp_path):
+    (text / "valid.txt").write_text("")
+    run(text, tmp_path / "symbols", "--sentencepiece", 40)
+    run(text, tmp_path / "out", "--sentencepiece", 40, "--binarise")
+    assert_same(tmp_path / "out", preprocessed(tmp_path / "symbols", tmp_path / "expected"))
+
+
+@given(lines=st.lists(st.text("ab é\r", max_size=9), max_size=20), size=st.integers(1, 30))
+def test_parts_consist_of_whole_lines(tmp_path_factory, lines, size):
+    path = tmp_path_factory.mktemp("text") / "text"
+    content = "\n".join(lines).encode()
+    path.write_bytes(content)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encode, "PART", size)
+        found = list(encode.ranges(path))
+    parts = [content[begin:end] for begin, end in found]
+    assert b"".join(parts) == content
+    assert all(part.endswith(b"\n") for part in parts[:-1])
+    # A part that is longer than asked for has one line more at most.
+    assert all(len(part) <= size or b"\n" not in part[size - 1 : -1] for part in parts)
+
+
+def test_interrupted_after_parts(text, tmp_path, monkeypatch):
+    """Whole parts are kept; a part without its index is made again."""
+    monkeypatch.setattr(encode, "PART", 500)
+    calm, out = tmp_path / "calm", tmp_path / "out"
+    run(text, calm, "--sentencepiece", 40, "--binarise")
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(binarised.shutil, "copyfileobj", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run(text, out, "--sentencepiece", 40, "--binarise")
+    assert not (out / "train.idx").exists()
+    lost, kept, *others = (out / "parts-train.idx").glob("*.idx")
+    assert len(others) > 3
+    lost.unlink()
+    # Exchanged, which shows that it is not made again.
+    for suffix in (".bin", ".idx"):
+        shutil.copy(others[0].with_suffix(suffix), kept.with_suffix(suffix))
+    run(text, out, "--sentencepiece", 40, "--binarise")
+    found, expected = ((each / "train.idx").read_bytes() for each in (out, calm))
+    assert found != expected
+    (out / "train.idx").unlink()
+    run(text, out, "--sentencepiece", 40, "--binarise")
+    assert_same(out, calm)
+
+
+def test_vocabulary_that_fairseq_cannot_use(text, tmp_path):
+    model = tmp_path / "model"
+    with model.open("wb") as out:
+        sentencepiece.SentencePieceTrainer.train(
+            input=str(text / "train.txt"), model_writer=out, vocab_size=40, model_type="bpe",
+            user_defined_symbols="<pad>", minloglevel=1,
+        )  # fmt: skip
+    with pytest.raises(UsageError, match=r"fairseq cannot use this vocabulary: Duplicate .*<pad>"):
+        run(text, tmp_path / "out", "--sentencepiece", model)
+    assert not (tmp_path / "out/dict.txt").exists()
+
+
+@pytest.mark.parametrize("chunk", [7, 1 << 24])
+def test_tokens_are_those_of_the_dataset(vocabulary, text, tmp_path, monkeypatch, chunk):
+    """Read as one array, of data by either program, for the study's loss of frequencies."""
+    monkeypatch.setattr(figures, "CHUNK", chunk)
+    run(text, tmp_path / "symbols", *vocabulary)
+    run(text, tmp_path / "ours", *vocabulary, "--binarise")
+    for folder in (preprocessed(tmp_path / "symbols", tmp_path / "theirs"), tmp_path / "ours"):
+        expected = []
+        for split in ("train", "valid"):
+            dataset = MMapIndexedDataset(str(folder / split))
+            expected.append([int(token) for example in dataset for token in example])
+            assert figures.read_tokens(folder / split).tolist() == expected[-1]
+        train, valid = expected
+        symbols = len(Dictionary.load(str(folder / "dict.txt")))
+        seen = Counter(train)
+        shares = [(seen[token] + 1) / (len(train) + symbols) for token in valid]
+        loss = -sum(map(math.log2, shares)) / len(valid)
+        found = (figures.read_tokens(folder / split) for split in ("train", "valid"))
+        assert figures.unigram_loss(*found, symbols) == pytest.approx(loss)
+
+
+def test_sequences_are_blocks_of_the_text(text, tmp_path):
+    run(text, tmp_path / "out", "--sentencepiece", 40, "--binarise")
+    tokens = figures.read_tokens(tmp_path / "out/train")
+    found = figures.sequences(tokens, 0, 9)
+    assert found.dtype == torch.long
+    assert found[:, 0].tolist() == [0] * figures.SEQUENCES
+    assert found[:, 1:].flatten().tolist() == tokens[: figures.SEQUENCES * 8].tolist()

@@ -1,0 +1,292 @@
+"""fairseq-hydra-train: the YAML files compose, build and train; presets are the command line's."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq import checkpoint_utils, optim, options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.optim import lr_scheduler
+from fairseq_cli.train import main as train
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from tests.examples.hydra_configs import (
+    FILES,
+    GLUE,
+    MAIN,
+    ON_CPU,
+    PIECES,
+    PRETRAINING,
+    QUIET,
+    ROOT,
+    SHARED,
+    SLURM,
+    build,
+    commanded,
+    composed,
+    composed_job,
+    launch_command,
+    relative,
+    run_command,
+)
+from tupe_fairseq import TupeRobertaModel, UsageError
+from tupe_fairseq.arguments.architectures import ROBERTA_ARCHITECTURES
+from tupe_fairseq.position import POSITION_ENCODINGS
+
+pytestmark = [pytest.mark.filterwarnings(text) for text in QUIET]
+
+TINY = PRETRAINING / "tiny.yaml"
+
+# ---------------------------------------------------------------- files compose and build
+
+
+def test_all_files_are_tested():
+    assert MAIN
+    assert PIECES
+    assert SLURM
+    assert set(FILES) == {*MAIN, *PIECES, *SHARED, *SLURM}
+
+
+@pytest.mark.parametrize("path", SHARED, ids=relative)
+def test_shared_settings_are_not_set_again(path):
+    """So that it does not matter which of both files hydra merges first."""
+    shared = leaves(OmegaConf.load(path))
+    users = [user for user in MAIN if user.parent == path.parents[1]]
+    assert len(users) == 9
+    for user in users:
+        own = OmegaConf.load(user)
+        assert own.pop("defaults") == ["_self_", {path.parent.name: path.stem}]
+        assert not shared & leaves(own), user
+
+
+def leaves(config) -> set[str]:
+    """Keys such as `optimization.clip_norm`."""
+    found = OmegaConf.to_container(config)
+    return {f"{group}.{key}" for group, values in found.items() for key in values}
+
+
+@pytest.mark.parametrize("path", MAIN, ids=relative)
+def test_file_builds_what_its_header_commands(path):
+    cfg = commanded(path)
+    assert Path(cfg.common.user_dir) == ROOT / "tupe_fairseq"
+    model = build(cfg)
+    assert isinstance(model, TupeRobertaModel)
+    assert cfg.model._name in ROBERTA_ARCHITECTURES
+    assert model.args.position_encoding == "tupe_r"
+    if cfg.task._name == "masked_lm":
+        assert model.max_positions() == cfg.task.tokens_per_sample
+    else:
+        assert model.max_positions() == cfg.task.max_positions
+        head = model.classification_heads[cfg.criterion.classification_head_name]
+        assert head.out_proj.out_features == cfg.task.num_classes
+
+
+@pytest.mark.parametrize("path", PIECES, ids=relative)
+def test_position_adds_to_a_file(path):
+    position = build(composed(TINY, f"+position={path.stem}")).encoder.sentence_encoder
+    tied = path.stem == "tupe_a_tie_cls"
+    encoding = POSITION_ENCODINGS["tupe_a" if tied else path.stem]
+    assert type(position.embed_positions) is encoding
+    assert position.embed_positions.untie_cls is (path.stem in {"tupe_a", "tupe_r"})
+
+
+@pytest.mark.parametrize("path", SLURM, ids=relative)
+def test_slurm_adds_to_a_file(path, monkeypatch):
+    """The command of its header composes: a launcher of submitit that can be built."""
+    hydra_plugins = "hydra_plugins.hydra_submitit_launcher.config"
+    pytest.importorskip(hydra_plugins, reason="hydra-submitit-launcher is not installed")
+    words = launch_command(path)
+    name, overrides = words[words.index("--config-name") + 1], words[6:]
+    cfg = composed_job(PRETRAINING / f"{name}.yaml", *overrides)
+    launcher = cfg.hydra.launcher
+    assert launcher._target_.endswith("SlurmLauncher")
+    for key, value in OmegaConf.load(path).hydra.launcher.items():
+        assert launcher[key] == value, key
+    # fairseq starts a process for each GPU itself. It counts those of the machine that submits.
+    assert launcher.tasks_per_node == 1
+    monkeypatch.setattr(HydraConfig.instance(), "cfg", cfg)
+    assert cfg.distributed_training.distributed_world_size == launcher.gpus_per_node == 8
+
+
+def is_for_pretraining(encoding):
+    return encoding.__module__.startswith("tupe_fairseq.") and not encoding.causal_only
+
+
+def test_every_encoding_has_a_file():
+    ours = {k for k, v in POSITION_ENCODINGS.items() if is_for_pretraining(v)}
+    assert ours <= {path.stem for path in PIECES}
+
+
+@pytest.mark.parametrize("path", MAIN, ids=relative)
+def test_learning_rate_rises_over_the_warm_up_and_falls_to_zero(path):
+    cfg = commanded(path)
+    optimizer = optim.build_optimizer(cfg.optimizer, [torch.nn.Parameter(torch.zeros(1))])
+    schedule = lr_scheduler.build_lr_scheduler(cfg.lr_scheduler, optimizer)
+    warmup, last = cfg.lr_scheduler.warmup_updates, cfg.optimization.max_update
+    (top,) = cfg.optimization.lr
+    assert schedule.step_update(1) == pytest.approx(top / warmup)
+    assert schedule.step_update(warmup) == pytest.approx(top)
+    assert schedule.step_update((warmup + last) // 2) == pytest.approx(top / 2, rel=1e-2)
+    assert schedule.step_update(last) == 0
+
+
+# ---------------------------------------------------------------- presets
+
+
+def command_line_arguments(arch: str) -> dict:
+    parser = options.get_training_parser(default_task="masked_lm")
+    words = ["DATA", "--task", "masked_lm", "--criterion", "masked_lm", "--arch", arch]
+    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, words))
+    return vars(build(cfg).args)
+
+
+@pytest.fixture(scope="module")
+def stock_arguments() -> dict:
+    return command_line_arguments("roberta_base")
+
+
+@pytest.mark.parametrize("arch", ROBERTA_ARCHITECTURES)
+def test_preset_is_the_same_under_hydra_and_on_the_command_line(arch):
+    cfg = composed(TINY, f"model={{_name:{arch}}}", "task.tokens_per_sample=1024")
+    hydra = dict(build(cfg).args)
+    flags = command_line_arguments(arch)
+    assert len(hydra) > 30
+    assert {key: flags.get(key) for key in hydra} == hydra
+    # What is left are flags to which argparse itself gives a value, as for stock RoBERTa.
+    parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
+    TupeRobertaModel.add_args(parser)
+    left = {action.dest for action in parser._actions} & {*flags} - {*hydra}
+    assert {key: flags[key] for key in left} == {key: parser.get_default(key) for key in left}
+
+
+@pytest.mark.parametrize(
+    ("arch", "sizes"),
+    {
+        "tupe_roberta": (12, 768, 3072, 12),
+        "tupe_roberta_tiny": (4, 128, 512, 4),
+        "tupe_roberta_small": (6, 512, 2048, 8),
+        "tupe_roberta_base": (12, 768, 3072, 12),
+        "tupe_roberta_large": (24, 1024, 4096, 16),
+    }.items(),
+)
+def test_preset_differs_from_stock_in_sizes_only(arch, sizes, stock_arguments):
+    names = (
+        "encoder_layers",
+        "encoder_embed_dim",
+        "encoder_ffn_embed_dim",
+        "encoder_attention_heads",
+    )
+    ours = command_line_arguments(arch)
+    expected = stock_arguments | dict(zip(names, sizes, strict=True)) | {"arch": arch}
+    assert {key: ours.get(key) for key in expected} == expected | {"_name": arch}
+
+
+# ---------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("+model.positon_encoding=tupe_a", "did you mean model.position_encoding?"),
+        ("+model.encoder_layer=2", "did you mean model.encoder_layers?"),
+        ("model.position_encoding=tupe", "the known ones are: .*tupe_a, tupe_r"),
+        ("+model.attention_backend=fast", "the known ones are: .*eager"),
+    ],
+)
+def test_mistake_in_the_model_is_told_in_one_line(override, message, monkeypatch):
+    cfg = composed(TINY, override)
+    with pytest.raises(UsageError, match=message):
+        build(cfg)
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/fairseq-hydra-train"])
+    with pytest.raises(SystemExit, match=message) as stopped:
+        build(cfg)
+    assert len(str(stopped.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["model.positon_encoding=tupe_a", "+task.mask_probability=0.2", "+position=tupe", "task.x=1"],
+)
+def test_mistake_is_refused_by_hydra(override):
+    with pytest.raises((HydraException, OmegaConfBaseException)):
+        composed(TINY, override)
+
+
+# ---------------------------------------------------------------- training
+
+
+@pytest.fixture(scope="module")
+def pretrained(toy_masked_lm_data, tmp_path_factory) -> Path:
+    """Checkpoint of the command in the header of tiny.yaml, over two updates."""
+    run = tmp_path_factory.mktemp("tiny")
+    done = run_command(TINY, "optimization.max_update=2", data=toy_masked_lm_data, dir=run)
+    assert done.returncode == 0, done.stderr
+    return run / "checkpoints" / "checkpoint_last.pt"
+
+
+def test_command_in_the_header_trains(pretrained):
+    state = torch.load(pretrained, weights_only=True)
+    assert state["cfg"]["model"]["_name"] == "tupe_roberta_tiny"
+    assert state["optimizer_history"][-1]["num_updates"] == 2
+
+
+def test_relative_user_dir_is_refused(toy_masked_lm_data, tmp_path):
+    done = run_command(TINY, data=toy_masked_lm_data, dir=tmp_path, user_dir="tupe_fairseq")
+    assert done.returncode != 0
+    assert f"FileNotFoundError: {tmp_path}/tupe_fairseq" in done.stderr
+
+
+@pytest.fixture
+def fine_tune(tmp_path, monkeypatch):
+    """Train on a GLUE file in process and return the checkpoint; nothing moves (rate 0)."""
+    monkeypatch.delattr(checkpoint_utils.save_checkpoint, "best", raising=False)
+
+    def run(name: str, data: Path, start: Path | str, updates: int) -> dict:
+        cfg = composed(
+            GLUE / f"{name}.yaml",
+            *(f"task.data={data}", f"checkpoint.finetune_from_model={start}"),
+            *("model._name=tupe_roberta_tiny", "task.max_positions=128", "optimization.lr=[0.0]"),
+            *("lr_scheduler.warmup_updates=1", f"optimization.max_update={updates}"),
+            *(*ON_CPU, f"checkpoint.save_dir={tmp_path}"),
+        )
+        train(cfg)
+        return torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
+
+    yield run
+    monkeypatch.delattr(checkpoint_utils.save_checkpoint, "best", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("cola", "single"), ("qqp", "pairs"), ("sts_b", "regression"), ("mnli", "mnli")],
+)
+def test_glue_file_fine_tunes_the_pretrained_model(
+    name, kind, fine_tune, toy_sentence_data, pretrained
+):
+    before = torch.load(pretrained, weights_only=True)["model"]
+    after = fine_tune(name, toy_sentence_data[kind], pretrained, updates=1)["model"]
+    encoder = [key for key in before if key.startswith("encoder.sentence_encoder.")]
+    assert encoder
+    torch.testing.assert_close(
+        {k: after[k] for k in encoder}, {k: before[k] for k in encoder}, rtol=0, atol=0
+    )
+
+
+def test_fine_tuning_resumes_without_the_pretrained_model(
+    fine_tune, toy_sentence_data, pretrained
+):
+    data = toy_sentence_data["single"]
+    fine_tune("rte", data, pretrained, updates=1)
+    state = fine_tune("rte", data, "/not/there.pt", updates=2)
+    assert state["optimizer_history"][-1]["num_updates"] == 2
+
+
+def test_fine_tuning_asks_for_the_pretrained_model(fine_tune, toy_sentence_data):
+    missing = composed(GLUE / "rte.yaml").checkpoint.finetune_from_model
+    with pytest.raises(ValueError, match=f"{missing} does not exist"):
+        fine_tune("rte", toy_sentence_data["single"], missing, updates=1)

@@ -1,0 +1,167 @@
+"""The commands of examples/pretraining/README.md, as far as they can be tested anywhere."""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from fairseq.dataclass.initialize import hydra_init
+from hydra.core.global_hydra import GlobalHydra
+
+from tests.examples.hydra_configs import (
+    PRETRAINING,
+    QUIET,
+    ROOT,
+    compose,
+    composed,
+    initialize_config_dir,
+)
+
+pytestmark = [pytest.mark.filterwarnings(text) for text in QUIET]
+
+HERE = ROOT / "examples/pretraining"
+README = (HERE / "README.md").read_text(encoding="utf-8")
+
+
+def commands(program: str) -> list[list[str]]:
+    """The README's commands by their first word, as words."""
+    blocks = re.findall(r"```bash\n(.*?)```", README, flags=re.DOTALL)
+    lines = "\n".join(blocks).replace("\\\n", " ").replace("$(pwd)", str(ROOT)).splitlines()
+    found = [shlex.split(line, comments=True) for line in lines if line.startswith(program)]
+    assert found
+    return found
+
+
+def overrides(words: list[str]) -> tuple[str, list[str]]:
+    """Name of the file, and what follows, of `--config-dir DIR --config-name NAME ...`."""
+    flag, folder, name_flag, name, *rest = words
+    assert (flag, ROOT / folder, name_flag) == ("--config-dir", PRETRAINING, "--config-name")
+    return name, rest
+
+
+@pytest.mark.parametrize(
+    "words", [w for w in commands("fairseq-hydra-train") if not {"-m", "--multirun"} & {*w}]
+)
+def test_training_commands_compose(words):
+    name, rest = overrides(words[1:])
+    cfg = composed(PRETRAINING / f"{name}.yaml", *rest)
+    assert cfg.task.data == str(ROOT / "data/bin")
+    if name == "base":
+        # The paper's 256 sequences an update, on the GPUs that the comment names.
+        assert cfg.dataset.batch_size * cfg.optimization.update_freq[0] * 8 == 256
+
+
+def test_scripts_exist():
+    for _, script, *_ in commands("bash"):
+        assert (ROOT / script).is_file()
+
+
+@pytest.fixture
+def slurm(tmp_path, monkeypatch):
+    """The tenth of sixteen tasks on two nodes of eight GPUs."""
+    (tmp_path / "srun").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    (tmp_path / "srun").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    for name, value in {
+        "SLURM_JOB_ID": "20042",
+        "SLURM_NTASKS": "16",
+        "SLURM_CPUS_PER_TASK": "8",
+        "SLURM_PROCID": "9",
+        "SLURM_LOCALID": "1",
+        "SLURMD_NODENAME": "node1",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_slurm_script_starts_what_fairseq_understands(slurm):
+    (_, nodes, two, script, *rest), _ = commands("sbatch")
+    assert (nodes, two) == ("--nodes", "2")
+    run = ["bash", str(ROOT / script), *rest]
+    out = subprocess.run(run, capture_output=True, text=True, check=True).stdout
+    # Slurm's defaults are to wait for the other tasks if one is killed, and one core for each.
+    stops, cores, program, *words = out.splitlines()
+    assert (stops, cores) == ("--kill-on-bad-exit=1", "--cpus-per-task=8")
+    assert program == "fairseq-hydra-train"
+    name, given = overrides(words)
+    cfg = composed(PRETRAINING / f"{name}.yaml", *given)
+    training = cfg.distributed_training
+    assert training.distributed_init_method == "tcp://node1:10042"
+    assert (training.distributed_rank, training.distributed_world_size) == (9, 16)
+    assert (training.device_id, training.distributed_no_spawn) == (1, True)
+    sequences = cfg.dataset.batch_size * cfg.optimization.update_freq[0]
+    assert sequences * training.distributed_world_size == 256
+
+
+def test_slurm_command_for_cpus():
+    *_, words = commands("sbatch")
+    place = words.index("examples/pretraining/slurm.sh") + 1
+    name, given = overrides(words[place:])
+    cfg = composed(PRETRAINING / f"{name}.yaml", *given)
+    assert cfg.common.cpu
+    assert cfg.distributed_training.distributed_backend == "gloo"
+    assert words[1:5] == ["--gpus-per-node", "0", "--ntasks-per-node", "2"]
+    assert 2 * cfg.dataset.batch_size * cfg.optimization.update_freq[0] == 32
+
+
+#: Runs until there is a file `end`.
+SRUN = """
+touch {folder}/started
+until [ -e {folder}/end ]; do sleep 0.02; done
+exit 7
+"""
+SCONTROL = """
+echo "$@" >>{folder}/asked
+exit {status}
+"""
+
+
+@pytest.mark.parametrize("status", [0, 1], ids=["requeued", "refused"])
+def test_slurm_script_requeues_its_job_before_the_time_limit(slurm, tmp_path, monkeypatch, status):
+    """It asks Slurm for USR1, and still ends with the status of srun, whatever scontrol says."""
+    script = HERE / "slurm.sh"
+    assert "#SBATCH --signal=B:USR1@" in script.read_text()
+    for name, body in {"srun": SRUN, "scontrol": SCONTROL}.items():
+        text = body.format(folder=shlex.quote(str(tmp_path)), status=status)
+        (tmp_path / name).write_text(f"#!/bin/sh{text}")
+        (tmp_path / name).chmod(0o755)
+    with subprocess.Popen(["bash", script], stderr=subprocess.PIPE, text=True) as job:
+        try:
+            wait_for(tmp_path / "started")
+            job.send_signal(signal.SIGUSR1)
+            wait_for(tmp_path / "asked")
+            with pytest.raises(subprocess.TimeoutExpired):
+                job.wait(0.5)
+        finally:
+            (tmp_path / "end").touch()
+        _, errors = job.communicate(timeout=60)
+    assert job.returncode == 7
+    assert (tmp_path / "asked").read_text() == "requeue 20042\n"
+    assert errors == ("error: job 20042 cannot be requeued\n" if status else "")
+
+
+def wait_for(path: Path) -> None:
+    end = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < end, path
+        time.sleep(0.02)
+
+
+def test_submitit_launcher_composes(monkeypatch):
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="extra slurm")
+    ((_, many, *words),) = [w for w in commands("fairseq-hydra-train") if "-m" in w]
+    assert many == "-m"
+    name, given = overrides(words)
+    *given, sweep = given
+    key, _, values = sweep.partition("=")
+    GlobalHydra.instance().clear()
+    hydra_init(name)
+    for value in values.split(","):
+        with initialize_config_dir(str(PRETRAINING)):
+            cfg = compose(name, [*given, f"{key}={value}"], return_hydra_config=True)
+        assert cfg.hydra.launcher._target_.endswith(".SlurmLauncher")
+        assert cfg.hydra.launcher.gpus_per_node == 1
+        assert cfg.model.position_encoding == value

@@ -1,0 +1,162 @@
+"""examples/study/length.py: measuring on the same tokens, interruptions, the report."""
+
+import json
+import math
+import shutil
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from examples.study import length, length_figures, length_measures, length_report
+from examples.study.length_measures import FACTORS, KINDS, bits, chosen_tokens, read_blocks
+from tests import ROOT
+from tupe_fairseq import TupeTransformerLM, UsageError
+
+STUDY = ROOT / "examples/study"
+
+
+def words(data, out, *more):
+    small = ("--length", "16", "--masked-length", "16", "--updates", "4", "--masked-updates", "4")
+    few = ("--encodings", "learned,rope", "--masked-encodings", "t5", "--seeds", "1")
+    strings = ("--algorithmic-encodings", "none", "--algorithmic-updates", "1", "--blocks", "2")
+    return [str(data), "--out", str(out), *small, *few, *strings, *more]
+
+
+@pytest.mark.slow
+def test_all_parts(toy_masked_lm_data, tmp_path, monkeypatch, forking_python, capsys):
+    """The causal models first; then the others, and a report of all."""
+    monkeypatch.setattr(sys, "executable", forking_python)
+    out = tmp_path / "out"
+    length.main(words(toy_masked_lm_data, out, "--only", "causal/*"))
+    report = (out / "report.md").read_text()
+    assert "Planned and not run: `none (missing_duplicate)`" not in report
+    # As an interruption leaves it while a model is measured.
+    path = out / "causal/rope/1/measured.json"
+    ways = json.loads(path.read_text())
+    assert list(ways) == ["", *length_measures.SCALINGS, "window"]
+    some = {way: found if way == "" else "kept" for way, found in ways.items() if way != "linear"}
+    path.write_text(json.dumps(some))
+    length_measures_main(monkeypatch, "causal", "rope", toy_masked_lm_data, path.parent, 16, 2)
+    assert json.loads(path.read_text()) == {**some, "linear": ways["linear"]}
+
+    length.main(words(toy_masked_lm_data, out))
+    assert "2 of 5 runs are complete already" in capsys.readouterr().out
+    check_losses(out, toy_masked_lm_data)
+    check_report(out)
+    with pytest.raises(UsageError, match="holds causal/learned/1 with other settings"):
+        length.main(words(toy_masked_lm_data, out, "--blocks", "1"))
+
+
+def length_measures_main(monkeypatch, *words):
+    monkeypatch.setattr(sys, "argv", ["length_measures", *map(str, words)])
+    length_measures.main()
+
+
+def check_report(out):
+    report = (out / "report.md").read_text()
+    for name in ("rope", "rope, linear", "rope, window", "t5", "t5, window"):
+        assert report.count(f"| `{name}` | ") == 3
+    assert "| `reverse_string` | `none` | " in report
+    assert "1 updates of 128 strings" in report
+    # <s> and 16 times the 15 tokens beside it.
+    assert "in sequences of 241 tokens" in report
+    assert report.count("Planned and not run: nothing.") == 3
+    assert "| masked | 1 of 1 | " in report
+    assert str(out) not in (out / "results.json").read_text()
+    figures = [out / "length.png", out / "algorithmic.png"]
+    for path in figures:
+        path.unlink()
+    length_report.report(out)
+    assert all(path.stat().st_size for path in figures)
+    assert (out / "report.md").read_text() == report
+
+
+def test_committed_report_is_that_of_the_committed_results(tmp_path):
+    shutil.copy(STUDY / "length/results.json", tmp_path)
+    length_report.report(tmp_path)
+    assert (tmp_path / "report.md").read_text() == (STUDY / "length/report.md").read_text()
+
+
+def check_losses(out, data):
+    """Loss of each token by itself, after the context that it has: logits in float64."""
+    found = json.loads((out / "causal/rope/1/measured.json").read_text())[""]
+    hub = TupeTransformerLM.from_pretrained(
+        *(out / "causal/rope/1", "checkpoint_last.pt", data),
+        **{"max_target_positions": 256, "tokens_per_sample": 256},
+    )
+    losses = []
+    for block in read_blocks(data, 256, 2):
+        logits = hub.models[0](block[None, :-1])[0][0].double()
+        losses.append(-logits.log_softmax(-1).gather(1, block[1:, None])[:, 0] / math.log(2))
+    expected = torch.stack(losses).mean(0)
+    assert found["mean"]["16"] == pytest.approx(expected.mean().item(), abs=1e-4)
+    assert found["last"]["16"] == pytest.approx(expected[-16:].mean().item(), abs=1e-4)
+    bands = [expected[start:stop].mean().item() for start, stop in length_measures.bands(16)]
+    assert found["bands"] == pytest.approx(bands, abs=1e-4)
+    assert len(bands) == 7
+
+
+def test_masked_models_predict_the_same_tokens_at_all_lengths():
+    """Masks do not depend on the length, and the loss is that of masked tokens alone."""
+    blocks = torch.randint(4, 40, (3, 33), generator=torch.Generator().manual_seed(0))
+    kind, mask, first = KINDS["masked"], 41, 0
+    chosen = chosen_tokens(kind, blocks)
+    assert 0 < chosen.float().mean() < 0.4
+
+    def model(inputs):
+        assert (inputs[:, 0] == first).all()
+        seen.append(inputs[:, 1:].reshape(-1))
+        # Masked tokens get probability 1/42, as all others.
+        return (torch.zeros(*inputs.shape, 42),)
+
+    task = SimpleNamespace(mask_idx=mask, source_dictionary=SimpleNamespace(bos=lambda: first))
+    hub = SimpleNamespace(model=model, task=task)
+    for size in (2, 8, 32):
+        seen: list[torch.Tensor] = []
+        loss = bits(kind, hub, blocks, chosen, size)
+        expected = torch.where(chosen, mask, blocks[:, 1:])
+        assert torch.equal(torch.cat(seen).view(3, 32), expected)
+        assert torch.equal(loss.isnan(), ~chosen)
+        torch.testing.assert_close(loss[chosen], torch.full_like(loss[chosen], math.log2(42)))
+
+
+def test_seeds(toy_masked_lm_data, tmp_path):
+    """All with the first seed, and then the repeated causal ones with the others."""
+    more = ("--seeds", "3", "4", "--encodings", "none,rope,alibi")
+    args = length.parse(words(toy_masked_lm_data, tmp_path, *more))
+    assert [run.name.partition("/")[2] for run in length.model_runs(args, "causal")] == [
+        *("none/3", "rope/3", "alibi/3", "rope/4", "alibi/4")
+    ]
+    assert [run.name for run in length.model_runs(args, "masked")] == ["masked/t5/3"]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--encodings", "tupe"), "--position-encoding is 'tupe'"),
+        (("--updates", "6"), "--updates must be a multiple of the 4 validations, but is 6"),
+        (("--blocks", "0"), "--blocks must be at least 1"),
+        (("--length", "8"), "--length and --masked-length must be at least 16"),
+    ],
+)
+def test_mistakes(more, message, toy_masked_lm_data, tmp_path):
+    with pytest.raises(UsageError, match=message):
+        length.main(words(toy_masked_lm_data, tmp_path / "out", *more))
+    assert not (tmp_path / "out").exists()
+
+
+def test_held_out_text_must_fill_a_block(toy_masked_lm_data):
+    with pytest.raises(UsageError, match="at least 1000001 are needed"):
+        read_blocks(toy_masked_lm_data, 10**6, 1)
+
+
+def test_growth_and_verdict():
+    runs = {seed: {"mean": {str(k): 3 + seed * k / 10 for k in FACTORS}} for seed in (1, 2)}
+    changes = length_figures.growth(runs)
+    assert changes[1] == 0
+    assert changes[16] == pytest.approx(2.25)
+    assert [length_figures.verdict(v) for v in (-1, 0.05, 0.4, 0.6)] == [
+        *("holds", "holds", "degrades", "breaks")
+    ]

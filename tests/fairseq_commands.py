@@ -1,0 +1,106 @@
+"""fairseq's commands, in this process: starting one anew costs five seconds."""
+
+import io
+from pathlib import Path
+
+import torch
+from fairseq import checkpoint_utils, options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq_cli import generate as fairseq_generate
+from fairseq_cli import train as fairseq_train
+
+from tests import ROOT
+
+PLUGIN = ROOT / "tupe_fairseq"
+
+COMMON = (
+    *("--user-dir", str(PLUGIN), "--cpu", "--num-workers", "0", "--no-progress-bar"),
+    *("--optimizer", "adam", "--lr", "0.001", "--batch-size", "16", "--no-epoch-checkpoints"),
+    *("--required-batch-size-multiple", "1"),
+    *("--distributed-world-size", "1", "--ddp-backend", "legacy_ddp"),
+)
+#: The smallest model that has everything.
+SMALL = (
+    *("--arch", "tupe_roberta", "--encoder-layers", "2", "--encoder-embed-dim", "32"),
+    *("--encoder-ffn-embed-dim", "64", "--encoder-attention-heads", "4"),
+)
+FINETUNE = ("--reset-optimizer", "--reset-dataloader", "--reset-meters")
+
+
+def train(*flags: object) -> Path:
+    """Run `fairseq-train` with these flags; --save-dir must be among them.
+
+    Returns:
+        The last checkpoint.
+    """
+    # fairseq keeps the best score of the last run in a function attribute.
+    checkpoint_utils.save_checkpoint.__dict__.pop("best", None)
+    parser = options.get_training_parser()
+    arguments = options.parse_args_and_arch(parser, [str(flag) for flag in flags])
+    fairseq_train.main(arguments)
+    return Path(arguments.save_dir) / "checkpoint_last.pt"
+
+
+def pretrain(data: Path, save_dir: Path, *flags: object) -> Path:
+    """Train a masked language model for six updates unless told otherwise."""
+    task = ("--task", "masked_lm", "--criterion", "masked_lm", "--tokens-per-sample", "64")
+    limit = () if "--max-update" in flags else ("--max-update", 6)
+    return train(data, *task, *COMMON, *SMALL, *limit, "--save-dir", save_dir, *flags)
+
+
+def finetune(data: Path, save_dir: Path, *flags: object) -> Path:
+    """Train a sentence classifier (or regressor) for one epoch."""
+    task = ("--task", "sentence_prediction", "--max-positions", "64", "--init-token", 0)
+    more = ("--separator-token", 2, "--max-epoch", 1, "--save-dir", save_dir)
+    criterion = () if "--criterion" in flags else ("--criterion", "sentence_prediction")
+    return train(data, *task, *more, *criterion, *COMMON, *SMALL, *flags)
+
+
+#: Settings of a small encoder-decoder.
+SMALL_TRANSFORMER = (
+    *("--arch", "tupe_transformer_tiny", "--encoder-layers", "2", "--decoder-layers", "2"),
+    *("--encoder-embed-dim", "32", "--decoder-embed-dim", "32"),
+    *("--encoder-ffn-embed-dim", "32", "--decoder-ffn-embed-dim", "32"),
+    *("--max-source-positions", "32", "--max-target-positions", "32"),
+)
+SMALL_LM = (
+    *("--arch", "tupe_transformer_lm_tiny", "--decoder-layers", "2"),
+    *("--decoder-embed-dim", "32", "--decoder-ffn-embed-dim", "32"),
+)
+
+
+def train_translation(data: Path, save_dir: Path, *flags: object) -> Path:
+    """Train a translation model from `en` to `de` for four updates unless told otherwise."""
+    task = ("--task", "translation", "--source-lang", "en", "--target-lang", "de")
+    loss = ("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", 0.1)
+    loss = () if "--criterion" in flags else loss
+    limit = () if "--max-update" in flags else ("--max-update", 4)
+    small = () if "--arch" in flags else SMALL_TRANSFORMER
+    return train(data, *task, *loss, *COMMON, *small, *limit, "--save-dir", save_dir, *flags)
+
+
+def train_lm(data: Path, save_dir: Path, *flags: object) -> Path:
+    """Train a language model for four updates unless told otherwise."""
+    task = ("--task", "language_modeling", "--tokens-per-sample", 32)
+    limit = () if "--max-update" in flags else ("--max-update", 4)
+    small = () if "--arch" in flags else SMALL_LM
+    return train(data, *task, *COMMON, *small, *limit, "--save-dir", save_dir, *flags)
+
+
+def generate(data: Path, checkpoint: Path, *flags: object) -> dict[int, str]:
+    """Run `fairseq-generate` on the split test; returns the hypotheses by sentence."""
+    parser = options.get_generation_parser()
+    common = ("--path", checkpoint, "--user-dir", PLUGIN, "--cpu", "--num-workers", 0)
+    # Without the last, fairseq leaves out what does not fill a batch.
+    more = ("--no-progress-bar", "--required-batch-size-multiple", 1)
+    given = [str(flag) for flag in (data, *common, *more, *flags)]
+    out = io.StringIO()
+    arguments = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, given))
+    fairseq_generate._main(arguments, out)
+    lines = (line.split("\t") for line in out.getvalue().splitlines())
+    return {int(tag[2:]): text[-1] for tag, *text in lines if tag.startswith("H-")}
+
+
+def parameters(checkpoint: Path) -> dict[str, torch.Tensor]:
+    """The model's tensors."""
+    return torch.load(checkpoint, weights_only=True)["model"]

@@ -1,0 +1,126 @@
+"""`from_pretrained` of translation and language models, and fairseq's methods of both."""
+
+import shutil
+
+import pytest
+import torch
+
+from tests import processes
+from tests.fairseq_commands import generate, train_lm, train_translation
+from tests.tolerances import assert_close
+from tupe_fairseq import TupeTransformerLM, TupeTransformerModel, UsageError
+from tupe_fairseq.checkpoints.reading import read_checkpoint
+
+
+@pytest.fixture(scope="module")
+def translator_directory(toy_translation_data, tmp_path_factory):
+    """A published directory: checkpoint and dictionaries."""
+    directory = tmp_path_factory.mktemp("published")
+    flags = ("--position-encoding", "rope", "--max-update", 2)
+    trained = train_translation(toy_translation_data, tmp_path_factory.mktemp("m"), *flags)
+    shutil.copy(trained, directory / "model.pt")
+    for language in ("en", "de"):
+        shutil.copy(toy_translation_data / f"dict.{language}.txt", directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def translator(translator_directory):
+    return TupeTransformerModel.from_pretrained(translator_directory)
+
+
+@pytest.fixture(scope="module")
+def language_model_file(toy_masked_lm_data, tmp_path_factory):
+    return train_lm(toy_masked_lm_data, tmp_path_factory.mktemp("m"), "--max-update", 2)
+
+
+@pytest.fixture(scope="module")
+def language_model(language_model_file):
+    return TupeTransformerLM.from_pretrained(language_model_file)
+
+
+def test_translates_as_fairseq_generate(translator, translator_directory, toy_translation_data):
+    """The toy sentences are separated by spaces and need no tokenizer."""
+    directory = translator_directory / "model.pt"
+    expected = generate(toy_translation_data, directory, "--beam", 3, "--max-len-b", 10)
+    dataset = translator.task
+    dataset.cfg.data = str(toy_translation_data)
+    dataset.load_dataset("test")
+    sources = [translator.src_dict.string(dataset.dataset("test")[i]["source"]) for i in range(4)]
+    found = translator.translate(sources, beam=3, max_len_b=10)
+    assert found == [expected[i] for i in range(4)]
+    assert translator.translate(sources[0], beam=3, max_len_b=10) == expected[0]
+
+
+def test_both_models_load_checkpoints_of_each_other(translator_directory, language_model_file):
+    assert TupeTransformerLM.from_pretrained(translator_directory).translates
+    assert not TupeTransformerModel.from_pretrained(language_model_file).translates
+
+
+def test_samples_and_scores(language_model):
+    text = language_model.sample("w1 w2", beam=2, max_len_b=6)
+    assert text.startswith("w1 w2")
+    scored = language_model.score("w1 w2 w3")
+    tokens = language_model.encode("w1 w2 w3")
+    (model,) = language_model.models
+    probabilities = model.get_normalized_probs(model(tokens.roll(1)[None]), log_probs=True)[0]
+    expected = probabilities[:3].gather(1, tokens[:3, None])[:, 0]
+    assert_close(scored["positional_scores"], expected)
+
+
+def test_a_notebook_scores(language_model, language_model_file, tmp_path):
+    """In a process that runs no fairseq command, so that nothing is installed for one."""
+    (tmp_path / "program.py").write_text(
+        "import sys; from tupe_fairseq import TupeTransformerLM as Model;"
+        "model = Model.from_pretrained(sys.argv[1]); print(float(model.score('w1')['score']))"
+    )
+    done = processes.run(tmp_path / "program.py", language_model_file)
+    assert done.returncode == 0, done.stderr
+    score = float(done.stdout.split()[-1])
+    assert score == pytest.approx(float(language_model.score("w1")["score"]))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda t, _: t.translate(""), "the sentence to translate is empty"),
+        (lambda t, _: t.translate(["w1", " \t"]), "the sentence to translate is empty"),
+        (lambda t, _: t.translate("w1 " * 40), "41 tokens, but the model takes 32"),
+        (lambda t, _: t.translate("w1 \ud800"), "half of a surrogate pair"),
+        (lambda t, _: t.score("w1"), "a translation model cannot score"),
+        (lambda _, m: m.translate("w1"), "a language model cannot translate"),
+        (lambda _, m: m.score("w1 " * 40), "41 tokens, but the model takes 32"),
+    ],
+)
+def test_invalid_calls(translator, language_model, call, message):
+    with pytest.raises(UsageError, match=message):
+        call(translator, language_model)
+
+
+def test_a_directory_without_dictionaries_is_refused(translator_directory, tmp_path):
+    shutil.copy(translator_directory / "model.pt", tmp_path)
+    with pytest.raises(UsageError, match=r"does not hold dict\.en\.txt and dict\.de\.txt"):
+        TupeTransformerModel.from_pretrained(tmp_path, data_name_or_path=".")
+
+
+def test_a_checkpoint_that_would_run_code_is_refused(translator_directory, tmp_path):
+    state = torch.load(translator_directory / "model.pt", weights_only=True)
+    state["extra_state"]["hook"] = pytest.raises
+    torch.save(state, tmp_path / "model.pt")
+    with pytest.raises(UsageError, match="could run code"):
+        TupeTransformerModel.from_pretrained(tmp_path)
+
+
+def test_a_damaged_tokenizer(translator_directory, tmp_path):
+    directory = shutil.copytree(translator_directory, tmp_path / "damaged")
+    (directory / "sentencepiece.bpe.model").write_bytes(b"no model")
+    with pytest.raises(UsageError, match=r"sentencepiece\.bpe\.model cannot be loaded"):
+        TupeTransformerModel.from_pretrained(directory)
+
+
+def test_data_in_parts(translator_directory, toy_translation_data, tmp_path):
+    """fairseq takes several data folders, separated by colons; the first has the dictionaries."""
+    state = read_checkpoint(translator_directory / "model.pt")
+    state["cfg"]["task"]["data"] = f"{toy_translation_data}:elsewhere"
+    torch.save(state, tmp_path / "model.pt")
+    assert TupeTransformerModel.from_pretrained(tmp_path).src_dict.index("w1") > 3

@@ -1,0 +1,22 @@
+"""scripts/gpu_check.sh on a CPU: every step of it works."""
+
+import json
+
+import pytest
+
+from tests import ROOT
+
+
+@pytest.mark.slow
+def test_every_step_works_without_a_gpu(bash, tmp_path):
+    done = bash(ROOT / "scripts/gpu_check.sh", "--no-install", tmp_path)
+    logs = {path.stem: path.read_text()[-2000:] for path in tmp_path.glob("*.log")}
+    failed = [line.split()[0] for line in done.stdout.splitlines() if "failed" in line]
+    assert done.returncode == 0, [done.stdout, done.stderr, *(logs[name] for name in failed)]
+    files = {path.stem: path for path in tmp_path.glob("*.json")}
+    tables = {name: json.loads(path.read_text())["tables"] for name, path in files.items()}
+    assert set(tables) == {"32x512", "32x512_half_padding", "8x4096", "attention"}
+    assert all(table["rows"] for found in tables.values() for table in found)
+    for name in ("learned", "tupe_a", "tupe_r"):
+        assert '"wps"' in logs[f"train_{name}"]
+    assert " passed" in logs["tests"]

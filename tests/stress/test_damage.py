@@ -1,0 +1,107 @@
+"""Damaged files, random texts and endless lines are read, or refused by an error of one line.
+
+These are a few of the tries that `python -m tests.stress` makes by the thousand.
+"""
+
+import sys
+import tracemalloc
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+from examples.glue.readers import read_split
+from examples.glue.tasks import TASKS
+from tests import toy_data
+from tests.fairseq_commands import pretrain
+from tests.glue import samples
+from tests.interop import release
+from tests.stress import damage
+from tupe_fairseq import TupeRobertaModel, UsageError
+from tupe_fairseq.interop.convert import convert
+from tupe_fairseq.interop.formats import huggingface
+
+TRIED = damage.FILES | damage.INPUTS
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_damage_is_read_or_refused_in_one_line(name, tmp_path):
+    found = damage.attempt({name: TRIED[name]}, tmp_path, tries=25, seed=7)
+    assert not found["lost"], found["lost"][0]
+    assert found["tried"][name]["read"] + found["tried"][name]["refused"] == 25
+
+
+def test_any_other_error_counts_as_lost(tmp_path):
+    def broken(folder):
+        return lambda rng: 1 / 0
+
+    found = damage.attempt({"broken": broken}, tmp_path, tries=2, seed=0)
+    assert len(found["lost"]) == 2
+    assert "ZeroDivisionError" in found["lost"][0]
+    assert "| broken | 2 | 0 | 0 | 2 |" in damage.table(found, "files")
+
+
+def test_data_of_another_dictionary(tmp_path, monkeypatch):
+    """The command ends with one line if the data hold larger ids."""
+    monkeypatch.setattr(sys, "argv", ["fairseq-train"])
+    data = toy_data.write_masked_lm(tmp_path / "data")
+    fewer = [f"w{i}" for i in range(150)]
+    toy_data.dictionary(fewer).save(str(data / "dict.txt"))
+    with pytest.raises(SystemExit, match=r"error: .*train.bin was binarised with another dict"):
+        pretrain(data, tmp_path / "model")
+
+
+def test_an_id_outside_of_the_dictionary(tmp_path):
+    model = TupeRobertaModel.from_pretrained(damage.converted(tmp_path)).model
+    with pytest.raises(
+        UsageError, match="the data contain the token id 999, but the dictionary has 28"
+    ):
+        model(torch.tensor([[0, 999, 2]]))
+
+
+@contextmanager
+def little_memory():
+    """Fail if a tenth of a gigabyte is allocated inside the block."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < 100e6
+    finally:
+        tracemalloc.stop()
+
+
+def endless(path):
+    """Lengthen a file by a gigabyte without a newline; the file system stores a hole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "ab") as file:
+        file.truncate(2**30)
+
+
+@pytest.mark.parametrize("name", ["SST-2/train.tsv", "SST-2/test.tsv", "MRPC/dev_ids.tsv"])
+def test_a_line_of_a_gigabyte_in_glue(name, tmp_path):
+    samples.write(tmp_path, samples.OFFICIAL)
+    if name.startswith("MRPC"):
+        (tmp_path / "MRPC/train.tsv").rename(tmp_path / "MRPC/msr_paraphrase_train.txt")
+    endless(tmp_path / name)
+    task = TASKS[name.partition("/")[0]]
+    split = task.splits[2 if "test" in name else 0]
+    with little_memory(), pytest.raises(UsageError, match=f"{name} is not a file of GLUE: a line"):
+        read_split(tmp_path, task, split)
+
+
+def test_a_line_of_a_gigabyte_in_a_directory(tmp_path):
+    checkpoint = release.write(tmp_path / "release")
+    convert(["--from", "tupe-official", str(checkpoint), "--out", str(tmp_path / "ours")])
+    endless(tmp_path / "ours" / "dict.txt")
+    with little_memory(), pytest.raises(UsageError, match=r"dict.txt cannot be loaded as a"):
+        TupeRobertaModel.from_pretrained(tmp_path / "ours")
+    endless(tmp_path / "release" / "checkpoint.pt")
+    with little_memory(), pytest.raises(UsageError, match=r"checkpoint.pt cannot be loaded"):
+        convert(["--from", "tupe-official", str(checkpoint), "--out", str(tmp_path / "no")])
+
+
+def test_unclosed_brackets(tmp_path):
+    """JSON nested so deeply that Python's parser fails."""
+    (tmp_path / "config.json").write_text("[" * 60_000)
+    with pytest.raises(UsageError, match=r"config.json is"):
+        huggingface.read(tmp_path)

@@ -1,0 +1,147 @@
+"""Training through fairseq: interruptions, regularisers, and what a checkpoint is good for."""
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+
+from tests import toy_data
+from tests.fairseq_commands import FINETUNE, finetune, parameters, pretrain
+from tests.tolerances import assert_trained_alike
+
+ENCODINGS = ("tupe_r", "tupe_a", "learned", "t5", "none", "cape", "shape")
+
+
+def load(checkpoint, **overrides):
+    return checkpoint_utils.load_model_ensemble([str(checkpoint)], overrides)[0][0].eval()
+
+
+def assert_same(one, other):
+    assert one.keys() == other.keys()
+    for name in one:
+        assert torch.equal(one[name], other[name]), name
+
+
+@pytest.fixture(scope="module")
+def plain(toy_masked_lm_data, tmp_path_factory):
+    """Checkpoint of a training without flags of its own."""
+    return pretrain(toy_masked_lm_data, tmp_path_factory.mktemp("plain"))
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_resumed_equals_uninterrupted(toy_masked_lm_data, tmp_path, encoding):
+    """Interrupted in the middle of an epoch, with dropout; both load as the same model."""
+    flags = ("--position-encoding", encoding, "--save-interval-updates", 3)
+    whole = pretrain(toy_masked_lm_data, tmp_path / "whole", *flags, "--max-update", 8)
+    pretrain(toy_masked_lm_data, tmp_path / "parts", *flags, "--max-update", 3)
+    parts = pretrain(toy_masked_lm_data, tmp_path / "parts", *flags, "--max-update", 8)
+    assert_same(parameters(whole), parameters(parts))
+    model, again = load(whole), load(parts)
+    tokens = torch.randint(4, 200, (2, 30))
+    assert torch.equal(model(tokens)[0], again(tokens)[0])
+
+
+@pytest.mark.parametrize(
+    ("limit", "more"), [(("--max-epoch", 1, "--max-update", 100), 0), (("--max-update", 3), 1)]
+)
+def test_a_finished_run_leaves_the_process_to_others(
+    limit, more, toy_masked_lm_data, tmp_path, monkeypatch, caplog
+):
+    """It may be one run of a sweep, or the teacher of another model. fairseq makes one update more
+    if --max-update is reached, and none if --max-epoch is.
+    """
+    monkeypatch.setattr("sys.argv", ["fairseq-train"])
+
+    def updates() -> int:
+        return torch.load(checkpoint, weights_only=True)["optimizer_history"][-1]["num_updates"]
+
+    checkpoint = pretrain(toy_masked_lm_data, tmp_path, *limit)
+    before = updates()
+    caplog.clear()
+    pretrain(toy_masked_lm_data, tmp_path, *limit)
+    assert updates() == before + more
+    assert "done training" in caplog.messages[-1]
+    assert bool(more) == any("Stopping training due to" in line for line in caplog.messages)
+    (teacher,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
+    assert_same(parameters(checkpoint), teacher.state_dict())
+
+
+def test_activation_checkpointing_changes_nothing(toy_masked_lm_data, tmp_path, plain):
+    saving = pretrain(toy_masked_lm_data, tmp_path / "saving", "--checkpoint-activations")
+    assert_trained_alike(parameters(saving), parameters(plain))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "fast"),
+    [("tupe_r", "sdpa"), ("tupe_r", "blocked"), ("tupe_a", "blocked"), ("tupe_a", "flash")],
+)
+def test_backends_train_the_same_model(toy_masked_lm_data, tmp_path, encoding, fast):
+    """Ten updates without dropout, whose masks depend on the order of draws.
+
+    A large eps keeps Adam from blowing the rounding of zero gradients up to whole steps.
+    """
+    flags = ("--dropout", 0, "--attention-dropout", 0, "--max-update", 10, "--adam-eps", 0.001)
+    flags += ("--position-encoding", encoding, "--attention-backend")
+    plain, trained = (
+        pretrain(toy_masked_lm_data, tmp_path / name, *flags, name) for name in ("eager", fast)
+    )
+    assert_trained_alike(parameters(trained), parameters(plain))
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--quant-noise-pq", 0.2, "--quant-noise-pq-block-size", 4),
+        ("--encoder-normalize-before",),
+        ("--store-ema", "--ema-decay", 0.9),
+        ("--tie-cls",),
+        ("--attention-window", 4, "--global-every", 2),
+        ("--alibi-sides", "--alibi-slopes", "official", "--position-encoding", "alibi"),
+        ("--num-buckets", 8, "--max-distance", 16),
+        ("--untie-weights-roberta",),
+        ("--activation-fn", "relu", "--activation-dropout", 0.1),
+        ("--sample-break-mode", "eos"),
+        ("--update-freq", 2),
+    ],
+    ids=lambda flags: flags[0],
+)
+def test_flags_of_roberta_and_ours_train(toy_masked_lm_data, tmp_path, flags):
+    trained = load(pretrain(toy_masked_lm_data, tmp_path, *flags))
+    assert all(parameter.isfinite().all() for parameter in trained.parameters())
+
+
+def test_layers_to_keep(toy_masked_lm_data, tmp_path):
+    """A model trained with layerdrop is pruned when loaded."""
+    checkpoint = pretrain(toy_masked_lm_data, tmp_path, "--encoder-layerdrop", 0.5)
+    assert all(parameter.isfinite().all() for parameter in load(checkpoint).parameters())
+    pruned = load(checkpoint, encoder_layers_to_keep="1")
+    assert len(pruned.encoder.sentence_encoder.layers) == 1
+    kept = pruned.state_dict()["encoder.sentence_encoder.layers.0.fc1.weight"]
+    assert torch.equal(
+        kept, parameters(checkpoint)["encoder.sentence_encoder.layers.1.fc1.weight"]
+    )
+
+
+def test_training_learns(toy_masked_lm_data, tmp_path):
+    """On a language whose words follow from their neighbours the loss falls."""
+    flags = ("--max-update", 150, "--lr", 0.01, "--dropout", 0, "--attention-dropout", 0)
+    state = torch.load(pretrain(toy_masked_lm_data, tmp_path, *flags), weights_only=True)
+    uniform = torch.log2(torch.tensor(204.0))
+    assert state["extra_state"]["best"] < uniform - 2
+
+
+def test_finetuning_starts_from_the_pretrained_model(toy_sentence_data, tmp_path, plain):
+    flags = ("--num-classes", 2, "--restore-file", plain, *FINETUNE, "--lr", 0)
+    tuned = parameters(finetune(toy_sentence_data["pairs"], tmp_path / "tuned", *flags))
+    for name, value in parameters(plain).items():
+        assert torch.equal(tuned[name], value), name
+    assert any(name.startswith("classification_heads.") for name in tuned)
+
+
+def test_empty_lines_are_data(tmp_path):
+    """fairseq keeps an empty line as a sentence of </s> alone: document ends, empty examples."""
+    lines = ["w1 w2 w3", "", "w4 w5", ""] * 20
+    for split in ("train", "valid"):
+        toy_data.write_split(tmp_path / "data", split, lines, toy_data.word_dictionary())
+    for mode in ("eos", "complete_doc"):
+        flags = ("--sample-break-mode", mode)
+        assert pretrain(tmp_path / "data", tmp_path / mode, *flags).exists()

@@ -1,0 +1,200 @@
+"""What fairseq's own test-suite does with transformers, with our architectures in their place."""
+
+import io
+import json
+import logging
+import math
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq import checkpoint_utils, options
+from fairseq_cli import eval_lm as fairseq_eval_lm
+from fairseq_cli import interactive as fairseq_interactive
+from fairseq_cli import validate as fairseq_validate
+
+from tests.fairseq_commands import (
+    PLUGIN,
+    generate,
+    parameters,
+    train_lm,
+    train_translation,
+)
+from tests.tolerances import LOSSES, assert_close, assert_trained_alike
+
+USER = ("--user-dir", str(PLUGIN), "--cpu", "--num-workers", "0", "--no-progress-bar")
+#: Flags of language modelling that are the task's, and their values.
+TASK = ("--add-bos-token", "--sample-break-mode", "eos")
+#: BLEU in validation, by beam search.
+EVAL_BLEU = (
+    *("--eval-bleu", "--eval-bleu-args", '{"beam": 2, "max_len_a": 1.2, "max_len_b": 4}'),
+    *("--eval-bleu-remove-bpe", "--best-checkpoint-metric", "bleu"),
+    "--maximize-best-checkpoint-metric",
+)
+
+
+@pytest.fixture(scope="module")
+def translator(toy_translation_data, tmp_path_factory):
+    flags = ("--share-all-embeddings", "--position-encoding", "t5")
+    return train_translation(toy_translation_data, tmp_path_factory.mktemp("m"), *flags)
+
+
+@pytest.fixture(scope="module")
+def language_model(toy_masked_lm_data, tmp_path_factory):
+    return train_lm(toy_masked_lm_data, tmp_path_factory.mktemp("m"))
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--beam", 2, "--lenpen", 0.6),
+        ("--sampling", "--temperature", 2, "--beam", 2),
+        ("--sampling", "--sampling-topk", 3),
+        ("--sampling", "--sampling-topp", 0.2),
+        ("--diversity-rate", 0.5, "--beam", 6),
+        ("--diverse-beam-groups", 2, "--beam", 4),
+        ("--no-repeat-ngram-size", 2),
+        ("--match-source-len",),
+        ("--prefix-size", 1),
+        ("--print-alignment",),
+        ("--scoring", "sacrebleu"),
+        ("--scoring", "chrf"),
+        ("--left-pad-source",),
+    ],
+    ids=lambda flags: str(flags[0]),
+)
+def test_generation(toy_translation_data, translator, flags):
+    assert len(generate(toy_translation_data, translator, *flags)) == 16
+
+
+def test_padding_of_batches_changes_no_translation(toy_translation_data, translator):
+    flags = ("--max-len-b", 10)
+    together = generate(toy_translation_data, translator, *flags, "--batch-size", 16)
+    assert together == generate(toy_translation_data, translator, *flags, "--batch-size", 1)
+
+
+def test_an_ensemble_translates(toy_translation_data, translator, tmp_path):
+    other = train_translation(
+        toy_translation_data, tmp_path, "--share-all-embeddings", "--seed", 3
+    )
+    assert len(generate(toy_translation_data, f"{translator}:{other}")) == 16
+
+
+def test_interactive(toy_translation_data, translator, monkeypatch, capsys):
+    """With an empty line among others, which is a sentence of </s> alone."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("w1 w2 w3\n\nw4\n"))
+    parser = options.get_interactive_generation_parser()
+    flags = [str(toy_translation_data), "--path", str(translator), *USER, "--beam", "2"]
+    fairseq_interactive.main(options.parse_args_and_arch(parser, flags))
+    told = capsys.readouterr().out
+    assert [f"H-{i}\t" in told for i in range(4)] == [True, True, True, False]
+
+
+def test_validation_by_bleu(toy_translation_data, tmp_path):
+    checkpoint = train_translation(toy_translation_data, tmp_path, *EVAL_BLEU)
+    state = torch.load(checkpoint, weights_only=True)
+    assert 0 <= state["extra_state"]["best"] <= 100
+
+
+def test_validate(toy_translation_data, translator, caplog):
+    parser = options.get_validation_parser()
+    flags = [str(toy_translation_data), "--path", str(translator), *USER, "--log-format", "json"]
+    flags += ["--task", "translation", "--valid-subset", "valid", "--max-tokens", "500"]
+    with caplog.at_level(logging.INFO):
+        fairseq_validate.main(options.parse_args_and_arch(parser, flags))
+    (told,) = (json.loads(r.getMessage()) for r in caplog.records if r.name == "valid")
+    in_training = torch.load(translator, weights_only=True)["extra_state"]["val_loss"]
+    # Both are rounded.
+    assert float(told["valid_loss"]) == pytest.approx(in_training, abs=LOSSES)
+    # After four updates, near that of a guess: log2(204) = 7.7 bits.
+    assert 6 < in_training < 9
+
+
+def test_training_learns_to_read_backwards(toy_translation_data, tmp_path):
+    flags = ("--share-all-embeddings", "--dropout", 0, "--position-encoding", "tupe_r")
+    longer = ("--max-update", 60, "--lr", 0.01, "--batch-size", 50)
+    seldom = ("--validate-interval", 100, "--save-interval", 100)
+    checkpoint = train_translation(toy_translation_data, tmp_path, *flags, *longer, *seldom)
+    state = torch.load(checkpoint, weights_only=True)["extra_state"]
+    # Of 200 words all but sure: far below log2(200) = 7.6 bits.
+    assert state["best"] < 5
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--no-cross-attention",),
+        ("--encoder-normalize-before", "--decoder-normalize-before"),
+        ("--adaptive-softmax-cutoff", "50,100", "--criterion", "adaptive_loss"),
+        ("--decoder-output-dim", 24),
+        ("--quant-noise-pq", 0.5, "--quant-noise-pq-block-size", 8),
+        ("--position-encoding", "tupe_a", "--no-tie-cls"),
+        ("--attention-dropout", 0.1, "--activation-dropout", 0.1, "--activation-fn", "gelu"),
+    ],
+    ids=lambda flags: str(flags[0]),
+)
+def test_other_flags(toy_translation_data, tmp_path, flags):
+    assert train_translation(toy_translation_data, tmp_path, *flags).exists()
+
+
+def test_pruning_of_layers(toy_translation_data, tmp_path):
+    flags = ("--encoder-layerdrop", 0.5, "--decoder-layerdrop", 0.5)
+    checkpoint = train_translation(toy_translation_data, tmp_path, *flags)
+    overrides = {"encoder_layers_to_keep": "0", "decoder_layers_to_keep": "1"}
+    (model,), _ = checkpoint_utils.load_model_ensemble([str(checkpoint)], overrides)
+    assert len(model.encoder.layers) == len(model.decoder.layers) == 1
+
+
+def test_activation_checkpointing_changes_nothing(toy_translation_data, tmp_path):
+    plain = train_translation(toy_translation_data, tmp_path / "a")
+    flags = ("--checkpoint-activations",)
+    saving = train_translation(toy_translation_data, tmp_path / "b", *flags)
+    assert_trained_alike(parameters(saving), parameters(plain))
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        (),
+        ("--add-bos-token",),
+        ("--sample-break-mode", "eos", "--position-encoding", "alibi"),
+        ("--attention-window", 5, "--position-encoding", "rope"),
+        ("--share-decoder-input-output-embed", "--position-encoding", "cnn"),
+        ("--adaptive-softmax-cutoff", "50,100", "--criterion", "adaptive_loss"),
+        ("--checkpoint-activations", "--position-encoding", "shaw"),
+    ],
+    ids=lambda flags: str(flags[0]) if flags else "plain",
+)
+def test_language_modelling(toy_masked_lm_data, tmp_path, flags):
+    """The loss by fairseq-eval-lm is that of each text alone, in double precision."""
+    checkpoint = train_lm(toy_masked_lm_data, tmp_path, *flags)
+    parser = options.get_eval_lm_parser()
+    given = [str(toy_masked_lm_data), "--path", str(checkpoint), *USER, "--gen-subset", "valid"]
+    # The command does not take them from the checkpoint.
+    given += ["--tokens-per-sample", "32", *(flag for flag in flags if flag in TASK)]
+    found = fairseq_eval_lm.main(options.parse_args_and_arch(parser, given))
+    assert_close(found["loss"], loss_of_each(checkpoint).float())
+
+
+@torch.no_grad()
+def loss_of_each(checkpoint: Path) -> torch.Tensor:
+    """Bits per token of the held-out text, without batches; <s> at the beginning is given."""
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
+    model.double().eval()
+    task.load_dataset("valid")
+    losses = []
+    for example in task.dataset("valid"):
+        target = example["target"]
+        out = model(example["source"][None])
+        logs = model.get_normalized_probs(out, True, {"target": target[None]})[0]
+        each = [-logs[i, word].item() for i, word in enumerate(target)]
+        losses += each[task.args.add_bos_token :]
+    return torch.tensor(losses, dtype=torch.double).mean() / math.log(2)
+
+
+def test_generation_with_a_language_model(toy_masked_lm_data, language_model):
+    """--sample-break-mode eos: each line is a prefix."""
+    flags = ("--task", "language_modeling", "--sample-break-mode", "eos", "--gen-subset", "valid")
+    found = generate(toy_masked_lm_data, language_model, *flags, "--max-len-b", 20, "--beam", 2)
+    assert len(found) == 60
