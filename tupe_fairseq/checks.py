@@ -74,8 +74,8 @@ def _id_type_and_end(raw: bytes, index: Path) -> tuple[np.dtype, int]:
     if len(raw) < HEADER.size:
         raise error
     magic, version, code, count = HEADER.unpack_from(raw)
-    is_whole = len(raw) == HEADER.size + 12 * count
-    if magic != MAGIC or version != VERSION or code not in ID_TYPES or not is_whole:
+    complete = len(raw) == HEADER.size + 12 * count
+    if magic != MAGIC or version != VERSION or code not in ID_TYPES or not complete:
         raise error
     id_type = np.dtype(ID_TYPES[code])
     sizes = np.frombuffer(raw, np.int32, count, HEADER.size).astype(np.int64)

@@ -33,7 +33,7 @@ import torch
 from examples.shared.markdown import ROOT, shown
 from examples.shared.results import NAME, Results, read_results
 from tupe_fairseq import UsageError
-from tupe_fairseq.checkpoints.whole import repair
+from tupe_fairseq.checkpoints.intact import repair
 from tupe_fairseq.files import lock, replacing
 from tupe_fairseq.machine import commit, cores, processor
 

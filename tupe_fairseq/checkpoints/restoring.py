@@ -11,7 +11,7 @@ from ..arguments.fairseq_settings import training_setting
 from ..errors import CheckpointError
 from .reading import read_checkpoint
 from .settings import recorded_settings
-from .whole import newest_whole_checkpoint
+from .intact import newest_intact_checkpoint
 
 #: This value of --restore-file means the last checkpoint in --save-dir, if there is one.
 DEFAULT_RESTORE_FILE = "checkpoint_last.pt"
@@ -75,14 +75,14 @@ def _check_encoding(state: dict[str, Any], path: Path, complete: Namespace) -> N
 
 
 def _read_restored(path: Path) -> dict[str, Any]:
-    """Read a checkpoint. If that fails, the error names the newest whole one beside it."""
+    """Read a checkpoint. If that fails, the error names the newest intact one beside it."""
     try:
         return read_checkpoint(path)
     except CheckpointError as error:
-        newest = newest_whole_checkpoint(path.parent, besides=path)
+        newest = newest_intact_checkpoint(path.parent, besides=path)
         if newest is None:
             raise
         raise CheckpointError(
-            f"{error} The newest whole checkpoint beside it is {newest.name}: copy it to "
+            f"{error} The newest intact checkpoint beside it is {newest.name}: copy it to "
             f"{path.name} to resume from it."
         ) from error

@@ -1,4 +1,4 @@
-"""Which checkpoints of a folder are whole, and which one a training resumes from."""
+"""Which checkpoints of a folder are intact, and which one a training resumes from."""
 
 import os
 import random
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.stress.damage import damaged
-from tupe_fairseq.checkpoints.whole import is_whole, newest_whole_checkpoint, repair
+from tupe_fairseq.checkpoints.intact import is_intact, newest_intact_checkpoint, repair
 
 
 @pytest.fixture
@@ -22,28 +22,23 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_the_newest_whole_checkpoint(folder):
-    assert newest_whole_checkpoint(folder).name == "checkpoint_1_2.pt"
+def test_newest_intact_checkpoint(folder):
+    assert newest_intact_checkpoint(folder).name == "checkpoint_1_2.pt"
     besides = folder / "checkpoint_1_2.pt"
-    assert newest_whole_checkpoint(folder, besides).name == "checkpoint_1_1.pt"
-    assert newest_whole_checkpoint(folder / "none") is None
-
-
-def test_a_part_of_a_checkpoint_is_not_whole(folder):
-    path = folder / "checkpoint_1_0.pt"
-    raw = path.read_bytes()
-    for length in range(0, len(raw), 29):
-        path.write_bytes(raw[:length])
-        assert not is_whole(path)
+    assert newest_intact_checkpoint(folder, besides).name == "checkpoint_1_1.pt"
+    assert newest_intact_checkpoint(folder / "none") is None
 
 
 def test_damage_of_any_kind_raises_nothing(folder):
     path, rng = folder / "checkpoint_1_0.pt", random.Random(3)
     raw = path.read_bytes()
+    for length in range(0, len(raw), 29):
+        path.write_bytes(raw[:length])
+        assert not is_intact(path), "a part"
     judged = []
     for _ in range(500):
         path.write_bytes(damaged(raw, rng))
-        judged.append(is_whole(path))
+        judged.append(is_intact(path))
     assert judged.count(False) > 300
 
 

@@ -1,7 +1,7 @@
-"""Find the complete checkpoints of a folder.
+"""Find the intact checkpoints of a folder.
 
-fairseq copies checkpoint_last.pt in place, so a process killed meanwhile leaves a part of it.
-`scripts/steps.sh` runs this file as a program, without importing torch, which takes seconds.
+fairseq copies checkpoint_last.pt in place, so a process that is killed meanwhile leaves a part of
+it. `scripts/steps.sh` runs this file as a program; it imports no torch, which takes seconds.
 """
 
 import errno
@@ -12,7 +12,7 @@ import zipfile
 from pathlib import Path
 
 
-def is_whole(checkpoint: Path) -> bool:
+def is_intact(checkpoint: Path) -> bool:
     """Whether a checkpoint, which is a zip archive, agrees with its checksums.
 
     Raises:
@@ -33,29 +33,29 @@ def is_whole(checkpoint: Path) -> bool:
         return False
 
 
-def newest_whole_checkpoint(folder: Path, besides: Path | None = None) -> Path | None:
-    """The whole checkpoint that was written last, or None.
+def newest_intact_checkpoint(folder: Path, besides: Path | None = None) -> Path | None:
+    """The intact checkpoint*.pt of a folder that was written last, or None.
 
     Args:
-        folder: where checkpoint*.pt lie.
+        folder: where to look.
         besides: a checkpoint to leave out.
     """
     checkpoints = [path for path in folder.glob("checkpoint*.pt") if path != besides]
     checkpoints.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-    return next(filter(is_whole, checkpoints), None)
+    return next(filter(is_intact, checkpoints), None)
 
 
 def repair(folder: Path) -> None:
-    """Remove damaged checkpoints; make checkpoint_last.pt the newest whole one if it is missing.
+    """Remove damaged checkpoints; make checkpoint_last.pt the newest intact one if it is missing.
 
     Raises:
         OSError: a checkpoint cannot be read, in which case none is removed.
     """
-    damaged = [path for path in folder.glob("checkpoint*.pt") if not is_whole(path)]
+    damaged = [path for path in folder.glob("checkpoint*.pt") if not is_intact(path)]
     for path in (*damaged, *folder.glob("*.tmp")):
         path.unlink()
     last = folder / "checkpoint_last.pt"
-    if not last.exists() and (newest := newest_whole_checkpoint(folder)) is not None:
+    if not last.exists() and (newest := newest_intact_checkpoint(folder)) is not None:
         shutil.copyfile(newest, last.with_suffix(".tmp"))
         os.replace(last.with_suffix(".tmp"), last)
 
