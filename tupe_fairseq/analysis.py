@@ -20,7 +20,7 @@ def positional_correlations(encoder: Encoder, length: int, layer: int = 1) -> Te
     2021, section 4 and its figure of heads). T5: b_{j−i}.
 
     Args:
-        encoder: an `Encoder`, e.g. a `TUPEEncoder` or `model.encoder.sentence_encoder`.
+        encoder: e.g. a `TUPEEncoder` or `model.encoder.sentence_encoder`.
         length: number of positions T.
         layer: counted from 1; matters for encodings that differ by layer.
 
@@ -31,17 +31,17 @@ def positional_correlations(encoder: Encoder, length: int, layer: int = 1) -> Te
         ConfigurationError: the encoding has no such term, or `length` or `layer` is out of range.
     """
     encoding = _encoding_of(encoder, length, layer)
-    score = encoding.attention_bias(length, length)
-    if score is None:
+    bias = encoding.attention_bias(length, length)
+    if bias is None:
         raise ConfigurationError(
             f"{type(encoding).__name__} has no term of the scores that depends on positions "
             "only, so no positional correlations."
         )
-    return score.dense()
+    return bias.dense()
 
 
 class PositionMaps(NamedTuple):
-    """How an encoding relates positions, independently of the words.
+    """How an encoding relates positions, independently of the tokens.
 
     Attributes:
         maps: N×T×T, queries in rows, keys in columns.
@@ -64,7 +64,7 @@ def position_maps(encoder: Encoder, length: int, layer: int = 1) -> PositionMaps
     the cosine of the position vectors (see `PositionEncoding.position_vectors`).
 
     Args:
-        encoder: an `Encoder`, e.g. a `TUPEEncoder` or `model.encoder.sentence_encoder`.
+        encoder: e.g. a `TUPEEncoder` or `model.encoder.sentence_encoder`.
         length: number of positions T.
         layer: counted from 1; matters for encodings that differ by layer.
 
@@ -83,8 +83,8 @@ def position_maps(encoder: Encoder, length: int, layer: int = 1) -> PositionMaps
         device = next(encoder.parameters()).device
         ones = torch.ones(1, 1, length, encoding.shape.head_dim, device=device)
         q, k, _ = encoding.rotate(ones, ones, ones)
-        maps = (q @ k.transpose(-2, -1))[0] / encoding.shape.head_dim
-        return PositionMaps(maps, ["all heads"], "q · k of equal words, relative to distance 0")
+        maps = (q @ k.mT)[0] / encoding.shape.head_dim
+        return PositionMaps(maps, ["all heads"], "q · k of equal tokens, relative to distance 0")
     if encoder.embed_positions.uses("embed"):
         vectors = encoder.embed_positions.position_vectors(length)
         maps = F.cosine_similarity(vectors[:, None], vectors[None], dim=-1)[None]
@@ -99,7 +99,7 @@ def _layer_maps(
 ) -> tuple[Tensor, str]:
     """One layer's score term, H×T×T, and its meaning.
 
-    The term is affine in queries and keys. Its constant part is the value for an average word
+    The term is affine in queries and keys. Its constant part is the value for an average token
     (Transformer-XL's v W_{K,R} R_{i−j}). If that is zero (Shaw, DeBERTa), the map shows the linear
     part: the root mean square of the term for q and k with independent entries of unit variance,
     for Shaw |R^K_{i−j}|/√D.
@@ -109,43 +109,44 @@ def _layer_maps(
     zeros = next(terms.parameters()).new_zeros(1, heads, length, width)
     constant = _layer_scores(terms, zeros, zeros, encoding)[0]
     if constant.any():
-        return constant, "added to the scores of average words"
+        return constant, "added to the scores of average tokens"
     # D×H×T×D: query d is the d-th unit vector.
     unit = torch.eye(width).to(zeros)[:, None, None].expand(-1, heads, length, -1)
     none = zeros.expand_as(unit)
     scale = (encoding.score_terms * width) ** -0.5
     for_queries = _layer_scores(terms, unit * scale, none, encoding).square().sum(0)
     for_keys = _layer_scores(terms, none, unit, encoding).square().sum(0)
-    return (for_queries + for_keys).sqrt(), "added to the scores, root mean square over words"
+    return (for_queries + for_keys).sqrt(), "added to the scores, root mean square over tokens"
 
 
 def _layer_scores(terms: LayerTerms, q: Tensor, k: Tensor, encoding: PositionEncoding) -> Tensor:
     """What the terms add to the scores of B×H×T×D queries and keys: B×H×T×T."""
     if terms.uses("relative"):
         return terms.relative(encoding, q.size(2)).scores(q, k)
-    # An average word has an input of zeros.
+    # An average token has an input of zeros.
     x = q.new_zeros(len(q), q.size(2), encoding.shape.embed_dim)
     if terms.uses("content"):
         return terms.content(q, k, x, encoding)
-    of_queries, of_keys, _ = terms.vectors(x)
-    return of_queries @ of_keys.mT
+    for_queries, for_keys, _ = terms.vectors(x)
+    return for_queries @ for_keys.mT
 
 
-#: Names of the terms of `correlation_terms`, in its order: query–key.
+#: The terms of `correlation_terms` in its order, query–key, as the paper calls them; its words are
+#: tokens.
 CORRELATION_TERMS = ("word–word", "word–position", "position–word", "position–position")
 
 
 @torch.no_grad()
 def correlation_terms(encoder: Encoder, tokens: Tensor) -> Tensor:
-    """The terms of the first layer's scores if positions are added to words (Ke et al. 2021).
+    """The terms of the first layer's scores if positions are added to tokens (Ke et al. 2021).
 
     Equation 6 and figure 2 of the paper: w_i W^Q (w_j W^K)ᵀ/√D, w_i p_j, p_i w_j and p_i p_j, for
-    words w and positions p. A LayerNorm of the sum is linear for a given standard deviation, so it
-    is applied to both parts. Its shift and the biases of W^Q and W^K are constants; all products
-    with them form the last term.
+    token embeddings w and positions p. A LayerNorm of the sum is linear for a given standard
+    deviation, so it is applied to both parts. Its shift and the biases of W^Q and W^K are
+    constants; all products with them form the last term.
 
     Args:
-        encoder: with word embeddings `embed_tokens`, e.g. `model.encoder.sentence_encoder`; its
+        encoder: with token embeddings `embed_tokens`, e.g. `model.encoder.sentence_encoder`; its
             encoding is one that adds positions, as `learned`, `sinusoidal`, `hierarchical`,
             `floater`, `cape` and `shape` do.
         tokens: ids, B×T, without padding.
@@ -154,47 +155,41 @@ def correlation_terms(encoder: Encoder, tokens: Tensor) -> Tensor:
         5×B×H×T×T: the terms of `CORRELATION_TERMS`, and the rest. Their sum is the score.
 
     Raises:
-        ConfigurationError: positions are not added to words, or there are too many tokens.
+        ConfigurationError: positions are not added to tokens, or there are too many tokens.
     """
     in_layer = _encoding_of(encoder, tokens.size(1), layer=1)
     encoding = encoder.embed_positions
-    words = encoding.word_scale * encoder.get_submodule("embed_tokens")(tokens)
-    positions = encoding.embed(torch.zeros_like(words), tokens)
-    both = encoding.embed(words, tokens)
-    added = encoding.uses("embed") and torch.allclose(both, words + positions, atol=1e-5)
-    if not added or any(
-        in_layer.uses(hook) for hook in ("attention_bias", "rotate", "build_layer_terms")
-    ):
+    embedded = encoding.token_scale * encoder.get_submodule("embed_tokens")(tokens)
+    positions = encoding.embed(torch.zeros_like(embedded), tokens)
+    both = encoding.embed(embedded, tokens)
+    elsewhere = map(in_layer.uses, ("attention_bias", "rotate", "build_layer_terms"))
+    added = encoding.uses("embed") and torch.allclose(both, embedded + positions, atol=1e-5)
+    if not added or any(elsewhere):
         raise ConfigurationError(
-            f"{type(encoding).__name__} does not add positions to the words, so its scores have "
-            "no terms between words and positions."
+            f"{type(encoding).__name__} does not add positions to the tokens, so its scores have "
+            "no terms between tokens and positions."
         )
-    parts = _normalised(encoder, words, positions)
+    parts = _normalised(encoder, embedded, positions)
     attention = _layer(encoder, 1).self_attn
-    queries, keys = (
-        _project(linear, parts, attention.num_heads)
-        for linear in (attention.q_proj, attention.k_proj)
-    )
-    queries = queries * attention.scaling
-    terms = [queries[i] @ keys[j].transpose(-2, -1) for i in (0, 1) for j in (0, 1)]
-    whole = queries.sum(0) @ keys.sum(0).transpose(-2, -1)
-    return torch.stack([*terms, whole - sum(terms)])
+    queries = _project(attention.q_proj, parts, attention.num_heads) * attention.scaling
+    keys = _project(attention.k_proj, parts, attention.num_heads)
+    terms = [queries[i] @ keys[j].mT for i in (0, 1) for j in (0, 1)]
+    scores = queries.sum(0) @ keys.sum(0).mT
+    return torch.stack([*terms, scores - sum(terms)])
 
 
 def _layer(encoder: Encoder, layer: int) -> TransformerLayer:
     return cast(TransformerLayer, encoder.layers[layer - 1])
 
 
-def _normalised(encoder: Encoder, words: Tensor, positions: Tensor) -> Tensor:
-    """Parts of the first attention's input: words, positions and constants, 3×B×T×C."""
-    parts = torch.stack([words, positions, torch.zeros_like(words)])
+def _normalised(encoder: Encoder, embedded: Tensor, positions: Tensor) -> Tensor:
+    """Parts of the first attention's input: tokens, positions and constants, 3×B×T×C."""
+    parts = torch.stack([embedded, positions, torch.zeros_like(embedded)])
     layer = _layer(encoder, 1)
     norms = [encoder.layernorm_embedding]
     if layer.normalize_before:
         norms.append(layer.self_attn_layer_norm)
-    for norm in norms:
-        if norm is None:
-            continue
+    for norm in filter(None, norms):
         variance = parts.sum(0).var(-1, correction=0, keepdim=True)
         parts = (parts - parts.mean(-1, keepdim=True)) * norm.weight / (variance + norm.eps).sqrt()
         parts[2] += norm.bias

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 2.4, 2.1
 #: Space above and below each part of a figure, in inches.
 GAP = 0.08
-#: Share of the cells at either end that the range of colours leaves out.
+#: Share of the values at either end that the range of colours leaves out.
 OUTLIERS = 0.005
 
 
@@ -36,14 +36,13 @@ def draw_positional_correlations(
 ) -> "Figure":
     """One heat map per head of the content-free score term (figure of Ke et al. 2021).
 
-    Each map has its own range of colours: heads differ in scale.
-
     Args:
         correlations: H×T×T, queries in rows, keys in columns.
         title: above the figure.
         caption: small, below the figure; e.g. the command that made it.
         names: titles of the maps; default: "head 1", ...
-        same_colors: one range of colours for all maps.
+        same_colors: one range of colours for all maps; otherwise one for each, as heads differ in
+            scale.
 
     Raises:
         UsageError: matplotlib is not installed.
@@ -75,6 +74,21 @@ def draw_positional_correlations(
     return figure
 
 
+def _draw_map(panel: "Axes", values: Tensor, name: str, limits: tuple[float, float]) -> None:
+    """One heat map with its colour bar, and ticks at [CLS] and at round positions."""
+    image = panel.imshow(values.cpu().numpy(), vmin=limits[0], vmax=limits[1])
+    figure = panel.figure
+    bar = figure.colorbar(image, ax=panel, extend="both", shrink=0.75, pad=0.02, aspect=25)
+    bar.ax.tick_params(labelsize=6, length=2)
+    panel.set_title(name, fontsize=9)
+    length = len(values)
+    step = next((s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500) if length / s <= 5), 1000)
+    ticks = [0, *range(step, length, step)]
+    labels = ["[CLS]", *map(str, ticks[1:])]
+    panel.set_xticks(ticks, labels, fontsize=7)
+    panel.set_yticks(ticks, labels, fontsize=7)
+
+
 def _write_below(figure: "Figure", caption: str) -> None:
     """Write a caption below the maps, small and right-aligned, in several lines if needed."""
     lines = textwrap.wrap(caption, int(25 * figure.get_figwidth()))
@@ -83,26 +97,13 @@ def _write_below(figure: "Figure", caption: str) -> None:
     figure.set_layout_engine("constrained", rect=(0, strip, 1, 1 - strip), h_pad=GAP)
 
 
-def _draw_map(panel: "Axes", values: Tensor, name: str, limits: tuple[float, float]) -> None:
-    """One heat map with its colour bar."""
-    image = panel.imshow(values.cpu().numpy(), vmin=limits[0], vmax=limits[1])
-    figure = panel.figure
-    bar = figure.colorbar(image, ax=panel, extend="both", shrink=0.75, pad=0.02, aspect=25)
-    bar.ax.tick_params(labelsize=6, length=2)
-    panel.set_title(name, fontsize=9)
-    _label_positions(panel, len(values))
-
-
 def color_limits(correlations: Tensor) -> tuple[float, float]:
-    """Range of colours of a head: that of the cells without [CLS] and a few outliers.
+    """Range of colours of a T×T map: that of its values without [CLS] and a few outliers.
 
     The values of an untied [CLS] are often far from the others and would dominate the range.
-
-    Args:
-        correlations: T×T.
     """
-    words = correlations[1:, 1:] if len(correlations) > 1 else correlations
-    values = words.flatten().sort().values
+    others = correlations[1:, 1:] if len(correlations) > 1 else correlations
+    values = others.flatten().sort().values
     cut = int(OUTLIERS * (len(values) - 1))
     low, high = values[cut].item(), values[-1 - cut].item()
     return (low, high) if low < high else (low - 1, high + 1)
@@ -124,15 +125,6 @@ def save_png(figure: "Figure", path: str | Path, command: str = "") -> None:
         raise ConfigurationError(f"invalid name of a figure: {path.name!r}; it must end in .png.")
     with replacing(path) as aside:
         figure.savefig(aside, format="png", metadata={"Description": command})
-
-
-def _label_positions(panel: "Axes", length: int) -> None:
-    """Ticks at [CLS] and at round positions."""
-    step = next((s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500) if length / s <= 5), 1000)
-    ticks = [0, *range(step, length, step)]
-    names = ["[CLS]", *map(str, ticks[1:])]
-    panel.set_xticks(ticks, names, fontsize=7)
-    panel.set_yticks(ticks, names, fontsize=7)
 
 
 def figure_class() -> "type[Figure]":

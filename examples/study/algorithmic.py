@@ -74,7 +74,7 @@ class Solver(nn.Module):
         positions = build_position_encoding(
             name, WIDTH, HEADS, num_layers=LAYERS, **sizes, **options
         )
-        self.scale = positions.word_scale
+        self.scale = positions.token_scale
         self.symbols = nn.Embedding(PLACEHOLDER + 1, WIDTH)
         nn.init.normal_(self.symbols.weight, std=WIDTH**-0.5)
         self.encoder = Encoder(positions, LAYERS, 4 * WIDTH, layernorm_embedding=True)

@@ -68,7 +68,7 @@ def test_terms_sum_to_the_scores(name, layernorm_embedding, normalize_before):
         name, layernorm_embedding=layernorm_embedding, normalize_before=normalize_before
     )
     layer, ids = built.layers[0], tokens()
-    words = built.embed_positions.word_scale * built.embed_tokens(ids)
+    words = built.embed_positions.token_scale * built.embed_tokens(ids)
     with torch.no_grad():
         x = built.encode(words, tokens=ids, keep_states=True).states[0]
         x = layer.self_attn_layer_norm(x) if normalize_before else x
@@ -96,7 +96,7 @@ def test_position_term_is_independent_of_words():
 
 @pytest.mark.parametrize("name", [name for name in POSITION_ENCODINGS if name not in ADDED])
 def test_encodings_that_do_not_add_positions_are_refused(name):
-    with pytest.raises(UsageError, match="does not add positions to the words"):
+    with pytest.raises(UsageError, match="does not add positions to the tokens"):
         correlation_terms(encoder(name), tokens())
 
 

@@ -31,7 +31,7 @@ class TupeRobertaEncoder(RobertaEncoder):
     ) -> TupeSentenceEncoder:
         positions = build_positions(args, "encoder", args.max_positions, len(dictionary))
         encoder = TupeSentenceEncoder(
-            args, dictionary, embed_tokens, positions, positions.word_scale
+            args, dictionary, embed_tokens, positions, positions.token_scale
         )
         encoder.apply(init_bert_params)
         return encoder

@@ -52,9 +52,9 @@ class PositionEncoding(nn.Module):
     #: How many tokens before a token `embed` reads.
     context = 0
     #: Factor of the token embeddings, before positions are added.
-    word_scale = 1.0
+    token_scale = 1.0
     #: Factor of the token embeddings, before positions are added.
-    word_scale = 1.0
+    token_scale = 1.0
 
     def __init__(self, shape: Shape):
         super().__init__()

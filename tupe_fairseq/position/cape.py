@@ -31,7 +31,7 @@ class CapePosition(PositionEncoding):
         cape_scale: Annotated[float, "largest factor of the positions, at least 1"] = 1.03,
     ):
         super().__init__(shape)
-        self.word_scale = shape.embed_dim**0.5
+        self.token_scale = shape.embed_dim**0.5
         check_at_least("--cape-global-shift", cape_global_shift, 0)
         check_at_least("--cape-local-shift", cape_local_shift, 0)
         check_at_least("--cape-scale", cape_scale, 1)

@@ -28,7 +28,7 @@ class ShapePosition(PositionEncoding):
         ] = 500,
     ):
         super().__init__(shape)
-        self.word_scale = shape.embed_dim**0.5
+        self.token_scale = shape.embed_dim**0.5
         check_at_least("--shape-shifts", shape_shifts, 0)
         self.shifts = shape_shifts
         positions = torch.arange(shape.max_positions + shape_shifts)

@@ -31,7 +31,7 @@ class SinusoidalPosition(RandomizedEncoding):
         randomize_positions: RandomizePositions = 0,
     ):
         super().__init__(shape, randomize_positions)
-        self.word_scale = shape.embed_dim**0.5
+        self.token_scale = shape.embed_dim**0.5
         table = as_fairseq if fairseq_sinusoids else sinusoids
         self.table = ConstantTable(table(torch.arange(self.reach), shape.embed_dim))
 
