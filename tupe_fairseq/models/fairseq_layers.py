@@ -1,6 +1,7 @@
-"""What fairseq's flags add to layers: activations, quantisation noise, FSDP wrapping."""
+"""What fairseq's flags and interface add to our stack of layers."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from typing import Any
 
 import torch.nn.functional as F
 from fairseq import utils
@@ -8,36 +9,80 @@ from fairseq.distributed import fsdp_wrap
 from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 
+from ..checkpoints.migration import drop_stock_sinusoids, rename_old_layers
+from ..modules.encoder import Encoder
+from ..position import PositionEncoding
+from ..position.hierarchical import extend
+
+
+class FairseqStack(Encoder):
+    """`Encoder` built from fairseq's arguments, with the interface of its encoders and decoders.
+
+    Args:
+        args: arguments of the model, complete.
+        side: "encoder" or "decoder".
+        embed_positions: the position encoding.
+        **more: further arguments of `Encoder` and of fairseq's class.
+    """
+
+    version: Tensor
+    #: LayerNorms of a layer, in the order in which old checkpoints number them.
+    norms: tuple[str, ...] = ("self_attn_layer_norm", "final_layer_norm")
+
+    def __init__(self, args: Any, side: str, embed_positions: PositionEncoding, **more: Any):
+        super().__init__(
+            embed_positions,
+            num_layers=getattr(args, f"{side}_layers"),
+            ffn_dim=getattr(args, f"{side}_ffn_embed_dim"),
+            activation_fn=activation(args.activation_fn),
+            dropout=args.dropout,
+            attention_dropout=args.attention_dropout,
+            activation_dropout=args.activation_dropout,
+            normalize_before=getattr(args, f"{side}_normalize_before"),
+            layernorm_embedding=args.layernorm_embedding,
+            layerdrop=getattr(args, f"{side}_layerdrop"),
+            checkpoint_activations=args.checkpoint_activations,
+            attention_backend=args.attention_backend,
+            **more,
+        )
+        self.extend_positions = args.extend_positions
+        add_quantization_noise(self.layers, args.quant_noise_pq, args.quant_noise_pq_block_size)
+        # For --ddp-backend fully_sharded; fsdp_wrap does nothing otherwise. Layers whose
+        # activations are recomputed are all wrapped.
+        smallest = 0 if args.checkpoint_activations else args.min_params_to_wrap
+        for i, layer in enumerate(list(self.layers)):
+            self.layers[i] = fsdp_wrap(layer, min_num_params=smallest)
+
+    def max_positions(self) -> int:
+        """Longest sequence, in tokens."""
+        return self.embed_positions.shape.max_positions
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """Bring old fairseq state dicts to today's names, in place; see `checkpoints.migration`.
+
+        With --extend-positions, extends position tables that are shorter than the model's.
+        """
+        drop_stock_sinusoids(state_dict, name)
+        rename_old_layers(state_dict, name, self.norms)
+        if self.extend_positions == "hierarchical":
+            extend(self.embed_positions, state_dict, f"{name}.embed_positions.")
+        # Checkpoints from elsewhere may lack the marker.
+        state_dict.setdefault(f"{name}.version", self.version.clone())
+
 
 def activation(name: str) -> Callable[[Tensor], Tensor]:
     """Fairseq's function of that name; gelu without fairseq's fp32 copies."""
     return F.gelu if name == "gelu" else utils.get_activation_fn(name)
 
 
-def input_noise(width: int, noise: float, block: int) -> nn.Module | None:
-    """The projection that fairseq puts on the input under --quant-noise-pq, or None."""
-    return quant_noise(nn.Linear(width, width, bias=False), noise, block) if noise > 0 else None
-
-
-def add_quantization_noise(layers: Iterable[nn.Module], noise: float, block: int) -> None:
+def add_quantization_noise(layers: nn.ModuleList, noise: float, block: int) -> None:
     """Add noise to the matrices of attention and feed-forward (Fan*, Stock* et al. 2020)."""
-    names = ("q_proj", "k_proj", "v_proj", "out_proj")
     for layer in layers:
-        attentions = [layer.self_attn, getattr(layer, "encoder_attn", None)]
-        matrices = [
-            getattr(attention, name) for attention in attentions if attention for name in names
+        attentions = [layer.self_attn, *([layer.encoder_attn] if layer.encoder_attn else [])]
+        projections = [
+            getattr(attention, name)
+            for attention in attentions
+            for name in ("q_proj", "k_proj", "v_proj", "out_proj")
         ]
-        for matrix in (*matrices, layer.fc1, layer.fc2):
+        for matrix in (*projections, layer.fc1, layer.fc2):
             quant_noise(matrix, noise, block)
-
-
-def wrap_layers(layers: nn.ModuleList, checkpointed: bool, smallest: int) -> None:
-    """Wrap layers for --ddp-backend fully_sharded; fsdp_wrap does nothing otherwise.
-
-    Args:
-        layers: the layers.
-        checkpointed: whether activations are recomputed; then every layer is wrapped.
-        smallest: --min-params-to-wrap.
-    """
-    for i, layer in enumerate(list(layers)):
-        layers[i] = fsdp_wrap(layer, min_num_params=0 if checkpointed else smallest)

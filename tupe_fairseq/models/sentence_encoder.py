@@ -5,19 +5,17 @@ from typing import Any
 import torch
 from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoder
+from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 
 from ..attention import Padding
-from ..checkpoints.migration import drop_stock_sinusoids, rename_old_layers
 from ..errors import DataError
-from ..modules.encoder import Encoder
 from ..modules.padding_shift import PaddingShift
 from ..position import PositionEncoding
-from ..position.hierarchical import extend
-from .fairseq_layers import activation, add_quantization_noise, input_noise, wrap_layers
+from .fairseq_layers import FairseqStack
 
 
-class TupeSentenceEncoder(Encoder, FairseqEncoder):
+class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
     """Token embeddings and `Encoder`, in place of fairseq's TransformerEncoder.
 
     Args:
@@ -30,7 +28,6 @@ class TupeSentenceEncoder(Encoder, FairseqEncoder):
 
     #: Whether padding before a token is moved to the end, or refused.
     shifts_padding = False
-    version: Tensor
 
     def __init__(
         self,
@@ -40,32 +37,20 @@ class TupeSentenceEncoder(Encoder, FairseqEncoder):
         embed_positions: PositionEncoding,
         embed_scale: float = 1.0,
     ):
+        compiled = args.compile_layers
         super().__init__(
-            embed_positions,
-            num_layers=args.encoder_layers,
-            ffn_dim=args.encoder_ffn_embed_dim,
-            activation_fn=activation(args.activation_fn),
-            dropout=args.dropout,
-            attention_dropout=args.attention_dropout,
-            activation_dropout=args.activation_dropout,
-            normalize_before=args.encoder_normalize_before,
-            layernorm_embedding=args.layernorm_embedding,
-            layerdrop=args.encoder_layerdrop,
-            checkpoint_activations=args.checkpoint_activations,
-            attention_backend=args.attention_backend,
-            compile_layers=args.compile_layers,
-            dictionary=dictionary,
+            args, "encoder", embed_positions, compile_layers=compiled, dictionary=dictionary
         )
         self.embed_tokens = embed_tokens
         self.embed_scale = embed_scale
-        self.extend_positions = args.extend_positions
         self.padding_idx: Any = embed_tokens.padding_idx
         # In fairseq's state dicts, 3 says that LayerNorms have today's names.
         self.register_buffer("version", torch.tensor([3.0]))
-        noise, block = args.quant_noise_pq, args.quant_noise_pq_block_size
-        self.quant_noise = input_noise(embed_tokens.embedding_dim, noise, block)
-        add_quantization_noise(self.layers, noise, block)
-        wrap_layers(self.layers, args.checkpoint_activations, args.min_params_to_wrap)
+        self.quant_noise: nn.Module | None = None
+        if args.quant_noise_pq > 0:
+            width, noise = embed_tokens.embedding_dim, args.quant_noise_pq
+            projection = nn.Linear(width, width, bias=False)
+            self.quant_noise = quant_noise(projection, noise, args.quant_noise_pq_block_size)
 
     def forward(  # type: ignore[override]
         self,
@@ -93,7 +78,9 @@ class TupeSentenceEncoder(Encoder, FairseqEncoder):
             src_tokens, padding = shift.to_end(src_tokens), shift.padding
             if token_embeddings is not None:
                 token_embeddings = shift.to_end(token_embeddings)
-        embedded = self._embed_tokens(src_tokens, token_embeddings)
+        embedded = self._looked_up(src_tokens) if token_embeddings is None else token_embeddings
+        if self.embed_scale != 1:
+            embedded = self.embed_scale * embedded
         x, states, _ = self.encode(embedded, padding, src_tokens, keep_states=return_all_hiddens)
         if shift is not None:
             x, states = shift.back(x), [shift.back(state) for state in states]
@@ -125,28 +112,8 @@ class TupeSentenceEncoder(Encoder, FairseqEncoder):
             for key, values in encoder_out.items()
         }
 
-    def max_positions(self) -> int:
-        """Longest sequence, in tokens."""
-        return self.embed_positions.shape.max_positions
-
-    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """Bring old fairseq state dicts to today's names, in place; see `checkpoints.migration`.
-
-        With --extend-positions, extends position tables that are shorter than the model's.
-        """
-        drop_stock_sinusoids(state_dict, name)
-        rename_old_layers(state_dict, name, ("self_attn_layer_norm", "final_layer_norm"))
-        if self.extend_positions == "hierarchical":
-            extend(self.embed_positions, state_dict, f"{name}.embed_positions.")
-        # Checkpoints from elsewhere may lack the marker.
-        state_dict.setdefault(f"{name}.version", self.version.clone())
-
-    def _embed_tokens(self, tokens: Tensor, given: Tensor | None) -> Tensor:
-        """Token embeddings times their factor, B×T×C; given ones in place of those of the ids."""
-        embedded = self._looked_up(tokens) if given is None else given
-        return embedded if self.embed_scale == 1 else self.embed_scale * embedded
-
     def _looked_up(self, tokens: Tensor) -> Tensor:
+        """Token embeddings, B×T×C."""
         try:
             return self.embed_tokens(tokens)
         # On a CPU; on a GPU, a check of every batch would cost time.

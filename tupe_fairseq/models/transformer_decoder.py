@@ -8,18 +8,15 @@ from torch import Tensor, nn
 
 from .. import commands
 from ..attention import Padding, Source
-from ..checkpoints.migration import drop_stock_sinusoids, rename_old_layers
 from ..modules.cache import DecoderCache
-from ..modules.encoder import Encoder
 from ..modules.padding_shift import PaddingShift
-from ..position.hierarchical import extend
-from .fairseq_layers import activation, add_quantization_noise, wrap_layers
+from .fairseq_layers import FairseqStack
 from .positions import build_transformer_positions
 
 CACHE = "decoder_cache"
 
 
-class TupeTransformerDecoder(Encoder, TransformerDecoderBase):
+class TupeTransformerDecoder(FairseqStack, TransformerDecoderBase):
     """Embeddings, output layer and generation are fairseq's; positions and layers are ours.
 
     Args:
@@ -30,13 +27,13 @@ class TupeTransformerDecoder(Encoder, TransformerDecoderBase):
     """
 
     length_limit = ("--max-target-positions", "shorten it")
+    norms = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm")
     # What fairseq's constructor sets.
     embed_tokens: nn.Module
     project_in_dim: nn.Module | None
     project_out_dim: nn.Module | None
     quant_noise: nn.Module | None
     padding_idx: Any
-    version: Tensor
     get_incremental_state: Any
     set_incremental_state: Any
 
@@ -51,18 +48,9 @@ class TupeTransformerDecoder(Encoder, TransformerDecoderBase):
             cfg, "decoder", cfg.max_target_positions, len(dictionary)
         )
         super().__init__(
+            cfg,
+            "decoder",
             positions,
-            num_layers=cfg.decoder.layers,
-            ffn_dim=cfg.decoder.ffn_embed_dim,
-            activation_fn=activation(cfg.activation_fn),
-            dropout=cfg.dropout,
-            attention_dropout=cfg.attention_dropout,
-            activation_dropout=cfg.activation_dropout,
-            normalize_before=cfg.decoder.normalize_before,
-            layernorm_embedding=cfg.layernorm_embedding,
-            layerdrop=cfg.decoder.layerdrop,
-            checkpoint_activations=cfg.checkpoint_activations,
-            attention_backend=cfg.attention_backend,
             causal=True,
             source_dim=None if no_encoder_attn else cfg.encoder.embed_dim,
             final_norm=cfg.decoder.normalize_before and not cfg.no_decoder_final_norm,
@@ -73,8 +61,6 @@ class TupeTransformerDecoder(Encoder, TransformerDecoderBase):
         )
         self.cfg = cfg
         self.num_layers = len(self.layers)
-        add_quantization_noise(self.layers, cfg.quant_noise.pq, cfg.quant_noise.pq_block_size)
-        wrap_layers(self.layers, cfg.checkpoint_activations, cfg.min_params_to_wrap)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """As fairseq's decoder."""
@@ -103,38 +89,34 @@ class TupeTransformerDecoder(Encoder, TransformerDecoderBase):
         Returns:
             Features, B×T×C, and {"attn": [B×T×S or None], "inner_states": [T×B×C, ...]}.
         """
-        cache = self._cache(incremental_state)
-        tokens = prev_output_tokens
-        how: dict[str, Any] = {
-            "keep_states": True,
-            "source": self._source(encoder_out, cache),
-            "aligned": self._aligned(alignment_layer),
-        }
-        shift = None
+        if alignment_layer is None and not self.training:
+            alignment_layer = self.num_layers - 1
+        cache, tokens, shift = self._cache(incremental_state), prev_output_tokens, None
+        source = self._source(encoder_out, cache)
+        how: dict[str, Any] = {"keep_states": True, "source": source, "aligned": alignment_layer}
         if cache is None:
             padding = Padding.read(tokens.eq(self.padding_idx))
             shift = PaddingShift.of(padding)
             if shift is not None:
                 tokens, padding = shift.to_end(tokens), shift.padding
             causal = not full_context_alignment
-            x, states, weights = self.encode(self._words(tokens), padding, tokens, causal, **how)
+            encoded = self.encode(self._embedded(tokens), padding, tokens, causal, **how)
         else:
             tokens = tokens[:, cache.length :]
-            x, states, weights = self.extend(self._words(tokens), cache, tokens, **how)
+            encoded = self.extend(self._embedded(tokens), cache, tokens, **how)
+        x, states, weights = encoded
         if self.project_out_dim is not None:
             x = self.project_out_dim(x)
         if weights is not None:
             # B×H×T×S -> B×T×S
             weights = weights[:, :alignment_heads].float().mean(1).to(x)
-        return self._as_fairseq(shift, x, weights, states)
+        if shift is not None:
+            x, states = shift.back(x), [shift.back(state) for state in states]
+            weights = None if weights is None else shift.back(weights)
+        # B×T×C -> T×B×C
+        return x, {"attn": [weights], "inner_states": [state.transpose(0, 1) for state in states]}
 
-    def _aligned(self, layer: int | None) -> int | None:
-        """The layer whose attention to the source is returned."""
-        if layer is None and not self.training:
-            return self.num_layers - 1
-        return layer
-
-    def _words(self, tokens: Tensor) -> Tensor:
+    def _embedded(self, tokens: Tensor) -> Tensor:
         """Token embeddings, B×T×C."""
         x = self.embed_scale * self.embed_tokens(tokens)
         if self.quant_noise is not None:
@@ -172,35 +154,13 @@ class TupeTransformerDecoder(Encoder, TransformerDecoderBase):
         if (found := self.get_incremental_state(incremental_state, CACHE)) is not None:
             found[CACHE].reorder(new_order)
 
-    def reorder_incremental_state_scripting(
-        self, incremental_state: dict[str, dict[str, Any]], new_order: Tensor
-    ) -> None:
-        """Called by fairseq's beam search: reorders the whole decoder state."""
-        self.reorder_incremental_state(incremental_state, new_order)
-
-    def max_positions(self) -> int:
-        """Longest sequence, in tokens."""
-        return self.embed_positions.shape.max_positions
+    #: Called by fairseq's beam search, for all modules at once.
+    reorder_incremental_state_scripting = reorder_incremental_state
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """As fairseq's; with --extend-positions continues tables of positions that are shorter."""
-        norms = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm")
-        rename_old_layers(state_dict, name, norms)
-        drop_stock_sinusoids(state_dict, name)
-        if self.cfg.extend_positions == "hierarchical":
-            extend(self.embed_positions, state_dict, f"{name}.embed_positions.")
-        state_dict.setdefault(f"{name}.version", self.version.clone())
+        """As `FairseqStack`'s, then as fairseq's decoder."""
         super().upgrade_state_dict_named(state_dict, name)
-
-    @staticmethod
-    def _as_fairseq(
-        shift: PaddingShift | None, x: Tensor, weights: Tensor | None, states: list[Tensor]
-    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
-        if shift is not None:
-            x, states = shift.back(x), [shift.back(state) for state in states]
-            weights = None if weights is None else shift.back(weights)
-        # B×T×C -> T×B×C
-        return x, {"attn": [weights], "inner_states": [state.transpose(0, 1) for state in states]}
+        TransformerDecoderBase.upgrade_state_dict_named(self, state_dict, name)
 
 
 def _without_layers(cfg: TransformerConfig) -> TransformerConfig:
