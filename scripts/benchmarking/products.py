@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import torch
 
-from tupe_fairseq.kernels.linear import SMALLEST, linear, prefers_onednn
+from tupe_fairseq.kernels.linear import LEAST_WORK, linear, prefers_onednn
 
 from .compare import Step
 
@@ -82,4 +82,4 @@ def multiply(shapes: Shapes, layers: int, device: str, dtype: torch.dtype) -> St
 
 def is_faster(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether oneDNN computes a product of these matrices faster than `torch.mm` does."""
-    return prefers_onednn() and a.device.type == "cpu" and a.numel() * b.size(-1) >= SMALLEST
+    return prefers_onednn() and a.device.type == "cpu" and a.numel() * b.size(-1) >= LEAST_WORK

@@ -60,20 +60,6 @@ def _load_in_a_process(results) -> None:
     results.put(native.kernels.__wrapped__() is not None)
 
 
-def test_a_damaged_library_is_built_again(load, folder):
-    """Not in the process that has loaded it, which would not read it again."""
-    results = FORK.Queue()
-    first = FORK.Process(target=_load_in_a_process, args=(results,))
-    first.start()
-    assert results.get(timeout=60)
-    first.join(60)
-    (library,) = folder.iterdir()
-    whole = library.read_bytes()
-    library.write_bytes(whole[:1000])
-    assert load() is not None
-    assert library.read_bytes() == whole
-
-
 @pytest.mark.parametrize("kind", [threading.Thread, FORK.Process])
 def test_one_of_many_compiles(kind, folder, tmp_path, monkeypatch):
     own_compiler(tmp_path / "cc", f"echo >>{tmp_path}/calls; sleep 0.2", monkeypatch)

@@ -2,41 +2,41 @@
    the given strides; tables of W columns whose rows are queries or keys (diagonals.py). */
 
 /* cells += table of queries; the keys first, ..., last - 1 read columns of their own. */
-static void add_of_queries(float *cells, float *table, long M, long I, long J, long matrix,
+static void add_by_query(float *cells, float *table, long M, long I, long J, long matrix,
                            long row, long W, long offset) {
 #pragma omp parallel for collapse(2) schedule(static)
     for (long m = 0; m < M; m++)
         for (long i = 0; i < I; i++) {
             float *to = cells + m * matrix + i * row;
-            const float *of = table + (m * I + i) * W;
+            const float *values = table + (m * I + i) * W;
             long shift = offset - i, first = clamped(-shift, 0, J);
             long last = clamped(W - shift, first, J);
-            for (long j = 0; j < first; j++) to[j] += of[0];
-            for (long j = first; j < last; j++) to[j] += of[j + shift];
-            for (long j = last; j < J; j++) to[j] += of[W - 1];
+            for (long j = 0; j < first; j++) to[j] += values[0];
+            for (long j = first; j < last; j++) to[j] += values[j + shift];
+            for (long j = last; j < J; j++) to[j] += values[W - 1];
         }
 }
 
 /* The transpose. */
-static void sum_of_queries(float *cells, float *table, long M, long I, long J, long matrix,
+static void sum_by_query(float *cells, float *table, long M, long I, long J, long matrix,
                            long row, long W, long offset) {
 #pragma omp parallel for collapse(2) schedule(static)
     for (long m = 0; m < M; m++)
         for (long i = 0; i < I; i++) {
             const float *from = cells + m * matrix + i * row;
-            float *of = table + (m * I + i) * W, left = 0.0f, right = 0.0f;
+            float *values = table + (m * I + i) * W, left = 0.0f, right = 0.0f;
             long shift = offset - i, first = clamped(-shift, 0, J);
             long last = clamped(W - shift, first, J);
             long start = clamped(first + shift, 0, W), stop = clamped(last + shift, start, W);
-            memset(of, 0, start * sizeof *of);
-            memset(of + stop, 0, (W - stop) * sizeof *of);
+            memset(values, 0, start * sizeof *values);
+            memset(values + stop, 0, (W - stop) * sizeof *values);
 #pragma omp simd reduction(+ : left)
             for (long j = 0; j < first; j++) left += from[j];
 #pragma omp simd reduction(+ : right)
             for (long j = last; j < J; j++) right += from[j];
-            for (long j = first; j < last; j++) of[j + shift] = from[j];
-            of[0] += left;
-            of[W - 1] += right;
+            for (long j = first; j < last; j++) values[j + shift] = from[j];
+            values[0] += left;
+            values[W - 1] += right;
         }
 }
 
@@ -75,50 +75,50 @@ static void add_block(float *cells, float *table, long i, long j, long rows, lon
     }
     for (long r = 0; r < rows; r++)
         for (long c = 0; c < columns; c++) {
-            float *of = table + c * W + clamped(j + c - i - r + offset, 0, W - 1);
+            float *values = table + c * W + clamped(j + c - i - r + offset, 0, W - 1);
             float *cell = cells + r * row + c;
             if (sums)
-                *of += *cell;
+                *values += *cell;
             else
-                *cell += *of;
+                *cell += *values;
         }
 }
 
-static void add_of_keys(float *cells, float *table, long M, long I, long J, long matrix, long row,
+static void add_by_key(float *cells, float *table, long M, long I, long J, long matrix, long row,
                         long W, long offset) {
 #pragma omp parallel for collapse(2) schedule(static)
     for (long m = 0; m < M; m++)
         for (long i = 0; i < I; i += SIDE)
             for (long j = 0; j < J; j += SIDE) {
                 long rows = clamped(I - i, 0, SIDE), columns = clamped(J - j, 0, SIDE);
-                float *at = cells + m * matrix + i * row + j, *of = table + (m * J + j) * W;
-                add_block(at, of, i, j, rows, columns, row, W, offset, 0);
+                float *at = cells + m * matrix + i * row + j, *values = table + (m * J + j) * W;
+                add_block(at, values, i, j, rows, columns, row, W, offset, 0);
             }
 }
 
-static void sum_of_keys(float *cells, float *table, long M, long I, long J, long matrix, long row,
+static void sum_by_key(float *cells, float *table, long M, long I, long J, long matrix, long row,
                         long W, long offset) {
 #pragma omp parallel for collapse(2) schedule(static)
     for (long m = 0; m < M; m++)
         for (long j = 0; j < J; j += SIDE) {
             long columns = clamped(J - j, 0, SIDE);
-            float *of = table + (m * J + j) * W;
-            memset(of, 0, columns * W * sizeof *of);
+            float *values = table + (m * J + j) * W;
+            memset(values, 0, columns * W * sizeof *values);
             for (long i = 0; i < I; i += SIDE) {
                 long rows = clamped(I - i, 0, SIDE);
                 float *at = cells + m * matrix + i * row + j;
-                add_block(at, of, i, j, rows, columns, row, W, offset, 1);
+                add_block(at, values, i, j, rows, columns, row, W, offset, 1);
             }
         }
 }
 
 void add_by_distance(float *cells, float *table, long M, long I, long J, long matrix, long row,
                      long W, long offset, int by_key) {
-    (by_key ? add_of_keys : add_of_queries)(cells, table, M, I, J, matrix, row, W, offset);
+    (by_key ? add_by_key : add_by_query)(cells, table, M, I, J, matrix, row, W, offset);
 }
 
 void sum_by_distance(float *cells, float *table, long M, long I, long J, long matrix, long row,
                      long W, long offset, int by_key) {
-    (by_key ? sum_of_keys : sum_of_queries)(cells, table, M, I, J, matrix, row, W, offset);
+    (by_key ? sum_by_key : sum_by_query)(cells, table, M, I, J, matrix, row, W, offset);
 }
 

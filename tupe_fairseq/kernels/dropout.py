@@ -33,8 +33,8 @@ class _Dropout(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        of_x = _dropped(gradient, None, ctx.p, ctx.key).to(ctx.dtype)
-        return of_x, gradient if ctx.needs_input_grad[1] else None, None, None
+        grad_x = _dropped(gradient, None, ctx.p, ctx.key).to(ctx.dtype)
+        return grad_x, gradient if ctx.needs_input_grad[1] else None, None, None
 
 
 def _dropped(x: Tensor, residual: Tensor | None, p: float, key: int) -> Tensor:

@@ -103,8 +103,8 @@ void softmax_dropout(float *scores, const ScoreTerms *t, long M, long R, long S)
 
 /* scores := softmax(scores + bias + padding) after dropout; grad_dropped, the gradient of that,
    := the gradient of the scores, which is also added to grad_bias. */
-void softmax_dropout_backward(float *scores, float *grad_dropped, float *grad_bias, const ScoreTerms *t, long M,
-                    long R, long S) {
+void softmax_dropout_backward(float *scores, float *grad_dropped, float *grad_bias,
+                              const ScoreTerms *t, long M, long R, long S) {
     long words = (S + ENTRIES_PER_WORD - 1) / ENTRIES_PER_WORD;
 #pragma omp parallel for schedule(static)
     for (long r = 0; r < R; r++) {

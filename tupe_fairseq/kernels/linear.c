@@ -32,11 +32,11 @@ static inline void dots(float *out, const float *const *x, const float *a, const
         /* The next rows; the processor does not foresee two streams that are short. */
         _mm_prefetch((const char *)(a + AHEAD * I + i), _MM_HINT_T0);
         _mm_prefetch((const char *)(b + AHEAD * I + i), _MM_HINT_T0);
-        __m512 of_a = _mm512_loadu_ps(a + i), of_b = _mm512_loadu_ps(b + i);
+        __m512 a_part = _mm512_loadu_ps(a + i), b_part = _mm512_loadu_ps(b + i);
         for (int r = 0; r < ROWS; r++) {
-            __m512 of_x = _mm512_loadu_ps(x[r] + i);
-            sum[r] = _mm512_fmadd_ps(of_x, of_a, sum[r]);
-            sum[ROWS + r] = _mm512_fmadd_ps(of_x, of_b, sum[ROWS + r]);
+            __m512 x_part = _mm512_loadu_ps(x[r] + i);
+            sum[r] = _mm512_fmadd_ps(x_part, a_part, sum[r]);
+            sum[ROWS + r] = _mm512_fmadd_ps(x_part, b_part, sum[ROWS + r]);
         }
     }
     _mm512_storeu_ps(out, sums(sum));

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from . import native
 
 #: Multiplications below which the fixed cost of oneDNN's call, about 12 µs, outweighs its gain.
-SMALLEST = 1 << 20
+LEAST_WORK = 1 << 20
 #: The same for the kernel in C, about 3 µs.
-SMALLEST_IN_C = 1 << 18
+LEAST_WORK_IN_C = 1 << 18
 #: Numbers in the inputs up to which the kernel in C is faster.
-FEW = 1 << 14
+FEW_INPUTS = 1 << 14
 #: It computes 8 rows at a time of 16 numbers.
 FEWEST_ROWS, LANES = 4, 16
 PLAIN = (Tensor, nn.Parameter)
@@ -73,7 +73,7 @@ def is_small(x: Tensor) -> bool:
     """Whether the time is that of reading weights: few inputs, without gradients."""
     if torch.is_grad_enabled() or torch.compiler.is_compiling():
         return False
-    return x.numel() <= FEW and prefers_onednn() and native.kernels() is not None
+    return x.numel() <= FEW_INPUTS and prefers_onednn() and native.kernels() is not None
 
 
 @functools.cache
@@ -102,7 +102,7 @@ def _is_served(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     if torch.compiler.is_compiling() or not prefers_onednn() or torch.jit.is_tracing():
         return False
     size = x.numel()
-    if size * weight.size(0) < (SMALLEST_IN_C if size <= FEW else SMALLEST):
+    if size * weight.size(0) < (LEAST_WORK_IN_C if size <= FEW_INPUTS else LEAST_WORK):
         return False
     return (
         x.dtype == weight.dtype == torch.float32
@@ -122,7 +122,7 @@ def _needs_gradient(*tensors: Tensor | None) -> bool:
 def _small_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
     """The product by the kernel in C, or None where it is slower or cannot compute it."""
     outputs, width = weight.shape
-    fits = FEWEST_ROWS * width <= x.numel() <= FEW and width % LANES == 0
+    fits = FEWEST_ROWS * width <= x.numel() <= FEW_INPUTS and width % LANES == 0
     kernels = native.kernels() if fits and x.is_contiguous() and weight.is_contiguous() else None
     if kernels is None or (bias is not None and not bias.is_contiguous()):
         return None
@@ -150,11 +150,11 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        of_x = linear(gradient, weight.t(), None) if ctx.needs_input_grad[0] else None
+        grad_x = linear(gradient, weight.t(), None) if ctx.needs_input_grad[0] else None
         # B×T×O -> N×O
         gradient, x = gradient.flatten(0, -2), x.flatten(0, -2)
-        of_weight = _weight_gradient(gradient, x) if ctx.needs_input_grad[1] else None
-        return of_x, of_weight, gradient.sum(0) if ctx.needs_input_grad[2] else None
+        grad_weight = _weight_gradient(gradient, x) if ctx.needs_input_grad[1] else None
+        return grad_x, grad_weight, gradient.sum(0) if ctx.needs_input_grad[2] else None
 
 
 def _weight_gradient(gradient: Tensor, x: Tensor) -> Tensor:

@@ -32,10 +32,7 @@ from .random_bits import ENTRIES_PER_WORD, MULTIPLIERS, SHIFTS, STEP
 
 logger = logging.getLogger(__name__)
 
-SOURCES = [
-    Path(__file__).with_name(name)
-    for name in ("kernels.c", "linear.c", "products.c", "diagonals.c")
-]
+SOURCES = ("kernels.c", "linear.c", "products.c", "diagonals.c")
 #: OpenMP is not linked: the threads are those of torch's OpenMP library. Without OpenMP or
 #: -march=native torch's own operations are faster.
 FLAGS = (
@@ -44,6 +41,11 @@ FLAGS = (
 )
 COMPILERS = ("cc", "gcc", "clang")
 SECONDS = 60
+
+POINTER, LONG, INT = ctypes.c_void_p, ctypes.c_long, ctypes.c_int
+WORD, FLOAT = ctypes.c_uint64, ctypes.c_float
+#: C declarations of the types in `ScoreTerms`.
+C_TYPES = {POINTER: "const float*", LONG: "long", WORD: "uint64_t", INT: "int", FLOAT: "float"}
 
 
 class ScoreTerms(ctypes.Structure):
@@ -54,54 +56,36 @@ class ScoreTerms(ctypes.Structure):
     """
 
     _fields_ = (
-        ("bias", ctypes.c_void_p),
-        ("padding", ctypes.c_void_p),
-        ("bias_matrix", ctypes.c_long),
-        ("bias_row", ctypes.c_long),
-        ("padding_matrix", ctypes.c_long),
-        ("matrices_per_bias", ctypes.c_long),
-        ("paddings", ctypes.c_long),
-        ("key", ctypes.c_uint64),
-        ("first", ctypes.c_uint64),
-        ("threshold", ctypes.c_int),
-        ("drops", ctypes.c_int),
-        ("scale", ctypes.c_float),
+        ("bias", POINTER),
+        ("padding", POINTER),
+        ("bias_matrix", LONG),
+        ("bias_row", LONG),
+        ("padding_matrix", LONG),
+        ("matrices_per_bias", LONG),
+        ("paddings", LONG),
+        ("key", WORD),
+        ("first", WORD),
+        ("threshold", INT),
+        ("drops", INT),
+        ("scale", FLOAT),
     )
 
 
-#: C declarations of the types in `ScoreTerms`.
-C_TYPES = {
-    ctypes.c_void_p: "const float *",
-    ctypes.c_long: "long ",
-    ctypes.c_uint64: "uint64_t ",
-    ctypes.c_int: "int ",
-    ctypes.c_float: "float ",
-}
-SIZES = (ctypes.c_long,) * 3
+TERMS, LONGS = ctypes.POINTER(ScoreTerms), ctypes.POINTER(LONG)
+#: The arguments of each function in C, and what those return that return something.
 ARGUMENTS = {
-    "softmax_dropout": (ctypes.c_void_p, ctypes.POINTER(ScoreTerms), *SIZES),
-    "softmax_dropout_backward": (*(ctypes.c_void_p,) * 3, ctypes.POINTER(ScoreTerms), *SIZES),
-    **{
-        name: (*(ctypes.c_void_p,) * 2, *(ctypes.c_long,) * 7, ctypes.c_int)
-        for name in ("add_by_distance", "sum_by_distance")
-    },
-    "dropout": (
-        *(ctypes.c_void_p,) * 3,
-        *(ctypes.c_uint64, ctypes.c_int, ctypes.c_float, ctypes.c_long),
-    ),
-    "add_layer_norm": (*(ctypes.c_void_p,) * 5, ctypes.c_float, *(ctypes.c_long,) * 2),
-    "small_linear": (*(ctypes.c_void_p,) * 4, *SIZES),
-    "multiply": (*(ctypes.c_void_p,) * 3, *(ctypes.c_long,) * 12, ctypes.c_int),
+    "softmax_dropout": (POINTER, TERMS, *(LONG,) * 3),
+    "softmax_dropout_backward": (*(POINTER,) * 3, TERMS, *(LONG,) * 3),
+    "add_by_distance": (*(POINTER,) * 2, *(LONG,) * 7, INT),
+    "sum_by_distance": (*(POINTER,) * 2, *(LONG,) * 7, INT),
+    "dropout": (*(POINTER,) * 3, WORD, INT, FLOAT, LONG),
+    "add_layer_norm": (*(POINTER,) * 5, FLOAT, LONG, LONG),
+    "small_linear": (*(POINTER,) * 4, *(LONG,) * 3),
+    "multiply": (*(POINTER,) * 3, *(LONG,) * 12, INT),
     "serves_products": (),
-    "attend": (
-        *(ctypes.c_void_p,) * 4,
-        ctypes.POINTER(ScoreTerms),
-        *(ctypes.POINTER(ctypes.c_long),) * 2,
-        *(ctypes.c_long,) * 7,
-    ),
+    "attend": (*(POINTER,) * 4, TERMS, LONGS, LONGS, *(LONG,) * 7),
 }
-#: Of functions that return something.
-RESULTS = {name: ctypes.c_int for name in ("small_linear", "serves_products", "attend")}
+RESULTS = dict.fromkeys(("small_linear", "serves_products", "attend"), INT)
 
 
 @functools.cache
@@ -121,21 +105,20 @@ def _load() -> ctypes.CDLL:
     compiler = find_compiler()
     if compiler is None:
         raise OSError("there is no C compiler (cc, gcc, clang)")
-    source = declarations() + "".join(file.read_text(encoding="utf-8") for file in SOURCES)
+    files = [Path(__file__).with_name(name) for name in SOURCES]
+    source = declarations() + "".join(file.read_text(encoding="utf-8") for file in files)
     facts = (source, *compiler, *FLAGS, _processor())
     name = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
     with _cache() as folder:
         library = folder / f"kernels-{name}.so"
-        if not library.exists() or not _is_whole(library.read_bytes()):
+        if not library.exists():
             with replacing(library) as partial:
                 _compile(compiler, source, partial)
-                partial.write_bytes((raw := partial.read_bytes()) + hashlib.sha256(raw).digest())
-        return _declared(ctypes.CDLL(str(library)))
-
-
-def _is_whole(raw: bytes) -> bool:
-    """Whether a library ends with its checksum. Loading a part of one may kill the process."""
-    return hashlib.sha256(raw[:-32]).digest() == raw[-32:]
+        found = ctypes.CDLL(str(library))
+    for name, arguments in ARGUMENTS.items():
+        function = getattr(found, name)
+        function.argtypes, function.restype = arguments, RESULTS.get(name)
+    return found
 
 
 @contextmanager
@@ -170,7 +153,7 @@ def find_compiler() -> list[str] | None:
 
 def declarations() -> str:
     """The struct and the constants that C shares with Python, as C source."""
-    fields = "".join(f"{C_TYPES[kind]}{name}; " for name, kind in ScoreTerms._fields_)
+    fields = "".join(f"{C_TYPES[kind]} {name}; " for name, kind in ScoreTerms._fields_)
     constants = {
         "ENTRIES_PER_WORD": ENTRIES_PER_WORD,
         "STEP": f"{STEP:#x}u",
@@ -200,10 +183,3 @@ def _processor() -> str:
     except OSError:
         return platform.machine() + platform.processor()
     return next((line for line in lines if line.startswith(("flags", "Features"))), "")
-
-
-def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
-    for name, arguments in ARGUMENTS.items():
-        function = getattr(library, name)
-        function.argtypes, function.restype = arguments, RESULTS.get(name)
-    return library

@@ -1,8 +1,16 @@
 /* Products of batches of small matrices, as attention needs them (products.py).
 
-   A tile of 6 rows and 64 columns of the result stays in registers: 24 sums, to each of which one
-   multiplication is added per step. Libraries are slower here: MKL has no AVX-512 on AMD's
-   processors, and oneDNN copies both factors. */
+   A tile of the result stays in registers: 6 rows of 4 vectors of 16 numbers, 24 sums. Step k adds
+   the products of column k of a and row k of b:
+
+                          row k of b: 4 vectors
+       column k of a      [ 16 ][ 16 ][ 16 ][ 16 ]
+           x              sum   sum   sum   sum
+           x              sum   sum   sum   sum
+           . (6 rows)     .     .     .     .
+
+   Libraries are slower here: MKL has no AVX-512 on AMD's processors, and oneDNN copies both
+   factors. */
 
 #include <stdlib.h>
 #ifdef _OPENMP
@@ -61,28 +69,31 @@ static void pack(float *panel, const float *b, long stride, long K, long N) {
         }
 }
 
-/* c, at most 6 rows, := a b, or += a b; `last` are the lanes of the last of the vectors of a row. */
+/* One tile: c := a b, or += a b where `adds`, in K steps. c has at most 6 rows, each of 1 to 4
+   vectors, of whose last only the lanes `last` are used. In place of missing rows, the first is
+   computed again and not stored. */
 static inline __attribute__((always_inline)) void tile(
     float *c, long c_row, const float *a, long a_row, long a_column, const float *b, long b_row,
     long K, long rows, int vectors, __mmask16 last, int adds) {
     __m512 sum[TILE_ROWS][VECTORS];
-    const float *of[TILE_ROWS];
+    const float *a_rows[TILE_ROWS];
     for (int r = 0; r < TILE_ROWS; r++) {
-        of[r] = a + (r < rows ? r : 0) * a_row;
+        a_rows[r] = a + (r < rows ? r : 0) * a_row;
         for (int v = 0; v < vectors; v++) {
             __mmask16 lanes = !adds || r >= rows ? 0 : v < vectors - 1 ? 0xffff : last;
             sum[r][v] = _mm512_maskz_loadu_ps(lanes, c + r * c_row + v * LANES);
         }
     }
     for (long k = 0; k < K; k++) {
-        __m512 of_b[VECTORS];
+        __m512 b_vectors[VECTORS];
         for (int v = 0; v < vectors; v++) {
             __mmask16 lanes = v < vectors - 1 ? 0xffff : last;
-            of_b[v] = _mm512_maskz_loadu_ps(lanes, b + k * b_row + v * LANES);
+            b_vectors[v] = _mm512_maskz_loadu_ps(lanes, b + k * b_row + v * LANES);
         }
         for (int r = 0; r < TILE_ROWS; r++) {
-            __m512 x = _mm512_set1_ps(of[r][k * a_column]);
-            for (int v = 0; v < vectors; v++) sum[r][v] = _mm512_fmadd_ps(x, of_b[v], sum[r][v]);
+            __m512 x = _mm512_set1_ps(a_rows[r][k * a_column]);
+            for (int v = 0; v < vectors; v++)
+                sum[r][v] = _mm512_fmadd_ps(x, b_vectors[v], sum[r][v]);
         }
     }
     for (int r = 0; r < TILE_ROWS; r++)
@@ -120,9 +131,9 @@ static void product(float *c, long c_row, const float *a, long a_row, long a_col
     for (long n = 0; n < N; n += COLUMNS)
         for (long k = 0; k < K; k += DEPTH) {
             long depth = K - k < DEPTH ? K - k : DEPTH, width = N - n < COLUMNS ? N - n : COLUMNS;
-            const float *of_b = b + k * b_row + n * b_column, *of_a = a + k * a_column;
-            if (b_column != 1) pack(panel, of_b, b_column, depth, width);
-            tiles(c + n, c_row, of_a, a_row, a_column, b_column == 1 ? of_b : panel,
+            const float *b_part = b + k * b_row + n * b_column, *a_part = a + k * a_column;
+            if (b_column != 1) pack(panel, b_part, b_column, depth, width);
+            tiles(c + n, c_row, a_part, a_row, a_column, b_column == 1 ? b_part : panel,
                   b_column == 1 ? b_row : COLUMNS, depth, R, width, adds || k > 0);
         }
 }
@@ -157,6 +168,11 @@ void multiply(float *c, const float *a, const float *b, long M, long R, long K, 
         }
 }
 
+/* Where row i of head h of sequence b begins, at their strides. */
+static inline long row_at(const long *strides, long b, long h, long i) {
+    return b * strides[0] + h * strides[1] + i * strides[2];
+}
+
 /* out := softmax(q kᵀ + bias + padding) v for B sequences of at most T tokens and H heads; q and k
    have E columns, v and out D. Matrix h B + b of the terms belongs to head h of sequence b, of which
    the first lengths[b] tokens are read and written. Query i sees the keys i + low, ..., i + high,
@@ -165,7 +181,8 @@ void multiply(float *c, const float *a, const float *b, long M, long R, long K, 
 int attend(float *out, const float *q, const float *k, const float *v, const ScoreTerms *t,
            const long *lengths, const long *strides, long B, long H, long T, long E, long D,
            long low, long high) {
-    const long *of_q = strides, *of_k = strides + 3, *of_v = strides + 6, *of_out = strides + 9;
+    const long *q_strides = strides, *k_strides = strides + 3;
+    const long *v_strides = strides + 6, *out_strides = strides + 9;
     long step = clamped(CELLS / T, TILE_ROWS, QUERIES);
     int failed = 0;
 #pragma omp parallel reduction(| : failed)
@@ -179,15 +196,14 @@ int attend(float *out, const float *q, const float *k, const float *v, const Sco
                     long m = h * B + b, R = clamped(lengths[b] - i, 0, step);
                     long j = clamped(i + low, 0, T), S = clamped(i + R + high, j, lengths[b]) - j;
                     if (failed || !R) continue;
-                    product(scores, S, q + b * of_q[0] + h * of_q[1] + i * of_q[2], of_q[2], 1,
-                            k + b * of_k[0] + h * of_k[1] + j * of_k[2], 1, of_k[2], R, E, S, 0);
+                    product(scores, S, q + row_at(q_strides, b, h, i), q_strides[2], 1,
+                            k + row_at(k_strides, b, h, j), 1, k_strides[2], R, E, S, 0);
                     for (long r = 0; r < R; r++) {
                         const float *bias = bias_of(t, m, i + r), *padding = padding_of(t, m);
                         softmax(scores + r * S, bias ? bias + j : 0, padding ? padding + j : 0, S);
                     }
-                    product(out + b * of_out[0] + h * of_out[1] + i * of_out[2], of_out[2], scores,
-                            S, 1, v + b * of_v[0] + h * of_v[1] + j * of_v[2], of_v[2], 1, R, S,
-                            D, 0);
+                    product(out + row_at(out_strides, b, h, i), out_strides[2], scores, S, 1,
+                            v + row_at(v_strides, b, h, j), v_strides[2], 1, R, S, D, 0);
                 }
         free(scores);
     }

@@ -34,14 +34,14 @@ def multiply(a: Tensor, b: Tensor, out: Tensor, accumulate: bool = False) -> Non
         out.copy_(a @ b)
 
 
-def multiplied(a: Tensor, b: Tensor, memory: Tensor) -> Tensor:
-    """The product a b, in memory where that saves allocating it: M×R×S · M×S×D -> M×R×D."""
-    if _by_kernel(a, b, memory):
-        return memory
+def multiplied(a: Tensor, b: Tensor, workspace: Tensor) -> Tensor:
+    """The product a b, in the workspace where that saves allocating it: M×R×S · M×S×D -> M×R×D."""
+    if _by_kernel(a, b, workspace):
+        return workspace
     if len(a) == 1 and is_large(a, b):
         return product(a[0], b[0])[None]
-    multiply(a, b, memory)
-    return memory
+    multiply(a, b, workspace)
+    return workspace
 
 
 def has_kernel(dtype: torch.dtype) -> bool:

@@ -86,8 +86,9 @@ def softmax_dropout_backward_(
         return
     weights, scales = _softmax(scores, terms), _scales(scores, terms)
     torch.mul(weights, scales, out=scores)
-    of_weights = grad_dropped * scales
-    torch.mul(weights, of_weights - (weights * of_weights).sum(-1, keepdim=True), out=grad_dropped)
+    grad_weights = grad_dropped * scales
+    mean = (weights * grad_weights).sum(-1, keepdim=True)
+    torch.mul(weights, grad_weights - mean, out=grad_dropped)
     if grad_bias is not None:
         grad_bias += grad_dropped.unflatten(0, (len(grad_bias), -1)).sum(1)
 
