@@ -110,7 +110,7 @@ def build(
         def attend(q, k, v):
             q, k, v = seen.rotate(q, k, v)
             own = shared if terms is None else with_layer_terms(shared, terms, x, q, k)
-            return own.backend.attend(q, k, v, own, dropout)[0]
+            return own.backend.attend(q, k, v, own, dropout)
 
         return attend
 

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Iterable
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from tupe_fairseq.attention import (
     required_features,
     share_attention,
 )
+from tupe_fairseq.attention.eager import Eager
 from tupe_fairseq.position import (
     POSITION_ENCODINGS,
     LayerTerms,
@@ -167,12 +169,35 @@ def run(
     attention: TupeMultiheadAttention,
     x: Tensor,
     padding: Tensor | None = None,
+    layout: Layout | None = None,
     **how,
-) -> tuple[Tensor, Tensor | None]:
+) -> Tensor:
     """Words through positions and attention; `how` goes to `share_attention`."""
     x, seen = encoding.embed(x, words(x), padding), encoding.at(0)
-    shared = share_attention(seen, x, padding, layer_terms=attention.layer_terms, **how)
-    return attention(x, shared)
+    layout = layout or Layout(*x.shape[:2], padding)
+    return attention(x, share_attention(seen, x, layout, layer_terms=attention.layer_terms, **how))
+
+
+class _WithWeights(Eager):
+    """`eager` that keeps its weights."""
+
+    def weights(self, scores: Tensor, dtype: torch.dtype) -> Tensor:
+        self.found = super().weights(scores, dtype)
+        return self.found
+
+
+def run_with_weights(
+    encoding: PositionEncoding,
+    attention: TupeMultiheadAttention,
+    x: Tensor,
+    padding: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """As `run` with `eager`; also returns the attention weights, B×H×T×S."""
+    x, seen = encoding.embed(x, words(x), padding), encoding.at(0)
+    how = {"layer_terms": attention.layer_terms, "backend": "eager"}
+    shared = share_attention(seen, x, Layout(*x.shape[:2], padding), **how)
+    backend = _WithWeights()
+    return attention(x, replace(shared, backend=backend)), backend.found
 
 
 def run_packed(
@@ -187,8 +212,8 @@ def run_packed(
     layout = Layout.of(Padding.read(padding), *x.shape[:2])
     packed = layout.pack(x)
     terms = attention.layer_terms
-    shared = share_attention(seen, packed, layout=layout, layer_terms=terms, **how)
-    out = layout.unpack(attention(packed, shared)[0])
+    shared = share_attention(seen, packed, layout, layer_terms=terms, **how)
+    out = layout.unpack(attention(packed, shared))
     return out if padding is None else out * ~padding[:, :, None]
 
 
@@ -221,8 +246,8 @@ def assert_equals_eager(
     encoding, attention = (module.to(device) for module in build(case, max_positions, dtype))
     x = normal(2, length, EMBED_DIM, seed=length, dtype=dtype).to(device).requires_grad_()
     padding = padding_mask(length, 0, length // 2).to(device) if padded else None
-    expected, _ = run(encoding, attention, x, padding, backend="eager")
-    actual, _ = run(encoding, attention, x, padding, backend=backend)
+    expected = run(encoding, attention, x, padding, backend="eager")
+    actual = run(encoding, attention, x, padding, backend=backend)
     assert actual.dtype == dtype
     assert_close(actual, expected)
     assert_gradients_close(

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.attention.cases import enlarged, normal, padding_mask, run
+from tests.attention.cases import enlarged, normal, padding_mask, run_with_weights
 from tests.tolerances import assert_close
 from tupe_fairseq.attention import TupeMultiheadAttention
 from tupe_fairseq.position import build_position_encoding
@@ -59,7 +59,7 @@ def added_mask(padding, dtype):
 def assert_same(encoding, attention, padding, output, weights):
     """Their output, B×T×C, and attention weights, B×H×T×S, are those of our eager backend."""
     x = words_of(output.dtype)
-    found, found_weights = run(encoding, attention, x, padding, need_weights=True)
+    found, found_weights = run_with_weights(encoding, attention, x, padding)
     words = slice(None) if padding is None else ~padding
     assert_close(found[words], output[words])
     of_queries = (t.transpose(1, 2)[words] for t in (found_weights, weights))

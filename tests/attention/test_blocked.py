@@ -114,8 +114,8 @@ def test_width_of_heads(way, case, width, length, padded):
     encoding, attention = build(case, length, embed_dim=2 * width, num_heads=2)
     x = normal(2, length, 2 * width, seed=0).requires_grad_()
     padding = padding_mask(length, 0, 9) if padded else None
-    expected, _ = run(encoding, attention, x, padding, backend="eager")
-    actual, _ = run(encoding, attention, x, padding, backend="blocked")
+    expected = run(encoding, attention, x, padding, backend="eager")
+    actual = run(encoding, attention, x, padding, backend="blocked")
     assert_close(actual, expected)
     assert_gradients_close(
         gradients(actual, x, encoding, attention),
@@ -129,7 +129,7 @@ def largest_allocation(case, length, **how):
     encoding, attention = build(case, length)
     x = normal(1, length, EMBED_DIM, seed=0).requires_grad_()
     with torch.profiler.profile(profile_memory=True) as profile:
-        run(encoding, attention, x, backend="blocked", **how)[0].sum().backward()
+        run(encoding, attention, x, backend="blocked", **how).sum().backward()
     return max(event.cpu_memory_usage for event in profile.events())
 
 
@@ -154,10 +154,10 @@ def test_dropout_acts_on_relative_terms(way, case):
 
     def output(*_):
         torch.manual_seed(1)
-        return run(encoding, attention.train(), x, backend="blocked")[0]
+        return run(encoding, attention.train(), x, backend="blocked")
 
     torch.manual_seed(1)
-    without, _ = run(encoding, attention.eval(), x, backend="blocked")
+    without = run(encoding, attention.eval(), x, backend="blocked")
     assert not torch.allclose(output(), without)
     assert torch.autograd.gradcheck(output, vectors, fast_mode=True)
 
@@ -189,7 +189,7 @@ def weighing(heads, length, p):
 
     def dropped(seed):
         torch.manual_seed(seed)
-        out, _ = attention(x, share_attention(encoding, x, backend="blocked"))
+        out = attention(x, share_attention(encoding, x, backend="blocked"))
         return out.unflatten(-1, (heads, length)).squeeze(0)
 
     def whole():
@@ -256,6 +256,6 @@ def test_dropout_depends_on_the_seed_alone(way):
     outs = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
-        outs.append(run(encoding, attention.train(), x, backend="blocked")[0])
+        outs.append(run(encoding, attention.train(), x, backend="blocked"))
     assert torch.equal(outs[0], outs[1])
     assert not torch.equal(outs[0], outs[2])

@@ -42,7 +42,7 @@ def attended(encoding, backend, trained):
     """The output, and the gradients where they are recorded."""
     attention = enlarged(attention_of(encoding), 1)
     x = normal(2, LENGTH, EMBED_DIM, seed=0).requires_grad_(trained)
-    out, _ = attention(x, share_attention(encoding, x, backend=backend))
+    out = attention(x, share_attention(encoding, x, backend=backend))
     return out.detach(), gradients(out, x, encoding, attention) if trained else {}
 
 

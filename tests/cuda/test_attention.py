@@ -41,7 +41,7 @@ def results(encoding, attention, x, padding, casts=None, **how):
     """Output and all gradients; the forward pass is under autocast to the dtype `casts`."""
     x = x.detach().requires_grad_()
     with autocast(casts):
-        out, _ = run(encoding, attention, x, padding, **how)
+        out = run(encoding, attention, x, padding, **how)
     return out, gradients(out, x, encoding, attention)
 
 
@@ -83,10 +83,10 @@ def test_causal_equals_eager_in_fp32(backend, case, precision):
 def test_dropout_keeps_the_mean(backend, case):
     """The mean output of many rows with dropout is the output without it."""
     encoding, attention, x = prepared(case, length=5)
-    expected, _ = run(encoding, attention, x[:1], backend=backend)
+    expected = run(encoding, attention, x[:1], backend=backend)
     attention.train().dropout = DROPOUT
     torch.manual_seed(1)
-    rows = run(encoding, attention, x[:1].expand(1024, -1, -1), backend=backend)[0]
+    rows = run(encoding, attention, x[:1].expand(1024, -1, -1), backend=backend)
     assert_sampled(rows, expected)
 
 
@@ -100,7 +100,7 @@ def test_gradients_under_dropout(backend, case):
     def loss(step):
         torch.manual_seed(1)
         moved = (x + step * direction).requires_grad_()
-        total = (run(encoding, attention, moved, backend=backend)[0] * weights).sum()
+        total = (run(encoding, attention, moved, backend=backend) * weights).sum()
         return total, moved
 
     total, moved = loss(0.0)

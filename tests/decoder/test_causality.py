@@ -97,7 +97,7 @@ def test_each_word_is_the_last_of_what_it_sees(name, backend):
         pytest.skip(reason)
     x = normal(2, 7, EMBED_DIM, seed=4)
     how = {"layer_terms": attention.layer_terms, "backend": backend, "causal": True}
-    found, _ = attention(x, share_attention(encoding.at(0), x, **how))
+    found = attention(x, share_attention(encoding.at(0), x, **how))
     weights = {key: value.double() for key, value in attention.state_dict().items()}
     positions = {key: value.double() for key, value in encoding.state_dict().items()}
     if name == "shaw":

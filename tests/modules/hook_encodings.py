@@ -1,7 +1,5 @@
 """Encodings that differ by layer or read the layer's input."""
 
-from dataclasses import replace
-
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -51,13 +49,6 @@ class LocalGlobal(PositionEncoding):
 
     def window_at(self, layer):
         return WINDOW if layer % 2 else None
-
-
-class Windowed(PositionEncoding):
-    """No positions but the window of the model: every second layer is local."""
-
-    def __init__(self, shape):
-        super().__init__(replace(shape, window=WINDOW, global_every=2))
 
 
 class ForgetGate(LayerTerms):

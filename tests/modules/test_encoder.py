@@ -10,52 +10,22 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.tolerances import (
-    assert_close,
-    assert_gradients_close,
-    assert_not_zero,
-    assert_zero,
-)
-from tupe_fairseq import (
-    TUPEConfig,
-    TUPEEncoder,
-    UsageError,
-    build_position_encoding,
-)
-from tupe_fairseq.analysis import positional_correlations
+from tests.attention.cases import enlarged, normal
+from tests.tolerances import assert_close
+from tupe_fairseq import TUPEConfig, TUPEEncoder, UsageError, build_position_encoding
 from tupe_fairseq.attention import share_attention
 from tupe_fairseq.modules.encoder import Encoder
 
-SMALL = TUPEConfig(
-    num_layers=2, num_heads=2, d_model=16, max_len=12, dropout=0.0, num_buckets=8, max_distance=6
-)
+BUCKETS = {"num_buckets": 8, "max_distance": 6}
+SMALL = TUPEConfig(num_layers=2, num_heads=2, d_model=16, max_len=12, dropout=0.0, **BUCKETS)
 
 
-def build(config=SMALL, **changes):
-    """An encoder whose parameters are large enough for positions to matter."""
-    encoder = TUPEEncoder(replace(config, **changes))
-    return enlarged(encoder)
+def build(**changes):
+    return TUPEEncoder(replace(SMALL, **changes))
 
 
-@torch.no_grad()
-def enlarged(encoder):
-    """Weights and biases from N(0, 0.3²); LayerNorm parameters are perturbed by it."""
-    generator = torch.Generator().manual_seed(1)
-    for name, parameter in encoder.named_parameters():
-        noise = 0.3 * torch.randn(parameter.shape, generator=generator)
-        parameter.copy_(parameter + noise if "layer_norm" in name else noise)
-    return encoder
-
-
-def vectors(batch=2, length=12, width=16):
-    return torch.randn(batch, length, width, generator=torch.Generator().manual_seed(2))
-
-
-def gradients(encoder, output):
-    loss = (output * vectors(*output.shape)).sum()
-    parameters = dict(encoder.named_parameters())
-    found = torch.autograd.grad(loss, list(parameters.values()))
-    return dict(zip(parameters, found, strict=True))
+def vectors(batch=2, length=12):
+    return normal(batch, length, 16, seed=2)
 
 
 def test_defaults():
@@ -75,71 +45,36 @@ def test_defaults():
     assert told.d_head == 16
 
 
-def test_shapes():
-    encoder = TUPEEncoder(TUPEConfig())
-    x = torch.randn(8, 100, 128)
-    assert encoder(x).shape == (8, 100, 128)
-    assert len(encoder.layers) == 6
-    assert encoder.layers[0].fc1.out_features == 128
-
-
 def test_config_reaches_every_part():
-    encoder = TUPEEncoder(replace(SMALL, dropout=0.25, expansion_factor=3))
+    encoder = build(dropout=0.25, expansion_factor=3)
+    assert encoder(vectors()).shape == (2, 12, 16)
+    assert len(encoder.layers) == 2
     assert encoder.layers[0].fc1.out_features == 48
     assert {m.p for m in encoder.modules() if isinstance(m, nn.Dropout)} == {0.0, 0.25}
     assert {layer.self_attn.dropout for layer in encoder.layers} == {0.25}
 
 
-def test_order_matters_only_through_positions():
-    """Without positions, reversed inputs give reversed outputs; with positions they do not."""
-    encoder, x = build(), vectors()
-    away_from_reversed = encoder(x.flip(1)).flip(1) - encoder(x)
-    assert_not_zero(away_from_reversed)
-    for parameter in encoder.embed_positions.parameters():
-        nn.init.zeros_(parameter)
-    assert_close(encoder(x.flip(1)).flip(1), encoder(x))
-
-
-def test_tupe_a_has_no_relative_table():
-    with_table = dict(build().named_parameters())
-    without = dict(build(relative_bias=False).named_parameters())
-    table = "embed_positions.relative_bias.weight"
-    assert with_table.keys() - without.keys() == {table}
-    assert with_table[table].shape == (8, 2)
-
-
-def test_cls_is_tied_by_default():
-    tied = positional_correlations(build(), 12)
-    untied = positional_correlations(build(untie_cls=True), 12)
-    assert tied.shape == untied.shape == (2, 12, 12)
-    assert_not_zero(tied[:, 0].std(dim=-1))
-    assert_zero(untied[:, 0].std(dim=-1))
-
-
-@pytest.mark.parametrize("bidirectional", [True, False], ids=["both", "left"])
-def test_bias_on_one_side_or_both(bidirectional):
-    """One-sided: all keys to the right share bucket 0 with the query's own position."""
-    encoder = build(bidirectional_bias=bidirectional)
-    nn.init.zeros_(encoder.embed_positions.q_proj.weight)
-    nn.init.zeros_(encoder.embed_positions.q_proj.bias)
-    bias = positional_correlations(encoder, 12)
-    own = encoder.embed_positions.relative_bias.weight[0]
-    right = torch.ones(12, 12).triu(1).bool()
-    assert_close(bias[:, 0, 0], own)
-    assert (bias[:, right] == own[:, None]).all() == (not bidirectional)
-    assert (bias[:, 1:, 0] != own[:, None]).all()
-
-
-@pytest.mark.parametrize("changes", [{}, {"relative_bias": False}, {"untie_cls": True}], ids=str)
-@pytest.mark.parametrize("backend", ["eager", "sdpa"])
-def test_padding_does_not_change_words(backend, changes):
-    encoder = build(attention_backend=backend, **changes)
-    x, padding_mask = vectors(), torch.arange(12) >= torch.tensor([[7], [12]])
-    output = encoder(x, padding_mask)
-    assert_close(output[:1, :7], encoder(x[:1, :7]))
-    assert_close(output[1:], encoder(x[1:]))
-    changed = torch.where(padding_mask[:, :, None], 100 * x, x)
-    assert_close(encoder(changed, padding_mask)[~padding_mask], output[~padding_mask])
+@pytest.mark.parametrize(
+    ("changes", "name", "options"),
+    [
+        ({}, "tupe_r", {"tie_cls": True, **BUCKETS}),
+        ({"relative_bias": False}, "tupe_a", {"tie_cls": True}),
+        ({"untie_cls": True}, "tupe_r", {"tie_cls": False, **BUCKETS}),
+        (
+            {"bidirectional_bias": False, "num_buckets": 5},
+            "tupe_r",
+            {"tie_cls": True, "bidirectional": False, "num_buckets": 5, "max_distance": 6},
+        ),
+    ],
+    ids=str,
+)
+def test_config_selects_the_encoding(changes, name, options):
+    expected = enlarged(build_position_encoding(name, 16, 2, 12, **options), 1)
+    positions = build(**changes).embed_positions
+    positions.load_state_dict(expected.state_dict())
+    assert torch.equal(
+        positions.attention_bias(12, 12).dense(), expected.attention_bias(12, 12).dense()
+    )
 
 
 @pytest.mark.parametrize(
@@ -160,95 +95,47 @@ def test_invalid_configs(changes, message):
         build(**changes)
 
 
-def test_odd_number_of_buckets_on_one_side():
-    assert build(num_buckets=5, bidirectional_bias=False)(vectors()).isfinite().all()
-
-
-def test_left_padding_is_refused():
-    padding_mask = torch.arange(12) < torch.tensor([[0], [3]])
-    with pytest.raises(UsageError, match="pad on the right"):
-        build()(vectors(), padding_mask)
-
-
-@pytest.mark.parametrize("inner", [[4], [3, 4, 5], [1, 8]])
-def test_padding_between_tokens_is_refused(inner):
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ([0, 1], "pad on the right"),
+        ([4], "between the tokens of a sequence: move it behind"),
+        ([3, 4, 5], "between the tokens of a sequence: move it behind"),
+        ([1, 8], "between the tokens of a sequence: move it behind"),
+    ],
+)
+def test_padding_before_a_token_is_refused(columns, message):
     """Padding is taken out by the number of tokens alone: results would be wrong."""
-    encoder = TUPEEncoder(TUPEConfig(num_layers=1, num_heads=2, d_model=8)).eval()
-    mask = torch.zeros(2, 10, dtype=torch.bool)
-    mask[1, inner] = True
-    with pytest.raises(UsageError, match="between the tokens of a sequence: move it behind"):
-        encoder(torch.randn(2, 10, 8), mask)
+    mask = torch.zeros(2, 12, dtype=torch.bool)
+    mask[1, columns] = True
+    with pytest.raises(UsageError, match=message):
+        build()(vectors(), mask)
 
 
 @pytest.mark.parametrize("backend", ["auto", "blocked", "eager", "sdpa"])
 def test_an_empty_batch(backend):
-    config = TUPEConfig(num_layers=1, d_model=16, num_heads=2, attention_backend=backend)
-    encoder = TUPEEncoder(config)
-    assert encoder(torch.randn(0, 3, 16)).shape == (0, 3, 16)
+    assert build(attention_backend=backend)(vectors(batch=0)).shape == (0, 12, 16)
 
 
-def test_sequences_without_tokens_are_refused():
-    encoder = TUPEEncoder(TUPEConfig(num_layers=1, d_model=16, num_heads=2))
+def test_lengths_without_a_position_are_refused():
     with pytest.raises(UsageError, match="a sequence has no tokens"):
-        encoder(torch.randn(2, 0, 16))
-
-
-def test_too_long_is_refused():
+        build()(vectors(length=0))
     with pytest.raises(UsageError, match=r"13 tokens, but .*max_len\) is 12"):
         build()(vectors(length=13))
 
 
-@pytest.mark.parametrize("untie_cls", [True, False], ids=["untied", "tied"])
-@pytest.mark.parametrize("relative_bias", [True, False], ids=["tupe_r", "tupe_a"])
-def test_gradients_reach_every_parameter(relative_bias, untie_cls):
-    """Except parameters that add the same number to all scores of a query: softmax cancels it."""
-    encoder = build(relative_bias=relative_bias, untie_cls=untie_cls)
-    found = gradients(encoder, encoder(vectors()))
-    positions = found.pop("embed_positions.weight")
-    if untie_cls:
-        theta1, positions = positions[0], positions[1:]
-        assert_close(theta1, torch.zeros(16))
-    else:
-        assert_close(found.pop("embed_positions.k_proj.bias"), torch.zeros(16))
-    for name, gradient in found.items():
-        if name.endswith("self_attn.k_proj.bias"):
-            assert_close(gradient, torch.zeros(16))
-        else:
-            assert_not_zero(gradient)
-    for row in positions:
-        assert_not_zero(row)
-
-
-def encoder_of(name="tupe_a", **arguments):
-    encoding = build_position_encoding(name, 16, 2, 12)
-    arguments = {"num_layers": 2, "ffn_dim": 16, "dropout": 0.0, **arguments}
-    return enlarged(Encoder(encoding, **arguments, attention_dropout=arguments["dropout"]))
-
-
-def test_checkpointed_activations_give_the_same_gradients():
-    """With dropout: the recomputed layers must use the same mask."""
-    found = []
-    for checkpoint_activations in (False, True):
-        encoder = encoder_of(dropout=0.3, checkpoint_activations=checkpoint_activations)
-        torch.manual_seed(3)
-        output = encoder.train()(vectors())
-        found.append((output, gradients(encoder, output)))
-    assert_close(found[1][0], found[0][0])
-    assert_gradients_close(found[1][1], found[0][1], torch.float32)
+def encoder_of(**arguments):
+    encoding = build_position_encoding("tupe_a", 16, 2, 12)
+    dropouts = {"dropout": 0.0, "attention_dropout": 0.0}
+    return enlarged(
+        Encoder(encoding, **{"num_layers": 2, "ffn_dim": 16} | arguments, **dropouts), 1
+    )
 
 
 def test_layerdrop_skips_layers_in_training_only():
     encoder, x = encoder_of(layerdrop=1.0), vectors()
     assert_close(encoder.train()(x), x)
-    assert_close(encoder.eval()(x), encoder_of(layerdrop=0.0).eval()(x))
-
-
-def test_kept_states():
-    encoder, x = encoder_of(), vectors()
-    output, states, _ = encoder.encode(x, keep_states=True)
-    assert len(states) == 3
-    assert_close(states[0], x)
-    assert_close(states[2], output)
+    assert_close(encoder.eval()(x), encoder_of().eval()(x))
 
 
 @pytest.mark.parametrize("normalize_before", [True, False], ids=["pre_ln", "post_ln"])
@@ -259,7 +146,7 @@ def test_place_of_norms(normalize_before):
     attend_norm, feed_norm = layer.self_attn_layer_norm, layer.final_layer_norm
 
     def attend(x):
-        return layer.self_attn(x, shared)[0]
+        return layer.self_attn(x, shared)
 
     def feed_forward(x):
         return layer.fc2(F.gelu(layer.fc1(x)))

@@ -4,63 +4,56 @@ Each encoding is compared with float64 loops, layer by layer, in every backend t
 gradients; and token by token in incremental decoding.
 """
 
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from tests.attention.cases import BACKENDS, enlarged, normal, padding_mask
-from tests.modules.hook_encodings import (
-    THETAS,
-    WINDOW,
-    BiasPerLayer,
-    Forgetting,
-    LocalGlobal,
-    Windowed,
-)
+from tests.modules.hook_encodings import THETAS, WINDOW, BiasPerLayer, Forgetting, LocalGlobal
 from tests.reference.attention import attend, project_per_head
 from tests.reference.rope import rotate
 from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq import PositionEncoding, UsageError
-from tupe_fairseq.attention import ATTENTION_BACKENDS, Layout, Padding, required_features
+from tupe_fairseq.attention import ATTENTION_BACKENDS, required_features
 from tupe_fairseq.modules.cache import DecoderCache
 from tupe_fairseq.modules.encoder import Encoder
-from tupe_fairseq.modules.layer import TransformerLayer
-from tupe_fairseq.modules.stack import LayerStack, views_of
+from tupe_fairseq.modules.stack import LayerPositions
 from tupe_fairseq.position import Shape
 from tupe_fairseq.position.bias import HIDDEN
 
 WIDTH, HEADS, LAYERS, LENGTH = 12, 3, 3, 11
+SHAPE = Shape(WIDTH, HEADS, LENGTH, num_layers=LAYERS)
 PADDING = padding_mask(LENGTH, 0, 4)
+ENCODINGS = (BiasPerLayer, LocalGlobal, Forgetting)
+every_encoding = pytest.mark.parametrize("cls", ENCODINGS)
 
 
-ENCODINGS = (BiasPerLayer, LocalGlobal, Windowed, Forgetting)
+def cells(length, value):
+    return [[value(i, j) for j in range(length)] for i in range(length)]
 
 
 def reference_terms(encoding, layer, x, weights):
     """The keywords of the loops for this layer, of one sequence x, T×C in float64."""
-    cells = [[0.0] * len(x) for _ in x]
+    length = len(x)
     if isinstance(encoding, BiasPerLayer):
         slopes = encoding.by_layer[layer].slopes.double()
-        return {
-            "positional": [
-                [[-(a * abs(i - j) + b * (j - i)) for j in range(len(x))] for i in range(len(x))]
-                for a, b in slopes
-            ]
-        }
+
+        def bias(a, b, i, j):
+            return -(a * abs(i - j) + b * (j - i))
+
+        return {"positional": [cells(length, partial(bias, a, b)) for a, b in slopes]}
     if isinstance(encoding, Forgetting):
-        gate = {
-            "weight": weights["layer_terms.gate.weight"],
-            "bias": weights["layer_terms.gate.bias"],
-        }
-        logs = [F.logsigmoid(gate["weight"].mv(row) + gate["bias"]) for row in x]
-        sums = [sum(logs[: i + 1]) for i in range(len(x))]
-        return {
-            "positional": [
-                [[sums[i][h] - sums[j][h] for j in range(len(x))] for i in range(len(x))]
-                for h in range(HEADS)
-            ]
-        }
+        gate = [weights[f"layer_terms.gate.{name}"] for name in ("weight", "bias")]
+        logs = [F.logsigmoid(gate[0].mv(row) + gate[1]) for row in x]
+        sums = [sum(logs[: i + 1]) for i in range(length)]
+
+        def difference(h, i, j):
+            return sums[i][h] - sums[j][h]
+
+        return {"positional": [cells(length, partial(difference, h)) for h in range(HEADS)]}
 
     def project(x, weights, name, num_heads):
         rows = project_per_head(x, weights, name, num_heads)
@@ -68,31 +61,29 @@ def reference_terms(encoding, layer, x, weights):
             return rows
         return [[rotate(head, k, THETAS[layer % 2]) for head in row] for k, row in enumerate(rows)]
 
-    if layer % 2:
-        cells = [[HIDDEN * (abs(i - j) > WINDOW) for j in range(len(x))] for i in range(len(x))]
-    turns = {"project": project} if isinstance(encoding, LocalGlobal) else {}
-    return {"positional": [cells] * HEADS, **turns}
+    reach = WINDOW if layer % 2 else length
+    hidden = cells(length, lambda i, j: HIDDEN * (abs(i - j) > reach))
+    return {"positional": [hidden] * HEADS, "project": project}
 
 
-def by_loops(encoding, layers, x, padding=None, causal=False):
+def by_loops(encoder, x, padding=None):
     """Pre-LN layers written out: B×T×C in float64."""
     rows = []
     for b, sequence in enumerate(x.double()):
         length = LENGTH if padding is None else int((~padding[b]).sum())
+        later = cells(length, lambda i, j: HIDDEN * (j > i and encoder.layers.causal))
         sequence = sequence[:length]
-        for index, layer in enumerate(layers):
-            attention = layer.self_attn
-            weights = {name: p.double() for name, p in attention.named_parameters()}
+        for index, layer in enumerate(encoder.layers):
+            weights = {name: p.double() for name, p in layer.self_attn.named_parameters()}
             norm = normalised(sequence, layer.self_attn_layer_norm)
-            terms = reference_terms(encoding, index, norm, weights)
-            if causal:
-                terms["positional"] = [
-                    [
-                        [HIDDEN if j > i else head[i][j] for j in range(length)]
-                        for i in range(length)
-                    ]
-                    for head in terms["positional"]
+            terms = reference_terms(encoder.embed_positions, index, norm, weights)
+            terms["positional"] = [
+                [
+                    [a + b for a, b in zip(*pair, strict=True)]
+                    for pair in zip(head, later, strict=True)
                 ]
+                for head in terms["positional"]
+            ]
             sequence = sequence + attend(norm[None], weights, HEADS, **terms)[0][0]
             norm = normalised(sequence, layer.final_layer_norm)
             fc1, fc2 = ((m.weight.double(), m.bias.double()) for m in (layer.fc1, layer.fc2))
@@ -101,41 +92,28 @@ def by_loops(encoding, layers, x, padding=None, causal=False):
     return torch.stack(rows)
 
 
-def hide_later(cells):
-    return [
-        [HIDDEN if j > i else cell for j, cell in enumerate(row)] for i, row in enumerate(cells)
-    ]
-
-
 def normalised(x, norm):
     return F.layer_norm(x, (WIDTH,), norm.weight.double(), norm.bias.double())
 
 
-def shape():
-    return Shape(WIDTH, HEADS, LENGTH, num_layers=LAYERS)
-
-
-def encoder_of(cls, backend):
+def encoder_of(cls, backend="auto", causal=False):
     encoder = Encoder(
-        cls(shape()), LAYERS, 16, dropout=0.0, attention_dropout=0.0, normalize_before=True,
-        attention_backend=backend,
+        cls(SHAPE), LAYERS, 16, dropout=0.0, attention_dropout=0.0, normalize_before=True,
+        attention_backend=backend, causal=causal, final_norm=False,
     )  # fmt: skip
-    enlarged(encoder, 1)
-    # The output is that of the layers.
-    encoder.layer_norm = None
-    return encoder
+    return enlarged(encoder, 1)
 
 
 def served_by(backend, encoding):
-    needs = [
+    features = [
         required_features(seen, seen.build_layer_terms(), window=window)
-        for seen, window in views_of(encoding, LAYERS)
+        for seen, window in LayerPositions.of_layers(encoding, LAYERS)
     ]
-    return not any(ATTENTION_BACKENDS[backend].unsupported(need) for need in needs)
+    return not any(map(ATTENTION_BACKENDS[backend].unsupported, features))
 
 
 PAIRS = [
-    (backend, cls) for cls in ENCODINGS for backend in BACKENDS if served_by(backend, cls(shape()))
+    (backend, cls) for cls in ENCODINGS for backend in BACKENDS if served_by(backend, cls(SHAPE))
 ]
 
 
@@ -144,7 +122,6 @@ def test_who_serves_what():
     assert by_encoding == {
         BiasPerLayer: {"blocked", "eager", "sdpa"},
         LocalGlobal: {"blocked", "eager", "sdpa"},
-        Windowed: {"blocked", "eager", "sdpa"},
         Forgetting: {"blocked", "eager", "flash", "sdpa"},
     }
 
@@ -154,8 +131,7 @@ def test_who_serves_what():
 def test_output_and_gradients_equal_the_loops(backend, cls, padding):
     encoder = encoder_of(cls, backend)
     x = normal(2, LENGTH, WIDTH, seed=0).requires_grad_()
-    found = encoder(x, padding)
-    expected = by_loops(encoder.embed_positions, encoder.layers, x, padding)
+    found, expected = encoder(x, padding), by_loops(encoder, x, padding)
     tokens = slice(None) if padding is None else ~padding
     assert_close(found[tokens], expected[tokens])
     parameters = {"x": x, **dict(encoder.named_parameters())}
@@ -171,54 +147,30 @@ def test_output_and_gradients_equal_the_loops(backend, cls, padding):
     assert_gradients_close(gradients(found), gradients(expected), torch.float32)
 
 
-def stack_of(cls):
-    encoding = cls(shape())
-    stack = LayerStack(
-        encoding,
-        lambda attention: TransformerLayer(attention, 16, F.gelu, 0.0, normalize_before=True),
-        LAYERS,
-        causal=True,
-    )
-    enlarged(nn.ModuleList([encoding, stack]), 1)
-    return encoding, stack
+def cache_of(encoder):
+    return DecoderCache(encoder.embed_positions, encoder.layers)
 
 
-def run_layers(stack, x, shared, caches=None):
-    for index, layer in stack.active():
-        x, _ = layer(x, shared[index], None if caches is None else caches[index])
-    return x
-
-
-@pytest.mark.parametrize("cls", ENCODINGS)
+@torch.no_grad()
+@every_encoding
 def test_decoder_equals_the_loops_at_once_and_token_by_token(cls):
-    encoding, stack = stack_of(cls)
-    x = normal(2, LENGTH, WIDTH, seed=0)
-    expected = by_loops(encoding, stack, x, causal=True)
-    with torch.no_grad():
-        at_once = run_layers(stack, x, stack.share(encoding, x, Layout(2, LENGTH)))
-        cache = DecoderCache(encoding, stack)
-        tokens = []
-        for position in range(LENGTH):
-            token = x[:, position : position + 1]
-            tokens.append(run_layers(stack, token, cache.step(position, token), cache.layers))
-    assert_close(at_once, expected)
-    assert_close(torch.cat(tokens, 1), expected)
+    encoder, x = encoder_of(cls, causal=True), normal(2, LENGTH, WIDTH, seed=0)
+    expected, cache = by_loops(encoder, x), cache_of(encoder)
+    assert_close(encoder(x), expected)
+    found = [encoder.extend(token, cache).x for token in x.split(1, 1)]
+    assert_close(torch.cat(found, 1), expected)
 
 
-def test_hypotheses_take_their_gates_along():
-    """Beam search reorders hypotheses; what the gates carry must follow."""
-    encoding, stack = stack_of(Forgetting)
-    x, order = normal(2, LENGTH, WIDTH, seed=0), torch.tensor([1, 0])
-    with torch.no_grad():
-        cache = DecoderCache(encoding, stack)
-        for position in range(LENGTH):
-            if position == 5:
-                cache.reorder(order)
-            batch = x if position < 5 else x[order]
-            token = batch[:, position : position + 1]
-            last = run_layers(stack, token, cache.step(position, token), cache.layers)
-    expected = by_loops(encoding, stack, x, causal=True)[order]
-    assert_close(last, expected[:, -1:])
+@torch.no_grad()
+@every_encoding
+def test_hypotheses_take_their_cache_along(cls):
+    """Beam search reorders hypotheses; what gates carry must follow."""
+    encoder, x = encoder_of(cls, causal=True), normal(2, LENGTH, WIDTH, seed=0)
+    cache, order = cache_of(encoder), torch.tensor([1, 0])
+    encoder.extend(x[:, :5], cache)
+    cache.reorder(order)
+    found = encoder.extend(x[order, 5:], cache).x
+    assert_close(found, by_loops(encoder, x)[order, 5:])
 
 
 @pytest.mark.parametrize(
@@ -233,7 +185,7 @@ def test_what_is_not_served_is_refused_when_built(backend, cls, reason):
         encoder_of(cls, backend)
 
 
-@pytest.mark.parametrize("cls", ENCODINGS)
+@every_encoding
 def test_layers_that_see_the_same_share_one_score(cls, monkeypatch):
     encoder, calls = encoder_of(cls, "eager"), []
     for module in encoder.embed_positions.modules():
@@ -243,18 +195,16 @@ def test_layers_that_see_the_same_share_one_score(cls, monkeypatch):
                 module, "attention_bias", lambda *a, f=score, m=module: calls.append(m) or f(*a)
             )
     encoder(normal(1, LENGTH, WIDTH, seed=0))
-    assert len(calls) == {BiasPerLayer: 3, LocalGlobal: 2, Windowed: 2, Forgetting: 1}[cls]
-    assert len(set(calls)) == {BiasPerLayer: 3, LocalGlobal: 2, Windowed: 1, Forgetting: 1}[cls]
+    expected = {BiasPerLayer: 3, LocalGlobal: 2, Forgetting: 1}[cls]
+    assert len(calls) == len(set(calls)) == expected
 
 
-def test_padding_is_read_once():
-    padding = Padding.read(PADDING)
-    assert padding.lengths == (LENGTH, LENGTH - 4)
-    assert not padding.leading
-    assert Padding.read(torch.zeros_like(PADDING)) is None
+def test_every_layer_owns_its_terms():
+    terms = encoder_of(Forgetting).layers.terms()
+    assert len({term.gate.weight for term in terms}) == LAYERS
 
 
 def test_a_slice_of_layers_is_a_list_of_layers():
-    stack = stack_of(Forgetting)[1]
-    assert list(stack[:2]) == [stack[0], stack[1]]
-    assert isinstance(stack[:2], nn.ModuleList)
+    layers = encoder_of(Forgetting).layers
+    assert list(layers[:2]) == [layers[0], layers[1]]
+    assert isinstance(layers[:2], nn.ModuleList)

@@ -20,6 +20,7 @@ from tests.attention.cases import (
     normal,
     padding_mask,
     run,
+    run_with_weights,
     served,
     words,
 )
@@ -28,10 +29,10 @@ from tupe_fairseq import UsageError, build_position_encoding
 from tupe_fairseq.arguments.completion import completed
 from tupe_fairseq.arguments.roberta import ROBERTA
 from tupe_fairseq.arguments.transformers import TRANSFORMER
-from tupe_fairseq.attention import Feature, share_attention
+from tupe_fairseq.attention import Feature
 from tupe_fairseq.attention.backend import ATTENTION_BACKENDS
 from tupe_fairseq.modules.encoder import Encoder
-from tupe_fairseq.modules.stack import views_of
+from tupe_fairseq.modules.stack import LayerPositions
 from tupe_fairseq.position import POSITION_ENCODINGS
 from tupe_fairseq.position.tupe import TupeAbsolute
 
@@ -57,11 +58,8 @@ WITH_WINDOWS = [
 
 def by_renormalised_weights(encoding, attention, x, padding):
     """The weights of full attention, those beyond the window set to 0, divided by their sum."""
-    x, seen = encoding.embed(x, words(x), padding), encoding.at(0)
-    shared = share_attention(
-        seen, x, padding, layer_terms=attention.layer_terms, backend="eager", need_weights=True
-    )
-    _, weights = attention(x, shared)
+    _, weights = run_with_weights(encoding, attention, x, padding)
+    x = encoding.embed(x, words(x), padding)
     near = [[float(abs(i - j) <= WINDOW) for j in range(LENGTH)] for i in range(LENGTH)]
     near = torch.tensor(near, dtype=x.dtype)
     if isinstance(encoding, TupeAbsolute):
@@ -83,7 +81,7 @@ def test_keys_beyond_the_window_have_no_weight(backend, case, padding):
     encoding, attention = build(case, LENGTH)
     x = normal(2, LENGTH, EMBED_DIM, seed=0).requires_grad_()
     tokens = torch.ones(2, LENGTH, 1) if padding is None else (~padding)[:, :, None].float()
-    found = tokens * run(encoding, attention, x, padding, backend=backend, window=WINDOW)[0]
+    found = tokens * run(encoding, attention, x, padding, backend=backend, window=WINDOW)
     exact, exact_attention = build(case, LENGTH, torch.float64)
     wide = x.detach().double().requires_grad_()
     expected = tokens * by_renormalised_weights(exact, exact_attention, wide, padding)
@@ -101,7 +99,7 @@ def test_encoders_of_the_registry_have_windows_in_local_layers():
             name, EMBED_DIM, NUM_HEADS, LENGTH, vocab_size=VOCAB_SIZE, num_layers=4,
             window=WINDOW, global_every=3, **OPTIONS.get(name, {}),
         )  # fmt: skip
-        windows = [window for _, window in views_of(encoding, 4)]
+        windows = [seen.window for seen in LayerPositions.of_layers(encoding, 4)]
         assert windows == [None, WINDOW, WINDOW, None], name
 
 

@@ -33,7 +33,7 @@ def test_against_loops(case, backend, padded):
     x = normal(2, LENGTH, EMBED_DIM, seed=0).requires_grad_()
     padding = None if padded is None else padding_mask(LENGTH, *padded)
     tokens = torch.ones(2, LENGTH, 1) if padding is None else (~padding)[:, :, None].float()
-    found, _ = run(encoding, attention, x, padding, backend=backend, window=WINDOW)
+    found = run(encoding, attention, x, padding, backend=backend, window=WINDOW)
     exact, exact_attention = (module.double() for module in build(case, LENGTH))
     wide, options = x.detach().double().requires_grad_(), ENCODINGS[case][1]
     parameters = (dict(module.named_parameters()) for module in (exact_attention, exact))
@@ -71,7 +71,7 @@ def attended(case, length, dtype, tokens, lengths, trained, **how):
     mask = None if lengths is None else tokens[:, :, 0] == 0
     layout = Layout(3, length, mask, lengths)
     with torch.set_grad_enabled(trained):
-        out = tokens * run(encoding, attention, x, layout=layout, **how)[0]
+        out = tokens * run(encoding, attention, x, layout=layout, **how)
         return out, gradients(out, x, encoding, attention) if trained else None
 
 

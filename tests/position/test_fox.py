@@ -20,6 +20,6 @@ def test_later_tokens_stay_hidden_where_all_is_forgotten(backend):
     attention = TupeMultiheadAttention(WIDTH, HEADS, layer_terms=terms)
     x = normal(1, LENGTH, WIDTH, seed=0)
     how = {"layer_terms": terms, "backend": backend, "causal": True}
-    found, _ = attention(x, share_attention(encoding, x, **how))
+    found = attention(x, share_attention(encoding, x, **how))
     # Each token sees itself alone.
     assert_close(found, attention.out_proj(attention.v_proj(x)))

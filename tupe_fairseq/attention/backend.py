@@ -25,7 +25,6 @@ ATTENTION_BACKENDS = Registry("--attention-backend", special=("auto",))
 class Feature(Enum):
     """What a layer can require; the value is the reason given by a backend that lacks it."""
 
-    WEIGHTS = "it does not return attention weights"
     RELATIVE = "it cannot add products with vectors by distance, which depend on content"
     CONTENT = "it cannot add a positional term that depends on content"
     RELATIVE_VALUES = "it cannot add vectors by distance to the values"
@@ -41,24 +40,21 @@ def required_features(
     terms: LayerTerms | None = None,
     *,
     window: int | None = None,
-    weights: bool = False,
     compiled: bool = False,
     causal: bool = False,
     other_queries: bool = False,
 ) -> set[Feature]:
-    """What a layer with this encoding requires of a backend.
+    """What a layer requires of a backend.
 
     Args:
         encoding: the encoding as the layer sees it.
-        terms: its terms of the layer.
+        terms: the encoding's terms of the layer.
         window: its window in the layer, or None.
-        weights: whether attention weights are returned.
         compiled: whether torch traces the layer.
         causal: whether later tokens are hidden.
         other_queries: whether queries and keys are at different positions.
     """
     required = {
-        Feature.WEIGHTS: weights,
         Feature.RELATIVE: terms is not None and terms.uses("relative"),
         Feature.CONTENT: terms is not None and terms.uses("content"),
         Feature.RELATIVE_VALUES: terms is not None and terms.has_values,
@@ -82,7 +78,6 @@ class SharedAttention:
         layout: the tokens of the batch.
         prepared: what the backend's `prepare` returned.
         encoding: the encoding as these layers see it; None in cross-attention.
-        need_weights: whether the layers return their attention weights.
         start: position of the first query.
         relative: the vectors by distance of one layer, or None.
         content: the term of one layer that depends on content, B×H×T×S, or None.
@@ -92,7 +87,6 @@ class SharedAttention:
     layout: Layout
     prepared: Any
     encoding: PositionEncoding | None = None
-    need_weights: bool = False
     start: int = 0
     relative: RelativeVectors | None = None
     content: Tensor | None = None
@@ -135,7 +129,7 @@ class Backend:
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, shared: SharedAttention, dropout: float = 0.0
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> Tensor:
         """Attend in one layer.
 
         Args:
@@ -146,7 +140,6 @@ class Backend:
             dropout: probability of dropping an attention weight.
 
         Returns:
-            The output, B×H×T×D, and if `shared` asks for them the weights before dropout, B×H×T×S,
-            otherwise None.
+            B×H×T×D.
         """
         raise NotImplementedError

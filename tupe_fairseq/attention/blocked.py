@@ -27,8 +27,8 @@ from .fused import padding_scores
 from .layout import Layout
 from .relative import Relative, relative_inputs
 
-#: Below this share of the cells, blocks are faster than torch's kernel, which computes all.
-FEW = 2 / 3
+#: Below this share of the cells, blocks are faster than torch's kernel, which computes all cells.
+SPARSE = 2 / 3
 #: Tokens below which torch's kernel is faster than the one in C, unless there is padding.
 SHORT = 32
 #: Bytes up to which the positional term is stored once for all layers as H×T×T.
@@ -39,7 +39,7 @@ class Blocked(Backend):
     """For CPUs: every encoding whose terms are biases, products or vectors, in memory O(T)."""
 
     name = "blocked"
-    supports = frozenset(Feature) - {Feature.WEIGHTS, Feature.CONTENT, Feature.COMPILED}
+    supports = frozenset(Feature) - {Feature.CONTENT, Feature.COMPILED}
 
     def unavailable(self, device: str) -> str | None:
         return None if device == "cpu" else f"its kernels are for CPUs, not for {device}"
@@ -61,33 +61,30 @@ class Blocked(Backend):
         visible, has_cls = (None, False) if bias is None else (bias.visible, bias.has_cls)
         blocks = split_into_blocks(heads, lengths, visible, has_cls)
         cells = [block.cells for same_queries in blocks for block in same_queries]
-        memory = torch.empty(2, max(cells), dtype=dtype)
+        workspace = torch.empty(2, max(cells), dtype=dtype)
         share = sum(cells) / (heads * layout.batch * layout.length**2)
         if padding is not None:
             padding = padding[:, 0]
-        return Blocks(blocks, bias, padding, memory, share, layout.lengths)
+        return Blocks(blocks, bias, padding, workspace, share, layout.lengths)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, shared: SharedAttention, dropout: float = 0.0
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> Tensor:
         prepared = shared.prepared
         dtype, wide = v.dtype, widened(v.dtype)
         if dropout == 1:
-            return v.new_zeros(*q.shape[:-1], v.size(-1)), None
+            return v.new_zeros(*q.shape[:-1], v.size(-1))
         q, k, v = (x.to(wide) for x in (q, k, v))
         relative = None if shared.relative is None else shared.relative.to(wide)
         if not isinstance(prepared, Blocks):
-            out = _attend_other(q, k, v, prepared, dropout, relative, shared.start)
-            return out.to(dtype), None
-        bias = prepared.bias
+            return _attend_other(q, k, v, prepared, dropout, relative, shared.start).to(dtype)
         is_fused = dropout == 0 and relative is None
         if is_fused and (fused := _attend_fused(prepared, q, k, v)) is not None:
-            return fused.to(dtype), None
-        parts = () if bias is None else bias.parts().values()
+            return fused.to(dtype)
+        parts = () if prepared.bias is None else prepared.bias.parts().values()
         key = draw_key() if dropout else 0
         q, *inputs = relative_inputs(q, relative)
-        out = _Attend.apply(q, k, v, prepared, dropout, key, *inputs, *parts)
-        return out.to(dtype), None
+        return _Attend.apply(q, k, v, prepared, dropout, key, *inputs, *parts).to(dtype)
 
 
 def _attend_fused(blocks: Blocks, q: Tensor, k: Tensor, v: Tensor) -> Tensor | None:
@@ -110,7 +107,7 @@ def _attend_fused(blocks: Blocks, q: Tensor, k: Tensor, v: Tensor) -> Tensor | N
 
 def _is_torch_faster(blocks: Blocks) -> bool:
     """Whether torch's fused kernel is faster: it has no dropout and no gradient of a bias."""
-    if blocks.padding is not None or blocks.share < FEW:
+    if blocks.padding is not None or blocks.share < SPARSE:
         return False
     if blocks.bias is None:
         return True
@@ -184,12 +181,12 @@ class _Attend(torch.autograd.Function):
     ) -> Tensor:
         q, k, v, other_q = map(_heads_first, (q, k, v, other_q))
         out = prepared.empty_like(v)
-        relative = Relative.of(firsts, q if other_q is None else other_q, k, (a, b, c))
+        relative = Relative(firsts, q if other_q is None else other_q, k, (a, b, c))
         for same_queries in prepared.blocks:
             rows = prepared.rows(same_queries[0])
             for block in same_queries:
-                memory = block.cells_of(prepared.memory[0])
-                scores = _products(block, block.queries(q), k, memory)
+                workspace = block.cells_in(prepared.workspace[0])
+                scores = _products(block, block.queries(q), k, workspace)
                 relative.add_to_scores(block, scores)
                 softmax_dropout_(scores, prepared.terms(block, rows, p, key))
                 _sum_over_keys(block, scores, v, block.queries(out))
@@ -206,19 +203,19 @@ class _Attend(torch.autograd.Function):
         gradient = _heads_first(gradient)
         grad_q, grad_k, grad_v = map(prepared.empty_like, (q, k, v))
         grad_other = None if other_q is None else torch.zeros_like(other_q)
-        relative = Relative.of(firsts, q if other_q is None else other_q, k, tables[:3])
+        relative = Relative(firsts, q if other_q is None else other_q, k, tables[:3])
         bias_gradient = _BiasGradient(prepared.bias) if any(ctx.needs_input_grad[11:]) else None
         for same_queries in prepared.blocks:
             rows = prepared.rows(same_queries[0])
             grad_rows = None if bias_gradient is None else bias_gradient.grad_rows(same_queries[0])
             for block in same_queries:
-                memory, other_memory = map(block.cells_of, prepared.memory)
+                workspace, second_workspace = map(block.cells_in, prepared.workspace)
                 grad_out = block.queries(gradient)
-                scores = _products(block, block.queries(q), k, memory)
+                scores = _products(block, block.queries(q), k, workspace)
                 relative.add_to_scores(block, scores)
-                grad_scores = _products(block, grad_out, v, other_memory)
+                grad_scores = _products(block, grad_out, v, second_workspace)
                 relative.add_to_weights(block, grad_scores, gradient)
-                grad_bias = None if grad_rows is None else block.bias(grad_rows)
+                grad_bias = None if grad_rows is None else block.part_of(grad_rows)
                 terms = prepared.terms(block, rows, p, key)
                 softmax_dropout_backward_(scores, grad_scores, grad_bias, terms)
                 accumulate = block.first > 0 or prepared.hides
@@ -243,14 +240,14 @@ class _Attend(torch.autograd.Function):
         return grad_q, grad_k, grad_v, *[None] * 4, grad_other, *relative.gradients(), *grad_parts
 
 
-def _products(block: Block, rows: Tensor, x: Tensor, memory: Tensor) -> Tensor:
-    """Products of rows, M×R×D, and the block's keys of x, H×B×T×D: M×R×S, perhaps in memory."""
+def _products(block: Block, rows: Tensor, x: Tensor, workspace: Tensor) -> Tensor:
+    """Products of rows, M×R×D, and the keys of x, H×B×T×D: M×R×S, perhaps in the workspace."""
     keys = block.keys(x)
     if len(keys) == 1:
-        return multiplied(rows, keys[0][1].mT, memory)
+        return multiplied(rows, keys[0][1].mT, workspace)
     for columns, part in keys:
-        multiply(rows, part.mT, memory[..., columns])
-    return memory
+        multiply(rows, part.mT, workspace[..., columns])
+    return workspace
 
 
 def _sum_over_keys(block: Block, cells: Tensor, x: Tensor, out: Tensor) -> None:

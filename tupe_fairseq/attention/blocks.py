@@ -1,4 +1,15 @@
-"""How blocked attention divides its cells into blocks small enough for a processor's cache."""
+"""How blocked attention divides its cells into blocks small enough for a processor's cache.
+
+Attention matrices of similar size are a group. Their cells are computed in blocks of consecutive
+queries. Where keys are hidden, a block has only the keys that one of its queries can see:
+
+                         keys
+                . . . . . . . . . .
+    queries     . # # # # # . . . .   a block of 3 queries with a window of 1:
+                . # # # # # . . . .   rows = 3, num_keys = 5
+                . # # # # # . . . .
+                . . . . . . . . . .
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,9 +62,9 @@ class Block(NamedTuple):
     Attributes:
         group: the attention matrices.
         first: the first query.
-        rows: number of queries.
+        rows: number of queries R.
         first_key: the first of the consecutive keys that these queries can see.
-        num_keys: number of keys.
+        num_keys: number of keys S.
         first_word: counter of the first random word of its dropout mask.
         with_cls: whether they also see key 0, which then comes before these keys.
     """
@@ -71,9 +82,9 @@ class Block(NamedTuple):
         """Number of its cells."""
         return self.group.matrices * self.rows * self.num_keys
 
-    def cells_of(self, memory: Tensor) -> Tensor:
+    def cells_in(self, workspace: Tensor) -> Tensor:
         """Memory for its cells, M×R×S."""
-        return memory[: self.cells].view(-1, self.rows, self.num_keys)
+        return workspace[: self.cells].view(-1, self.rows, self.num_keys)
 
     def queries(self, x: Tensor) -> Tensor:
         """H×B×T×D -> M×R×D."""
@@ -100,12 +111,12 @@ class Block(NamedTuple):
 
     def padding_of(self, padding: Tensor) -> Tensor:
         """The part of a score by sequence and key that belongs to its cells: B×1×T -> P×1×S."""
-        of_group = padding[self.group.sequences]
-        return joined([of_group[..., keys] for _, keys in self.parts])
+        in_group = padding[self.group.sequences]
+        return joined([in_group[..., keys] for _, keys in self.parts])
 
-    def bias(self, term: Tensor) -> Tensor:
-        """The part of a term that belongs to its cells, from the first R or more rows: G×R×S."""
-        return term[self.group.heads, : self.rows, : self.num_keys]
+    def part_of(self, rows: Tensor) -> Tensor:
+        """Its part of the terms of all heads, from a block as large or larger: H×R×S -> G×R×S."""
+        return rows[self.group.heads, : self.rows, : self.num_keys]
 
 
 def joined(parts: list[Tensor]) -> Tensor:
@@ -118,10 +129,10 @@ class Blocks:
     """What all layers share.
 
     Attributes:
-        blocks: the blocks; each inner list has those of the same queries.
+        blocks: the blocks; each inner list has those of the same queries, the largest first.
         bias: what positions add to the scores, or None.
         padding: 0 at tokens, `HIDDEN` at padding, B×1×T, or None.
-        memory: for the cells of two blocks, 2×cells.
+        workspace: memory for the cells of two blocks, 2×cells.
         share: of the cells, those in blocks; the others are padding or hidden.
         lengths: tokens of each sequence, or None where padding is anywhere or nowhere.
     """
@@ -129,7 +140,7 @@ class Blocks:
     blocks: list[list[Block]]
     bias: AttentionBias | None
     padding: Tensor | None
-    memory: Tensor
+    workspace: Tensor
     share: float
     lengths: tuple[int, ...] | None = None
 
@@ -139,10 +150,7 @@ class Blocks:
         return self.bias is not None and self.bias.visible is not None
 
     def rows(self, block: Block) -> Tensor | None:
-        """The positional term of this block in all heads, H×R×S.
-
-        Of blocks with the same queries, the first has the most rows and keys.
-        """
+        """The positional term of this block in all heads, H×R×S."""
         return None if self.bias is None else block.rows_of(self.bias)
 
     def empty_like(self, x: Tensor) -> Tensor:
@@ -151,11 +159,9 @@ class Blocks:
         return torch.empty_like(x) if whole else torch.zeros_like(x)
 
     def terms(self, block: Block, rows: Tensor | None, p: float, key: int) -> ScoreTerms:
-        """Bias, padding and dropout of a block."""
-        padding = self.padding
-        if padding is not None:
-            padding = block.padding_of(padding)
-        bias = None if rows is None else block.bias(rows)
+        """Bias, padding and dropout of a block; `rows` is the positional term of its queries."""
+        bias = None if rows is None else block.part_of(rows)
+        padding = None if self.padding is None else block.padding_of(self.padding)
         return ScoreTerms(bias, padding, p, key, block.first_word)
 
 
@@ -179,13 +185,13 @@ def split_into_blocks(
     # A block computes more cells than its queries see, and the fewer queries the fewer of these.
     sees = min(high, longest) - max(low, -longest)
     step = longest if visible is None else min(longest, max(NARROW, sees // 4))
-    most = min(longest, step + high - low + untied_cls)
+    most_keys = min(longest, step + high - low + untied_cls)
     groups = [
         group
         for start, stop in similar(lengths)
-        for group in _groups(heads, start, stop, lengths, step * most)
+        for group in _groups(heads, start, stop, lengths, step * most_keys)
     ]
-    largest = max(group.matrices * min(group.keys, most) for group in groups)
+    largest = max(group.matrices * min(group.keys, most_keys) for group in groups)
     step = max(1, min(step, BLOCK // max(largest, 1)))
     word = 0
     blocks: list[list[Block]] = []

@@ -1,5 +1,6 @@
 """Which backend computes attention, and what all layers of a forward pass share."""
 
+import functools
 import logging
 from collections.abc import Collection
 
@@ -21,8 +22,8 @@ from .layout import Layout
 
 logger = logging.getLogger(__name__)
 
-#: The backends that "auto" tries on each type of device, in this order. `eager`, the last, serves
-#: every need.
+#: The backends that "auto" tries on each type of device, in this order. `eager`, the last,
+#: supports all features.
 AUTO = {"cpu": ("blocked", "sdpa", "eager"), "cuda": ("flash", "sdpa", "eager")}
 AUTO_ELSEWHERE = ("sdpa", "eager")
 
@@ -30,13 +31,11 @@ AUTO_ELSEWHERE = ("sdpa", "eager")
 def share_attention(
     encoding: PositionEncoding,
     x: Tensor,
-    padding_mask: Tensor | None = None,
-    *,
     layout: Layout | None = None,
+    *,
     layer_terms: LayerTerms | None = None,
     window: int | None = None,
     backend: str = "auto",
-    need_weights: bool = False,
     compiled: bool = False,
     causal: bool = False,
 ) -> SharedAttention:
@@ -44,13 +43,11 @@ def share_attention(
 
     Args:
         encoding: the position encoding.
-        x: input of the layers, B×T×C, or N×C with a layout.
-        padding_mask: B×T, True at padding, or None; not read with a layout.
-        layout: the tokens of the batch where padding has been taken out of x.
+        x: input of the layers, B×T×C, or N×C where the layout has taken padding out.
+        layout: the tokens of the batch, or None for B×T tokens without padding.
         layer_terms: the encoding's terms of one of the layers, or None.
         window: largest distance at which tokens attend to each other, or None.
         backend: a registered name, or "auto" for the first in `AUTO` that serves the encoding.
-        need_weights: whether the layers return their attention weights.
         compiled: whether the layers are compiled.
         causal: whether later tokens are hidden.
 
@@ -58,30 +55,49 @@ def share_attention(
         BackendError: the backend is unknown, does not serve this encoding, or cannot run here.
     """
     if layout is None:
-        layout = Layout(x.size(0), x.size(1), padding_mask)
+        layout = Layout(x.size(0), x.size(1))
     features = required_features(
         encoding,
         layer_terms,
         window=window,
-        weights=need_weights,
         compiled=compiled or torch.compiler.is_compiling(),
         causal=causal,
     )
-    chosen = _available_backend(backend, features, x.device.type, type(encoding).__name__)
-    dtype = dtype_of_queries(x)
-    bias = positional_bias(encoding, layout.length, x.device, causal, window)
-    with without_autocast(x.device.type):
-        prepared = chosen.prepare(bias, layout, encoding.shape.num_heads, dtype)
-    return SharedAttention(chosen, layout, prepared, encoding, need_weights)
-
-
-def _available_backend(name: str, features: set[Feature], device: str, encoding: str) -> Backend:
-    """As `choose_backend`, where it can run; logs each choice once."""
-    chosen = choose_backend(name, features, device)
+    device = x.device.type
+    chosen = choose_backend(backend, features, device)
     if reason := chosen.unavailable(device):
+        raise _unusable(backend, reason)
+    _log_choice(backend, chosen.name, type(encoding).__name__, device)
+    bias = positional_bias(encoding, layout.length, x.device, causal, window)
+    with without_autocast(device):
+        heads = encoding.shape.num_heads
+        prepared = chosen.prepare(bias, layout, heads, dtype_of_queries(x))
+    return SharedAttention(chosen, layout, prepared, encoding)
+
+
+def choose_backend(name: str, features: Collection[Feature], device: str = "cpu") -> Backend:
+    """The backend of that name, or for "auto" the first in `AUTO` with all features.
+
+    Raises:
+        BackendError: the backend is unknown, or does not support these features.
+    """
+    if name == "auto":
+        candidates = (ATTENTION_BACKENDS[each] for each in AUTO.get(device, AUTO_ELSEWHERE))
+        return next(backend for backend in candidates if not backend.unsupported(features))
+    chosen = ATTENTION_BACKENDS[name]
+    if reason := chosen.unsupported(features):
         raise _unusable(name, reason)
-    _log_choice(name, chosen.name, encoding, device)
     return chosen
+
+
+def _unusable(name: str, reason: str) -> BackendError:
+    return BackendError(f"--attention-backend is {name!r}, but {reason}; use auto or eager.")
+
+
+@functools.cache
+def _log_choice(asked: str, chosen: str, encoding: str, device: str) -> None:
+    """Log each choice once."""
+    logger.info(f"attention backend {chosen} ({asked}) for {encoding} on {device}")
 
 
 def positional_bias(
@@ -111,38 +127,9 @@ def positional_bias(
         return hide_distances(bias, heads, length, device, *how)
 
 
-def choose_backend(name: str, features: Collection[Feature], device: str = "cpu") -> Backend:
-    """The backend of that name, or for "auto" the first in `AUTO` with all features.
-
-    Raises:
-        BackendError: the backend is unknown, or does not support these features.
-    """
-    if name == "auto":
-        candidates = (ATTENTION_BACKENDS[each] for each in AUTO.get(device, AUTO_ELSEWHERE))
-        return next(backend for backend in candidates if not backend.unsupported(features))
-    chosen = ATTENTION_BACKENDS[name]
-    if reason := chosen.unsupported(features):
-        raise _unusable(name, reason)
-    return chosen
-
-
 def dtype_of_queries(x: Tensor) -> torch.dtype:
     """The dtype of queries projected from x: autocast turns fp32 into half precision."""
     device = x.device.type
     if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         return torch.get_autocast_dtype(device)
     return x.dtype
-
-
-def _unusable(name: str, reason: str) -> BackendError:
-    return BackendError(f"--attention-backend is {name!r}, but {reason}; use auto or eager.")
-
-
-_logged: set[tuple[str, ...]] = set()
-
-
-def _log_choice(*choice: str) -> None:
-    if choice not in _logged:
-        _logged.add(choice)
-        asked, chosen, encoding, device = choice
-        logger.info(f"attention backend {chosen} ({asked}) for {encoding} on {device}")

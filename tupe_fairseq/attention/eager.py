@@ -13,7 +13,7 @@ from .layout import Layout
 
 
 class Eager(Backend):
-    """Supports every encoding and returns the attention weights."""
+    """Supports every encoding, and can return the attention weights."""
 
     name = "eager"
     supports = frozenset(Feature)
@@ -28,7 +28,13 @@ class Eager(Backend):
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, shared: SharedAttention, dropout: float = 0.0
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> Tensor:
+        return self.attend_with_weights(q, k, v, shared, dropout)[0]
+
+    def attend_with_weights(
+        self, q: Tensor, k: Tensor, v: Tensor, shared: SharedAttention, dropout: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        """As `attend`; also returns the weights before dropout, B×H×T×S."""
         bias, padding = shared.prepared
         # B×H×T×E · B×H×E×S -> B×H×T×S
         scores = q @ k.transpose(-2, -1)
@@ -45,11 +51,11 @@ class Eager(Backend):
         out = dropped @ v
         if shared.relative is not None and shared.relative.for_values is not None:
             out = out + shared.relative.for_values.weighted_sum(dropped, shared.start)
-        return out, weights if shared.need_weights else None
+        return out, weights
 
     def weights(self, scores: Tensor, dtype: torch.dtype) -> Tensor:
         """Softmax over the keys, in fp32: half precision loses the sum of small exponentials."""
         return scores.softmax(dim=-1, dtype=widened(scores.dtype)).to(dtype)
 
 
-ATTENTION_BACKENDS.register(Eager.name)(Eager())
+EAGER = ATTENTION_BACKENDS.register(Eager.name)(Eager())

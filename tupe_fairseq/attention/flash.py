@@ -34,13 +34,13 @@ class Flash(Backend):
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, shared: SharedAttention, dropout: float = 0.0
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> Tensor:
         positions_q, positions_k, padding = shared.prepared
         queries, keys = [q], [k]
         if positions_q is not None:
             queries.append(positions_q.expand(len(q), -1, -1, -1))
             keys.append(positions_k.expand(len(k), -1, -1, -1))
-        return fused_attention(queries, keys, v, dropout=dropout, padding=padding), None
+        return fused_attention(queries, keys, v, dropout=dropout, padding=padding)
 
 
 ATTENTION_BACKENDS.register(Flash.name)(Flash())

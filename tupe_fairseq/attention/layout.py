@@ -1,7 +1,11 @@
 """Where the tokens of a batch are: padding is taken out before the layers and put back after.
 
 Projections, feed-forward blocks, norms and dropout process N tokens. Attention processes B×T
-cells, with the sequences sorted by length, so that a backend can batch those of similar length.
+cells, with the sequences sorted by length, so that a backend can batch those of similar length:
+
+    batch, B×T         tokens, N           attention, B×T
+    a b - -    pack                  to_attention    c d e f
+    c d e f   ----->   c d e f a b   ----------->    a b - -
 """
 
 from dataclasses import dataclass
@@ -55,14 +59,17 @@ class Padding:
 class Layout:
     """Mapping between the B×T cells of attention and the N tokens without padding.
 
+    Cells are numbered row by row. Where padding stays, the tokens are the cells of the batch:
+    `lengths` and the three maps are None.
+
     Attributes:
         batch: B.
         length: keys S of each sequence, which are also its queries unless `other_queries`.
         padding_mask: B×S in the order of attention, True at padding; None without padding.
-        lengths: tokens of each sequence, the longest first; None where padding stays.
-        tokens: N, the cell of the batch that each token comes from; None where padding stays.
-        cells: N, the cell of attention that each token goes to.
-        sources: B·T, the token that goes to each cell of attention; any token at padding.
+        lengths: tokens of each sequence, the longest first.
+        batch_cells: N, the cell of the batch that each token comes from.
+        attention_cells: N, the cell of attention that each token goes to.
+        token_of_cell: B·T, the token that each cell of attention reads; any token at padding.
         other_queries: whether queries are at other positions than the keys: a new token in
             incremental decoding, or the target of a translation.
     """
@@ -71,9 +78,9 @@ class Layout:
     length: int
     padding_mask: Tensor | None = None
     lengths: tuple[int, ...] | None = None
-    tokens: Tensor | None = None
-    cells: Tensor | None = None
-    sources: Tensor | None = None
+    batch_cells: Tensor | None = None
+    attention_cells: Tensor | None = None
+    token_of_cell: Tensor | None = None
     other_queries: bool = False
 
     @classmethod
@@ -91,53 +98,55 @@ class Layout:
             return cls(batch, length, padding.mask)
         device, count = padding.mask.device, sum(padding.lengths)
         lengths, order = (~padding.mask).sum(1).sort(descending=True, stable=True)
-        positions = torch.arange(length, device=device)
-        # N: the sequence of each token, in the order of attention, and its position
+        # N: the row of attention of each token, and its position
         rows = torch.repeat_interleave(lengths, output_size=count)
-        starts = lengths.cumsum(0) - lengths
-        within = torch.arange(count, device=device) - starts[rows]
-        cells = rows * length + within
+        positions = torch.arange(count, device=device) - (lengths.cumsum(0) - lengths)[rows]
+        batch_cells = order[rows] * length + positions
+        attention_cells = rows * length + positions
         # Padding reads token 0, whose values are finite; attention masks the result.
-        sources = torch.zeros(batch * length, dtype=torch.int64, device=device)
-        sources[cells] = torch.arange(count, device=device)
-        mask = positions >= lengths[:, None]
+        token_of_cell = torch.zeros(batch * length, dtype=torch.int64, device=device)
+        token_of_cell[attention_cells] = torch.arange(count, device=device)
+        mask = torch.arange(length, device=device) >= lengths[:, None]
         longest_first = tuple(sorted(padding.lengths, reverse=True))
-        tokens = order[rows] * length + within
-        return cls(batch, length, mask, longest_first, tokens, cells, sources)
+        cells = batch_cells, attention_cells, token_of_cell
+        return cls(batch, length, mask, longest_first, *cells)
 
     def pack(self, x: Tensor) -> Tensor:
         """The tokens of a batch: B×T×C -> N×C, or x itself where padding stays."""
-        return x if self.tokens is None else x.flatten(0, 1).index_select(0, self.tokens)
+        if self.batch_cells is None:
+            return x
+        return x.flatten(0, 1).index_select(0, self.batch_cells)
 
     def unpack(self, x: Tensor) -> Tensor:
         """Back to the batch, with zeros at padding: N×C -> B×T×C."""
-        if self.tokens is None or self.sources is None:
+        if self.batch_cells is None:
             return x
-        batch = x.new_zeros(len(self.sources), x.size(-1)).index_copy(0, self.tokens, x)
-        return batch.unflatten(0, (-1, self.length))
+        batch = x.new_zeros(self.batch * self.length, x.size(-1))
+        return batch.index_copy(0, self.batch_cells, x).unflatten(0, (-1, self.length))
 
     def to_attention(self, x: Tensor) -> Tensor:
         """Tokens to cells of attention: N×C -> B×T×C, any token's values at padding."""
-        if self.tokens is None:
+        if self.attention_cells is None:
             return x
-        return _Gather.apply(x, self.sources, self.cells).unflatten(0, (-1, self.length))
+        cells = _Gather.apply(x, self.token_of_cell, self.attention_cells)
+        return cells.unflatten(0, (-1, self.length))
 
     def from_attention(self, x: Tensor) -> Tensor:
         """Cells of attention to tokens: B×T×C -> N×C."""
-        if self.cells is None:
+        if self.attention_cells is None:
             return x
-        return x.flatten(0, 1).index_select(0, self.cells)
+        return x.flatten(0, 1).index_select(0, self.attention_cells)
 
 
 class _Gather(torch.autograd.Function):
     """Cells from tokens; padding passes no gradient."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, sources: Tensor, cells: Tensor) -> Tensor:
-        ctx.save_for_backward(cells)
-        return x.index_select(0, sources)
+    def forward(ctx: Any, x: Tensor, token_of_cell: Tensor, attention_cells: Tensor) -> Tensor:
+        ctx.save_for_backward(attention_cells)
+        return x.index_select(0, token_of_cell)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        (cells,) = ctx.saved_tensors
-        return gradient.index_select(0, cells), None, None
+        (attention_cells,) = ctx.saved_tensors
+        return gradient.index_select(0, attention_cells), None, None

@@ -7,7 +7,7 @@ from torch import Tensor
 PARTS = 3
 
 
-def products_in(dtype: torch.dtype, of_q: Tensor, of_k: Tensor) -> tuple[Tensor, Tensor]:
+def products_in(dtype: torch.dtype, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
     """Vectors in another dtype whose products are nearly those of the given ones.
 
     In half precision each number is split, x = x1 + x2 + x3, each part the rounding error of those
@@ -16,19 +16,19 @@ def products_in(dtype: torch.dtype, of_q: Tensor, of_k: Tensor) -> tuple[Tensor,
 
     Args:
         dtype: of the queries.
-        of_q: B×H×T×E in fp32 or wider; in fp16 smaller than 65,504, as everything there.
-        of_k: B×H×S×E.
+        q: B×H×T×E in fp32 or wider; in fp16 smaller than 65,504, as everything there.
+        k: B×H×S×E.
 
     Returns:
         B×H×T×6E and B×H×S×6E in half precision; else the given vectors in that dtype.
     """
     if torch.finfo(dtype).bits >= 32:
-        return of_q.to(dtype), of_k.to(dtype)
-    parts_q, parts_k = _split(of_q, dtype), _split(of_k, dtype)
+        return q.to(dtype), k.to(dtype)
+    q_parts, k_parts = _split(q, dtype), _split(k, dtype)
     kept = [(m, n) for m in range(PARTS) for n in range(PARTS - m)]
     return (
-        torch.cat([parts_q[m] for m, _ in kept], -1),
-        torch.cat([parts_k[n] for _, n in kept], -1),
+        torch.cat([q_parts[m] for m, _ in kept], -1),
+        torch.cat([k_parts[n] for _, n in kept], -1),
     )
 
 

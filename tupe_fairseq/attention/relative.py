@@ -1,11 +1,17 @@
 """Vectors by distance in blocked attention (Shaw, Transformer-XL, DeBERTa).
 
-Queries, keys or gradients of outputs are multiplied in tiles with the vectors that they reach. The
-products are added to the cells along diagonals; gradients are summed back along them.
+Cell (i, j) needs the product of query i and the vector of distance j − i. A tile of queries is
+multiplied by all vectors that it reaches, and each cell reads its product along a diagonal:
+
+    cells                    products
+           j=0 1 2                  j−i=−1 0 1 2
+    i=0      a b c      <-   i=0         . a b c
+    i=1      d e f           i=1         d e f .
+
+Gradients are summed back along the diagonals. Keys are multiplied likewise.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -25,16 +31,20 @@ class Tile(NamedTuple):
     """Consecutive queries or keys of a block, of all sequences of one head.
 
     Attributes:
-        cells: B×I×J, those that lie in its rows.
-        at: index of its rows in H×B×T×D, which gives B×R×D.
+        cells: B×I×J, those of its queries and keys.
+        rows: index of its queries or keys in H×B×T×D, which gives B×R×D.
         window: index of the vectors that it reaches in H×W×D, which gives W×D.
         offset: column of the cell (0, 0) in a product with these vectors.
     """
 
     cells: Tensor
-    at: tuple[int, slice, slice]
+    rows: tuple[int, slice, slice]
     window: tuple[int, slice]
     offset: int
+
+    def shaped(self, by_row: Tensor) -> Tensor:
+        """Values by row and distance: B·R×W -> B×R×W."""
+        return by_row.view(len(self.cells), -1, by_row.size(-1))
 
 
 class Table:
@@ -50,15 +60,15 @@ class Table:
         # oneDNN is slow by orders of magnitude where rows are not consecutive.
         self.vectors, self.first, self.by_key = vectors.contiguous(), first, by_key
         self.gradient = torch.zeros(vectors.shape, dtype=vectors.dtype)
-        self.memory = vectors.new_empty(0)
+        self.workspace = vectors.new_empty(0)
 
     def add(self, block: Block, cells: Tensor, x: Tensor) -> None:
         """Add x_i · vector_{j−i}, or x_j by key, to cells M×R×S, for x H×B×T×D."""
         for tile in self._tiles(block, cells):
             rows, vectors = self._rows(x, tile), self.vectors[tile.window]
-            memory = self._memory_of(len(rows), len(vectors))
-            (products,) = multiplied(rows[None], vectors.t()[None], memory[None])
-            add_by_distance_(*self._shaped(tile, products), tile.offset, self.by_key)
+            workspace = self._workspace(len(rows), len(vectors))
+            (products,) = multiplied(rows[None], vectors.t()[None], workspace[None])
+            add_by_distance_(tile.cells, tile.shaped(products), tile.offset, self.by_key)
 
     def add_transposed(
         self, block: Block, cells: Tensor, out: Tensor | None = None, x: Tensor | None = None
@@ -74,84 +84,71 @@ class Table:
         for tile in self._tiles(block, cells):
             vectors = self.vectors[tile.window]
             rows = tile.cells.size(0) * tile.cells.size(2 if self.by_key else 1)
-            sums = self._memory_of(rows, len(vectors))
-            sum_by_distance(*self._shaped(tile, sums), tile.offset, self.by_key)
+            sums = self._workspace(rows, len(vectors))
+            sum_by_distance(tile.cells, tile.shaped(sums), tile.offset, self.by_key)
             if x is not None:
                 gradient, factors = self.gradient[tile.window], self._rows(x, tile)
                 multiply(sums.t()[None], factors[None], gradient[None], accumulate=True)
             if out is not None:
-                part = out[tile.at][..., : vectors.size(-1)]
+                part = out[tile.rows][..., : vectors.size(-1)]
                 by_matrix = sums.view(len(part), -1, len(vectors))
                 multiply(by_matrix, vectors.expand(len(part), -1, -1), part, accumulate=True)
 
     def _rows(self, x: Tensor, tile: Tile) -> Tensor:
         """The rows of a tile, without dimensions appended to the vectors: B·R×D."""
         width = self.vectors.size(-1)
-        return x[tile.at][..., :width].reshape(-1, width)
+        return x[tile.rows][..., :width].reshape(-1, width)
 
-    def _memory_of(self, rows: int, columns: int) -> Tensor:
-        """Memory for the cells of a tile by distance."""
-        if self.memory.numel() < rows * columns:
-            self.memory = self.vectors.new_empty(rows * columns)
-        return self.memory[: rows * columns].view(rows, columns)
-
-    @staticmethod
-    def _shaped(tile: Tile, products: Tensor) -> tuple[Tensor, Tensor]:
-        return tile.cells, products.view(len(tile.cells), -1, products.size(-1))
+    def _workspace(self, rows: int, columns: int) -> Tensor:
+        """Memory for the values of a tile by row and distance, reused by the next tile."""
+        if self.workspace.numel() < rows * columns:
+            self.workspace = self.vectors.new_empty(rows * columns)
+        return self.workspace[: rows * columns].view(rows, columns)
 
     def _tiles(self, block: Block, cells: Tensor) -> Iterator[Tile]:
-        group, keys = block.group, block.num_keys
-        length, across = (keys, block.rows) if self.by_key else (block.rows, keys)
+        table, group = ByDistance(self.vectors, self.first), block.group
+        queries = range(block.first, block.first + block.rows)
+        keys = range(block.first_key, block.first_key + block.num_keys)
+        length, across = len(queries), len(keys)
+        if self.by_key:
+            length, across = across, length
         # With few vectors, a tile of all rows has no more columns than a smaller one.
         step = length if self.vectors.size(1) <= across else TILE
-        by_head = cells.unflatten(0, (group.heads.stop - group.heads.start, -1))
-        for head, of_head in zip(range(group.heads.start, group.heads.stop), by_head, strict=True):
+        heads = range(group.heads.start, group.heads.stop)
+        for head, in_head in zip(heads, cells.unflatten(0, (len(heads), -1)), strict=True):
             for begin in range(0, length, step):
-                end = min(begin + step, length)
-                yield self._tile(block, of_head, head, begin, end)
-
-    def _tile(self, block: Block, cells: Tensor, head: int, begin: int, end: int) -> Tile:
-        if self.by_key:
-            queries = (block.first, block.first + block.rows)
-            keys = (block.first_key + begin, block.first_key + end)
-            cells, at = cells[:, :, begin:end], slice(*keys)
-        else:
-            queries = (block.first + begin, block.first + end)
-            keys = (block.first_key, block.first_key + block.num_keys)
-            cells, at = cells[:, begin:end], slice(*queries)
-        table = ByDistance(self.vectors, self.first)
-        start, stop = table.reached(keys[0] - queries[1] + 1, keys[1] - 1 - queries[0])
-        window = (head if len(self.vectors) > 1 else 0, slice(start, stop))
-        offset = keys[0] - queries[0] - self.first - start
-        return Tile(cells, (head, block.group.sequences, at), window, offset)
+                part = slice(begin, begin + step)
+                if self.by_key:
+                    i, j, in_tile = queries, keys[part], in_head[:, :, part]
+                else:
+                    i, j, in_tile = queries[part], keys, in_head[:, part]
+                own = j if self.by_key else i
+                start, stop = table.reached(j[0] - i[-1], j[-1] - i[0])
+                yield Tile(
+                    cells=in_tile,
+                    rows=(head, group.sequences, slice(own.start, own.stop)),
+                    window=(head if len(self.vectors) > 1 else 0, slice(start, stop)),
+                    offset=j[0] - i[0] - self.first - start,
+                )
 
 
-@dataclass(frozen=True)
 class Relative:
-    """The relative vectors of one layer in one attention.
+    """The vectors by distance of one layer in one forward or backward pass.
 
-    Attributes:
-        a: vectors that queries are multiplied by, or None.
-        b: vectors that keys are multiplied by, or None.
-        c: vectors that are added to values, or None.
-        q: the queries that are multiplied by a, H×B×T×E.
-        k: the keys, H×B×S×E.
+    Args:
+        firsts: the distances j − i of the first of the vectors a, b and c.
+        q: queries that are multiplied by a, H×B×T×E.
+        k: keys that are multiplied by b, H×B×S×E.
+        vectors: a, b and c as in `RelativeVectors`, H×W×D each, or None.
     """
 
-    a: Table | None
-    b: Table | None
-    c: Table | None
-    q: Tensor
-    k: Tensor
-
-    @classmethod
-    def of(cls, firsts: Any, q: Tensor, k: Tensor, tables: Any) -> "Relative":
-        """From the tensors H×W×D of a, b and c, each of which may be None, and their `first`."""
-        a, b, c = (
+    def __init__(self, firsts: Any, q: Tensor, k: Tensor, vectors: Any):
+        self.q, self.k = q, k
+        self.tables = [
             None if table is None else Table(table, first, by_key=index == 1)
-            for index, (table, first) in enumerate(zip(tables, firsts, strict=True))
-        )
-        return cls(a, b, c, q, k)
+            for index, (table, first) in enumerate(zip(vectors, firsts, strict=True))
+        ]
+        self.a, self.b, self.c = self.tables
 
     def add_to_scores(self, block: Block, scores: Tensor) -> None:
         """Add the products with a and b."""
@@ -164,6 +161,11 @@ class Relative:
         """Add the weighted sum of c to out, H×B×T×D."""
         if self.c is not None:
             self.c.add_transposed(block, weights, out)
+
+    def add_to_weights(self, block: Block, grad_weights: Tensor, grad_out: Tensor) -> None:
+        """Add to the gradient of the weights what c contributes."""
+        if self.c is not None:
+            self.c.add(block, grad_weights, grad_out)
 
     def add_gradients(
         self,
@@ -184,12 +186,7 @@ class Relative:
 
     def gradients(self) -> list[Tensor | None]:
         """The gradients of a, b and c."""
-        return [None if table is None else table.gradient for table in (self.a, self.b, self.c)]
-
-    def add_to_weights(self, block: Block, grad_weights: Tensor, grad_out: Tensor) -> None:
-        """Add to the gradient of the weights what c contributes."""
-        if self.c is not None:
-            self.c.add(block, grad_weights, grad_out)
+        return [None if table is None else table.gradient for table in self.tables]
 
 
 def relative_inputs(q: Tensor, relative: RelativeVectors | None) -> tuple[Any, ...]:

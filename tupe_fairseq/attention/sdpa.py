@@ -15,7 +15,7 @@ class Sdpa(Backend):
     """Stores the bias as H×T×S; with a bias, padding is carried by the keys, not by a mask."""
 
     name = "sdpa"
-    supports = frozenset(Feature) - {Feature.WEIGHTS, Feature.RELATIVE_VALUES}
+    supports = frozenset(Feature) - {Feature.RELATIVE_VALUES}
 
     def prepare(
         self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
@@ -26,13 +26,13 @@ class Sdpa(Backend):
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, shared: SharedAttention, dropout: float = 0.0
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> Tensor:
         bias, padding = shared.prepared
         if (added := shared.layer_scores(q, k)) is not None:
             bias = added if bias is None else bias + added
         if bias is None:
-            return fused_attention([q], [k], v, padding, dropout), None
-        return fused_attention([q], [k], v, bias, dropout, padding), None
+            return fused_attention([q], [k], v, padding, dropout)
+        return fused_attention([q], [k], v, bias, dropout, padding)
 
 
 ATTENTION_BACKENDS.register(Sdpa.name)(Sdpa())

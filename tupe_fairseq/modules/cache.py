@@ -14,7 +14,7 @@ from ..attention import (
 )
 from ..attention.choice import dtype_of_queries, positional_bias
 from ..position import AttentionBias, PositionEncoding
-from .stack import LayerStack, View, once_per_view, views_of
+from .stack import LayerPositions, LayerStack, share_once
 
 #: Positions whose terms are computed at the start; doubled when they are used up.
 READY = 64
@@ -34,7 +34,7 @@ class DecoderCache:
     def __init__(self, encoding: PositionEncoding, layers: LayerStack):
         encoding.check_decoding()
         self.encoding = encoding
-        self.views = views_of(encoding, len(layers))
+        self.seen = LayerPositions.of_layers(encoding, len(layers))
         self.terms = layers.terms()
         self.backend = layers.backend
         self.layers = [LayerCache() for _ in layers]
@@ -46,8 +46,8 @@ class DecoderCache:
         #: Number of consecutive hypotheses that share a source sequence.
         self.beam = 1
         self.ready = 0
-        self.biases: dict[View, AttentionBias | None] = {}
-        self.chosen: dict[tuple[View, str], Backend] = {}
+        self.biases: dict[LayerPositions, AttentionBias | None] = {}
+        self.chosen: dict[tuple[LayerPositions, str], Backend] = {}
 
     def embed(self, x: Tensor, tokens: Tensor | None = None) -> Tensor:
         """Vectors of the next tokens and their positions, B×T×C; advances the length by T.
@@ -79,38 +79,37 @@ class DecoderCache:
         if position >= self.ready:
             longer = max(READY, 2 * self.ready, position + 1)
             self._make_ready(min(longer, self.encoding.shape.max_positions), x.device)
-        return once_per_view(self.views, lambda index: self._share(index, position, x, name))
+        return share_once(self.seen, lambda index: self._share(index, position, x, name))
 
     def _share(self, index: int, position: int, x: Tensor, name: str) -> SharedAttention:
-        view = self.views[index]
-        seen, _ = view
-        bias, layout = self.biases[view], Layout(len(x), position + 1, other_queries=True)
+        seen = self.seen[index]
+        bias, layout = self.biases[seen], Layout(len(x), position + 1, other_queries=True)
         if bias is not None:
             row = bias.rows(position, position + 1)[:, :, : position + 1]
             bias = AttentionBias(position + 1, cells=row)
         backend = self._backend(index, name, x.device.type)
-        prepared = backend.prepare(bias, layout, seen.shape.num_heads, dtype_of_queries(x))
-        return SharedAttention(backend, layout, prepared, seen, start=position)
+        encoding = seen.encoding
+        prepared = backend.prepare(bias, layout, encoding.shape.num_heads, dtype_of_queries(x))
+        return SharedAttention(backend, layout, prepared, encoding, start=position)
 
     def _backend(self, index: int, name: str, device: str) -> Backend:
         """The backend of a layer, chosen once per generation and name."""
-        view, terms = self.views[index], self.terms[index]
+        seen, terms = self.seen[index], self.terms[index]
         # With content terms and one query, there is no T×T tensor to avoid.
         if terms is not None and (terms.uses("relative") or terms.uses("content")):
             name = "eager"
-        if (view, name) not in self.chosen:
-            self.chosen[view, name] = choose_backend(name, {Feature.OTHER_QUERIES}, device)
-        return self.chosen[view, name]
+        if (seen, name) not in self.chosen:
+            self.chosen[seen, name] = choose_backend(name, {Feature.OTHER_QUERIES}, device)
+        return self.chosen[seen, name]
 
     def _make_ready(self, length: int, device: torch.device) -> None:
         """Compute positional terms of this many tokens; each step reads a row of them."""
         self.ready = length
-        for view in dict.fromkeys(self.views):
-            seen, window = view
-            self.biases[view] = positional_bias(seen, length, device, window=window)
-        for layer, terms, (seen, _) in zip(self.layers, self.terms, self.views, strict=True):
+        for seen in dict.fromkeys(self.seen):
+            self.biases[seen] = positional_bias(seen.encoding, length, device, window=seen.window)
+        for layer, terms, seen in zip(self.layers, self.terms, self.seen, strict=True):
             if terms is not None and terms.uses("relative"):
-                layer.relative = terms.relative(seen, length)
+                layer.relative = terms.relative(seen.encoding, length)
 
     def attend_to(self, source: Source, beam: int) -> Source:
         """Store the source sequences, once for every `beam` consecutive hypotheses."""

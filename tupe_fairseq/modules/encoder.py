@@ -1,7 +1,7 @@
 """Positions, layers and norms over vectors: encoders, decoders and language models."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ..attention import (
     CrossAttention,
+    LayerCache,
     Layout,
     Padding,
     SharedAttention,
@@ -21,7 +22,23 @@ from ..position import PositionEncoding
 from ..position.rng import isolated_rng
 from .cache import DecoderCache
 from .layer import TransformerLayer
-from .stack import Encoded, LayerStack
+from .stack import LayerStack
+
+Observer = Callable[[Tensor, SharedAttention], tuple[Tensor, SharedAttention]]
+
+
+class Encoded(NamedTuple):
+    """The output of a stack of layers.
+
+    Attributes:
+        x: B×T×C.
+        states: the first layer's input and each layer's output, B×T×C, where asked for.
+        weights: of one layer's attention to the source, B×H×T×S, where asked for.
+    """
+
+    x: Tensor
+    states: list[Tensor]
+    weights: Tensor | None = None
 
 
 class Encoder(nn.Module):
@@ -141,10 +158,7 @@ class Encoder(nn.Module):
             causal: whether a causal stack hides later tokens.
             backend: used in this pass in place of that of the layers.
             source: what the layers attend to; its sequences are those of x.
-            **how: as in `LayerStack.run`.
-
-        Raises:
-            DataError: more than max_positions tokens, or padding before a token.
+            **how: as in `run`.
         """
         self._check(x, padding)
         batch, length = x.shape[:2]
@@ -155,11 +169,11 @@ class Encoder(nn.Module):
             layout = Layout(batch, length, padding.mask)
         else:
             layout = Layout.of(padding, batch, length)
-        positions = self.embed_positions.for_pass(x.size(1), x.device)
+        positions = self.embed_positions.for_pass(length, x.device)
         x = positions.embed(x, tokens, None if padding is None else padding.mask)
         x = self.normalise_and_drop(layout.pack(x))
-        if padding is not None and x.dim() == 3:
-            x = x.masked_fill(padding.mask[:, :, None], 0)
+        if layout.padding_mask is not None and x.dim() == 3:
+            x = x.masked_fill(layout.padding_mask[:, :, None], 0)
         shared = self.layers.share(positions, x, layout, causal, backend)
         return self.run(x, shared, layout, source=source, **how)
 
@@ -181,7 +195,7 @@ class Encoder(nn.Module):
             cache: of this stack, which is causal.
             tokens: ids, B×T, for encodings that depend on the token.
             backend: used in this pass in place of that of the layers.
-            **how: as in `LayerStack.run`.
+            **how: as in `run`.
 
         Raises:
             DataError: no tokens, or more than max_positions with those in the cache.
@@ -204,9 +218,38 @@ class Encoder(nn.Module):
         joined = [torch.cat(each, 1) for each in zip(*states, strict=True)]
         return Encoded(torch.cat(outputs, 1), joined)
 
-    def run(self, x: Tensor, shared: list[SharedAttention], layout: Layout, **how: Any) -> Encoded:
-        """The layers and the final LayerNorm; the arguments are those of `LayerStack.run`."""
-        x, states, weights = self.layers.run(x, shared, layout, **how)
+    def run(
+        self,
+        x: Tensor,
+        shared: list[SharedAttention],
+        layout: Layout,
+        keep_states: bool = False,
+        caches: list[LayerCache] | None = None,
+        observe: Observer | None = None,
+        source: Source | None = None,
+        aligned: int | None = None,
+    ) -> Encoded:
+        """The layers and the final LayerNorm.
+
+        Args:
+            x: input of the first layer, B×T×C or N×C.
+            shared: what each layer shares with others.
+            layout: the tokens of the batch.
+            keep_states: also return the first layer's input and each layer's output.
+            caches: keys and values of earlier tokens by layer, in incremental decoding.
+            observe: called before each layer with its input and its part of `shared`; returns
+                what the layer is called with.
+            source: what the layers attend to, in the decoder of a translation model.
+            aligned: the layer whose attention to the source is returned, or None.
+        """
+        states, weights = [layout.unpack(x)] if keep_states else [], None
+        for index, layer in self.layers.active():
+            given = (x, shared[index]) if observe is None else observe(x, shared[index])
+            cache = None if caches is None else caches[index]
+            x, found = layer(*given, cache, source, index == aligned)
+            weights = found if index == aligned else weights
+            if keep_states:
+                states.append(layout.unpack(x))
         if self.layer_norm is not None:
             x = self.layer_norm(x)
         return Encoded(layout.unpack(x), states, weights)
@@ -218,11 +261,7 @@ class Encoder(nn.Module):
         return self.dropout_module(x)
 
     def check_length(self, length: int) -> None:
-        """Refuse sequences of more tokens than there are positions, or of none.
-
-        Raises:
-            DataError: there are more, or none.
-        """
+        """Raise a DataError for more tokens than there are positions, or for none."""
         if length < 1:
             raise DataError("a sequence has no tokens: it needs at least one, such as <s>.")
         longest = self.embed_positions.shape.max_positions
@@ -247,10 +286,8 @@ class Encoder(nn.Module):
 
     def apply(self, fn: Callable[[nn.Module], None]) -> "Encoder":
         """As nn.Module's. Initialisation of positions uses separate random numbers."""
-        positional = [
-            self.embed_positions,
-            *(term for term in self.layers.terms() if term is not None),
-        ]
+        terms = [term for term in self.layers.terms() if term is not None]
+        positional = [self.embed_positions, *terms]
         own = {module for part in positional for module in part.modules()}
         super().apply(lambda module: None if module in own else fn(module))
         with isolated_rng():

@@ -76,7 +76,7 @@ class TransformerLayer(PrunableFeedForward):
             The shape of x, and the weights, B×H×T×S, or None.
         """
         pre = self.normalize_before
-        out, _ = self.self_attn(self.self_attn_layer_norm(x) if pre else x, shared, cache)
+        out = self.self_attn(self.self_attn_layer_norm(x) if pre else x, shared, cache)
         x = self._add(out, x, self.self_attn_layer_norm)
         weights, norm = None, self.encoder_attn_layer_norm
         if self.encoder_attn is not None and norm is not None and source is not None:

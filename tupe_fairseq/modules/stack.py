@@ -9,10 +9,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..attention import (
-    LayerCache,
     Layout,
     SharedAttention,
-    Source,
     TupeMultiheadAttention,
     choose_backend,
     required_features,
@@ -23,41 +21,33 @@ from ..kernels.native import find_compiler
 from ..position import LayerTerms, PositionEncoding
 from ..position.rng import isolated_rng
 
-#: What a layer sees: the encoding, and the window or None. Layers that see the same share a bias.
-View = tuple[PositionEncoding, int | None]
 
-
-def views_of(encoding: PositionEncoding, num_layers: int) -> list[View]:
-    """What each layer sees."""
-    return [(encoding.at(index), encoding.window_at(index)) for index in range(num_layers)]
-
-
-def once_per_view(
-    views: list[View], make: Callable[[int], SharedAttention]
-) -> list[SharedAttention]:
-    """What each layer shares with those that see the same; `make` is called with the first."""
-    made: dict[View, SharedAttention] = {}
-    for index, view in enumerate(views):
-        if view not in made:
-            made[view] = make(index)
-    return [made[view] for view in views]
-
-
-Observer = Callable[[Tensor, SharedAttention], tuple[Tensor, SharedAttention]]
-
-
-class Encoded(NamedTuple):
-    """The output of a stack of layers.
+class LayerPositions(NamedTuple):
+    """What one layer sees of positions. Layers that see the same share a bias.
 
     Attributes:
-        x: B×T×C or N×C.
-        states: the first layer's input and each layer's output, B×T×C, where asked for.
-        weights: of one layer's attention to the source, B×H×T×S, where asked for.
+        encoding: `PositionEncoding.at` of the layer.
+        window: `PositionEncoding.window_at` of the layer.
     """
 
-    x: Tensor
-    states: list[Tensor]
-    weights: Tensor | None = None
+    encoding: PositionEncoding
+    window: int | None
+
+    @classmethod
+    def of_layers(cls, encoding: PositionEncoding, num_layers: int) -> "list[LayerPositions]":
+        """What each layer sees."""
+        return [cls(encoding.at(index), encoding.window_at(index)) for index in range(num_layers)]
+
+
+def share_once(
+    layers: list[LayerPositions], share: Callable[[int], SharedAttention]
+) -> list[SharedAttention]:
+    """What each layer shares; `share` is called for the first of those that see the same."""
+    made: dict[LayerPositions, SharedAttention] = {}
+    for index, seen in enumerate(layers):
+        if seen not in made:
+            made[seen] = share(index)
+    return [made[seen] for seen in layers]
 
 
 class LayerStack(nn.ModuleList):
@@ -97,7 +87,7 @@ class LayerStack(nn.ModuleList):
         self.backend, self.causal, self.compile_layers = backend, causal, compile_layers
         self.layerdrop, self.checkpoint_activations = layerdrop, checkpoint_activations
         shape = encoding.shape
-        for seen, window in views_of(encoding, num_layers):
+        for seen, window in LayerPositions.of_layers(encoding, num_layers):
             with isolated_rng():
                 terms = seen.build_layer_terms()
             attention = TupeMultiheadAttention(
@@ -119,11 +109,9 @@ class LayerStack(nn.ModuleList):
 
     def __getitem__(self, index: Any) -> Any:
         """A layer; a slice gives an nn.ModuleList."""
-        return (
-            nn.ModuleList(list(self)[index])
-            if isinstance(index, slice)
-            else super().__getitem__(index)
-        )
+        if isinstance(index, slice):
+            return nn.ModuleList(list(self)[index])
+        return super().__getitem__(index)
 
     def share(
         self,
@@ -145,14 +133,14 @@ class LayerStack(nn.ModuleList):
         Raises:
             BackendError: the backend cannot run here.
         """
-        views, terms = views_of(encoding, len(self)), self.terms()
+        layers, terms = LayerPositions.of_layers(encoding, len(self)), self.terms()
 
-        def make(index: int) -> SharedAttention:
-            seen, window = views[index]
+        def share(index: int) -> SharedAttention:
+            seen, window = layers[index]
             return share_attention(
                 seen,
                 x,
-                layout=layout,
+                layout,
                 layer_terms=terms[index],
                 window=window,
                 backend=backend or self.backend,
@@ -160,43 +148,7 @@ class LayerStack(nn.ModuleList):
                 causal=causal and self.causal,
             )
 
-        return once_per_view(views, make)
-
-    def run(
-        self,
-        x: Tensor,
-        shared: list[SharedAttention],
-        layout: Layout,
-        keep_states: bool = False,
-        caches: list[LayerCache] | None = None,
-        observe: Observer | None = None,
-        source: Source | None = None,
-        aligned: int | None = None,
-    ) -> Encoded:
-        """Call the layers, in their order.
-
-        Args:
-            x: input of the first layer, B×T×C or N×C.
-            shared: what each layer shares with others.
-            layout: the tokens of the batch.
-            keep_states: also return the first layer's input and each layer's output.
-            caches: keys and values of earlier tokens by layer, in incremental decoding.
-            observe: called before each layer with its input and its part of `shared`; returns
-                what the layer is called with.
-            source: what the layers attend to, in the decoder of a translation model.
-            aligned: the layer whose attention to the source is returned, or None.
-        """
-        states, weights = [layout.unpack(x)] if keep_states else [], None
-        for index, layer in self.active():
-            given = (x, shared[index])
-            if observe is not None:
-                given = observe(*given)
-            cache = None if caches is None else caches[index]
-            x, found = layer(*given, cache, source, index == aligned)
-            weights = found if index == aligned else weights
-            if keep_states:
-                states.append(layout.unpack(x))
-        return Encoded(x, states, weights)
+        return share_once(layers, share)
 
     def active(self) -> Iterator[tuple[int, Callable[..., Any]]]:
         """Yield index and call of the active layers; in training layerdrop skips some."""
