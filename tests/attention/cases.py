@@ -26,6 +26,13 @@ from tupe_fairseq.position import (
 
 #: Few buckets, so that short sentences reach the logarithmic ones and the last.
 BUCKETS = {"num_buckets": 8, "max_distance": 6}
+#: Few trained positions, so that short sentences go beyond.
+TOEPLITZ = {
+    "extension": "toeplitz",
+    "trained_positions": 5,
+    "toeplitz_far": 2,
+    "toeplitz_slope": 0.5,
+}
 OPTIONS = {
     "t5": BUCKETS,
     "tupe_r": BUCKETS,
@@ -54,6 +61,9 @@ VARIANTS = {
     "tupe_a-tie_cls": ("tupe_a", {"tie_cls": True}),
     "tupe_r-tie_cls": ("tupe_r", {"tie_cls": True, **BUCKETS}),
     "tupe_r-one_sided": ("tupe_r", {"bidirectional": False, **BUCKETS}),
+    "tupe_a-toeplitz": ("tupe_a", TOEPLITZ),
+    "tupe_r-toeplitz": ("tupe_r", {**TOEPLITZ, **BUCKETS}),
+    "tupe_r-toeplitz-tie_cls": ("tupe_r", {"tie_cls": True, **TOEPLITZ, **BUCKETS}),
 }
 #: Of the other encodings: options, and clips of which one lets no distance but 0 and 1 apart.
 OTHER_VARIANTS = {
@@ -126,7 +136,7 @@ def served(backends: Iterable[str], cases: Iterable[str]) -> list[tuple[str, str
 def _terms(case: str) -> tuple[PositionEncoding, LayerTerms | None]:
     name, options = ENCODINGS[case]
     encoding = build_position_encoding(
-        name, EMBED_DIM, NUM_HEADS, 1, vocab_size=VOCAB_SIZE, **options
+        name, EMBED_DIM, NUM_HEADS, 9, vocab_size=VOCAB_SIZE, **options
     ).at(0)
     return encoding, encoding.build_layer_terms()
 

@@ -33,6 +33,16 @@ VARIANTS = {name: (name, OPTIONS.get(name, {})) for name in POSITION_ENCODINGS} 
     "sinusoidal-paper": ("sinusoidal", {"fairseq_sinusoids": False}),
     "tupe_a-untied": ("tupe_a", {"tie_cls": False}),
     "tupe_r-untied": ("tupe_r", {"tie_cls": False, **OPTIONS["tupe_r"]}),
+    "tupe_r-toeplitz": (
+        "tupe_r",
+        {
+            **OPTIONS["tupe_r"],
+            "extend_positions": "toeplitz",
+            "trained_positions": 5,
+            "toeplitz_far": 2,
+            "toeplitz_slope": 0.5,
+        },
+    ),
     "window": ("t5", {"attention_window": 3, "global_every": 2, **OPTIONS["t5"]}),
 }
 #: Those that a model with an encoder takes.
@@ -69,7 +79,7 @@ def stock(arch: str, **arguments) -> nn.Module:
 def build(variant: str, arch: str = "tupe_transformer", **arguments) -> nn.Module:
     """One of ours in eval mode, with positional parameters large enough to bend the softmax."""
     name, options = VARIANTS[variant]
-    model = stock(arch, position_encoding=name, **options, **arguments).eval()
+    model = stock(arch, position_encoding=name, **{**options, **arguments}).eval()
     generator = torch.Generator().manual_seed(1)
     for key, parameter in model.named_parameters():
         if "embed_positions" in key or "layer_terms" in key:

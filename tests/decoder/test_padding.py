@@ -3,7 +3,16 @@
 import pytest
 import torch
 
-from tests.decoder.samples import PAD, build, every_variant, sentences, stock, targets
+from tests.decoder.samples import (
+    PAD,
+    VARIANTS,
+    WITH_ENCODER,
+    build,
+    every_variant,
+    sentences,
+    stock,
+    targets,
+)
 from tests.tolerances import assert_close
 from tupe_fairseq import UsageError
 
@@ -79,7 +88,9 @@ def test_a_source_longer_than_the_positions_is_refused():
 
 
 @torch.no_grad()
-@every_variant
+@pytest.mark.parametrize(
+    "variant", [v for v in WITH_ENCODER if "extend_positions" not in VARIANTS[v][1]]
+)
 def test_trained_positions_are_continued_on_both_sides(variant):
     """With --extend-positions: what the shorter model gives, and more words."""
     short = build(variant, max_source_positions=12, max_target_positions=10)

@@ -8,9 +8,14 @@ positions: "weight", p: rows θ1, θ2, then position k ≥ 1 in row k + 1; tied,
     "layer_norm", "q_proj", "k_proj" (".weight", ".bias"): LN, U^Q, U^K;
     "relative_bias.weight": b, a row per bucket, a column per head, then what [CLS] needs.
 
+Continued by distance (`--extend-positions toeplitz`): between positions of which one was not
+trained, the mean of the cells of that distance; from toeplitz_far on, the mean of all that are as
+far on that side, minus toeplitz_slope · ln(distance / toeplitz_far).
+
 With a window, keys farther away are hidden; an untied [CLS] sees all keys, and all queries see it.
 """
 
+import functools
 import itertools
 import math
 
@@ -32,6 +37,10 @@ def positional_score(
     num_buckets=32,
     max_distance=128,
     bidirectional=True,
+    trained_positions=None,
+    toeplitz_far=None,
+    toeplitz_slope=0.0,
+    extension=None,
 ):
     """v_ij as [head][query][key], for queries at start, ..., start + queries − 1."""
     p = torch.stack([layer_norm(row, positions) for row in positions["weight"]])
@@ -45,14 +54,33 @@ def positional_score(
         v = q[row_i][h].dot(k[row_j][h]) * scale
         return v if b is None else v + b[row_b, h]
 
+    def trained(h, i, j):
+        untied = not tie_cls
+        row_b = bucket(j - i, num_buckets, max_distance, bidirectional)
+        return cell(h, i + untied, j + untied, row_b)
+
+    @functools.cache
+    def mean(h, d, far):
+        """Over the trained cells of distance d, or at least as far on the same side."""
+        first = 0 if tie_cls else 1
+        pairs = itertools.product(range(first, trained_positions), repeat=2)
+        kept = [
+            trained(h, i, j)
+            for i, j in pairs
+            if j - i == d or (abs(d) >= far and abs(j - i) >= far and (j - i) * d > 0)
+        ]
+        return sum(kept) / len(kept)
+
     def v(h, i, j):
-        if tie_cls:
-            return cell(h, i, j, bucket(j - i, num_buckets, max_distance, bidirectional))
-        if i == 0:
+        if i == 0 and not tie_cls:
             return cell(h, 0, 0, theta1_row)
-        if j == 0:
+        if j == 0 and not tie_cls:
             return cell(h, 1, 1, theta2_row)
-        return cell(h, i + 1, j + 1, bucket(j - i, num_buckets, max_distance, bidirectional))
+        if extension is None or max(i, j) < trained_positions:
+            return trained(h, i, j)
+        d = max(-toeplitz_far, min(j - i, toeplitz_far))
+        beyond = math.log(max(abs(j - i) / toeplitz_far, 1))
+        return mean(h, d, toeplitz_far) - toeplitz_slope * beyond
 
     rows = range(start, start + queries)
     return [[[v(h, i, j) for j in range(keys)] for i in rows] for h in range(num_heads)]

@@ -12,7 +12,7 @@ from ..position.sizes import check_window
 from .declaration import ModelArguments
 
 #: Values of --extend-positions.
-EXTENSIONS = ("hierarchical",)
+EXTENSIONS = ("hierarchical", "toeplitz")
 #: Types of options, in words.
 TYPES = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
 
@@ -50,6 +50,13 @@ def check_arguments(model: ModelArguments, args: Namespace) -> None:
         raise ConfigurationError(
             f"--extend-positions is {args.extend_positions!r}, but must be one of: "
             f"{', '.join(EXTENSIONS)}."
+        )
+    encoding = POSITION_ENCODINGS[args.position_encoding]
+    if args.extend_positions == "toeplitz" and not encoding.continues_by_distance:
+        able = [name for name, cls in POSITION_ENCODINGS.items() if cls.continues_by_distance]
+        raise ConfigurationError(
+            "--extend-positions toeplitz continues the term of absolute positions that "
+            f"{', '.join(able)} have, but --position-encoding is {args.position_encoding!r}."
         )
     check_window(args.attention_window, args.global_every)
     _check_options(args)

@@ -32,8 +32,8 @@ class CommonArguments:
     global_every: Annotated[int, "layers 0, N, 2N, ... have no --attention-window"] = 0
     extend_positions: Annotated[
         str | None,
-        "`hierarchical`: extend the position table of a checkpoint with fewer positions than "
-        "--max-positions, by hierarchical decomposition",
+        "how a checkpoint with fewer positions than --max-positions is extended: `hierarchical` "
+        "makes its position table longer, `toeplitz` reads TUPE's term by distance",
     ] = None
 
 

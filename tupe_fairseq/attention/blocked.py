@@ -56,7 +56,7 @@ class Blocked(Backend):
             mask = None if bias is None else bias.dense()[None]
             return padding if mask is None else mask if padding is None else mask + padding
         if bias is not None and heads * layout.length**2 * dtype.itemsize <= DENSE:
-            bias = replace(bias, cells=bias.dense(), queries=None, keys=None, by_distance=None)
+            bias = bias.computed()
         lengths = layout.lengths or (layout.length,) * layout.batch
         visible, has_cls = (None, False) if bias is None else (bias.visible, bias.has_cls)
         blocks = split_into_blocks(heads, lengths, visible, has_cls)

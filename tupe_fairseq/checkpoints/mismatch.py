@@ -41,6 +41,8 @@ def explain_mismatch(
         for name in positions.position_tables():
             more = len(state_dict[prefix + name]) - len(own[prefix + name])
             if more:
+                if args.extend_positions == "toeplitz":
+                    limit = "trained_positions"
                 flag, most = "--" + limit.replace("_", "-"), getattr(args, limit)
                 return (
                     f"{flag} is {most}, but the checkpoint has {most + more} positions: give that "

@@ -30,6 +30,7 @@ def build_positions(args: Any, side: str, max_positions: int, vocab_size: int) -
         num_layers=getattr(args, f"{side}_layers"),
         window=args.attention_window,
         global_every=args.global_every,
+        extension=args.extend_positions,
         **position_options(args),
     )
 

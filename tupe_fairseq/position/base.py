@@ -45,6 +45,8 @@ class PositionEncoding(nn.Module):
     bias_is_product = False
     #: Whether it has no form for keys on the right, so that encoders refuse it.
     causal_only = False
+    #: Whether --extend-positions toeplitz continues the bias by distance.
+    continues_by_distance = False
     #: What hides a key; lower where terms of a layer can be large for keys that are hidden.
     hidden_score = HIDDEN
     #: Whether position 0 is [CLS], treated apart. No window hides it, and none hides keys from it.
@@ -214,6 +216,7 @@ def build_position_encoding(
     num_layers: int = 1,
     window: int | None = None,
     global_every: int = 0,
+    extension: str | None = None,
     **options: Any,
 ) -> PositionEncoding:
     """Build the encoding registered under ``name``; the arguments are those of `Shape`.
@@ -233,7 +236,7 @@ def build_position_encoding(
             "attends to: use it in tupe_transformer_lm, or choose another encoding."
         )
     sizes = (embed_dim, num_heads, max_positions, bidirectional, vocab_size, num_layers)
-    shape = Shape(*sizes, window, global_every)
+    shape = Shape(*sizes, window, global_every, extension)
     with isolated_rng():
         return cls(shape, **options)
 

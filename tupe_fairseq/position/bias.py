@@ -31,6 +31,8 @@ class AttentionBias:
             queries as keys; None if none are hidden by their distance.
         window: `rows` hides keys farther away, but none from position 0 and not position 0. With
             it, `visible` is about the other positions. None without such a window.
+        exact: H×R×N, the sum of all parts for the first R queries and the first N keys, where it
+            differs from what the parts give.
     """
 
     num_keys: int
@@ -41,6 +43,7 @@ class AttentionBias:
     cells: Tensor | None = None
     visible: tuple[int, int] | None = None
     window: int | None = None
+    exact: Tensor | None = None
 
     @property
     def num_queries(self) -> int:
@@ -59,7 +62,7 @@ class AttentionBias:
 
     def parts(self) -> dict[str, Any]:
         """The tensors of the term by the names of their fields."""
-        names = ("queries", "keys", "by_distance", "cells")
+        names = ("queries", "keys", "by_distance", "cells", "exact")
         return {name: part for name in names if (part := getattr(self, name)) is not None}
 
     def to(self, dtype: torch.dtype) -> "AttentionBias":
@@ -72,6 +75,19 @@ class AttentionBias:
         begin, end = (keys.start, keys.stop) if keys else (0, self.num_keys)
         if self.cells is not None:
             return self.cells[:, first:last, begin:end]
+        found = self._sum(first, last, begin, end)
+        if self.exact is not None:
+            part = self.exact[:, first:last, begin:end]
+            found[:, : part.size(1), : part.size(2)] = part
+        if self.window is None:
+            return found
+        i = torch.arange(first, last, device=found.device)[:, None]
+        j = torch.arange(begin, end, device=found.device)
+        hidden = ((j - i).abs() > self.window) & (i > 0) & (j > 0)
+        return found.masked_fill_(hidden, HIDDEN)
+
+    def _sum(self, first: int, last: int, begin: int, end: int) -> Tensor:
+        """The product and the part by distance, H×(last−first)×(end−begin)."""
         relative = None
         if self.by_distance is not None:
             start, stop = self.num_queries - last + begin, self.num_queries - first + end - 1
@@ -80,19 +96,17 @@ class AttentionBias:
             assert relative is not None
             return relative
         # H×R×E · H×E×S -> H×R×S
-        bias = self.queries[:, first:last] @ self.keys[:, begin:end].transpose(1, 2)
-        if relative is not None:
-            bias = bias + relative
-        if self.window is None:
-            return bias
-        i = torch.arange(first, last, device=bias.device)[:, None]
-        j = torch.arange(begin, end, device=bias.device)
-        hidden = ((j - i).abs() > self.window) & (i > 0) & (j > 0)
-        return bias.masked_fill_(hidden, HIDDEN)
+        found = self.queries[:, first:last] @ self.keys[:, begin:end].transpose(1, 2)
+        return found if relative is None else found + relative
 
     def dense(self) -> Tensor:
         """The term as a tensor, H×T×S."""
         return self.rows(0, self.num_queries)
+
+    def computed(self) -> "AttentionBias":
+        """The same with its cells in place of the parts."""
+        parts = dict.fromkeys(self.parts(), None)
+        return replace(self, **{**parts, "cells": self.dense()})
 
     def with_untied_cls(self, from_cls: Tensor, to_cls: Tensor) -> "AttentionBias":
         """Reset what involves [CLS], at position 0 (Ke et al., ICLR 2021, section 3.2).
@@ -168,6 +182,17 @@ def hide_distances(
         return AttentionBias(length, by_distance=mask, visible=visible)
     if bias.cells is not None:
         return replace(bias, cells=bias.cells + toeplitz(mask, length), visible=visible)
+    exact = bias.exact
+    if exact is not None:
+        # `mask` has distance d at index d + T − 1.
+        queries, keys = exact.shape[1:]
+        exact = exact + toeplitz(mask[:, length - queries : length + keys - 1], keys)
     if bias.by_distance is not None:
         mask = bias.by_distance + mask
-    return replace(bias, by_distance=mask, visible=visible, window=window if in_rows else None)
+    return replace(
+        bias,
+        by_distance=mask,
+        visible=visible,
+        window=window if in_rows else None,
+        exact=exact,
+    )

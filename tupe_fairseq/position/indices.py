@@ -43,13 +43,17 @@ class _Toeplitz(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        # The sums of the diagonals, H×T×S -> H×(T+S−1). T columns of zeros are appended and the
-        # rows joined. In rows that are one column shorter, row i begins at i·(S+T−1), so it is
-        # shifted by i: each column holds one distance.
-        queries, keys = gradient.shape[-2:]
-        joined = torch.nn.functional.pad(gradient.flip(-2), (0, queries)).flatten(-2)
-        shifted = joined[..., :-queries].unflatten(-1, (queries, queries + keys - 1))
-        return shifted.sum(-2), None
+        return diagonal_sums(gradient), None
+
+
+def diagonal_sums(cells: Tensor) -> Tensor:
+    """The sums of the cells of equal distance, in the order of `distances`: H×T×S -> H×(T+S−1)."""
+    # T columns of zeros are appended and the rows joined. In rows that are one column shorter, row
+    # i begins at i·(S+T−1), so it is shifted by i: each column holds one distance.
+    queries, keys = cells.shape[-2:]
+    joined = torch.nn.functional.pad(cells.flip(-2), (0, queries)).flatten(-2)
+    shifted = joined[..., :-queries].unflatten(-1, (queries, queries + keys - 1))
+    return shifted.sum(-2)
 
 
 def relative_buckets(

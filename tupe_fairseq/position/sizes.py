@@ -21,6 +21,7 @@ class Shape:
             untied [CLS] apart; None for no limit.
         global_every: with N, the layers 0, N, 2N, ... have no window, as ModernBERT's (Warner
             2024) with N = 3; with 0, every layer has the window.
+        extension: value of --extend-positions, or None.
 
     Raises:
         ConfigurationError: a window without a meaning.
@@ -34,6 +35,7 @@ class Shape:
     num_layers: int = 1
     window: int | None = None
     global_every: int = 0
+    extension: str | None = None
 
     def __post_init__(self) -> None:
         check_window(self.window, self.global_every)

@@ -11,15 +11,26 @@ file format but has no effect: row 0 is constant over j and softmax is shift-inv
 attends by content alone.
 """
 
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from .base import PositionEncoding, Shape, register_position_encoding
 from .bias import AttentionBias
 from .indices import distances
 from .t5 import MaxDistance, NumBuckets, RelativeBias
 from .tables import per_head, random_vectors, widened
+from .toeplitz import (
+    ToeplitzFar,
+    ToeplitzSlope,
+    TrainedPositions,
+    at_distances,
+    check_far,
+    mean_by_distance,
+    trained_length,
+)
 
 TieCls = Annotated[bool, "treat [CLS] as any other position (the ablation of section 3.2)"]
 
@@ -35,15 +46,30 @@ class TupeAbsolute(PositionEncoding):
 
     score_terms = 2
     bias_is_product = True
+    continues_by_distance = True
 
-    def __init__(self, shape: Shape, *, tie_cls: TieCls = False):
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        tie_cls: TieCls = False,
+        trained_positions: TrainedPositions = None,
+        toeplitz_far: ToeplitzFar = None,
+        toeplitz_slope: ToeplitzSlope = 0.0,
+    ):
         super().__init__(shape)
         self.untie_cls = not tie_cls
+        #: Positions that have a row in the table; others are continued by distance.
+        self.trained = trained_length(shape, trained_positions)
+        self.far = check_far(toeplitz_far, self.trained - self.untie_cls)
+        self.slope = toeplitz_slope
+        # A term by distance is not a product.
+        self.bias_is_product = self.bias_is_product and self.trained == shape.max_positions
         self.scaling = (self.score_terms * shape.head_dim) ** -0.5
         self.layer_norm = nn.LayerNorm(shape.embed_dim)
         self.q_proj = nn.Linear(shape.embed_dim, shape.embed_dim)
         self.k_proj = nn.Linear(shape.embed_dim, shape.embed_dim)
-        self.weight = random_vectors(shape.max_positions + self.untie_cls, shape.embed_dim)
+        self.weight = random_vectors(self.trained + self.untie_cls, shape.embed_dim)
         for projection in (self.q_proj, self.k_proj):
             nn.init.normal_(projection.weight, std=0.02)
             nn.init.zeros_(projection.bias)
@@ -53,34 +79,96 @@ class TupeAbsolute(PositionEncoding):
     def position_tables(self) -> dict[str, int]:
         return {"weight": 2 if self.untie_cls else 0}
 
+    @classmethod
+    def recorded(cls, options: dict[str, Any], max_positions: int) -> dict[str, Any]:
+        return {**options, "trained_positions": options["trained_positions"] or max_positions}
+
     def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
-        rows = self.layer_norm(self.weight[: keys + self.untie_cls])
-        # H×R×D
+        if self.trained == self.shape.max_positions:
+            return self._as_trained(queries, keys, start)
+        if torch.compiler.is_exporting():
+            return self._of_any_length(queries, keys)
+        if keys <= self.trained:
+            return self._as_trained(queries, keys, start)
+        bias = self._by_distance(queries, keys, start)
+        if start >= self.trained:
+            return bias
+        known = self._as_trained(min(queries, self.trained - start), self.trained, start)
+        return replace(bias, exact=known.dense())
+
+    def _as_trained(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
+        """The term of positions that have a row in the table."""
+        q, k = self._vectors(keys)
+        first = start + self.untie_cls
+        found = AttentionBias(
+            keys,
+            queries=q[:, first : first + queries],
+            keys=k[:, -keys:],
+            by_distance=self._relative(queries, keys, start),
+            start=start,
+        )
+        return found.with_untied_cls(*self._cls(q, k)) if self.untie_cls else found
+
+    def _by_distance(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
+        """The term by distance; see `toeplitz`."""
+        q, k = self._vectors(self.trained)
+        first, size = 2 * self.untie_cls, self.trained - self.untie_cls
+        relative = self._relative(size, size)
+        # Without [CLS], if it is untied.
+        cells = AttentionBias(size, q[:, first:], k[:, first:], relative).dense()
+        distance = distances(queries, keys, start, device=cells.device)
+        found = AttentionBias(
+            keys,
+            by_distance=at_distances(mean_by_distance(cells, self.far), distance, self.slope),
+            start=start,
+        )
+        if not self.untie_cls:
+            return found
+        heads = self.shape.num_heads
+        empty = replace(
+            found,
+            queries=cells.new_empty(heads, queries, 0),
+            keys=cells.new_empty(heads, keys, 0),
+        )
+        return empty.with_untied_cls(*self._cls(q, k))
+
+    def _of_any_length(self, queries: int, keys: int) -> AttentionBias:
+        """The term as cells, for an exported program, which does not know its length."""
+        q, k = self._vectors(self.trained)
+        position = torch.arange(keys, device=q.device)
+        row = position.clamp(max=self.trained - 1) + self.untie_cls
+        known = AttentionBias(keys, q[:, row], k[:, row], self._relative(queries, keys))
+        if self.untie_cls:
+            known = known.with_untied_cls(*self._cls(q, k))
+        is_known = position < self.trained
+        is_known = is_known[:, None] & is_known
+        other = self._by_distance(queries, keys)
+        return AttentionBias(keys, cells=torch.where(is_known, known.dense(), other.dense()))
+
+    def _relative(self, queries: int, keys: int, start: int = 0) -> Tensor | None:
+        """TUPE-R's bias by distance, H×(T+S−1)."""
+        if self.relative_bias is None:
+            return None
+        distance = distances(queries, keys, start, device=self.weight.device)
+        return self.relative_bias(distance)
+
+    def _cls(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """θ1 and θ2, H each."""
+        # Row 1 holds θ2. It is at position 0, where the reset overwrites its product.
+        from_cls, to_cls = (q[:, :2] * k[:, :2]).sum(-1).unbind(-1)
+        if self.relative_bias is None:
+            return from_cls, to_cls
+        relative_from_cls, relative_to_cls = self.relative_bias.cls()
+        return from_cls + relative_from_cls, to_cls + relative_to_cls
+
+    def _vectors(self, positions: int) -> tuple[Tensor, Tensor]:
+        """Projected rows of the table for N positions and an untied [CLS], two of H×(N+1)×D."""
+        rows = self.layer_norm(self.weight[: positions + self.untie_cls])
         q, k = (
             per_head(projection(rows), self.shape.num_heads).to(widened(rows.dtype))
             for projection in (self.q_proj, self.k_proj)
         )
-        q = q * self.scaling
-        by_distance = None
-        if self.relative_bias is not None:
-            distance = distances(queries, keys, start, device=self.weight.device)
-            by_distance = self.relative_bias(distance)
-        first = start + self.untie_cls
-        bias = AttentionBias(
-            keys,
-            queries=q[:, first : first + queries],
-            keys=k[:, -keys:],
-            by_distance=by_distance,
-            start=start,
-        )
-        if not self.untie_cls:
-            return bias
-        # Row 1 holds θ2. It is at position 0, where the reset overwrites its product.
-        from_cls, to_cls = (q[:, :2] * k[:, :2]).sum(-1).unbind(-1)
-        if self.relative_bias is not None:
-            relative_from_cls, relative_to_cls = self.relative_bias.cls()
-            from_cls, to_cls = from_cls + relative_from_cls, to_cls + relative_to_cls
-        return bias.with_untied_cls(from_cls, to_cls)
+        return q * self.scaling, k
 
 
 @register_position_encoding("tupe_r")
@@ -94,8 +182,17 @@ class TupeRelative(TupeAbsolute):
         shape: Shape,
         *,
         tie_cls: TieCls = False,
+        trained_positions: TrainedPositions = None,
+        toeplitz_far: ToeplitzFar = None,
+        toeplitz_slope: ToeplitzSlope = 0.0,
         num_buckets: NumBuckets = 32,
         max_distance: MaxDistance = 128,
     ):
-        super().__init__(shape, tie_cls=tie_cls)
+        super().__init__(
+            shape,
+            tie_cls=tie_cls,
+            trained_positions=trained_positions,
+            toeplitz_far=toeplitz_far,
+            toeplitz_slope=toeplitz_slope,
+        )
         self.relative_bias = RelativeBias(shape, num_buckets, max_distance, self.untie_cls)
