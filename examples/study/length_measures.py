@@ -34,7 +34,9 @@ MASKED_SHARE = 0.15
 SCALINGS = ("linear", "ntk", "dynamic", "yarn", "llama3")
 #: Encodings without absolute positions that are also measured with a window, which hides the keys
 #: at distances beyond the trained ones.
-WINDOWED = ("none", "rope", "xpos", "alibi", "t5", "fire", "cope")
+WINDOWED = ("none", "rope", "xpos", "alibi", "t5", "fire", "cope", "kerple_log")
+#: Encodings that are also continued by distance, and then with a window too.
+CONTINUED = ("tupe_a", "tupe_r")
 #: Tokens of a forward pass, and seed of masks and of drawn positions.
 TOKENS, SEED = 8192, 1
 
@@ -199,6 +201,10 @@ def ways(encoding: str, length: int) -> dict[str, dict[str, Any]]:
         found |= {scaling: {"rope_scaling": scaling} for scaling in SCALINGS}
     if encoding in WINDOWED:
         found["window"] = {"attention_window": length - 1}
+    if encoding in CONTINUED:
+        toeplitz = {"extend_positions": "toeplitz", "trained_positions": length}
+        found["toeplitz"] = toeplitz
+        found["toeplitz, window"] = {**toeplitz, "attention_window": length - 2}
     return found
 
 

@@ -80,9 +80,10 @@ def losses_part(part: str, found: Found, trained: int, planned: list[str]) -> li
         "seeds, or one seed. Growth: the last length minus the first, mean over seeds. A model "
         f"holds at a growth of at most {HOLDS} and breaks above {BREAKS}. Trained tables of "
         "positions are extended (`--extend-positions hierarchical`). A name after a comma is a "
-        "`--rope-scaling` of the same checkpoint, without training, or `window`: "
+        "`--rope-scaling` of the same checkpoint, without training, `toeplitz` "
+        "(`--extend-positions toeplitz`), or `window`: "
         f"`--attention-window {trained - 1}`, which hides keys at distances beyond the trained "
-        "ones. Planned and not run: "
+        f"ones ({trained - 2} with `toeplitz`). Planned and not run: "
         f"{listed(planned)}.",
         "",
         *table(
@@ -141,7 +142,7 @@ def report(out: Path) -> None:
     if parts:
         draw_growth(parts, lengths, out / "length.png", command)
         lines += ["![Growth of the loss with the length](length.png)", ""]
-        lines += ["Blue: holds; grey: degrades; red: breaks; dashed: scalings and windows.", ""]
+        lines += ["Blue: holds; grey: degrades; red: breaks; dashed: scalings, windows and `toeplitz`.", ""]
     for part, found in parts.items():
         planned = [
             f"{each['encoding']} (seed {each['seed']})" for each in missing(results, part=part)
