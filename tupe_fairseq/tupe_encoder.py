@@ -4,6 +4,7 @@ Other encodings and layers: `build_position_encoding` and `modules.encoder.Encod
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from .errors import ConfigurationError
 from .modules.encoder import Encoder
@@ -68,7 +69,10 @@ class TUPEEncoder(Encoder):
     """
 
     def __init__(self, config: TUPEConfig):
-        relative = {"num_buckets": config.num_buckets, "max_distance": config.max_distance}
+        relative: dict[str, Any] = {
+            "num_buckets": config.num_buckets,
+            "max_distance": config.max_distance,
+        }
         positions = build_position_encoding(
             "tupe_r" if config.relative_bias else "tupe_a",
             config.d_model,

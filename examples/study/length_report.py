@@ -142,7 +142,10 @@ def report(out: Path) -> None:
     if parts:
         draw_growth(parts, lengths, out / "length.png", command)
         lines += ["![Growth of the loss with the length](length.png)", ""]
-        lines += ["Blue: holds; grey: degrades; red: breaks; dashed: scalings, windows and `toeplitz`.", ""]
+        lines += [
+            "Blue: holds; grey: degrades; red: breaks; dashed: scalings, windows and `toeplitz`.",
+            "",
+        ]
     for part, found in parts.items():
         planned = [
             f"{each['encoding']} (seed {each['seed']})" for each in missing(results, part=part)

@@ -1,4 +1,4 @@
-"""More positions than a checkpoint was trained with: fine-tuning at 1,024 and 4,096."""
+"""More positions than a checkpoint was trained with, in fairseq-train and the hub."""
 
 import random
 
@@ -7,6 +7,7 @@ import torch
 
 from tests import toy_data
 from tests.fairseq_commands import finetune, parameters, pretrain
+from tupe_fairseq import TupeRobertaModel
 
 LONG = ("--extend-positions", "hierarchical")
 
@@ -44,3 +45,63 @@ def test_trained_at_512_tuned_beyond(toy_masked_lm_data, long_reviews, tmp_path,
             tuned = parameters(finetune(long_reviews, tmp_path / "tuned", *flags))
             learned = (tuned[table] != still[table]).any(dim=1)
             assert learned[len(before) : len(before) + 300].all()
+
+
+TOEPLITZ = {"extend_positions": "toeplitz"}
+
+
+@pytest.fixture(scope="module")
+def trained_at_64(toy_masked_lm_data, tmp_path_factory):
+    return pretrain(toy_masked_lm_data, tmp_path_factory.mktemp("short"))
+
+
+def load(checkpoint, data, **overrides):
+    return TupeRobertaModel.from_pretrained(
+        checkpoint.parent, checkpoint.name, data, **overrides
+    ).eval()
+
+
+def test_hub_continues_tupe_by_distance(trained_at_64, toy_masked_lm_data):
+    """The checkpoint records the trained length; short texts stay bit-identical."""
+    short = load(trained_at_64, toy_masked_lm_data)
+    hub = load(trained_at_64, toy_masked_lm_data, max_positions=300, **TOEPLITZ)
+    tokens = torch.randint(4, 200, (2, 300))
+    assert hub.extract_features(tokens).isfinite().all()
+    few = tokens[:, :64]
+    assert torch.equal(hub.extract_features(few), short.extract_features(few))
+
+
+def test_tuning_and_resuming_beyond_the_trained_length(trained_at_64, long_reviews, tmp_path):
+    """The table keeps its rows, learns at the new length, and the result loads as it is."""
+    flags = ("--extend-positions", "toeplitz", "--trained-positions", 64, "--max-positions", 1024)
+    start = ("--finetune-from-model", trained_at_64, "--num-classes", 2, "--batch-size", 2)
+    tuned = finetune(long_reviews, tmp_path, *flags, *start, "--max-update", 1)
+    resumed = finetune(long_reviews, tmp_path, *flags, *start, "--max-update", 2)
+    table = "encoder.sentence_encoder.embed_positions.weight"
+    before, after = parameters(trained_at_64)[table], parameters(resumed)[table]
+    assert before.shape == after.shape
+    assert (before != after).any(dim=1)[1:].all()
+    hub = load(tuned, long_reviews / "input0")
+    assert hub.extract_features(torch.randint(4, 200, (1, 1000))).isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            {"max_positions": 128, "trained_positions": 256},
+            "--trained-positions is 256, but must be .* at most --max-positions",
+        ),
+        (
+            {"max_positions": 128, "trained_positions": None},
+            "--trained-positions is 128, but the checkpoint has 64 positions: give that number",
+        ),
+        ({"position_encoding": "rope"}, "that tupe_a, tupe_r have, but .* is 'rope'"),
+    ],
+    ids=["shorter", "not recorded", "another encoding"],
+)
+def test_a_checkpoint_that_cannot_be_continued(
+    trained_at_64, toy_masked_lm_data, overrides, message
+):
+    with pytest.raises(ValueError, match=message):
+        load(trained_at_64, toy_masked_lm_data, **TOEPLITZ, **overrides)

@@ -105,8 +105,9 @@ class AttentionBias:
 
     def computed(self) -> "AttentionBias":
         """The same with its cells in place of the parts."""
-        parts = dict.fromkeys(self.parts(), None)
-        return replace(self, **{**parts, "cells": self.dense()})
+        return replace(
+            self, cells=self.dense(), queries=None, keys=None, by_distance=None, exact=None
+        )
 
     def with_untied_cls(self, from_cls: Tensor, to_cls: Tensor) -> "AttentionBias":
         """Reset what involves [CLS], at position 0 (Ke et al., ICLR 2021, section 3.2).
