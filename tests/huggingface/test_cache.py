@@ -162,7 +162,7 @@ def test_refusals():
     past = lm(ids(), use_cache=True).past_key_values
     with pytest.raises(UsageError, match="25 tokens, but max_position_embeddings is 24"):
         lm(ids()[:, :5], past_key_values=past)
-    with pytest.raises(UsageError, match="holds all given tokens already"):
+    with pytest.raises(UsageError, match="a sequence has no tokens"):
         lm(ids()[:, :0], past_key_values=past)
     with pytest.raises(UsageError, match="cannot be used with padding"):
         lm(ids()[:, :1], torch.eye(2, 21), past_key_values=past)

@@ -11,10 +11,11 @@ from ..extras import import_extra
 
 import_extra("transformers", "hf")
 
+import transformers  # noqa: E402
+
 from .causal_lm import TupeForCausalLM  # noqa: E402
 from .configuration import TupeConfig  # noqa: E402
 from .modeling import TupeModel, TupePreTrainedModel  # noqa: E402
-from .registration import register  # noqa: E402
 from .tasks import (  # noqa: E402
     TupeForMaskedLM,
     TupeForMultipleChoice,
@@ -23,7 +24,19 @@ from .tasks import (  # noqa: E402
     TupeForTokenClassification,
 )
 
-register()
+transformers.AutoConfig.register(TupeConfig.model_type, TupeConfig, exist_ok=True)
+transformers.AutoModel.register(TupeConfig, TupeModel, exist_ok=True)
+for _model in (
+    TupeForCausalLM,
+    TupeForMaskedLM,
+    TupeForMultipleChoice,
+    TupeForQuestionAnswering,
+    TupeForSequenceClassification,
+    TupeForTokenClassification,
+):
+    # AutoModelForMaskedLM loads TupeForMaskedLM.
+    _auto = getattr(transformers, _model.__name__.replace("Tupe", "AutoModel"))
+    _auto.register(TupeConfig, _model, exist_ok=True)
 
 __all__ = [
     "TupeConfig",

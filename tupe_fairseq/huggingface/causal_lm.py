@@ -10,7 +10,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 from ..errors import ConfigurationError
 from .cache import TupeCache
 from .configuration import TupeConfig
-from .modeling import WORDS
+from .modeling import EMBED_TOKENS
 from .with_head import TupeWithHead
 
 
@@ -23,7 +23,7 @@ class TupeForCausalLM(TupeWithHead, GenerationMixin):
 
     output_class = CausalLMOutputWithPast
     accepts_loss_kwargs = True
-    _tied_weights_keys: ClassVar = {"lm_head.weight": WORDS}
+    _tied_weights_keys: ClassVar = {"lm_head.weight": EMBED_TOKENS}
 
     def __init__(self, config: TupeConfig):
         if not config.is_decoder:
@@ -34,12 +34,6 @@ class TupeForCausalLM(TupeWithHead, GenerationMixin):
         super().__init__(config)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.post_init()
-
-    def get_output_embeddings(self) -> nn.Module:
-        return self.lm_head
-
-    def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
-        self.lm_head = new_embeddings
 
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:

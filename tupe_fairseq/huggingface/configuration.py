@@ -62,79 +62,49 @@ class TupeConfig(PretrainedConfig):
 
     model_type = "tupe"
 
-    def __init__(
-        self,
-        vocab_size: int = 50265,
-        hidden_size: int = 768,
-        num_hidden_layers: int = 12,
-        num_attention_heads: int = 12,
-        intermediate_size: int = 3072,
-        hidden_act: str = "gelu",
-        hidden_dropout_prob: float = 0.1,
-        attention_probs_dropout_prob: float = 0.1,
-        activation_dropout: float = 0.0,
-        max_position_embeddings: int = 512,
-        position_encoding: str = "tupe_r",
-        position_options: dict[str, Any] | None = None,
-        attention_window: int | None = None,
-        global_every: int = 0,
-        layernorm_embedding: bool = True,
-        normalize_before: bool = False,
-        embedding_scale: float = 1.0,
-        attention_backend: str = "auto",
-        classifier_dropout: float | None = None,
-        classifier_act: str = "tanh",
-        initializer_range: float = 0.02,
-        is_decoder: bool = False,
-        tie_word_embeddings: bool = True,
-        bos_token_id: int | None = 0,
-        pad_token_id: int | None = 1,
-        eos_token_id: int | None = 2,
-        use_cache: bool = True,
-        **kwargs: Any,
-    ):
-        self.vocab_size = vocab_size
-        self.hidden_size = hidden_size
-        self.num_hidden_layers = num_hidden_layers
-        self.num_attention_heads = num_attention_heads
-        self.intermediate_size = intermediate_size
-        self.hidden_act = hidden_act
-        self.hidden_dropout_prob = hidden_dropout_prob
-        self.attention_probs_dropout_prob = attention_probs_dropout_prob
-        self.activation_dropout = activation_dropout
-        self.max_position_embeddings = max_position_embeddings
-        self.position_encoding = position_encoding
-        self.position_options = dict(position_options or {})
-        self.attention_window = attention_window
-        self.global_every = global_every
-        self.layernorm_embedding = layernorm_embedding
-        self.normalize_before = normalize_before
-        self.embedding_scale = embedding_scale
-        self.attention_backend = attention_backend
-        self.classifier_dropout = classifier_dropout
-        self.classifier_act = classifier_act
-        self.initializer_range = initializer_range
-        self.use_cache = use_cache
-        # transformers 4 and 5 differ in which of these they know.
-        self.is_decoder = is_decoder
-        self.tie_word_embeddings = tie_word_embeddings
-        super().__init__(
-            bos_token_id=bos_token_id,
-            pad_token_id=pad_token_id,
-            eos_token_id=eos_token_id,
-            is_decoder=is_decoder,
-            tie_word_embeddings=tie_word_embeddings,
-            **kwargs,
-        )
-        self.is_decoder = is_decoder
-        self.tie_word_embeddings = tie_word_embeddings
+    vocab_size: int = 50265
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    activation_dropout: float = 0.0
+    max_position_embeddings: int = 512
+    position_encoding: str = "tupe_r"
+    position_options: Any = None
+    attention_window: int | None = None
+    global_every: int = 0
+    layernorm_embedding: bool = True
+    normalize_before: bool = False
+    embedding_scale: float = 1.0
+    attention_backend: str = "auto"
+    classifier_dropout: float | None = None
+    classifier_act: str = "tanh"
+    initializer_range: float = 0.02
+    is_decoder: bool = False
+    tie_word_embeddings: bool = True
+    bos_token_id: int | None = 0
+    pad_token_id: int | None = 1
+    eos_token_id: int | None = 2
+    use_cache: bool = True
+
+    def __init__(self, **kwargs: Any):
+        defaults = {name: getattr(TupeConfig, name) for name in TupeConfig.__annotations__}
+        given = {name: kwargs.pop(name, default) for name, default in defaults.items()}
+        super().__init__(**kwargs)
+        # Afterwards, because transformers 4 and 5 set different ones of these themselves.
+        for name, value in given.items():
+            setattr(self, name, value)
+        self.position_options = dict(self.position_options or {})
 
     def check_numbers(self) -> None:
-        """Refuse numbers of another type or range, as a damaged file has.
+        """Check types and ranges, which a damaged file may not have.
 
         Raises:
-            ConfigurationError: a size is not a positive integer, or a dropout no number from 0 to
-                1.
+            ConfigurationError: a size is not a positive integer, or a dropout probability is not a
+                number from 0 to 1.
         """
         for name in SIZES:
             value = getattr(self, name)

@@ -31,16 +31,17 @@ class Record:
 
     Args:
         shift: how padding was moved to the end of each row.
+        num_layers: number of layers L.
         states: whether to collect the input of each layer.
         weights: whether to collect attention weights; the backend is then `eager`.
     """
 
-    def __init__(self, shift: PaddingShift | None, states: bool, weights: bool):
-        self.shift, self.wants_states, self.wants_weights = shift, states, weights
-        #: B×T×C each, with padding where the user has it.
-        self.states: list[Tensor] = []
-        #: B×H×T×S each, likewise.
-        self.weights: list[Tensor] = []
+    def __init__(self, shift: PaddingShift | None, num_layers: int, states: bool, weights: bool):
+        self.shift, self.num_layers = shift, num_layers
+        self.wants_states, self.wants_weights = states, weights
+        # With padding where the user has it.
+        self._states: list[Tensor] = []
+        self._weights: list[Tensor] = []
 
     def __call__(self, x: Tensor, shared: SharedAttention) -> tuple[Tensor, SharedAttention]:
         """The input of a layer and its shared attention, as the layer gets them."""
@@ -50,24 +51,34 @@ class Record:
             shared = replace(shared, backend=_Recorded(self._add_weights))
         return x, shared
 
-    def by_layer(self, num_layers: int) -> list[Tensor]:
-        """The states of each layer, where tokens were computed one after the other."""
-        parts = [self.states[index::num_layers] for index in range(num_layers)]
-        return [part[0] if len(part) == 1 else torch.cat(part, 1) for part in parts]
+    def hidden_states(self, last: Tensor) -> tuple[Tensor, ...] | None:
+        """The input of each layer, and `last`, which includes the final LayerNorm; B×T×C each.
+
+        None if they were not collected.
+        """
+        if not self.wants_states:
+            return None
+        # A cache computes tokens one after the other: each layer then has several parts.
+        parts = [self._states[layer :: self.num_layers] for layer in range(self.num_layers)]
+        return (*(part[0] if len(part) == 1 else torch.cat(part, 1) for part in parts), last)
+
+    def attentions(self) -> tuple[Tensor, ...] | None:
+        """The attention weights of each layer, B×H×T×S, or None if they were not collected."""
+        return tuple(self._weights) if self.wants_weights else None
 
     def _add_state(self, x: Tensor) -> Tensor:
         if self.shift is None:
-            self.states.append(x)
+            self._states.append(x)
             return x
-        self.states.append(self.shift.back(x))
-        return self.shift.to_end(self.states[-1])
+        self._states.append(self.shift.back(x))
+        return self.shift.to_end(self._states[-1])
 
     def _add_weights(self, weights: Tensor) -> Tensor:
         if self.shift is None:
-            self.weights.append(weights)
+            self._weights.append(weights)
             return weights
-        self.weights.append(self.shift.weights_back(weights))
-        return self.shift.weights_to_end(self.weights[-1])
+        self._weights.append(self.shift.weights_back(weights))
+        return self.shift.weights_to_end(self._weights[-1])
 
 
 class _Recorded(Eager):

@@ -17,11 +17,11 @@ from ..modules.padding_shift import PaddingShift
 from .cache import TupeCache
 from .configuration import TupeConfig
 from .encoder import Record, TupeEncoder
-from .padding import check_batch, read_mask, visible
+from .padding import read_mask, visible
 from .positions import build_positions, resized, restore
 
-#: The token embeddings in the state dict of a model with a head.
-WORDS = "tupe.embed_tokens.weight"
+#: The token embeddings in the state dict of a model with a head, which may tie them to its output.
+EMBED_TOKENS = "tupe.embed_tokens.weight"
 
 
 class TupePreTrainedModel(PreTrainedModel):
@@ -118,12 +118,6 @@ class TupeModel(TupePreTrainedModel):
         self.gradient_checkpointing = False
         self.post_init()
 
-    def get_input_embeddings(self) -> nn.Module:
-        return self.embed_tokens
-
-    def set_input_embeddings(self, value: nn.Embedding) -> None:
-        self.embed_tokens = value
-
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -140,16 +134,13 @@ class TupeModel(TupePreTrainedModel):
         Args:
             input_ids: B×T.
             attention_mask: B×T, 1 at tokens and 0 at padding; without it, tokens with
-                pad_token_id are padding. A position is the index of a token among the visible.
+                pad_token_id are padding. Positions count unmasked tokens.
             inputs_embeds: B×T×C, used in place of the token embeddings.
-            output_attentions: also return the attention weights, B×H×T×T each; the attention of
-                this pass is then the eager one.
+            output_attentions: also return the weights of each layer, B×H×T×T, by eager attention.
             output_hidden_states: also return the first layer's input and each layer's output.
             return_dict: False for a tuple.
-            past_key_values: of a language model, what it returned for earlier tokens; the inputs
-                are those that follow, without padding.
-            use_cache: also return past_key_values, where the encoding decodes token by token and
-                the batch has no padding.
+            past_key_values: of a language model: the cache of earlier tokens, without padding.
+            use_cache: also return past_key_values, if the encoding can decode token by token.
 
         Returns:
             last_hidden_state, B×T×C; vectors at padding have no meaning.
@@ -157,39 +148,31 @@ class TupeModel(TupePreTrainedModel):
         Raises:
             UsageError: the inputs cannot be used.
         """
-        check_batch(input_ids, inputs_embeds)
+        if (input_ids is None) == (inputs_embeds is None):
+            raise DataError("exactly one of input_ids and inputs_embeds must be given.")
         if attention_mask is None and past_key_values is None:
             attention_mask = visible(input_ids, self.config.pad_token_id)
         padding, shift = read_mask(attention_mask)
         record = self._record(shift, output_attentions, output_hidden_states)
         cache = self._cache(past_key_values, use_cache, padding)
-        x = self._words(input_ids, inputs_embeds)
-        if shift is not None:
-            x = shift.to_end(x)
-            input_ids = None if input_ids is None else shift.to_end(input_ids)
-        x = self._encode(x, input_ids, padding, cache, record)
-        if shift is not None:
-            x = shift.back(x)
-        states = record.by_layer(self.config.num_hidden_layers) if record.wants_states else []
-        output = BaseModelOutputWithPast(
-            last_hidden_state=x,
-            past_key_values=cache,
-            # As in transformers, the last one includes the final LayerNorm.
-            hidden_states=(*states, x) if record.wants_states else None,
-            attentions=tuple(record.weights) if record.wants_weights else None,
-        )
+        x = self._encode(input_ids, inputs_embeds, padding, cache, record)
+        output = BaseModelOutputWithPast(x, cache, record.hidden_states(x), record.attentions())
         return self.returned(output, return_dict)
 
     def _encode(
         self,
-        x: Tensor,
         tokens: Tensor | None,
+        vectors: Tensor | None,
         padding: Padding | None,
         cache: TupeCache | None,
         record: Record,
     ) -> Tensor:
-        """Output of the encoder, or of the cache, for word vectors B×T×C."""
-        weights = record.wants_weights
+        """The last hidden states, B×T×C; the cache is extended."""
+        shift, weights = record.shift, record.wants_weights
+        x = self.embed_tokens(tokens) if vectors is None else vectors
+        x = self.config.embedding_scale * x
+        if shift is not None:
+            x, tokens = shift.to_end(x), None if tokens is None else shift.to_end(tokens)
         if weights and cache is not None and cache.length and x.size(1) > 1:
             raise DataError("output_attentions needs one token at a time after past_key_values.")
         if weights and padding is not None:
@@ -197,18 +180,10 @@ class TupeModel(TupePreTrainedModel):
             padding = Padding(padding.mask)
         eager = weights or self.config._attn_implementation == "eager"
         backend = "eager" if eager else self.config.attention_backend
-        observe = record if weights or record.wants_states else None
         if cache is not None:
-            if not x.size(1):
-                raise DataError("past_key_values holds all given tokens already: give new ones.")
-            return self.encoder.extend(x, cache, tokens, backend, observe=observe).x
-        return self.encoder.encode(x, padding, tokens, backend=backend, observe=observe).x
-
-    def _words(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
-        """Word vectors, B×T×C."""
-        x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
-        scale = self.config.embedding_scale
-        return x if scale == 1 else scale * x
+            return self.encoder.extend(x, cache, tokens, backend, observe=record).x
+        x = self.encoder.encode(x, padding, tokens, backend=backend, observe=record).x
+        return x if shift is None else shift.back(x)
 
     def _cache(
         self, past: Any, use_cache: bool | None, padding: Padding | None
@@ -242,7 +217,7 @@ class TupeModel(TupePreTrainedModel):
         """What to collect, by the arguments of `forward` or the configuration."""
         attentions = self.config.output_attentions if attentions is None else attentions
         states = self.config.output_hidden_states if states is None else states
-        return Record(shift, bool(states), bool(attentions))
+        return Record(shift, self.config.num_hidden_layers, bool(states), bool(attentions))
 
     def before_lm_head(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         """Positions that enter between the last layer and the language modeling head.

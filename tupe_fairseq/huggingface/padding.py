@@ -39,16 +39,6 @@ def read_mask(attention_mask: Tensor | None) -> tuple[Padding | None, PaddingShi
     return (padding, None) if shift is None else (shift.padding, shift)
 
 
-def check_batch(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> None:
-    """Refuse inputs that are both given or both missing.
-
-    Raises:
-        DataError: neither or both were given.
-    """
-    if (input_ids is None) == (inputs_embeds is None):
-        raise DataError("exactly one of input_ids and inputs_embeds must be given.")
-
-
 def visible(input_ids: Tensor | None, pad_token_id: int | None) -> Tensor | None:
     """The attention mask where none is given: all tokens but padding."""
     if input_ids is None or pad_token_id is None:

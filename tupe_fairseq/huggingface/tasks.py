@@ -1,4 +1,4 @@
-"""Encoders with a head, by the names and interfaces of transformers."""
+"""Encoders with a head, with the names and interfaces of transformers."""
 
 from typing import Any, ClassVar
 
@@ -12,11 +12,61 @@ from transformers.modeling_outputs import (
     TokenClassifierOutput,
 )
 
+from ..errors import ConfigurationError
+from ..modules.activations import ACTIVATIONS
 from .configuration import TupeConfig
-from .heads import ClassificationHead, MaskedLMHead, classifier_dropout
-from .modeling import WORDS
+from .modeling import EMBED_TOKENS
 from .padding import first_tokens
 from .with_head import TupeWithHead
+
+#: Activations of the head for sequence classification.
+CLASSIFIER_ACTIVATIONS = {**ACTIVATIONS, "linear": lambda x: x}
+
+
+class MaskedLMHead(nn.Module):
+    """RoBERTa's language modeling head: C -> C, activation, LayerNorm, then a logit per token."""
+
+    def __init__(self, config: TupeConfig):
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.layer_norm = nn.LayerNorm(config.hidden_size)
+        self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
+        self.activation_fn = ACTIVATIONS[config.hidden_act]
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """B×T×C -> B×T×V."""
+        return self.decoder(self.layer_norm(self.activation_fn(self.dense(hidden))))
+
+
+class ClassificationHead(nn.Module):
+    """RoBERTa's head for sentences: dropout, C -> C, activation, dropout, then the classes.
+
+    Raises:
+        ConfigurationError: unknown classifier_act.
+    """
+
+    def __init__(self, config: TupeConfig, num_labels: int):
+        super().__init__()
+        if config.classifier_act not in CLASSIFIER_ACTIVATIONS:
+            raise ConfigurationError(
+                f"classifier_act is {config.classifier_act!r}, but must be one of: "
+                f"{', '.join(CLASSIFIER_ACTIVATIONS)}."
+            )
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dropout = classifier_dropout(config)
+        self.out_proj = nn.Linear(config.hidden_size, num_labels)
+        self.activation_fn = CLASSIFIER_ACTIVATIONS[config.classifier_act]
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Vectors of [CLS], B×C -> B×classes."""
+        x = self.activation_fn(self.dense(self.dropout(hidden)))
+        return self.out_proj(self.dropout(x))
+
+
+def classifier_dropout(config: TupeConfig) -> nn.Dropout:
+    """The dropout of classification heads."""
+    given = config.classifier_dropout
+    return nn.Dropout(config.hidden_dropout_prob if given is None else given)
 
 
 class TupeForMaskedLM(TupeWithHead):
@@ -24,7 +74,7 @@ class TupeForMaskedLM(TupeWithHead):
 
     output_class = MaskedLMOutput
     accepts_loss_kwargs = True
-    _tied_weights_keys: ClassVar = {"lm_head.decoder.weight": WORDS}
+    _tied_weights_keys: ClassVar = {"lm_head.decoder.weight": EMBED_TOKENS}
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
@@ -41,8 +91,8 @@ class TupeForMaskedLM(TupeWithHead):
         return self.lm_head(self.tupe.before_lm_head(x, attention_mask))
 
     def loss(self, logits: Tensor, labels: Tensor, num_items_in_batch: Any) -> Tensor:
-        count, size = num_items_in_batch, self.config.vocab_size
-        return self.loss_function(logits, labels, size, num_items_in_batch=count)
+        size = self.config.vocab_size
+        return self.loss_function(logits, labels, size, num_items_in_batch=num_items_in_batch)
 
 
 class TupeForSequenceClassification(TupeWithHead):
@@ -120,8 +170,8 @@ class TupeForTokenClassification(TupeWithHead):
         return self.classifier(self.dropout(x))
 
     def loss(self, logits: Tensor, labels: Tensor, num_items_in_batch: Any) -> Tensor:
-        count, config = num_items_in_batch, self.config
-        return self.loss_function(logits, labels, config, num_items_in_batch=count)
+        given = (logits, labels, self.config)
+        return self.loss_function(*given, num_items_in_batch=num_items_in_batch)
 
 
 class TupeForQuestionAnswering(TupeWithHead):

@@ -1,4 +1,4 @@
-"""The forward pass that all models with a head share."""
+"""The forward pass that models with a head share."""
 
 from typing import Any, ClassVar
 
@@ -30,7 +30,7 @@ class TupeWithHead(TupePreTrainedModel):
         raise NotImplementedError
 
     def loss(self, logits: Tensor, labels: Tensor, num_items_in_batch: Any) -> Tensor:
-        """The loss of the logits."""
+        """The loss of the logits; each class says what labels it takes."""
         raise NotImplementedError
 
     def forward(
@@ -44,18 +44,11 @@ class TupeWithHead(TupePreTrainedModel):
         return_dict: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
-        """Logits, and their loss where there are labels; both as the class describes them.
+        """Logits, and their loss if there are labels.
 
-        Args:
-            input_ids: see `TupeModel.forward`, also for the other inputs and outputs.
-            attention_mask: as there.
-            inputs_embeds: as there.
-            labels: see the class.
-            output_attentions: as there.
-            output_hidden_states: as there.
-            return_dict: as there.
-            num_items_in_batch: labels in all batches of an update; the loss is then the sum over
-                the labels of this batch, divided by it.
+        The other arguments and outputs are those of `TupeModel.forward`. If num_items_in_batch,
+        the number of labels in all batches of an update, is given, the loss is the sum over the
+        labels of this batch, divided by it.
         """
         if attention_mask is None:
             attention_mask = visible(input_ids, self.config.pad_token_id)
