@@ -62,8 +62,8 @@ def copy(directories, tmp_path):
         (["tupe"], {"is_decoder": True}, "embeddings for 45"),
         (["lm"], {"is_decoder": False}, "has 45 symbols, but the checkpoint has embeddings for 4"),
         (["lm"], {"embedding_scale": 3}, "invalid embedding_scale in"),
-        (KINDS, {"model_type": "modernbert"}, "ModernBERT normalises before its layers"),
-        (KINDS, {"model_type": ["bert"]}, "is not a configuration of RoBERTa, BERT or tupe"),
+        (KINDS, {"model_type": "modernbert"}, "those that can be read are: roberta, bert, tupe"),
+        (KINDS, {"model_type": ["bert"]}, "has the model_type"),
         (KINDS, {"num_hidden_layers": 10**9, "vocab_size": 3}, None),
     ],
 )

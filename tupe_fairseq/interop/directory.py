@@ -22,7 +22,7 @@ from ..hub.files import find_checkpoint
 from .dictionaries import Entry, check_size, dictionary_text, read_dictionary
 from .families import family_of
 from .models import Converted, arguments
-from .settings import functions, sizes
+from .settings import checked
 from .tokenizer_json import GPT2, SENTENCEPIECE
 
 
@@ -140,7 +140,7 @@ def load(directory: str | Path) -> Converted:
     parameters, family = state["model"], family_of(state["model"], source)
     task = recorded_settings(state, "task", source)
     settings |= {name: task[name] for name in family.own if name in task}
-    settings |= sizes(settings, parameters, source, family) | functions(settings, source)
+    settings |= checked(settings, parameters, source, family)
     if lacking := [name for name in family.settings.values() if settings.get(name) is None]:
         raise CheckpointError(f"{source} does not record its {', '.join(lacking)}.")
     check_size(entries, len(parameters[family.embeddings]), path, family.adds_mask)

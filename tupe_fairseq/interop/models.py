@@ -43,6 +43,7 @@ class Converted:
         head: the classification head that the source has in place of a language modeling head.
         family: the kind of model.
         files: texts of files that `write` adds, by name.
+        order: the row of each id in the source's embeddings; empty: they have the same order.
     """
 
     settings: dict[str, Any]
@@ -54,6 +55,7 @@ class Converted:
     head: str | None = None
     family: Family = MASKED
     files: dict[str, str] = field(default_factory=dict)
+    order: list[int] = field(default_factory=list)
 
 
 @functools.cache

@@ -27,19 +27,23 @@ def matrix(state: Mapping[str, Tensor], name: str, source: object, kind: str) ->
     return found
 
 
-def sizes(
+def checked(
     recorded: Mapping[str, Any],
     state: Mapping[str, Tensor],
     source: object,
     family: Family = MASKED,
 ) -> dict[str, Any]:
-    """Sizes of a Transformer from its parameters; the number of heads as recorded.
+    """Sizes from the parameters; the number of heads, dropouts and activations as recorded.
 
-    Names of parameters are this package's; `source` is the file, for messages.
+    Args:
+        recorded: settings.
+        state: parameters by their names here.
+        source: the file, for messages.
+        family: the kind of model.
 
     Raises:
-        CheckpointError: token embeddings or layer 0 are missing, or the number of heads does not
-            divide the width.
+        CheckpointError: token embeddings or layer 0 are missing, the number of heads does not
+            divide the width, or a setting is not a probability or not an activation of fairseq.
     """
     fc1 = f"{family.stack}layers.0.fc1.weight"
     tokens, inner = (matrix(state, n, source, family.model) for n in (family.embeddings, fc1))
@@ -50,29 +54,21 @@ def sizes(
             f"invalid {family.side}_attention_heads in {source}: {heads!r} does not divide the "
             f"width {width}."
         )
+    functions = {n: recorded[n] for n in (*PROBABILITIES, *ACTIVATIONS) if n in recorded}
+    for name, value in functions.items():
+        if name in PROBABILITIES:
+            valid = isinstance(value, int | float) and 0 <= value < 1
+        else:
+            valid = value in utils.get_available_activation_fns()
+        if not valid:
+            raise CheckpointError(f"invalid {name} in {source}: {value!r}.")
     return {
         f"{family.side}_layers": len({match[1] for match in layers if match}),
         f"{family.side}_embed_dim": width,
         f"{family.side}_ffn_embed_dim": len(inner),
         f"{family.side}_attention_heads": heads,
+        **functions,
     }
-
-
-def functions(recorded: Mapping[str, Any], source: object) -> dict[str, Any]:
-    """Dropout probabilities and activations, as recorded.
-
-    Raises:
-        CheckpointError: one is not a probability, or not an activation of fairseq.
-    """
-    found = {name: recorded[name] for name in (*PROBABILITIES, *ACTIVATIONS) if name in recorded}
-    for name, value in found.items():
-        if name in PROBABILITIES:
-            good = isinstance(value, int | float) and 0 <= value < 1
-        else:
-            good = value in utils.get_available_activation_fns()
-        if not good:
-            raise CheckpointError(f"invalid {name} in {source}: {value!r}.")
-    return found
 
 
 def of_roberta(
@@ -80,13 +76,13 @@ def of_roberta(
 ) -> dict[str, Any]:
     """Settings of a `tupe_roberta` with `learned` positions or those of TUPE.
 
-    Arguments and errors are those of `sizes`.
+    Arguments and errors are those of `checked`.
     """
     stack, head = MASKED.stack, state.get(MASKED.output)
-    tables = sizes(recorded, state, source) | functions(recorded, source)
     # fairseq counts learned positions from padding_idx + 1 = 2; TUPE has θ1, θ2 and 1, 2, ...
     unused = 2 if encoding == "learned" else 1
-    return tables | {
+    return {
+        **checked(recorded, state, source),
         "position_encoding": encoding,
         "max_positions": len(state[f"{stack}embed_positions.weight"]) - unused,
         "layernorm_embedding": f"{stack}layernorm_embedding.weight" in state,

@@ -1,8 +1,8 @@
 """Dictionaries of fairseq's from the tokenizers of transformers: tokenizer.json or older files."""
 
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from ..errors import DataError
 from ..extras import import_extra
@@ -16,20 +16,21 @@ BERT_SPECIAL, BERT_MASK = ("[CLS]", "[PAD]", "[SEP]", "[UNK]"), "[MASK]"
 FILLER = "madeupword{:04d}"
 
 
-class Vocabulary(NamedTuple):
+@dataclass(frozen=True)
+class Vocabulary:
     """What a directory of fairseq's needs.
 
     Attributes:
         entries: of dict.txt.
-        order: the row of each id in the source's token embeddings.
+        order: the row of each id in the source's embeddings; empty: they have the same order.
         files: tokenizers to write, by name.
         notes: how text becomes ids.
     """
 
     entries: list[Entry]
-    order: list[int]
-    files: dict[str, str]
-    notes: list[str]
+    order: list[int] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 def of_roberta(folder: Path, rows: int) -> Vocabulary:
@@ -46,7 +47,7 @@ def of_roberta(folder: Path, rows: int) -> Vocabulary:
     lines = "\n".join(["#version: 0.2", *merges, ""])
     files = dict(zip(GPT2, (json.dumps(numbers), lines), strict=True))
     note = "dict.txt, encoder.json and vocab.bpe are from the tokenizer: binarise with --bpe gpt2"
-    return Vocabulary(entries[len(SPECIAL) :], list(range(rows)), files, [note])
+    return Vocabulary(entries[len(SPECIAL) :], files=files, notes=(note,))
 
 
 def of_bert(folder: Path, rows: int) -> Vocabulary:
@@ -65,7 +66,7 @@ def of_bert(folder: Path, rows: int) -> Vocabulary:
         'dict.txt holds the WordPieces: binarise " ".join(tokenizer.tokenize(text)) with '
         "fairseq-preprocess --only-source --srcdict dict.txt"
     )
-    return Vocabulary(entries, first + others, {}, [note])
+    return Vocabulary(entries, first + others, notes=(note,))
 
 
 def _read(folder: Path, kind: str, rows: int) -> tuple[list[str], list[str]]:

@@ -1,8 +1,8 @@
 """Directories of Hugging Face's `transformers`: config.json and model.safetensors.
 
-A model with the encoding `learned` is RoBERTa of transformers (`roberta_classes.py`); every other
-is written with its own code (`tupe_classes.py`, `sources.py`), and `learned` too with --classes
-tupe. BERT is read as RoBERTa (`bert_classes.py`), and RoBERTa as a model of our classes.
+`architectures/` has a file for each kind of model. A model with the encoding `learned` is written
+as RoBERTa; every other is written with its own code (`sources.py`), and `learned` too with
+--classes tupe.
 """
 
 from pathlib import Path
@@ -14,34 +14,24 @@ from torch import Tensor
 from ...errors import CheckpointError, ConfigurationError
 from ...extras import import_extra
 from ...position import POSITION_ENCODINGS, Option
-from .. import bert_classes, roberta_classes, tupe_classes
+from ..architectures import ARCHITECTURES, Architecture
+from ..architectures.tupe import settings_of
 from ..conversion import Conversion, Forward, register
-from ..dictionaries import check_size, dictionary_text, read_dictionary
+from ..dictionaries import dictionary_text
 from ..directory import building
 from ..families import CAUSAL, MASKED
 from ..keys import HEAD as NEW_HEAD
+from ..keys import to_ours, to_theirs
 from ..model_files import FILE, read_config, read_parameters, write_config, write_tensors
-from ..models import Converted, known_settings
+from ..models import Converted, known_settings, renamed
 from ..settings import matrix
 from ..sources import AUTO_MAP, collect
 from ..tokenizer_json import write_tokenizer
-from ..vocabularies import Vocabulary, of_bert, of_roberta
 from ..warm_start import OPTIONS, warm_start
 
 KIND = "huggingface"
 #: Values of --classes.
 CLASSES = ("roberta", "tupe")
-#: Tables that each kind of model has, by model_type.
-TABLES = {
-    tupe_classes.MODEL_TYPE: (tupe_classes.EMBED_TOKENS,),
-    "roberta": (roberta_classes.POSITIONS_THERE, roberta_classes.EMBED_TOKENS_THERE),
-    "bert": (bert_classes.POSITIONS_THERE, bert_classes.EMBED_TOKENS_THERE),
-}
-#: Models whose parameters do not fit, by model_type, and why.
-OTHERS = {
-    "modernbert": "ModernBERT normalises before its layers, has gated feed-forward blocks and no "
-    "biases, and one matrix for queries, keys and values",
-}
 
 
 def write(
@@ -67,18 +57,17 @@ def write(
         raise ConfigurationError(
             f"--classes is {classes!r}, but must be one of: {', '.join(CLASSES)}."
         )
-    masked, settings = converted.family is MASKED, converted.settings
+    masked, encoding = converted.family is MASKED, converted.settings["position_encoding"]
     if classes == "roberta" and not masked:
         raise ConfigurationError(
             f"--classes is 'roberta', but the model is a {converted.family.what}: use tupe."
         )
-    encoding, files = settings["position_encoding"], {}
-    if (classes or ("roberta" if masked and encoding == "learned" else "tupe")) == "roberta":
-        config, tensors = roberta_classes.parts(converted, head)
-    else:
-        config, tensors = tupe_classes.parts(converted, head)
+    kind = classes or ("roberta" if masked and encoding == "learned" else "tupe")
+    config, tensors = ARCHITECTURES[kind].write(converted, head)
+    files = {}
+    if kind == "tupe":
         config = {"auto_map": AUTO_MAP, **config}
-        files = collect(encoding, known_settings(settings, converted.family))
+        files = collect(encoding, known_settings(converted.settings, converted.family))
     with building(out) as folder:
         write_tensors(folder / FILE, tensors)
         for name, text in files.items():
@@ -105,7 +94,7 @@ def read(
     position_encoding: str = "learned",
     seed: int = 1,
 ) -> Converted:
-    """Read a directory of RoBERTa, BERT or one of our classes.
+    """Read a directory of one of `ARCHITECTURES`.
 
     The default dictionary is dict.txt in the directory, or for RoBERTa and BERT the tokens of the
     tokenizer. Any other encoding than `learned` is a warm start, with parameters from `seed`.
@@ -117,62 +106,43 @@ def read(
     # An unknown name is an error before anything is read.
     POSITION_ENCODINGS[position_encoding]
     config = read_config(folder / "config.json")
-    kind = _checked_kind(config, folder, dictionary, not learned or seed != 1)
-    theirs = _prefixed(read_parameters(folder), kind)
-    for name in TABLES[kind]:
+    architecture = _architecture(config, folder, warm=not learned or seed != 1)
+    theirs = _prefixed(read_parameters(folder), architecture.model_type)
+    for name in (*architecture.matrices, architecture.embed_tokens):
         embed_tokens = matrix(theirs, name, folder, KIND)
     family = CAUSAL if config.get("is_decoder") else MASKED
-    vocabulary = _vocabulary(folder, dictionary, kind, len(embed_tokens), family.adds_mask)
-    rules, notes = tupe_classes.table(family, NEW_HEAD), list(vocabulary.notes)
-    if kind == "bert":
-        theirs = bert_classes.as_roberta(theirs, vocabulary.order, notes)
-    if kind != tupe_classes.MODEL_TYPE:
-        rules = roberta_classes.table(NEW_HEAD)
-        config = roberta_classes.as_tupe(config, theirs, learned, notes)
-    if "classifier.out_proj.weight" in theirs:
+    vocabulary = architecture.vocabulary(folder, dictionary, len(embed_tokens), family)
+    notes = [*vocabulary.notes]
+    config = architecture.read(config, theirs, vocabulary, learned, notes)
+    rules = architecture.rules(family, NEW_HEAD)
+    # A tied output layer is not saved.
+    theirs = to_theirs({family.output: theirs[architecture.embed_tokens]}, rules) | theirs
+    settings = settings_of(config, to_ours(theirs, rules), folder, family)
+    scale = config.get("embedding_scale")
+    converted = renamed(theirs, rules, settings, vocabulary.entries, folder, KIND, family, scale)
+    if any(name.startswith("classifier.") for name in theirs):
         notes.append(f"the classifier is the head {NEW_HEAD}")
-    converted = tupe_classes.read(config, theirs, rules, vocabulary.entries, folder, family)
-    if kind == "bert" and not converted.not_comparable:
-        converted.not_comparable = bert_classes.difference(config)
+    converted.not_comparable = converted.not_comparable or architecture.difference(config)
+    converted.order = vocabulary.order
     converted = warm_start(converted, position_encoding, seed)
     converted.notes, converted.files = [*notes, *converted.notes], vocabulary.files
     return converted
 
 
-def _checked_kind(config: dict[str, Any], folder: Path, dictionary: Any, warm: bool) -> str:
+def _architecture(config: dict[str, Any], folder: Path, warm: bool) -> Architecture:
     """The kind of model, after a check that its settings and the options apply to it."""
     path, kind = folder / "config.json", str(config.get("model_type"))
-    if kind in OTHERS:
-        raise CheckpointError(f"{path} cannot be read: {OTHERS[kind]}.")
-    if kind not in TABLES:
+    if kind not in ARCHITECTURES:
         raise CheckpointError(
-            f"{path} is not a configuration of RoBERTa, BERT or tupe: its model_type is {kind!r}."
+            f"{path} has the model_type {kind!r}; those that can be read are: "
+            f"{', '.join(ARCHITECTURES)}."
         )
-    if kind == tupe_classes.MODEL_TYPE and warm:
+    if kind == "tupe" and warm:
         raise ConfigurationError(
             f"{folder} has an encoding of its own; leave out --position-encoding and --seed."
         )
-    # It does not say which rows belong to its tokens.
-    if kind == "bert" and dictionary is not None:
-        raise ConfigurationError("--dict does not apply to BERT: its tokenizer has the tokens.")
-    if kind != tupe_classes.MODEL_TYPE:
-        free = bert_classes.FREE if kind == "bert" else ()
-        roberta_classes.check_config(config, path, free)
-    return kind
-
-
-def _vocabulary(
-    folder: Path, dictionary: str | Path | None, kind: str, rows: int, adds_mask: bool
-) -> Vocabulary:
-    """The dictionary, from dict.txt or from the tokenizer."""
-    path = Path(dictionary or folder / "dict.txt")
-    if kind == "bert":
-        return of_bert(folder, rows)
-    if kind == "roberta" and dictionary is None and not path.is_file():
-        return of_roberta(folder, rows)
-    entries = read_dictionary(path)
-    check_size(entries, rows, path, adds_mask)
-    return Vocabulary(entries, list(range(rows)), {}, [])
+    ARCHITECTURES[kind].check(config, path)
+    return ARCHITECTURES[kind]
 
 
 def _prefixed(theirs: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
@@ -194,9 +164,7 @@ def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
     language_model = "CausalLM" if converted.family is CAUSAL else "MaskedLM"
     auto = getattr(library, f"AutoModelFor{'SequenceClassification' if head else language_model}")
     model = auto.from_pretrained(str(directory)).eval()
-    size = model.config.vocab_size
-    bert = model.config.model_type == "bert"
-    order = torch.tensor(of_bert(directory, size).order if bert else range(size))
+    order = torch.tensor(converted.order or range(model.config.vocab_size))
 
     def forward(tokens: Tensor) -> tuple[Tensor, ...]:
         mask = tokens.ne(1).long()

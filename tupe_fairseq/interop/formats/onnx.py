@@ -20,7 +20,7 @@ from ...errors import CheckpointError, ConfigurationError, UsageError
 from ...extras import import_extra
 from ...position import Option
 from ...position.tables import ConstantTable
-from .. import tupe_classes
+from ..architectures import ARCHITECTURES
 from ..check import batch
 from ..conversion import Conversion, Forward, register
 from ..directory import building
@@ -62,7 +62,7 @@ def write(
         )
     for library in ("onnxruntime", "onnxscript", "transformers"):
         import_extra(library, KIND)
-    config, parameters = tupe_classes.parts(converted, head)
+    config, parameters = ARCHITECTURES["tupe"].write(converted, head)
     model = _model(config, parameters, head)
     name = converted.settings["position_encoding"]
     with building(out) as folder:
