@@ -9,9 +9,10 @@ import torch
 from tests.huggingface.samples import LENGTH, masked_lm, tokens
 from tests.interop.pieces import entries_of, train
 from tests.tolerances import assert_close
-from tupe_fairseq.interop.tokenizer_json import write_tokenizer
 
 pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
+
+from tupe_fairseq.interop.tokenizer_json import write_tokenizer
 
 
 def test_fill_mask(tmp_path, monkeypatch, capsys):

@@ -10,9 +10,10 @@ from tupe_fairseq import TupeTransformerLM, UsageError
 from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.interop.dictionaries import Entry
 from tupe_fairseq.interop.directory import load
-from tupe_fairseq.interop.tokenizer_json import write_tokenizer
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+
+from tupe_fairseq.interop.tokenizer_json import write_tokenizer  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,10 @@ from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode, get_encoder
 
 from tests.interop import pieces as tiny
 from tupe_fairseq.interop.dictionaries import Entry
-from tupe_fairseq.interop.tokenizer_json import write_tokenizer
 
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed (extra hf)")
+
+from tupe_fairseq.interop.tokenizer_json import write_tokenizer  # noqa: E402
 
 TEXT = ["The quick brown fox's 12 jumps, over the lazy dog.", "She sells sea shells by the shore!"]
 ODD = [

@@ -8,9 +8,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.interop.pieces import train
-from tupe_fairseq.interop.tokenizer_json import SENTENCEPIECE, by_rules, read_sentencepiece
+from tupe_fairseq.hub.files import SENTENCEPIECE
 
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed (extra hf)")
+
+from tupe_fairseq.interop.tokenizer_json import by_rules, read_sentencepiece  # noqa: E402
 
 #: Characters that sentencepiece keeps, removes, replaces or takes apart.
 ALONE = [*"béﬁ㎏½각👍❤", *"\x00\x01\x1b\x1d\x7f\x85\u2028\t\n\r\u00ad"]
@@ -30,7 +32,7 @@ def normalize(tmp_path_factory):
     path = folder / SENTENCEPIECE
     raw = {"add_dummy_prefix": False, "remove_extra_whitespaces": False}
     theirs = sentencepiece.SentencePieceNormalizer(str(path), escape_whitespaces=False, **raw)
-    steps = by_rules(tokenizers, read_sentencepiece(path).normalizer_spec.precompiled_charsmap)
+    steps = by_rules(read_sentencepiece(path).normalizer_spec.precompiled_charsmap)
     ours = tokenizers.normalizers.Sequence(steps)
     return lambda text: (ours.normalize_str(text), theirs.normalize(text))
 

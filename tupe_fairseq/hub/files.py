@@ -14,7 +14,7 @@ from ..checkpoints.reading import read_checkpoint, safe_checkpoint_globals
 from ..checkpoints.settings import recorded_settings
 from ..errors import CheckpointError, DataError, UsageError
 
-SENTENCEPIECE = "sentencepiece.bpe.model"
+SENTENCEPIECE, GPT2 = "sentencepiece.bpe.model", ("encoder.json", "vocab.bpe")
 CHECKPOINTS = ("model.pt", "checkpoint_best.pt", "checkpoint_last.pt")
 #: Tasks of fairseq that a checkpoint may name: they do not evaluate settings as Python.
 TASKS = (
@@ -145,7 +145,7 @@ def find_tokenizer(directory: Path, bpe: str | None) -> dict[str, str]:
         )
     if models:
         return {"bpe": "sentencepiece", "sentencepiece_model": str(models[0])}
-    encoder, merges = directory / "encoder.json", directory / "vocab.bpe"
+    encoder, merges = (directory / name for name in GPT2)
     if encoder.is_file() and merges.is_file():
         return {"bpe": "gpt2", "gpt2_encoder_json": str(encoder), "gpt2_vocab_bpe": str(merges)}
     return {}

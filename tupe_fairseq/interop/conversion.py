@@ -45,14 +45,9 @@ class Conversion:
     extra: str | None = None
 
     @property
-    def key(self) -> str:
-        """Flag and format."""
-        return f"{self.flag} {self.name}"
-
-    @property
     def command(self) -> str:
         """All arguments that are required, for `--help` and the README."""
-        return f"{self.key} {self.source} --out DIRECTORY"
+        return f"{self.flag} {self.name} {self.source} --out DIRECTORY"
 
 
 CONVERSIONS = Registry("conversion")
@@ -60,4 +55,4 @@ CONVERSIONS = Registry("conversion")
 
 def register(conversion: Conversion) -> None:
     """Enter a conversion into the table."""
-    CONVERSIONS.register(conversion.key)(conversion)
+    CONVERSIONS.register(f"{conversion.flag} {conversion.name}")(conversion)

@@ -61,21 +61,22 @@ def parse(argv: list[str] | None = None) -> tuple[argparse.Namespace, Conversion
     """
     owners = _owners()
     arguments = _parser(owners).parse_args(argv)
-    given = vars(arguments)
-    key = f"--from {given['from']}" if given["from"] else f"--to {given['to']}"
+    given = {name: value for name, value in vars(arguments).items() if value is not None}
+    key = f"--from {given['from']}" if "from" in given else f"--to {given['to']}"
     for option, keys in owners.items():
-        value = given[option.name]
-        if value is not None and key not in keys:
+        if option.name in given and key not in keys:
             raise ConfigurationError(
                 f"{option.flag} belongs to {' or '.join(keys)}; leave it out."
             )
-        if value is not None and option.type is bool:
-            if value not in ("yes", "no"):
-                raise ConfigurationError(f"{option.flag} is {value!r}, but must be yes or no.")
-            given[option.name] = value == "yes"
+        if option.name in given and option.type is bool:
+            if given[option.name] not in ("yes", "no"):
+                raise ConfigurationError(
+                    f"{option.flag} is {given[option.name]!r}, but must be yes or no."
+                )
+            given[option.name] = given[option.name] == "yes"
     conversion = CONVERSIONS[key]
-    options = {o.name: given[o.name] for o in conversion.options if given[o.name] is not None}
-    return arguments, conversion, options
+    own = {option.name for option in conversion.options}
+    return arguments, conversion, {name: given[name] for name in own & given.keys()}
 
 
 def _owners() -> dict[Option, list[str]]:

@@ -18,28 +18,11 @@ from ..checkpoints.reading import read_checkpoint
 from ..checkpoints.settings import recorded_settings
 from ..errors import CheckpointError, ConfigurationError, UsageError
 from ..files import move
-from ..hub.files import find_checkpoint
+from ..hub.files import GPT2, SENTENCEPIECE, find_checkpoint
 from .dictionaries import Entry, check_size, dictionary_text, read_dictionary
 from .families import family_of
 from .models import Converted, arguments
 from .settings import checked
-from .tokenizer_json import GPT2, SENTENCEPIECE
-
-
-def read_parameters(checkpoint: str | Path) -> dict[str, Any]:
-    """Read a fairseq checkpoint; parameters are copied, because training may overwrite the file.
-
-    Raises:
-        CheckpointError: the file is not a checkpoint, or its parameters are not tensors by name.
-    """
-    state = read_checkpoint(checkpoint)
-    model = state["model"]
-    if not isinstance(model, dict) or not all(isinstance(v, Tensor) for v in model.values()):
-        raise CheckpointError(
-            f"{checkpoint} is not a fairseq checkpoint: its model is not a state dict."
-        )
-    # One call, so that a tensor with several names is copied once.
-    return state | {"model": copy.deepcopy(model)}
 
 
 def read_source(
@@ -47,15 +30,23 @@ def read_source(
 ) -> tuple[dict[str, Any], list[Entry], Path]:
     """Read a fairseq checkpoint and its dictionary, by default the dict.txt beside it.
 
+    Parameters are copied, because training may overwrite the file.
+
     Returns:
         The checkpoint's entries, the dictionary, and the dictionary's path.
 
     Raises:
         UsageError: a file cannot be read or has other contents.
     """
-    state = read_parameters(checkpoint)
+    state = read_checkpoint(checkpoint)
+    model = state["model"]
+    if not isinstance(model, dict) or not all(isinstance(v, Tensor) for v in model.values()):
+        raise CheckpointError(
+            f"{checkpoint} is not a fairseq checkpoint: its model is not a state dict."
+        )
     path = Path(dictionary or Path(checkpoint).with_name("dict.txt"))
-    return state, read_dictionary(path), path
+    # One call, so that a tensor with several names is copied once.
+    return state | {"model": copy.deepcopy(model)}, read_dictionary(path), path
 
 
 def write(converted: Converted, out: Path, dictionary: Path) -> None:

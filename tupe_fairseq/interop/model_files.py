@@ -13,30 +13,26 @@ from ..extras import import_extra
 FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
-def read_config(path: str | Path) -> dict[str, Any]:
-    """Read config.json.
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object.
 
     Raises:
         CheckpointError: the file cannot be read, or is not a JSON object.
     """
     try:
-        config = json.loads(Path(path).read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is not valid JSON: {error}.") from error
-    if not isinstance(config, dict):
+    if not isinstance(found, dict):
         raise CheckpointError(f"{path} is not a JSON object.")
-    return config
+    return found
 
 
-def write_config(path: str | Path, config: Mapping[str, Any]) -> None:
-    """Write config.json.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    Path(path).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+def write_json(path: Path, contents: Mapping[str, Any]) -> None:
+    """Write a JSON object."""
+    path.write_text(json.dumps(contents, indent=2) + "\n", encoding="utf-8")
 
 
 def read_parameters(folder: Path) -> dict[str, Tensor]:
@@ -46,25 +42,21 @@ def read_parameters(folder: Path) -> dict[str, Tensor]:
         UsageError: `safetensors` is not installed.
         CheckpointError: a file is missing or damaged.
     """
-    if not (folder / INDEX).is_file():
-        return read_tensors(folder / FILE)
-    files = read_config(folder / INDEX).get("weight_map")
-    if not isinstance(files, dict):
-        raise CheckpointError(f"{folder / INDEX} has no weight_map.")
+    names = {FILE}
+    if (folder / INDEX).is_file():
+        files = read_json(folder / INDEX).get("weight_map")
+        if not isinstance(files, dict):
+            raise CheckpointError(f"{folder / INDEX} has no weight_map.")
+        # An index cannot name files of other folders.
+        names = {Path(str(file)).name for file in files.values()}
     tensors: dict[str, Tensor] = {}
-    # An index cannot name files of other folders.
-    for name in sorted({Path(str(file)).name for file in files.values()}):
+    for name in sorted(names):
         tensors |= read_tensors(folder / name)
     return tensors
 
 
-def read_tensors(path: str | Path) -> dict[str, Tensor]:
-    """Read tensors by name from a safetensors file.
-
-    Raises:
-        UsageError: `safetensors` is not installed.
-        CheckpointError: the file cannot be read.
-    """
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read tensors by name from a safetensors file; errors as `read_parameters`."""
     library = import_extra("safetensors.torch", "hf")
     try:
         return library.torch.load_file(str(path))
@@ -74,7 +66,7 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
         raise CheckpointError(f"{path} cannot be loaded as safetensors: {error}.") from error
 
 
-def write_tensors(path: str | Path, tensors: Mapping[str, Tensor]) -> None:
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write tensors by name; a tensor with two names is written twice.
 
     Raises:
@@ -82,7 +74,7 @@ def write_tensors(path: str | Path, tensors: Mapping[str, Tensor]) -> None:
         OSError: the file cannot be written.
     """
     library = import_extra("safetensors.torch", "hf")
-    copies = {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}
+    copies = {name: value.contiguous().clone() for name, value in tensors.items()}
     try:
         library.torch.save_file(copies, str(path), metadata={"format": "pt"})
     except library.SafetensorError as error:

@@ -1,7 +1,5 @@
 """Models of fairseq, built from settings, and parameters under other names."""
 
-import copy
-import functools
 import io
 from argparse import Namespace
 from collections.abc import Mapping
@@ -58,16 +56,11 @@ class Converted:
     order: list[int] = field(default_factory=list)
 
 
-@functools.cache
-def _defaults(family: Family) -> Namespace:
-    flags = ["", "--task", family.task, "--criterion", family.criterion, "--arch", family.model]
-    flags += ["--optimizer", "adam"]
-    return options.parse_args_and_arch(options.get_training_parser(), flags)
-
-
 def arguments(settings: dict[str, Any], family: Family = MASKED) -> Namespace:
     """All of fairseq's arguments for a model with these settings."""
-    found = copy.deepcopy(_defaults(family))
+    flags = ["", "--task", family.task, "--criterion", family.criterion, "--arch", family.model]
+    flags += ["--optimizer", "adam"]
+    found = options.parse_args_and_arch(options.get_training_parser(), flags)
     vars(found).update(family.complete(settings))
     return found
 

@@ -5,18 +5,30 @@ two exceptions. As for all models of transformers, special symbols written in a 
 `<mask>`, are read as special symbols. With sentencepiece, the ids can differ at combining marks
 that are not in Unicode's canonical order, or that follow a sign of several letters (`ﬁ`, `㎏`) or
 a control character that is removed, and at parts of Hangul syllables.
+
+Importing this needs tokenizers (extra `hf`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError
-from ..extras import import_extra
-from .dictionaries import MASK, SPECIAL, Entry
-from .model_files import write_config
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
 
-SENTENCEPIECE, GPT2 = "sentencepiece.bpe.model", ("encoder.json", "vocab.bpe")
+from ..errors import DataError
+from ..hub.files import GPT2, SENTENCEPIECE
+from .dictionaries import MASK, SPECIAL, Entry
+from .model_files import write_json
+
 SPACE = "▁"
 #: What Python's `str.split` splits at, without the space.
 WHITESPACE = "[\t-\r\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
@@ -24,7 +36,6 @@ WHITESPACE = "[\t-\r\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f
 MARK = r"(?<!\A)(?=[\p{M}\x{200C}\x{200D}\x{FF9E}\x{FF9F}\x{1F3FB}-\x{1F3FF}])"
 #: A code point that Unicode reserves for use inside of programs.
 SEPARATOR = "\U0010ffff"
-NOT_WRITTEN = "no tokenizer was written, so AutoTokenizer has nothing to load"
 CONFIG = {
     "tokenizer_class": "PreTrainedTokenizerFast",
     **{"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"},
@@ -56,72 +67,59 @@ def write_tokenizer(
     Returns:
         A note for the user: why no tokenizer was written, or "".
     """
-    library = import_extra("tokenizers", "hf")
     symbols = (*SPECIAL, *(entry.token for entry in entries))
     ids = {symbol: number for number, symbol in enumerate(symbols)}
     if start is None:
         # As fairseq's task adds it.
         ids.setdefault(MASK, len(symbols))
     try:
-        tokenizer = _read(library, source, ids)
+        if (source / SENTENCEPIECE).is_file():
+            tokenizer = from_sentencepiece(source / SENTENCEPIECE, ids)
+        elif all((source / name).is_file() for name in GPT2):
+            tokenizer = from_gpt2(source / GPT2[0], source / GPT2[1], ids)
+        else:
+            raise DataError(f"{source} holds no {SENTENCEPIECE} or {' with '.join(GPT2)}.")
     except DataError as error:
-        return f"{NOT_WRITTEN}: {error}"
+        return f"no tokenizer was written, so AutoTokenizer has nothing to load: {error}"
     if lower_case:
-        steps = [library.normalizers.Lowercase(), tokenizer.normalizer]
-        tokenizer.normalizer = library.normalizers.Sequence([s for s in steps if s is not None])
-    _add_symbols(library, tokenizer, ids, start)
-    own = ENCODER_TOKENS if start is None else {"bos_token": start}
+        steps = [normalizers.Lowercase(), tokenizer.normalizer]
+        tokenizer.normalizer = normalizers.Sequence([s for s in steps if s is not None])
+    _add_symbols(tokenizer, ids, start)
     tokenizer.save(str(folder / "tokenizer.json"))
-    config = CONFIG | own | {"model_max_length": longest}
-    write_config(folder / "tokenizer_config.json", config)
+    own = ENCODER_TOKENS if start is None else {"bos_token": start}
+    write_json(folder / "tokenizer_config.json", CONFIG | own | {"model_max_length": longest})
     return ""
 
 
-def _read(library: Any, source: Path, ids: dict[str, int]) -> Any:
-    """The tokenizer of a directory.
-
-    Raises:
-        DataError: there is none, or it does not fit the dictionary.
-    """
-    if (source / SENTENCEPIECE).is_file():
-        return from_sentencepiece(library, source / SENTENCEPIECE, ids)
-    if all((source / name).is_file() for name in GPT2):
-        return from_gpt2(library, source / GPT2[0], source / GPT2[1], ids)
-    raise DataError(f"{source} holds no {SENTENCEPIECE} or {GPT2[0]} with {GPT2[1]}.")
-
-
-def from_sentencepiece(library: Any, path: Path, ids: dict[str, int]) -> Any:
+def from_sentencepiece(path: Path, ids: dict[str, int]) -> Tokenizer:
     """A tokenizer of a sentencepiece model of the type bpe.
 
     Raises:
         DataError: the file has another type, or a piece that the dictionary lacks.
     """
     model = read_sentencepiece(path)
-    rules, kinds = model.normalizer_spec, model.SentencePiece.Type
-    if model.trainer_spec.model_type != model.trainer_spec.BPE or (
-        model.trainer_spec.byte_fallback or model.trainer_spec.treat_whitespace_as_suffix
+    trainer, rules, kinds = model.trainer_spec, model.normalizer_spec, model.SentencePiece.Type
+    if trainer.model_type != trainer.BPE or (
+        trainer.byte_fallback or trainer.treat_whitespace_as_suffix
     ):
         raise DataError(f"{path} is not a sentencepiece model of the type bpe.")
     if any(piece.type == kinds.USER_DEFINED for piece in model.pieces):
         raise DataError(f"{path} has user-defined symbols, which are not supported.")
     scores = {piece.piece: piece.score for piece in model.pieces if piece.type == kinds.NORMAL}
     _check_complete(scores, ids, path)
-    given = {"vocab": ids, "merges": _merges(scores), "unk_token": "<unk>"}
-    tokenizer = library.Tokenizer(library.models.BPE(**given, fuse_unk=True))
-    normalizers = library.normalizers
+    merges = _merges(scores)
+    tokenizer = Tokenizer(models.BPE(vocab=ids, merges=merges, unk_token="<unk>", fuse_unk=True))
     charsmap = rules.precompiled_charsmap
-    steps = by_rules(library, charsmap) if charsmap else []
+    steps = by_rules(charsmap) if charsmap else []
     if rules.remove_extra_whitespaces:
-        steps += [normalizers.Replace(library.Regex(" +"), " ")]
-        steps += [normalizers.Replace(library.Regex(r"\A | \z"), "")]
+        steps += [normalizers.Replace(Regex(" +"), " ")]
+        steps += [normalizers.Replace(Regex(r"\A | \z"), "")]
     steps += [normalizers.Prepend(SPACE)] if rules.add_dummy_prefix else []
     tokenizer.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", SPACE)])
-    splits = library.pre_tokenizers
-    words = splits.Split(SPACE, "merged_with_next")
+    words = pre_tokenizers.Split(SPACE, "merged_with_next")
     # fairseq reads pieces from a line of text, in which these characters separate them.
-    between = splits.Split(library.Regex(WHITESPACE), "removed")
-    tokenizer.pre_tokenizer = splits.Sequence([words, between])
-    decoders = library.decoders
+    between = pre_tokenizers.Split(Regex(WHITESPACE), "removed")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, between])
     strip = [decoders.Strip(" ", 1, 0)] if rules.add_dummy_prefix else []
     tokenizer.decoder = decoders.Sequence([decoders.Replace(SPACE, " "), decoders.Fuse(), *strip])
     return tokenizer
@@ -142,7 +140,7 @@ def read_sentencepiece(path: Path) -> Any:
     """The contents of a sentencepiece model, as its library describes them (`ModelProto`).
 
     Raises:
-        DataError: the file cannot be read.
+        DataError: the file is not such a model, or protobuf is missing or too old.
     """
     try:
         from google.protobuf.message import DecodeError
@@ -154,35 +152,32 @@ def read_sentencepiece(path: Path) -> Any:
     description: Any = sentencepiece_model_pb2
     try:
         return description.ModelProto.FromString(path.read_bytes())
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}.") from error
     except (DecodeError, ValueError) as error:
         raise DataError(f"{path} is not a sentencepiece model: {error}.") from error
 
 
-def by_rules(library: Any, charsmap: bytes) -> list[Any]:
+def by_rules(charsmap: bytes) -> list[normalizers.Normalizer]:
     """Steps that apply sentencepiece's rules of normalisation.
 
     The library replaces a letter with its marks by what the rules say of the letter alone, so it
     is given each character by itself. These steps do not compose letters and marks; NFC does.
     """
-    normalizers = library.normalizers
     return [
-        normalizers.Replace(library.Regex(MARK), SEPARATOR),
+        normalizers.Replace(Regex(MARK), SEPARATOR),
         normalizers.Precompiled(charsmap),
         normalizers.Replace(SEPARATOR, ""),
         normalizers.NFC(),
     ]
 
 
-def from_gpt2(library: Any, encoder: Path, merges: Path, ids: dict[str, int]) -> Any:
+def from_gpt2(encoder: Path, merges: Path, ids: dict[str, int]) -> Tokenizer:
     """A tokenizer of GPT-2's byte-pair encoding, whose symbols in the dictionary are numbers.
 
     Raises:
         DataError: a file cannot be read, or the dictionary lacks a symbol.
     """
     try:
-        numbers, pairs = library.models.BPE.read_file(str(encoder), str(merges))
+        numbers, pairs = models.BPE.read_file(str(encoder), str(merges))
     # The library raises Exception itself.
     except Exception as error:
         raise DataError(f"{encoder} or {merges} cannot be read: {error}.") from error
@@ -193,13 +188,13 @@ def from_gpt2(library: Any, encoder: Path, merges: Path, ids: dict[str, int]) ->
     renamed = set(symbols.values())
     vocabulary = {symbol: number for symbol, number in ids.items() if symbol not in renamed}
     vocabulary |= {token: ids[symbol] for token, symbol in symbols.items()}
-    tokenizer = library.Tokenizer(library.models.BPE(vocab=vocabulary, merges=pairs))
-    tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = library.decoders.ByteLevel()
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=pairs))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
 
 
-def _check_complete(pieces: Any, ids: dict[str, int], path: Path) -> None:
+def _check_complete(pieces: Collection[str], ids: dict[str, int], path: Path) -> None:
     """A piece without an id would need that of `<unk>`, which tokenizer.json cannot express."""
     lacking = [piece for piece in pieces if piece not in ids]
     if lacking:
@@ -210,15 +205,15 @@ def _check_complete(pieces: Any, ids: dict[str, int], path: Path) -> None:
         )
 
 
-def _add_symbols(library: Any, tokenizer: Any, ids: dict[str, int], start: str | None) -> None:
+def _add_symbols(tokenizer: Tokenizer, ids: dict[str, int], start: str | None) -> None:
     """The special symbols, and where they stand in one text and in two."""
     symbols: list[Any] = list(SPECIAL)
     single, pair = f"{start} $A", f"{start} $A $B"
     if start is None:
         # A space before the mask belongs to it.
-        symbols.append(library.AddedToken(MASK, lstrip=True, special=True, normalized=False))
+        symbols.append(AddedToken(MASK, lstrip=True, special=True, normalized=False))
         single, pair = "<s> $A </s>", "<s> $A </s> </s> $B </s>"
     tokenizer.add_special_tokens(symbols)
-    tokenizer.post_processor = library.processors.TemplateProcessing(
+    tokenizer.post_processor = processors.TemplateProcessing(
         single=single, pair=pair, special_tokens=[(each, ids[each]) for each in ("<s>", "</s>")]
     )

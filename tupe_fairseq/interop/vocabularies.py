@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ..errors import DataError
 from ..extras import import_extra
+from ..hub.files import GPT2
 from .dictionaries import MASK, SPECIAL, Entry
-from .tokenizer_json import GPT2
 
 TOKENIZER, WORDPIECES, PAIRS = "tokenizer.json", "vocab.txt", ("vocab.json", "merges.txt")
 #: BERT's symbols in the order of fairseq's first four, and the mask.

@@ -1,5 +1,7 @@
 """Warm starts: a trained RoBERTa under another position encoding."""
 
+from dataclasses import replace
+
 from fairseq import utils
 
 from ..position import Option
@@ -23,10 +25,11 @@ def warm_start(converted: Converted, position_encoding: str, seed: int) -> Conve
     kept = {n: v for n, v in converted.state.items() if n in fresh and n != POSITIONS}
     new = sorted(fresh.keys() - kept.keys())
     count = sum(fresh[name].numel() for name in new)
-    notes = [
-        *converted.notes,
-        f"left out: {POSITIONS}",
-        f"new, {count:,} parameters: {', '.join(new) or 'none'}",
-    ]
-    reason = "a warm start has other positions than its source"
-    return Converted(settings, fresh | kept, converted.entries, notes, reason)
+    told = f"new, {count:,} parameters: {', '.join(new) or 'none'}"
+    return replace(
+        converted,
+        settings=settings,
+        state=fresh | kept,
+        notes=[*converted.notes, f"left out: {POSITIONS}", told],
+        not_comparable="a warm start has other positions than its source",
+    )

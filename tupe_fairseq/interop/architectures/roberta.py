@@ -5,18 +5,16 @@ transformers also has a table of token types, which is zero in what is written h
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
 
 from ...errors import CheckpointError
 from ..families import MASKED, Family
 from ..keys import Rule, Table
 from ..models import EMBED_TOKENS, ENCODER, LM_HEAD, POSITIONS, Converted, exported
-from ..vocabularies import Vocabulary, of_roberta
-from .base import Architecture
+from ..vocabularies import of_roberta
+from .base import Architecture, Source, Written
 
 #: Settings of both configurations.
 SHARED = (
@@ -36,91 +34,82 @@ FIXED = {
     "normalize_before": False,
     "attention_window": None,
 }
+#: Settings of BERT and RoBERTa with one value here: that value, and their default there.
+REQUIRED: dict[str, tuple[Any, Any]] = {
+    "hidden_act": ("gelu", "gelu"),
+    "is_decoder": (False, False),
+    "position_embedding_type": ("absolute", "absolute"),
+}
 #: Activations with the same name and function in both; gelu is exact.
 ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
 
 
 class Roberta(Architecture):
-    """RoBERTa, written for the encoding `learned`."""
+    """RoBERTa."""
 
     model_type = "roberta"
     #: The weight of the output layer, which may be that of the embeddings.
     output = "lm_head.decoder.weight"
     #: Parameters that are left out: a constant, and a second name of a bias.
-    unused: ClassVar[tuple[str, ...]] = ("roberta.embeddings.position_ids", "lm_head.decoder.bias")
-    #: Settings with one value here: that value, and their default.
-    required: ClassVar[Mapping[str, tuple[Any, Any]]] = {
-        "hidden_act": ("gelu", "gelu"),
-        "layer_norm_eps": (1e-5, 1e-12),
-        "pad_token_id": (1, 1),
-        "is_decoder": (False, False),
-        "position_embedding_type": ("absolute", "absolute"),
-    }
+    unused: tuple[str, ...] = ("roberta.embeddings.position_ids", "lm_head.decoder.bias")
+    required: ClassVar = {**REQUIRED, "layer_norm_eps": (1e-5, 1e-12), "pad_token_id": (1, 1)}
 
     def __init__(self) -> None:
-        self.embed_tokens = f"{self.model_type}.embeddings.word_embeddings.weight"
-        self.positions = f"{self.model_type}.embeddings.position_embeddings.weight"
+        embeddings = f"{self.model_type}.embeddings."
+        self.embed_tokens = f"{embeddings}word_embeddings.weight"
+        self.positions = f"{embeddings}position_embeddings.weight"
+        self.matrices = (self.positions, self.embed_tokens)
         # One row is written. A second type would need an input that fairseq does not have.
-        self.token_types = f"{self.model_type}.embeddings.token_type_embeddings.weight"
-        self.matrices = (self.positions,)
+        self.token_types = f"{embeddings}token_type_embeddings.weight"
 
-    def check(self, config: Mapping[str, Any], path: Path) -> None:
+    def read(self, source: Source) -> None:
+        """Without a dict.txt, the dictionary is that of the tokenizer."""
+        if source.dictionary is None and not (source.folder / "dict.txt").is_file():
+            rows = len(source.parameters[self.embed_tokens])
+            source.vocabulary = of_roberta(source.folder, rows)
+        else:
+            super().read(source)
+        self.read_stack(source)
+
+    def read_stack(self, source: Source) -> None:
+        """Settings and parameters, without the dictionary."""
         for name, (here, default) in self.required.items():
-            if (found := config.get(name, default)) != here:
+            if (found := source.config.get(name, default)) != here:
+                path = source.folder / "config.json"
                 raise CheckpointError(
                     f"unsupported {name} in {path}: {found!r}; it must be {here!r}."
                 )
-
-    def vocabulary(
-        self, folder: Path, dictionary: str | Path | None, rows: int, family: Family
-    ) -> Vocabulary:
-        """As of other models; without a dict.txt, the tokens of the tokenizer."""
-        if dictionary is None and not (folder / "dict.txt").is_file():
-            return of_roberta(folder, rows)
-        return super().vocabulary(folder, dictionary, rows, family)
-
-    def read(
-        self,
-        config: Mapping[str, Any],
-        theirs: dict[str, Tensor],
-        vocabulary: Vocabulary,
-        learned: bool,
-        notes: list[str],
-    ) -> dict[str, Any]:
-        notes += self._fold_token_types(theirs, learned)
-        if not any(name.startswith("classifier.") for name in theirs):
-            notes += left_out(theirs, f"{self.model_type}.pooler.")
+        self._fold_token_types(source)
+        if not any(name.startswith("classifier.") for name in source.parameters):
+            leave_out(source, f"{self.model_type}.pooler.")
         for name in self.unused:
-            theirs.pop(name, None)
-        return {
-            "hidden_act": "gelu",
-            "classifier_dropout": None,
-            **config,
+            source.parameters.pop(name, None)
+        source.config = {
+            **{"hidden_act": "gelu", "classifier_dropout": None},
+            **source.config,
             **FIXED,
-            "activation_dropout": 0.0,
-            "classifier_act": "tanh",
-            "max_position_embeddings": len(theirs[self.positions]) - 2,
+            **{"activation_dropout": 0.0, "classifier_act": "tanh"},
+            "max_position_embeddings": len(source.parameters[self.positions]) - 2,
         }
 
-    def _fold_token_types(self, theirs: dict[str, Tensor], learned: bool) -> list[str]:
+    def _fold_token_types(self, source: Source) -> None:
         """Add type 0, which every token has, to the positions, or to the tokens of a warm start.
 
         In the output layer that is tied to the embeddings, it adds the same number to all logits.
         """
-        types = theirs.pop(self.token_types, None)
+        theirs = source.parameters
+        types, tokens = theirs.pop(self.token_types, None), theirs[self.embed_tokens]
         if types is None or not types.any():
-            return []
-        target, tokens = (
-            self.positions if learned else self.embed_tokens,
-            theirs[self.embed_tokens],
-        )
+            return
+        target = self.positions if source.learned else self.embed_tokens
         if types.dim() != 2 or types.size(1) != theirs[target].size(1):
             raise CheckpointError(f"{self.token_types} has another width than {target}.")
-        if not learned and torch.equal(theirs.get(self.output, tokens), tokens):
+        if not source.learned and torch.equal(theirs.get(self.output, tokens), tokens):
             theirs.pop(self.output, None)
         theirs[target] = theirs[target] + types[:1]
         more = f"; left out: {len(types) - 1} other" if len(types) > 1 else ""
-        return [f"token type 0 is added to the {'positions' if learned else 'tokens'}{more}"]
+        where = "positions" if source.learned else "tokens"
+        source.notes.append(f"token type 0 is added to the {where}{more}")
 
     def rules(self, family: Family, head: str | None) -> Table:
         return (
@@ -132,9 +121,7 @@ class Roberta(Architecture):
             Rule("classifier.*.*", f"classification_heads.{head}.*.*"),
         )
 
-    def write(
-        self, converted: Converted, head: str | None
-    ) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    def write(self, converted: Converted, head: str | None) -> Written:
         settings, state = converted.settings, converted.state
         _check_counterpart(settings, head)
         theirs, _ = exported(converted, self.rules(MASKED, head), head)
@@ -162,7 +149,7 @@ class Roberta(Architecture):
 
 
 def stack_rules(model: str) -> Table:
-    """Embeddings and layers, which BERT's descendants have in common."""
+    """Names of embeddings and layers, which RoBERTa has from BERT."""
     layer, ours = f"{model}.encoder.layer.*.", f"{ENCODER}layers.*."
     return (
         Rule(f"{model}.embeddings.word_embeddings.weight", EMBED_TOKENS),
@@ -179,28 +166,26 @@ def stack_rules(model: str) -> Table:
     )
 
 
-def left_out(theirs: dict[str, Tensor], prefix: str) -> list[str]:
-    """Remove the parameters of a part that has no counterpart; a note if there are any."""
-    names = [name for name in theirs if name.startswith(prefix)]
+def leave_out(source: Source, prefix: str) -> None:
+    """Remove the parameters of a part that has no counterpart, and say so if there are any."""
+    names = [name for name in source.parameters if name.startswith(prefix)]
     for name in names:
-        del theirs[name]
-    return [f"left out: {prefix}*"] if names else []
+        del source.parameters[name]
+    source.notes += [f"left out: {prefix}*"] if names else []
 
 
 def _check_counterpart(settings: Mapping[str, Any], head: str | None) -> None:
     """Check that all settings have a counterpart."""
-    for there, value in FIXED.items():
-        name = MASKED.settings.get(there, there)
-        if settings.get(name) != value:
+    allowed: dict[str, tuple] = {
+        MASKED.settings.get(name, name): (value,) for name, value in FIXED.items()
+    }
+    # The language modeling head of transformers always uses gelu.
+    allowed["activation_fn"] = ACTIVATIONS if head else ("gelu",)
+    if head:
+        allowed["pooler_activation_fn"] = ("tanh",)
+    for name, values in allowed.items():
+        if settings.get(name) not in values:
             raise CheckpointError(
-                f"transformers' RoBERTa supports {name} {value!r} only, but the model's is "
-                f"{settings.get(name)!r} (leave out --classes roberta, or use --classes tupe)."
-            )
-    allowed = {"activation_fn": ACTIVATIONS, "pooler_activation_fn": ("tanh",)}
-    # Its language modeling head always uses gelu.
-    for name, functions in (allowed if head else {"activation_fn": ("gelu",)}).items():
-        if settings[name] not in functions:
-            raise CheckpointError(
-                f"transformers' RoBERTa supports {name} {', '.join(functions)} only, but the "
-                f"model's is {settings[name]!r}."
+                f"transformers' RoBERTa supports {name} {' or '.join(map(repr, values))} only, "
+                f"but the model's is {settings.get(name)!r}: use --classes tupe."
             )

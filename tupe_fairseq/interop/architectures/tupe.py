@@ -14,7 +14,7 @@ from ..families import CAUSAL, Family
 from ..keys import Rule, Table
 from ..models import LM_HEAD, WINDOW, Converted, exported, known_settings, options_of
 from ..settings import checked
-from .base import Architecture
+from .base import Architecture, Written
 
 
 class Tupe(Architecture):
@@ -22,6 +22,7 @@ class Tupe(Architecture):
 
     model_type = "tupe"
     embed_tokens = "tupe.embed_tokens.weight"
+    matrices = (embed_tokens,)
 
     def rules(self, family: Family, head: str | None) -> Table:
         parts = ("embed_positions", "layernorm_embedding", "layers", "layer_norm")
@@ -40,9 +41,7 @@ class Tupe(Architecture):
             Rule("classifier.*.*", f"classification_heads.{head}.*.*"),
         )
 
-    def write(
-        self, converted: Converted, head: str | None
-    ) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    def write(self, converted: Converted, head: str | None) -> Written:
         state, settings, family = converted.state, converted.settings, converted.family
         if settings["activation_fn"] not in ACTIVATIONS:
             raise CheckpointError(

@@ -10,13 +10,14 @@ from types import SimpleNamespace
 from fairseq.models.roberta import RobertaModel
 
 from ...checkpoints.migration import SECOND_COPY
+from ...checkpoints.reading import read_checkpoint
 from ...checkpoints.settings import recorded_settings
 from ...position import POSITION_ENCODINGS
 from .. import settings
 from ..check import outputs_of
 from ..conversion import Conversion, Forward, register
 from ..dictionaries import check_size
-from ..directory import read_parameters, read_source
+from ..directory import read_source
 from ..keys import Rule, Table, roberta_rules, to_ours
 from ..models import EMBED_TOKENS, ENCODER, POSITIONS, Converted, build, register_heads, renamed
 from ..warm_start import OPTIONS, warm_start
@@ -78,7 +79,7 @@ def outputs(checkpoint: Path, converted: Converted, head: str | None) -> Forward
     task = SimpleNamespace(source_dictionary=ours.encoder.dictionary)
     model = RobertaModel.build_model(ours.args, task)
     register_heads(model, converted.state)
-    state, own = read_parameters(checkpoint)["model"], model.state_dict()
+    state, own = read_checkpoint(checkpoint)["model"], model.state_dict()
     model.load_state_dict(
         {n: v for n, v in state.items() if n in own or not SECOND_COPY.search(n)}
     )

@@ -15,6 +15,7 @@ from ...errors import CheckpointError, ConfigurationError
 from ...extras import import_extra
 from ...position import POSITION_ENCODINGS, Option
 from ..architectures import ARCHITECTURES, Architecture
+from ..architectures.base import Source
 from ..architectures.tupe import settings_of
 from ..conversion import Conversion, Forward, register
 from ..dictionaries import dictionary_text
@@ -22,11 +23,10 @@ from ..directory import building
 from ..families import CAUSAL, MASKED
 from ..keys import HEAD as NEW_HEAD
 from ..keys import to_ours, to_theirs
-from ..model_files import FILE, read_config, read_parameters, write_config, write_tensors
+from ..model_files import FILE, read_json, read_parameters, write_json, write_tensors
 from ..models import Converted, known_settings, renamed
 from ..settings import matrix
 from ..sources import AUTO_MAP, collect
-from ..tokenizer_json import write_tokenizer
 from ..warm_start import OPTIONS, warm_start
 
 KIND = "huggingface"
@@ -80,9 +80,12 @@ def write_texts(
 ) -> None:
     """Write config.json, dict.txt, and the tokenizer, or note why there is none."""
     settings, family, source = converted.settings, converted.family, converted.folder
-    write_config(folder / "config.json", config)
+    write_json(folder / "config.json", config)
     (folder / "dict.txt").write_text(dictionary_text(converted.entries), encoding="utf-8")
     if source is not None:
+        import_extra("tokenizers", "hf")
+        from ..tokenizer_json import write_tokenizer
+
         longest, start = settings[family.longest], family.start(settings)
         note = write_tokenizer(folder, source, converted.entries, longest, lower_case, start)
         converted.notes += [note] if note else []
@@ -102,47 +105,49 @@ def read(
     Raises:
         UsageError: it is not such a directory, or its contents do not fit.
     """
-    folder, learned = Path(source), position_encoding == "learned"
     # An unknown name is an error before anything is read.
     POSITION_ENCODINGS[position_encoding]
-    config = read_config(folder / "config.json")
-    architecture = _architecture(config, folder, warm=not learned or seed != 1)
-    theirs = _prefixed(read_parameters(folder), architecture.model_type)
-    for name in (*architecture.matrices, architecture.embed_tokens):
-        embed_tokens = matrix(theirs, name, folder, KIND)
-    family = CAUSAL if config.get("is_decoder") else MASKED
-    vocabulary = architecture.vocabulary(folder, dictionary, len(embed_tokens), family)
-    notes = [*vocabulary.notes]
-    config = architecture.read(config, theirs, vocabulary, learned, notes)
-    rules = architecture.rules(family, NEW_HEAD)
-    # A tied output layer is not saved.
-    theirs = to_theirs({family.output: theirs[architecture.embed_tokens]}, rules) | theirs
-    settings = settings_of(config, to_ours(theirs, rules), folder, family)
-    scale = config.get("embedding_scale")
-    converted = renamed(theirs, rules, settings, vocabulary.entries, folder, KIND, family, scale)
-    if any(name.startswith("classifier.") for name in theirs):
-        notes.append(f"the classifier is the head {NEW_HEAD}")
-    converted.not_comparable = converted.not_comparable or architecture.difference(config)
-    converted.order = vocabulary.order
-    converted = warm_start(converted, position_encoding, seed)
-    converted.notes, converted.files = [*notes, *converted.notes], vocabulary.files
-    return converted
-
-
-def _architecture(config: dict[str, Any], folder: Path, warm: bool) -> Architecture:
-    """The kind of model, after a check that its settings and the options apply to it."""
-    path, kind = folder / "config.json", str(config.get("model_type"))
-    if kind not in ARCHITECTURES:
-        raise CheckpointError(
-            f"{path} has the model_type {kind!r}; those that can be read are: "
-            f"{', '.join(ARCHITECTURES)}."
-        )
-    if kind == "tupe" and warm:
+    folder = Path(source)
+    config = read_json(folder / "config.json")
+    architecture = _architecture(config, folder)
+    if architecture.model_type == "tupe" and (position_encoding != "learned" or seed != 1):
         raise ConfigurationError(
             f"{folder} has an encoding of its own; leave out --position-encoding and --seed."
         )
-    ARCHITECTURES[kind].check(config, path)
+    theirs = _prefixed(read_parameters(folder), architecture.model_type)
+    for name in architecture.matrices:
+        matrix(theirs, name, folder, KIND)
+    found = Source(folder, config, theirs, dictionary, position_encoding == "learned")
+    architecture.read(found)
+    return warm_start(_converted(found, architecture), position_encoding, seed)
+
+
+def _architecture(config: dict[str, Any], folder: Path) -> Architecture:
+    kind = str(config.get("model_type"))
+    if kind not in ARCHITECTURES:
+        raise CheckpointError(
+            f"{folder / 'config.json'} has the model_type {kind!r}; those that can be read are: "
+            f"{', '.join(ARCHITECTURES)}."
+        )
     return ARCHITECTURES[kind]
+
+
+def _converted(source: Source, architecture: Architecture) -> Converted:
+    """The model, by the names of this package."""
+    family, folder, vocabulary = source.family, source.folder, source.vocabulary
+    rules = architecture.rules(family, NEW_HEAD)
+    # A tied output layer is not saved.
+    tied = to_theirs({family.output: source.parameters[architecture.embed_tokens]}, rules)
+    theirs = tied | source.parameters
+    settings = settings_of(source.config, to_ours(theirs, rules), folder, family)
+    scale = source.config.get("embedding_scale")
+    converted = renamed(theirs, rules, settings, vocabulary.entries, folder, KIND, family, scale)
+    if any(name.startswith("classifier.") for name in theirs):
+        source.notes.append(f"the classifier is the head {NEW_HEAD}")
+    converted.notes = [*vocabulary.notes, *source.notes, *converted.notes]
+    converted.not_comparable = converted.not_comparable or source.not_comparable
+    converted.order, converted.files = vocabulary.order, vocabulary.files
+    return converted
 
 
 def _prefixed(theirs: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
