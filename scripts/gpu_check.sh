@@ -63,7 +63,7 @@ data() {
     --destdir "$out/data"
 }
 
-step tests "$python" -m pytest -m gpu -k "$chosen" tests/cuda tests/attention/test_fused_kernels.py
+step tests "$python" -m pytest -m gpu -k "$chosen" tests/cuda
 steps=(--workloads gpu-32x512 --encodings learned,tupe_a,tupe_r,t5,rope,none "${tiny_model[@]}")
 benchmark training 32x512 "${steps[@]}"
 benchmark training 32x512_half_padding "${steps[@]}" --peers '' --padding 0.5

@@ -68,15 +68,3 @@ def test_sinusoidal():
     ours, _ = build("sinusoidal", torch.float32)
     zeros = torch.zeros(1, LENGTH, EMBED_DIM)
     assert_close(ours.embed(zeros), theirs(zeros))
-
-
-def test_learned():
-    """fairseq's own module, on the same table: padding counts as no position, words from 2."""
-    from fairseq.modules import LearnedPositionalEmbedding
-
-    ours, _ = build("learned", torch.float32)
-    theirs = LearnedPositionalEmbedding(len(ours.weight), EMBED_DIM, padding_idx=1)
-    copy(theirs, ours)
-    tokens = torch.full((2, LENGTH), 7)
-    zeros = torch.zeros(2, LENGTH, EMBED_DIM)
-    assert_close(ours.embed(zeros), theirs(tokens))

@@ -32,7 +32,7 @@ LONG = 6700
 LENGTH = 23
 
 
-def assert_as_eager(case, length, padded=(), max_length=None, **how):
+def assert_as_eager(case, length, padded=(), max_length=None, width=EMBED_DIM, heads=3, **how):
     """Output and gradients equal those of `eager`, of sentences with so much padding at the end.
 
     Args:
@@ -40,11 +40,13 @@ def assert_as_eager(case, length, padded=(), max_length=None, **how):
         length: of the sentences in `eager`.
         padded: words of padding of each sentence; one whole sentence if empty.
         max_length: of the sentences in `blocked`: padding after those in `eager`.
+        width: of the model.
+        heads: number of heads.
         how: for `share_attention`.
     """
     longest = max_length or length
-    encoding, attention = build(case, longest)
-    x = normal(len(padded) or 1, length, EMBED_DIM, seed=0).requires_grad_()
+    encoding, attention = build(case, longest, embed_dim=width, num_heads=heads)
+    x = normal(len(padded) or 1, length, width, seed=0).requires_grad_()
     padding = padding_mask(length, *padded) if padded else None
     expected = run_packed(encoding, attention, x, padding, backend="eager", **how)
     if max_length is not None:
@@ -72,6 +74,13 @@ def assert_as_eager(case, length, padded=(), max_length=None, **how):
 def test_several_sentences(way, case, length, padded):
     """One block; sentences of similar length in blocks of 511 queries and fewer; and of others."""
     assert_as_eager(case, length, padded)
+
+
+@pytest.mark.parametrize("how", [{}, {"causal": True}, {"window": 3}], ids=str)
+@pytest.mark.parametrize("length", [LENGTH, 70])
+@pytest.mark.parametrize("case", [*CASES, "sandwich", "shaw"])
+def test_little_padding_stays_in_the_batch(way, case, length, how):
+    assert_as_eager(case, length, (0, 1, 2), **how)
 
 
 @pytest.mark.parametrize("how", [{}, {"causal": True}], ids=["two-sided", "causal"])
@@ -111,17 +120,7 @@ def test_terms_of_long_inputs_are_computed_for_each_block(way, case, how):
 @pytest.mark.parametrize("case", ["none", "tupe_r", "shaw", "deberta", "transformer_xl"])
 def test_width_of_heads(way, case, width, length, padded):
     """The widest make matrices that oneDNN may multiply; padding stays in the batch."""
-    encoding, attention = build(case, length, embed_dim=2 * width, num_heads=2)
-    x = normal(2, length, 2 * width, seed=0).requires_grad_()
-    padding = padding_mask(length, 0, 9) if padded else None
-    expected = run(encoding, attention, x, padding, backend="eager")
-    actual = run(encoding, attention, x, padding, backend="blocked")
-    assert_close(actual, expected)
-    assert_gradients_close(
-        gradients(actual, x, encoding, attention),
-        gradients(expected, x, encoding, attention),
-        torch.float32,
-    )
+    assert_as_eager(case, length, (0, 9 if padded else 0), width=2 * width, heads=2)
 
 
 def largest_allocation(case, length, **how):
@@ -133,15 +132,16 @@ def largest_allocation(case, length, **how):
     return max(event.cpu_memory_usage for event in profile.events())
 
 
-@pytest.mark.parametrize("case", ["shaw", "shaw-long", "deberta", "transformer_xl"])
-def test_relative_terms_need_no_tensor_of_all_cells(case):
-    """At a length at which the scores of a head would be 25 MB."""
-    assert largest_allocation(case, 2500) < 2500**2 * 4 / 2
-
-
-def test_no_tensor_of_all_cells_of_long_inputs():
-    """At a length at which the scores of a head would be 180 MB."""
-    assert largest_allocation("tupe_r", LONG, causal=True) < LONG**2
+@pytest.mark.parametrize(
+    ("case", "length", "causal"),
+    [
+        *((case, 2500, False) for case in ("shaw", "shaw-long", "deberta", "transformer_xl")),
+        ("tupe_r", LONG, True),
+    ],
+)
+def test_no_tensor_of_all_cells(case, length, causal):
+    """Half of the scores of one head are not allocated."""
+    assert largest_allocation(case, length, causal=causal) < length**2 * 4 / 2
 
 
 @pytest.mark.parametrize("case", RELATIVE)

@@ -1,4 +1,4 @@
-"""What torch's fused kernels for GPUs ask of those who call them; and their results on a GPU."""
+"""What torch's fused kernels for GPUs ask of those who call them. Results: tests/cuda."""
 
 import pytest
 import torch
@@ -8,16 +8,12 @@ from torch.overrides import TorchFunctionMode
 from tests.attention.cases import (
     EMBED_DIM,
     ENCODINGS,
-    PAPER,
-    assert_equals_eager,
     build,
     normal,
     padding_mask,
     run,
     served,
 )
-
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
 
 class Calls(TorchFunctionMode):
@@ -46,27 +42,14 @@ def calls(name, case, padded):
 
 @pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
 @pytest.mark.parametrize(("name", "case"), served(("sdpa", "flash"), ENCODINGS))
-def test_vectors_are_as_wide_as_kernels_take_them(name, case, padded):
-    """Others fall to the kernel that keeps all scores."""
-    for vectors, _, _ in calls(name, case, padded):
+def test_what_kernels_are_called_with(name, case, padded):
+    """Vectors whose width the kernels take; with a mask not cuDNN's, which gives it no gradient.
+
+    Other widths fall to the kernel that keeps all scores. cuDNN's gives NaN for the gradients of
+    queries at some lengths.
+    """
+    for vectors, mask, cudnn in calls(name, case, padded):
         assert {vector.size(-1) % 8 for vector in vectors} == {0}
         assert len({vector.size(-1) for vector in vectors}) == 1
-
-
-@pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
-@pytest.mark.parametrize(("name", "case"), served(("sdpa", "flash"), ENCODINGS))
-def test_cudnn_is_kept_from_masks(name, case, padded):
-    """It gives none a gradient, and those of queries are NaN for some lengths."""
-    for _, mask, cudnn in calls(name, case, padded):
         assert mask is None or not cudnn
     assert torch.backends.cuda.cudnn_sdp_enabled()
-
-
-@needs_gpu
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
-@pytest.mark.parametrize("length", [63, 64, 192])
-@pytest.mark.parametrize(("name", "case"), served(("sdpa", "flash"), PAPER))
-def test_on_a_gpu_equals_eager(name, case, length, padded, dtype):
-    assert_equals_eager(name, case, length, padded, dtype, length, "cuda")

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tests.attention.cases import layer_scores
 from tests.attention.shared_weights import (
     EMBED_DIM,
     HEAD_DIM,
@@ -23,7 +22,7 @@ from tests.attention.shared_weights import (
     words_of,
     zero,
 )
-from tests.tolerances import assert_close, assert_not_zero
+from tests.tolerances import assert_not_zero
 
 pytest.importorskip("transformers", reason="the independent implementations are in transformers")
 
@@ -156,72 +155,6 @@ def test_xlnet(padding):
     # T×B×H×D -> B×T×C, and T×S×B×H -> B×H×T×S
     output = output.flatten(2).transpose(0, 1)
     assert_same(encoding, attention, padding, output, weights.permute(2, 3, 0, 1))
-
-
-def causal_weights(attention, encoding, x):
-    """softmax over the keys up to the query, of our scores, B×H×T×S."""
-    q, k = (
-        project(x).unflatten(-1, (NUM_HEADS, -1)).transpose(1, 2)
-        for project in (attention.q_proj, attention.k_proj)
-    )
-    q = q * attention.scaling
-    scores = q @ k.transpose(-2, -1) + layer_scores(attention.layer_terms, q, k, encoding)
-    right = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
-    return scores.masked_fill(right, -torch.inf).softmax(-1)
-
-
-def test_transformer_xl():
-    """Theirs is causal, without biases, and stacks the waves (their code; the paper is silent).
-
-    Its mask cannot be applied in float64.
-    """
-    module = pytest.importorskip("transformers.models.deprecated.transfo_xl.modeling_transfo_xl")
-    encoding, attention = build("transformer_xl", torch.float32)
-    terms = attention.layer_terms
-    zero(attention.q_proj.bias, attention.k_proj.bias)
-    theirs = module.RelPartialLearnableMultiHeadAttn(
-        NUM_HEADS, EMBED_DIM, EMBED_DIM // NUM_HEADS, dropout=0.0
-    )
-    projections = attention.q_proj, attention.k_proj, attention.v_proj
-    copy(theirs.qkv_net.weight, torch.cat([p.weight for p in projections]))
-    copy(theirs.r_net.weight, stacked_waves(terms.r_proj))
-    copy(theirs.r_w_bias, terms.content_bias)
-    copy(theirs.r_r_bias, terms.position_bias)
-    waves = module.PositionalEmbedding(EMBED_DIM)(torch.arange(LENGTH - 1, -1, -1.0))
-    x = words_of(torch.float32)
-    _, weights = theirs(
-        x.transpose(0, 1),
-        waves,
-        attn_mask=torch.ones(LENGTH, LENGTH).triu(1)[:, :, None],
-        output_attentions=True,
-    )
-    # T×S×B×H -> B×H×T×S
-    assert_close(causal_weights(attention, encoding, x), weights.permute(2, 3, 0, 1))
-
-
-@PADDINGS
-def test_bert_with_relative_keys(padding):
-    """Shaw's keys, no clip within the length, and no vectors on the values."""
-    from transformers import BertConfig
-    from transformers.models.bert.modeling_bert import BertSelfAttention
-
-    config = BertConfig(
-        hidden_size=EMBED_DIM,
-        num_attention_heads=NUM_HEADS,
-        position_embedding_type="relative_key",
-        max_position_embeddings=LENGTH,
-    )
-    theirs = BertSelfAttention(config).eval().double()
-    if not hasattr(theirs, "distance_embedding"):
-        pytest.skip("this version of transformers has BERT without relative_key")
-    encoding, attention = build("shaw", relative_clip=LENGTH - 1)
-    zero(attention.layer_terms.value_weight)
-    for name, ours in (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj")):
-        copy(getattr(theirs, name), getattr(attention, ours))
-    copy(theirs.distance_embedding.weight, attention.layer_terms.key)
-    mask = added_mask(padding, torch.float64)
-    output, weights = theirs(words_of(), attention_mask=mask, output_attentions=True)
-    assert_same(encoding, attention, padding, output, weights)
 
 
 @PADDINGS

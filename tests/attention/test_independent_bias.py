@@ -1,11 +1,10 @@
-"""T5's bias and ALiBi against the implementations of transformers."""
-
-import math
+"""T5's bias and ALiBi against the papers and the implementations of transformers."""
 
 import pytest
 import torch
 
-from tests.attention.shared_weights import EMBED_DIM, HEAD_DIM, LENGTH, NUM_HEADS, build, copy
+from tests.attention.shared_weights import EMBED_DIM, HEAD_DIM, NUM_HEADS, build, copy
+from tests.reference import alibi
 from tests.tolerances import assert_close
 from tupe_fairseq.position import build_position_encoding
 from tupe_fairseq.position.indices import relative_buckets
@@ -13,43 +12,23 @@ from tupe_fairseq.position.indices import relative_buckets
 pytest.importorskip("transformers", reason="the independent implementations are in transformers")
 
 
-def t5_buckets(distance, num_buckets, max_distance, bidirectional):
-    from transformers.models.t5.modeling_t5 import T5Attention
-
-    return T5Attention._relative_position_bucket(
-        distance, bidirectional, num_buckets, max_distance
-    )
-
-
 @pytest.mark.parametrize("bidirectional", [True, False])
 def test_t5_buckets(bidirectional):
-    """Equal where buckets are powers of two, as in every model released."""
+    """Equal where buckets are powers of two, as in every model released.
+
+    Elsewhere some differ by one: theirs take logarithms in fp32, ours are computed in integers.
+    """
+    from transformers.models.t5.modeling_t5 import T5Attention
+
     distance = torch.arange(-600, 601)
     for num_buckets in (8, 16, 32, 64, 128):
         for max_distance in (64, 128, 256, 512):
-            arguments = num_buckets, max_distance, bidirectional
             if max_distance > num_buckets:
-                ours = relative_buckets(distance, *arguments)
-                assert torch.equal(ours, t5_buckets(distance, *arguments))
-
-
-@pytest.mark.parametrize("max_distance", [164, 282, 505, 532])
-def test_t5_buckets_differ_where_their_logarithm_is_rounded(max_distance):
-    """Theirs is in fp32, ours in integers: at a bucket's edge they can fall to either side.
-
-    With transformers 4.57 on x86 at 46 of the distances up to 600, over 72,371 settings: of 92
-    buckets up to 164, distance 107 has logarithm 17.999998, in fp32 18.
-    """
-    distance = torch.arange(-600, 0)
-    for num_buckets in range(4, 130, 2):
-        arguments = num_buckets, max_distance, True
-        ours, theirs = relative_buckets(distance, *arguments), t5_buckets(distance, *arguments)
-        differ = ours != theirs
-        exact = num_buckets // 4
-        logarithm = (-distance[differ] / exact).double().log() / math.log(max_distance / exact)
-        bucket = logarithm * (num_buckets // 2 - exact)
-        assert_close(bucket, bucket.round(), torch.float32)
-        assert (ours - theirs).abs().max() <= 1
+                ours = relative_buckets(distance, num_buckets, max_distance, bidirectional)
+                theirs = T5Attention._relative_position_bucket(
+                    distance, bidirectional, num_buckets, max_distance
+                )
+                assert torch.equal(ours, theirs)
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])
@@ -77,17 +56,46 @@ def test_t5_bias(bidirectional, num_buckets, max_distance, queries, keys):
     )
 
 
-@pytest.mark.parametrize("num_heads", [1, 2, 4, 8, 16])
-def test_alibi_of_bloom(num_heads):
-    """m_h·j, which is m_h·(j − i) after softmax; causal, so that j ≤ i.
+def alibi_bias(num_heads, length, **options):
+    encoding = build_position_encoding("alibi", 12 * num_heads, num_heads, length, **options)
+    return encoding.attention_bias(length, length).dense()
 
-    Where heads are no power of two, the released code takes slopes from two sequences; the paper
-    knows one.
-    """
-    from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 
-    ours = build_position_encoding("alibi", EMBED_DIM * 2, num_heads, LENGTH)
-    score = ours.attention_bias(LENGTH, LENGTH).dense()
-    by_key = build_alibi_tensor(torch.ones(1, LENGTH), num_heads, torch.float32)
-    for i in range(LENGTH):
-        assert_close(score[:, i, : i + 1], by_key[:, 0, : i + 1] - by_key[:, 0, i : i + 1])
+@pytest.mark.parametrize("num_heads", [1, 2, 3, 4, 8, 12])
+def test_alibi_equals_the_loops(num_heads):
+    """Also where heads are no power of two, for which the authors' code interpolates."""
+    expected = alibi.positional_score({}, num_heads, 9, 9, 0)
+    assert_close(alibi_bias(num_heads, 9), torch.tensor(expected))
+
+
+def test_alibi_of_eight_heads_has_the_slopes_of_the_paper():
+    """1/2, 1/4, ..., 1/256."""
+    score = alibi_bias(8, 7)
+    for head, slope in enumerate(2**-n for n in range(1, 9)):
+        assert score[head, 0, :3].tolist() == [0, -slope, -2 * slope]
+
+
+@pytest.mark.parametrize("num_heads", [1, 2, 3, 6, 8, 12, 20])
+def test_official_slopes_are_those_of_bloom_and_mpt(num_heads):
+    bloom = pytest.importorskip("transformers.models.bloom.modeling_bloom")
+    mpt = pytest.importorskip("transformers.models.mpt.modeling_mpt")
+    found = alibi_bias(num_heads, 5, alibi_slopes="official")
+    # −m·(4 − j) and m·j: the same but for a constant of each row
+    from_mpt = mpt.build_mpt_alibi_tensor(num_heads, 5)[:, 0]
+    from_bloom = bloom.build_alibi_tensor(torch.ones(1, 5), num_heads, torch.float32)[:, 0]
+    assert_close(found[:, 4], from_mpt)
+    assert_close(found[:, 4] - found[:, 4, :1], from_bloom)
+
+
+@pytest.mark.parametrize("slopes", ["geometric", "official"])
+def test_alibi_tells_the_sides_apart(slopes):
+    """By hand: −m·|i − j|, and −m·(|i − j| − ½) on the right."""
+    found = alibi_bias(3, 4, alibi_slopes=slopes, alibi_sides=True)
+    # s(2) = 1/16, 1/256 and the first of s(4) = 1/4, 1/16, ...
+    exact = {
+        "geometric": (2 ** (-8 / 3), 2 ** (-16 / 3), 2**-8),
+        "official": (1 / 16, 1 / 256, 1 / 4),
+    }
+    for head, m in enumerate(exact[slopes]):
+        row = [-2 * m, -1 * m, 0, -0.5 * m]
+        assert_close(found[head, 2], torch.tensor(row))

@@ -31,7 +31,6 @@ from tupe_fairseq.arguments.roberta import ROBERTA
 from tupe_fairseq.arguments.transformers import TRANSFORMER
 from tupe_fairseq.attention import Feature
 from tupe_fairseq.attention.backend import ATTENTION_BACKENDS
-from tupe_fairseq.modules.encoder import Encoder
 from tupe_fairseq.modules.stack import LayerPositions
 from tupe_fairseq.position import POSITION_ENCODINGS
 from tupe_fairseq.position.tupe import TupeAbsolute
@@ -103,15 +102,6 @@ def test_encoders_of_the_registry_have_windows_in_local_layers():
         assert windows == [None, WINDOW, WINDOW, None], name
 
 
-def test_an_encoder_sees_one_window_more_in_each_layer():
-    encoder = Encoder(build_position_encoding("t5", 8, 2, LENGTH, window=1), 2, 8).eval()
-    x = normal(1, LENGTH, 8, seed=0).requires_grad_()
-    # Two layers of window 1 reach a distance of 2.
-    (gradient,) = torch.autograd.grad(encoder(x)[0, 4, 0], x)
-    reached = gradient[0].abs().sum(-1).gt(0)
-    assert reached.tolist() == [abs(4 - j) <= 2 for j in range(LENGTH)]
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -161,9 +151,3 @@ def test_pruning_keeps_layers_with_and_without_rotation(kept, message):
         return
     with pytest.raises(UsageError, match=f"^--encoder-layers-to-keep .*{message}"):
         completed(ROBERTA, Namespace(**given), Task())
-
-
-def test_backends_without_windows_are_refused_when_built():
-    encoding = build_position_encoding("none", EMBED_DIM, NUM_HEADS, LENGTH, window=2)
-    with pytest.raises(UsageError, match="'flash', but it cannot restrict attention to a window"):
-        Encoder(encoding, 1, 16, attention_backend="flash")
