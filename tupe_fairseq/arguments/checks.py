@@ -8,11 +8,10 @@ from typing import Any
 from ..errors import ConfigurationError
 from ..options import Option
 from ..position import POSITION_ENCODINGS, known_options
+from ..position.base import check_extension
 from ..position.sizes import check_window
 from .declaration import ModelArguments
 
-#: Values of --extend-positions.
-EXTENSIONS = ("hierarchical", "toeplitz")
 #: Types of options, in words.
 TYPES = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
 
@@ -46,18 +45,7 @@ def check_arguments(model: ModelArguments, args: Namespace) -> None:
             )
     for option in model.options():
         _check_type(option, getattr(args, option.name))
-    if args.extend_positions not in (None, *EXTENSIONS):
-        raise ConfigurationError(
-            f"--extend-positions is {args.extend_positions!r}, but must be one of: "
-            f"{', '.join(EXTENSIONS)}."
-        )
-    encoding = POSITION_ENCODINGS[args.position_encoding]
-    if args.extend_positions == "toeplitz" and not encoding.continues_by_distance:
-        able = [name for name, cls in POSITION_ENCODINGS.items() if cls.continues_by_distance]
-        raise ConfigurationError(
-            "--extend-positions toeplitz continues the term of absolute positions that "
-            f"{', '.join(able)} have, but --position-encoding is {args.position_encoding!r}."
-        )
+    check_extension(args.position_encoding, args.extend_positions)
     check_window(args.attention_window, args.global_every)
     _check_options(args)
     for side in ("encoder", "decoder"):

@@ -9,9 +9,9 @@ from fairseq import checkpoint_utils
 from ..arguments.completion import position_options
 from ..arguments.fairseq_settings import training_setting
 from ..errors import CheckpointError
+from .intact import newest_intact_checkpoint
 from .reading import read_checkpoint
 from .settings import recorded_settings
-from .intact import newest_intact_checkpoint
 
 #: This value of --restore-file means the last checkpoint in --save-dir, if there is one.
 DEFAULT_RESTORE_FILE = "checkpoint_last.pt"

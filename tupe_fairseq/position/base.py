@@ -27,6 +27,8 @@ from .sizes import Shape
 
 POSITION_ENCODINGS = Registry("--position-encoding")
 register_position_encoding = POSITION_ENCODINGS.register
+#: Values of --extend-positions.
+EXTENSIONS = ("hierarchical", "toeplitz")
 
 
 class PositionEncoding(nn.Module):
@@ -235,10 +237,25 @@ def build_position_encoding(
             f"--position-encoding {name} has no form for keys on the right, which an encoder "
             "attends to: use it in tupe_transformer_lm, or choose another encoding."
         )
+    check_extension(name, extension)
     sizes = (embed_dim, num_heads, max_positions, bidirectional, vocab_size, num_layers)
     shape = Shape(*sizes, window, global_every, extension)
     with isolated_rng():
         return cls(shape, **options)
+
+
+def check_extension(name: str, extension: str | None) -> None:
+    """Refuse a value of --extend-positions that is unknown or not for this encoding."""
+    if extension not in (None, *EXTENSIONS):
+        raise ConfigurationError(
+            f"--extend-positions is {extension!r}, but must be one of: {', '.join(EXTENSIONS)}."
+        )
+    if extension == "toeplitz" and not POSITION_ENCODINGS[name].continues_by_distance:
+        able = [other for other, cls in POSITION_ENCODINGS.items() if cls.continues_by_distance]
+        raise ConfigurationError(
+            "--extend-positions toeplitz continues the term of absolute positions that "
+            f"{', '.join(able)} have, but --position-encoding is {name!r}."
+        )
 
 
 def known_options() -> dict[str, Option]:
