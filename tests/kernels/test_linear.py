@@ -6,9 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from tests.tolerances import assert_close, assert_gradients_close
-from tupe_fairseq import build_position_encoding
 from tupe_fairseq.kernels.linear import linear, project
-from tupe_fairseq.modules.encoder import Encoder
 
 #: Inputs, outputs, whether there is a bias: products too small for anything but torch, products of
 #: few rows, by the kernel in C if rows are multiples of 16, and products that oneDNN computes.
@@ -116,38 +114,3 @@ def test_replaced_modules_are_called():
     noisy = Noisy(7, 3)
     assert torch.equal(project(x, hooked), 2 * F.linear(x, hooked.weight, hooked.bias))
     assert torch.equal(project(x, noisy, "gelu"), F.gelu(noisy(x)))
-
-
-@pytest.mark.parametrize("normalize_before", [False, True])
-def test_encoder(way, normalize_before):
-    """The same parameters before and after training mode, loading and changes of dtype."""
-    encoder, other = (
-        Encoder(
-            build_position_encoding("tupe_r", 64, 2, 256, tie_cls=True),
-            *(2, 256),
-            dropout=0.0,
-            attention_dropout=0.0,
-            normalize_before=normalize_before,
-        )
-        for _ in range(2)
-    )
-    encoder.eval()
-    x, mask = torch.randn(3, 130, 64), torch.arange(130) >= torch.tensor([130, 97, 5])[:, None]
-
-    def check():
-        with torch.no_grad():
-            found, again = encoder(x, mask), encoder(x, mask)
-            assert torch.equal(found, again)
-            exact = encoder.double()(x.double(), mask)
-            encoder.float()
-        assert_close(found[~mask], exact[~mask])
-
-    check()
-    encoder.load_state_dict(other.state_dict())
-    check()
-    x.requires_grad_()
-    encoder.train()(x, mask)[~mask].sum().backward()
-    assert x.grad.isfinite().all()
-    torch.optim.SGD(encoder.parameters(), 0.1).step()
-    encoder.eval()
-    check()

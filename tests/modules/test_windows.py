@@ -33,7 +33,6 @@ from tupe_fairseq.attention import Feature
 from tupe_fairseq.attention.backend import ATTENTION_BACKENDS
 from tupe_fairseq.modules.stack import LayerPositions
 from tupe_fairseq.position import POSITION_ENCODINGS
-from tupe_fairseq.position.tupe import TupeAbsolute
 
 LENGTH, WINDOW = 9, 3
 
@@ -47,10 +46,11 @@ class Task:
         return 40
 
 
+TIED = ("tupe_a-tie_cls", "tupe_r-tie_cls")
 #: FLOATER's solver takes other steps in float64; its attention is that of `learned`.
 WITH_WINDOWS = [
     (backend, case)
-    for backend, case in served(BACKENDS, sorted(set(POSITION_ENCODINGS) - {"floater"}))
+    for backend, case in served(BACKENDS, [*sorted(set(POSITION_ENCODINGS) - {"floater"}), *TIED])
     if Feature.WINDOW in ATTENTION_BACKENDS[backend].supports
 ]
 
@@ -61,7 +61,7 @@ def by_renormalised_weights(encoding, attention, x, padding):
     x = encoding.embed(x, words(x), padding)
     near = [[float(abs(i - j) <= WINDOW) for j in range(LENGTH)] for i in range(LENGTH)]
     near = torch.tensor(near, dtype=x.dtype)
-    if isinstance(encoding, TupeAbsolute):
+    if encoding.untie_cls:
         # An untied [CLS] stays visible, and sees all.
         near[0] = near[:, 0] = 1
     weights = weights * near

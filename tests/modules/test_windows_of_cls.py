@@ -5,7 +5,6 @@ import torch
 
 from tests.attention.cases import (
     EMBED_DIM,
-    ENCODINGS,
     NUM_HEADS,
     build,
     gradients,
@@ -13,36 +12,13 @@ from tests.attention.cases import (
     padding_mask,
     run,
 )
-from tests.reference import tupe
 from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq import build_position_encoding
 from tupe_fairseq.attention.layout import Layout
 from tupe_fairseq.modules.encoder import Encoder
 
 CASES = ("tupe_a", "tupe_r", "tupe_a-tie_cls", "tupe_r-tie_cls")
-BACKENDS = ("eager", "sdpa", "blocked", "auto")
 LENGTH, WINDOW = 9, 2
-
-
-@pytest.mark.parametrize("padded", [None, (0, 2)], ids=["full", "padded"])
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("case", CASES)
-def test_against_loops(case, backend, padded):
-    encoding, attention = build(case, LENGTH)
-    x = normal(2, LENGTH, EMBED_DIM, seed=0).requires_grad_()
-    padding = None if padded is None else padding_mask(LENGTH, *padded)
-    tokens = torch.ones(2, LENGTH, 1) if padding is None else (~padding)[:, :, None].float()
-    found = run(encoding, attention, x, padding, backend=backend, window=WINDOW)
-    exact, exact_attention = (module.double() for module in build(case, LENGTH))
-    wide, options = x.detach().double().requires_grad_(), ENCODINGS[case][1]
-    parameters = (dict(module.named_parameters()) for module in (exact_attention, exact))
-    expected, _ = tupe.attend(wide, *parameters, NUM_HEADS, padding, WINDOW, **options)
-    assert_close(tokens * found, tokens * expected)
-    assert_gradients_close(
-        gradients(tokens * found, x, encoding, attention),
-        gradients(tokens * expected, wide, exact, exact_attention),
-        torch.float32,
-    )
 
 
 @pytest.mark.parametrize("case", CASES)

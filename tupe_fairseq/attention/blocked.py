@@ -19,7 +19,6 @@ from ..kernels.products import multiplied, multiply
 from ..kernels.random_bits import draw_key
 from ..kernels.softmax import ScoreTerms, softmax_dropout_, softmax_dropout_backward_
 from ..position.bias import AttentionBias
-from ..position.relative import RelativeVectors
 from ..position.tables import widened
 from .backend import ATTENTION_BACKENDS, Backend, Feature, SharedAttention
 from .blocks import Block, Blocks, split_into_blocks
@@ -75,9 +74,11 @@ class Blocked(Backend):
         if dropout == 1:
             return v.new_zeros(*q.shape[:-1], v.size(-1))
         q, k, v = (x.to(wide) for x in (q, k, v))
-        relative = None if shared.relative is None else shared.relative.to(wide)
         if not isinstance(prepared, Blocks):
-            return _attend_other(q, k, v, prepared, dropout, relative, shared.start).to(dtype)
+            # Vectors by distance meet this in empty batches alone: `DecoderCache` gives them to
+            # `eager`.
+            return _attend_other(q, k, v, prepared, dropout).to(dtype)
+        relative = None if shared.relative is None else shared.relative.to(wide)
         is_fused = dropout == 0 and relative is None
         if is_fused and (fused := _attend_fused(prepared, q, k, v)) is not None:
             return fused.to(dtype)
@@ -117,27 +118,12 @@ def _is_torch_faster(blocks: Blocks) -> bool:
     return blocks.bias.cells is not None and not learns
 
 
-def _attend_other(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None,
-    p: float,
-    relative: RelativeVectors | None = None,
-    start: int = 0,
-) -> Tensor:
-    """softmax(q kᵀ + mask + terms) v; with dropout, torch's kernel draws its mask on one core."""
-    for_values = None
-    if relative is not None:
-        for_values = relative.for_values
-        added = relative.scores(q, k, start)
-        mask = added if mask is None else mask + added
-    if p == 0 and for_values is None:
+def _attend_other(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> Tensor:
+    """softmax(q kᵀ + mask) v; with dropout, torch's kernel draws its mask on one core."""
+    if p == 0:
         return F.scaled_dot_product_attention(q, k, v, mask, scale=1.0)
     scores = q @ k.mT if mask is None else q @ k.mT + mask
-    weights = drop(scores.softmax(-1), p) if p else scores.softmax(-1)
-    out = weights @ v
-    return out if for_values is None else out + for_values.weighted_sum(weights, start)
+    return drop(scores.softmax(-1), p) @ v
 
 
 class _BiasGradient:

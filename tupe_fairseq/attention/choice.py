@@ -109,14 +109,8 @@ def positional_bias(
 ) -> AttentionBias | None:
     """The positional term of T tokens, with hidden keys; without autocast.
 
-    It is computed once for all layers, so its rounding error would be in all of them.
-
-    Args:
-        encoding: the encoding as a layer sees it.
-        length: T.
-        device: of the tokens.
-        causal: whether later tokens are hidden.
-        window: largest distance at which tokens attend to each other, or None.
+    It is computed once for all layers, so its rounding error would be in all of them. The
+    arguments are those of `share_attention`; `length` is T.
     """
     with without_autocast(device.type):
         bias = encoding.attention_bias(length, length)

@@ -34,11 +34,6 @@ class Padding:
     leading: bool = False
     scattered: bool = False
 
-    @property
-    def before_tokens(self) -> bool:
-        """Whether padding is anywhere but after the last token."""
-        return self.leading or self.scattered
-
     @classmethod
     def read(cls, mask: Tensor | None) -> "Padding | None":
         """Read a mask, B×T, with one synchronisation of host and device; None without padding."""

@@ -149,16 +149,11 @@ class Encoder(nn.Module):
         source: Source | None = None,
         **how: Any,
     ) -> Encoded:
-        """As `forward`.
+        """As `forward`, for padding that has been read.
 
-        Args:
-            x: input vectors, B×T×C.
-            padding: at the end of each row, or None.
-            tokens: ids, B×T, for encodings that depend on the token.
-            causal: whether a causal stack hides later tokens.
-            backend: used in this pass in place of that of the layers.
-            source: what the layers attend to; its sequences are those of x.
-            **how: as in `run`.
+        With `causal=False`, a causal stack does not hide later tokens in this pass. `backend` is
+        used in place of that of the layers. The sequences of `source` are those of x. It and
+        further arguments are passed to `run`.
         """
         self._check(x, padding)
         batch, length = x.shape[:2]
@@ -188,14 +183,8 @@ class Encoder(nn.Module):
         """Encode the tokens that follow those in a cache, and store their keys and values.
 
         The first tokens are computed together, later ones one after the other. Positions are
-        never drawn (`PositionEncoding.for_pass`).
-
-        Args:
-            x: input vectors, B×T×C.
-            cache: of this stack, which is causal.
-            tokens: ids, B×T, for encodings that depend on the token.
-            backend: used in this pass in place of that of the layers.
-            **how: as in `run`.
+        never drawn (`PositionEncoding.for_pass`). The stack is causal; the arguments are those of
+        `encode`.
 
         Raises:
             DataError: no tokens, or more than max_positions with those in the cache.

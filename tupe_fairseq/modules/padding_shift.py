@@ -25,7 +25,7 @@ class PaddingShift:
     @classmethod
     def of(cls, padding: Padding | None) -> "PaddingShift | None":
         """The shift for a batch, or None where padding is at the end of each row already."""
-        if padding is None or not padding.before_tokens:
+        if padding is None or not (padding.leading or padding.scattered):
             return None
         sources = padding.mask.to(torch.int8).argsort(dim=1, stable=True)
         moved = replace(padding, mask=_take(padding.mask, sources), leading=False, scattered=False)

@@ -53,19 +53,9 @@ def share_once(
 class LayerStack(nn.ModuleList):
     """Layers over one position encoding.
 
-    Each layer has an attribute `self_attn`. The encoding is not a submodule: it belongs to the
+    `build` makes a layer around its self-attention, which becomes its attribute `self_attn`. The
+    other arguments are those of `Encoder`. The encoding is not a submodule: it belongs to the
     model, and every method that reads it takes it as an argument.
-
-    Args:
-        encoding: the position encoding.
-        build: makes a layer around its self-attention.
-        num_layers: layers L.
-        attention_dropout: on attention weights.
-        backend: a registered backend or "auto".
-        causal: whether later tokens are hidden; such a stack also decodes token by token.
-        layerdrop: probability of skipping a layer in training (Fan et al. 2019).
-        checkpoint_activations: recompute layers in the backward pass instead of storing them.
-        compile_layers: run the layers through torch.compile.
 
     Raises:
         BackendError: the backend does not serve the encoding, or there is no compiler.
@@ -123,12 +113,7 @@ class LayerStack(nn.ModuleList):
     ) -> list[SharedAttention]:
         """What each layer shares with others in one forward pass, in the order of the layers.
 
-        Args:
-            encoding: the position encoding.
-            x: input of the first layer, B×T×C or N×C.
-            layout: the tokens of the batch.
-            causal: whether a causal stack hides later tokens.
-            backend: used in this pass in place of the stack's.
+        `x` is the input of the first layer, B×T×C or N×C; for the others see `Encoder.encode`.
 
         Raises:
             BackendError: the backend cannot run here.
