@@ -4,8 +4,6 @@ Each encoding is compared with float64 loops, layer by layer, in every backend t
 gradients; and token by token in incremental decoding.
 """
 
-from functools import partial
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -13,7 +11,7 @@ from torch import nn
 
 from tests.attention.cases import BACKENDS, enlarged, normal, padding_mask
 from tests.modules.hook_encodings import THETAS, WINDOW, BiasPerLayer, Forgetting, LocalGlobal
-from tests.reference.attention import attend, project_per_head
+from tests.reference.attention import attend, bias_table, project_per_head
 from tests.reference.rope import rotate
 from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq import PositionEncoding, UsageError
@@ -31,29 +29,21 @@ ENCODINGS = (BiasPerLayer, LocalGlobal, Forgetting)
 every_encoding = pytest.mark.parametrize("cls", ENCODINGS)
 
 
-def cells(length, value):
-    return [[value(i, j) for j in range(length)] for i in range(length)]
-
-
 def reference_terms(encoding, layer, x, weights):
     """The keywords of the loops for this layer, of one sequence x, T×C in float64."""
     length = len(x)
+
+    def biased(bias):
+        return {"positional": bias_table(bias, HEADS, length, length)}
+
     if isinstance(encoding, BiasPerLayer):
         slopes = encoding.by_layer[layer].slopes.double()
-
-        def bias(a, b, i, j):
-            return -(a * abs(i - j) + b * (j - i))
-
-        return {"positional": [cells(length, partial(bias, a, b)) for a, b in slopes]}
+        return biased(lambda h, i, j: -(slopes[h, 0] * abs(i - j) + slopes[h, 1] * (j - i)))
     if isinstance(encoding, Forgetting):
         gate = [weights[f"layer_terms.gate.{name}"] for name in ("weight", "bias")]
         logs = [F.logsigmoid(gate[0].mv(row) + gate[1]) for row in x]
         sums = [sum(logs[: i + 1]) for i in range(length)]
-
-        def difference(h, i, j):
-            return sums[i][h] - sums[j][h]
-
-        return {"positional": [cells(length, partial(difference, h)) for h in range(HEADS)]}
+        return biased(lambda h, i, j: sums[i][h] - sums[j][h])
 
     def project(x, weights, name, num_heads):
         rows = project_per_head(x, weights, name, num_heads)
@@ -62,8 +52,8 @@ def reference_terms(encoding, layer, x, weights):
         return [[rotate(head, k, THETAS[layer % 2]) for head in row] for k, row in enumerate(rows)]
 
     reach = WINDOW if layer % 2 else length
-    hidden = cells(length, lambda i, j: HIDDEN * (abs(i - j) > reach))
-    return {"positional": [hidden] * HEADS, "project": project}
+    hidden = biased(lambda h, i, j: torch.tensor(HIDDEN * (abs(i - j) > reach)))
+    return {**hidden, "project": project}
 
 
 def by_loops(encoder, x, padding=None):
@@ -71,19 +61,13 @@ def by_loops(encoder, x, padding=None):
     rows = []
     for b, sequence in enumerate(x.double()):
         length = LENGTH if padding is None else int((~padding[b]).sum())
-        later = cells(length, lambda i, j: HIDDEN * (j > i and encoder.layers.causal))
+        later = torch.ones(length, length).triu(1) * encoder.layers.causal
         sequence = sequence[:length]
         for index, layer in enumerate(encoder.layers):
             weights = {name: p.double() for name, p in layer.self_attn.named_parameters()}
             norm = normalised(sequence, layer.self_attn_layer_norm)
             terms = reference_terms(encoder.embed_positions, index, norm, weights)
-            terms["positional"] = [
-                [
-                    [a + b for a, b in zip(*pair, strict=True)]
-                    for pair in zip(head, later, strict=True)
-                ]
-                for head in terms["positional"]
-            ]
+            terms["positional"] = terms["positional"] + HIDDEN * later
             sequence = sequence + attend(norm[None], weights, HEADS, **terms)[0][0]
             norm = normalised(sequence, layer.final_layer_norm)
             fc1, fc2 = ((m.weight.double(), m.bias.double()) for m in (layer.fc1, layer.fc2))

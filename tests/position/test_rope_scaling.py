@@ -1,5 +1,6 @@
 """Scaled frequencies of rotary positions against transformers', and what is refused."""
 
+import json
 import math
 
 import pytest
@@ -147,16 +148,13 @@ def test_the_trained_length_is_the_length_over_the_factor():
 
 
 def test_settings_without_a_value_are_the_defaults():
-    given, expected = rope(**yarn(attention_factor=None)), rope(**yarn())
+    given, expected = rope(**scaled("yarn", {"attention_factor": None})), rope(**scaled("yarn"))
     assert given.scaling.magnitude == expected.scaling.magnitude
 
 
 def test_settings_from_json_and_from_a_mapping():
     given = {"beta_fast": 16, "beta_slow": 2}
-    found = [
-        rope(rope_scaling="yarn", rope_scaling_factor=4.0, rope_scaling_settings=settings)
-        for settings in (given, '{"beta_fast": 16, "beta_slow": 2}')
-    ]
+    found = [rope(**scaled("yarn", each)) for each in (given, json.dumps(given))]
     assert found[0].scaling.settings == found[1].scaling.settings
     assert found[0].scaling.settings["beta_fast"] == 16
 
@@ -170,71 +168,48 @@ def test_magnitude_stretches_queries_and_keys():
     torch.testing.assert_close(turned.norm(dim=-1), expected)
 
 
-def yarn(**settings):
+def scaled(kind, settings=None, factor=4.0, **options):
     return {
-        "rope_scaling": "yarn",
-        "rope_scaling_factor": 4.0,
+        "rope_scaling": kind,
+        "rope_scaling_factor": factor,
         "rope_scaling_settings": settings,
+        **options,
     }
 
 
+LONG = "long_factor must be a list of positive numbers"
 REFUSED = [
-    ({"rope_scaling": "spiral", "rope_scaling_factor": 2.0}, "--rope-scaling is 'spiral', but .*"),
-    ({"rope_scaling": "yarn", "rope_scaling_factor": 0.5}, "--rope-scaling-factor .* is 0.5"),
-    ({"rope_scaling": "linear", "rope_scaling_factor": 0.0}, "--rope-scaling-factor .* is 0.0"),
-    ({"rope_scaling": "linear", "rope_scaling_factor": -2.0}, "--rope-scaling-factor .* is -2"),
-    (
-        {"rope_scaling": "linear", "rope_scaling_factor": float("nan")},
-        "--rope-scaling-factor .* is nan",
-    ),
-    ({"rope_scaling": "yarn"}, "--rope-scaling needs --rope-scaling-factor"),
+    (scaled("spiral"), "--rope-scaling is 'spiral', but .*"),
+    (scaled("yarn", factor=0.5), "--rope-scaling-factor .* is 0.5"),
+    (scaled("linear", factor=-2.0), "--rope-scaling-factor .* is -2"),
+    (scaled("linear", factor=float("nan")), "--rope-scaling-factor .* is nan"),
+    (scaled("yarn", factor=None), "--rope-scaling needs --rope-scaling-factor"),
     ({"rope_scaling_factor": 2.0}, "no --rope-scaling"),
+    (scaled("yarn", rope_original_positions=0), "--rope-original-positions .* 2, but is 0"),
+    (scaled("yarn", {"beta": 3}), "has 'beta', but the settings .* beta_fast"),
+    (scaled("yarn", {"beta_fast": 0}), "beta_fast must be a positive number, but is 0"),
+    (scaled("yarn", {"beta_fast": "many"}), "beta_fast must be a positive number, but is .*many"),
+    (scaled("yarn", {"beta_slow": False}), "beta_slow must be a positive number, but is False"),
+    (scaled("yarn", {"beta_slow": None}), "beta_slow must be a positive number, but is None"),
+    (scaled("yarn", {"truncate": 1.0}), "truncate must be true or false, but is 1.0"),
+    (scaled("yarn", "{beta"), "must be a JSON object"),
+    (scaled("yarn", "[1]"), "must be a JSON object"),
+    (scaled("yarn", rope_theta=1.0), "yarn needs --rope-theta above 1"),
+    (scaled("yarn", rope_values=True), "--rope-values rotates values"),
+    (scaled("linear", randomize_positions=512), "--rope-scaling is linear, but --randomize-pos"),
+    (scaled("longrope"), "longrope needs a divisor"),
+    (scaled("longrope", {"long_factor": [True] * 32}), LONG),
+    (scaled("longrope", {"long_factor": [1.0] * 31 + [0]}), LONG),
+    (scaled("longrope", {"long_factor": [1.0, 2.0]}), "long_factor must have 32 numbers.* has 2"),
     (
-        {"rope_scaling": "yarn", "rope_original_positions": 0},
-        "--rope-original-positions must be at least 2, but is 0",
+        scaled("longrope", {"long_factor": [1.0] * 32, "short_factor": [1.0, 2.0]}),
+        "short_factor must have 32 numbers.* has 2",
     ),
-    (yarn(beta=3), "has 'beta', but the settings .* beta_fast"),
-    (yarn(beta_fast=0), "beta_fast must be a positive number, but is 0"),
-    (yarn(beta_fast="many"), "beta_fast must be a positive number, but is .*many"),
-    (yarn(beta_slow=False), "beta_slow must be a positive number, but is False"),
-    (yarn(beta_slow=None), "beta_slow must be a positive number, but is None"),
-    (yarn(truncate=1.0), "truncate must be true or false, but is 1.0"),
-    (
-        {**yarn(long_factor=[True] * 32), "rope_scaling": "longrope"},
-        "long_factor must be a list of positive numbers",
-    ),
-    (
-        {
-            **yarn(long_factor=[1.0, 2.0], short_factor=[1.0] * 32),
-            "rope_scaling": "longrope",
-        },
-        "long_factor must have 32 numbers.*but has 2",
-    ),
-    ({**yarn(), "rope_scaling_settings": "{beta"}, "must be a JSON object"),
-    ({**yarn(), "rope_scaling_settings": "[1]"}, "must be a JSON object"),
-    ({**yarn(), "rope_theta": 1.0}, "yarn needs --rope-theta above 1"),
-    ({**yarn(), "rope_values": True}, "--rope-values rotates values"),
-    ({"rope_scaling": "longrope", "rope_scaling_factor": 4.0}, "longrope needs a divisor"),
-    (
-        {**yarn(long_factor=[1.0, 2.0]), "rope_scaling": "longrope"},
-        "long_factor must have 32 numbers.*but has 2",
-    ),
-    (
-        {**yarn(long_factor=[1.0] * 31 + [0]), "rope_scaling": "longrope"},
-        "long_factor must be a list of positive numbers",
-    ),
-    (
-        {**yarn(low_freq_factor=4.0), "rope_scaling": "llama3"},
-        "high_freq_factor must be larger than low_freq_factor 4.0, but is 4.0",
-    ),
-    ({**yarn(), "rope_fraction": 0.0}, "--rope-fraction must .* but is 0.0"),
+    (scaled("llama3", {"low_freq_factor": 4.0}), "larger than low_freq_factor 4.0, but is 4.0"),
+    (scaled("ntk", rope_fraction=0.05), "need 4 rotated dimensions, but there are 2"),
+    ({"rope_fraction": 0.0}, "--rope-fraction must .* but is 0.0"),
     ({"rope_fraction": 1.5}, "--rope-fraction must .* but is 1.5"),
     ({"rope_fraction": 0.01}, "--rope-fraction must .* but is 0.01"),
-    ({"rope_skip_every": -1}, "--rope-skip-every must be at least 0, but is -1"),
-    (
-        {"rope_scaling": "ntk", "rope_scaling_factor": 2.0, "rope_fraction": 0.05},
-        "need 4 rotated dimensions, but there are 2",
-    ),
 ]
 
 

@@ -1,4 +1,4 @@
-"""The content-free score of T5 and TUPE against loops, and the facts it rests on."""
+"""The content-free score of T5 and TUPE against loops, and facts of the paper."""
 
 import pytest
 import torch
@@ -53,9 +53,8 @@ def by_loops(case, encoding, queries, keys, start=0):
     positions = {name: p.detach().double() for name, p in encoding.named_parameters()}
     for p in positions.values():
         p.requires_grad_()
-    cells = positional_score(positions, NUM_HEADS, queries, keys, start, **options)
-    heads = [torch.stack([torch.stack(row) for row in head]) for head in cells]
-    return torch.stack(heads), positions
+    score = positional_score(positions, NUM_HEADS, queries, keys, start, **options)
+    return score, positions
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
@@ -82,15 +81,6 @@ def gradients(loss, parameters):
 
 
 @pytest.mark.parametrize(("queries", "keys", "start"), [c for c in CELLS if c[1] == LENGTH])
-@pytest.mark.parametrize("case", CASES)
-def test_incremental_rows_are_rows_of_the_whole_score(case, queries, keys, start):
-    encoding = build(case)
-    whole = encoding.attention_bias(keys, keys).dense()
-    rows = encoding.attention_bias(queries, keys, start).dense()
-    assert_close(rows, whole[:, start : start + queries])
-
-
-@pytest.mark.parametrize(("queries", "keys", "start"), [c for c in CELLS if c[1] == LENGTH])
 @pytest.mark.parametrize("name", SCORING)
 def test_rows_of_every_encoding_are_rows_of_the_whole_score(name, queries, keys, start):
     options = {"fire_threshold": 4} if name == "fire" else {}
@@ -100,14 +90,6 @@ def test_rows_of_every_encoding_are_rows_of_the_whole_score(name, queries, keys,
     rows = encoding.attention_bias(queries, keys, start).dense()
     assert_close(rows, whole[:, start : start + queries])
     assert_close(encoding.attention_bias(4, 4).dense(), whole[:, :4, :4])
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_a_shorter_sentence_has_the_same_scores(case):
-    encoding = build(case)
-    assert_close(
-        encoding.attention_bias(4, 4).dense(), encoding.attention_bias(9, 9).dense()[:, :4, :4]
-    )
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -124,17 +106,6 @@ def test_autocast_does_not_round_the_score(case):
     with torch.autocast("cpu", torch.bfloat16):
         bias, _ = share_attention(encoding, x, backend="eager").prepared
     assert torch.equal(bias, encoding.attention_bias(LENGTH, LENGTH).dense())
-
-
-@pytest.mark.parametrize("case", ["tupe_a", "tupe_r", "tupe_r-one_sided"])
-def test_untied_cls_is_reset(case):
-    """Row 0 is θ1, column 0 of the other rows θ2, constant within a head; nothing else is."""
-    score = build(case).attention_bias(LENGTH, LENGTH).dense()
-    theta1, theta2 = score[:, 0, 0], score[:, 1, 0]
-    assert_close(score[:, 0], theta1[:, None].expand(-1, LENGTH))
-    assert_close(score[:, 1:, 0], theta2[:, None].expand(-1, LENGTH - 1))
-    assert (theta1 != theta2).all()
-    assert (score[:, 1:, 1:].flatten(1).std(dim=1) > 0).all()
 
 
 @pytest.mark.parametrize("case", ["tupe_a", "tupe_r"])
@@ -155,26 +126,6 @@ def test_theta1_is_inert_and_theta2_is_not(case):
         assert_not_zero(encoding.relative_bias.weight.grad[to_cls])
 
 
-def test_t5_is_constant_from_distance_91_on():
-    """The last of 32 buckets up to distance 128 begins there (fact 3)."""
-    encoding = build_position_encoding("t5", EMBED_DIM, NUM_HEADS, 300)
-    score = encoding.attention_bias(300, 300).dense()
-    left, right = score[:, :, 0], score[:, 0, :]  # by i, at j = 0, and by j, at i = 0
-    for values in (left, right):
-        assert (values[:, 91:] == values[:, 91:92]).all()
-        assert (values[:, 90] != values[:, 91]).all()
-    assert (left[:, 91] != right[:, 91]).all()
-
-
-def test_relative_bias_is_not_divided():
-    """By √(2D), as the rest of TUPE's score is."""
-    encoding = build("tupe_r-tie_cls")
-    nn.init.zeros_(encoding.q_proj.weight)
-    nn.init.zeros_(encoding.q_proj.bias)
-    score = encoding.attention_bias(3, 3).dense()
-    assert_close(score[:, 1, 1], encoding.relative_bias.weight[0])
-
-
 def count(name):
     encoding = build_position_encoding(name, 768, 12, 512)
     return sum(parameter.numel() for parameter in encoding.parameters())
@@ -188,6 +139,3 @@ def test_parameter_counts_of_the_release():
     bert_a, tupe_a = 111_240_705, 112_424_193
     assert count("tupe_a") - 512 * 768 == tupe_a - bert_a
     assert count("tupe_r") - count("tupe_a") == 396
-    assert count("none") == 0
-    assert count("learned") == (512 + 2) * 768  # fairseq's two rows before position 0
-    assert count("t5") == 32 * 12

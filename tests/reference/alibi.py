@@ -6,21 +6,17 @@ at 2^{−8/H}.
 
 import torch
 
-from . import attention
+from .attention import attend_with, bias_table
 
 
 def positional_score(positions, num_heads, queries, keys, start=0):
-    """−m_h |i − j| as [head][query][key], for queries at start, ..., start + queries − 1."""
-    slopes = [2 ** (-8 * h / num_heads) for h in range(1, num_heads + 1)]
-    rows = range(start, start + queries)
-    return [[[tensor(-m * abs(i - j)) for j in range(keys)] for i in rows] for m in slopes]
+    """−m_h |i − j|, H×T×S, for queries at start, ..., start + queries − 1."""
+
+    def bias(h, i, j):
+        slope = 2 ** (-8 * (h + 1) / num_heads)
+        return torch.tensor(-slope * abs(i - j), dtype=torch.float64)
+
+    return bias_table(bias, num_heads, queries, keys, start)
 
 
-def tensor(value):
-    return torch.tensor(value, dtype=torch.float64)
-
-
-def attend(x, weights, positions, num_heads, padding=None):
-    length = x.size(1)
-    bias = positional_score(positions, num_heads, length, length)
-    return attention.attend(x, weights, num_heads, padding, positional=bias)
+attend = attend_with(positional_score)

@@ -15,13 +15,23 @@ Projection = Callable[[Tensor, dict[str, Tensor], str, int], list[list[Tensor]]]
 
 
 def attend(
-    x: Tensor, weights: dict[str, Tensor], num_heads: int, padding: Tensor | None = None, **terms
+    x: Tensor,
+    weights: dict[str, Tensor],
+    num_heads: int,
+    padding: Tensor | None = None,
+    positional: Tensor | Callable[[Tensor], Tensor] | None = None,
+    **terms,
 ) -> tuple[Tensor, Tensor]:
-    """x B×T×C -> output B×T×C and weights B×H×T×T; `terms` as in `attend_sentence`."""
+    """x B×T×C -> output B×T×C and weights B×H×T×T.
+
+    positional: what is added to the scores, H×T×T; or a function of the sentence, T×C.
+    terms: as in `attend_sentence`.
+    """
     outputs, attention = [], []
     for b, sentence in enumerate(x):
         padded = [False] * len(sentence) if padding is None else padding[b].tolist()
-        output, a = attend_sentence(sentence, weights, num_heads, padded, **terms)
+        added = positional(sentence) if callable(positional) else positional
+        output, a = attend_sentence(sentence, weights, num_heads, padded, added, **terms)
         outputs.append(output)
         attention.append(a)
     return torch.stack(outputs), torch.stack(attention)
@@ -32,13 +42,13 @@ def attend_sentence(
     weights: dict[str, Tensor],
     num_heads: int,
     padded: list[bool],
+    positional: Tensor | None = None,
     score_terms: int = 1,
-    positional: list[list[list[Tensor]]] | None = None,
     score_term: ScoreTerm | None = None,
     value_term: ValueTerm | None = None,
     project: Projection | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """score_ij = (q_i·k_j + score_term) / √(score_terms·d) + positional[head][i][j]."""
+    """score_ij = (q_i·k_j + score_term) / √(score_terms·d) + positional[head, i, j]."""
     length, width = x.shape
     scale = 1 / math.sqrt(score_terms * (width // num_heads))
     project = project or project_per_head
@@ -49,7 +59,7 @@ def attend_sentence(
         correlation = q[i][h].dot(k[j][h])
         if score_term is not None:
             correlation = correlation + score_term(h, i, j, q[i][h], k[j][h])
-        return correlation * scale + (0 if positional is None else positional[h][i][j])
+        return correlation * scale + (0 if positional is None else positional[h, i, j])
 
     def value(h: int, i: int, j: int) -> Tensor:
         return v[j][h] if value_term is None else v[j][h] + value_term(h, i, j)
@@ -86,3 +96,26 @@ def project_per_head(
     d = x.size(-1) // num_heads
     projected = [linear(row, parameters, name) for row in x]
     return [[row[h * d : (h + 1) * d] for h in range(num_heads)] for row in projected]
+
+
+def bias_table(
+    bias: Callable[[int, int, int], Tensor], heads: int, queries: int, keys: int, start: int = 0
+) -> Tensor:
+    """bias(head, i, j) for queries i = start, ..., start + queries − 1 and all keys j: H×T×S."""
+    rows = [
+        torch.stack([bias(h, i, j) for j in range(keys)])
+        for h in range(heads)
+        for i in range(start, start + queries)
+    ]
+    return torch.stack(rows).view(heads, queries, keys)
+
+
+def attend_with(positional_score: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
+    """The `attend` of an encoding that adds `positional_score` to the scores and nothing else."""
+
+    def attend_biased(x, weights, positions, num_heads, padding=None, **options):
+        length = x.size(1)
+        bias = positional_score(positions, num_heads, length, length, **options)
+        return attend(x, weights, num_heads, padding, bias)
+
+    return attend_biased

@@ -14,27 +14,24 @@ from .attention import project_per_head
 
 def attend(x, weights, positions, num_heads, padding=None, **_):
     e = weights["layer_terms.weight"]
-    outputs, maps = [], []
-    for n, sentence in enumerate(x):
+
+    def positional(sentence):
         q, k = (project_per_head(sentence, weights, f"{name}_proj", num_heads) for name in "qk")
-        added = [
-            [[term(q, k, e, h, i, j) for j in range(len(k))] for i in range(len(q))]
-            for h in range(num_heads)
-        ]
-        padded = [False] * len(sentence) if padding is None else padding[n].tolist()
-        output, a = attention.attend_sentence(
-            sentence, weights, num_heads, padded, positional=added
+        length = len(sentence)
+        return attention.bias_table(
+            lambda h, i, j: term(q[i][h], [k[n][h] for n in range(j, i + 1)], e),
+            *(num_heads, length, length),
         )
-        outputs.append(output)
-        maps.append(a)
-    return torch.stack(outputs), torch.stack(maps)
+
+    return attention.attend(x, weights, num_heads, padding, positional)
 
 
-def term(q, k, e, h, i, j):
-    scale = 1 / math.sqrt(len(q[i][h]))
-    gates = [torch.sigmoid(q[i][h].dot(k[n][h]) * scale) for n in range(j, i + 1)]
-    p = torch.clamp(sum(gates, q[i][h].new_zeros(())), max=e.size(1) - 1)
+def term(q, keys, e):
+    """q·e[p] / √d, p counted over these keys."""
+    scale = 1 / math.sqrt(len(q))
+    p = sum((torch.sigmoid(q.dot(k) * scale) for k in keys), q.new_zeros(()))
+    p = p.clamp(max=e.size(1) - 1)
     below = math.floor(p)
     above = min(below + 1, e.size(1) - 1)
     vector = e[:, below] * (1 - (p - below)) + e[:, above] * (p - below)
-    return q[i][h].dot(vector) * scale
+    return q.dot(vector) * scale

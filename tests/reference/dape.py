@@ -13,23 +13,17 @@ from .attention import linear, project_per_head
 
 def attend(x, weights, positions, num_heads, padding=None, **_):
     b = alibi.positional_score(positions, num_heads, x.size(1), x.size(1))
-    outputs, maps = [], []
-    for n, sentence in enumerate(x):
+
+    def positional(sentence):
         q, k = (project_per_head(sentence, weights, f"{name}_proj", num_heads) for name in "qk")
-        added = [[corrected(q_i, k_j, cell(b, i, j), weights) for j, k_j in enumerate(k)]
-                 for i, q_i in enumerate(q)]  # fmt: skip
-        by_head = [[[entry[h] for entry in row] for row in added] for h in range(num_heads)]
-        padded = [False] * len(sentence) if padding is None else padding[n].tolist()
-        output, a = attention.attend_sentence(
-            sentence, weights, num_heads, padded, positional=by_head
-        )
-        outputs.append(output)
-        maps.append(a)
-    return torch.stack(outputs), torch.stack(maps)
+        added = [
+            torch.stack([corrected(q_i, k_j, b[:, i, j], weights) for j, k_j in enumerate(k)])
+            for i, q_i in enumerate(q)
+        ]
+        # T×T×H -> H×T×T
+        return torch.stack(added).permute(2, 0, 1)
 
-
-def cell(b, i, j):
-    return torch.stack([head[i][j] for head in b])
+    return attention.attend(x, weights, num_heads, padding, positional)
 
 
 def corrected(q_i, k_j, b_ij, weights):

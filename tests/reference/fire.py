@@ -5,13 +5,13 @@
 positions: "layers.0.": "c", "w", "hidden_weight" u, "hidden_bias" b, "weight" V, "bias" a.
 """
 
-from . import attention
+from .attention import attend_with, bias_table
 
 
 def positional_score(
     positions, num_heads, queries, keys, start=0, *, fire_width=32, fire_threshold=512
 ):
-    """The bias as [head][query][key], for queries at start, ..., start + queries − 1."""
+    """The bias, H×T×S, for queries at start, ..., start + queries − 1."""
     p = {name.removeprefix("layers.0."): value for name, value in positions.items()}
     threshold = p["w"][0].abs() * fire_threshold
 
@@ -29,11 +29,7 @@ def positional_score(
         later = max(i, j) if max(i, j) > threshold else threshold
         return f(h, psi(abs(i - j)) / (psi(later) + 1e-6))
 
-    rows = range(start, start + queries)
-    return [[[bias(h, i, j) for j in range(keys)] for i in rows] for h in range(num_heads)]
+    return bias_table(bias, num_heads, queries, keys, start)
 
 
-def attend(x, weights, positions, num_heads, padding=None, **options):
-    length = x.size(1)
-    bias = positional_score(positions, num_heads, length, length, **options)
-    return attention.attend(x, weights, num_heads, padding, positional=bias)
+attend = attend_with(positional_score)

@@ -4,31 +4,22 @@ Two-sided, keys on the right have gates of their own and get Σ_{l=i+1..j}; one-
 F_j is continued to the right, where a decoder hides keys.
 """
 
-import torch
-
-from . import attention
+from .attention import attend as attend_plainly
+from .attention import bias_table
 
 
 def attend(x, weights, positions, num_heads, padding=None, *, bidirectional=True, **_):
-    outputs, maps = [], []
-    for n, sentence in enumerate(x):
+    def positional(sentence):
         gates = sentence @ weights["layer_terms.gate.weight"].T + weights["layer_terms.gate.bias"]
         logs = gates.sigmoid().log()
         left, right = logs[:, :num_heads], logs[:, num_heads:]
 
-        def term(h, i, j, left=left, right=right):
+        def term(h, i, j):
             if j <= i:
                 return left[j + 1 : i + 1, h].sum()
-            return (
-                right[i + 1 : j + 1, h].sum() if bidirectional else -left[i + 1 : j + 1, h].sum()
-            )
+            between = slice(i + 1, j + 1)
+            return right[between, h].sum() if bidirectional else -left[between, h].sum()
 
-        length = range(len(sentence))
-        added = [[[term(h, i, j) for j in length] for i in length] for h in range(num_heads)]
-        padded = [False] * len(sentence) if padding is None else padding[n].tolist()
-        output, a = attention.attend_sentence(
-            sentence, weights, num_heads, padded, positional=added
-        )
-        outputs.append(output)
-        maps.append(a)
-    return torch.stack(outputs), torch.stack(maps)
+        return bias_table(term, num_heads, len(sentence), len(sentence))
+
+    return attend_plainly(x, weights, num_heads, padding, positional)

@@ -6,10 +6,9 @@ of the power kernel is at most 2; gradients are those without bounds.
 positions: p and a, one number per head: "strength" and "rate", or "exponent" and "slope".
 """
 
-import functools
 import math
 
-from . import attention
+from .attention import attend_with, bias_table
 
 
 def bounded(parameter, most=math.inf):
@@ -18,30 +17,25 @@ def bounded(parameter, most=math.inf):
     return parameter + (min(max(value, 0.01), most) - value)
 
 
-def logarithmic(p, a, distance):
-    return -bounded(p) * (1 + bounded(a) * distance).log()
+def logarithmic_score(positions, num_heads, queries, keys, start=0):
+    """−p ln(1 + a |i − j|), H×T×S, for queries at start, ..., start + queries − 1."""
+
+    def bias(h, i, j):
+        p, a = bounded(positions["strength"][h]), bounded(positions["rate"][h])
+        return -p * (1 + a * abs(i - j)).log()
+
+    return bias_table(bias, num_heads, queries, keys, start)
 
 
-def power(p, a, distance):
-    # 0^p is 0 for any p.
-    return -bounded(a) * bounded(p, 2.0).mul(math.log(distance)).exp() if distance else 0 * (p + a)
+def power_score(positions, num_heads, queries, keys, start=0):
+    """−a |i − j|^p, H×T×S, for queries at start, ..., start + queries − 1."""
+
+    def bias(h, i, j):
+        p, a = bounded(positions["exponent"][h], 2.0), bounded(positions["slope"][h])
+        # 0^p is 0 for any p.
+        return -a * p.mul(math.log(abs(i - j))).exp() if i != j else 0 * (p + a)
+
+    return bias_table(bias, num_heads, queries, keys, start)
 
 
-NAMES = {logarithmic: ("strength", "rate"), power: ("exponent", "slope")}
-
-
-def positional_score(positions, num_heads, queries, keys, start=0, *, kernel):
-    """kernel_h(|i − j|) as [head][query][key], for queries at start, ..., start + queries − 1."""
-    rows = range(start, start + queries)
-    heads = list(zip(*(positions[name] for name in NAMES[kernel]), strict=True))
-    return [[[kernel(p, a, abs(i - j)) for j in range(keys)] for i in rows] for p, a in heads]
-
-
-def attend(x, weights, positions, num_heads, padding=None, *, kernel):
-    length = x.size(1)
-    bias = positional_score(positions, num_heads, length, length, kernel=kernel)
-    return attention.attend(x, weights, num_heads, padding, positional=bias)
-
-
-attend_log = functools.partial(attend, kernel=logarithmic)
-attend_power = functools.partial(attend, kernel=power)
+attend_log, attend_power = attend_with(logarithmic_score), attend_with(power_score)

@@ -3,14 +3,10 @@
 positions: "weight", where row k + 2 holds p_k, as in fairseq (whose padding index is 1).
 """
 
-import torch
-
 from . import attention
+from .each_word import each_word
 
 
 def attend(x, weights, positions, num_heads, padding=None):
-    table = positions["weight"]
-    moved = [
-        torch.stack([word + table[k + 2] for k, word in enumerate(sentence)]) for sentence in x
-    ]
-    return attention.attend(torch.stack(moved), weights, num_heads, padding)
+    moved = each_word(x, lambda b, k, word: word + positions["weight"][k + 2])
+    return attention.attend(moved, weights, num_heads, padding)

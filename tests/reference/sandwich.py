@@ -8,20 +8,19 @@ import math
 
 import torch
 
-from . import attention
+from .attention import attend_with, bias_table
 
 
 def positional_score(positions, num_heads, queries, keys, start=0, *, sandwich_width=128):
-    """The bias as [head][query][key], for queries at start, ..., start + queries − 1."""
+    """The bias, H×T×S, for queries at start, ..., start + queries − 1."""
     waves = [wave(m, sandwich_width) for m in range(max(start + queries, keys))]
 
     def bias(h, i, j):
         product = sum(a * b for a, b in zip(waves[i], waves[j], strict=True))
-        value = num_heads / (8 * h) * (product - sandwich_width / 2)
+        value = num_heads / (8 * (h + 1)) * (product - sandwich_width / 2)
         return torch.tensor(value, dtype=torch.float64)
 
-    rows = range(start, start + queries)
-    return [[[bias(h + 1, i, j) for j in range(keys)] for i in rows] for h in range(num_heads)]
+    return bias_table(bias, num_heads, queries, keys, start)
 
 
 def wave(m, width):
@@ -30,7 +29,4 @@ def wave(m, width):
     return [f(angle) for angle in angles for f in (math.sin, math.cos)]
 
 
-def attend(x, weights, positions, num_heads, padding=None, **options):
-    length = x.size(1)
-    bias = positional_score(positions, num_heads, length, length, **options)
-    return attention.attend(x, weights, num_heads, padding, positional=bias)
+attend = attend_with(positional_score)

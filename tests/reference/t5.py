@@ -3,7 +3,7 @@
 positions: "relative_bias.weight", one row per bucket, one column per head.
 """
 
-from . import attention
+from .attention import attend_with, bias_table
 from .buckets import bucket
 
 
@@ -18,18 +18,9 @@ def positional_score(
     max_distance=128,
     bidirectional=True,
 ):
-    """b_bucket(j−i) as [head][query][key], for queries at start, ..., start + queries − 1."""
-    b = positions["relative_bias.weight"]
-    return [
-        [
-            [b[bucket(j - i, num_buckets, max_distance, bidirectional), h] for j in range(keys)]
-            for i in range(start, start + queries)
-        ]
-        for h in range(num_heads)
-    ]
+    """b_bucket(j−i), H×T×S, for queries at start, ..., start + queries − 1."""
+    b, how = positions["relative_bias.weight"], (num_buckets, max_distance, bidirectional)
+    return bias_table(lambda h, i, j: b[bucket(j - i, *how), h], num_heads, queries, keys, start)
 
 
-def attend(x, weights, positions, num_heads, padding=None, **options):
-    length = x.size(1)
-    bias = positional_score(positions, num_heads, length, length, **options)
-    return attention.attend(x, weights, num_heads, padding, positional=bias)
+attend = attend_with(positional_score)

@@ -42,7 +42,7 @@ def positional_score(
     toeplitz_slope=0.0,
     extension=None,
 ):
-    """v_ij as [head][query][key], for queries at start, ..., start + queries − 1."""
+    """v_ij, H×T×S, for queries at start, ..., start + queries − 1."""
     p = torch.stack([layer_norm(row, positions) for row in positions["weight"]])
     q = project_per_head(p, positions, "q_proj", num_heads)
     k = project_per_head(p, positions, "k_proj", num_heads)
@@ -82,8 +82,7 @@ def positional_score(
         beyond = math.log(max(abs(j - i) / toeplitz_far, 1))
         return mean(h, d, toeplitz_far) - toeplitz_slope * beyond
 
-    rows = range(start, start + queries)
-    return [[[v(h, i, j) for j in range(keys)] for i in rows] for h in range(num_heads)]
+    return attention.bias_table(v, num_heads, queries, keys, start)
 
 
 def rows_of_cls(num_buckets, bidirectional):
@@ -107,6 +106,5 @@ def attend(x, weights, positions, num_heads, padding=None, window=None, **option
     for i, j in itertools.product(range(length), repeat=2):
         is_cls = untied and 0 in (i, j)
         if window is not None and abs(i - j) > window and not is_cls:
-            for of_head in v:
-                of_head[i][j] = -math.inf
-    return attention.attend(x, weights, num_heads, padding, score_terms=2, positional=v)
+            v[:, i, j] = -math.inf
+    return attention.attend(x, weights, num_heads, padding, v, score_terms=2)
