@@ -1,13 +1,11 @@
 """Which fairseq command runs, what only commands install, and how they end."""
 
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 import tupe_fairseq
+from tests import processes
 from tupe_fairseq import UsageError, commands, errors
 
 #: Prints what an import changes in the process beyond entries in registries.
@@ -99,26 +97,19 @@ def test_a_driver_gets_what_commands_install(monkeypatch):
     assert calls == ["train", "at once"]
 
 
-def run(*words: str, **environment: str) -> subprocess.CompletedProcess:
-    root = str(Path(tupe_fairseq.__file__).parents[1])
-    environment = {**os.environ, "PYTHONPATH": root, **environment}
-    return subprocess.run(
-        [sys.executable, *words], env=environment, capture_output=True, text=True, check=False
-    )
-
-
-def test_importing_the_package_changes_nothing_else():
-    ended = run("-c", SNAPSHOT)
+def test_importing_the_package_changes_nothing_else(tmp_path):
+    (tmp_path / "program.py").write_text(SNAPSHOT)
+    ended = processes.run(tmp_path / "program.py")
     assert ended.stdout == "[]\n", ended.stderr
 
 
-def test_a_command_installs_what_it_needs():
+def test_a_command_installs_what_it_needs(tmp_path):
     """Also in the processes that it starts, whose program has another name."""
-    code = (
+    (tmp_path / "program.py").write_text(
         "import sys, torch, tupe_fairseq;"
         "print(len(torch.serialization.get_safe_globals()) > 9, 'numpy.compat' in sys.modules)"
     )
-    ended = run("-c", code, **{commands.COMMAND: "train"})
+    ended = processes.run(tmp_path / "program.py", **{commands.COMMAND: "train"})
     assert ended.stdout == "True True\n", ended.stderr
 
 

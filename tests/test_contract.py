@@ -16,7 +16,8 @@ from tupe_fairseq import TupeRobertaModel, TupeTransformerLM
 from tupe_fairseq.modules.encoder import Encoder
 from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
 
-every_encoding = pytest.mark.parametrize("name", list(POSITION_ENCODINGS))
+#: Of the scope of a file, so that the tests of one encoding follow each other and share its model.
+every_encoding = pytest.mark.parametrize("name", list(POSITION_ENCODINGS), scope="module")
 
 
 def load(checkpoint, **overrides):
@@ -28,8 +29,12 @@ def causal(name):
 
 
 def train(name, data, save_dir, *flags):
-    """A masked language model of 64 tokens; a causal one if the encoding is for decoders alone."""
-    flags = ("--position-encoding", name, *flags)
+    """Five updates with layerdrop: a masked language model, or a causal one for a causal encoding.
+
+    Both take 64 tokens.
+    """
+    side = "decoder" if causal(name) else "encoder"
+    flags = ("--position-encoding", name, f"--{side}-layerdrop", 0.3, "--max-update", 5, *flags)
     if causal(name):
         return train_lm(data, save_dir, "--tokens-per-sample", 64, *flags)
     return pretrain(data, save_dir, *flags)
@@ -45,26 +50,17 @@ def length(name, most):
 
 
 @pytest.fixture(scope="module")
-def trained(toy_masked_lm_data, tmp_path_factory):
-    """Checkpoints after five updates, made as they are asked for."""
-    made = {}
-
-    def once(name):
-        if name not in made:
-            folder = tmp_path_factory.mktemp(name)
-            made[name] = train(name, toy_masked_lm_data, folder, "--max-update", 5)
-        return made[name]
-
-    return once
+def trained(name, toy_masked_lm_data, tmp_path_factory):
+    """A checkpoint."""
+    return train(name, toy_masked_lm_data, tmp_path_factory.mktemp(name))
 
 
 @every_encoding
 def test_trains_saves_and_reloads(trained, name):
-    checkpoint = trained(name)
-    model, again = load(checkpoint), load(checkpoint)
+    model, again = load(trained), load(trained)
     tokens = torch.randint(4, 200, (2, 33))
     assert torch.equal(model(tokens)[0], again(tokens)[0])
-    saved = parameters(checkpoint)
+    saved = parameters(trained)
     assert saved.keys() == model.state_dict().keys()
     buffers = {name for name, _ in model.named_buffers()} & saved.keys()
     assert [key.rpartition(".")[2] for key in buffers] == ["version"], (
@@ -100,7 +96,7 @@ def test_one_seed_gives_all_encodings_the_same_backbone(name):
 @every_encoding
 def test_every_parameter_learns(trained, name):
     """But for θ1, which is inert, and rows no toy sentence reaches."""
-    model = load(trained(name))
+    model = load(trained)
     torch.manual_seed(0)
     logits, _ = model(torch.randint(4, 200, (2, 33)))
     logits.square().sum().backward()
@@ -113,30 +109,22 @@ def test_every_parameter_learns(trained, name):
 
 @every_encoding
 def test_activation_checkpointing_changes_nothing(toy_masked_lm_data, tmp_path, trained, name):
-    flags = ("--max-update", 5, "--checkpoint-activations")
-    saving = train(name, toy_masked_lm_data, tmp_path, *flags)
-    assert_trained_alike(parameters(saving), parameters(trained(name)))
+    saving = train(name, toy_masked_lm_data, tmp_path, "--checkpoint-activations")
+    assert_trained_alike(parameters(saving), parameters(trained))
 
 
 @every_encoding
-def test_layerdrop_and_extension_of_length(toy_masked_lm_data, tmp_path, name):
-    """A model with layerdrop loads, and goes on beyond the 64 positions it was trained with."""
-    layerdrop = f"--{'decoder' if causal(name) else 'encoder'}-layerdrop"
-    checkpoint = train(name, toy_masked_lm_data, tmp_path, "--max-update", 2, layerdrop, 0.5)
-    longer = load(checkpoint, extend_positions="hierarchical", **length(name, 100))
+def test_extension_of_length(trained, name):
+    """Beyond the 64 positions it was trained with, and only when asked for if that adds rows."""
+    longer = load(trained, extend_positions="hierarchical", **length(name, 100))
     tokens = torch.randint(4, 200, (1, 100))
     assert longer(tokens)[0].isfinite().all()
-    torch.testing.assert_close(longer(tokens[:, :64])[0], load(checkpoint)(tokens[:, :64])[0])
-
-
-@every_encoding
-def test_length_is_extended_only_when_asked(trained, name):
-    if stack_of(load(trained(name))).embed_positions.position_tables():
+    torch.testing.assert_close(longer(tokens[:, :64])[0], load(trained)(tokens[:, :64])[0])
+    if stack_of(longer).embed_positions.position_tables():
         with pytest.raises(ValueError, match="--extend-positions hierarchical"):
-            load(trained(name), **length(name, 100))
+            load(trained, **length(name, 100))
     else:
-        longer = load(trained(name), **length(name, 100))
-        assert stack_of(longer).max_positions() == 100
+        assert stack_of(load(trained, **length(name, 100))).max_positions() == 100
 
 
 @every_encoding

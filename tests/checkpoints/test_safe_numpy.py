@@ -1,8 +1,6 @@
 """numpy scalars and arrays in checkpoints: numbers are read exactly, all else is refused."""
 
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -10,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests import processes
 from tupe_fairseq import CheckpointError
 from tupe_fairseq.checkpoints.reading import read_checkpoint
 
@@ -118,11 +117,12 @@ for path in sys.argv[1:]:
 
 def test_forged_arrays_are_refused(tmp_path):
     """In a process of its own, which would crash at an array that was read."""
-    paths = []
+    program, paths = tmp_path / "program.py", []
+    program.write_text(LOOK)
     for name, value in forgeries().items():
         paths.append(tmp_path / f"{name}.pt".replace(" ", "-"))
         torch.save({"model": {}, "value": value}, paths[-1])
-    ended = subprocess.run([sys.executable, "-c", LOOK, *paths], capture_output=True, text=True)
+    ended = processes.run(program, *paths)
     assert ended.stdout.split("\n")[:-1] == ["refused"] * len(paths), ended.stdout
     with pytest.raises(CheckpointError):
         read_checkpoint(paths[0])

@@ -235,12 +235,6 @@ def test_command_in_the_header_trains(pretrained):
     assert state["optimizer_history"][-1]["num_updates"] == 2
 
 
-def test_relative_user_dir_is_refused(toy_masked_lm_data, tmp_path):
-    done = run_command(TINY, data=toy_masked_lm_data, dir=tmp_path, user_dir="tupe_fairseq")
-    assert done.returncode != 0
-    assert f"FileNotFoundError: {tmp_path}/tupe_fairseq" in done.stderr
-
-
 @pytest.fixture
 def fine_tune(tmp_path, monkeypatch):
     """Train on a GLUE file in process and return the checkpoint; nothing moves (rate 0)."""

@@ -5,8 +5,6 @@ import re
 import shlex
 import signal
 import subprocess
-import time
-from pathlib import Path
 
 import pytest
 from fairseq.dataclass.initialize import hydra_init
@@ -20,6 +18,7 @@ from tests.examples.hydra_configs import (
     composed,
     initialize_config_dir,
 )
+from tests.processes import wait_until
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in QUIET]
 
@@ -130,9 +129,9 @@ def test_slurm_script_requeues_its_job_before_the_time_limit(slurm, tmp_path, mo
         (tmp_path / name).chmod(0o755)
     with subprocess.Popen(["bash", script], stderr=subprocess.PIPE, text=True) as job:
         try:
-            wait_for(tmp_path / "started")
+            wait_until((tmp_path / "started").exists)
             job.send_signal(signal.SIGUSR1)
-            wait_for(tmp_path / "asked")
+            wait_until((tmp_path / "asked").exists)
             with pytest.raises(subprocess.TimeoutExpired):
                 job.wait(0.5)
         finally:
@@ -141,13 +140,6 @@ def test_slurm_script_requeues_its_job_before_the_time_limit(slurm, tmp_path, mo
     assert job.returncode == 7
     assert (tmp_path / "asked").read_text() == "requeue 20042\n"
     assert errors == ("error: job 20042 cannot be requeued\n" if status else "")
-
-
-def wait_for(path: Path) -> None:
-    end = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < end, path
-        time.sleep(0.02)
 
 
 def test_submitit_launcher_composes(monkeypatch):

@@ -4,9 +4,7 @@ import io
 import json
 import os
 import subprocess
-import sys
 import tarfile
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -139,64 +137,6 @@ def test_losses_are_read_where_both_trainings_have_them(tmp_path, toy_masked_lm_
     (tmp_path / "learned" / "log.txt").write_text("")
     with pytest.raises(UsageError, match="no validations in common"):
         losses.read_losses(tmp_path, toy_masked_lm_data)
-
-
-TRAIN = """
-set -euo pipefail
-source {root}/scripts/steps.sh
-train() {{ repair_checkpoints "$out"; ls "$out" >>ran; {then}; : {command}; }}
-mkdir -p $work
-step --resumable train "Train"
-"""
-
-
-def run_training(folder: Path, command: str, then: str = "true") -> list[str]:
-    """The files a resumable step found, in this call and in those before."""
-    script = TRAIN.format(root=ROOT, command=command, then=then)
-    path = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
-    subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, check=False, env=path)
-    return (folder / "ran").read_text().split()
-
-
-def test_training_goes_on_from_the_last_whole_checkpoint(tmp_path):
-    """fairseq copies checkpoint_last.pt in place, so a killed run may leave a part of it."""
-    step = tmp_path / "done.zip"
-    with zipfile.ZipFile(step, "w") as archive:
-        archive.writestr("data", "weights")
-    part = "head -c 50 done.zip >$out/checkpoint_last.pt"
-    kill = f"cp done.zip $out/checkpoint_1_100.pt; {part}; kill -9 $$"
-    assert run_training(tmp_path, "--lr 1", kill) == []
-    found = run_training(tmp_path, "--lr 1", kill)
-    assert found == ["checkpoint_1_100.pt", "checkpoint_last.pt"]
-
-
-def test_checkpoints_are_judged_by_their_checksums(tmp_path):
-    """A byte that has changed is found, and where nothing can be judged nothing is removed."""
-    for name in ("last", "best"):
-        with zipfile.ZipFile(tmp_path / f"checkpoint_{name}.pt", "w") as archive:
-            archive.writestr("data", "weights" * 99)
-    last = tmp_path / "checkpoint_last.pt"
-    last.write_bytes(last.read_bytes().replace(b"weights", b"wei-hts", 1))
-    broken = tmp_path / "bin"
-    broken.mkdir()
-    (broken / "python").write_text("#!/bin/sh\nkill -9 $$\n")
-    (broken / "python").chmod(0o755)
-    before = {path: path.read_bytes() for path in tmp_path.glob("*.pt")}
-    for folder, status in ((broken, 7), (Path(sys.executable).parent, 0)):
-        script = 'source "$1"; fail() { exit 7; }; repair_checkpoints "$2"'
-        ended = subprocess.run(
-            ["bash", "-c", script, "-", ROOT / "scripts/steps.sh", tmp_path],
-            env={"PATH": f"{folder}:/usr/bin:/bin"},
-        )
-        assert ended.returncode == status
-        if status:
-            assert {path: path.read_bytes() for path in tmp_path.glob("*.pt")} == before
-    assert last.read_bytes() == before[tmp_path / "checkpoint_best.pt"]
-
-
-def test_training_with_another_command_starts_over(tmp_path):
-    assert run_training(tmp_path, "--lr 1", "touch $out/x; kill -9 $$") == []
-    assert run_training(tmp_path, "--lr 2") == []
 
 
 @pytest.mark.parametrize(

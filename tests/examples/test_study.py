@@ -1,4 +1,4 @@
-"""examples/study/study.py on toy text and a toy task: killed, resumed, reported.
+"""examples/study/study.py on toy text and a toy task.
 
 Pre-training is real; a stand-in takes the place of fairseq-hydra-train: TUPE scores 60, others 50.
 """
@@ -8,7 +8,6 @@ import random
 import re
 import shlex
 import shutil
-import signal
 import stat
 import sys
 from pathlib import Path
@@ -19,9 +18,8 @@ from fairseq import options
 from examples.shared.markdown import shown
 from examples.shared.results import read_results, rows
 from examples.study import plan, report, study, tables
-from tests import ROOT, processes
+from tests import ROOT
 from tests.examples.hydra_configs import GLUE, QUIET, composed
-from tests.processes import wait_for_the_lock, wait_until
 from tupe_fairseq import UsageError
 
 STAND_IN = """#!/usr/bin/env bash
@@ -75,14 +73,8 @@ def cells(report: str, first: str) -> list[list[str]]:
 
 
 @pytest.mark.slow
-def test_killed_study_goes_on(place):
+def test_whole_study(place):
     out, words = place / "out", arguments(place)
-    killed = processes.Program(ROOT / "examples/study/study.py", *words)
-    try:
-        wait_until(lambda: [*out.glob("pretraining/*/*/checkpoint_last.pt")], 600)
-    finally:
-        os.killpg(killed.pid, signal.SIGKILL)
-    wait_for_the_lock(out)
     study.main(words)
     check_report(out)
     logs = {path: path.read_text() for path in out.glob("pretraining/*/*/log.txt")}

@@ -7,7 +7,6 @@ and seed. finetune.sh and everything else is real.
 import itertools
 import json
 import os
-import signal
 import stat
 import sys
 from pathlib import Path
@@ -17,8 +16,6 @@ import torch
 
 from examples.glue import sweep
 from examples.shared.results import read_results, rows
-from tests import processes
-from tests.glue.samples import GLUE
 from tupe_fairseq import UsageError
 
 STAND_IN = """#!/usr/bin/env bash
@@ -31,7 +28,6 @@ for word in "$@"; do
 done
 mkdir -p "$run/checkpoints"
 echo "$run" >>FOLDER/started
-for wait in 1 2 3 4 5 6 7 8 9 10; do [[ -e FOLDER/hold ]] && sleep 0.2; done
 [[ ! -e FOLDER/broken ]] || { echo "no memory"; exit 3; }
 echo "[x][valid][INFO] - epoch 001 | valid on 'valid' subset | accuracy $rate.$seed | f1 1 | mcc \\
 2 | num_updates 5" | tr -d '\\n' >"$run/hydra_train.log"
@@ -104,24 +100,6 @@ def test_a_word_given_twice_is_one_run(place):
     twice = ("--tasks", "WNLI", "WNLI", "--rates", "2e-5", "0.00002", "--seeds", "1", "1")
     run(place, "out", *twice, "--models", f"a={place}/a.pt")
     assert len(lines(place, "out")) == len(started(place)) == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=lambda how: how.name)
-def test_killed_sweep_goes_on_and_ends_as_an_unkilled_one(place, how):
-    (place / "hold").touch()
-    process = processes.Program(GLUE / "sweep.py", *arguments(place, "killed"))
-    processes.wait_until(lambda: lines(place, "killed"))
-    os.kill(process.pid, how)
-    assert process.wait().returncode == (1 if how == signal.SIGTERM else -how)
-    assert 0 < len(lines(place, "killed")) < 8
-    (place / "hold").unlink()
-    # Processes that SIGKILL has left are still in the folder for a moment.
-    processes.wait_for_the_lock(place / "killed")
-    run(place, "killed")
-    run(place, "whole")
-    assert lines(place, "killed") == lines(place, "whole")
-    assert len(lines(place, "whole")) == 8
 
 
 def test_a_failed_run_is_tried_again_by_the_next_call(place, capsys):

@@ -61,8 +61,10 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("dictionary", ["dict.txt", "input0/dict.txt"])
-@pytest.mark.parametrize("model", [TupeRobertaModel, TupeTransformerLM])
+@pytest.mark.parametrize(
+    ("model", "dictionary"),
+    [(TupeRobertaModel, "dict.txt"), (TupeTransformerLM, "input0/dict.txt")],
+)
 def test_settings_are_not_evaluated(whole, tmp_path, way, dictionary, model):
     trace, (directory, state) = tmp_path / "it-ran", whole
     (tmp_path / "input0").mkdir()

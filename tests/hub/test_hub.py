@@ -177,6 +177,7 @@ def test_stock_hub_loads_it_too(pretrained):
         (lambda r: r.positional_correlations(65), ["64", "65"]),
         (lambda r: r.positional_correlations(0), ["64", "0"]),
         (lambda r: r.fill_mask("cats " * 100 + "<mask>"), ["tokens", "64"]),
+        (lambda r: r.fill_mask("the <mask>", topk=-1), ["topk is -1", "pieces"]),
     ],
 )
 def test_bad_calls(roberta, call, parts):

@@ -1,6 +1,8 @@
 """Steps of scripts: done once, resumed, and ended in one line."""
 
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 from tests import ROOT
@@ -53,3 +55,50 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     ended = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True)
     assert ended.returncode == 1
     assert ended.stderr == "error: cannot write in .quickstart.\n"
+
+
+# ---------------------------------------------------------------- steps that train
+
+
+TRAIN = """
+set -euo pipefail
+source {root}/scripts/steps.sh
+train() {{ repair_checkpoints "$out"; ls "$out" >>ran; {then}; : {command}; }}
+mkdir -p $work
+step --resumable train "Train"
+"""
+
+
+def run_training(folder: Path, command: str, then: str = "true") -> list[str]:
+    """The files a resumable step found, in this call and in those before."""
+    script = TRAIN.format(root=ROOT, command=command, then=then)
+    path = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, check=False, env=path)
+    return (folder / "ran").read_text().split()
+
+
+def test_training_goes_on_from_the_last_intact_checkpoint(tmp_path):
+    """Unless its command has changed, as this step's has in the end."""
+    with zipfile.ZipFile(tmp_path / "done.zip", "w") as archive:
+        archive.writestr("data", "weights")
+    part = "head -c 50 done.zip >$out/checkpoint_last.pt"
+    kill = f"cp done.zip $out/checkpoint_1_100.pt; {part}; kill -9 $$"
+    assert run_training(tmp_path, "--lr 1", kill) == []
+    found = run_training(tmp_path, "--lr 1", kill)
+    assert found == ["checkpoint_1_100.pt", "checkpoint_last.pt"]
+    assert run_training(tmp_path, "--lr 2") == found
+
+
+def test_no_checkpoint_is_removed_where_none_can_be_judged(tmp_path):
+    (tmp_path / "checkpoint_last.pt").write_bytes(b"damaged")
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\nkill -9 $$\n")
+    python.chmod(0o755)
+    script = 'source "$1"; fail() { exit 7; }; repair_checkpoints "$2"'
+    ended = subprocess.run(
+        ["bash", "-c", script, "-", ROOT / "scripts/steps.sh", tmp_path],
+        env={"PATH": f"{python.parent}:/usr/bin:/bin"},
+    )
+    assert ended.returncode == 7
+    assert (tmp_path / "checkpoint_last.pt").exists()

@@ -3,7 +3,6 @@
 These are a few of the tries that `python -m tests.stress` makes by the thousand.
 """
 
-import sys
 import tracemalloc
 from contextlib import contextmanager
 
@@ -12,8 +11,7 @@ import torch
 
 from examples.glue.readers import read_split
 from examples.glue.tasks import TASKS
-from tests import toy_data
-from tests.fairseq_commands import pretrain
+from tests import processes
 from tests.glue import samples
 from tests.interop import release
 from tests.stress import damage
@@ -41,14 +39,14 @@ def test_any_other_error_counts_as_lost(tmp_path):
     assert "| broken | 2 | 0 | 0 | 2 |" in damage.table(found, "files")
 
 
-def test_data_of_another_dictionary(tmp_path, monkeypatch):
-    """The command ends with one line if the data hold larger ids."""
-    monkeypatch.setattr(sys, "argv", ["fairseq-train"])
-    data = toy_data.write_masked_lm(tmp_path / "data")
-    fewer = [f"w{i}" for i in range(150)]
-    toy_data.dictionary(fewer).save(str(data / "dict.txt"))
-    with pytest.raises(SystemExit, match=r"error: .*train.bin was binarised with another dict"):
-        pretrain(data, tmp_path / "model")
+@pytest.mark.slow
+def test_the_stress_script_kills_and_compares(tmp_path):
+    """One command of it, killed once; a second call adds its table."""
+    for more in (["--only", "conversion", "--kills", "1"], ["--only", "inputs", "--tries", "2"]):
+        processes.run("tests.stress", "--out", tmp_path, *more).check_returncode()
+    told = (tmp_path / "stress.md").read_text()
+    assert "| conversion | 1 | 1 | nothing |" in told
+    assert "| rows of GLUE | 2 |" in told
 
 
 def test_an_id_outside_of_the_dictionary(tmp_path):
@@ -92,9 +90,11 @@ def test_a_line_of_a_gigabyte_in_glue(name, tmp_path):
 def test_a_line_of_a_gigabyte_in_a_directory(tmp_path):
     checkpoint = release.write(tmp_path / "release")
     convert(["--from", "tupe-official", str(checkpoint), "--out", str(tmp_path / "ours")])
-    endless(tmp_path / "ours" / "dict.txt")
-    with little_memory(), pytest.raises(UsageError, match=r"dict.txt cannot be loaded as a"):
+    path = tmp_path / "ours" / "dict.txt"
+    endless(path)
+    with little_memory(), pytest.raises(UsageError) as error:
         TupeRobertaModel.from_pretrained(tmp_path / "ours")
+    assert f"{path} cannot be loaded as a dictionary: " in str(error.value)
     endless(tmp_path / "release" / "checkpoint.pt")
     with little_memory(), pytest.raises(UsageError, match=r"checkpoint.pt cannot be loaded"):
         convert(["--from", "tupe-official", str(checkpoint), "--out", str(tmp_path / "no")])

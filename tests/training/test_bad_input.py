@@ -1,23 +1,41 @@
 """What a user does wrong: one line that names the argument, its value and the way out."""
 
 import os
-import pickle
 import shutil
 import subprocess
-import sys
 
 import pytest
 import torch
 
-from tests import processes
-from tests.fairseq_commands import PLUGIN, SMALL, finetune, pretrain
-from tests.toy_data import dictionary, write_split
+from tests import processes, toy_data
+from tests.checkpoints.test_safe_loading import Calls
+from tests.fairseq_commands import (
+    PLUGIN,
+    SMALL,
+    finetune,
+    pretrain,
+    train_lm,
+    train_translation,
+)
 from tupe_fairseq import UsageError
+
+DATA = {
+    pretrain: "toy_masked_lm_data",
+    train_lm: "toy_masked_lm_data",
+    train_translation: "toy_translation_data",
+}
+names = {"ids": lambda value: value if isinstance(value, str) else getattr(value, "__name__", "")}
 
 
 @pytest.fixture(scope="module")
 def checkpoint(toy_masked_lm_data, tmp_path_factory):
     return pretrain(toy_masked_lm_data, tmp_path_factory.mktemp("pretrained"), "--max-update", 2)
+
+
+@pytest.fixture(scope="module")
+def translator(toy_translation_data, tmp_path_factory):
+    flags = ("--max-update", 1, "--position-encoding", "learned")
+    return train_translation(toy_translation_data, tmp_path_factory.mktemp("m"), *flags)
 
 
 def told(error: pytest.ExceptionInfo) -> str:
@@ -31,112 +49,119 @@ def told(error: pytest.ExceptionInfo) -> str:
     return message
 
 
-@pytest.mark.parametrize(
-    ("flags", "parts"),
-    [
-        (["--position-encoding", "rotary"], ["'rotary'", "learned", "tupe_a", "tupe_r"]),
-        (["--attention-backend", "flash3"], ["'flash3'", "auto", "eager", "sdpa"]),
-        (["--num-buckets", 13], ["--num-buckets must be even", "13"]),
-        (["--num-buckets", 2], ["--num-buckets must be at least 4", "2"]),
-        (["--max-distance", 4], ["--max-distance must be larger than 8", "4"]),
-        (["--encoder-attention-heads", 5], ["5 heads", "32"]),
-        (["--tie-cls", "--position-encoding", "t5"], ["--tie-cls", "t5"]),
-        (["--restore-file", "nowhere.pt"], ["--restore-file", "'nowhere.pt'", "from scratch"]),
-        (["--max-positions", 16], ["64 tokens", "16"]),
-    ],
-    ids=lambda value: str(value[0]) if isinstance(value, list) else "",
-)
-def test_flags(toy_masked_lm_data, tmp_path, flags, parts):
-    with pytest.raises(UsageError) as error:
-        pretrain(toy_masked_lm_data, tmp_path, *flags)
-    assert all(part in told(error) for part in parts), told(error)
+@pytest.fixture
+def failed(request, tmp_path):
+    """Trains with these flags; returns the message of the error."""
+
+    def run(train, *flags, data=None) -> str:
+        data = data or request.getfixturevalue(DATA[train])
+        with pytest.raises(Exception) as error:  # noqa: PT011  (fairseq's trainer may wrap it)
+            train(data, tmp_path / "model", *flags)
+        return told(error)
+
+    return run
 
 
 @pytest.mark.parametrize(
-    ("flags", "parts"),
+    ("train", "flags", "parts"),
     [
-        (["--position-encoding", "t5"], ["'t5'", "relative_bias"]),
-        (["--position-encoding", "none"], ["'none', which has no parameters"]),
-        (["--max-positions", 128], ["--max-positions is 128", "64"]),
-        (["--num-buckets", 16], ["relative_bias", "(33, 4)", "(17, 4)"]),
-        (["--encoder-layers", 3], ["16 missing", "layers.2", "--arch"]),
-        (["--encoder-ffn-embed-dim", 48], ["of another shape", "fc1"]),
-        (["--encoder-embed-dim", 64], ["of another shape", "(32,) instead of (64,)"]),
+        (pretrain, "--position-encoding rotary", ["'rotary'", "learned", "tupe_a", "tupe_r"]),
+        (pretrain, "--attention-backend flash3", ["'flash3'", "auto", "eager", "sdpa"]),
+        (pretrain, "--num-buckets 13", ["--num-buckets must be even", "13"]),
+        (pretrain, "--num-buckets 2", ["--num-buckets must be at least 4", "2"]),
+        (pretrain, "--max-distance 4", ["--max-distance must be larger than 8", "4"]),
+        (pretrain, "--encoder-attention-heads 5", ["5 heads", "32"]),
+        (pretrain, "--tie-cls --position-encoding t5", ["--tie-cls", "t5"]),
+        (pretrain, "--restore-file nowhere.pt", ["--restore-file is 'nowhere.pt'", "scratch"]),
+        (pretrain, "--max-positions 16", ["64 tokens", "16"]),
+        (train_translation, "--position-encoding deberta --deberta-emd", ["masks none"]),
+        (train_translation, "--encoder-learned-pos", ["--position-encoding learned"]),
+        (train_translation, "--no-token-positional-embeddings", ["--position-encoding none"]),
+        (train_translation, "--no-cross-attention --cross-self-attention", ["--cross-self-a"]),
+        (train_translation, "--offload-activations", ["--checkpoint-activations"]),
+        (train_translation, "--position-encoding none --attention-backend flash", ["later tok"]),
+        (train_translation, "--decoder-attention-heads 5", ["5 heads", "32"]),
+        (train_translation, "--restore-file nowhere.pt", ["'nowhere.pt'", "from scratch"]),
+        (train_lm, "--character-embeddings", ["--character-embeddings"]),
+        (train_lm, "--decoder-learned-pos", ["--position-encoding learned"]),
+        (train_lm, "--max-target-positions 16", ["--max-target-positions is 16", "32 tokens"]),
     ],
-    ids=lambda value: str(value[0]) if isinstance(value, list) else "",
+    **names,
 )
-def test_checkpoint_of_another_model(toy_masked_lm_data, tmp_path, checkpoint, flags, parts):
-    with pytest.raises(Exception) as error:  # noqa: PT011  (fairseq's trainer wraps it)
-        pretrain(toy_masked_lm_data, tmp_path, "--restore-file", checkpoint, *flags)
-    assert all(part in told(error) for part in parts), told(error)
+def test_flags(failed, train, flags, parts):
+    message = failed(train, *flags.split())
+    assert all(part in message for part in parts), message
 
 
-def test_dictionary_of_another_size(tmp_path, checkpoint):
-    symbols = dictionary(f"w{i}" for i in range(50))
+@pytest.mark.parametrize(
+    ("train", "flags", "parts"),
+    [
+        (pretrain, "--position-encoding t5", ["'t5'", "relative_bias"]),
+        (pretrain, "--position-encoding none", ["'none', which has no parameters"]),
+        (pretrain, "--max-positions 128", ["--max-positions is 128", "64"]),
+        (pretrain, "--num-buckets 16", ["relative_bias", "(33, 4)", "(17, 4)"]),
+        (pretrain, "--encoder-layers 3", ["16 missing", "layers.2", "--arch"]),
+        (pretrain, "--encoder-ffn-embed-dim 48", ["of another shape", "fc1"]),
+        (pretrain, "--encoder-embed-dim 64", ["of another shape", "(32,) instead of (64,)"]),
+        (train_translation, "--position-encoding t5", ["'t5'", "relative_bias"]),
+        (train_translation, "--max-source-positions 40", ["source-positions is 40", "has 32 p"]),
+        (train_translation, "--max-target-positions 40", ["target-positions is 40", "has 32 p"]),
+        (train_translation, "--decoder-layers 3", ["missing", "decoder.layers.2"]),
+    ],
+    **names,
+)
+def test_checkpoint_of_another_model(failed, checkpoint, translator, train, flags, parts):
+    trained = checkpoint
+    if train is train_translation:
+        trained, flags = translator, f"--position-encoding learned {flags}"
+    message = failed(train, "--restore-file", trained, *flags.split())
+    assert all(part in message for part in parts), message
+
+
+def test_dictionary_of_another_size(failed, tmp_path, checkpoint, translator):
+    symbols = toy_data.dictionary(f"w{i}" for i in range(50))
     for split in ("train", "valid"):
-        write_split(tmp_path / "data", split, ["w1 w2 w3"] * 40, symbols)
-    with pytest.raises(Exception) as error:  # noqa: PT011
-        pretrain(tmp_path / "data", tmp_path / "model", "--restore-file", checkpoint)
-    assert "55 symbols" in told(error)
-    assert "205" in told(error)
+        toy_data.write_split(tmp_path / "data", split, ["w1 w2 w3"] * 40, symbols)
+    message = failed(pretrain, "--restore-file", checkpoint, data=tmp_path / "data")
+    assert "55 symbols" in message
+    assert "205" in message
+    pairs = toy_data.write_translation(tmp_path / "pairs", joined=False)
+    flags = ("--position-encoding", "learned", "--restore-file", translator)
+    message = failed(train_translation, *flags, data=pairs)
+    assert "205 symbols" in message
+    assert "204" in message
+    message = failed(train_translation, "--share-all-embeddings", data=pairs)
+    assert "(204 and 205 symbols): preprocess with --joined-dictionary" in message
 
 
-def test_labels_that_are_not_there(toy_sentence_data, tmp_path):
+def test_labels_that_are_not_there(failed, toy_sentence_data, tmp_path):
     shutil.copytree(toy_sentence_data["single"], tmp_path / "data")
     for file in (tmp_path / "data" / "label").glob("train.*"):
         file.unlink()
-    with pytest.raises(UsageError) as error:
-        finetune(tmp_path / "data", tmp_path / "model", "--num-classes", 2)
-    assert "label/" in told(error)
+    assert "label/" in failed(finetune, "--num-classes", 2, data=tmp_path / "data")
 
 
-class Payload:
-    """Runs a command when unpickled."""
-
-    def __init__(self, trace):
-        self.trace = trace
-
-    def __reduce__(self):
-        return os.system, (f"touch {self.trace}",)
+# ---------------------------------------------------------------- under fairseq's commands
 
 
-@pytest.mark.parametrize("where", ["model", "extra_state", "last_optimizer_state"])
-def test_hostile_checkpoint(toy_masked_lm_data, tmp_path, checkpoint, where):
-    trace = tmp_path / "it-ran"
-    state = torch.load(checkpoint, weights_only=True)
-    state[where]["more"] = Payload(trace)
-    torch.save(state, tmp_path / "hostile.pt")
-    with pytest.raises(pickle.UnpicklingError):
-        pretrain(toy_masked_lm_data, tmp_path / "m", "--restore-file", tmp_path / "hostile.pt")
-    assert not trace.exists()
-    torch.load(tmp_path / "hostile.pt", weights_only=False)
-    assert trace.exists(), "the payload of this test does nothing"
-
-
+@pytest.mark.usefixtures("under_fairseq_train")
 @pytest.mark.parametrize("flag", ["--restore-file", "--finetune-from-model"])
-@pytest.mark.parametrize("where", ["model", "extra_state", "last_optimizer_state"])
-def test_hostile_checkpoint_ends_the_command(
-    toy_masked_lm_data, tmp_path, checkpoint, monkeypatch, flag, where
-):
-    """In one line; in process, as the command would: its name makes its checks run."""
-    trace = tmp_path / "it-ran"
+def test_hostile_checkpoint(toy_masked_lm_data, tmp_path, checkpoint, flag):
+    trace, path = tmp_path / "it-ran", tmp_path / "hostile.pt"
     state = torch.load(checkpoint, weights_only=True)
-    state[where]["more"] = Payload(trace)
-    torch.save(state, tmp_path / "hostile.pt")
-    monkeypatch.setattr(sys, "argv", ["fairseq-train"])
-    told = r"^error: .*hostile.pt cannot be loaded: it holds [^\n]*$"
-    with pytest.raises(SystemExit, match=told):
-        pretrain(toy_masked_lm_data, tmp_path / "m", flag, tmp_path / "hostile.pt")
+    state["extra_state"]["more"] = Calls(os.system, f"touch {trace}")
+    torch.save(state, path)
+    message = r"^error: .*hostile.pt cannot be loaded: it holds [^\n]*$"
+    with pytest.raises(SystemExit, match=message):
+        pretrain(toy_masked_lm_data, tmp_path / "m", flag, path)
     assert not trace.exists()
 
 
+@pytest.mark.usefixtures("under_fairseq_train")
 @pytest.mark.parametrize("flag", ["--restore-file", "--finetune-from-model"])
-def test_checkpoint_of_another_encoding_without_parameters(
-    toy_masked_lm_data, tmp_path, monkeypatch, flag
-):
-    """State dicts of `rope` and `alibi` have the same names; what was recorded tells them."""
+def test_checkpoint_of_another_encoding_without_parameters(toy_masked_lm_data, tmp_path, flag):
+    """State dicts of `rope` and `alibi` have the same names; the recorded setting differs."""
     rope = pretrain(toy_masked_lm_data, tmp_path / "rope", "--position-encoding", "rope")
-    monkeypatch.setattr(sys, "argv", ["fairseq-train"])
     with pytest.raises(SystemExit, match=r"^error: --position-encoding is 'alibi'.*with 'rope'"):
         pretrain(toy_masked_lm_data, tmp_path / "m", "--position-encoding", "alibi", flag, rope)
     again = ("--position-encoding", "rope", "--rope-theta", 500, "--max-update", 9, flag, rope)
@@ -150,20 +175,24 @@ def fairseq_train(*flags: object) -> subprocess.CompletedProcess:
 
 
 def test_commands_end_in_one_line(toy_masked_lm_data, tmp_path, checkpoint):
-    """No traceback, exit status 1, nothing written over: for a flag, and for a file."""
-    task = [toy_masked_lm_data, "--task", "masked_lm", "--criterion", "masked_lm"]
-    truncated = tmp_path / "truncated.pt"
+    """No traceback, exit status 1, nothing written over: for a flag, a checkpoint, and data."""
+    task = ["--task", "masked_lm", "--criterion", "masked_lm", "--tokens-per-sample", 64]
+    truncated, data = tmp_path / "truncated.pt", tmp_path / "data"
     truncated.write_bytes(checkpoint.read_bytes()[:5000])
-    for flags, part in (
-        (["--num-buckets", 13, "--save-dir", tmp_path / "new"], "--num-buckets must be even"),
-        (["--restore-file", truncated, "--save-dir", tmp_path / "new"], "truncated.pt"),
-        (["--position-encoding", "t5", "--save-dir", checkpoint.parent], "'t5'"),
+    shutil.copytree(toy_masked_lm_data, data)
+    (data / "train.idx").write_bytes((data / "train.idx").read_bytes()[:-3])
+    before = checkpoint.read_bytes()
+    for words, part in (
+        ([toy_masked_lm_data, "--num-buckets", 13], "--num-buckets must be even"),
+        ([toy_masked_lm_data, "--restore-file", truncated], "truncated.pt"),
+        ([toy_masked_lm_data, "--position-encoding", "t5"], "'t5'"),
+        ([data], "train.idx is cut off"),
     ):
-        before = checkpoint.read_bytes()
-        ended = fairseq_train(*task, "--tokens-per-sample", 64, *flags)
+        folder = checkpoint.parent if "t5" in words else tmp_path / "new"
+        ended = fairseq_train(*words, *task, "--save-dir", folder)
         assert ended.returncode == 1
         assert "Traceback" not in ended.stderr
         last = ended.stderr.strip().splitlines()[-1]
         assert last.startswith("error: ")
         assert part in last
-        assert checkpoint.read_bytes() == before
+    assert checkpoint.read_bytes() == before

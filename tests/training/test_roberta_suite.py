@@ -51,24 +51,6 @@ def batch(size=2, length=9):
     return tokens.repeat(size, 1)
 
 
-def test_masked_lm(toy_masked_lm_data, tmp_path):
-    assert pretrain(toy_masked_lm_data, tmp_path).exists()
-
-
-@pytest.mark.parametrize(("kind", "classes"), [("single", 2), ("pairs", 2), ("mnli", 3)])
-def test_sentence_prediction(toy_sentence_data, tmp_path, kind, classes):
-    splits = ("--valid-subset", "valid,valid1") if kind == "mnli" else ()
-    data = toy_sentence_data[kind]
-    assert finetune(data, tmp_path, "--num-classes", classes, *splits).exists()
-
-
-@pytest.mark.parametrize("targets", [1, 3])
-def test_regression(tmp_path, targets):
-    data = toy_data.write_sentences(tmp_path / "data", targets=targets)
-    flags = ("--num-classes", targets, "--regression-target")
-    assert finetune(data, tmp_path / "model", *flags).exists()
-
-
 def test_r3f(toy_sentence_data, tmp_path):
     importlib.import_module("fairseq.examples.rxf.rxf_src")
     flags = ("--num-classes", 2, "--criterion", "sentence_prediction_r3f")
@@ -107,13 +89,6 @@ def test_shared_and_untied_weights():
         assert (words is model.encoder.lm_head.weight) is shared
 
 
-def test_longest_input():
-    model = build()
-    assert model.max_positions() == model.encoder.max_positions() == 256
-    logits, _ = model(batch(1, 256))
-    assert logits.shape == (1, 256, len(Task.source_dictionary))
-
-
 @pytest.mark.parametrize("size", [1, 2])
 def test_forward_backward(size):
     model = build()
@@ -122,13 +97,6 @@ def test_forward_backward(size):
     assert [state.shape for state in extra["inner_states"]] == [(9, size, 12)] * 4
     logits.sum().backward()
     assert all(p.grad is not None for p in model.parameters())
-
-
-def test_batching():
-    model = build().eval()
-    one, two = model(batch(1))[0], model(batch(2))[0]
-    torch.testing.assert_close(two[0], two[1])
-    torch.testing.assert_close(one[0], two[0])
 
 
 def test_regularization_for_adaptive_pruning():
@@ -174,12 +142,6 @@ def test_pruned_checkpoints_are_trained_on(toy_masked_lm_data, tmp_path):
     flags = ("--restore-file", tmp_path / "pruned.pt", *FINETUNE, "--ffn-blocks-to-remove", 4)
     again = pretrain(toy_masked_lm_data, tmp_path / "pruned", *flags, "--max-update", 1)
     assert len(parameters(again)[f"{layers}0.fc1.bias"]) == 60
-
-
-@pytest.mark.parametrize("number", [0, 14, 99])
-def test_too_many_units_to_remove(number):
-    with pytest.raises(UsageError, match=rf"--ffn-blocks-to-remove is {number}, but .* 14 units"):
-        build(ffn_blocks_to_remove=number)
 
 
 def test_heads_cannot_be_pruned():

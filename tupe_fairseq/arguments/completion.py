@@ -20,6 +20,11 @@ MORE_DEFAULTS: dict[str, Any] = {
     # fairseq's trainer compares it with 0. Under hydra 1.0 it reads None where this is missing.
     "base_layers": 0,
 }
+#: Keys of hydra that neither a flag nor a default declares.
+MORE_KEYS = {
+    *("_name", "arch", "tokens_per_sample", "max_positions", "max_target_positions"),
+    "add_bos_token",
+}
 
 
 def completed(model: ModelArguments, args: Any, task: Any) -> Namespace:
@@ -66,7 +71,7 @@ def known_keys(model: ModelArguments) -> set[str]:
     model.add_flags(parser)
     flags = vars(parser.parse_args([]))
     defaults = vars(with_architecture(model, model.name, Namespace()))
-    return {*flags, *defaults, *model.more_keys, "_name", "arch"}
+    return {*flags, *defaults, *MORE_KEYS}
 
 
 def position_options(complete: Any) -> dict[str, Any]:

@@ -64,7 +64,6 @@ class ModelArguments:
             fairseq's object, and the task; returns the values that follow from them.
         own: what the model adds to fairseq's arguments.
         option_defaults: options of encodings whose default differs from the encoding's own.
-        more_keys: keys of hydra that neither a flag nor a default declares.
     """
 
     name: str
@@ -76,7 +75,6 @@ class ModelArguments:
     finish: Callable[[Namespace, Any, Any], dict[str, Any]]
     own: type[CommonArguments] = CommonArguments
     option_defaults: Mapping[str, Any] = field(default_factory=dict)
-    more_keys: frozenset[str] = frozenset()
 
     def options(self) -> tuple[Option, ...]:
         """What the model adds to fairseq's arguments, without the options of encodings."""

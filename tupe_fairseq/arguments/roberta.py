@@ -19,7 +19,6 @@ UNSUPPORTED = {
 
 def _finish(args: Namespace, given: Any, task: Any) -> dict[str, Any]:
     """The lengths, checked against the task's."""
-    _check_units(args)
     found = {}
     tokens = training_setting(given, "task", "tokens_per_sample")
     if (longest := getattr(args, "max_positions", None)) is None:
@@ -36,20 +35,6 @@ def _finish(args: Namespace, given: Any, task: Any) -> dict[str, Any]:
     return {**found, "max_positions": longest, "max_source_positions": longest}
 
 
-def _check_units(args: Namespace) -> None:
-    """Check that AdaPrune leaves feed-forward units.
-
-    Raises:
-        ConfigurationError: none would be left, or none be removed.
-    """
-    units, width = getattr(args, "ffn_blocks_to_remove", -1), args.encoder_ffn_embed_dim
-    if units != -1 and not 0 < units < width:
-        raise ConfigurationError(
-            f"--ffn-blocks-to-remove is {units}, but each layer has {width} units: give a number "
-            f"from 1 to {width - 1}, or -1 to remove none."
-        )
-
-
 ROBERTA = ModelArguments(
     name="tupe_roberta",
     architectures=ROBERTA_ARCHITECTURES,
@@ -59,5 +44,4 @@ ROBERTA = ModelArguments(
     lengths=("max_positions",),
     finish=_finish,
     own=RobertaArguments,
-    more_keys=frozenset({"tokens_per_sample", "max_positions"}),
 )

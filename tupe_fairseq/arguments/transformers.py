@@ -116,7 +116,6 @@ TRANSFORMER = ModelArguments(
     lengths=("max_source_positions", "max_target_positions"),
     finish=_finish_transformer,
     option_defaults=OPTION_DEFAULTS,
-    more_keys=frozenset({"max_target_positions", "add_bos_token"}),
 )
 LANGUAGE_MODEL = ModelArguments(
     name="tupe_transformer_lm",
@@ -127,5 +126,4 @@ LANGUAGE_MODEL = ModelArguments(
     lengths=("max_target_positions",),
     finish=_finish_lm,
     option_defaults=OPTION_DEFAULTS,
-    more_keys=frozenset({"max_target_positions", "add_bos_token"}),
 )

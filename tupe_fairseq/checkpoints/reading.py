@@ -21,7 +21,7 @@ import threading
 import typing
 import zipfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -49,36 +49,23 @@ CHECKPOINT_GLOBALS: list[typing.Any] = [
     _TensorPlaceholder,
 ]
 
-#: Guards the next two: the number of open blocks of `safe_checkpoint_globals` in all threads, and
-#: the removal of what the first of them added to torch's list.
-_lock = threading.Lock()
-_open_blocks = 0
-_added = ExitStack()
+#: Held by the thread that has extended torch's list; it may open further blocks.
+_lock = threading.RLock()
 
 
 @contextmanager
 def safe_checkpoint_globals() -> Iterator[None]:
     """Let `torch.load` accept the classes of fairseq checkpoints inside a `with` block.
 
-    Blocks may be nested, and may be open in several threads. When the last one ends, these classes
-    are removed from torch's list, except those that were listed before. The list belongs to the
-    process: while a block is open, `torch.load` accepts these classes in all threads. torch does
-    not lock its list: what another thread adds while a block begins or ends may be lost.
+    At its end, these classes are removed from torch's list, except those that were listed before.
+    The list belongs to the process: while a block is open, `torch.load` accepts these classes in
+    all threads. Blocks may be nested. A block in another thread waits until the first has ended.
     """
-    global _open_blocks
     with _lock:
-        if not _open_blocks:
-            known = torch.serialization.get_safe_globals()
-            missing = [entry for entry in CHECKPOINT_GLOBALS if entry not in known]
-            _added.enter_context(torch.serialization.safe_globals(missing))
-        _open_blocks += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _open_blocks -= 1
-            if not _open_blocks:
-                _added.close()
+        known = torch.serialization.get_safe_globals()
+        missing = [entry for entry in CHECKPOINT_GLOBALS if entry not in known]
+        with torch.serialization.safe_globals(missing):
+            yield
 
 
 def add_safe_checkpoint_globals() -> None:
@@ -86,10 +73,7 @@ def add_safe_checkpoint_globals() -> None:
 
     For processes that run a command of fairseq, which reads checkpoints by its own code.
     """
-    with _lock:
-        # Blocks that are open must not remove anything when they end.
-        _added.pop_all()
-        torch.serialization.add_safe_globals(CHECKPOINT_GLOBALS)
+    torch.serialization.add_safe_globals(CHECKPOINT_GLOBALS)
 
 
 def read_checkpoint(path: str | Path) -> dict[str, typing.Any]:
