@@ -2,10 +2,19 @@
 
 import pytest
 import torch
-from fairseq import checkpoint_utils
+from fairseq import checkpoint_utils, options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from tests import toy_data
-from tests.fairseq_commands import FINETUNE, finetune, parameters, pretrain
+from tests.fairseq_commands import (
+    COMMON,
+    FINETUNE,
+    SMALL,
+    configuration,
+    finetune,
+    parameters,
+    pretrain,
+)
 from tests.tolerances import assert_trained_alike
 
 #: Two have random positions, which follow the number of updates.
@@ -20,6 +29,14 @@ def assert_same(one, other):
     assert one.keys() == other.keys()
     for name in one:
         assert torch.equal(one[name], other[name]), name
+
+
+def test_configuration_is_that_of_fairseq_train(tmp_path):
+    """That of trainings here, which hydra composes once for many of them."""
+    words = (tmp_path / "a=1, (b)", "--task", "masked_lm", "--criterion", "masked_lm", *SMALL)
+    flags = [*map(str, words), *COMMON, "--store-ema", "--adam-betas", "(0.9, 0.98)"]
+    arguments = options.parse_args_and_arch(options.get_training_parser(), flags)
+    assert str(configuration(arguments)) == str(convert_namespace_to_omegaconf(arguments))
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +134,9 @@ def test_layers_to_keep(toy_masked_lm_data, tmp_path):
 def test_training_learns(toy_masked_lm_data, tmp_path):
     """On a language whose words follow from their neighbours the loss falls."""
     flags = ("--max-update", 150, "--lr", 0.01, "--dropout", 0, "--attention-dropout", 0)
-    state = torch.load(pretrain(toy_masked_lm_data, tmp_path, *flags), weights_only=True)
+    seldom = ("--validate-interval", 100, "--save-interval", 100)
+    checkpoint = pretrain(toy_masked_lm_data, tmp_path, *flags, *seldom)
+    state = torch.load(checkpoint, weights_only=True)
     uniform = torch.log2(torch.tensor(204.0))
     assert state["extra_state"]["best"] < uniform - 2
 

@@ -16,6 +16,7 @@ from fairseq_cli import validate as fairseq_validate
 
 from tests.fairseq_commands import (
     PLUGIN,
+    configuration,
     generate,
     parameters,
     train_lm,
@@ -71,7 +72,7 @@ def test_interactive(toy_translation_data, translator, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.StringIO("w1 w2 w3\n\nw4\n"))
     parser = options.get_interactive_generation_parser()
     flags = [str(toy_translation_data), "--path", str(translator), *USER, "--beam", "2"]
-    fairseq_interactive.main(options.parse_args_and_arch(parser, flags))
+    fairseq_interactive.main(configuration(options.parse_args_and_arch(parser, flags)))
     told = capsys.readouterr().out
     assert [f"H-{i}\t" in told for i in range(4)] == [True, True, True, False]
 
@@ -81,7 +82,7 @@ def test_validate(toy_translation_data, translator, caplog):
     flags = [str(toy_translation_data), "--path", str(translator), *USER, "--log-format", "json"]
     flags += ["--task", "translation", "--valid-subset", "valid", "--max-tokens", "500"]
     with caplog.at_level(logging.INFO):
-        fairseq_validate.main(options.parse_args_and_arch(parser, flags))
+        fairseq_validate.main(configuration(options.parse_args_and_arch(parser, flags)))
     (told,) = (json.loads(r.getMessage()) for r in caplog.records if r.name == "valid")
     in_training = torch.load(translator, weights_only=True)["extra_state"]["val_loss"]
     # Both are rounded.
@@ -150,7 +151,7 @@ def test_language_modelling(toy_masked_lm_data, tmp_path, flags):
     given = [str(toy_masked_lm_data), "--path", str(checkpoint), *USER, "--gen-subset", "valid"]
     # The command does not take them from the checkpoint.
     given += ["--tokens-per-sample", "32", *(flag for flag in flags if flag in TASK)]
-    found = fairseq_eval_lm.main(options.parse_args_and_arch(parser, given))
+    found = fairseq_eval_lm.main(configuration(options.parse_args_and_arch(parser, given)))
     assert_close(found["loss"], loss_of_each(checkpoint).float())
 
 
