@@ -22,11 +22,14 @@ export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
 
 if "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
   chosen='' length=512 words=2000000 tiny=() tiny_model=() long=(--batch 8 --length 4096)
+  timed=learned,tupe_a,tupe_r,t5,rope,none attended=none,t5,tupe_a,tupe_r,alibi peers=()
+  trained=(learned tupe_a tupe_r)
   model=(--arch tupe_roberta_base --bf16 --batch-size 32 --max-update 60)
 else
   echo 'no GPU: the steps run on the CPU at a tiny size'
   export TUPE_FAIRSEQ_TEST_DEVICE=cpu
   chosen='tupe_r and not compile and not tie_cls and not one_sided' length=32 words=10000 long=()
+  timed=tupe_r attended=tupe_r peers=(--peers '') trained=(tupe_r)
   tiny=(--device cpu --rounds 2 --layers 1 --width 16 --heads 2 --dtypes float32)
   tiny_model=(--ffn 32 --batch 2 --length 32)
   model=(--arch tupe_roberta --cpu --encoder-layers 1 --batch-size 2 --max-update 4)
@@ -64,14 +67,14 @@ data() {
 }
 
 step tests "$python" -m pytest -m gpu -k "$chosen" tests/cuda
-steps=(--workloads gpu-32x512 --encodings learned,tupe_a,tupe_r,t5,rope,none "${tiny_model[@]}")
-benchmark training 32x512 "${steps[@]}"
+steps=(--workloads gpu-32x512 --encodings "$timed" "${tiny_model[@]}")
+benchmark training 32x512 "${steps[@]}" "${peers[@]}"
 benchmark training 32x512_half_padding "${steps[@]}" --peers '' --padding 0.5
 benchmark training 8x4096 "${steps[@]}" --peers '' "${long[@]}"
-benchmark attention attention --encodings none,t5,tupe_a,tupe_r,alibi --lengths "$length"
+benchmark attention attention --encodings "$attended" --lengths "$length"
 if "$python" -c 'import fairseq' 2>/dev/null; then
   step data data
-  for encoding in learned tupe_a tupe_r; do
+  for encoding in "${trained[@]}"; do
     step "train_$encoding" train "$encoding"
   done
 fi

@@ -18,6 +18,14 @@ def word_dictionary() -> Dictionary:
     return dictionary(f"w{i}" for i in range(TOPICS * WORDS_PER_TOPIC))
 
 
+class Task:
+    """As much of a task as completing arguments and building a model needs."""
+
+    def __init__(self, max_positions: int = 40):
+        self.source_dictionary = self.target_dictionary = word_dictionary()
+        self.max_positions = lambda: max_positions
+
+
 def dictionary(symbols: Iterable[str]) -> Dictionary:
     """A dictionary of these symbols in this order."""
     made = Dictionary()

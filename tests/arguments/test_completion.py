@@ -6,7 +6,7 @@ from argparse import Namespace
 import pytest
 from omegaconf import OmegaConf
 
-from tests import toy_data
+from tests.toy_data import Task, word_dictionary
 from tupe_fairseq.arguments.completion import (
     completed,
     position_options,
@@ -28,15 +28,6 @@ GIVEN = {
     "attention_window": 3,
     "global_every": 2,
 }
-
-
-class Task:
-    """As much of a task as completing arguments needs."""
-
-    source_dictionary = target_dictionary = toy_data.word_dictionary()
-
-    def max_positions(self):
-        return 40
 
 
 @SPECIFICATIONS
@@ -122,4 +113,4 @@ def test_a_model_holds_complete_arguments_and_reads_them_no_more():
     assert model.args is args
     assert args.max_positions == args.tokens_per_sample == 40
     del model.args, args
-    model(toy_data.word_dictionary().encode_line("w1 w2", add_if_not_exist=False).long()[None])
+    model(word_dictionary().encode_line("w1 w2", add_if_not_exist=False).long()[None])

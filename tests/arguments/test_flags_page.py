@@ -9,7 +9,8 @@ import pytest
 from fairseq import options
 
 from tests import ROOT
-from tests.arguments.test_completion import SPECIFICATIONS, Task
+from tests.arguments.test_completion import SPECIFICATIONS
+from tests.toy_data import Task
 from tupe_fairseq.arguments.completion import completed
 from tupe_fairseq.errors import ConfigurationError
 

@@ -5,29 +5,18 @@ from argparse import Namespace
 import pytest
 import torch
 
-from tests import toy_data
+from tests.toy_data import Task
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.arguments.completion import completed
 from tupe_fairseq.arguments.roberta import ROBERTA
 from tupe_fairseq.checkpoints.restoring import check_restore_file
-
-DICTIONARY = toy_data.word_dictionary()
-
-
-class Task:
-    """As much of a task as building a model needs."""
-
-    source_dictionary = target_dictionary = DICTIONARY
-
-    def max_positions(self):
-        return 8
 
 
 def build(name, **options):
     sizes = {"layers": 2, "embed_dim": 8, "ffn_embed_dim": 8, "attention_heads": 2}
     own = {f"encoder_{key}": value for key, value in sizes.items()}
     return TupeRobertaModel.build_model(
-        Namespace(**own, **options, position_encoding=name), Task()
+        Namespace(**own, **options, position_encoding=name), Task(8)
     )
 
 
@@ -61,4 +50,4 @@ def test_another_cls_is_refused_before_positions_are_extended(tied, tmp_path):
     given = Namespace(position_encoding="tupe_a", tie_cls=tied, extend_positions="hierarchical")
     args = Namespace(restore_file=str(tmp_path / "model.pt"), save_dir=str(tmp_path))
     with pytest.raises(UsageError, match=f"--tie-cls is {tied}, but .* with {not tied}"):
-        check_restore_file(args, completed(ROBERTA, given, Task()))
+        check_restore_file(args, completed(ROBERTA, given, Task(8)))

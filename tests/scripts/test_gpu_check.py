@@ -17,6 +17,5 @@ def test_every_step_works_without_a_gpu(bash, tmp_path):
     tables = {name: json.loads(path.read_text())["tables"] for name, path in files.items()}
     assert set(tables) == {"32x512", "32x512_half_padding", "8x4096", "attention"}
     assert all(table["rows"] for found in tables.values() for table in found)
-    for name in ("learned", "tupe_a", "tupe_r"):
-        assert '"wps"' in logs[f"train_{name}"]
+    assert '"wps"' in logs["train_tupe_r"]
     assert " passed" in logs["tests"]

@@ -20,15 +20,6 @@ from tests.fairseq_commands import (
 from tupe_fairseq import UsageError
 
 
-class Task:
-    """As much of a task as building a model needs."""
-
-    source_dictionary = target_dictionary = toy_data.word_dictionary()
-
-    def max_positions(self):
-        return 256
-
-
 def build(arch="tupe_roberta", **arguments):
     """A three-layer model of odd sizes without dropout, as in fairseq's test_roberta."""
     sizes = {
@@ -42,7 +33,7 @@ def build(arch="tupe_roberta", **arguments):
         "tokens_per_sample": 256,
     }
     torch.manual_seed(0)
-    return models.build_model(Namespace(arch=arch, **{**sizes, **arguments}), Task())
+    return models.build_model(Namespace(arch=arch, **{**sizes, **arguments}), toy_data.Task(256))
 
 
 def batch(size=2, length=9):
@@ -93,7 +84,7 @@ def test_shared_and_untied_weights():
 def test_forward_backward(size):
     model = build()
     logits, extra = model(batch(size), return_all_hiddens=True)
-    assert logits.shape == (size, 9, len(Task.source_dictionary))
+    assert logits.shape == (size, 9, len(toy_data.word_dictionary()))
     assert [state.shape for state in extra["inner_states"]] == [(9, size, 12)] * 4
     logits.sum().backward()
     assert all(p.grad is not None for p in model.parameters())
