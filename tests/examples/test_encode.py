@@ -13,7 +13,7 @@ from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
 
 from examples.pretraining import encode
-from tests import ROOT, processes
+from tests import ROOT
 from tupe_fairseq import UsageError
 
 WORDS = ("the", "cat", "sat", "on", "a", "mat", "and", "saw", "another", "that", "there", "too")
@@ -182,12 +182,3 @@ def test_mistakes_in_prepare(arguments, message, bash, tmp_path):
     assert failed.stderr.startswith("error: ")
     assert message in failed.stderr
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("asked", ["", "1"])
-def test_traceback_is_shown_if_asked_for(tmp_path, asked):
-    words = ("examples.pretraining.encode", tmp_path, "--out", tmp_path, "--sentencepiece", 9)
-    ended = processes.run(*words, TUPE_FAIRSEQ_TRACEBACK=asked)
-    assert ended.returncode == 1
-    assert ended.stderr.splitlines()[-1].startswith("error: TEXT is")
-    assert ("Traceback" in ended.stderr) is bool(asked)

@@ -6,14 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from fairseq import checkpoint_utils, optim, options
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.optim import lr_scheduler
+from fairseq import checkpoint_utils, options
 from fairseq_cli.train import main as train
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
 from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from tests.examples.hydra_configs import (
     FILES,
@@ -34,6 +30,7 @@ from tests.examples.hydra_configs import (
     relative,
     run_command,
 )
+from tests.fairseq_commands import configuration
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.arguments.architectures import ROBERTA_ARCHITECTURES
 from tupe_fairseq.position import POSITION_ENCODINGS
@@ -86,13 +83,15 @@ def test_file_builds_what_its_header_commands(path):
         assert head.out_proj.out_features == cfg.task.num_classes
 
 
-@pytest.mark.parametrize("path", PIECES, ids=relative)
-def test_position_adds_to_a_file(path):
-    position = build(composed(TINY, f"+position={path.stem}")).encoder.sentence_encoder
-    tied = path.stem == "tupe_a_tie_cls"
-    encoding = POSITION_ENCODINGS["tupe_a" if tied else path.stem]
-    assert type(position.embed_positions) is encoding
-    assert position.embed_positions.untie_cls is (path.stem in {"tupe_a", "tupe_r"})
+def test_position_adds_to_a_file():
+    """All pieces have the same form, so hydra composes one of them here."""
+    for path in PIECES:
+        assert path.read_text().startswith("# @package model\n"), path
+        if path.stem != "tupe_a_tie_cls":
+            assert OmegaConf.load(path) == {"position_encoding": path.stem}
+    encoder = build(composed(TINY, "+position=tupe_a_tie_cls")).encoder.sentence_encoder
+    assert type(encoder.embed_positions) is POSITION_ENCODINGS["tupe_a"]
+    assert encoder.embed_positions.untie_cls is False
 
 
 @pytest.mark.parametrize("path", SLURM, ids=relative)
@@ -113,35 +112,13 @@ def test_slurm_adds_to_a_file(path, monkeypatch):
     assert cfg.distributed_training.distributed_world_size == launcher.gpus_per_node == 8
 
 
-def is_for_pretraining(encoding):
-    return encoding.__module__.startswith("tupe_fairseq.") and not encoding.causal_only
-
-
-def test_every_encoding_has_a_file():
-    ours = {k for k, v in POSITION_ENCODINGS.items() if is_for_pretraining(v)}
-    assert ours <= {path.stem for path in PIECES}
-
-
-@pytest.mark.parametrize("path", MAIN, ids=relative)
-def test_learning_rate_rises_over_the_warm_up_and_falls_to_zero(path):
-    cfg = commanded(path)
-    optimizer = optim.build_optimizer(cfg.optimizer, [torch.nn.Parameter(torch.zeros(1))])
-    schedule = lr_scheduler.build_lr_scheduler(cfg.lr_scheduler, optimizer)
-    warmup, last = cfg.lr_scheduler.warmup_updates, cfg.optimization.max_update
-    (top,) = cfg.optimization.lr
-    assert schedule.step_update(1) == pytest.approx(top / warmup)
-    assert schedule.step_update(warmup) == pytest.approx(top)
-    assert schedule.step_update((warmup + last) // 2) == pytest.approx(top / 2, rel=1e-2)
-    assert schedule.step_update(last) == 0
-
-
 # ---------------------------------------------------------------- presets
 
 
 def command_line_arguments(arch: str) -> dict:
     parser = options.get_training_parser(default_task="masked_lm")
     words = ["DATA", "--task", "masked_lm", "--criterion", "masked_lm", "--arch", arch]
-    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, words))
+    cfg = configuration(options.parse_args_and_arch(parser, words))
     return vars(build(cfg).args)
 
 
@@ -208,15 +185,6 @@ def test_mistake_in_the_model_is_told_in_one_line(override, message, monkeypatch
     assert len(str(stopped.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    "override",
-    ["model.positon_encoding=tupe_a", "+task.mask_probability=0.2", "+position=tupe", "task.x=1"],
-)
-def test_mistake_is_refused_by_hydra(override):
-    with pytest.raises((HydraException, OmegaConfBaseException)):
-        composed(TINY, override)
-
-
 # ---------------------------------------------------------------- training
 
 
@@ -278,9 +246,3 @@ def test_fine_tuning_resumes_without_the_pretrained_model(
     fine_tune("rte", data, pretrained, updates=1)
     state = fine_tune("rte", data, "/not/there.pt", updates=2)
     assert state["optimizer_history"][-1]["num_updates"] == 2
-
-
-def test_fine_tuning_asks_for_the_pretrained_model(fine_tune, toy_sentence_data):
-    missing = composed(GLUE / "rte.yaml").checkpoint.finetune_from_model
-    with pytest.raises(ValueError, match=f"{missing} does not exist"):
-        fine_tune("rte", toy_sentence_data["single"], missing, updates=1)

@@ -6,6 +6,7 @@ import math
 import pytest
 from omegaconf import OmegaConf
 
+from examples.glue.tasks import TASKS
 from tests.examples.hydra_configs import GLUE, PRETRAINING, QUIET, commanded
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in QUIET]
@@ -62,6 +63,7 @@ def test_base_is_the_papers_pretraining():
     cfg = commanded(PRETRAINING / "base.yaml")
     assert differences(cfg, BOTH | PRETRAINING_ONLY) == {}
     assert ast.literal_eval(cfg.optimizer.adam_betas) == (0.9, 0.999)
+    assert cfg.lr_scheduler.total_num_update == cfg.optimization.max_update
 
 
 @pytest.mark.parametrize(("name", "sequences"), [("base", 256), ("small", 256), ("tiny", 32)])
@@ -80,11 +82,16 @@ def test_glue_file_is_the_papers_finetuning(name):
     assert rate in (2e-5, 3e-5, 4e-5, 5e-5)
     assert cfg.optimization.max_epoch == epochs
     assert cfg.optimization.max_update == updates
+    assert cfg.lr_scheduler.total_num_update == updates
     assert cfg.lr_scheduler.warmup_updates == round(0.06 * updates)
     assert cfg.task.num_classes == outputs
     assert cfg.checkpoint.best_checkpoint_metric == metric
     assert cfg.criterion._name == "glue_prediction"
     assert cfg.criterion.regression_target is (metric == "pearson")
+    (task,) = (task for task in TASKS.values() if task.config == name)
+    assert (len(task.labels) or 1, task.metric) == (outputs, metric)
+    valid = [split.name for split in task.splits if split.name.startswith("valid")]
+    assert cfg.dataset.valid_subset.split(",") == valid
 
 
 def test_all_nine_glue_tasks_are_there():

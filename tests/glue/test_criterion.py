@@ -97,15 +97,6 @@ def test_regression_against_scipy():
     assert found["loss"] == pytest.approx(np.mean((predicted - true) ** 2), abs=1e-4)
 
 
-def test_mean_over_batches_would_be_wrong():
-    """The case in which averaging differs: each batch holds one class."""
-    logits = torch.tensor([[0.0, 1.0]] * 4 + [[1.0, 0.0]] * 4)
-    targets = torch.tensor([1, 1, 1, 0, 0, 0, 0, 0])
-    criterion = criterion_of(["0", "1"])
-    found = logged(criterion, [[one] for one in outputs(criterion, logits, targets, [4, 4])])
-    assert found["mcc"] == pytest.approx(100 * 12 / np.sqrt(4 * 3 * 5 * 4), abs=1e-4)
-
-
 def test_words_as_labels_have_accuracy_alone():
     criterion = criterion_of(["entailment", "not_entailment"])
     found = logged(criterion, [outputs(criterion, torch.eye(2), torch.tensor([0, 0]), [2])])

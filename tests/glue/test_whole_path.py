@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from examples.glue import predict, preprocess
-from examples.glue import pretrained as describe
 from examples.glue.glue_submission import check
 from examples.glue.tasks import TASKS
 from examples.glue.tokenizer import Tokenizer
@@ -162,23 +161,6 @@ def readme_runs(model: Path, folder: Path) -> None:
     namespace: dict = {}
     exec(block.replace('"outputs', f'"{folder}/outputs'), namespace)
     assert namespace["scores"].shape == (1, 2)
-
-
-def test_overrides_describe_the_checkpoint(glue, bpe, checkpoint, tmp_path):
-    data = binarised(glue, bpe, "WNLI", tmp_path)
-    found = describe.overrides(data, checkpoint)
-    expected = {
-        "model._name=tupe_roberta",
-        "model.position_encoding=t5",
-        "+model.num_buckets=16",
-        "+model.max_distance=32",
-        "+model.encoder_layers=2",
-        "+model.encoder_embed_dim=32",
-        "+model.layernorm_embedding=true",
-        "task.max_positions=64",
-    }
-    assert expected <= set(found)
-    assert not [word for word in found if "tie_cls" in word]
 
 
 @pytest.mark.parametrize(

@@ -191,16 +191,6 @@ def test_command_ends_in_one_line():
     assert not done.stdout
 
 
-@pytest.mark.parametrize(
-    ("kind", "part"), [("training", "memory-1x4096"), ("attention", "--words")]
-)
-def test_help(script, capsys, kind, part):
-    with pytest.raises(SystemExit) as end:
-        script(f"benchmark_{kind}").main(["--help"])
-    assert end.value.code == 0
-    assert part in capsys.readouterr().out
-
-
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="read from /proc")
 def test_peak_memory_is_that_of_the_step(script):
     """Neither what was held at another time, nor what is held all along."""
