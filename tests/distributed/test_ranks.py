@@ -54,7 +54,7 @@ def flags_of(data, save_dir, *flags):
 
 
 def start(ranks, *flags):
-    """torchrun; its workers are new interpreters, unless a test uses `forking_python`."""
+    """torchrun."""
     words = ("--standalone", "--nproc-per-node", ranks, "-m", "tupe_fairseq.distributed.worker")
     return processes.Program("torch.distributed.run", *words, *flags)
 
@@ -135,41 +135,28 @@ def scores(log, names):
     return {name: float(json.loads(told[-1])[f"valid_{name}"]) for name in names}
 
 
-def children(pid):
-    """Processes started by a process, and by those."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        if parent == pid:
-            found += [int(stat.parent.name), *children(int(stat.parent.name))]
-    return found
-
-
-def ranks_of(pid):
-    """Process ids of the launcher's workers by rank."""
+def ranks_of(launcher: int) -> dict[int, int]:
+    """Ids of the launcher's processes by rank."""
+    files = Path(f"/proc/{launcher}/task").glob("*/children")
+    pids = [int(pid) for file in files for pid in file.read_text().split()]
     found = {}
-    for child in children(pid):
-        environment = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
-        for entry in environment:
-            if entry.startswith(b"RANK="):
-                found.setdefault(int(entry[5:]), child)
+    for pid in pids:
+        environment = Path(f"/proc/{pid}/environ").read_text().split("\0")
+        variables = dict(entry.split("=", 1) for entry in environment if entry)
+        if "RANK" in variables:
+            found[int(variables["RANK"])] = pid
     return found
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forking_python")
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs Linux's /proc")
 def test_a_killed_rank_ends_the_others(toy_masked_lm_data, tmp_path):
     process = start(
         2, *flags_of(toy_masked_lm_data, tmp_path, "--max-update", 100000, "--max-epoch", 100000)
     )
     last = tmp_path / "checkpoint_last.pt"
-    deadline = time.monotonic() + 200
-    while not last.exists() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert last.exists(), "training has not begun"
+    processes.wait_until(last.exists)
     workers = ranks_of(process.pid)
     os.kill(workers[1], signal.SIGKILL)
     status, _, err = finished(process, timeout=60)

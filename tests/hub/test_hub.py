@@ -52,8 +52,9 @@ def finetuned(text, tmp_path_factory):
     return finetune(text / "data", tmp_path_factory.mktemp("m"), "--num-classes", 2)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def roberta(pretrained):
+    """A model that tests only read."""
     return TupeRobertaModel.from_pretrained(pretrained)
 
 
@@ -125,7 +126,8 @@ def test_fill_mask_gives_each_word_its_probability(roberta):
     torch.testing.assert_close(logits.softmax(-1)[dictionary.index(piece)].item(), probability)
 
 
-def test_new_classification_head(roberta):
+def test_new_classification_head(pretrained):
+    roberta = TupeRobertaModel.from_pretrained(pretrained)
     roberta.register_classification_head("topic", num_classes=3)
     assert roberta.predict("topic", roberta.encode("the cat sat")).exp().sum().item() == (
         pytest.approx(1)
@@ -152,7 +154,7 @@ def test_finetuned_model_finds_its_dictionaries(finetuned, text):
     assert name in ("0", "1")
 
 
-def test_finetuned_model_with_dict_txt_alone(finetuned, text, tmp_path, monkeypatch):
+def test_finetuned_model_with_dict_txt_alone(finetuned, text, tmp_path):
     """Published without input0/ and label/: heads work, class names are missing."""
     for file in (finetuned, text / "data" / "dict.txt", text / "sentencepiece.bpe.model"):
         shutil.copy(file, tmp_path)

@@ -13,7 +13,6 @@ undisturbed run, and it starts over. The commands, and what is compared:
     training      repair_checkpoints of scripts/steps.sh and fairseq-train, resumed by the same
                   command: all final parameters and Adam's state
     ranks         the same by scripts/train_distributed.sh with two processes
-    preprocessing fairseq-preprocess as a step of scripts/steps.sh: all files
     prepare       examples/pretraining/prepare.sh on raw text: all files
     glue          examples/glue/preprocess_glue.sh for MNLI: all files
     sweep         examples/glue/sweep.py with two learning rates: results and table

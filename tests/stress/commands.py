@@ -22,7 +22,7 @@ from tests.stress.killing import ROOT, Case
 from tupe_fairseq.checkpoints.reading import read_checkpoint
 
 NAMES = (
-    *("training", "ranks", "preprocessing", "prepare", "glue", "sweep", "conversion"),
+    *("training", "ranks", "prepare", "glue", "sweep", "conversion"),
     "quickstart",
 )
 TINY = (
@@ -41,7 +41,6 @@ def cases(out: Path, names: Iterable[str]) -> list[Case]:
     makers: dict[str, Callable[[Path], Case]] = {
         "training": training,
         "ranks": ranks,
-        "preprocessing": preprocessing,
         "prepare": prepare,
         "glue": glue,
         "sweep": sweep,
@@ -95,27 +94,6 @@ def digests_of_tensors(tensors: dict[str, Any]) -> dict[str, str]:
 
 
 # ---------------------------------------------------------------- data
-
-#: A step as in scripts/quickstart.sh.
-PREPROCESS = """
-set -euo pipefail
-source "$1/scripts/steps.sh"
-work=work text=$2
-data() {
-  run python -m fairseq_cli.preprocess --only-source --destdir "$out" \\
-    --trainpref "$text" --validpref "$text"
-}
-lock_work
-step data Binarise "$text"
-"""
-
-
-def preprocessing(out: Path) -> Case:
-    """Binarising text for pre-training."""
-    text = out / "text.txt"
-    text.write_text("\n".join(f"w{i % 97} w{i % 89} w{i % 13}" for i in range(30_000)) + "\n")
-    words = ["bash", "-c", PREPROCESS, "preprocess", str(ROOT), str(text)]
-    return Case("preprocessing", lambda _: words, lambda folder: digests(folder / "work" / "data"))
 
 
 def prepare(out: Path) -> Case:
