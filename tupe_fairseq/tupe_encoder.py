@@ -6,7 +6,6 @@ Other encodings and layers: `build_position_encoding` and `modules.encoder.Encod
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import ConfigurationError
 from .modules.encoder import Encoder
 from .position import build_position_encoding
 
@@ -43,12 +42,6 @@ class TUPEConfig:
     max_distance: int = 128
     untie_cls: bool = False
     attention_backend: str = "auto"
-
-    def __post_init__(self) -> None:
-        if self.num_heads < 1 or self.d_model % self.num_heads:
-            raise ConfigurationError(
-                f"invalid num_heads: {self.num_heads}; it must divide d_model {self.d_model}."
-            )
 
     @property
     def d_head(self) -> int:

@@ -80,8 +80,8 @@ def test_config_selects_the_encoding(changes, name, options):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_heads": 3}, "invalid num_heads: 3; it must divide d_model 16"),
-        ({"num_heads": 0}, "invalid num_heads: 0; it must divide d_model 16"),
+        ({"num_heads": 3}, "must divide the model width, but 3 heads"),
+        ({"num_heads": 0}, "must divide the model width, but 0 heads"),
         ({"num_buckets": 13}, "--num-buckets must be even, but is 13"),
         ({"max_distance": 2}, "--max-distance must be larger than 2.*, but is 2"),
         (
