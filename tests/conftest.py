@@ -18,7 +18,7 @@ from tupe_fairseq.kernels import native
 
 #: The tests in tests/cuda and tests/attention that need no fairseq run where there is none.
 if importlib.util.find_spec("fairseq") is not None:
-    from tests import processes, toy_data
+    from tests import fairseq_commands, processes, toy_data
     from tupe_fairseq.models import prepare_process
 
     # As under fairseq's commands, many of which the tests run in this process.
@@ -94,6 +94,18 @@ def toy_sentence_data(tmp_path_factory) -> dict[str, Path]:
         kind: toy_data.write_sentences(tmp_path_factory.mktemp(kind), **options)
         for kind, options in kinds.items()
     }
+
+
+@pytest.fixture(scope="session")
+def toy_checkpoint(toy_masked_lm_data, tmp_path_factory) -> Path:
+    """A masked language model after six updates; tests only read it."""
+    return fairseq_commands.pretrain(toy_masked_lm_data, tmp_path_factory.mktemp("masked"))
+
+
+@pytest.fixture(scope="session")
+def toy_language_model(toy_masked_lm_data, tmp_path_factory) -> Path:
+    """A causal language model after four updates; tests only read it."""
+    return fairseq_commands.train_lm(toy_masked_lm_data, tmp_path_factory.mktemp("causal"))
 
 
 @pytest.fixture(scope="session")

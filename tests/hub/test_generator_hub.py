@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests import processes
-from tests.fairseq_commands import generate, train_lm, train_translation
+from tests.fairseq_commands import generate, train_translation
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeTransformerLM, TupeTransformerModel, UsageError
 from tupe_fairseq.checkpoints.reading import read_checkpoint
@@ -30,13 +30,8 @@ def translator(translator_directory):
 
 
 @pytest.fixture(scope="module")
-def language_model_file(toy_masked_lm_data, tmp_path_factory):
-    return train_lm(toy_masked_lm_data, tmp_path_factory.mktemp("m"), "--max-update", 2)
-
-
-@pytest.fixture(scope="module")
-def language_model(language_model_file):
-    return TupeTransformerLM.from_pretrained(language_model_file)
+def language_model(toy_language_model):
+    return TupeTransformerLM.from_pretrained(toy_language_model)
 
 
 def test_translates_as_fairseq_generate(translator, translator_directory, toy_translation_data):
@@ -52,9 +47,9 @@ def test_translates_as_fairseq_generate(translator, translator_directory, toy_tr
     assert translator.translate(sources[0], beam=3, max_len_b=10) == expected[0]
 
 
-def test_both_models_load_checkpoints_of_each_other(translator_directory, language_model_file):
+def test_both_models_load_checkpoints_of_each_other(translator_directory, toy_language_model):
     assert TupeTransformerLM.from_pretrained(translator_directory).translates
-    assert not TupeTransformerModel.from_pretrained(language_model_file).translates
+    assert not TupeTransformerModel.from_pretrained(toy_language_model).translates
 
 
 def test_samples_and_scores(language_model):
@@ -68,13 +63,13 @@ def test_samples_and_scores(language_model):
     assert_close(scored["positional_scores"], expected)
 
 
-def test_a_notebook_scores(language_model, language_model_file, tmp_path):
+def test_a_notebook_scores(language_model, toy_language_model, tmp_path):
     """In a process that runs no fairseq command, so that nothing is installed for one."""
     (tmp_path / "program.py").write_text(
         "import sys; from tupe_fairseq import TupeTransformerLM as Model;"
         "model = Model.from_pretrained(sys.argv[1]); print(float(model.score('w1')['score']))"
     )
-    done = processes.run(tmp_path / "program.py", language_model_file)
+    done = processes.run(tmp_path / "program.py", toy_language_model)
     assert done.returncode == 0, done.stderr
     score = float(done.stdout.split()[-1])
     assert score == pytest.approx(float(language_model.score("w1")["score"]))

@@ -28,11 +28,6 @@ names = {"ids": lambda value: value if isinstance(value, str) else getattr(value
 
 
 @pytest.fixture(scope="module")
-def checkpoint(toy_masked_lm_data, tmp_path_factory):
-    return pretrain(toy_masked_lm_data, tmp_path_factory.mktemp("pretrained"), "--max-update", 2)
-
-
-@pytest.fixture(scope="module")
 def translator(toy_translation_data, tmp_path_factory):
     flags = ("--max-update", 1, "--position-encoding", "learned")
     return train_translation(toy_translation_data, tmp_path_factory.mktemp("m"), *flags)
@@ -110,19 +105,19 @@ def test_flags(failed, train, flags, parts):
     ],
     **names,
 )
-def test_checkpoint_of_another_model(failed, checkpoint, translator, train, flags, parts):
-    trained = checkpoint
+def test_checkpoint_of_another_model(failed, toy_checkpoint, translator, train, flags, parts):
+    trained = toy_checkpoint
     if train is train_translation:
         trained, flags = translator, f"--position-encoding learned {flags}"
     message = failed(train, "--restore-file", trained, *flags.split())
     assert all(part in message for part in parts), message
 
 
-def test_dictionary_of_another_size(failed, tmp_path, checkpoint, translator):
+def test_dictionary_of_another_size(failed, tmp_path, toy_checkpoint, translator):
     symbols = toy_data.dictionary(f"w{i}" for i in range(50))
     for split in ("train", "valid"):
         toy_data.write_split(tmp_path / "data", split, ["w1 w2 w3"] * 40, symbols)
-    message = failed(pretrain, "--restore-file", checkpoint, data=tmp_path / "data")
+    message = failed(pretrain, "--restore-file", toy_checkpoint, data=tmp_path / "data")
     assert "55 symbols" in message
     assert "205" in message
     pairs = toy_data.write_translation(tmp_path / "pairs", joined=False)
@@ -146,9 +141,9 @@ def test_labels_that_are_not_there(failed, toy_sentence_data, tmp_path):
 
 @pytest.mark.usefixtures("under_fairseq_train")
 @pytest.mark.parametrize("flag", ["--restore-file", "--finetune-from-model"])
-def test_hostile_checkpoint(toy_masked_lm_data, tmp_path, checkpoint, flag):
+def test_hostile_checkpoint(toy_masked_lm_data, tmp_path, toy_checkpoint, flag):
     trace, path = tmp_path / "it-ran", tmp_path / "hostile.pt"
-    state = torch.load(checkpoint, weights_only=True)
+    state = torch.load(toy_checkpoint, weights_only=True)
     state["extra_state"]["more"] = Calls(os.system, f"touch {trace}")
     torch.save(state, path)
     message = r"^error: .*hostile.pt cannot be loaded: it holds [^\n]*$"
@@ -174,25 +169,25 @@ def fairseq_train(*flags: object) -> subprocess.CompletedProcess:
     return processes.run("fairseq_cli.train", "--user-dir", PLUGIN, "--cpu", *small, *flags)
 
 
-def test_commands_end_in_one_line(toy_masked_lm_data, tmp_path, checkpoint):
+def test_commands_end_in_one_line(toy_masked_lm_data, tmp_path, toy_checkpoint):
     """No traceback, exit status 1, nothing written over: for a flag, a checkpoint, and data."""
     task = ["--task", "masked_lm", "--criterion", "masked_lm", "--tokens-per-sample", 64]
     truncated, data = tmp_path / "truncated.pt", tmp_path / "data"
-    truncated.write_bytes(checkpoint.read_bytes()[:5000])
+    truncated.write_bytes(toy_checkpoint.read_bytes()[:5000])
     shutil.copytree(toy_masked_lm_data, data)
     (data / "train.idx").write_bytes((data / "train.idx").read_bytes()[:-3])
-    before = checkpoint.read_bytes()
+    before = toy_checkpoint.read_bytes()
     for words, part in (
         ([toy_masked_lm_data, "--num-buckets", 13], "--num-buckets must be even"),
         ([toy_masked_lm_data, "--restore-file", truncated], "truncated.pt"),
         ([toy_masked_lm_data, "--position-encoding", "t5"], "'t5'"),
         ([data], "train.idx is cut off"),
     ):
-        folder = checkpoint.parent if "t5" in words else tmp_path / "new"
+        folder = toy_checkpoint.parent if "t5" in words else tmp_path / "new"
         ended = fairseq_train(*words, *task, "--save-dir", folder)
         assert ended.returncode == 1
         assert "Traceback" not in ended.stderr
         last = ended.stderr.strip().splitlines()[-1]
         assert last.startswith("error: ")
         assert part in last
-    assert checkpoint.read_bytes() == before
+    assert toy_checkpoint.read_bytes() == before

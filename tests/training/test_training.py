@@ -39,12 +39,6 @@ def test_configuration_is_that_of_fairseq_train(tmp_path):
     assert str(configuration(arguments)) == str(convert_namespace_to_omegaconf(arguments))
 
 
-@pytest.fixture(scope="module")
-def plain(toy_masked_lm_data, tmp_path_factory):
-    """Checkpoint of a training without flags of its own."""
-    return pretrain(toy_masked_lm_data, tmp_path_factory.mktemp("plain"))
-
-
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_resumed_equals_uninterrupted(toy_masked_lm_data, tmp_path, encoding):
     """Interrupted in the middle of an epoch, with dropout; both load as the same model."""
@@ -141,10 +135,10 @@ def test_training_learns(toy_masked_lm_data, tmp_path):
     assert state["extra_state"]["best"] < uniform - 2
 
 
-def test_finetuning_starts_from_the_pretrained_model(toy_sentence_data, tmp_path, plain):
-    flags = ("--num-classes", 2, "--restore-file", plain, *FINETUNE, "--lr", 0)
+def test_finetuning_starts_from_the_pretrained_model(toy_sentence_data, tmp_path, toy_checkpoint):
+    flags = ("--num-classes", 2, "--restore-file", toy_checkpoint, *FINETUNE, "--lr", 0)
     tuned = parameters(finetune(toy_sentence_data["pairs"], tmp_path / "tuned", *flags))
-    for name, value in parameters(plain).items():
+    for name, value in parameters(toy_checkpoint).items():
         assert torch.equal(tuned[name], value), name
     assert any(name.startswith("classification_heads.") for name in tuned)
 

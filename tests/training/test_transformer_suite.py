@@ -36,11 +36,6 @@ def translator(toy_translation_data, tmp_path_factory):
     return train_translation(toy_translation_data, tmp_path_factory.mktemp("m"), *FLAGS)
 
 
-@pytest.fixture(scope="module")
-def language_model(toy_masked_lm_data, tmp_path_factory):
-    return train_lm(toy_masked_lm_data, tmp_path_factory.mktemp("m"))
-
-
 @pytest.mark.parametrize(
     "flags",
     [
@@ -171,8 +166,8 @@ def loss_of_each(checkpoint: Path) -> torch.Tensor:
     return torch.tensor(losses, dtype=torch.double).mean() / math.log(2)
 
 
-def test_generation_with_a_language_model(toy_masked_lm_data, language_model):
+def test_generation_with_a_language_model(toy_masked_lm_data, toy_language_model):
     """--sample-break-mode eos: each line is a prefix."""
-    flags = ("--task", "language_modeling", "--sample-break-mode", "eos", "--gen-subset", "valid")
-    found = generate(toy_masked_lm_data, language_model, *flags, "--max-len-b", 20, "--beam", 2)
-    assert len(found) == 60
+    task = ("--task", "language_modeling", "--sample-break-mode", "eos", "--gen-subset", "valid")
+    flags = (*task, "--max-len-b", 20, "--beam", 2)
+    assert len(generate(toy_masked_lm_data, toy_language_model, *flags)) == 60
