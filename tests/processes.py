@@ -105,6 +105,13 @@ def run(name: str | Path, *words: object, **environment: str) -> CompletedProces
     return Program(name, *words, **environment).wait()
 
 
+def write_program(path: Path, lines: str) -> None:
+    """Write a shell script, or a program that begins with #!, which can be executed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(lines if lines.startswith("#!") else f"#!/bin/sh\n{lines}\n")
+    path.chmod(0o755)
+
+
 def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
     """Until a condition holds; fail if that takes longer."""
     end = time.monotonic() + seconds
@@ -148,8 +155,7 @@ def forking_path(folder: Path) -> Iterator[str]:
         given = [sys.executable, "-ES", file, sys.executable, listener.address, ROOT]
         for name, first in {"python": [], hydra.name: ["-m", hydra]}.items():
             command = shlex.join(map(str, [*given, *first]))
-            (folder / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
-            (folder / name).chmod(0o700)
+            write_program(folder / name, f'exec {command} "$@"')
         yield os.pathsep.join(map(str, (folder, programs, os.environ["PATH"])))
 
 

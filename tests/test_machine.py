@@ -12,6 +12,7 @@ import pytest
 from examples.glue.preprocess import arguments as glue_arguments
 from examples.pretraining import encode
 from tests import ROOT
+from tests.processes import write_program
 from tupe_fairseq import machine
 
 #: Computes, and does nothing else; the program that cleans text fails.
@@ -47,8 +48,7 @@ def test_programs_start_as_many_processes(one_core, tmp_path, monkeypatch):
 
 def test_prepare_starts_as_many_processes(one_core, tmp_path, monkeypatch):
     """The command of the first step is printed before it ends, here with status 1."""
-    (tmp_path / "python").write_text(PYTHON)
-    (tmp_path / "python").chmod(0o700)
+    write_program(tmp_path / "python", PYTHON)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     script = ROOT / "examples/pretraining/prepare.sh"
     words = ["bash", script, "--out", tmp_path / "out", "--sentencepiece", "40", script]

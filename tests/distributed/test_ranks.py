@@ -207,16 +207,13 @@ def test_a_mistake_is_told_in_one_line(toy_masked_lm_data, tmp_path):
 
 
 #: In place of python: the plugin is installed; tells what torchrun would get.
-PYTHON = """#!/bin/sh
-[ "$1" = -c ] || echo "$OMP_NUM_THREADS $*"
-"""
+PYTHON = '[ "$1" = -c ] || echo "$OMP_NUM_THREADS $*"'
 
 
 @pytest.mark.parametrize(("ranks", "threads"), [(1, 6), (4, 1), (8, 1)])
 def test_the_script_calls_torchrun(tmp_path, ranks, threads):
-    for name, body in {"python": PYTHON, "nproc": "#!/bin/sh\necho 6"}.items():
-        (tmp_path / name).write_text(body)
-        (tmp_path / name).chmod(0o700)
+    for name, lines in {"python": PYTHON, "nproc": "echo 6"}.items():
+        processes.write_program(tmp_path / name, lines)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     command = ["bash", SCRIPT, str(ranks), "data bin", "--cpu"]
     out = subprocess.run(command, env=environment, capture_output=True, text=True).stdout

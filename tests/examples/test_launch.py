@@ -18,7 +18,7 @@ from tests.examples.hydra_configs import (
     composed,
     initialize_config_dir,
 )
-from tests.processes import wait_until
+from tests.processes import wait_until, write_program
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in QUIET]
 
@@ -62,8 +62,7 @@ def test_scripts_exist():
 @pytest.fixture
 def slurm(tmp_path, monkeypatch):
     """The tenth of sixteen tasks on two nodes of eight GPUs."""
-    (tmp_path / "srun").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
-    (tmp_path / "srun").chmod(0o755)
+    write_program(tmp_path / "srun", 'printf "%s\\n" "$@"')
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     for name, value in {
         "SLURM_JOB_ID": "20042",
@@ -124,9 +123,8 @@ def test_slurm_script_requeues_its_job_before_the_time_limit(slurm, tmp_path, mo
     script = HERE / "slurm.sh"
     assert "#SBATCH --signal=B:USR1@" in script.read_text()
     for name, body in {"srun": SRUN, "scontrol": SCONTROL}.items():
-        text = body.format(folder=shlex.quote(str(tmp_path)), status=status)
-        (tmp_path / name).write_text(f"#!/bin/sh{text}")
-        (tmp_path / name).chmod(0o755)
+        folder = shlex.quote(str(tmp_path))
+        write_program(tmp_path / name, body.format(folder=folder, status=status))
     with subprocess.Popen(["bash", script], stderr=subprocess.PIPE, text=True) as job:
         try:
             wait_until((tmp_path / "started").exists)

@@ -33,10 +33,8 @@ while done < int(flags["--max-update"]):
 
 @pytest.fixture(autouse=True)
 def program(tmp_path, monkeypatch):
-    (tmp_path / "bin").mkdir()
     path = tmp_path / "bin" / "fairseq-train"
-    path.write_text(PROGRAM)
-    path.chmod(0o755)
+    processes.write_program(path, PROGRAM)
     monkeypatch.setenv("PATH", f"{path.parent}:{os.environ['PATH']}")
 
 

@@ -8,7 +8,6 @@ import random
 import re
 import shlex
 import shutil
-import stat
 import sys
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from examples.shared.results import read_results, rows
 from examples.study import plan, report, study, tables
 from tests import ROOT
 from tests.examples.hydra_configs import GLUE, QUIET, composed
+from tests.processes import write_program
 from tupe_fairseq import UsageError
 
 STAND_IN = """#!/usr/bin/env bash
@@ -50,9 +50,7 @@ def place(forking_path, forking_python, tmp_path, monkeypatch) -> Path:
         rows = (f"x\t{i % 2}\t\t{' '.join(rng.choices(words, k=5))}\n" for i in range(size))
         (tmp_path / f"glue/CoLA/{name}.tsv").write_text("".join(rows))
     program = tmp_path / "bin/fairseq-hydra-train"
-    program.parent.mkdir()
-    program.write_text(STAND_IN.replace("FOLDER", str(tmp_path)))
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    write_program(program, STAND_IN.replace("FOLDER", str(tmp_path)))
     monkeypatch.setenv("PATH", os.pathsep.join((str(program.parent), forking_path)))
     monkeypatch.setattr(sys, "executable", forking_python)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

@@ -7,7 +7,6 @@ and seed. finetune.sh and everything else is real.
 import itertools
 import json
 import os
-import stat
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import torch
 
 from examples.glue import sweep
 from examples.shared.results import read_results, rows
+from tests.processes import write_program
 from tupe_fairseq import UsageError
 
 STAND_IN = """#!/usr/bin/env bash
@@ -48,9 +48,7 @@ def place(tmp_path, monkeypatch) -> Path:
         state = {"cfg": {"model": model}, "model": {"of": torch.tensor(ord(name))}}
         torch.save(state, tmp_path / f"{name}.pt")
     program = tmp_path / "bin" / "fairseq-hydra-train"
-    program.parent.mkdir()
-    program.write_text(STAND_IN.replace("FOLDER", str(tmp_path)))
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    write_program(program, STAND_IN.replace("FOLDER", str(tmp_path)))
     folders = (program.parent, Path(sys.executable).parent, os.environ["PATH"])
     monkeypatch.setenv("PATH", os.pathsep.join(map(str, folders)))
     return tmp_path

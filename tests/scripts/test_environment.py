@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from tests import ROOT
+from tests.processes import write_program
 
 SYSTEMS = (("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64"))
 NEEDED = "error: Python 3.10 to 3.13 is needed (best: 3.11)"
@@ -116,13 +117,6 @@ def bash(folder: Path, commands: str, path: str, **variables: str) -> str:
     return ended.stdout
 
 
-def program(path: Path, does: str) -> None:
-    """A stand-in for a program."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{does}\n")
-    path.chmod(0o755)
-
-
 @pytest.mark.parametrize(
     ("python", "told"),
     [
@@ -135,8 +129,8 @@ def program(path: Path, does: str) -> None:
 )
 def test_chosen_python(tmp_path, python, told):
     """PYTHON=... makes .venv anew where it is of another one, and must be one that will do."""
-    program(tmp_path / "stub", f"echo {sys.executable}")
-    program(tmp_path / "old", 'test "$1" = -c || echo Python 2')
+    write_program(tmp_path / "stub", f"echo {sys.executable}")
+    write_program(tmp_path / "old", 'test "$1" = -c || echo Python 2')
     subprocess.run(
         [sys.executable, "-m", "venv", "--without-pip", ".venv"], cwd=tmp_path, check=True
     )
@@ -148,7 +142,7 @@ def test_chosen_python(tmp_path, python, told):
 def test_supported_pythons_are_those_of_setup(pythons, tmp_path):
     for minor in range(8, 16):
         version = f"import sys; sys.version_info = (3, {minor}, 1)"
-        program(tmp_path / "python", f'exec {sys.executable} -c "{version}\n$2"')
+        write_program(tmp_path / "python", f'exec {sys.executable} -c "{version}\n$2"')
         told = bash(tmp_path, "find_python", str(tmp_path), PYTHON="python")
         assert told.startswith("error: ") != (f"3.{minor}" in pythons), told
 
@@ -156,12 +150,12 @@ def test_supported_pythons_are_those_of_setup(pythons, tmp_path):
 def test_without_python_uv_gets_one(tmp_path):
     """A Python that uv has, or otherwise one that it downloads."""
     downloads = 'echo "$*" >>calls; [ $2 = install ] && : >there; [ -e there ] || exit 1'
-    program(tmp_path / "uv", f"{downloads}; [ $2 != find ] || echo {sys.executable}")
+    write_program(tmp_path / "uv", f"{downloads}; [ $2 != find ] || echo {sys.executable}")
     told = bash(tmp_path, "find_python", str(tmp_path))
     assert told == f"getting Python 3.11 with uv\n{sys.executable}\n"
     assert bash(tmp_path, "find_python", str(tmp_path)) == f"{sys.executable}\n"
     assert (tmp_path / "calls").read_text().count("python install 3.11\n") == 1
-    program(tmp_path / "uv", "false")
+    write_program(tmp_path / "uv", "false")
     assert bash(tmp_path, "find_python", str(tmp_path)).endswith("uv cannot get Python 3.11.\n")
 
 
@@ -175,9 +169,9 @@ def test_wheels_of_fairseq(package, pythons, tmp_path):
     required = [Requirement(text) for text in package["install_requires"]]
     for python in pythons:
         version = f"import sys; sys.version_info = ({python.replace('.', ', ')}, 1)"
-        program(tmp_path / ".venv/bin/python", f'exec {sys.executable} -c "{version}\n$2"')
+        write_program(tmp_path / ".venv/bin/python", f'exec {sys.executable} -c "{version}\n$2"')
         for system, machine in SYSTEMS:
-            program(tmp_path / "uname", f"echo {system.capitalize()} {machine}")
+            write_program(tmp_path / "uname", f"echo {system.capitalize()} {machine}")
             told = bash(tmp_path, "has_fairseq_wheel && echo wheel", str(tmp_path))
             needs = "ve-fairseq" in wanted(required, python, system, machine)
             assert told == ("wheel\n" if needs else ""), (python, system, machine)
@@ -186,10 +180,10 @@ def test_wheels_of_fairseq(package, pythons, tmp_path):
 @pytest.mark.parametrize("missing", ["compiler", "headers", None])
 def test_what_a_build_needs(missing, tmp_path):
     """What is missing is told before anything is downloaded."""
-    program(tmp_path / "uname", "echo Linux aarch64")
-    program(tmp_path / ".venv/bin/python", f"exit {int(missing == 'headers')}")
+    write_program(tmp_path / "uname", "echo Linux aarch64")
+    write_program(tmp_path / ".venv/bin/python", f"exit {int(missing == 'headers')}")
     if missing != "compiler":
-        program(tmp_path / "c++", "")
+        write_program(tmp_path / "c++", "")
     told = bash(tmp_path, "pip_install() { echo pip; }\ninstall_packages", str(tmp_path))
     if missing:
         assert re.fullmatch(r"error: fairseq must be built .*install g\+\+ python3-dev.*\n", told)

@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 
 from tests import ROOT
+from tests.processes import write_program
 
 STEPS = """
 set -euo pipefail
@@ -92,9 +93,7 @@ def test_training_goes_on_from_the_last_intact_checkpoint(tmp_path):
 def test_no_checkpoint_is_removed_where_none_can_be_judged(tmp_path):
     (tmp_path / "checkpoint_last.pt").write_bytes(b"damaged")
     python = tmp_path / "bin" / "python"
-    python.parent.mkdir()
-    python.write_text("#!/bin/sh\nkill -9 $$\n")
-    python.chmod(0o755)
+    write_program(python, "kill -9 $$")
     script = 'source "$1"; fail() { exit 7; }; repair_checkpoints "$2"'
     ended = subprocess.run(
         ["bash", "-c", script, "-", ROOT / "scripts/steps.sh", tmp_path],
