@@ -19,7 +19,7 @@ STUDY = ROOT / "examples/study"
 
 def words(data, out, *more):
     small = ("--length", "16", "--masked-length", "16", "--updates", "4", "--masked-updates", "4")
-    few = ("--encodings", "rope", "--masked-encodings", "t5", "--seeds", "1")
+    few = ("--encodings", "alibi", "--masked-encodings", "t5", "--seeds", "1")
     strings = ("--algorithmic-encodings", "none", "--algorithmic-updates", "1", "--blocks", "2")
     return [str(data), "--out", str(out), *small, *few, *strings, *more]
 
@@ -32,22 +32,26 @@ def test_all_parts(toy_masked_lm_data, tmp_path, monkeypatch, forking_python):
     length.main(words(toy_masked_lm_data, out))
     check_losses(out, toy_masked_lm_data)
     check_report(out)
-    with pytest.raises(UsageError, match="holds causal/rope/1 with other settings"):
+    with pytest.raises(UsageError, match="holds causal/alibi/1 with other settings"):
         length.main(words(toy_masked_lm_data, out, "--blocks", "1"))
-    path = out / "causal/rope/1/measured.json"
+    path = out / "causal/alibi/1/measured.json"
     ways = json.loads(path.read_text())
-    assert list(ways) == ["", *length_measures.SCALINGS, "window"]
-    some = {way: found if way == "" else "kept" for way, found in ways.items() if way != "linear"}
-    path.write_text(json.dumps(some))
-    arguments = ("causal", "rope", toy_masked_lm_data, path.parent, 16, 2)
+    path.write_text(json.dumps({"": "kept"}))
+    arguments = ("causal", "alibi", toy_masked_lm_data, path.parent, 16, 2)
     monkeypatch.setattr(sys, "argv", ["length_measures", *map(str, arguments)])
     length_measures.main()
-    assert json.loads(path.read_text()) == {**some, "linear": ways["linear"]}
+    assert json.loads(path.read_text()) == {"": "kept", "window": ways["window"]}
+
+
+def test_rope_is_measured_with_each_scaling():
+    ways = length_measures.ways("rope", 16)
+    assert list(ways) == ["", *length_measures.SCALINGS, "window"]
+    assert (ways["yarn"], ways["window"]) == ({"rope_scaling": "yarn"}, {"attention_window": 15})
 
 
 def check_report(out):
     report = (out / "report.md").read_text()
-    for name in ("rope", "rope, linear", "rope, window", "t5", "t5, window"):
+    for name in ("alibi", "alibi, window", "t5", "t5, window"):
         assert report.count(f"| `{name}` | ") == 3
     assert "| `reverse_string` | `none` | " in report
     assert "1 updates of 128 strings" in report
@@ -72,9 +76,9 @@ def test_committed_report_is_that_of_the_committed_results(tmp_path):
 
 def check_losses(out, data):
     """Loss of each token by itself, after the context that it has: logits in float64."""
-    found = json.loads((out / "causal/rope/1/measured.json").read_text())[""]
+    found = json.loads((out / "causal/alibi/1/measured.json").read_text())[""]
     hub = TupeTransformerLM.from_pretrained(
-        *(out / "causal/rope/1", "checkpoint_last.pt", data),
+        *(out / "causal/alibi/1", "checkpoint_last.pt", data),
         **{"max_target_positions": 256, "tokens_per_sample": 256},
     )
     losses = []
