@@ -47,35 +47,30 @@ def test_trained_at_512_tuned_beyond(
 TOEPLITZ = {"extend_positions": "toeplitz"}
 
 
-@pytest.fixture(scope="module")
-def trained_at_64(toy_masked_lm_data, tmp_path_factory):
-    return pretrain(toy_masked_lm_data, tmp_path_factory.mktemp("short"))
-
-
 def load(checkpoint, data, **overrides):
     return TupeRobertaModel.from_pretrained(
         checkpoint.parent, checkpoint.name, data, **overrides
     ).eval()
 
 
-def test_hub_continues_tupe_by_distance(trained_at_64, toy_masked_lm_data):
+def test_hub_continues_tupe_by_distance(toy_checkpoint, toy_masked_lm_data):
     """The checkpoint records the trained length; short texts stay bit-identical."""
-    short = load(trained_at_64, toy_masked_lm_data)
-    hub = load(trained_at_64, toy_masked_lm_data, max_positions=300, **TOEPLITZ)
+    short = load(toy_checkpoint, toy_masked_lm_data)
+    hub = load(toy_checkpoint, toy_masked_lm_data, max_positions=300, **TOEPLITZ)
     tokens = torch.randint(4, 200, (2, 300))
     assert hub.extract_features(tokens).isfinite().all()
     few = tokens[:, :64]
     assert torch.equal(hub.extract_features(few), short.extract_features(few))
 
 
-def test_tuning_and_resuming_beyond_the_trained_length(trained_at_64, long_reviews, tmp_path):
+def test_tuning_and_resuming_beyond_the_trained_length(toy_checkpoint, long_reviews, tmp_path):
     """The table keeps its rows, learns at the new length, and the result loads as it is."""
     flags = ("--extend-positions", "toeplitz", "--trained-positions", 64, "--max-positions", 1024)
-    start = ("--finetune-from-model", trained_at_64, "--num-classes", 2, "--batch-size", 2)
+    start = ("--finetune-from-model", toy_checkpoint, "--num-classes", 2, "--batch-size", 2)
     tuned = finetune(long_reviews, tmp_path, *flags, *start, "--max-update", 1)
     resumed = finetune(long_reviews, tmp_path, *flags, *start, "--max-update", 2)
     table = "encoder.sentence_encoder.embed_positions.weight"
-    before, after = parameters(trained_at_64)[table], parameters(resumed)[table]
+    before, after = parameters(toy_checkpoint)[table], parameters(resumed)[table]
     assert before.shape == after.shape
     assert (before != after).any(dim=1)[1:].all()
     hub = load(tuned, long_reviews / "input0")
@@ -98,7 +93,7 @@ def test_tuning_and_resuming_beyond_the_trained_length(trained_at_64, long_revie
     ids=["shorter", "not recorded", "another encoding"],
 )
 def test_a_checkpoint_that_cannot_be_continued(
-    trained_at_64, toy_masked_lm_data, overrides, message
+    toy_checkpoint, toy_masked_lm_data, overrides, message
 ):
     with pytest.raises(ValueError, match=message):
-        load(trained_at_64, toy_masked_lm_data, **TOEPLITZ, **overrides)
+        load(toy_checkpoint, toy_masked_lm_data, **TOEPLITZ, **overrides)
