@@ -51,6 +51,30 @@ def test_saves_and_loads(name, tmp_path):
     assert_close(halved(tokens()).logits[SEEN], expected[SEEN])
 
 
+@pytest.mark.parametrize("name", ["tupe_a", "tupe_r"])
+@torch.no_grad()
+def test_tupe_beyond_the_trained_length(name, tmp_path):
+    """Short texts stay bit-identical, and the longer model saves and loads as it is."""
+    model = masked_lm(name)
+    model.save_pretrained(tmp_path / "short")
+    longer = TupeForMaskedLM.from_pretrained(
+        tmp_path / "short", max_position_embeddings=100, extend_positions="toeplitz"
+    ).eval()
+    assert torch.equal(longer(tokens()).logits, model(tokens()).logits)
+    ids = tokens((100, 30))
+    output = longer(ids).logits
+    assert output.isfinite().all()
+    assert_close(longer(ids[1:, :30]).logits, output[1:, :30])
+    longer.save_pretrained(tmp_path / "long")
+    again = TupeForMaskedLM.from_pretrained(tmp_path / "long").eval()
+    assert torch.equal(again(ids).logits, output)
+
+
+def test_other_encodings_are_not_continued_by_distance():
+    with pytest.raises(UsageError, match="tupe_a, tupe_r have, but --position-encoding is 'rope'"):
+        masked_lm("rope", extend_positions="toeplitz")
+
+
 def test_windows_of_attention(tmp_path):
     """Two layers of window 1 reach a distance of 2; the window is saved."""
     masked_lm("rope", attention_window=1).save_pretrained(tmp_path)

@@ -5,6 +5,7 @@ from typing import Any
 from transformers import PretrainedConfig
 
 from ..errors import ConfigurationError
+from ..position import POSITION_ENCODINGS
 
 #: Settings that count something.
 SIZES = (
@@ -44,6 +45,8 @@ class TupeConfig(PretrainedConfig):
         attention_window: largest distance at which tokens attend to each other; None: no limit.
             An untied [CLS] is outside of it: it is visible to all tokens and sees all.
         global_every: layers 0, N, 2N, ... have no window; 0: all layers have it.
+        extend_positions: "toeplitz" continues the bias of TUPE by distance, in a model that is
+            loaded with a larger max_position_embeddings than it was trained with.
         layernorm_embedding: LayerNorm on the input, as BERT has.
         normalize_before: pre-LN layers and a final LayerNorm.
         embedding_scale: factor of the token embeddings.
@@ -76,6 +79,7 @@ class TupeConfig(PretrainedConfig):
     position_options: Any = None
     attention_window: int | None = None
     global_every: int = 0
+    extend_positions: str | None = None
     layernorm_embedding: bool = True
     normalize_before: bool = False
     embedding_scale: float = 1.0
@@ -98,6 +102,10 @@ class TupeConfig(PretrainedConfig):
         for name, value in given.items():
             setattr(self, name, value)
         self.position_options = dict(self.position_options or {})
+        encoding = self.position_encoding
+        if encoding in POSITION_ENCODINGS and POSITION_ENCODINGS[encoding].continues_by_distance:
+            # The trained length, which stays when a loaded model gets a larger one.
+            self.position_options.setdefault("trained_positions", self.max_position_embeddings)
 
     def check_numbers(self) -> None:
         """Check types and ranges, which a damaged file may not have.

@@ -38,6 +38,7 @@ def build_positions(config: TupeConfig) -> PositionEncoding:
             num_layers=config.num_hidden_layers,
             window=config.attention_window,
             global_every=config.global_every,
+            extension=config.extend_positions,
             **config.position_options,
         )
 

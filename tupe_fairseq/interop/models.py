@@ -24,7 +24,7 @@ from .keys import Table, to_ours, to_theirs
 ENCODER, EMBED_TOKENS, VERSION = MASKED.stack, MASKED.embeddings, MASKED.version
 POSITIONS, LM_HEAD = f"{ENCODER}embed_positions.weight", "encoder.lm_head."
 #: Settings of the same name in `tupe_fairseq.huggingface`, and their defaults.
-WINDOW = {"attention_window": None, "global_every": 0}
+REACH = {"attention_window": None, "global_every": 0, "extend_positions": None}
 
 
 @dataclass
@@ -115,7 +115,7 @@ def options_of(settings: Mapping[str, Any]) -> set[str]:
 
 def known_settings(settings: Mapping[str, Any], family: Family) -> dict[str, Any]:
     """The settings that have a meaning for other formats."""
-    names = (*family.settings.values(), *WINDOW, *options_of(settings), family.ties[0])
+    names = (*family.settings.values(), *REACH, *options_of(settings), family.ties[0])
     given = {**family.defaults, **settings}
     return {n: given[n] for n in (*names, *family.own) if given.get(n) is not None}
 

@@ -12,7 +12,7 @@ from ...errors import CheckpointError
 from ...modules.activations import ACTIVATIONS
 from ..families import CAUSAL, Family
 from ..keys import Rule, Table
-from ..models import LM_HEAD, WINDOW, Converted, exported, known_settings, options_of
+from ..models import LM_HEAD, REACH, Converted, exported, known_settings, options_of
 from ..settings import checked
 from .base import Architecture, Written
 
@@ -55,7 +55,7 @@ class Tupe(Architecture):
             **_task(converted, head),
             "vocab_size": len(state[family.embeddings]),
             **{there: settings[here] for there, here in family.settings.items()},
-            **{name: known.get(name, default) for name, default in WINDOW.items()},
+            **{name: known.get(name, default) for name, default in REACH.items()},
             "position_options": {n: known[n] for n in sorted(options_of(settings)) if n in known},
             "embedding_scale": model.get_submodule(family.stack[:-1]).embed_scale,
             "tie_word_embeddings": family.is_tied(settings),
@@ -95,7 +95,7 @@ def settings_of(
     if lacking := [name for name in names if name not in config]:
         raise CheckpointError(f"{path} lacks {', '.join(lacking)}.")
     recorded = {here: config[there] for there, here in names.items()}
-    recorded |= {name: config.get(name, default) for name, default in WINDOW.items()}
+    recorded |= {name: config.get(name, default) for name, default in REACH.items()}
     if family is CAUSAL:
         recorded["no_scale_embedding"] = config.get("embedding_scale") == 1
         recorded["add_bos_token"] = config.get("bos_token_id") == 0
