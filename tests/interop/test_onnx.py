@@ -23,6 +23,7 @@ for library in ("onnxruntime", "onnxscript", "transformers"):
 
 
 WINDOW = {"attention_window": 3}
+TOEPLITZ = {"extend_positions": "toeplitz", "trained_positions": 10, "toeplitz_slope": 1.0}
 
 
 def batches(count: int, vocabulary: int, longest: int) -> list[torch.Tensor]:
@@ -58,12 +59,18 @@ def largest_error(run, built, head: str | None) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "head", "window"),
-    [("tupe_r", None, {}), ("rope", HEAD, {}), ("floater", None, {}), ("tupe_r", None, WINDOW)],
+    ("name", "head", "options"),
+    [
+        ("tupe_r", None, {}),
+        ("rope", HEAD, {}),
+        ("floater", None, {}),
+        ("tupe_r", None, WINDOW),
+        ("tupe_r", None, TOEPLITZ),
+    ],
 )
-def test_outputs(name, head, window, tmp_path):
+def test_outputs(name, head, options, tmp_path):
     """The bound on 8-bit matrices is three times what these random models have."""
-    built, converted = masked_lm(name, 3 if head else 0, **window)
+    built, converted = masked_lm(name, 3 if head else 0, **options)
     onnx.write(converted, tmp_path / "out", head, int8=True)
     exact, rounded = (onnx.session(tmp_path / "out" / f) for f in (onnx.FILE, onnx.INT8_FILE))
     assert largest_error(exact, built, head) < FORWARD[torch.float32]
