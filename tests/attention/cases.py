@@ -17,6 +17,7 @@ from tupe_fairseq.attention import (
     share_attention,
 )
 from tupe_fairseq.attention.eager import Eager
+from tupe_fairseq.modules.encoder import Encoder
 from tupe_fairseq.position import (
     POSITION_ENCODINGS,
     LayerTerms,
@@ -112,6 +113,24 @@ def attention_of(encoding: PositionEncoding, dropout: float = 0.0) -> TupeMultih
     return TupeMultiheadAttention(
         shape.embed_dim, shape.num_heads, dropout, seen.score_terms, seen.build_layer_terms()
     )
+
+
+def encoder_of(
+    name: str,
+    length: int,
+    width: int = EMBED_DIM,
+    heads: int = NUM_HEADS,
+    options: dict | None = None,
+    num_layers: int = 2,
+    **arguments,
+) -> Encoder:
+    """An encoder without dropout, unless the arguments say otherwise."""
+    options = {"vocab_size": VOCAB_SIZE, "num_layers": num_layers, **(options or {})}
+    encoding = build_position_encoding(
+        name, width, heads, length, **OPTIONS.get(name, {}) | options
+    )
+    dropouts = {"dropout": 0.0, "attention_dropout": 0.0}
+    return Encoder(encoding, num_layers, 16, **dropouts | arguments)
 
 
 def enlarged(module: nn.Module, seed: int) -> nn.Module:

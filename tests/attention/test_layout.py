@@ -8,16 +8,14 @@ from hypothesis import strategies as st
 from tests.attention.cases import (
     BACKENDS,
     EMBED_DIM,
-    OPTIONS,
-    VOCAB_SIZE,
+    encoder_of,
     enlarged,
     normal,
     words,
 )
 from tests.tolerances import assert_close, assert_gradients_close, assert_zero
 from tupe_fairseq.attention import Layout, Padding
-from tupe_fairseq.modules.encoder import Encoder
-from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
+from tupe_fairseq.position import POSITION_ENCODINGS
 
 LENGTHS = (3, 17, 1, 9, 12)
 LONGEST = max(LENGTHS)
@@ -57,26 +55,10 @@ def test_padding_has_no_gradient():
     assert torch.equal(x.grad, torch.ones_like(x))
 
 
-def encoder_of(name, backend="auto", **options):
-    encoding = build_position_encoding(
-        name, EMBED_DIM, 3, LONGEST, vocab_size=VOCAB_SIZE, num_layers=2, **OPTIONS.get(name, {})
-    )
-    encoder = Encoder(
-        encoding,
-        num_layers=2,
-        ffn_dim=16,
-        dropout=0,
-        attention_dropout=0,
-        attention_backend=backend,
-        **options,
-    )
-    return enlarged(encoder, 1)
-
-
 @pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
 @pytest.mark.parametrize("name", list(POSITION_ENCODINGS))
 def test_words_are_those_of_each_sentence_alone(name, training):
-    encoder = encoder_of(name, layernorm_embedding=True).train(training)
+    encoder = enlarged(encoder_of(name, LONGEST, layernorm_embedding=True), 1).train(training)
     x = normal(*MASK.shape, EMBED_DIM, seed=0)
     found = encoder(x, MASK, words(x))
     assert_zero(found[MASK])
@@ -87,7 +69,8 @@ def test_words_are_those_of_each_sentence_alone(name, training):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_gradients_are_those_of_each_sentence_alone(backend):
-    encoder = encoder_of("tupe_a", backend, normalize_before=True, checkpoint_activations=True)
+    how = {"normalize_before": True, "checkpoint_activations": True}
+    encoder = enlarged(encoder_of("tupe_a", LONGEST, attention_backend=backend, **how), 1)
     x, parameters = normal(*MASK.shape, EMBED_DIM, seed=0), dict(encoder.named_parameters())
     loss_weights = normal(*x.shape, seed=1) * ~MASK[:, :, None]
 
@@ -104,7 +87,7 @@ def test_gradients_are_those_of_each_sentence_alone(backend):
 
 
 def test_only_words_are_computed():
-    encoder, rows = encoder_of("tupe_r"), []
+    encoder, rows = encoder_of("tupe_r", LONGEST), []
     for layer in encoder.layers:
         for module in (layer.fc1, layer.final_layer_norm, layer.dropout_module):
             module.register_forward_hook(lambda _, inputs, __: rows.append(inputs[0].shape[:-1]))
@@ -113,10 +96,11 @@ def test_only_words_are_computed():
 
 
 def test_kept_states_are_batches():
-    encoder = encoder_of("tupe_r")
+    encoder = encoder_of("tupe_r", LONGEST)
     x = normal(*MASK.shape, EMBED_DIM, seed=0)
     out, states, _ = encoder.encode(x, Padding.read(MASK), keep_states=True)
     assert len(states) == 3
+    assert torch.equal(states[0][~MASK], x[~MASK])
     assert torch.equal(states[-1], out)
     for state in states:
         assert_zero(state[MASK])

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests.attention.cases import served
+from tests.tolerances import assert_close, assert_gradients_close, assert_halved
 from tupe_fairseq.attention import ATTENTION_BACKENDS
 
 DEVICE = os.environ.get("TUPE_FAIRSEQ_TEST_DEVICE") or (
@@ -37,3 +38,12 @@ def autocast(dtype: torch.dtype | None):
 def pairs(cases):
     """The backends of the device with the cases that they serve."""
     return served(HERE, cases)
+
+
+def assert_all_close(found, expected, of_found, of_expected):
+    """Entry by entry in fp32; in half precision, norms of the errors."""
+    if found.dtype == torch.float32:
+        assert_close(found, expected)
+        assert_gradients_close(of_found, of_expected, found.dtype)
+    else:
+        assert_halved(found, expected, of_found, of_expected)

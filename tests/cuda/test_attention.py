@@ -6,14 +6,8 @@ import pytest
 import torch
 
 from tests.attention.cases import EMBED_DIM, ENCODINGS, build, gradients, normal, padding_mask, run
-from tests.cuda.device import DEVICE, PRECISIONS, autocast, pairs
-from tests.tolerances import (
-    assert_close,
-    assert_gradients_close,
-    assert_halved,
-    assert_sampled,
-    assert_slope,
-)
+from tests.cuda.device import DEVICE, PRECISIONS, assert_all_close, autocast, pairs
+from tests.tolerances import assert_sampled, assert_slope
 from tupe_fairseq.attention import ATTENTION_BACKENDS
 from tupe_fairseq.attention.backend import Feature
 
@@ -43,15 +37,6 @@ def results(encoding, attention, x, padding, casts=None, **how):
     with autocast(casts):
         out = run(encoding, attention, x, padding, **how)
     return out, gradients(out, x, encoding, attention)
-
-
-def assert_all_close(found, expected, of_found, of_expected):
-    """Entry by entry in fp32; in half precision, norms of the errors."""
-    if found.dtype == torch.float32:
-        assert_close(found, expected)
-        assert_gradients_close(of_found, of_expected, found.dtype)
-    else:
-        assert_halved(found, expected, of_found, of_expected)
 
 
 @pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])

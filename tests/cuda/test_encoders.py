@@ -5,11 +5,9 @@ import warnings
 import pytest
 import torch
 
-from tests.attention.cases import OPTIONS, VOCAB_SIZE, normal
-from tests.cuda.device import DEVICE, PRECISIONS, autocast
-from tests.tolerances import assert_close, assert_gradients_close, assert_halved
-from tupe_fairseq.modules.encoder import Encoder
-from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
+from tests.attention.cases import encoder_of, normal, words
+from tests.cuda.device import DEVICE, PRECISIONS, assert_all_close, autocast
+from tupe_fairseq.position import POSITION_ENCODINGS
 
 pytestmark = pytest.mark.gpu
 every_encoding = pytest.mark.parametrize("name", list(POSITION_ENCODINGS))
@@ -21,15 +19,7 @@ def encoder(name, **options):
     """Two layers on the device, causal where the encoding asks for it."""
     causal = POSITION_ENCODINGS[name].causal_only
     torch.manual_seed(0)
-    encoding = build_position_encoding(
-        name,
-        WIDTH,
-        4,
-        LENGTH,
-        **{"vocab_size": VOCAB_SIZE, "num_layers": 2} | OPTIONS.get(name, {}),
-    )
-    dropouts = {"dropout": 0.0, "attention_dropout": 0.0}
-    return Encoder(encoding, 2, 64, causal=causal, **dropouts | options).to(DEVICE)
+    return encoder_of(name, LENGTH, WIDTH, 4, causal=causal, **options).to(DEVICE)
 
 
 def batch(padded=True):
@@ -37,8 +27,7 @@ def batch(padded=True):
     x = normal(3, LENGTH, WIDTH, seed=1).to(DEVICE)
     lengths = torch.tensor([LENGTH, LENGTH - 9, 5 if padded else LENGTH])[:, None]
     mask = (torch.arange(LENGTH) >= lengths).to(DEVICE) if padded else None
-    ids = (7 * torch.arange(LENGTH, device=DEVICE) % VOCAB_SIZE).expand(3, -1)
-    return x, mask, ids
+    return x, mask, words(x)
 
 
 def step(model, casts=None, seed=1):
@@ -67,11 +56,7 @@ def test_precision(name, precision):
     exact = encoder(name, attention_backend="eager")
     exact.load_state_dict(model.state_dict())
     (found, of_found), (expected, of_expected) = step(model, casts), step(exact)
-    if precision == "float32":
-        assert_close(found, expected)
-        assert_gradients_close(of_found, of_expected, torch.float32)
-    else:
-        assert_halved(found.to(casts or dtype), expected, of_found, of_expected)
+    assert_all_close(found.to(casts or dtype), expected, of_found, of_expected)
 
 
 @every_encoding
@@ -81,8 +66,7 @@ def test_activation_checkpointing(name):
     plain, saving = (encoder(name, checkpoint_activations=each, **dropouts) for each in (0, 1))
     saving.load_state_dict(plain.state_dict())
     (found, of_found), (expected, of_expected) = step(saving), step(plain)
-    assert_close(found, expected)
-    assert_gradients_close(of_found, of_expected, torch.float32)
+    assert_all_close(found, expected, of_found, of_expected)
     assert not torch.equal(found, step(plain, seed=2)[0]), "nothing is dropped"
 
 
@@ -115,8 +99,4 @@ def test_compiled_layers(name, casts):
     plain, compiled = (encoder(name, compile_layers=each) for each in (False, True))
     compiled.load_state_dict(plain.state_dict())
     (found, of_found), (expected, of_expected) = step(compiled, casts), step(plain, casts)
-    if casts is None:
-        assert_close(found, expected)
-        assert_gradients_close(of_found, of_expected, torch.float32)
-    else:
-        assert_halved(found.to(casts), expected, of_found, of_expected)
+    assert_all_close(found.to(casts or torch.float32), expected, of_found, of_expected)

@@ -3,22 +3,14 @@
 import pytest
 import torch
 
-from tests.attention.cases import EMBED_DIM, NUM_HEADS, OPTIONS, VOCAB_SIZE, normal, words
+from tests.attention.cases import EMBED_DIM, encoder_of, normal, words
 from tests.tolerances import assert_close
 from tupe_fairseq import UsageError
-from tupe_fairseq.attention import choose_backend, required_features
+from tupe_fairseq.attention import Feature, choose_backend
 from tupe_fairseq.kernels import native
-from tupe_fairseq.modules.encoder import Encoder
-from tupe_fairseq.position import build_position_encoding
 
 LENGTH = 9
 MASK = torch.arange(LENGTH) >= torch.tensor([9, 4])[:, None]
-
-
-def encoding_of(name):
-    return build_position_encoding(
-        name, EMBED_DIM, NUM_HEADS, LENGTH, vocab_size=VOCAB_SIZE, **OPTIONS.get(name, {})
-    )
 
 
 @pytest.mark.parametrize(
@@ -31,8 +23,7 @@ def encoding_of(name):
 )
 def test_layers_are_one_graph(backend, name):
     """With fullgraph, a break is an error; graphs are counted in place of a compiler."""
-    encoding = encoding_of(name)
-    encoder = Encoder(encoding, 2, 16, dropout=0, attention_dropout=0, attention_backend=backend)
+    encoder = encoder_of(name, LENGTH, attention_backend=backend)
     x = normal(2, LENGTH, EMBED_DIM, seed=0)
     expected = encoder(x, MASK, words(x))
     graphs = []
@@ -56,8 +47,8 @@ def test_compiled_layers_give_the_same():
         pytest.skip("no C++ compiler")
     torch._dynamo.reset()
     plain, compiled = (
-        Encoder(encoding_of("tupe_r"), 1, 16, dropout=0.1, compile_layers=compile_layers)
-        for compile_layers in (False, True)
+        encoder_of("tupe_r", LENGTH, num_layers=1, dropout=0.1, compile_layers=each)
+        for each in (False, True)
     )
     compiled.load_state_dict(plain.state_dict())
     x = normal(2, LENGTH, EMBED_DIM, seed=0)
@@ -67,14 +58,13 @@ def test_compiled_layers_give_the_same():
 
 
 def test_backends_that_cannot_be_compiled():
-    encoding = encoding_of("tupe_r")
-    assert choose_backend("auto", required_features(encoding, compiled=True)).name == "sdpa"
+    assert choose_backend("auto", {Feature.COMPILED, Feature.DISTANCE}).name == "sdpa"
     with pytest.raises(UsageError, match=r"'blocked', but .*--compile-layers"):
-        Encoder(encoding, 1, 16, attention_backend="blocked", compile_layers=True)
+        encoder_of("tupe_r", LENGTH, attention_backend="blocked", compile_layers=True)
 
 
 def test_missing_compiler_is_named(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("CC", raising=False)
     with pytest.raises(UsageError, match=r"needs a C\+\+ compiler"):
-        Encoder(encoding_of("none"), 1, 16, compile_layers=True)
+        encoder_of("none", LENGTH, compile_layers=True)

@@ -9,11 +9,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from tests.attention.cases import BACKENDS, OPTIONS, VOCAB_SIZE, served
+from tests.attention.cases import BACKENDS, OPTIONS, encoder_of, served
 from tests.decoder.samples import build
 from tupe_fairseq.attention import Padding
-from tupe_fairseq.modules.encoder import Encoder
-from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
+from tupe_fairseq.position import POSITION_ENCODINGS
 
 LENGTH, WIDTH = 9, 16
 #: FIRE reads on the host the lengths up to which its scores are tables by distance.
@@ -44,14 +43,6 @@ def tokens():
     return torch.full((2, LENGTH), 5, device="meta")
 
 
-def encoder_of(name, backend="auto", **options):
-    options = {"vocab_size": VOCAB_SIZE} | OPTIONS.get(name, {}) | options
-    encoding = build_position_encoding(name, WIDTH, 4, LENGTH, **options)
-    # Not every backend hides later tokens.
-    causal = backend == "auto" and not encoding.shape.bidirectional
-    return Encoder(encoding, 2, 16, attention_backend=backend, causal=causal).to("meta")
-
-
 def inputs():
     """Vectors, a padding mask and ids."""
     x = torch.randn(2, LENGTH, WIDTH, device="meta", requires_grad=True)
@@ -74,7 +65,8 @@ def reads(monkeypatch):
 @pytest.mark.parametrize(("backend", "name"), ON_GPUS)
 def test_vectors_without_padding_need_no_synchronisation(backend, name):
     x, _, ids = inputs()
-    encoder_of(name, backend)(x, None, ids).sum().backward()
+    encoder = encoder_of(name, LENGTH, WIDTH, 4, attention_backend=backend).to("meta")
+    encoder(x, None, ids).sum().backward()
     assert x.grad.shape == x.shape
 
 
@@ -86,7 +78,9 @@ def test_vectors_without_padding_need_no_synchronisation(backend, name):
     ],
 )
 def test_a_padded_batch_is_read_once_and_nothing_is_copied_from_the_host(name, window, reads):
-    encoder, batch = encoder_of(name, window=window), inputs()
+    causal = not OPTIONS.get(name, {}).get("bidirectional", True)
+    encoder = encoder_of(name, LENGTH, WIDTH, 4, {"window": window}, causal=causal).to("meta")
+    batch = inputs()
     with NoCopiesFromTheHost():
         encoder(*batch).sum().backward()
     assert len(reads) == 1
