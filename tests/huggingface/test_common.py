@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.huggingface.samples import HEADS, LAYERS, LENGTH, config, filled, masked_lm, tokens
+from tests.huggingface.samples import LAYERS, config, filled, masked_lm, tokens
 from tests.tolerances import assert_close, assert_gradients_close
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -41,7 +41,7 @@ def run(model, **more):
 @every_class
 @torch.no_grad()
 def test_saves_and_loads_in_several_files(kind, tmp_path):
-    """With equal outputs and losses; two calls give the same."""
+    """With equal outputs and losses; two calls give the same, also as a tuple."""
     model = build(kind)
     model.save_pretrained(tmp_path, max_shard_size="10KB")
     assert len(list(tmp_path.glob("*.safetensors"))) > 1
@@ -52,19 +52,8 @@ def test_saves_and_loads_in_several_files(kind, tmp_path):
     assert torch.equal(first[1], second[1])
     assert_close(loaded[1], first[1])
     assert_close(loaded.loss, first.loss)
-
-
-@every_class
-@torch.no_grad()
-def test_states_and_weights(kind):
-    model = build(kind)
-    model.set_attn_implementation("eager")
-    out = run(model, output_hidden_states=True, output_attentions=True)
-    rows = ids_for(kind).numel() // LENGTH
-    assert [tuple(x.shape) for x in out.hidden_states] == [(rows, LENGTH, 32)] * (LAYERS + 1)
-    assert [tuple(x.shape) for x in out.attentions] == [(rows, HEADS, LENGTH, LENGTH)] * LAYERS
     model.config.output_hidden_states = True
-    assert len(run(model, return_dict=False)) == len(run(model).to_tuple())
+    assert len(run(model, return_dict=False)) == len(run(model).to_tuple()) == len(first) + 1
 
 
 @every_class
@@ -140,19 +129,6 @@ def test_the_vocabulary_grows(kind):
     assert model.get_input_embeddings().num_embeddings == words + 20
     after = run(model)[1]
     assert_close(after[..., :words], before[..., :words])
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@torch.no_grad()
-def test_half_precision(dtype, tmp_path):
-    model = masked_lm("rope")
-    model.save_pretrained(tmp_path)
-    loaded = hf.TupeForMaskedLM.from_pretrained(tmp_path, dtype=dtype).eval()
-    assert {p.dtype for p in loaded.parameters()} == {dtype}
-    seen = IDS.ne(1)
-    actual, expected = loaded(IDS).logits, model.to(dtype)(IDS).logits
-    assert actual.dtype == dtype
-    assert torch.equal(actual[seen], expected[seen])
 
 
 @pytest.mark.parametrize("device_map", ["cpu", "auto", {"": "cpu"}])

@@ -15,26 +15,29 @@ pytest.importorskip("transformers", reason="transformers is not installed (extra
 from tupe_fairseq.interop.tokenizer_json import write_tokenizer
 
 
-def test_fill_mask(tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def directory(tmp_path):
+    """A masked language model with its tokenizer."""
     import tupe_fairseq.huggingface  # noqa: F401 (the directory has no code of its own here)
 
     entries = entries_of(train(tmp_path))
     assert write_tokenizer(tmp_path, tmp_path, entries, LENGTH) == ""
     masked_lm(vocab_size=len(entries) + 5).save_pretrained(tmp_path)
+    return tmp_path
+
+
+def test_fill_mask(directory, monkeypatch, capsys):
     capsys.readouterr()
-    run("fill_mask", monkeypatch, tmp_path, "a <mask> movie .")
+    run("fill_mask", monkeypatch, directory, "a <mask> movie .")
     lines = [line for line in capsys.readouterr().out.splitlines() if line.endswith(" movie .")]
     assert len(lines) == 5
     probabilities = [float(line.split()[0]) for line in lines]
     assert probabilities == sorted(probabilities, reverse=True)
 
 
-def test_text_without_a_mask(tmp_path, monkeypatch):
-    entries = entries_of(train(tmp_path))
-    assert write_tokenizer(tmp_path, tmp_path, entries, LENGTH) == ""
-    masked_lm(vocab_size=len(entries) + 5).save_pretrained(tmp_path)
+def test_text_without_a_mask(directory, monkeypatch):
     with pytest.raises(SystemExit) as ended:
-        run("fill_mask", monkeypatch, tmp_path, "a good movie .")
+        run("fill_mask", monkeypatch, directory, "a good movie .")
     assert ended.value.code == "error: TEXT is 'a good movie .', but has no <mask>."
 
 

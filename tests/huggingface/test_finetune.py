@@ -8,26 +8,20 @@ import safetensors.torch
 import torch
 
 from tests.glue.samples import write, write_tokenizer
+from tests.interop.samples import masked_lm
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.interop.dictionaries import read_dictionary
 from tupe_fairseq.interop.directory import write as write_directory
 from tupe_fairseq.interop.keys import HEAD
-from tupe_fairseq.interop.models import Converted, build
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 pytest.importorskip("accelerate", reason="accelerate is not installed (extra hf)")
 from examples.huggingface import finetune  # noqa: E402 (needs accelerate)
 
+NO_DROPOUT = dict.fromkeys(("dropout", "attention_dropout", "pooler_dropout"), 0.0)
 WORDS = ["a", "good", "bad", "film", "plot", "with", "no", "wit", "or", "charm"]
-SETTINGS = {
-    **{"encoder_layers": 1, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 16},
-    **{"encoder_attention_heads": 2, "max_positions": 24, "position_encoding": "tupe_r"},
-    **{"layernorm_embedding": True, "encoder_normalize_before": False, "dropout": 0.0},
-    **{"attention_dropout": 0.0, "activation_dropout": 0.0, "pooler_dropout": 0.0},
-    **{"activation_fn": "gelu", "pooler_activation_fn": "tanh", "untie_weights_roberta": False},
-}
 
 
 def text(number: int) -> str:
@@ -39,11 +33,10 @@ def glue(tmp_path_factory) -> Path:
     """Some rows of SST-2 and STS-B."""
     one = [f"{text(i)}|{i % 2}" for i in range(20)]
     two = [f"{i}|{text(i)}|{text(2 * i)}|{i % 5}.2" for i in range(20)]
-    tables = {"SST-2": ["sentence|label", *one]}
-    tables["STS-B"] = ["index|sentence1|sentence2|score", *two]
-    files = {f"{task}/{split}.tsv": rows for task, rows in tables.items() for split in "td"}
-    names = {"t.tsv": "train.tsv", "d.tsv": "dev.tsv"}
-    texts = {k.replace(k[-5:], names[k[-5:]]): "\n".join([*v, ""]) for k, v in files.items()}
+    texts = {}
+    for split in ("train", "dev"):
+        texts[f"SST-2/{split}.tsv"] = "\n".join(["sentence|label", *one, ""])
+        texts[f"STS-B/{split}.tsv"] = "\n".join(["index|sentence1|sentence2|score", *two, ""])
     return write(tmp_path_factory.mktemp("glue"), texts)
 
 
@@ -52,10 +45,8 @@ def pretrained(tmp_path_factory) -> Path:
     """A directory that `--to huggingface` wrote."""
     folder = tmp_path_factory.mktemp("model")
     dictionary = write_tokenizer(folder / "bpe", " ".join(WORDS)) / "dict.txt"
-    entries = read_dictionary(dictionary)
-    torch.manual_seed(0)
-    state = build(SETTINGS, entries, {}).state_dict()
-    write_directory(Converted(SETTINGS, state, entries), folder / "ours", dictionary)
+    _, converted = masked_lm("tupe_r", 0, read_dictionary(dictionary), **NO_DROPOUT)
+    write_directory(converted, folder / "ours", dictionary)
     command = ["--to", "huggingface", str(folder / "ours"), "--lower-case", "yes"]
     convert([*command, "--out", str(folder / "theirs")])
     return folder / "theirs"

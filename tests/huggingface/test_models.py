@@ -104,28 +104,6 @@ def test_cls_sees_all_and_is_seen_beyond_the_window():
 
 @every_encoding
 @torch.no_grad()
-def test_padding_is_where_the_mask_says(name):
-    """On the right, on the left and between: the outputs are those of the sequence alone."""
-    model, rows = masked_lm(name), (LENGTH, 13, 3)
-    ids, mask = torch.full((9, LENGTH), 7), torch.zeros(9, LENGTH, dtype=torch.int64)
-    generator = torch.Generator().manual_seed(1)
-    for row in range(9):
-        length = rows[row % 3]
-        places = (
-            torch.arange(length),
-            torch.arange(LENGTH - length, LENGTH),
-            torch.randperm(LENGTH, generator=generator)[:length].sort().values,
-        )[row // 3]
-        ids[row, places] = tokens()[row % 3, :length]
-        mask[row, places] = 1
-    out = model(ids, attention_mask=mask).logits
-    for row in range(9):
-        alone = model(tokens()[row % 3 : row % 3 + 1, : rows[row % 3]]).logits[0]
-        assert_close(out[row, mask[row].bool()], alone)
-
-
-@every_encoding
-@torch.no_grad()
 def test_states_and_weights(name):
     model = masked_lm(name)
     expected = model(tokens()).logits

@@ -20,7 +20,9 @@ ENCODERS = (
 #: One score of each sequence, rather than of each token.
 OF_SEQUENCES = (hf.TupeForSequenceClassification, hf.TupeForMultipleChoice)
 LENGTH = 8
-#: Columns of the tokens of two sequences: padding on the right, on the left, between.
+#: Ids of two sequences.
+TEXTS = [10, 11, 12, 13, 14], [17, 18, 19]
+#: Columns of their tokens: padding on the right, on the left, between.
 PLACES = {
     "right": ([0, 1, 2, 3, 4], [0, 1, 2]),
     "left": ([3, 4, 5, 6, 7], [5, 6, 7]),
@@ -32,7 +34,7 @@ def batch(places: tuple[list[int], ...], filler: int) -> tuple[torch.Tensor, tor
     """Ids and mask of the same tokens in these columns."""
     ids, mask = torch.full((2, LENGTH), filler), torch.zeros(2, LENGTH, dtype=torch.int64)
     for row, columns in enumerate(places):
-        ids[row, columns] = torch.arange(10, 10 + len(columns)) + 7 * row
+        ids[row, columns] = torch.tensor(TEXTS[row])
         mask[row, columns] = 1
     return ids, mask
 
@@ -55,7 +57,9 @@ def outputs(model, ids: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor
 
 
 def check(model) -> None:
-    expected = outputs(model, *batch(PLACES["right"], 1))
+    """Compare with each sequence alone."""
+    alone = [outputs(model, torch.tensor([text]), None) for text in TEXTS]
+    expected = torch.cat(alone, 1 if isinstance(model, hf.TupeForMultipleChoice) else 0)
     for side, places in PLACES.items():
         ids, mask = batch(places, 1)
         for given in ((ids, mask), (ids, None), batch(places, 5)):

@@ -218,15 +218,3 @@ def test_accumulated_batches(kind, tmp_path):
         found.append(dict(model.named_parameters()))
     for name, value in found[0].items():
         torch.testing.assert_close(value, found[1][name], rtol=1e-3, atol=1e-4)
-
-
-def test_trainer(tmp_path):
-    """Three steps, with evaluation; the loss of each label is learnt."""
-    pytest.importorskip("accelerate", reason="accelerate is not installed, which Trainer needs")
-    model = hf.TupeForSequenceClassification(config(num_labels=2))
-    examples = [{"input_ids": row, "labels": torch.tensor(i % 2)} for i, row in enumerate(IDS)]
-    settings = {"output_dir": str(tmp_path), "report_to": [], "use_cpu": True, "max_steps": 3}
-    arguments = transformers.TrainingArguments(**settings, save_strategy="no")
-    trainer = transformers.Trainer(model, arguments, train_dataset=examples, eval_dataset=examples)
-    trainer.train()
-    assert math.isfinite(trainer.evaluate()["eval_loss"])

@@ -29,7 +29,7 @@ def perturbed(model: torch.nn.Module, seed: int = 0) -> torch.nn.Module:
     return model.eval()
 
 
-def masked_lm(encoding: str, labels: int = 0, **changes):
+def masked_lm(encoding: str, labels: int = 0, entries: list[Entry] = ENTRIES, **changes):
     """A `tupe_roberta`, with a classification head if there are labels, and its conversion."""
     settings = {
         **{"encoder_layers": 2, "encoder_embed_dim": 32, "encoder_ffn_embed_dim": 48},
@@ -40,11 +40,11 @@ def masked_lm(encoding: str, labels: int = 0, **changes):
         "untie_weights_roberta": False,
     } | changes
     torch.manual_seed(0)
-    built = build(settings, ENTRIES, {})
+    built = build(settings, entries, {})
     if labels:
         built.register_classification_head(HEAD, labels)
     perturbed(built)
-    return built, Converted(settings, built.state_dict(), ENTRIES)
+    return built, Converted(settings, built.state_dict(), entries)
 
 
 def language_model(variant: str, **changes):

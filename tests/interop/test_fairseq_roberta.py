@@ -13,9 +13,8 @@ from tests.fairseq_commands import COMMON, SMALL, finetune, parameters, pretrain
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.checkpoints.migration import SECOND_COPY
-from tupe_fairseq.interop import keys, models
+from tupe_fairseq.interop import models
 from tupe_fairseq.interop.convert import convert
-from tupe_fairseq.interop.formats import fairseq_roberta
 
 STOCK = ("--arch", "roberta", *SMALL[2:])
 
@@ -159,16 +158,6 @@ def test_classifier(toy_sentence_data, tmp_path):
     with torch.no_grad():
         expected = theirs.eval()(tokens, classification_head_name=head)[0]
     assert_close(ours.predict(head, tokens, return_logits=True), expected)
-
-
-@pytest.mark.parametrize("age", ["today", "2019"])
-def test_round_trip_of_names(stock, tmp_path, age):
-    source = stock if age == "today" else as_of_2019(stock, tmp_path)
-    state = {n: v for n, v in own_parameters(source).items() if not n.endswith("version")}
-    names = fairseq_roberta.table(state)
-    back = keys.to_theirs(keys.to_ours(state, names), names)
-    assert back.keys() == state.keys()
-    assert all(torch.equal(back[name], state[name]) for name in state)
 
 
 @pytest.mark.parametrize(

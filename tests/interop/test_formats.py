@@ -81,11 +81,6 @@ def test_an_added_format_is_read_written_and_compared(added, tmp_path):
         (["--to", "huggingface", "--dict", "d.txt"], "--dict belongs to --from"),
         (["--from", "huggingface", "--head", "a"], "--head belongs to --to huggingface"),
         (["--from", "tupe-official", "--seed", "2"], "--seed belongs to --from fairseq-roberta"),
-        (["--from", "tupe-official", "--head", "a"], "--head belongs to --to huggingface"),
-        (
-            ["--from", "tupe-official", "--position-encoding", "t5"],
-            "--position-encoding belongs to --from fairseq-roberta",
-        ),
     ],
 )
 def test_options_of_other_conversions(tmp_path, words, part):

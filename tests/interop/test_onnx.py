@@ -8,7 +8,7 @@ import torch
 
 from tests import ROOT
 from tests.interop.pieces import entries_of, train
-from tests.interop.samples import language_model, masked_lm, perturbed
+from tests.interop.samples import language_model, masked_lm
 from tests.tolerances import FORWARD
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.interop.check import outputs_of
@@ -16,7 +16,6 @@ from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.interop.directory import write
 from tupe_fairseq.interop.formats import onnx
 from tupe_fairseq.interop.keys import HEAD
-from tupe_fairseq.interop.models import Converted, build
 
 for library in ("onnxruntime", "onnxscript", "transformers"):
     pytest.importorskip(library, reason=f"{library} is not installed (extra onnx)")
@@ -97,12 +96,8 @@ def test_models_that_cannot_be_written(model, options, part, tmp_path):
 def directory(tmp_path):
     """A `tupe_roberta` model with a tokenizer and a head."""
     entries = entries_of(train(tmp_path))
-    _, converted = masked_lm("tupe_r")
-    built = build(converted.settings, entries, {})
-    built.register_classification_head(HEAD, 3)
-    perturbed(built)
-    made = Converted(converted.settings, built.state_dict(), entries)
-    write(made, tmp_path / "model", tmp_path / "dict.txt")
+    _, converted = masked_lm("tupe_r", 3, entries)
+    write(converted, tmp_path / "model", tmp_path / "dict.txt")
     return tmp_path / "model"
 
 

@@ -1,6 +1,5 @@
 """Directories for transformers with their own code: every encoding, there and back."""
 
-import ast
 import json
 import os
 import subprocess
@@ -137,23 +136,6 @@ def test_other_settings_of_language_models(changes, tmp_path):
 def test_windows(tmp_path):
     window = {"attention_window": 2, "global_every": 2}
     assert_there_and_back(masked_lm("rope", **window), tmp_path / "hf")
-
-
-@pytest.mark.parametrize("name", list(POSITION_ENCODINGS))
-def test_files_import_only_each_other(name):
-    files = sources.collect(name)
-    for file, text in files.items():
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Import):
-                assert not any("tupe_fairseq" in alias.name for alias in node.names)
-            if not isinstance(node, ast.ImportFrom):
-                continue
-            assert node.level <= 1, f"{file}: {ast.unparse(node)}"
-            names = [node.module] if node.module else [alias.name for alias in node.names]
-            if node.level:
-                assert all(f"{each}.py" in files for each in names), ast.unparse(node)
-            else:
-                assert not names[0].startswith(("tupe_fairseq", "fairseq")), file
 
 
 def test_encodings_of_other_packages_are_refused(monkeypatch):

@@ -118,15 +118,6 @@ def test_heads(tmp_path, heads):
     assert_close(found[0], expected)
 
 
-@every_kind
-def test_round_trip_of_names(kind):
-    state = release.state(**kind, heads=("a",))
-    names = tupe_official.table(joint=kind.get("joint", False))
-    back = keys.to_theirs(keys.to_ours(state, names), names)
-    assert back.keys() == state.keys()
-    assert all(torch.equal(back[name], state[name]) for name in state)
-
-
 def test_saved_buckets_are_left_out(tmp_path):
     """The table that pull request 20 saves follows from the settings."""
     state = release.state() | {f"{release.ENCODER}rp_bucket": torch.zeros(12, 12)}
