@@ -19,7 +19,7 @@ from ..errors import CheckpointError, ConfigurationError
 from ..position import POSITION_ENCODINGS
 from .dictionaries import Entry, dictionary_text
 from .families import MASKED, Family
-from .keys import Table, to_ours, to_theirs
+from .keys import Table, to_theirs
 
 ENCODER, EMBED_TOKENS, VERSION = MASKED.stack, MASKED.embeddings, MASKED.version
 POSITIONS, LM_HEAD = f"{ENCODER}embed_positions.weight", "encoder.lm_head."
@@ -148,9 +148,8 @@ def exported(
     return to_theirs(kept, table), model
 
 
-def renamed(
-    theirs: dict[str, Tensor],
-    table: Table,
+def imported(
+    ours: dict[str, Tensor],
     settings: dict[str, Any],
     entries: list[Entry],
     source: object,
@@ -158,7 +157,7 @@ def renamed(
     family: Family = MASKED,
     scale: Any = None,
 ) -> Converted:
-    """Rename another format's parameters, `theirs`, after comparing them with the model's.
+    """A model from parameters by their names here, after a comparison with what fairseq builds.
 
     A masked language model without a language modeling head gets a new one. If `scale` is not
     None, the source multiplies token embeddings by it.
@@ -166,7 +165,6 @@ def renamed(
     Raises:
         CheckpointError: names, shapes or the scale differ.
     """
-    ours, notes = to_ours(theirs, table), []
     model = build(settings, entries, ours, family)
     here = model.get_submodule(family.stack[:-1]).embed_scale
     if scale is not None and (type(scale) not in (int, float) or abs(scale / here - 1) > 1e-6):
@@ -175,16 +173,14 @@ def renamed(
             f"embeddings by {here}."
         )
     own = model.state_dict()
-    version = {family.version: own.pop(family.version)}
-    if new_head := family is MASKED and f"{LM_HEAD}dense.weight" not in ours:
-        notes = ["the source has no head for masked tokens: the new one is untrained"]
+    converted = Converted(settings, ours, entries, family=family)
+    if family is MASKED and f"{LM_HEAD}dense.weight" not in ours:
+        converted.notes = ["the source has no head for masked tokens: the new one is untrained"]
+        converted.head = next(iter(head_names(ours)), None)
+        converted.not_comparable = "" if converted.head else "the source has no head"
         head = {name: value for name, value in own.items() if name.startswith(LM_HEAD)}
         ours = head | {family.output: ours[family.embeddings]} | ours
-        theirs = to_theirs(head, table) | theirs
-    if found := differences(theirs, to_theirs(own, table)):
+    converted.state = ours | {family.version: own[family.version]}
+    if found := differences(converted.state, own):
         raise CheckpointError(f"{source} is not a {kind} checkpoint; parameters: {found}.")
-    heads = head_names(ours) if new_head else []
-    converted = Converted(settings, ours | version, entries, notes, family=family)
-    converted.head = heads[0] if heads else None
-    converted.not_comparable = "the source has no head" if new_head and not heads else ""
     return converted

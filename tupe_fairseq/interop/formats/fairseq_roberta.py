@@ -3,13 +3,14 @@
 With `learned` positions the model computes the same; with any other encoding it is a warm start.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
 from fairseq.models.roberta import RobertaModel
+from torch import Tensor
 
-from ...checkpoints.migration import SECOND_COPY
+from ...checkpoints.migration import SECOND_COPY, rename_old_layers
 from ...checkpoints.reading import read_checkpoint
 from ...checkpoints.settings import recorded_settings
 from ...position import POSITION_ENCODINGS
@@ -18,28 +19,21 @@ from ..check import outputs_of
 from ..conversion import Conversion, Forward, register
 from ..dictionaries import check_size
 from ..directory import read_source
-from ..keys import Rule, Table, roberta_rules, to_ours
-from ..models import EMBED_TOKENS, ENCODER, POSITIONS, Converted, build, register_heads, renamed
+from ..models import EMBED_TOKENS, ENCODER, POSITIONS, Converted, build, imported, register_heads
 from ..warm_start import OPTIONS, warm_start
 
 KIND = "fairseq-roberta"
 
 
-def table(names: Iterable[str]) -> Table:
-    """Rules for the names of a checkpoint: `names` decides which of the older names it uses."""
-    names = list(names)
-    top = "decoder." if any(name.startswith("decoder.") for name in names) else "encoder."
-    joint = any(name.endswith("in_proj_weight") for name in names)
-    old_norm = any(".emb_layer_norm." in name for name in names)
-    theirs = f"{top}sentence_encoder."
-    norm = "emb_layer_norm" if old_norm else "layernorm_embedding"
-    return (
-        Rule(f"{theirs}embed_tokens.weight", EMBED_TOKENS),
-        Rule(f"{theirs}embed_positions.weight", POSITIONS),
-        Rule(f"{theirs}{norm}.*", f"{ENCODER}layernorm_embedding.*"),
-        Rule(f"{theirs}layer_norm.*", f"{ENCODER}layer_norm.*"),
-        *roberta_rules(top, ENCODER, joint),
-    )
+def todays_names(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Parameters by today's names; in 2019, the encoder was a decoder."""
+    found = {}
+    for name, value in state.items():
+        if name.startswith("decoder."):
+            name = name.replace("decoder.", "encoder.", 1)
+        found[name.replace(".emb_layer_norm.", ".layernorm_embedding.")] = value
+    rename_old_layers(found, ENCODER.removesuffix("."), ())
+    return found
 
 
 def read(
@@ -58,19 +52,13 @@ def read(
     # An unknown name is an error before anything is read.
     POSITION_ENCODINGS[position_encoding]
     state, entries, path = read_source(checkpoint, dictionary)
-    theirs = {
-        n: value
-        for n, value in state["model"].items()
-        if not n.endswith(".version") and not SECOND_COPY.search(n)
-    }
-    rules = table(theirs)
-    for rule in rules[:2]:
-        settings.matrix(theirs, rule.theirs, checkpoint, KIND)
-    recorded, ours = recorded_settings(state, "model", checkpoint), to_ours(theirs, rules)
+    ours = todays_names(state["model"])
+    for name in (EMBED_TOKENS, POSITIONS):
+        settings.matrix(ours, name, checkpoint, KIND)
     check_size(entries, len(ours[EMBED_TOKENS]), path)
+    recorded = recorded_settings(state, "model", checkpoint)
     known = settings.of_roberta(recorded, ours, checkpoint, "learned")
-    converted = renamed(theirs, rules, known, entries, checkpoint, KIND)
-    return warm_start(converted, position_encoding, seed)
+    return warm_start(imported(ours, known, entries, checkpoint, KIND), position_encoding, seed)
 
 
 def outputs(checkpoint: Path, converted: Converted, head: str | None) -> Forward:

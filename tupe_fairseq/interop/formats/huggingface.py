@@ -22,9 +22,9 @@ from ..dictionaries import dictionary_text
 from ..directory import building
 from ..families import CAUSAL, MASKED
 from ..keys import HEAD as NEW_HEAD
-from ..keys import to_ours, to_theirs
+from ..keys import to_ours
 from ..model_files import FILE, read_json, read_parameters, write_json, write_tensors
-from ..models import Converted, known_settings, renamed
+from ..models import Converted, imported, known_settings
 from ..settings import matrix
 from ..sources import AUTO_MAP, collect
 from ..warm_start import OPTIONS, warm_start
@@ -135,14 +135,13 @@ def _architecture(config: dict[str, Any], folder: Path) -> Architecture:
 def _converted(source: Source, architecture: Architecture) -> Converted:
     """The model, by the names of this package."""
     family, folder, vocabulary = source.family, source.folder, source.vocabulary
-    rules = architecture.rules(family, NEW_HEAD)
+    ours = to_ours(source.parameters, architecture.rules(family, NEW_HEAD))
     # A tied output layer is not saved.
-    tied = to_theirs({family.output: source.parameters[architecture.embed_tokens]}, rules)
-    theirs = tied | source.parameters
-    settings = settings_of(source.config, to_ours(theirs, rules), folder, family)
+    ours.setdefault(family.output, ours[family.embeddings])
+    settings = settings_of(source.config, ours, folder, family)
     scale = source.config.get("embedding_scale")
-    converted = renamed(theirs, rules, settings, vocabulary.entries, folder, KIND, family, scale)
-    if any(name.startswith("classifier.") for name in theirs):
+    converted = imported(ours, settings, vocabulary.entries, folder, KIND, family, scale)
+    if any(name.startswith("classification_heads.") for name in ours):
         source.notes.append(f"the classifier is the head {NEW_HEAD}")
     converted.notes = [*vocabulary.notes, *source.notes, *converted.notes]
     converted.not_comparable = converted.not_comparable or source.not_comparable
