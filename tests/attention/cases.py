@@ -7,7 +7,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq.attention import (
     ATTENTION_BACKENDS,
     Layout,
@@ -260,27 +259,3 @@ def gradients(
         output, list(named.values()), loss_weights, allow_unused=True, materialize_grads=True
     )
     return dict(zip(named, found, strict=True))
-
-
-def assert_equals_eager(
-    backend: str,
-    case: str,
-    length: int,
-    padded: bool,
-    dtype: torch.dtype,
-    max_positions: int,
-    device: str = "cpu",
-) -> None:
-    """Output and all gradients of a backend against those of `eager`, of two sentences."""
-    encoding, attention = (module.to(device) for module in build(case, max_positions, dtype))
-    x = normal(2, length, EMBED_DIM, seed=length, dtype=dtype).to(device).requires_grad_()
-    padding = padding_mask(length, 0, length // 2).to(device) if padded else None
-    expected = run(encoding, attention, x, padding, backend="eager")
-    actual = run(encoding, attention, x, padding, backend=backend)
-    assert actual.dtype == dtype
-    assert_close(actual, expected)
-    assert_gradients_close(
-        gradients(actual, x, encoding, attention),
-        gradients(expected, x, encoding, attention),
-        dtype,
-    )
