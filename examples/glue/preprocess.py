@@ -17,10 +17,8 @@ Examples longer than the model's positions are truncated here, the longer senten
 
 import argparse
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from multiprocessing import Pool
 from pathlib import Path
 
 import torch
@@ -32,7 +30,7 @@ from examples.glue.tasks import TASKS, Split, Task, find_file
 from examples.glue.tokenizer import Tokenizer
 from examples.shared import script
 from examples.shared.binarised import binarised
-from examples.shared.workers import leave_to
+from examples.shared.workers import pool
 from tupe_fairseq import UsageError
 from tupe_fairseq.machine import cores
 
@@ -76,9 +74,7 @@ def shares(lengths: tuple[int, ...], positions: int) -> tuple[int, ...]:
     return first, room - first
 
 
-def _start(tokenizer: Tokenizer, parent: int | None = None) -> None:
-    if parent:
-        leave_to(parent)
+def _start(tokenizer: Tokenizer) -> None:
     global _tokenizer
     _tokenizer = tokenizer
 
@@ -96,8 +92,8 @@ def encoded(
         _start(tokenizer)
         yield from tqdm(map(_encode, examples), **bar)
         return
-    with Pool(workers, _start, (tokenizer, os.getpid())) as pool:
-        yield from tqdm(pool.imap(_encode, examples, CHUNK), **bar)
+    with pool(workers, _start, tokenizer) as processes:
+        yield from tqdm(processes.map(_encode, examples, chunksize=CHUNK), **bar)
 
 
 @contextmanager

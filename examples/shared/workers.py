@@ -46,21 +46,14 @@ def pool(
 
 
 def _begin(parent: int, start: Callable[..., object] | None, given: tuple[Any, ...]) -> None:
-    leave_to(parent)
-    if start:
-        start(*given)
-
-
-def leave_to(parent: int) -> None:
     """Let only the parent stop this process, and exit when the parent exits.
 
-    The worker of a pool does not notice that, because it holds both ends of the pool's pipes. It
-    would wait forever, and hold the lock of a folder that it has inherited. A KeyboardInterrupt
-    would stop one job, and the worker would go on with the next one.
-
-    Args:
-        parent: number of the process that has started the pool.
+    A worker does not notice the latter, because it holds both ends of the pool's pipes. It would
+    wait forever, and hold the lock of a folder that it has inherited. A KeyboardInterrupt would
+    stop one job, and the worker would go on with the next one.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     end_with(parent, every=0.5)
+    if start:
+        start(*given)
