@@ -86,14 +86,6 @@ def test_peers_without_transformers(script, monkeypatch):
         script("benchmark_training").main(["--peers", "hf_roberta", *TINY])
 
 
-@given(st.integers(1, 200), st.integers(0, 50))
-def test_pieces(script, total, size):
-    pieces = list(script("benchmarking.products").pieces(total, size))
-    assert sum(pieces) == total
-    assert max(pieces) <= max(1, size)
-    assert set(pieces[:-1]) <= {max(1, size)}
-
-
 @given(
     st.lists(st.integers(1, 40), min_size=1, max_size=6),
     st.sampled_from([1, 2, 4]),

@@ -24,7 +24,11 @@ DATA = {
     train_lm: "toy_masked_lm_data",
     train_translation: "toy_translation_data",
 }
-names = {"ids": lambda value: value if isinstance(value, str) else getattr(value, "__name__", "")}
+
+
+def label(value: object) -> str:
+    """For the ids of tests: flags, or the name of a function."""
+    return value if isinstance(value, str) else getattr(value, "__name__", "")
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +85,7 @@ def failed(request, tmp_path):
         (train_lm, "--decoder-learned-pos", ["--position-encoding learned"]),
         (train_lm, "--max-target-positions 16", ["--max-target-positions is 16", "32 tokens"]),
     ],
-    **names,
+    ids=label,
 )
 def test_flags(failed, train, flags, parts):
     message = failed(train, *flags.split())
@@ -103,7 +107,7 @@ def test_flags(failed, train, flags, parts):
         (train_translation, "--max-target-positions 40", ["target-positions is 40", "has 32 p"]),
         (train_translation, "--decoder-layers 3", ["missing", "decoder.layers.2"]),
     ],
-    **names,
+    ids=label,
 )
 def test_checkpoint_of_another_model(failed, toy_checkpoint, translator, train, flags, parts):
     trained = toy_checkpoint
