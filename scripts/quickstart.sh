@@ -138,6 +138,10 @@ results() {
   run python -m examples.quickstart.evaluate $work/models $work/text "$out"
 }
 
+lengths() {
+  run python -m examples.quickstart.lengths $work/models $work/data/pretrain "$out"
+}
+
 # As many positions as in pre-training. The figure shows its command, with the names alone of absolute
 # paths, and not the folder of an incomplete step.
 figures() {
@@ -160,6 +164,7 @@ step --resumable pretrain "Pre-train TUPE-R and BERT's learned positions on mask
 step losses "Draw the losses" $examples/losses.py
 unless_own --resumable finetune "Train TUPE-R to classify film reviews"
 step models "Collect the models"
+unless_own lengths "Measure longer texts" $examples/lengths.py
 unless_own results "Classify film reviews, and fill masks" $examples/evaluate.py
 step figures "Draw what TUPE-R has learned about positions" \
   scripts/plot_positional_correlations.py tupe_fairseq/plots.py

@@ -2,8 +2,8 @@
 
     python -m examples.quickstart.report WORK
 
-WORK is .quickstart or .quickstart-text; reads WORK/losses/losses.json and, if it is there,
-WORK/results/results.json; writes nothing.
+WORK is .quickstart or .quickstart-text; reads WORK/losses/losses.json and, where they are there,
+WORK/results/results.json and WORK/lengths/lengths.json; writes nothing.
 """
 
 import json
@@ -13,6 +13,7 @@ from typing import Any
 
 #: Validations that the table shows.
 ROWS = 6
+NAMES = ("tupe_r", "learned")
 NEXT = """
 Next:
   source .venv/bin/activate
@@ -40,6 +41,17 @@ def loss_table(losses: dict[str, Any]) -> list[str]:
     return [*lines, f"word frequencies alone: {losses['frequencies']:.2f}"]
 
 
+def length_table(lengths: dict[str, Any]) -> list[str]:
+    """Losses of both encodings at each length."""
+    rows = zip(lengths["tokens"], *(lengths["bits"][name] for name in NAMES), strict=True)
+    return [
+        "",
+        "the same text in longer sequences, without further training",
+        f"{'tokens':>9}{NAMES[0]:>9}{NAMES[1]:>9}",
+        *(f"{n:>9,}{a:>9.2f}{b:>9.2f}" for n, a, b in rows),
+    ]
+
+
 def shown(pieces: dict[str, float]) -> str:
     """Pieces and their probabilities in percent."""
     return ", ".join(f"{piece} ({100 * p:.0f} %)" for piece, p in pieces.items())
@@ -57,12 +69,18 @@ def result_rows(results: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def render(losses: dict[str, Any], results: dict[str, Any] | None, work: Path) -> str:
+def render(
+    losses: dict[str, Any],
+    results: dict[str, Any] | None,
+    lengths: dict[str, Any] | None,
+    work: Path,
+) -> str:
     """The tables as text.
 
     Args:
         losses: as `losses.read_losses` returns them.
         results: as `evaluate.evaluate` returns them; None for a text of one's own.
+        lengths: as `lengths.losses` returns them; None for a text of one's own.
         work: the folder of all output.
     """
     rows = [
@@ -75,10 +93,12 @@ def render(losses: dict[str, Any], results: dict[str, Any] | None, work: Path) -
     ]
     width = max(len(name) for name, _ in rows) + 2
     lines = [f"{name:<{width}}{value}".rstrip() for name, value in rows]
-    return "\n".join(["", *loss_table(losses), "", *lines, NEXT if results else NEXT_OWN])
+    longer = length_table(lengths) if lengths else []
+    last = NEXT if results else NEXT_OWN
+    return "\n".join(["", *loss_table(losses), *longer, "", *lines, last])
 
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    files = [folder / name / f"{name}.json" for name in ("losses", "results")]
+    files = [folder / name / f"{name}.json" for name in ("losses", "results", "lengths")]
     print(render(*(json.loads(f.read_text()) if f.exists() else None for f in files), folder))

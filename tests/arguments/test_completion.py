@@ -57,7 +57,7 @@ def test_position_options_are_read_only(spec):
     # Where position 0 holds no [CLS], it is not untied.
     expected = {
         **{"num_buckets": 16, "max_distance": 128, "tie_cls": spec is not ROBERTA},
-        **{"toeplitz_far": None, "toeplitz_slope": 0.0},
+        **{"toeplitz_far": None, "toeplitz_slope": 1.0},
         "trained_positions": getattr(complete, spec.lengths[0]),
     }
     assert position_options(complete) == expected

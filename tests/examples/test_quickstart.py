@@ -102,7 +102,8 @@ def test_closing_table():
         "majority_accuracy": 50.4,
         "masks": {"a <mask> film.": {"good": 0.25, "great": 0.1}},
     }
-    rendered = report.render(LOSSES, results, Path(".quickstart"))
+    lengths = {"tokens": [32, 497], "bits": {"tupe_r": [5.5, 5.25], "learned": [7.5, 9.0]}}
+    rendered = report.render(LOSSES, results, lengths, Path(".quickstart"))
     for part in (
         "74.0 %",
         "50.4 %",
@@ -116,7 +117,8 @@ def test_closing_table():
         *("300", "600", "900", "1,200", "1,500", "1,800"),
     ]
     assert ["1,800", "5.88", "8.00", "2.12"] in rows
-    own = report.render(LOSSES, None, Path(".quickstart-text"))
+    assert ["497", "5.25", "9.00"] in rows
+    own = report.render(LOSSES, None, None, Path(".quickstart-text"))
     assert "1,800     5.88     8.00        2.12" in own
     assert "accuracy" not in own
     assert ".quickstart-text/models/pretrained" in own

@@ -39,7 +39,7 @@ def positional_score(
     bidirectional=True,
     trained_positions=None,
     toeplitz_far=None,
-    toeplitz_slope=0.0,
+    toeplitz_slope=1.0,
     extension=None,
 ):
     """v_ij, H×T×S, for queries at start, ..., start + queries − 1."""

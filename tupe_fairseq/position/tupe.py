@@ -55,7 +55,7 @@ class TupeAbsolute(PositionEncoding):
         tie_cls: TieCls = False,
         trained_positions: TrainedPositions = None,
         toeplitz_far: ToeplitzFar = None,
-        toeplitz_slope: ToeplitzSlope = 0.0,
+        toeplitz_slope: ToeplitzSlope = 1.0,
     ):
         super().__init__(shape)
         self.untie_cls = not tie_cls
@@ -184,7 +184,7 @@ class TupeRelative(TupeAbsolute):
         tie_cls: TieCls = False,
         trained_positions: TrainedPositions = None,
         toeplitz_far: ToeplitzFar = None,
-        toeplitz_slope: ToeplitzSlope = 0.0,
+        toeplitz_slope: ToeplitzSlope = 1.0,
         num_buckets: NumBuckets = 32,
         max_distance: MaxDistance = 128,
     ):

@@ -1,0 +1,49 @@
+"""Measure both pre-trained models on texts up to 16 times as long as those of pre-training.
+
+    python -m examples.quickstart.lengths MODELS DATA OUT
+
+The models are not trained further: TUPE-R is continued by distance, learned positions by
+hierarchical decomposition. Writes OUT/lengths.json: the lengths, and by encoding the loss at each,
+in bits per masked token of the same held-out text.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from examples.shared import script
+from examples.study.length_measures import FACTORS, KINDS, measure, read_blocks
+from tupe_fairseq.files import replacing
+
+#: Tokens of a sequence in pre-training, with <s>; blocks of held-out text.
+TRAINED, BLOCKS = 32, 40
+#: Folder and --extend-positions of each encoding.
+MODELS = {"tupe_r": ("pretrained", "toeplitz"), "learned": ("learned", "hierarchical")}
+
+
+def losses(models: Path, data: Path) -> dict[str, Any]:
+    """What lengths.json holds."""
+    kind = KINDS["masked"]
+    unit = TRAINED - kind.special
+    blocks = read_blocks(data, FACTORS[-1] * unit, BLOCKS)
+    found: dict[str, Any] = {"tokens": [k * unit + kind.special for k in FACTORS], "bits": {}}
+    for encoding, (folder, extension) in MODELS.items():
+        changed = {"extend_positions": extension}
+        path = models / folder / "model.pt"
+        measured = measure(kind, path, data, TRAINED, blocks, changed)
+        found["bits"][encoding] = [measured["mean"][str(k)] for k in FACTORS]
+    return found
+
+
+def main() -> None:
+    """See the module's docstring."""
+    models, data, out = map(Path, sys.argv[1:])
+    out.mkdir(parents=True, exist_ok=True)
+    found = losses(models, data)
+    with replacing(out / "lengths.json") as aside:
+        aside.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    script.run(main)
