@@ -88,12 +88,6 @@ def test_position_terms_are_zero_without_positions():
         assert_zero(term)
 
 
-def test_position_term_is_independent_of_words():
-    built = encoder("learned")
-    first, second = correlation_terms(built, tokens())[3]
-    assert_close(first, second)
-
-
 @pytest.mark.parametrize("name", [name for name in POSITION_ENCODINGS if name not in ADDED])
 def test_encodings_that_do_not_add_positions_are_refused(name):
     with pytest.raises(UsageError, match="does not add positions to the tokens"):

@@ -15,11 +15,11 @@ from tests.attention.cases import (
 )
 from tests.decoder.samples import build as build_model
 from tests.decoder.samples import targets
-from tests.fairseq_commands import parameters, pretrain, train_lm
+from tests.fairseq_commands import parameters, pretrain
 from tests.reference.buckets import bucket
 from tests.reference.rope import rotate
 from tests.tolerances import assert_close
-from tupe_fairseq import PositionEncoding, UsageError, build_position_encoding
+from tupe_fairseq import PositionEncoding, build_position_encoding
 from tupe_fairseq.modules.encoder import Encoder
 from tupe_fairseq.position import POSITION_ENCODINGS, Shape
 from tupe_fairseq.position.randomized import RandomizedEncoding
@@ -170,17 +170,6 @@ def test_incremental_decoding_spreads_the_positions_evenly(name, monkeypatch):
     assert_close(torch.cat(steps, 1), expected)
 
 
-def test_what_is_refused():
-    with pytest.raises(
-        UsageError, match="--randomize-positions is 15, but must be at least the n"
-    ):
-        build("rope", randomize_positions=15)
-    with pytest.raises(UsageError, match="--randomize-positions is -3, but must be"):
-        build("t5", randomize_positions=-3)
-    with pytest.raises(UsageError, match="--rope-scaling is linear, but --randomize-positions"):
-        build("rope", rope_scaling="linear", rope_scaling_factor=2.0)
-
-
 @pytest.mark.parametrize("name", ["rope", "t5"])
 def test_resumed_training_is_bit_identical(toy_masked_lm_data, tmp_path, name):
     flags = ("--position-encoding", name, "--randomize-positions", 100, "--dropout", 0.1)
@@ -190,9 +179,3 @@ def test_resumed_training_is_bit_identical(toy_masked_lm_data, tmp_path, name):
     resumed = pretrain(toy_masked_lm_data, tmp_path / "parts", *flags, *saving, "--max-update", 4)
     found, expected = parameters(resumed), parameters(whole)
     assert all(torch.equal(found[key], expected[key]) for key in expected)
-
-
-@pytest.mark.parametrize("name", ["alibi", "learned", "shaw", "sinusoidal"])
-def test_language_models_train(toy_masked_lm_data, tmp_path, name):
-    flags = ("--position-encoding", name, "--randomize-positions", 64, "--max-update", 1)
-    assert train_lm(toy_masked_lm_data, tmp_path, *flags).exists()
