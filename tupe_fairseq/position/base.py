@@ -41,22 +41,20 @@ class PositionEncoding(nn.Module):
     ``name: Annotated[type, "help"] = default`` they become flags and configuration keys.
     """
 
-    #: Terms summed in a score; the scale is 1/√(score_terms·D). 1, for TUPE 2, for DeBERTa 3.
+    #: Terms summed in a score, whose scale is 1/√(score_terms·D): for TUPE 2, for DeBERTa 3.
     score_terms = 1
     #: Whether the bias is a product of vectors alone, with no part by distance.
     bias_is_product = False
-    #: Whether it has no form for keys on the right, so that encoders refuse it.
+    #: Whether it has no form for keys on the right, so that it is for decoders only.
     causal_only = False
     #: Whether --extend-positions toeplitz continues the bias by distance.
     continues_by_distance = False
-    #: What hides a key; lower where terms of a layer can be large for keys that are hidden.
+    #: Added to the scores of hidden keys; lower where terms of a layer can exceed it.
     hidden_score = HIDDEN
-    #: Whether position 0 is [CLS], treated apart. No window hides it, and none hides keys from it.
+    #: Whether position 0 is [CLS], with scores of its own and outside of any window.
     untie_cls = False
-    #: How many tokens before a token `embed` reads.
+    #: How many earlier tokens `embed` reads for each token.
     context = 0
-    #: Factor of the token embeddings, before positions are added.
-    token_scale = 1.0
     #: Factor of the token embeddings, before positions are added.
     token_scale = 1.0
 
@@ -65,13 +63,12 @@ class PositionEncoding(nn.Module):
         self.shape = shape
 
     def for_pass(self, length: int, device: torch.device) -> "PositionEncoding":
-        """The encoding for one forward pass, whose hooks the model then calls.
+        """The encoding whose hooks the model calls in one forward pass.
 
-        It is called once per forward pass, in training and evaluation, before `embed`. An encoding
-        that draws random positions returns a shallow copy of itself (`copy.copy`, which shares
-        the parameters) with what it has drawn, so that all hooks and the recomputation of
-        activation checkpointing see one draw. Incremental decoding does not call it: each step is
-        a pass of its own, and uses the encoding itself.
+        The model calls this before `embed`, in training and evaluation, but not in incremental
+        decoding, where each step is a pass. An encoding that draws random positions returns a
+        shallow copy of itself (`copy.copy`, which shares the parameters) with what it has drawn:
+        so all hooks, and activation checkpointing, see one draw.
 
         Args:
             length: tokens T of each sequence, padding included.
@@ -80,10 +77,10 @@ class PositionEncoding(nn.Module):
         return self
 
     def check_decoding(self) -> None:
-        """Refuse incremental decoding where stored keys would change with the length.
+        """Check that the keys that incremental decoding stores do not change with the length.
 
         Raises:
-            ConfigurationError: they would.
+            ConfigurationError: they do.
         """
 
     def embed(
@@ -107,7 +104,7 @@ class PositionEncoding(nn.Module):
         return x
 
     def position_vectors(self, length: int) -> Tensor:
-        """The vectors added to an input of ones at each position, for figures: T×C."""
+        """What is added to an input of ones at each position, for figures: T×C."""
         weight = next(self.parameters(), torch.empty(0))
         # A constant table is a buffer of integers.
         device = next(self.buffers(), weight).device
@@ -117,7 +114,7 @@ class PositionEncoding(nn.Module):
     def rotate(
         self, q: Tensor, k: Tensor, v: Tensor, start: int = 0
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Positions that act on queries, keys and values, before keys and values are stored.
+        """Positions that act on queries and keys, and perhaps values, before they are cached.
 
         Args:
             q: B×H×T×D, at positions start, ..., start + T − 1.
@@ -141,11 +138,11 @@ class PositionEncoding(nn.Module):
         return None
 
     def at(self, layer: int) -> "PositionEncoding":
-        """The encoding as one layer sees it; its bias and rotation act in that layer.
+        """The encoding whose bias and rotation act in one layer.
 
-        Layers for which this returns the same object and `window_at` the same window share a
-        bias, which is computed once per forward pass. An encoding that differs by layer returns
-        one of its submodules. `shape.is_local(layer)` tells the layers with a window.
+        Layers that get the same object and the same window share a bias, which is computed once
+        per forward pass. An encoding that differs by layer returns one of its submodules;
+        `shape.is_local(layer)` tells whether the layer has a window.
 
         Args:
             layer: index of the layer, from 0.
@@ -173,7 +170,7 @@ class PositionEncoding(nn.Module):
     def position_tables(self) -> dict[str, int]:
         """Parameters with a row per position, and the row of the first position that has one.
 
-        They limit the length to the trained one unless extended (`hierarchical.extend`).
+        They limit the length to the trained one, unless --extend-positions extends them.
         """
         return {}
 
@@ -203,7 +200,7 @@ class PositionEncoding(nn.Module):
 
 
 def check_at_least(flag: str, value: float, least: float) -> None:
-    """Refuse an option that is below its least value, infinite or not a number."""
+    """Check that an option is a finite number of at least `least`."""
     if not least <= value < math.inf:
         raise ConfigurationError(f"{flag} must be at least {least}, but is {value}.")
 
@@ -245,7 +242,7 @@ def build_position_encoding(
 
 
 def check_extension(name: str, extension: str | None) -> None:
-    """Refuse a value of --extend-positions that is unknown or not for this encoding."""
+    """Check that --extend-positions is known, and that this encoding has what it extends."""
     if extension not in (None, *EXTENSIONS):
         raise ConfigurationError(
             f"--extend-positions is {extension!r}, but must be one of: {', '.join(EXTENSIONS)}."

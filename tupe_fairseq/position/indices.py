@@ -92,7 +92,11 @@ def bucket_starts(sided: int, max_distance: int) -> tuple[int, ...]:
 
 
 def check_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> None:
-    """Refuse bucket counts for which T5's formula is not defined."""
+    """Check that T5's formula is defined for these numbers.
+
+    Raises:
+        ConfigurationError: it is not.
+    """
     sided = num_buckets // 2 if bidirectional else num_buckets
     if bidirectional and num_buckets % 2:
         raise ConfigurationError(f"--num-buckets must be even, but is {num_buckets}.")

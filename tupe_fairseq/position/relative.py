@@ -129,7 +129,7 @@ class RelativeVectors:
         return q if self.query_bias is None else q + self.query_bias
 
     def scores(self, q: Tensor, k: Tensor, start: int = 0) -> Tensor:
-        """What is added to the scores of queries B×H×T×E and keys B×H×S×E, E ≥ D: B×H×T×S."""
+        """The terms of the scores of queries B×H×T×E and keys B×H×S×E, E ≥ D: B×H×T×S."""
         q, k = q[..., : self.width], k[..., : self.width]
         parts = []
         if self.for_queries is not None:

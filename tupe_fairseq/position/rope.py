@@ -85,7 +85,7 @@ def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def check_rotation(name: str, shape: Shape, theta: float, flag: str = "--rope-theta") -> None:
-    """Refuse a head width that has no pairs, and a base (of this flag) that has no powers."""
+    """Check that the head width has pairs, and that the base, of this flag, is positive."""
     if shape.head_dim % 2:
         raise ConfigurationError(
             f"{name} rotates pairs: the head width must be even, but is {shape.head_dim}."
@@ -135,7 +135,7 @@ class RotaryPosition(RandomizedEncoding):
                 rope_fraction=rope_fraction,
                 rope_proportional=rope_proportional,
             )
-        #: What the layers see that do not rotate.
+        #: For layers that do not rotate.
         self.unrotated = PositionEncoding(shape) if rope_skip_every else None
 
     @classmethod

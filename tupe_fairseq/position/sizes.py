@@ -24,7 +24,7 @@ class Shape:
         extension: value of --extend-positions, or None.
 
     Raises:
-        ConfigurationError: a window without a meaning.
+        ConfigurationError: the window is too small, or it is not clear which layers have it.
     """
 
     embed_dim: int
@@ -53,10 +53,10 @@ class Shape:
 
 
 def check_window(window: int | None, global_every: int) -> None:
-    """Refuse a window without a meaning; the arguments are those of `Shape`.
+    """Check the window and the layers that have it; the arguments are those of `Shape`.
 
     Raises:
-        ConfigurationError: it is too small, or the layers with a window cannot be told.
+        ConfigurationError: it is too small, or it is not clear which layers have it.
     """
     if window is not None and window < 1:
         raise ConfigurationError(
