@@ -14,18 +14,6 @@ def rope(max_positions=16, num_layers=1, **options):
     return build_position_encoding("rope", 16, 2, max_positions, num_layers=num_layers, **options)
 
 
-def test_dimensions_beyond_the_fraction_stay():
-    q, k, v = (normal(2, 2, 5, 8, seed=seed) for seed in range(3))
-    turned = rope(rope_fraction=0.5).rotate(q, k, v, 3)
-    assert torch.equal(turned[0][..., 4:], q[..., 4:])
-    assert torch.equal(turned[2], v)
-    # The frequencies are those of a head of width 4.
-    narrow = build_position_encoding("rope", 8, 2, 16)
-    expected = narrow.rotate(q[..., :4], k[..., :4], v[..., :4], 3)
-    assert torch.equal(turned[0][..., :4], expected[0])
-    assert torch.equal(turned[1][..., :4], expected[1])
-
-
 @pytest.mark.parametrize("every", [2, 3, 4])
 def test_layers_without_rotation_are_those_of_transformers(every):
     from transformers import Llama4TextConfig, SmolLM3Config
@@ -35,11 +23,6 @@ def test_layers_without_rotation_are_those_of_transformers(every):
     for config in (SmolLM3Config, Llama4TextConfig):
         theirs = config(num_hidden_layers=9, no_rope_layer_interval=every, no_rope_layers=None)
         assert rotates == [bool(each) for each in theirs.no_rope_layers]
-
-
-def test_without_options_every_layer_is_the_encoding_itself():
-    encoding = rope(num_layers=3)
-    assert all(encoding.at(layer) is encoding for layer in range(3))
 
 
 SCALED = {"max_positions": 128, "rope_scaling": "yarn"}
@@ -109,11 +92,6 @@ def test_layers_with_a_window_are_not_scaled():
     plain = rope(rope_theta=10.0)
     assert torch.equal(scaled.at(1).rotation.cos.bits, plain.rotation.cos.bits)
     assert not torch.equal(scaled.rotation.cos.bits, plain.rotation.cos.bits)
-
-
-def test_a_local_base_needs_a_window():
-    with pytest.raises(UsageError, match=r"--rope-theta-local .* needs --attention-win"):
-        rope(rope_theta_local=10.0)
 
 
 DYNAMIC = {"rope_scaling": "dynamic", "rope_scaling_factor": 4.0, "rope_original_positions": 8}

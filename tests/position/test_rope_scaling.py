@@ -1,7 +1,6 @@
 """Scaled frequencies of rotary positions against transformers', and what is refused."""
 
 import json
-import math
 
 import pytest
 import torch
@@ -122,14 +121,6 @@ def test_ntk_is_a_larger_base(index):
     assert (plain[-1] / found[-1]).item() == pytest.approx(factor)
 
 
-def test_ntk_is_dynamic_at_the_length_where_both_bases_are_equal():
-    """s·n/L − (s − 1) = s at n = L·(2s − 1)/s."""
-    ntk, dynamic = (ROPE_SCALINGS[kind](4.0, 128, {}) for kind in ("ntk", "dynamic"))
-    torch.testing.assert_close(
-        ntk.frequencies(10000.0, 32), dynamic.frequencies(10000.0, 32, length=128 * 7 // 4)
-    )
-
-
 def rope(max_positions=512, width=64, **options):
     return build_position_encoding("rope", 2 * width, 2, max_positions, **options)
 
@@ -157,15 +148,6 @@ def test_settings_from_json_and_from_a_mapping():
     found = [rope(**scaled("yarn", each)) for each in (given, json.dumps(given))]
     assert found[0].scaling.settings == found[1].scaling.settings
     assert found[0].scaling.settings["beta_fast"] == 16
-
-
-def test_magnitude_stretches_queries_and_keys():
-    """Scores grow by its square, as the logarithm of the factor in YaRN's temperature."""
-    encoding = rope(rope_scaling="yarn", rope_scaling_factor=4.0)
-    q = torch.randn(1, 2, 512, 64)
-    turned, _, _ = encoding.rotate(q, q, q)
-    expected = q.norm(dim=-1) * (0.1 * math.log(4) + 1)
-    torch.testing.assert_close(turned.norm(dim=-1), expected)
 
 
 def scaled(kind, settings=None, factor=4.0, **options):
