@@ -2,16 +2,15 @@
 
 import inspect
 from argparse import Namespace
-from types import SimpleNamespace
 
 import pytest
 import torch
 from fairseq import checkpoint_utils
-from fairseq.data import Dictionary
 
 from tests import ROOT
 from tests.fairseq_commands import parameters, pretrain, train_lm
 from tests.tolerances import assert_trained_alike
+from tests.toy_data import Task
 from tupe_fairseq import TupeRobertaModel, TupeTransformerLM
 from tupe_fairseq.modules.encoder import Encoder
 from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
@@ -55,11 +54,16 @@ def trained(name, toy_masked_lm_data, tmp_path_factory):
     return train(name, toy_masked_lm_data, tmp_path_factory.mktemp(name))
 
 
+@pytest.fixture(scope="module")
+def model(trained):
+    """The model of the checkpoint; tests only read it."""
+    return load(trained)
+
+
 @every_encoding
-def test_trains_saves_and_reloads(trained, name):
-    model, again = load(trained), load(trained)
+def test_trains_saves_and_reloads(trained, model, name):
     tokens = torch.randint(4, 200, (2, 33))
-    assert torch.equal(model(tokens)[0], again(tokens)[0])
+    assert torch.equal(model(tokens)[0], load(trained)(tokens)[0])
     saved = parameters(trained)
     assert saved.keys() == model.state_dict().keys()
     buffers = {name for name, _ in model.named_buffers()} & saved.keys()
@@ -74,17 +78,13 @@ def test_one_seed_gives_all_encodings_the_same_backbone(name):
 
     def start(encoding):
         torch.manual_seed(1)
-        words = Dictionary()
-        task = SimpleNamespace(
-            source_dictionary=words, target_dictionary=words, max_positions=lambda: 16
-        )
         side, model = "encoder", TupeRobertaModel
         if causal(name):
             side, model = "decoder", TupeTransformerLM
         sizes = {"embed_dim": 16, "ffn_embed_dim": 16, "layers": 2, "attention_heads": 2}
         sizes = {f"{side}_{size}": value for size, value in sizes.items()}
         args = Namespace(position_encoding=encoding, **sizes)
-        return model.build_model(args, task).state_dict()
+        return model.build_model(args, Task(16)).state_dict()
 
     without, found = start("none"), start(name)
     shared = without.keys() & found.keys()
@@ -94,9 +94,8 @@ def test_one_seed_gives_all_encodings_the_same_backbone(name):
 
 
 @every_encoding
-def test_every_parameter_learns(trained, name):
+def test_every_parameter_learns(model, name):
     """But for θ1, which is inert, and rows no toy sentence reaches."""
-    model = load(trained)
     torch.manual_seed(0)
     logits, _ = model(torch.randint(4, 200, (2, 33)))
     logits.square().sum().backward()
@@ -114,12 +113,12 @@ def test_activation_checkpointing_changes_nothing(toy_masked_lm_data, tmp_path, 
 
 
 @every_encoding
-def test_extension_of_length(trained, name):
+def test_extension_of_length(trained, model, name):
     """Beyond the 64 positions it was trained with, and only when asked for if that adds rows."""
     longer = load(trained, extend_positions="hierarchical", **length(name, 100))
     tokens = torch.randint(4, 200, (1, 100))
     assert longer(tokens)[0].isfinite().all()
-    torch.testing.assert_close(longer(tokens[:, :64])[0], load(trained)(tokens[:, :64])[0])
+    torch.testing.assert_close(longer(tokens[:, :64])[0], model(tokens[:, :64])[0])
     if stack_of(longer).embed_positions.position_tables():
         with pytest.raises(ValueError, match="--extend-positions hierarchical"):
             load(trained, **length(name, 100))
