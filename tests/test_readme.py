@@ -2,7 +2,6 @@
 
 import inspect
 import re
-import shlex
 import shutil
 from pathlib import Path
 
@@ -10,19 +9,16 @@ import pytest
 
 from tests import ROOT
 from tests.fairseq_commands import COMMON, finetune, train, train_translation
+from tests.pages import blocks, commands
 from tupe_fairseq.attention import ATTENTION_BACKENDS, required_features
 from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README = ROOT / "README.md"
 PAGES = (
     *("README.md", "tupe_fairseq/position/README.md", "tupe_fairseq/attention/README.md"),
     *("scripts/fairseq.md", "examples/quickstart/README.md"),
 )
 ENCODINGS = ROOT / "tupe_fairseq" / "position" / "README.md"
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
 
 
 def rows() -> dict[str, list[str]]:
@@ -54,7 +50,7 @@ def test_row(name):
 
 
 def test_scripts_and_files_exist():
-    scripts = re.findall(r"^(?:bash|python) (\S+)", "".join(blocks("bash")), flags=re.MULTILINE)
+    scripts = [words[1] for words in commands(README) if words[0] in ("bash", "python")]
     assert len(set(scripts)) >= 3
     assert [script for script in scripts if not (ROOT / script).is_file()] == []
 
@@ -69,24 +65,27 @@ def test_links_lead_somewhere(page):
     ] == []
 
 
+def trainings() -> list[list[str]]:
+    """The flags of both calls of fairseq-train."""
+    found = commands(README, "fairseq-train")
+    assert [words[1] for words in found] == ["data-bin", "data-bin"]
+    return [words[2:] for words in found]
+
+
 def test_training_command(toy_masked_lm_data, tmp_path):
     """The recipe as printed, with toy data in place of data-bin and a model small enough."""
-    command, _ = (block for block in blocks("bash") if block.startswith("fairseq-train"))
-    words = shlex.split(command.replace("\\\n", " "))[1:]
-    assert words[0] == "data-bin"
+    words = trainings()[0]
     smaller = ("--encoder-layers", 1, "--encoder-embed-dim", 24, "--max-update", 2)
-    flags = (*words[1:], *COMMON, *smaller, "--update-freq", 1, "--save-dir", tmp_path)
+    flags = (*words, *COMMON, *smaller, "--update-freq", 1, "--save-dir", tmp_path)
     assert train(toy_masked_lm_data, *flags).exists()
 
 
 def test_translation_command(toy_translation_data, tmp_path):
     """The same with a small transformer."""
-    _, command = (block for block in blocks("bash") if block.startswith("fairseq-train"))
-    words = shlex.split(command.replace("\\\n", " "))[1:]
-    assert words[0] == "data-bin"
+    words = trainings()[1]
     smaller = ("--encoder-layers", 1, "--decoder-layers", 1, "--max-update", 2)
     narrower = ("--encoder-embed-dim", 24, "--decoder-embed-dim", 24)
-    flags = (*words[1:], *COMMON, *smaller, *narrower, "--save-dir", tmp_path)
+    flags = (*words, *COMMON, *smaller, *narrower, "--save-dir", tmp_path)
     assert train(toy_translation_data, *flags).exists()
 
 
@@ -104,7 +103,7 @@ def test_python(toy_sentence_data, toy_translation_data, tmp_path, monkeypatch):
         write_sentencepiece(model / "sentencepiece.bpe.model")
     monkeypatch.chdir(tmp_path)
     namespace: dict = {}
-    for block in blocks("python"):
+    for block in blocks(README, "python"):
         exec(block, namespace)
     assert namespace["encoder"].config.d_head == 16
     assert namespace["roberta"].positional_correlations(64).shape == (4, 64, 64)

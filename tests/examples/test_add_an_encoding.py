@@ -1,11 +1,9 @@
 """The example of an encoding outside the package, trained by the real command."""
 
-import re
-import shlex
-
 import torch
 
 from tests import ROOT, processes
+from tests.pages import commands
 
 EXAMPLE = ROOT / "examples" / "add_an_encoding"
 #: In a process of its own, since the registry is global and other tests walk it.
@@ -13,8 +11,7 @@ PATH = f"{ROOT}:{EXAMPLE}"
 
 
 def test_readme_command(toy_masked_lm_data, tmp_path):
-    (block,) = re.findall(r"```bash\n(.*?)```", (EXAMPLE / "README.md").read_text(), re.DOTALL)
-    program, data, *flags = shlex.split(block.replace("\\\n", " "))
+    ((program, data, *flags),) = commands(EXAMPLE / "README.md")
     assert (program, data) == ("fairseq-train", "data-bin")
     smaller = ["--max-update", "2", "--cpu", "--save-dir", str(tmp_path)]
     words = (toy_masked_lm_data, *flags, *smaller)

@@ -1,7 +1,6 @@
 """The commands of examples/pretraining/README.md, as far as they can be tested anywhere."""
 
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -18,21 +17,14 @@ from tests.examples.hydra_configs import (
     composed,
     initialize_config_dir,
 )
+from tests.pages import commands
 from tests.processes import wait_until, write_program
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in QUIET]
 
 HERE = ROOT / "examples/pretraining"
-README = (HERE / "README.md").read_text(encoding="utf-8")
-
-
-def commands(program: str) -> list[list[str]]:
-    """The README's commands by their first word, as words."""
-    blocks = re.findall(r"```bash\n(.*?)```", README, flags=re.DOTALL)
-    lines = "\n".join(blocks).replace("\\\n", " ").replace("$(pwd)", str(ROOT)).splitlines()
-    found = [shlex.split(line, comments=True) for line in lines if line.startswith(program)]
-    assert found
-    return found
+README = HERE / "README.md"
+TRAININGS = commands(README, "fairseq-hydra-train")
 
 
 def overrides(words: list[str]) -> tuple[str, list[str]]:
@@ -42,9 +34,7 @@ def overrides(words: list[str]) -> tuple[str, list[str]]:
     return name, rest
 
 
-@pytest.mark.parametrize(
-    "words", [w for w in commands("fairseq-hydra-train") if not {"-m", "--multirun"} & {*w}]
-)
+@pytest.mark.parametrize("words", [w for w in TRAININGS if not {"-m", "--multirun"} & {*w}])
 def test_training_commands_compose(words):
     name, rest = overrides(words[1:])
     cfg = composed(PRETRAINING / f"{name}.yaml", *rest)
@@ -55,7 +45,7 @@ def test_training_commands_compose(words):
 
 
 def test_scripts_exist():
-    for _, script, *_ in commands("bash"):
+    for _, script, *_ in commands(README, "bash"):
         assert (ROOT / script).is_file()
 
 
@@ -76,7 +66,7 @@ def slurm(tmp_path, monkeypatch):
 
 
 def test_slurm_script_starts_what_fairseq_understands(slurm):
-    (_, nodes, two, script, *rest), _ = commands("sbatch")
+    (_, nodes, two, script, *rest), _ = commands(README, "sbatch")
     assert (nodes, two) == ("--nodes", "2")
     run = ["bash", str(ROOT / script), *rest]
     out = subprocess.run(run, capture_output=True, text=True, check=True).stdout
@@ -95,7 +85,7 @@ def test_slurm_script_starts_what_fairseq_understands(slurm):
 
 
 def test_slurm_command_for_cpus():
-    *_, words = commands("sbatch")
+    *_, words = commands(README, "sbatch")
     place = words.index("examples/pretraining/slurm.sh") + 1
     name, given = overrides(words[place:])
     cfg = composed(PRETRAINING / f"{name}.yaml", *given)
@@ -142,7 +132,7 @@ def test_slurm_script_requeues_its_job_before_the_time_limit(slurm, tmp_path, mo
 
 def test_submitit_launcher_composes(monkeypatch):
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="extra slurm")
-    ((_, many, *words),) = [w for w in commands("fairseq-hydra-train") if "-m" in w]
+    ((_, many, *words),) = [words for words in TRAININGS if "-m" in words]
     assert many == "-m"
     name, given = overrides(words)
     *given, sweep = given

@@ -1,31 +1,26 @@
 """The README of examples/glue: its commands are understood, and its Python runs."""
 
 import re
-import shlex
 
 import pytest
 
 from examples.glue import predict, sweep
 from examples.glue.tasks import TASKS
 from tests.glue.samples import GLUE, ROOT
+from tests.pages import commands
 
-README = (GLUE / "README.md").read_text(encoding="utf-8")
-
-
-def commands() -> list[list[str]]:
-    blocks = re.findall(r"```bash\n(.*?)```", README, flags=re.DOTALL)
-    lines = "\n".join(blocks).replace("\\\n", " ").split("\n")
-    return [words for words in map(lambda line: shlex.split(line, comments=True), lines) if words]
+README = GLUE / "README.md"
+COMMANDS = commands(README)
 
 
 def test_scripts_and_links_exist():
-    assert len(commands()) == 6
-    for program, *words in commands():
+    assert len(COMMANDS) == 6
+    for program, *words in COMMANDS:
         assert program in ("bash", "python")
         script = words[0] if program == "bash" else f"{words[1].replace('.', '/')}.py"
         assert words[0] == "-m" or program == "bash"
         assert (ROOT / script).is_file(), script
-    for target in re.findall(r"\]\(([^)#:]+)\)", README):
+    for target in re.findall(r"\]\(([^)#:]+)\)", README.read_text(encoding="utf-8")):
         assert (GLUE / target).exists(), target
 
 
@@ -33,15 +28,15 @@ def test_scripts_and_links_exist():
     ("name", "parse"), [("sweep", sweep.parse), ("predict", predict.arguments)]
 )
 def test_python_commands_are_understood(name, parse):
-    (words,) = (words for words in commands() if words[2] == f"examples.glue.{name}")
+    (words,) = (words for words in COMMANDS if words[2] == f"examples.glue.{name}")
     assert str(parse(words[3:]).data) == "glue"
 
 
 def test_shell_commands_name_tasks_there_are():
-    folders = {word for words in commands() for word in words if word.endswith("-bin")}
+    folders = {word for words in COMMANDS for word in words if word.endswith("-bin")}
     assert folders == {"glue/RTE-bin", "glue/CoLA-bin"}
     assert {folder[5:-4] for folder in folders} <= set(TASKS)
-    options = re.findall(r"--[a-z-]+", " ".join(" ".join(words) for words in commands()))
+    options = re.findall(r"--[a-z-]+", " ".join(" ".join(words) for words in COMMANDS))
     text = (GLUE / "preprocess.py").read_text() + (GLUE / "sweep.py").read_text()
     text += (GLUE / "predict.py").read_text()
     assert all(f'"{option}"' in text for option in options)

@@ -1,7 +1,6 @@
 """Official files -> binarised -> fine-tuned -> predictions of the test sets, and the hub."""
 
 import json
-import re
 import shutil
 import zipfile
 from argparse import Namespace
@@ -17,6 +16,7 @@ from examples.glue.tokenizer import Tokenizer
 from tests import toy_data
 from tests.fairseq_commands import finetune, pretrain
 from tests.glue.samples import GLUE, OFFICIAL, write, write_tokenizer
+from tests.pages import blocks
 from tupe_fairseq import TupeRobertaModel, UsageError
 
 HEAD = "sentence_classification_head"
@@ -157,7 +157,7 @@ def test_from_official_files_to_a_checked_zip(glue, bpe, checkpoint, bash, tmp_p
 def readme_runs(model: Path, folder: Path) -> None:
     """The Python of the README, where its model would be."""
     shutil.copytree(model, folder / "outputs/glue/rte/model")
-    (block,) = re.findall(r"```python\n(.*?)```", (GLUE / "README.md").read_text(), re.DOTALL)
+    (block,) = blocks(GLUE / "README.md", "python")
     namespace: dict = {}
     exec(block.replace('"outputs', f'"{folder}/outputs'), namespace)
     assert namespace["scores"].shape == (1, 2)
