@@ -12,9 +12,9 @@ from examples.glue.glue_submission import FILES
 from examples.pretraining import clean, encode
 from examples.shared import runner
 from examples.shared.results import write_report
-from tests.disks import full_disk, read_only
 from tests.glue import samples  # noqa: F401  (whose import finds the scripts of examples/glue)
 from tests.interop import release
+from tests.stress.disks import full_disk, read_only
 from tupe_fairseq import TUPEConfig, TUPEEncoder, UsageError
 from tupe_fairseq.analysis import positional_correlations
 from tupe_fairseq.interop.convert import convert
