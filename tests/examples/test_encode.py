@@ -1,47 +1,18 @@
 """examples/pretraining/encode.py and prepare.sh: from lines to data that fairseq reads."""
 
-import json
 import os
-import random
 from pathlib import Path
 
 import pytest
 import torch
 from fairseq.data import Dictionary, data_utils
 from fairseq.data.encoders.gpt2_bpe import GPT2BPE, GPT2BPEConfig
-from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
 
 from examples.pretraining import encode
 from tests import ROOT
+from tests.examples.conftest import sentences
 from tupe_fairseq import UsageError
-
-WORDS = ("the", "cat", "sat", "on", "a", "mat", "and", "saw", "another", "that", "there", "too")
-
-
-def sentences(count: int) -> list[str]:
-    rng = random.Random(0)
-    return [" ".join(rng.choices(WORDS, k=8)) for _ in range(count)]
-
-
-@pytest.fixture
-def text(tmp_path) -> Path:
-    folder = tmp_path / "text"
-    folder.mkdir()
-    (folder / "train.txt").write_text("".join(f"{line}\n" for line in sentences(300)))
-    (folder / "valid.txt").write_text("the cat sat\na märchen cat\n")
-    return folder
-
-
-@pytest.fixture
-def gpt2(tmp_path) -> Path:
-    """A vocabulary in GPT-2's form: all bytes and two merges."""
-    folder = tmp_path / "gpt2"
-    folder.mkdir()
-    symbols = [*bytes_to_unicode().values(), "ca", "cat"]
-    (folder / "encoder.json").write_text(json.dumps({s: i for i, s in enumerate(symbols)}))
-    (folder / "vocab.bpe").write_text("#version: 0.2\nc a\nca t\n")
-    return folder
 
 
 def run(text: Path, out: Path, *flags: object) -> None:

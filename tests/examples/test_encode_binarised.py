@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 from examples.pretraining import encode
 from examples.shared import binarised
 from examples.study import figures
-from tests.examples.test_encode import gpt2, run, sentences, text
+from tests.examples.conftest import sentences
+from tests.examples.test_encode import run
 from tupe_fairseq import UsageError
-
-__all__ = ["gpt2", "text"]  # fixtures
 
 
 @pytest.fixture(params=["sentencepiece", "gpt2-bpe"])

@@ -9,11 +9,8 @@ from hypothesis import strategies as st
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests.scripts.test_benchmarks import TINY, run, script
+from tests.scripts.test_benchmarks import TINY, run
 from tupe_fairseq import UsageError
-
-__all__ = ["script"]  # a fixture
-
 
 LINEAR = (torch.ops.aten.mm, torch.ops.aten.addmm)
 

@@ -1,7 +1,6 @@
 """The benchmarks, on models that take no time: what they compare, print and write."""
 
 import dataclasses
-import importlib
 import json
 import statistics
 import sys
@@ -12,7 +11,6 @@ import torch
 from tests import ROOT, processes
 from tupe_fairseq import UsageError
 
-SCRIPTS = ROOT / "scripts"
 TINY = (
     *("--batch", "2", "--length", "16", "--layers", "1", "--width", "16", "--heads", "2"),
     *("--ffn", "32", "--rounds", "2", "--device", "cpu"),
@@ -21,14 +19,6 @@ TINY_ATTENTION = (
     *("--lengths", "7,16", "--words", "32", "--layers", "2", "--width", "16", "--heads", "2"),
     *("--rounds", "2", "--device", "cpu"),
 )
-
-
-@pytest.fixture(scope="module")
-def script():
-    """A script or module of its folder, by name."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(SCRIPTS)
-        yield importlib.import_module
 
 
 def run(main, tmp_path, *flags):
@@ -184,7 +174,7 @@ def test_a_device_that_is_not_there(script):
 
 
 def test_command_ends_in_one_line():
-    done = processes.run(SCRIPTS / "benchmark_attention.py", "--encodings", "tupe")
+    done = processes.run(ROOT / "scripts/benchmark_attention.py", "--encodings", "tupe")
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith("error: --position-encoding is 'tupe'")
