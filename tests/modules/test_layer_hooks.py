@@ -18,7 +18,7 @@ from tupe_fairseq import PositionEncoding, UsageError
 from tupe_fairseq.attention import ATTENTION_BACKENDS, required_features
 from tupe_fairseq.modules.cache import DecoderCache
 from tupe_fairseq.modules.encoder import Encoder
-from tupe_fairseq.modules.stack import LayerPositions
+from tupe_fairseq.modules.stack import positions_of_layers
 from tupe_fairseq.position import Shape
 from tupe_fairseq.position.bias import HIDDEN
 
@@ -91,7 +91,7 @@ def encoder_of(cls, backend="auto", causal=False):
 def served_by(backend, encoding):
     features = [
         required_features(seen, seen.build_layer_terms(), window=window)
-        for seen, window in LayerPositions.of_layers(encoding, LAYERS)
+        for seen, window in positions_of_layers(encoding, LAYERS)
     ]
     return not any(map(ATTENTION_BACKENDS[backend].unsupported, features))
 

@@ -31,7 +31,7 @@ from tupe_fairseq.arguments.roberta import ROBERTA
 from tupe_fairseq.arguments.transformers import TRANSFORMER
 from tupe_fairseq.attention import Feature
 from tupe_fairseq.attention.backend import ATTENTION_BACKENDS
-from tupe_fairseq.modules.stack import LayerPositions
+from tupe_fairseq.modules.stack import positions_of_layers
 from tupe_fairseq.position import POSITION_ENCODINGS
 
 LENGTH, WINDOW = 9, 3
@@ -98,7 +98,7 @@ def test_encoders_of_the_registry_have_windows_in_local_layers():
             name, EMBED_DIM, NUM_HEADS, LENGTH, vocab_size=VOCAB_SIZE, num_layers=4,
             window=WINDOW, global_every=3, **OPTIONS.get(name, {}),
         )  # fmt: skip
-        windows = [seen.window for seen in LayerPositions.of_layers(encoding, 4)]
+        windows = [window for _, window in positions_of_layers(encoding, 4)]
         assert windows == [None, WINDOW, WINDOW, None], name
 
 

@@ -14,7 +14,7 @@ from ..attention import (
 )
 from ..attention.choice import dtype_of_queries, positional_bias
 from ..position import AttentionBias, PositionEncoding
-from .stack import LayerPositions, LayerStack, share_once
+from .stack import LayerPositions, LayerStack, positions_of_layers, share_once
 
 #: Positions whose terms are computed at the start; doubled when they are used up.
 READY = 64
@@ -34,7 +34,7 @@ class DecoderCache:
     def __init__(self, encoding: PositionEncoding, layers: LayerStack):
         encoding.check_decoding()
         self.encoding = encoding
-        self.seen = LayerPositions.of_layers(encoding, len(layers))
+        self.seen = positions_of_layers(encoding, len(layers))
         self.terms = layers.terms()
         self.backend = layers.backend
         self.layers = [LayerCache() for _ in layers]
@@ -88,7 +88,7 @@ class DecoderCache:
             row = bias.rows(position, position + 1)[:, :, : position + 1]
             bias = AttentionBias(position + 1, cells=row)
         backend = self._backend(index, name, x.device.type)
-        encoding = seen.encoding
+        encoding, _ = seen
         prepared = backend.prepare(bias, layout, encoding.shape.num_heads, dtype_of_queries(x))
         return SharedAttention(backend, layout, prepared, encoding, start=position)
 
@@ -106,10 +106,11 @@ class DecoderCache:
         """Compute positional terms of this many tokens; each step reads a row of them."""
         self.ready = length
         for seen in dict.fromkeys(self.seen):
-            self.biases[seen] = positional_bias(seen.encoding, length, device, window=seen.window)
-        for layer, terms, seen in zip(self.layers, self.terms, self.seen, strict=True):
+            encoding, window = seen
+            self.biases[seen] = positional_bias(encoding, length, device, window=window)
+        for layer, terms, (encoding, _) in zip(self.layers, self.terms, self.seen, strict=True):
             if terms is not None and terms.uses("relative"):
-                layer.relative = terms.relative(seen.encoding, length)
+                layer.relative = terms.relative(encoding, length)
 
     def attend_to(self, source: Source, beam: int) -> Source:
         """Store the source sequences, once for every `beam` consecutive hypotheses."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,22 +21,14 @@ from ..kernels.native import find_compiler
 from ..position import LayerTerms, PositionEncoding
 from ..position.rng import isolated_rng
 
+#: What one layer sees of positions: its encoding, and its window or None. Layers that see the same
+#: share a bias.
+LayerPositions = tuple[PositionEncoding, int | None]
 
-class LayerPositions(NamedTuple):
-    """What one layer sees of positions. Layers that see the same share a bias.
 
-    Attributes:
-        encoding: `PositionEncoding.at` of the layer.
-        window: `PositionEncoding.window_at` of the layer.
-    """
-
-    encoding: PositionEncoding
-    window: int | None
-
-    @classmethod
-    def of_layers(cls, encoding: PositionEncoding, num_layers: int) -> "list[LayerPositions]":
-        """What each layer sees."""
-        return [cls(encoding.at(index), encoding.window_at(index)) for index in range(num_layers)]
+def positions_of_layers(encoding: PositionEncoding, num_layers: int) -> list[LayerPositions]:
+    """What each layer sees."""
+    return [(encoding.at(index), encoding.window_at(index)) for index in range(num_layers)]
 
 
 def share_once(
@@ -77,7 +69,7 @@ class LayerStack(nn.ModuleList):
         self.backend, self.causal, self.compile_layers = backend, causal, compile_layers
         self.layerdrop, self.checkpoint_activations = layerdrop, checkpoint_activations
         shape = encoding.shape
-        for seen, window in LayerPositions.of_layers(encoding, num_layers):
+        for seen, window in positions_of_layers(encoding, num_layers):
             with isolated_rng():
                 terms = seen.build_layer_terms()
             attention = TupeMultiheadAttention(
@@ -118,7 +110,7 @@ class LayerStack(nn.ModuleList):
         Raises:
             BackendError: the backend cannot run here.
         """
-        layers, terms = LayerPositions.of_layers(encoding, len(self)), self.terms()
+        layers, terms = positions_of_layers(encoding, len(self)), self.terms()
 
         def share(index: int) -> SharedAttention:
             seen, window = layers[index]
