@@ -11,8 +11,6 @@ positions: "weight", p: rows θ1, θ2, then position k ≥ 1 in row k + 1; tied,
 Continued by distance (`--extend-positions toeplitz`): between positions of which one was not
 trained, the mean of the cells of that distance; from toeplitz_far on, the mean of all that are as
 far on that side, minus toeplitz_slope · ln(distance / toeplitz_far).
-
-With a window, keys farther away are hidden; an untied [CLS] sees all keys, and all queries see it.
 """
 
 import functools
@@ -99,12 +97,7 @@ def layer_norm(row, positions, eps=1e-5):
     return normed * positions["layer_norm.weight"] + positions["layer_norm.bias"]
 
 
-def attend(x, weights, positions, num_heads, padding=None, window=None, **options):
+def attend(x, weights, positions, num_heads, padding=None, **options):
     length = x.size(1)
     v = positional_score(positions, num_heads, length, length, **options)
-    untied = not options.get("tie_cls", False)
-    for i, j in itertools.product(range(length), repeat=2):
-        is_cls = untied and 0 in (i, j)
-        if window is not None and abs(i - j) > window and not is_cls:
-            v[:, i, j] = -math.inf
-    return attention.attend(x, weights, num_heads, padding, v, score_terms=2)
+    return attention.attend(x, weights, num_heads, padding, score_terms=2, positional=v)
