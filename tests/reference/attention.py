@@ -22,10 +22,9 @@ def attend(
     positional: Tensor | Callable[[Tensor], Tensor] | None = None,
     **terms,
 ) -> tuple[Tensor, Tensor]:
-    """x B×T×C -> output B×T×C and weights B×H×T×T.
+    """x B×T×C -> output B×T×C and weights B×H×T×T; `terms` as in `attend_sentence`.
 
-    positional: what is added to the scores, H×T×T; or a function of the sentence, T×C.
-    terms: as in `attend_sentence`.
+    positional: what is added to the scores, H×T×T, or a function of the sentence, T×C.
     """
     outputs, attention = [], []
     for b, sentence in enumerate(x):

@@ -4,14 +4,14 @@ Two-sided, keys on the right have gates of their own and get Σ_{l=i+1..j}; one-
 F_j is continued to the right, where a decoder hides keys.
 """
 
-from .attention import attend as attend_plainly
-from .attention import bias_table
+from . import attention
 
 
 def attend(x, weights, positions, num_heads, padding=None, *, bidirectional=True, **_):
+    weight, bias = weights["layer_terms.gate.weight"], weights["layer_terms.gate.bias"]
+
     def positional(sentence):
-        gates = sentence @ weights["layer_terms.gate.weight"].T + weights["layer_terms.gate.bias"]
-        logs = gates.sigmoid().log()
+        logs = (sentence @ weight.T + bias).sigmoid().log()
         left, right = logs[:, :num_heads], logs[:, num_heads:]
 
         def term(h, i, j):
@@ -20,6 +20,6 @@ def attend(x, weights, positions, num_heads, padding=None, *, bidirectional=True
             between = slice(i + 1, j + 1)
             return right[between, h].sum() if bidirectional else -left[between, h].sum()
 
-        return bias_table(term, num_heads, len(sentence), len(sentence))
+        return attention.bias_table(term, num_heads, len(sentence), len(sentence))
 
-    return attend_plainly(x, weights, num_heads, padding, positional)
+    return attention.attend(x, weights, num_heads, padding, positional)
