@@ -3,7 +3,6 @@
 import os
 import platform
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,15 +10,7 @@ import pytest
 
 from examples.glue.preprocess import arguments as glue_arguments
 from examples.pretraining import encode
-from tests import ROOT
-from tests.processes import write_program
 from tupe_fairseq import machine
-
-#: Computes, and does nothing else; the program that cleans text fails.
-PYTHON = f"""#!/bin/sh
-[ "$1" = -c ] && exec {sys.executable} "$@"
-[ "$2" != examples.pretraining.clean ]
-"""
 
 
 @pytest.fixture
@@ -44,16 +35,6 @@ def test_programs_start_as_many_processes(one_core, tmp_path, monkeypatch):
     assert one_core.submit(encode.parse, words).result().workers == 1
     monkeypatch.setattr("sys.argv", ["preprocess", "glue", "CoLA", "bpe", "out"])
     assert one_core.submit(glue_arguments).result().workers == 1
-
-
-def test_prepare_starts_as_many_processes(one_core, tmp_path, monkeypatch):
-    """The command of the first step is printed before it ends, here with status 1."""
-    write_program(tmp_path / "python", PYTHON)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    script = ROOT / "examples/pretraining/prepare.sh"
-    words = ["bash", script, "--out", tmp_path / "out", "--sentencepiece", "40", script]
-    done = one_core.submit(subprocess.run, words, capture_output=True, text=True).result()
-    assert done.stdout.endswith(" --workers 1\n"), done
 
 
 def test_processor(monkeypatch):

@@ -9,13 +9,10 @@ from fairseq import models
 
 from tests import toy_data
 from tests.fairseq_commands import (
-    COMMON,
     FINETUNE,
-    SMALL,
     finetune,
     parameters,
     pretrain,
-    train,
 )
 from tupe_fairseq import UsageError
 
@@ -58,19 +55,6 @@ def test_r3f_noise_reaches_the_encoder():
     noised, _ = model(tokens, features_only=True, token_embeddings=embedded.flip(1))
     assert torch.equal(same, model(tokens, features_only=True)[0])
     assert not torch.allclose(same, noised)
-
-
-def test_sentence_ranking(tmp_path):
-    """The task of RACE and CommonsenseQA: which of two options follows."""
-    data, lines = tmp_path / "data", [f"w{i} w{i + 1}" for i in range(64)]
-    (data / "label").mkdir(parents=True)
-    for split in ("train", "valid"):
-        (data / "label" / f"{split}.label").write_text("0\n1\n" * 32)
-        for side in ("input0", "input1", "input2"):
-            toy_data.write_split(data / side, split, lines, toy_data.word_dictionary())
-    task = ("--task", "sentence_ranking", "--criterion", "sentence_ranking", "--num-classes", 2)
-    more = ("--init-token", 0, "--separator-token", 2, "--max-positions", 64, "--max-epoch", 1)
-    assert train(data, *task, *more, *COMMON, *SMALL, "--save-dir", tmp_path / "m").exists()
 
 
 def test_shared_and_untied_weights():
