@@ -7,8 +7,8 @@ Shape legend, used in every docstring of the package:
 
 An encoding overrides the hooks that its paper needs; each does nothing by default. Parameters
 shared by all layers belong to the encoding, those of one layer to the module that
-`build_layer_terms` returns. To add an encoding: one file in this folder, one subclass, one
-`@register_position_encoding(name)`.
+`build_layer_terms` returns. To add an encoding outside of the package, see
+examples/add_an_encoding.
 """
 
 import math

@@ -13,10 +13,18 @@ class LayerTerms(nn.Module):
     A subclass overrides at least one of the three hooks. `relative` serves products with vectors
     by distance (Shaw, Transformer-XL, DeBERTa) in O(T) memory; `vectors` serves products of
     vectors computed from the layer's input (FoX); `content` serves any other term, as B×H×T×S.
+
+    Raises:
+        TypeError: the subclass overrides none.
     """
 
     #: Whether `relative` also adds vectors to the values.
     has_values = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        if not any(map(self.uses, ("relative", "content", "vectors"))):
+            raise TypeError(f"{type(self).__name__} overrides no hook of LayerTerms.")
 
     @classmethod
     def uses(cls, hook: str) -> bool:
