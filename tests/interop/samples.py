@@ -1,12 +1,16 @@
 """Tiny models with parameters large enough for each to matter, here and in transformers."""
 
 import json
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 import torch
 
 from tests.decoder.samples import VARIANTS
 from tests.tolerances import assert_close
+from tupe_fairseq import UsageError
+from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.interop.dictionaries import Entry
 from tupe_fairseq.interop.families import CAUSAL
 from tupe_fairseq.interop.keys import HEAD
@@ -117,3 +121,18 @@ def roberta(folder: Path, kind: str = "ForMaskedLM", **changes) -> Path:
     tokenizer.train_from_iterator(TEXT * 9, vocab_size=280, special_tokens=special)
     tokenizer.save(str(folder / "tokenizer.json"))
     return folder
+
+
+def run(direction: str, kind: str, source: Path, out: Path, *flags: object) -> list[str]:
+    """Convert by the command; returns the lines that it prints."""
+    words = (direction, kind, source, "--out", out, *flags)
+    return convert([str(word) for word in words])
+
+
+@contextmanager
+def refused(*parts: str):
+    """Expects an error whose message is one line with these parts."""
+    with pytest.raises(UsageError) as error:
+        yield
+    assert all(part in str(error.value) for part in parts), str(error.value)
+    assert "\n" not in str(error.value)

@@ -10,11 +10,11 @@ from fairseq.models.roberta import RobertaModel
 
 from tests.attention.cases import IN_ENCODERS
 from tests.fairseq_commands import COMMON, SMALL, finetune, parameters, pretrain, train
+from tests.interop.samples import run
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.checkpoints.migration import SECOND_COPY
 from tupe_fairseq.interop import models
-from tupe_fairseq.interop.convert import convert
 
 STOCK = ("--arch", "roberta", *SMALL[2:])
 
@@ -84,9 +84,8 @@ def features_and_logits(model, tokens):
 @pytest.mark.parametrize("age", AGES)
 def test_learned_is_the_same_model(stock, tmp_path, age):
     source = AGES[age](stock, tmp_path)
-    arguments = ["--from", "fairseq-roberta", str(source), "--out", str(tmp_path / "ours")]
     before = source.read_bytes()
-    report = convert([*arguments, "--check"])
+    report = run("--from", "fairseq-roberta", source, tmp_path / "ours", "--check")
     assert source.read_bytes() == before
     assert [line for line in report if line.startswith("logits")]
     ours = TupeRobertaModel.from_pretrained(tmp_path / "ours").model
@@ -101,8 +100,8 @@ def test_learned_is_the_same_model(stock, tmp_path, age):
 @pytest.mark.parametrize("name", [n for n in IN_ENCODERS if n != "learned"])
 def test_warm_start(stock, tmp_path, name):
     """Words and layers are kept, positions are new, and the report names the new parameters."""
-    arguments = ["--from", "fairseq-roberta", str(stock), "--out", str(tmp_path / "ours")]
-    report = convert([*arguments, "--position-encoding", name, "--check"])
+    flags = ("--position-encoding", name, "--check")
+    report = run("--from", "fairseq-roberta", stock, tmp_path / "ours", *flags)
     ours = TupeRobertaModel.from_pretrained(tmp_path / "ours").model.state_dict()
     kept = own_parameters(stock)
     positions = kept.pop("encoder.sentence_encoder.embed_positions.weight")
@@ -117,8 +116,8 @@ def test_warm_start(stock, tmp_path, name):
 
 def test_training_from_a_warm_start(stock, toy_masked_lm_data, tmp_path):
     """With both of fairseq's flags for a checkpoint."""
-    arguments = ["--from", "fairseq-roberta", str(stock), "--out", str(tmp_path / "warm")]
-    convert([*arguments, "--position-encoding", "tupe_a"])
+    flags = ("--position-encoding", "tupe_a")
+    run("--from", "fairseq-roberta", stock, tmp_path / "warm", *flags)
     model, kept = tmp_path / "warm" / "model.pt", parameters(tmp_path / "warm" / "model.pt")
     for i, flag in enumerate(("--restore-file", "--finetune-from-model")):
         flags = (flag, model, "--position-encoding", "tupe_a", "--lr", 0, "--max-update", 2)
@@ -150,8 +149,7 @@ def test_classifier(toy_sentence_data, tmp_path):
     flags = ("--num-classes", 2, "--arch", "roberta")
     trained = finetune(toy_sentence_data["single"], tmp_path / "stock", *flags)
     words = toy_sentence_data["single"] / "input0" / "dict.txt"
-    arguments = ["--from", "fairseq-roberta", str(trained), "--dict", str(words)]
-    convert([*arguments, "--out", str(tmp_path / "ours"), "--check"])
+    run("--from", "fairseq-roberta", trained, tmp_path / "ours", "--dict", words, "--check")
     ours = TupeRobertaModel.from_pretrained(tmp_path / "ours")
     (theirs,), _ = checkpoint_utils.load_model_ensemble([str(trained)])
     tokens, head = torch.randint(4, 200, (2, 30)), "sentence_classification_head"
@@ -180,5 +178,5 @@ def test_refusals(stock, tmp_path, monkeypatch, changes, flags, part):
     state["model"] = {name: value for name, value in model.items() if value is not None}
     torch.save(state, "model.pt")
     with pytest.raises(UsageError, match=part):
-        convert(["--from", "fairseq-roberta", "model.pt", *flags, "--out", "out"])
+        run("--from", "fairseq-roberta", "model.pt", "out", *flags)
     assert not Path("out").exists()

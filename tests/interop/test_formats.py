@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.interop import release
+from tests.interop.samples import refused, run
 from tupe_fairseq import UsageError
 from tupe_fairseq.interop import directory, models
 from tupe_fairseq.interop.check import outputs_of
@@ -65,14 +66,12 @@ def added():
 
 def test_an_added_format_is_read_written_and_compared(added, tmp_path):
     start = release.write(tmp_path / "release")
-    convert(["--from", "tupe-official", str(start), "--out", str(tmp_path / "ours")])
-    out = ["--suffix", "bin", "--check", "--out"]
-    report = convert(["--to", "pickle", str(tmp_path / "ours"), *out, str(tmp_path / "there")])
-    assert report[-1].startswith("logits")
-    report = convert(["--from", "pickle", str(tmp_path / "there"), *out, str(tmp_path / "back")])
-    assert report[-1].startswith("logits")
-    with pytest.raises(UsageError, match="--suffix belongs to --from pickle or --to pickle"):
-        convert(["--to", "huggingface", str(tmp_path / "ours"), "--out", "x", "--suffix", "a"])
+    ours, there, flags = tmp_path / "ours", tmp_path / "there", ("--suffix", "bin", "--check")
+    run("--from", "tupe-official", start, ours)
+    assert run("--to", "pickle", ours, there, *flags)[-1].startswith("logits")
+    assert run("--from", "pickle", there, tmp_path / "back", *flags)[-1].startswith("logits")
+    with refused("--suffix belongs to --from pickle or --to pickle"):
+        run("--to", "huggingface", ours, tmp_path / "x", "--suffix", "a")
 
 
 @pytest.mark.parametrize(

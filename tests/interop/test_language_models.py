@@ -5,9 +5,8 @@ import torch
 
 from tests.fairseq_commands import train_lm, train_translation
 from tests.interop.pieces import entries_of, train
-from tests.interop.samples import assert_same_state
-from tupe_fairseq import TupeTransformerLM, UsageError
-from tupe_fairseq.interop.convert import convert
+from tests.interop.samples import assert_same_state, refused, run
+from tupe_fairseq import TupeTransformerLM
 from tupe_fairseq.interop.dictionaries import Entry
 from tupe_fairseq.interop.directory import load
 
@@ -27,18 +26,17 @@ def trained(toy_masked_lm_data, tmp_path_factory):
 
 def test_commands(trained, tmp_path):
     """Both ways with --check; the result has the same parameters, and trains on."""
-    hf, back = str(tmp_path / "hf"), str(tmp_path / "back")
-    report = convert(["--to", "huggingface", str(trained), "--out", hf, "--check"])
-    assert sum("largest difference" in line for line in report) == 2
-    report = convert(["--from", "huggingface", hf, "--out", back, "--check"])
-    assert sum("largest difference" in line for line in report) == 2
+    hf, back = tmp_path / "hf", tmp_path / "back"
+    for arguments in (("--to", "huggingface", trained, hf), ("--from", "huggingface", hf, back)):
+        report = run(*arguments, "--check")
+        assert sum("largest difference" in line for line in report) == 2
     assert_same_state(load(back), load(trained).state)
 
 
 @torch.no_grad()
 def test_generation_is_that_of_fairseq(trained, tmp_path):
     """Greedy, from a prompt, without a cache there and with one here."""
-    convert(["--to", "huggingface", str(trained), "--out", str(tmp_path / "hf")])
+    run("--to", "huggingface", trained, tmp_path / "hf")
     auto, hub = transformers.AutoModelForCausalLM, TupeTransformerLM.from_pretrained(trained)
     import tupe_fairseq.huggingface  # noqa: F401 (the model's code is not loaded from there)
 
@@ -68,9 +66,8 @@ def test_texts_begin_as_in_training(start, tmp_path):
 
 
 def test_classes_of_masked_models_are_refused(trained, tmp_path):
-    command = ["--to", "huggingface", str(trained), "--out", str(tmp_path / "out")]
-    with pytest.raises(UsageError, match="is a language model: use tupe"):
-        convert([*command, "--classes", "roberta"])
+    with refused("is a language model: use tupe"):
+        run("--to", "huggingface", trained, tmp_path / "out", "--classes", "roberta")
 
 
 def test_other_models_are_refused(toy_translation_data, toy_masked_lm_data, tmp_path):
@@ -81,6 +78,5 @@ def test_other_models_are_refused(toy_translation_data, toy_masked_lm_data, tmp_
     for name, part in (("t", "is a translation model"), ("a", "adaptive_softmax")):
         dictionary = (toy_masked_lm_data / "dict.txt").read_bytes()
         (tmp_path / name / "dict.txt").write_bytes(dictionary)
-        with pytest.raises(UsageError, match=part) as error:
-            convert(["--to", "huggingface", str(tmp_path / name), "--out", str(tmp_path / "o")])
-        assert "\n" not in str(error.value)
+        with refused(part):
+            run("--to", "huggingface", tmp_path / name, tmp_path / "out")

@@ -8,11 +8,10 @@ import torch
 
 from tests import ROOT
 from tests.interop.pieces import entries_of, train
-from tests.interop.samples import language_model, masked_lm
+from tests.interop.samples import language_model, masked_lm, refused, run
 from tests.tolerances import FORWARD
-from tupe_fairseq import TupeRobertaModel, UsageError
+from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.interop.check import outputs_of
-from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.interop.directory import write
 from tupe_fairseq.interop.formats import onnx
 from tupe_fairseq.interop.keys import HEAD
@@ -86,9 +85,8 @@ def test_outputs(name, head, options, tmp_path):
     ],
 )
 def test_models_that_cannot_be_written(model, options, part, tmp_path):
-    with pytest.raises(UsageError, match=part) as error:
+    with refused(part):
         onnx.write(model()[1], tmp_path / "out", **options)
-    assert "\n" not in str(error.value)
     assert not list(tmp_path.iterdir())
 
 
@@ -117,7 +115,7 @@ def test_serving(head, directory, tmp_path):
     """The example prints the words or the class that fairseq's model gives."""
     out = tmp_path / "out"
     flags = ("--head", head) if head else ()
-    report = convert(["--to", "onnx", str(directory), "--out", str(out), "--check", *flags])
+    report = run("--to", "onnx", directory, out, "--check", *flags)
     assert sum("largest difference" in line for line in report) == 1
     texts = ["a <mask> movie .", "a good movie . " * 9, "", "good"]
     command = (sys.executable, "-c", SERVE, str(ROOT / "examples/huggingface/serve.py"), str(out))

@@ -10,7 +10,7 @@ from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from tests import fairseq_commands as commands
-from tupe_fairseq.interop.convert import convert
+from tests.interop.samples import run
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 import tupe_fairseq.huggingface  # noqa: E402, F401 (the Auto classes then know it)
@@ -68,18 +68,17 @@ def train_there(model, data: dict, folder: Path, dictionary: Path) -> float:
 def pretrained(request, trained, tmp_path) -> Path:
     """A directory of transformers, of its own RoBERTa or of our classes."""
     directory = trained("--position-encoding", request.param)
-    convert(["--to", "huggingface", str(directory), "--out", str(tmp_path / "hf")])
+    run("--to", "huggingface", directory, tmp_path / "hf")
     return tmp_path / "hf"
 
 
-def back(folder: Path) -> tuple[Path, tuple[object, ...]]:
-    """The checkpoint by --from huggingface --check, and flags that continue from it."""
+def back(folder: Path) -> tuple[object, ...]:
+    """Flags that continue from the checkpoint by --from huggingface --check."""
     out = folder.with_name("back")
-    convert(["--from", "huggingface", str(folder), "--out", str(out), "--check"])
+    run("--from", "huggingface", folder, out, "--check")
     learned = transformers.AutoConfig.from_pretrained(folder).model_type == "roberta"
     encoding = "learned" if learned else "tupe_r"
-    flags = ("--position-encoding", encoding, "--restore-file", out / "model.pt")
-    return out / "model.pt", (*flags, *STILL)
+    return ("--position-encoding", encoding, "--restore-file", out / "model.pt", *STILL)
 
 
 def loss_of(checkpoint: Path) -> float:
@@ -94,7 +93,7 @@ def test_masked_lm(pretrained, toy_masked_lm_data, tmp_path):
     )
     model = transformers.AutoModelForMaskedLM.from_pretrained(pretrained)
     there = train_there(model, data, tmp_path / "more", pretrained / "dict.txt")
-    _, flags = back(tmp_path / "more")
+    flags = back(tmp_path / "more")
     here = commands.pretrain(toy_masked_lm_data, tmp_path / "run", *flags)
     assert loss_of(here) == pytest.approx(there, abs=2e-3)
 
@@ -109,6 +108,6 @@ def test_classifier_and_regression(pretrained, toy_sentence_data, tmp_path, kind
     auto = transformers.AutoModelForSequenceClassification
     model = auto.from_pretrained(pretrained, num_labels=classes)
     there = train_there(model, data, tmp_path / "more", pretrained / "dict.txt")
-    _, flags = back(tmp_path / "more")
+    flags = back(tmp_path / "more")
     here = commands.finetune(toy_sentence_data[kind], tmp_path / "run", *task, *flags)
     assert loss_of(here) == pytest.approx(there, abs=2e-3)

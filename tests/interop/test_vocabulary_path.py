@@ -8,8 +8,8 @@ import pytest
 from examples.quickstart import tokenizer
 from tests import processes
 from tests.fairseq_commands import pretrain
+from tests.interop.samples import run
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.interop.convert import convert
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
@@ -46,7 +46,7 @@ def test_fill_mask(vocabulary, tmp_path, encoding):
     model = tmp_path / "model"
     shutil.copytree(vocabulary, model)
     shutil.copy(pretrain(vocabulary, tmp_path / "run", *flags), model / "model.pt")
-    told = convert(["--to", "huggingface", str(model), "--out", str(tmp_path / "hf")])
+    told = run("--to", "huggingface", model, tmp_path / "hf")
     assert told == [f"written: {tmp_path / 'hf'}"]
     code = {"trust_remote_code": True} if encoding == "tupe_r" else {}
     pipeline = transformers.pipeline(
@@ -68,7 +68,7 @@ def test_fill_mask(vocabulary, tmp_path, encoding):
 
 def test_learned_without_tokenizer_says_so(trained, tmp_path):
     directory = trained("--position-encoding", "learned")
-    told = convert(["--to", "huggingface", str(directory), "--out", str(tmp_path / "hf")])
+    told = run("--to", "huggingface", directory, tmp_path / "hf")
     assert told[0].startswith("no tokenizer was written, so AutoTokenizer has nothing to load: ")
     assert len(told) == 2
     assert not (tmp_path / "hf" / "tokenizer.json").exists()

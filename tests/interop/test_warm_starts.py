@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from tests.interop.samples import TEXT, bert, roberta
+from tests.interop.samples import TEXT, bert, roberta, run
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.interop.formats import huggingface
 from tupe_fairseq.interop.keys import HEAD
 
@@ -23,8 +22,7 @@ MASKED, CLASSIFIER, NEXT = "ForMaskedLM", "ForSequenceClassification", "ForPreTr
 def test_outputs_are_equal(make, kind, tmp_path):
     """--check compares hidden states and logits, or those of the classifier."""
     source = make(tmp_path / "source", kind, num_labels=3)
-    out = tmp_path / "out"
-    lines = convert(["--from", "huggingface", str(source), "--out", str(out), "--check"])
+    lines = run("--from", "huggingface", source, tmp_path / "out", "--check")
     what = "logits of the head (3, 3)" if kind == CLASSIFIER else "logits ("
     assert any(line.startswith(what) for line in lines), lines
     if make is bert:
@@ -35,7 +33,7 @@ def test_outputs_are_equal(make, kind, tmp_path):
 def test_a_regression_of_bert_by_its_own_ids(tmp_path):
     """Ids by fairseq's dictionary of WordPieces, positions and special symbols, by hand."""
     source = bert(tmp_path / "source", "ForSequenceClassification", num_labels=1)
-    convert(["--from", "huggingface", str(source), "--out", str(tmp_path / "out")])
+    run("--from", "huggingface", source, tmp_path / "out")
     ours = TupeRobertaModel.from_pretrained(tmp_path / "out")
     model = transformers.BertForSequenceClassification.from_pretrained(source).eval()
     tokenizer = tokenizers.Tokenizer.from_file(str(source / "tokenizer.json"))
@@ -53,7 +51,7 @@ def test_a_regression_of_bert_by_its_own_ids(tmp_path):
 def test_roberta_brings_its_tokenizer(tmp_path):
     """The ids of a text by `--bpe gpt2` and dict.txt are those of transformers' tokenizer."""
     source = roberta(tmp_path / "source")
-    lines = convert(["--from", "huggingface", str(source), "--out", str(tmp_path / "out")])
+    lines = run("--from", "huggingface", source, tmp_path / "out")
     assert any("binarise with --bpe gpt2" in line for line in lines)
     ours = TupeRobertaModel.from_pretrained(tmp_path / "out")
     tokenizer = tokenizers.Tokenizer.from_file(str(source / "tokenizer.json"))
@@ -65,13 +63,10 @@ def test_roberta_brings_its_tokenizer(tmp_path):
 @pytest.mark.parametrize("encoding", ["tupe_r", "rope"])
 def test_warm_start(make, encoding, tmp_path):
     """Words and layers are the source's, also with another `layer_norm_eps`."""
-    source = make(
-        tmp_path / "source",
-        type_vocab_size=2,
-        **({"layer_norm_eps": 1e-12} if make is bert else {}),
-    )
-    arguments = ["--from", "huggingface", str(source), "--position-encoding", encoding]
-    lines = convert([*arguments, "--out", str(tmp_path / "out"), "--check"])
+    eps = {"layer_norm_eps": 1e-12} if make is bert else {}
+    source = make(tmp_path / "source", type_vocab_size=2, **eps)
+    flags = ("--position-encoding", encoding, "--check")
+    lines = run("--from", "huggingface", source, tmp_path / "out", *flags)
     assert any(line.startswith("not compared: ") for line in lines)
     (new,) = (line for line in lines if line.startswith("new, "))
     assert ("embed_positions" in new) == (encoding == "tupe_r")
@@ -95,8 +90,8 @@ def test_warm_start(make, encoding, tmp_path):
 
 def test_other_eps_is_not_compared(tmp_path):
     source = bert(tmp_path / "source", layer_norm_eps=1e-12)
-    command = ["--from", "huggingface", str(source), "--out", str(tmp_path / "out"), "--check"]
-    assert convert(command)[-1] == "not compared: layer_norm_eps is 1e-12 there and 1e-05 here"
+    lines = run("--from", "huggingface", source, tmp_path / "out", "--check")
+    assert lines[-1] == "not compared: layer_norm_eps is 1e-12 there and 1e-05 here"
 
 
 def test_classifier_dropout_of_zero(tmp_path):
