@@ -23,11 +23,8 @@ from tests.tolerances import assert_close, assert_gradients_close, assert_not_ze
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
-from tupe_fairseq import UsageError  # noqa: E402
 from tupe_fairseq.huggingface import (  # noqa: E402
-    TupeForCausalLM,
     TupeForMaskedLM,
-    TupeForSequenceClassification,
 )
 
 SEEN = tokens().ne(1)
@@ -68,11 +65,6 @@ def test_tupe_beyond_the_trained_length(name, tmp_path):
     longer.save_pretrained(tmp_path / "long")
     again = TupeForMaskedLM.from_pretrained(tmp_path / "long").eval()
     assert torch.equal(again(ids).logits, output)
-
-
-def test_other_encodings_are_not_continued_by_distance():
-    with pytest.raises(UsageError, match="tupe_a, tupe_r have, but --position-encoding is 'rope'"):
-        masked_lm("rope", extend_positions="toeplitz")
 
 
 def test_windows_of_attention(tmp_path):
@@ -237,26 +229,3 @@ def test_new_models_start_as_in_fairseq(name):
     built = model.tupe.encoder.embed_positions
     for key, value in fresh.named_buffers():
         assert torch.equal(built.get_buffer(key), value), key
-
-
-def test_a_causal_model_is_asked_for():
-    with pytest.raises(ValueError, match="is_decoder=True"):
-        TupeForCausalLM(config())
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("hidden_size", []), ("num_attention_heads", None), ("vocab_size", -1), ("hidden_size", 0.5)],
-)
-def test_invalid_sizes(name, value):
-    with pytest.raises(UsageError, match=rf"{name} is .*, but must be a positive integer\."):
-        TupeForMaskedLM(config(**{name: value}))
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("classifier_dropout", {}), ("hidden_dropout_prob", None), ("activation_dropout", 1.5)],
-)
-def test_invalid_dropout(name, value):
-    with pytest.raises(UsageError, match=rf"{name} is .*, but must be a number from 0 to 1\."):
-        TupeForSequenceClassification(config(**{name: value}))

@@ -169,26 +169,42 @@ def test_inputs_that_are_refused(inputs, part):
     assert "\n" not in str(error.value)
 
 
+SIZE, PROBABILITY = "must be a positive integer", "must be a number from 0 to 1"
+
+
 @pytest.mark.parametrize(
-    ("changes", "part"),
+    ("kind", "changes", "part"),
     [
-        ({"position_encoding": "tupe"}, "'tupe', but the known ones are"),
-        ({"position_options": {"rope_theta": 3.0}}, "'rope_theta', but the options of tupe_r are"),
-        ({"position_options": {"num_buckets": 1}}, "num-buckets"),
-        ({"hidden_act": "swish9"}, "hidden_act is 'swish9'"),
-        ({"num_attention_heads": 5}, "5 heads do not divide 32"),
-        ({"attention_backend": "fast"}, "'fast'"),
+        (hf.TupeModel, {"position_encoding": "tupe"}, "'tupe', but the known ones are"),
+        (hf.TupeModel, {"position_options": {"theta": 3.0}}, "'theta', but the options of tupe_r"),
+        (hf.TupeModel, {"position_options": {"num_buckets": 1}}, "num-buckets"),
+        (
+            hf.TupeModel,
+            {"position_encoding": "rope", "extend_positions": "toeplitz"},
+            "tupe_a, tupe_r have, but --position-encoding is 'rope'",
+        ),
+        (hf.TupeModel, {"hidden_act": "swish9"}, "hidden_act is 'swish9'"),
+        (hf.TupeModel, {"num_attention_heads": 5}, "5 heads do not divide 32"),
+        (hf.TupeModel, {"attention_backend": "fast"}, "'fast'"),
+        (hf.TupeModel, {"hidden_size": []}, rf"hidden_size is \[\], but {SIZE}"),
+        (hf.TupeModel, {"hidden_size": 0.5}, SIZE),
+        (hf.TupeModel, {"num_attention_heads": None}, SIZE),
+        (hf.TupeModel, {"vocab_size": -1}, SIZE),
+        (
+            hf.TupeModel,
+            {"activation_dropout": 1.5},
+            f"activation_dropout is 1.5, but {PROBABILITY}",
+        ),
+        (hf.TupeModel, {"hidden_dropout_prob": None}, PROBABILITY),
+        (hf.TupeForSequenceClassification, {"classifier_dropout": {}}, PROBABILITY),
+        (hf.TupeForSequenceClassification, {"classifier_act": "elu"}, "classifier_act is 'elu'"),
+        (hf.TupeForCausalLM, {}, "is_decoder=True"),
     ],
 )
-def test_configurations_that_are_refused(changes, part):
+def test_configurations_that_are_refused(kind, changes, part):
     with pytest.raises(UsageError, match=part) as error:
-        hf.TupeModel(config(**changes))
+        kind(config(**changes))
     assert "\n" not in str(error.value)
-
-
-def test_other_refusals():
-    with pytest.raises(UsageError, match="classifier_act is 'elu'"):
-        hf.TupeForSequenceClassification(config(classifier_act="elu"))
 
 
 @pytest.mark.parametrize(

@@ -24,10 +24,9 @@ class Family:
         output: the weight of the output layer.
         longest: the setting with the longest sequence in tokens.
         ties: the setting that ties the output layer to the embeddings, and its value if it does.
-        more: further settings of `tupe_fairseq.huggingface` by their names there.
+        more: further settings by their names in `TupeConfig`.
         own: further settings, which it does not have.
         defaults: values of options of encodings where they are not recorded.
-        widths: settings that equal the width of the model.
         adds_mask: whether the task adds `<mask>` to the dictionary.
     """
 
@@ -43,7 +42,6 @@ class Family:
     more: Mapping[str, str]
     own: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    widths: tuple[str, ...] = ()
     adds_mask: bool = False
 
     @property
@@ -58,7 +56,7 @@ class Family:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Settings of the same meaning: name in `tupe_fairseq.huggingface`, name here."""
+        """Settings of the same meaning: name in `TupeConfig`, name here."""
         return {
             "num_hidden_layers": f"{self.side}_layers",
             "hidden_size": f"{self.side}_embed_dim",
@@ -77,10 +75,13 @@ class Family:
 
     def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The settings with those that follow from them."""
+        if self.side == "encoder":
+            return {"tokens_per_sample": settings[self.longest], **settings}
+        width = settings["decoder_embed_dim"]
         # A language model may read <s> before each sample.
-        longest = settings[self.longest] - bool(settings.get("add_bos_token"))
-        width = settings[f"{self.side}_embed_dim"]
-        return {"tokens_per_sample": longest, **dict.fromkeys(self.widths, width), **settings}
+        length = settings[self.longest] - bool(settings.get("add_bos_token"))
+        found = {"tokens_per_sample": length, "decoder_input_dim": width}
+        return {**found, "decoder_output_dim": width, **settings}
 
     def is_tied(self, settings: Mapping[str, Any]) -> bool:
         """Whether the output layer uses the token embeddings."""
@@ -125,7 +126,6 @@ CAUSAL = Family(
     more={},
     own=("no_scale_embedding", "add_bos_token"),
     defaults=LANGUAGE_MODEL.option_defaults,
-    widths=("decoder_input_dim", "decoder_output_dim"),
 )
 
 

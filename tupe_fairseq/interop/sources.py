@@ -75,17 +75,15 @@ def collect(
     bases = (cls.__module__.partition(".")[2] for cls in named)
     registered = (module.partition(".")[2], *bases, *BACKENDS)
     texts: dict[str, str] = {}
-    imports: dict[str, frozenset[str]] = {}
     waiting = {*MODELS, *registered}
     while waiting:
         name = waiting.pop()
-        texts[name], imports[name] = _rewritten(name)
-        waiting |= imports[name] - texts.keys()
+        texts[name], imported = _rewritten(name)
+        waiting |= imported - texts.keys()
     # A class is found in the file that defines it, so these files import all others.
     for index, name in enumerate(MODELS):
         above = {CONFIGURATION, *list(MODELS)[index:]}
-        others = sorted(texts.keys() - above)
-        texts[name] = _with_imports(texts[name], others)
+        texts[name] = _with_imports(texts[name], sorted(texts.keys() - above))
     # transformers finds the class of a model by that of its configuration, so that two models
     # with different code must not have configurations in equal files.
     digest = hashlib.sha256("".join(text for _, text in sorted(texts.items())).encode())
