@@ -190,11 +190,7 @@ SIZE, PROBABILITY = "must be a positive integer", "must be a number from 0 to 1"
         (hf.TupeModel, {"hidden_size": 0.5}, SIZE),
         (hf.TupeModel, {"num_attention_heads": None}, SIZE),
         (hf.TupeModel, {"vocab_size": -1}, SIZE),
-        (
-            hf.TupeModel,
-            {"activation_dropout": 1.5},
-            f"activation_dropout is 1.5, but {PROBABILITY}",
-        ),
+        (hf.TupeModel, {"activation_dropout": 1.5}, f"_dropout is 1.5, but {PROBABILITY}"),
         (hf.TupeModel, {"hidden_dropout_prob": None}, PROBABILITY),
         (hf.TupeForSequenceClassification, {"classifier_dropout": {}}, PROBABILITY),
         (hf.TupeForSequenceClassification, {"classifier_act": "elu"}, "classifier_act is 'elu'"),

@@ -26,7 +26,6 @@ class Source:
         parameters: by their names there.
         dictionary: path of dict.txt, if given.
         learned: whether the positions are kept; False for a warm start.
-        vocabulary: the dictionary and tokenizer, after `Architecture.read`.
         notes: what the user should know.
         not_comparable: why outputs differ here and there, if they do.
     """
@@ -36,7 +35,6 @@ class Source:
     parameters: dict[str, Tensor]
     dictionary: str | Path | None = None
     learned: bool = True
-    vocabulary: Vocabulary = field(default_factory=lambda: Vocabulary([]))
     notes: list[str] = field(default_factory=list)
     not_comparable: str = ""
 
@@ -47,7 +45,7 @@ class Source:
 
 
 class Architecture:
-    """Models with one `model_type`; those with the model_type of `TupeConfig` can be any model.
+    """Models with one `model_type`; `read` suits those whose settings are `TupeConfig`'s.
 
     Attributes:
         model_type: in config.json; also the first part of the names of parameters below a head.
@@ -59,16 +57,16 @@ class Architecture:
     embed_tokens: str
     matrices: tuple[str, ...]
 
-    def read(self, source: Source) -> None:
-        """Read the dictionary, and make settings and parameters those of `TupeConfig`'s models.
+    def read(self, source: Source) -> Vocabulary:
+        """The dictionary; settings and parameters become those of `TupeConfig`'s models, in place.
 
         Raises:
             UsageError: the dictionary does not fit, or a setting has no counterpart.
         """
         path = Path(source.dictionary or source.folder / "dict.txt")
-        source.vocabulary = Vocabulary(read_dictionary(path))
-        rows, adds_mask = len(source.parameters[self.embed_tokens]), source.family.adds_mask
-        check_size(source.vocabulary.entries, rows, path, adds_mask)
+        entries, rows = read_dictionary(path), len(source.parameters[self.embed_tokens])
+        check_size(entries, rows, path, source.family.adds_mask)
+        return Vocabulary(entries)
 
     def rules(self, family: Family, head: str | None) -> Table:
         """Names of parameters; `head` is the name of the classification head here."""

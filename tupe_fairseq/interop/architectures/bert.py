@@ -10,7 +10,7 @@ from ...errors import ConfigurationError
 from ..families import Family
 from ..keys import Rule, Table
 from ..models import LM_HEAD
-from ..vocabularies import of_bert
+from ..vocabularies import Vocabulary, of_bert
 from .base import Source
 from .roberta import REQUIRED, Roberta, leave_out, stack_rules
 
@@ -23,18 +23,18 @@ class Bert(Roberta):
     unused = ("bert.embeddings.position_ids", "cls.predictions.decoder.bias")
     required = REQUIRED
 
-    def read(self, source: Source) -> None:
+    def read(self, source: Source) -> Vocabulary:
         """The dictionary is that of the tokenizer."""
         if source.dictionary is not None:
             raise ConfigurationError(
                 "--dict does not apply to BERT: its tokenizer has the tokens."
             )
         theirs = source.parameters
-        source.vocabulary = of_bert(source.folder, len(theirs[self.embed_tokens]))
-        order = source.vocabulary.order
+        rows = len(theirs[self.embed_tokens])
+        vocabulary = of_bert(source.folder, rows)
         for name in (self.embed_tokens, self.output, "cls.predictions.bias"):
-            if name in theirs and theirs[name].shape[:1] == (len(order),):
-                theirs[name] = theirs[name][order]
+            if name in theirs and theirs[name].shape[:1] == (rows,):
+                theirs[name] = theirs[name][vocabulary.order]
         # fairseq counts from 2; padding has row 1.
         positions = theirs[self.positions]
         theirs[self.positions] = torch.cat([torch.zeros_like(positions[:2]), positions])
@@ -42,6 +42,7 @@ class Bert(Roberta):
         self.read_stack(source)
         if (eps := source.config.get("layer_norm_eps", 1e-12)) != 1e-5:
             source.not_comparable = f"layer_norm_eps is {eps!r} there and 1e-05 here"
+        return vocabulary
 
     def rules(self, family: Family, head: str | None) -> Table:
         # The pooler is the first layer of the classifier.

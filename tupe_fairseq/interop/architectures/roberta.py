@@ -13,7 +13,7 @@ from ...errors import CheckpointError
 from ..families import MASKED, Family
 from ..keys import Rule, Table
 from ..models import EMBED_TOKENS, ENCODER, LM_HEAD, POSITIONS, Converted, exported
-from ..vocabularies import of_roberta
+from ..vocabularies import Vocabulary, of_roberta
 from .base import Architecture, Source, Written
 
 #: Settings of both configurations.
@@ -62,14 +62,14 @@ class Roberta(Architecture):
         # One row is written. A second type would need an input that fairseq does not have.
         self.token_types = f"{embeddings}token_type_embeddings.weight"
 
-    def read(self, source: Source) -> None:
+    def read(self, source: Source) -> Vocabulary:
         """Without a dict.txt, the dictionary is that of the tokenizer."""
         if source.dictionary is None and not (source.folder / "dict.txt").is_file():
-            rows = len(source.parameters[self.embed_tokens])
-            source.vocabulary = of_roberta(source.folder, rows)
+            vocabulary = of_roberta(source.folder, len(source.parameters[self.embed_tokens]))
         else:
-            super().read(source)
+            vocabulary = super().read(source)
         self.read_stack(source)
+        return vocabulary
 
     def read_stack(self, source: Source) -> None:
         """Settings and parameters, without the dictionary."""

@@ -27,6 +27,7 @@ from ..model_files import FILE, read_json, read_parameters, write_json, write_te
 from ..models import Converted, imported, known_settings
 from ..settings import matrix
 from ..sources import AUTO_MAP, collect
+from ..vocabularies import Vocabulary
 from ..warm_start import OPTIONS, warm_start
 
 KIND = "huggingface"
@@ -118,8 +119,9 @@ def read(
     for name in architecture.matrices:
         matrix(theirs, name, folder, KIND)
     found = Source(folder, config, theirs, dictionary, position_encoding == "learned")
-    architecture.read(found)
-    return warm_start(_converted(found, architecture), position_encoding, seed)
+    vocabulary = architecture.read(found)
+    converted = _converted(found, vocabulary, architecture)
+    return warm_start(converted, position_encoding, seed)
 
 
 def _architecture(config: dict[str, Any], folder: Path) -> Architecture:
@@ -132,9 +134,9 @@ def _architecture(config: dict[str, Any], folder: Path) -> Architecture:
     return ARCHITECTURES[kind]
 
 
-def _converted(source: Source, architecture: Architecture) -> Converted:
+def _converted(source: Source, vocabulary: Vocabulary, architecture: Architecture) -> Converted:
     """The model, by the names of this package."""
-    family, folder, vocabulary = source.family, source.folder, source.vocabulary
+    family, folder = source.family, source.folder
     ours = to_ours(source.parameters, architecture.rules(family, NEW_HEAD))
     # A tied output layer is not saved.
     ours.setdefault(family.output, ours[family.embeddings])
