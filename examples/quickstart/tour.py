@@ -77,10 +77,10 @@ if not (OUT / "rope").exists():
 rope = TupeRobertaModel.from_pretrained(OUT / "rope")
 print("encoding:", rope.model.args.position_encoding)
 
-# %% Extend positions: texts four times as long as those of pre-training.
+# %% Longer texts: four times as long as those of pre-training.
 positions = 4 * roberta.model.max_positions()
 longer = TupeRobertaModel.from_pretrained(
-    MODELS / "pretrained", max_positions=positions, extend_positions="hierarchical"
+    MODELS / "pretrained", max_positions=positions, extend_positions="toeplitz"
 )
 text = torch.cat([tokens[:1], tokens[1:-1].repeat(positions // len(tokens)), tokens[-1:]])
 print(f"features of {len(text)} tokens:", tuple(longer.extract_features(text).shape))
