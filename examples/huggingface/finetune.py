@@ -26,7 +26,7 @@ from sklearn.metrics import accuracy_score, matthews_corrcoef
 from examples.glue.readers import Example, read_split
 from examples.glue.tasks import TASKS, Task
 from examples.shared import script
-from examples.shared.settings import keep
+from examples.shared.settings import NAME, keep
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
 
@@ -35,7 +35,7 @@ METRICS = {
     "mcc": matthews_corrcoef,
     "pearson": lambda true, predicted: pearsonr(true, predicted).statistic,
 }
-SETTINGS, CHECKPOINTS, RESULT = "settings.json", "checkpoints", "result.json"
+CHECKPOINTS, RESULT = "checkpoints", "result.json"
 
 
 def arguments(words: list[str] | None = None) -> argparse.Namespace:
@@ -114,7 +114,7 @@ def finetune(args: argparse.Namespace) -> dict[str, Any]:
     task = TASKS[args.task]
     if (args.out / RESULT).exists():
         raise UsageError(f"--out {str(args.out)!r} holds a result already; name a new directory.")
-    if args.out.exists() and not (args.out / SETTINGS).exists():
+    if args.out.exists() and not (args.out / NAME).exists():
         raise UsageError(f"--out {str(args.out)!r} exists already; name a new directory.")
     for name in ("config.json", "tokenizer.json"):
         if not (args.model / name).is_file():
@@ -145,7 +145,7 @@ def finetune(args: argparse.Namespace) -> dict[str, Any]:
         optimizers=(optimizer, None),
     )
     paths = {name: str(getattr(args, name).resolve()) for name in ("glue", "model")}
-    keep(args.out, {**vars(args), **paths, "out": None}, SETTINGS)
+    keep(args.out, {**vars(args), **paths, "out": None})
     trainer.train(resume_from_checkpoint=last_checkpoint(args.out / CHECKPOINTS))
     return save(args, trainer, tokenizer)
 

@@ -41,29 +41,8 @@ def classify(roberta: Any, sentences: list[str], batch_size: int = 64) -> list[s
 
 
 def accuracy(found: list[str], labels: list[str]) -> float:
-    """Percentage of correct labels.
-
-    Raises:
-        ValueError: the numbers of labels differ, or are 0.
-    """
-    if not labels:
-        raise ValueError("there are no labels.")
+    """Percentage of correct labels."""
     return 100 * sum(a == b for a, b in zip(found, labels, strict=True)) / len(labels)
-
-
-def majority(labels: list[str]) -> str:
-    """The most frequent label."""
-    return Counter(labels).most_common(1)[0][0]
-
-
-def read_lines(path: Path) -> list[str]:
-    """The lines of a text file."""
-    return path.read_text(encoding="utf-8").splitlines()
-
-
-def fill(roberta: Any, sentence: str, count: int = 3) -> dict[str, float]:
-    """Probabilities of the likeliest pieces at the mask, highest first."""
-    return {piece.strip(): p for _, p, piece in roberta.fill_mask(sentence, topk=count)}
 
 
 def evaluate(models: Path, text: Path) -> dict[str, Any]:
@@ -72,13 +51,18 @@ def evaluate(models: Path, text: Path) -> dict[str, Any]:
     sentiment = TupeRobertaModel.from_pretrained(models / "sentiment")
     if torch.cuda.is_available():
         pretrained, sentiment = pretrained.cuda(), sentiment.cuda()
-    sentences, labels = read_lines(text / "test.input0"), read_lines(text / "test.label")
-    always = majority(read_lines(text / "train.label"))
+    names = ("test.input0", "test.label", "train.label")
+    files = ((text / name).read_text(encoding="utf-8").splitlines() for name in names)
+    sentences, labels, trained = files
+    ((majority, _),) = Counter(trained).most_common(1)
     return {
         "accuracy": accuracy(classify(sentiment, sentences), labels),
-        "majority_accuracy": accuracy([always] * len(labels), labels),
+        "majority_accuracy": accuracy([majority] * len(labels), labels),
         "test_sentences": len(labels),
-        "masks": {sentence: fill(pretrained, sentence) for sentence in MASKS},
+        "masks": {
+            sentence: {piece.strip(): p for _, p, piece in pretrained.fill_mask(sentence, topk=3)}
+            for sentence in MASKS
+        },
     }
 
 

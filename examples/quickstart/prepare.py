@@ -17,7 +17,6 @@ No snippet of the split `test` is in the pre-training text, in any spelling.
 import hashlib
 import html
 import io
-import math
 import sys
 import tarfile
 from collections.abc import Iterable, Iterator
@@ -40,35 +39,12 @@ class Snippet(NamedTuple):
     text: str
 
 
-def parse_snippets(lines: Iterable[str], name: str) -> Iterator[Snippet]:
-    """Parse lines of the file `name`: id, mean score, text; empty lines are skipped.
-
-    Raises:
-        ValueError: a line is not of that form.
-    """
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        fields = line.rstrip("\r\n").split("\t", maxsplit=2)
-        if len(fields) != 3:
-            raise ValueError(f"{name}, line {number}: {len(fields)} columns instead of 3.")
-        score, text = parse_score(fields[1]), clean(fields[2])
-        if score is None:
-            raise ValueError(
-                f"{name}, line {number}: the score is {fields[1]!r}, not a number in [-4, 4]."
-            )
-        if not text:
-            raise ValueError(f"{name}, line {number}: no text.")
-        yield Snippet(score, text)
-
-
-def parse_score(field: str) -> float | None:
-    """The score, or None if the field is not a score."""
-    try:
-        score = float(field)
-    except ValueError:
-        return None
-    return score if math.isfinite(score) and abs(score) <= 4 else None
+def parse_snippets(lines: Iterable[str]) -> Iterator[Snippet]:
+    """Parse lines of a file: id, mean score, text; empty lines are skipped."""
+    for line in lines:
+        if line.strip():
+            _, score, text = line.rstrip("\r\n").split("\t", maxsplit=2)
+            yield Snippet(float(score), clean(text))
 
 
 def clean(text: str) -> str:
@@ -86,7 +62,7 @@ def read_sets(sdist: Path) -> dict[str, list[Snippet]]:
                 file = inner.extractfile(f"hutto_ICWSM_2014/{name}_GroundTruth.txt")
                 # splitlines() would also split at rarer separators.
                 lines = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
-                snippets[name] = list(parse_snippets(lines, f"{name}_GroundTruth.txt"))
+                snippets[name] = list(parse_snippets(lines))
     return snippets
 
 

@@ -56,7 +56,7 @@ def pieces(total: int, size: int) -> Iterator[int]:
 
 def multiply(shapes: Shapes, layers: int, device: str, dtype: torch.dtype) -> Step:
     """All products of all layers, into preallocated memory; by oneDNN where that is faster."""
-    random = {"device": device, "dtype": dtype}
+    random, by_onednn = {"device": device, "dtype": dtype}, device == "cpu" and prefers_onednn()
     products = [
         (
             torch.randn(matrices, rows, inner, **random),
@@ -70,7 +70,7 @@ def multiply(shapes: Shapes, layers: int, device: str, dtype: torch.dtype) -> St
     def step():
         for a, b, out, times in products:
             for _ in range(times):
-                if len(a) == 1 and is_faster(a, b):
+                if len(a) == 1 and by_onednn and a.numel() * b.size(-1) >= LEAST_WORK:
                     linear(a[0], b[0].t(), None)
                 elif len(a) == 1:
                     torch.mm(a[0], b[0], out=out[0])
@@ -78,8 +78,3 @@ def multiply(shapes: Shapes, layers: int, device: str, dtype: torch.dtype) -> St
                     torch.bmm(a, b, out=out)
 
     return step
-
-
-def is_faster(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether oneDNN computes a product of these matrices faster than `torch.mm` does."""
-    return prefers_onednn() and a.device.type == "cpu" and a.numel() * b.size(-1) >= LEAST_WORK

@@ -8,41 +8,10 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from examples.quickstart import losses, own_text, prepare, report
 from tests import ROOT
 from tupe_fairseq import UsageError
-
-text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\r\n"), min_size=1)
-
-
-@given(score=st.floats(-4, 4), written=text)
-def test_lines_are_read_as_they_are(score, written):
-    line = f"17\t{score!r}\t{written}\n"
-    cleaned = prepare.clean(written)
-    if not cleaned:
-        with pytest.raises(ValueError, match="line 1: no text"):
-            list(prepare.parse_snippets([line], "x.txt"))
-        return
-    assert list(prepare.parse_snippets(["\n", line], "x.txt")) == [(score, cleaned)]
-    assert len(cleaned.split("\n")) == 1
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("1\t0.5", "x.txt, line 1: 2 columns instead of 3"),
-        ("1\tgood\tA film.", "the score is 'good', not a number"),
-        ("1\tnan\tA film.", "the score is 'nan'"),
-        ("1\t4.5\tA film.", r"the score is '4.5', not a number in \[-4, 4\]"),
-        ("1\t1\t  ", "no text"),
-    ],
-)
-def test_odd_lines_are_named(line, message):
-    with pytest.raises(ValueError, match=message):
-        list(prepare.parse_snippets([line], "x.txt"))
 
 
 def sdist(path: Path, snippets: dict[str, list[str]]) -> Path:
@@ -163,10 +132,10 @@ def test_invalid_arguments_are_refused(words, status, message):
 
 def test_own_text(tmp_path):
     file = tmp_path / "own.txt"
-    lines = [f"Sentence {i}\u2028goes  ON." for i in range(400)]
+    lines = [f"Sentence {i}\u2028goes  ON &amp; on." for i in range(400)]
     file.write_text("\n\n".join(lines), encoding="utf-8")
     found = own_text.read(file)
-    assert found == [f"sentence {i} goes on." for i in range(400)]
+    assert found == [f"sentence {i} goes on & on." for i in range(400)]
     file.write_text("\n".join(lines[:199]), encoding="utf-8")
     with pytest.raises(UsageError, match=r"own.txt' with 199 lines, but at least 200 are needed"):
         own_text.read(file)
