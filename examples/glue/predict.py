@@ -16,7 +16,7 @@ from fairseq import utils
 from tqdm import tqdm
 
 from examples.glue.glue_submission import FILES, INCOMPLETE, check, lines_of
-from examples.glue.pretrained import task_settings
+from examples.glue.pretrained import check_length, task_settings
 from examples.glue.tasks import HIGHEST, LOWEST, TASKS, Split, Task
 from examples.shared import script
 from tupe_fairseq import TupeRobertaModel, UsageError
@@ -43,11 +43,6 @@ def models_by_task(folders: list[Path]) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     for folder in folders:
-        if not (folder / "task.json").is_file():
-            raise UsageError(
-                f"MODEL is {folder}, but finetune.sh has made no task.json there: give the folder "
-                "model/ in its OUT."
-            )
         task = task_settings(folder)["task"]
         if task in found:
             raise UsageError(f"two models are of {task}: {found[task]} and {folder}.")
@@ -97,12 +92,7 @@ def check_fit(roberta: Any, folder: Path, data: Path) -> None:
     if made["lowercase"] != given["lowercase"]:
         case, other = ("in lower case" if s["lowercase"] else "cased" for s in (given, made))
         raise UsageError(f"{data} is {case}, but the data of {folder} was {other}.")
-    positions = roberta.task.cfg.max_positions
-    if given["max_positions"] > positions:
-        raise UsageError(
-            f"{data} holds examples of up to {given['max_positions']} tokens, but {folder} has "
-            f"{positions} positions: run preprocess_glue.sh with --max-positions {positions}."
-        )
+    check_length(data, roberta.task.cfg.max_positions, folder)
 
 
 def files_of(task: Task, folder: Path, data: Path, batch_size: int) -> dict[str, str]:

@@ -43,12 +43,7 @@ def overrides(data: Path, checkpoint: Path) -> list[str]:
     positions = model.get("max_positions") or model.get("tokens_per_sample")
     if not isinstance(positions, int):
         raise UsageError(f"{checkpoint} does not say how many positions its model has.")
-    cut_to = task_settings(data)["max_positions"]
-    if cut_to > positions:
-        raise UsageError(
-            f"{data} holds examples of up to {cut_to} tokens, but {checkpoint} has {positions} "
-            f"positions: run preprocess_glue.sh with --max-positions {positions}."
-        )
+    check_length(data, positions, checkpoint)
     arch = model.get("arch", model.get("_name"))
     found = [f"model._name={arch if arch in ROBERTA_ARCHITECTURES else 'tupe_roberta'}"]
     for key, value in encoder_settings(model).items():
@@ -81,16 +76,26 @@ def model_arguments(checkpoint: Path) -> dict[str, Any]:
     return recorded_settings(read_checkpoint(checkpoint), "model", checkpoint)
 
 
-def task_settings(data: Path) -> dict[str, Any]:
-    """What preprocess_glue.sh wrote about its data.
+def task_settings(folder: Path) -> dict[str, Any]:
+    """What preprocess_glue.sh wrote about its data, also beside a model.
 
     Raises:
         UsageError: the folder has no task.json.
     """
-    path = data / "task.json"
+    path = folder / "task.json"
     if not path.is_file():
-        raise UsageError(f"DATA is {data}, but preprocess_glue.sh has made no task.json there.")
+        raise UsageError(f"{path} is missing; preprocess_glue.sh and finetune.sh write one.")
     return json.loads(path.read_text())
+
+
+def check_length(data: Path, positions: int, model: Path) -> None:
+    """Raise a UsageError if the examples of a task are longer than a model's positions."""
+    longest = task_settings(data)["max_positions"]
+    if longest > positions:
+        raise UsageError(
+            f"{data} holds examples of up to {longest} tokens, but {model} has {positions} "
+            f"positions: run preprocess_glue.sh with --max-positions {positions}."
+        )
 
 
 def written(value: Any) -> str:

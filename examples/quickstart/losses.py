@@ -42,11 +42,7 @@ def read_losses(trainings: Path, data: Path) -> dict[str, Any]:
     bits = {name: [curve[n]["valid_loss"] for n in updates] for name, curve in curves.items()}
     symbols = len(Dictionary.load(str(data / "dict.txt")))
     splits = (read_tokens(data / split) for split in ("train", "valid"))
-    return {
-        "updates": updates,
-        "bits": bits,
-        "frequencies": unigram_loss(*splits, symbols),
-    }
+    return {"updates": updates, "bits": bits, "frequencies": unigram_loss(*splits, symbols)}
 
 
 def draw(losses: dict[str, Any], out: Path, command: str) -> None:

@@ -19,7 +19,7 @@ import html
 import io
 import sys
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
@@ -39,12 +39,10 @@ class Snippet(NamedTuple):
     text: str
 
 
-def parse_snippets(lines: Iterable[str]) -> Iterator[Snippet]:
-    """Parse lines of a file: id, mean score, text; empty lines are skipped."""
-    for line in lines:
-        if line.strip():
-            _, score, text = line.rstrip("\r\n").split("\t", maxsplit=2)
-            yield Snippet(float(score), clean(text))
+def parse(line: str) -> Snippet:
+    """Parse a line: id, mean score, text."""
+    _, score, text = line.rstrip("\r\n").split("\t", maxsplit=2)
+    return Snippet(float(score), clean(text))
 
 
 def clean(text: str) -> str:
@@ -62,7 +60,7 @@ def read_sets(sdist: Path) -> dict[str, list[Snippet]]:
                 file = inner.extractfile(f"hutto_ICWSM_2014/{name}_GroundTruth.txt")
                 # splitlines() would also split at rarer separators.
                 lines = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
-                snippets[name] = list(parse_snippets(lines))
+                snippets[name] = [parse(line) for line in lines if line.strip()]
     return snippets
 
 

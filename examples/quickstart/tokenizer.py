@@ -23,8 +23,6 @@ VOCABULARIES = {
     "pretrain": (1000, (TRAINING, "pretrain.valid")),
     "reviews": (8000, ("train.input0", "valid.input0", "test.input0")),
 }
-#: How errors name the size.
-FLAG = "the size of the vocabulary (VOCABULARIES in examples/quickstart/tokenizer.py)"
 
 
 def main() -> None:
@@ -36,7 +34,7 @@ def main() -> None:
         (out / folder).mkdir(parents=True, exist_ok=True)
         model = out / folder / pieces.MODEL
         # All characters: the text has few, and an unknown character could not be decoded.
-        pieces.train([text / TRAINING], model, size, FLAG, character_coverage=1.0)
+        pieces.train([text / TRAINING], model, size, "VOCABULARIES", character_coverage=1.0)
         write_dictionary(load_sentencepiece(model), out / folder / "dict.txt")
         for name in names:
             lines = pieces.encode(model, (text / name).read_text(encoding="utf-8").splitlines())

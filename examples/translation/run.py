@@ -111,14 +111,8 @@ def fixed_flags(arguments: argparse.Namespace) -> list[str]:
 def train_command(args: argparse.Namespace, name: str, seed: int, out: Path) -> list[object]:
     """Train a model."""
     size = SIZES[args.size]
-    command = [
-        sys.executable,
-        "-m",
-        "examples.shared.timed",
-        "train",
-        args.out.absolute() / "data",
-    ]
-    command += fixed_flags(args)
+    command = [sys.executable, "-m", "examples.shared.timed", "train"]
+    command += [args.out.absolute() / "data", *fixed_flags(args)]
     if name == BASELINE:
         command += ["--arch", *size["stock"]]
     else:

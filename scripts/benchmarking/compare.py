@@ -70,9 +70,8 @@ class Case:
         """Go on without a row that needs more memory than the device has."""
         self.contenders.remove(contender)
         self.references = {h: each for h, each in self.references.items() if each != contender}
-        print(
-            f"left out: {contender.name} with {contender.backend}: out of memory", file=sys.stderr
-        )
+        told = f"left out: {contender.name} with {contender.backend}: out of memory"
+        print(told, file=sys.stderr)
         torch.cuda.empty_cache()
 
     def described(self) -> str:

@@ -13,14 +13,7 @@ import pytest
 import torch
 
 from tests import ROOT, processes
-from tests.fairseq_commands import (
-    COMMON,
-    FINETUNE,
-    SMALL,
-    finetune,
-    parameters,
-    train,
-)
+from tests.fairseq_commands import COMMON, FINETUNE, SMALL, finetune, parameters, train
 from tests.tolerances import assert_trained_alike
 from tupe_fairseq.distributed import end_with
 

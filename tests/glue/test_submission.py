@@ -59,16 +59,8 @@ def test_form_of_a_file():
         ("WNLI.tsv", lambda t: t.replace("\n3\t", "\n4\t"), "line 5: '4\\t"),
         ("WNLI.tsv", lambda t: t.replace("\n3\t", "\n3 "), "must begin with 3 and a tab"),
         ("RTE.tsv", lambda t: t.replace("not_", "no_"), "not one of entailment, not_entailment"),
-        (
-            "AX.tsv",
-            lambda t: t.replace("neutral", "2"),
-            "'2' is not one of contradiction",
-        ),
-        (
-            "STS-B.tsv",
-            lambda t: t.replace("5.000", "5.001"),
-            "'5.001' is not a number from 0",
-        ),
+        ("AX.tsv", lambda t: t.replace("neutral", "2"), "'2' is not one of contradiction"),
+        ("STS-B.tsv", lambda t: t.replace("5.000", "5.001"), "'5.001' is not a number from 0"),
         ("STS-B.tsv", lambda t: t.replace("5.000", "nan"), "'nan' is not a number from 0 to 5"),
         ("STS-B.tsv", lambda t: t.replace("5.000", "high"), "'high' is not a number"),
     ],

@@ -138,7 +138,7 @@ def test_results_of_other_settings_are_not_mixed(place):
     ("more", "message"),
     [
         (("--tasks", "SST2"), "--tasks has 'SST2', but the tasks are: CoLA, SST-2"),
-        (("--tasks", "RTE"), "preprocess_glue.sh has made no task.json there"),
+        (("--tasks", "RTE"), "RTE-bin/task.json is missing; preprocess_glue.sh and"),
         (("--models", "a.pt"), "--models has 'a.pt'; each must be NAME=CHECKPOINT"),
         (
             ("--models", "a=/not/there.pt"),

@@ -193,7 +193,7 @@ def test_predict_refuses(glue, bpe, tmp_path):
     shutil.copy(tmp_path / "a" / "task.json", tmp_path / "RTE-bin")
     with pytest.raises(UsageError, match="holds no test set of these models' tasks"):
         predict.main(predict.arguments([*words, str(tmp_path / "a")]))
-    with pytest.raises(UsageError, match=r"MODEL is .*, but finetune\.sh has made no task"):
+    with pytest.raises(UsageError, match=r"task\.json is missing; preprocess_glue\.sh"):
         predict.main(predict.arguments([*words, str(tmp_path)]))
     assert not (tmp_path / "s.zip").exists()
 

@@ -21,10 +21,7 @@ from tests.interop import release
 from tests.stress.killing import ROOT, Case
 from tupe_fairseq.checkpoints.reading import read_checkpoint
 
-NAMES = (
-    *("training", "ranks", "prepare", "glue", "sweep", "conversion"),
-    "quickstart",
-)
+NAMES = (*("training", "ranks", "prepare", "glue", "sweep", "conversion"), "quickstart")
 TINY = (
     *("--arch", "tupe_roberta", "--encoder-layers", "2", "--encoder-embed-dim", "32"),
     *("--encoder-ffn-embed-dim", "64", "--encoder-attention-heads", "4", "--batch-size", "4"),

@@ -71,9 +71,7 @@ def submission(sources, out):
     predict.main(predict.arguments(words))
 
 
-WRITERS = [
-    *(converted, figure, cleaned, encoded, results_of_runs, report_of_runs, submission),
-]
+WRITERS = [*(converted, figure, cleaned, encoded, results_of_runs, report_of_runs, submission)]
 
 
 def state(folder: Path) -> dict[str, str]:

@@ -9,14 +9,7 @@ import torch
 
 from tests import processes, toy_data
 from tests.checkpoints.test_safe_loading import Calls
-from tests.fairseq_commands import (
-    PLUGIN,
-    SMALL,
-    finetune,
-    pretrain,
-    train_lm,
-    train_translation,
-)
+from tests.fairseq_commands import PLUGIN, SMALL, finetune, pretrain, train_lm, train_translation
 from tupe_fairseq import UsageError
 
 DATA = {

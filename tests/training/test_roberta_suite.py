@@ -8,12 +8,7 @@ import torch
 from fairseq import models
 
 from tests import toy_data
-from tests.fairseq_commands import (
-    FINETUNE,
-    finetune,
-    parameters,
-    pretrain,
-)
+from tests.fairseq_commands import FINETUNE, finetune, parameters, pretrain
 from tupe_fairseq import UsageError
 
 
