@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from tests import ROOT
 
-#: hydra's, before it is replaced.
+#: hydra's function, which `configuration` replaces.
 compose = fairseq_dataclass.compose
 
 PLUGIN = ROOT / "tupe_fairseq"
