@@ -58,10 +58,10 @@ class PositionMaps(NamedTuple):
 def position_maps(encoder: Encoder, length: int, layer: int = 1) -> PositionMaps:
     """Maps of positions for any encoding; what they show depends on the hooks that it uses.
 
-    Content-free score terms (TUPE, T5, ALiBi): `positional_correlations`. Terms of a layer (Shaw,
-    Transformer-XL, DeBERTa): what they add to the scores, see `_layer_maps`. RoPE: q · k for a
-    query and a key of ones before the rotation, relative to distance 0. Encodings of the input:
-    the cosine of the position vectors (see `PositionEncoding.position_vectors`).
+    - a content-free term of the scores (TUPE, T5, ALiBi): `positional_correlations`
+    - terms of a layer (Shaw, Transformer-XL, DeBERTa): what they add, see `_layer_maps`
+    - rotations: q · k for a query and a key of ones, relative to distance 0
+    - encodings of the input: the cosine of their `position_vectors`
 
     Args:
         encoder: e.g. a `TUPEEncoder` or `model.encoder.sentence_encoder`.

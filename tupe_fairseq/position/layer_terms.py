@@ -13,6 +13,7 @@ class LayerTerms(nn.Module):
     A subclass overrides at least one of the three hooks. `relative` serves products with vectors
     by distance (Shaw, Transformer-XL, DeBERTa) in O(T) memory; `vectors` serves products of
     vectors computed from the layer's input (FoX); `content` serves any other term, as B×H×T×S.
+    The input of a layer, x, holds arbitrary values at padding.
 
     Raises:
         TypeError: the subclass overrides none.
@@ -48,7 +49,7 @@ class LayerTerms(nn.Module):
         Args:
             q: queries, already scaled by 1/√(score_terms·D), B×H×T×D.
             k: keys, B×H×S×D.
-            x: input of attention, B×T×C; any token's values at padding.
+            x: input of attention, B×T×C.
             encoding: what the layers share.
             start: position of the first query.
 
@@ -60,16 +61,14 @@ class LayerTerms(nn.Module):
     def vectors(
         self, x: Tensor, carried: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Dimensions appended to queries and keys, computed from the layer's input.
+        """Dimensions appended to queries and keys, so that their products are added to the scores.
 
-        Their products are added to the scores. Gates act by this hook: a term F_i − F_j of the
-        forgetting transformer is the product of (F_i, 1) and (1, −F_j). Return such sums in fp32
-        (`.float()` before `cumsum`): where queries are in half precision, attention appends
-        several dimensions for each, so that the products keep their precision
-        (`attention.precision`).
+        For example, the gates of FoX add F_i − F_j, the product of (F_i, 1) and (1, −F_j). Return
+        sums over tokens in fp32 (`.float()` before `cumsum`): `attention.precision` then keeps
+        their precision where queries are in half precision.
 
         Args:
-            x: input of attention, B×T×C; any token's values at padding.
+            x: input of attention, B×T×C.
             carried: what the call for the earlier tokens returned, in incremental decoding.
 
         Returns:
