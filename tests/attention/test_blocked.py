@@ -227,20 +227,6 @@ def test_dropout_of_weights_and_its_gradients(way, heads, length):
 
 
 @torch.no_grad()
-def test_every_weight_is_dropped_as_often_as_any_other(way):
-    """Over many seeds: no row, column or head is favoured, and no two cells share their fate."""
-    p, draws = 0.5, 400
-    _, attention, dropped, _ = weighing(3, LENGTH, p)
-    nn.init.zeros_(attention.q_proj.weight)
-    found = torch.stack([dropped(seed) == 0 for seed in range(draws)]).double()
-    deviation = (p * (1 - p) / draws) ** 0.5
-    assert (found.mean(0) - p).abs().max() < 6 * deviation
-    flat = found.flatten(1)[:, ::17]
-    together = torch.corrcoef(flat.t()).fill_diagonal_(0)
-    assert together.abs().max() < 6 / draws**0.5
-
-
-@torch.no_grad()
 def test_dropout_differs_between_blocks():
     """No two queries draw the same mask."""
     _, attention, dropped, _ = weighing(1, 1025, 0.5)

@@ -42,18 +42,6 @@ def test_of_the_target(variant, left):
     assert_close(found, model(source, None, words)[0])
 
 
-@pytest.mark.parametrize("variant", ["learned", "tupe_r", "t5", "window"])
-def test_padding_between_words(variant):
-    """As in fairseq, the position of a word is its index among the words."""
-    model, source, words = build(variant), sentences(2, 6), targets(2, 5)
-    scattered = [torch.full((2, 9), PAD) for _ in range(2)]
-    places = [torch.tensor([0, 2, 3, 5, 6, 8]), torch.tensor([0, 1, 4, 6, 7])]
-    for batch, columns, given in zip(scattered, places, (source, words), strict=True):
-        batch[:, columns] = given
-    found, _ = model(scattered[0], None, scattered[1])
-    assert_close(found[:, places[1]], model(source, None, words)[0])
-
-
 @pytest.mark.parametrize("left", [True, False], ids=["left", "right"])
 def test_hidden_states_and_attention_stay_in_their_places(left):
     model, source, words = build("tupe_r"), sentences(2, 6), targets(2, 5)
@@ -75,7 +63,7 @@ def test_equals_stock_fairseq_on_a_batch_of_both():
     ours.load_state_dict(theirs.state_dict())
     source, words = sentences(3, 8), targets(3, 7)
     source[0, :3], source[1, 5:], words[1, :2], words[2, 5:] = PAD, PAD, PAD, PAD
-    # Between words
+    # Between words: as in fairseq, a position is the index among the words.
     source[2, 3:5], words[0, 4] = PAD, PAD
     found, expected = ours(source, None, words)[0], theirs(source, None, words)[0]
     assert_close(found[words != PAD], expected[words != PAD])
