@@ -1,4 +1,4 @@
-"""Index arithmetic: distances, and T5's buckets of them."""
+"""Distances, values by distance as matrices (`toeplitz`) and back, and T5's buckets."""
 
 from typing import Any
 

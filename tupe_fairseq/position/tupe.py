@@ -19,10 +19,7 @@ from torch import Tensor, nn
 
 from .base import PositionEncoding, Shape, register_position_encoding
 from .bias import AttentionBias
-from .indices import distances
-from .t5 import MaxDistance, NumBuckets, RelativeBias
-from .tables import per_head, random_vectors, widened
-from .toeplitz import (
+from .by_distance import (
     ToeplitzFar,
     ToeplitzSlope,
     TrainedPositions,
@@ -31,6 +28,9 @@ from .toeplitz import (
     mean_by_distance,
     trained_length,
 )
+from .indices import distances
+from .t5 import MaxDistance, NumBuckets, RelativeBias
+from .tables import per_head, random_vectors, widened
 
 TieCls = Annotated[bool, "treat [CLS] as any other position (the ablation of section 3.2)"]
 
@@ -110,7 +110,7 @@ class TupeAbsolute(PositionEncoding):
         return found.with_untied_cls(*self._cls(q, k)) if self.untie_cls else found
 
     def _by_distance(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
-        """The term by distance; see `toeplitz`."""
+        """The term by distance; see `by_distance`."""
         q, k = self._vectors(self.trained)
         first, size = 2 * self.untie_cls, self.trained - self.untie_cls
         relative = self._relative(size, size)
