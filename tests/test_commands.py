@@ -4,9 +4,8 @@ import sys
 
 import pytest
 
-import tupe_fairseq
 from tests import processes
-from tupe_fairseq import UsageError, commands, errors
+from tupe_fairseq import commands, errors
 
 #: Prints what an import changes in the process beyond entries in registries.
 SNAPSHOT = """
@@ -131,11 +130,3 @@ def test_commands_end_in_one_line(monkeypatch, capsys, traceback):
 def test_python_gets_the_error_itself():
     with pytest.raises(errors.DataError):
         fail()
-
-
-@pytest.mark.parametrize(
-    "name", ["BackendError", "CheckpointError", "ConfigurationError", "DataError"]
-)
-def test_errors_by_what_is_wrong(name):
-    assert issubclass(getattr(tupe_fairseq, name), UsageError)
-    assert name in tupe_fairseq.__all__
