@@ -67,22 +67,21 @@ class DecoderCache:
         self.length += count
         return self.encoding.embed(x, tokens, start=start)[:, -count:]
 
-    def step(self, position: int, x: Tensor, backend: str | None = None) -> list[SharedAttention]:
-        """What each layer shares with others for the next token of each hypothesis.
+    def step(self, x: Tensor, backend: str | None = None) -> list[SharedAttention]:
+        """What each layer shares with others for the last token of each hypothesis.
 
         Args:
-            position: of the token, below the encoding's max_positions.
-            x: input of the first layer, B×1×C.
+            x: input of the first layer, B×1×C, from what `embed` returned.
             backend: used for this token in place of that of the layers.
         """
         name = backend or self.backend
-        if position >= self.ready:
-            longer = max(READY, 2 * self.ready, position + 1)
+        if self.length > self.ready:
+            longer = max(READY, 2 * self.ready, self.length)
             self._make_ready(min(longer, self.encoding.shape.max_positions), x.device)
-        return share_once(self.seen, lambda index: self._share(index, position, x, name))
+        return share_once(self.seen, lambda index: self._share(index, x, name))
 
-    def _share(self, index: int, position: int, x: Tensor, name: str) -> SharedAttention:
-        seen = self.seen[index]
+    def _share(self, index: int, x: Tensor, name: str) -> SharedAttention:
+        seen, position = self.seen[index], self.length - 1
         bias, layout = self.biases[seen], Layout(len(x), position + 1, other_queries=True)
         if bias is not None:
             row = bias.rows(position, position + 1)[:, :, : position + 1]

@@ -194,10 +194,10 @@ class Encoder(nn.Module):
         ids = [None] * x.size(1) if tokens is None else tokens.split(width, 1)
         found = []
         for part, own in zip(x.split(width, 1), ids, strict=False):
-            position, layout = cache.length, Layout(*part.shape[:2])
+            layout = Layout(*part.shape[:2])
             part = self.normalise_and_drop(cache.embed(part, own))
             if part.size(1) == 1:
-                shared = cache.step(position, part, backend)
+                shared = cache.step(part, backend)
             else:
                 shared = self.layers.share(self.embed_positions, part, layout, backend=backend)
             found.append(self.run(part, shared, layout, caches=cache.layers, **how))
