@@ -79,12 +79,7 @@ class AttentionBias:
         if self.exact is not None:
             part = self.exact[:, first:last, begin:end]
             found[:, : part.size(1), : part.size(2)] = part
-        if self.window is None:
-            return found
-        i = torch.arange(first, last, device=found.device)[:, None]
-        j = torch.arange(begin, end, device=found.device)
-        hidden = ((j - i).abs() > self.window) & (i > 0) & (j > 0)
-        return found.masked_fill_(hidden, HIDDEN)
+        return found if self.window is None else hide_outside(found, self.window, first, begin)
 
     def _sum(self, first: int, last: int, begin: int, end: int) -> Tensor:
         """The product and the part by distance, H×(last−first)×(end−begin)."""
@@ -144,6 +139,21 @@ class AttentionBias:
         )
 
 
+def hide_outside(cells: Tensor, window: int, first: int = 0, begin: int = 0) -> Tensor:
+    """Hide keys outside of a window, in place, but none from position 0 and not position 0.
+
+    Args:
+        cells: scores H×R×N of queries first, ... and keys begin, ...
+        window: the largest visible distance.
+        first: position of the first query.
+        begin: position of the first key.
+    """
+    i = torch.arange(first, first + cells.size(-2), device=cells.device)[:, None]
+    j = torch.arange(begin, begin + cells.size(-1), device=cells.device)
+    hidden = ((j - i).abs() > window) & (i > 0) & (j > 0)
+    return cells.masked_fill_(hidden, HIDDEN)
+
+
 def hide_distances(
     bias: AttentionBias | None,
     heads: int,
@@ -182,7 +192,10 @@ def hide_distances(
     if bias is None:
         return AttentionBias(length, by_distance=mask, visible=visible)
     if bias.cells is not None:
-        return replace(bias, cells=bias.cells + toeplitz(mask, length), visible=visible)
+        cells = bias.cells + toeplitz(mask, length)
+        if in_rows:
+            cells = hide_outside(cells, window)
+        return replace(bias, cells=cells, visible=visible, window=window if in_rows else None)
     exact = bias.exact
     if exact is not None:
         # `mask` has distance d at index d + T − 1.
