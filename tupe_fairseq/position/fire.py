@@ -12,6 +12,7 @@ Up to position |w|·L, the term is a table by distance. For longer texts, and in
 length, it is a table by query and key, which takes H·T·S numbers in each layer.
 """
 
+import copy
 from typing import Annotated, cast
 
 import torch
@@ -38,6 +39,9 @@ class FireLayer(PositionEncoding):
         threshold: L.
     """
 
+    #: |w|·L where it has been read from the device.
+    reach: float | None = None
+
     def __init__(self, shape: Shape, width: int, threshold: int):
         super().__init__(shape)
         self.threshold = threshold
@@ -56,7 +60,8 @@ class FireLayer(PositionEncoding):
         logarithms = self._logarithm(distances(queries, keys, start, device=device))
         threshold = self.threshold * self.w.to(widened(self.w.dtype)).abs()
         longest = max(start + queries, keys)
-        if not torch.compiler.is_exporting() and longest - 1 <= threshold.item():
+        reach = threshold if self.reach is None else self.reach
+        if not torch.compiler.is_exporting() and longest - 1 <= reach:
             ratios = logarithms / self._divisor(threshold)
             return AttentionBias(keys, by_distance=self._mlp(ratios), start=start)
         positions = torch.arange(longest, device=device)
@@ -111,5 +116,18 @@ class FirePosition(PositionEncoding):
             FireLayer(shape, fire_width, fire_threshold) for _ in range(shape.num_layers)
         )
 
+        self.in_pass: list[FireLayer] = []
+
+    def for_pass(self, length: int, device: torch.device) -> "FirePosition":
+        """Read |w|·L of all layers at once, so that the host waits for the device only once."""
+        if torch.compiler.is_exporting():
+            return self
+        view = copy.copy(self)
+        view.in_pass = [copy.copy(self.at(layer)) for layer in range(len(self.layers))]
+        weights = torch.cat([layer.w.detach().abs() for layer in view.in_pass]).tolist()
+        for layer, w in zip(view.in_pass, weights, strict=True):
+            layer.reach = w * layer.threshold
+        return view
+
     def at(self, layer: int) -> FireLayer:
-        return cast(FireLayer, self.layers[layer])
+        return self.in_pass[layer] if self.in_pass else cast(FireLayer, self.layers[layer])
