@@ -67,6 +67,26 @@ def test_outputs(name, head, options, tmp_path):
     assert "model.int8.onnx: random texts' logits differ by" in converted.notes[-1]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("shaw", {"relative_clip": 3}),
+        ("transformer_xl", {}),
+        ("deberta", {"relative_clip": 3}),
+        ("fire", {"fire_threshold": 8}),
+    ],
+)
+def test_encodings_whose_terms_follow_the_length(name, options, tmp_path):
+    """With options that short texts reach beyond."""
+    built, converted = masked_lm(name, **options)
+    onnx.write(converted, tmp_path / "out")
+    assert (
+        largest_error(onnx.session(tmp_path / "out" / onnx.FILE), built, None)
+        < FORWARD[torch.float32]
+    )
+
+
 @pytest.mark.parametrize(
     ("model", "options", "part"),
     [
