@@ -1,11 +1,13 @@
-"""`TupeConfig`: the configuration of the models for transformers."""
+"""`TupeConfig`: the configuration of the models for transformers.
+
+It imports nothing of the package but errors: transformers 4 loads it from a directory by itself.
+"""
 
 from typing import Any
 
 from transformers import PretrainedConfig
 
 from ..errors import ConfigurationError
-from ..position import POSITION_ENCODINGS
 
 #: Settings that count something.
 SIZES = (
@@ -102,10 +104,6 @@ class TupeConfig(PretrainedConfig):
         for name, value in given.items():
             setattr(self, name, value)
         self.position_options = dict(self.position_options or {})
-        encoding = self.position_encoding
-        if encoding in POSITION_ENCODINGS and POSITION_ENCODINGS[encoding].continues_by_distance:
-            # The trained length, which stays when a loaded model gets a larger one.
-            self.position_options.setdefault("trained_positions", self.max_position_embeddings)
 
     def check_numbers(self) -> None:
         """Check types and ranges, which a damaged file may not have.

@@ -27,6 +27,9 @@ def build_positions(config: TupeConfig) -> PositionEncoding:
             f"position_options has {', '.join(map(repr, unknown))}, but the options of {name} "
             f"are: {', '.join(sorted(known)) or 'none'}."
         )
+    if POSITION_ENCODINGS[name].continues_by_distance:
+        # The trained length, which stays when a loaded model gets a larger one.
+        config.position_options.setdefault("trained_positions", config.max_position_embeddings)
     with torch.device("cpu"):
         return build_position_encoding(
             name,

@@ -64,7 +64,10 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
 
 def random_vectors(*size: int) -> nn.Parameter:
     """Learned vectors, initialised as BERT's: from a normal distribution of deviation 0.02."""
-    return nn.Parameter(nn.init.normal_(torch.empty(size), std=0.02))
+    vectors = nn.Parameter(torch.empty(size))
+    # While transformers 4 loads a model, this does nothing and returns None.
+    nn.init.normal_(vectors, std=0.02)
+    return vectors
 
 
 def per_head(rows: Tensor, heads: int) -> Tensor:
