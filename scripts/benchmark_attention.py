@@ -58,15 +58,13 @@ def prepare(setting: Setting, device: str, contender: Contender) -> Step:
     # B×H×T×D
     shape = (setting.batch, setting.heads, setting.length, setting.width // setting.heads)
     made = {"device": device, "dtype": getattr(torch, setting.dtype)}
+    # Of q, k and v: attention is given scaled queries.
+    scales = (shape[-1] ** -0.5, 1, 1)
     layers = [
-        [torch.randn(shape, **made, requires_grad=learns) for _ in "qkv"]
+        [torch.randn(shape, **made).mul_(scale).requires_grad_(learns) for scale in scales]
         for _ in range(setting.layers)
     ]
     gradients = [torch.randn(shape, **made)] * setting.layers
-    # Attention is given scaled queries.
-    layers = [
-        [q.detach().mul_(shape[-1] ** -0.5).requires_grad_(learns), *kv] for q, *kv in layers
-    ]
     begin, parameters = build(setting, contender, **made)
     leaves = [*itertools.chain(*layers), *parameters]
 
@@ -135,11 +133,8 @@ def cases(args: Namespace) -> list[Case]:
         setting = Setting(*sizes, dropout, dtype, args.mode)
         ours = contenders_of(args, args.width, args.heads, length, VOCABULARY)
         ready = partial(prepare, setting, args.device)
-        title = f"{setting.batch}×{length}"
-        references = {"no bias": NO_BIAS}
-        made.append(
-            Case(title, str(setting), ready, [NO_BIAS, *ours], references, args.rounds or 11)
-        )
+        about = (f"{setting.batch}×{length}", str(setting), ready, [NO_BIAS, *ours])
+        made.append(Case(*about, {"no bias": NO_BIAS}, args.rounds or 11))
     return made
 
 

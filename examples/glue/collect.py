@@ -87,9 +87,8 @@ def render(results: list[dict[str, Any]]) -> str:
     of_rates = []
     for model, column in ((m, c) for m in models for c in columns if (m, c) in best):
         runs = [scores[model, column].get(rate) for rate in rates]
-        of_rates.append(
-            [model, column, *(f"{median(s):.2f} ({len(s)})" if s else "-" for s in runs)]
-        )
+        told = (f"{median(s):.2f} ({len(s)})" if s else "-" for s in runs)
+        of_rates.append([model, column, *told])
     lines = [*table(header, cells), "", "Median (runs) of each learning rate:", ""]
     lines += table(["model", "task", *(f"{rate:g}" for rate in rates)], of_rates)
     return "\n".join(lines)

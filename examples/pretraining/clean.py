@@ -202,12 +202,17 @@ def clean(files: list[Path], out: Path, settings: Settings, workers: int) -> dic
     total = {name: sum(count[name] for count in counts) for name in counts[0]}
     _check(total, settings)
     for split in SPLITS:
-        with replacing(out / f"{split}.txt") as path, path.open("wb") as joined:
-            for _, part, _ in jobs:
-                with part.with_suffix(f".{split}").open("rb") as source:
-                    shutil.copyfileobj(source, joined)
+        join([part.with_suffix(f".{split}") for _, part, _ in jobs], out / f"{split}.txt")
     shutil.rmtree(parts)
     return total
+
+
+def join(parts: list[Path], target: Path) -> None:
+    """Concatenate text files."""
+    with replacing(target) as aside, aside.open("wb") as out:
+        for part in parts:
+            with part.open("rb") as source:
+                shutil.copyfileobj(source, out)
 
 
 def _clean_job(job: tuple[Path, Path, Settings]) -> int:

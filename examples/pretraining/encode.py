@@ -32,6 +32,7 @@ from fairseq.data import Dictionary
 from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
 from tqdm import tqdm
 
+from examples.pretraining import clean
 from examples.shared import pieces, script
 from examples.shared.binarised import binarised, join
 from examples.shared.pieces import MODEL
@@ -148,14 +149,6 @@ def write_symbols(path: Path, lines: list[str]) -> None:
         out.writelines(f"{_vocabulary.split(line)}\n" for line in lines)
 
 
-def join_symbols(parts: list[Path], target: Path) -> None:
-    """Concatenate text files."""
-    with replacing(target) as aside, aside.open("wb") as out:
-        for part in parts:
-            with part.open("rb") as source:
-                shutil.copyfileobj(source, out)
-
-
 class Format(NamedTuple):
     """How a split is written: the suffix of its last file, from lines to a part, from parts."""
 
@@ -165,7 +158,7 @@ class Format(NamedTuple):
 
 
 BINARY = Format(".idx", write_ids, join)
-SYMBOLS = Format("", write_symbols, join_symbols)
+SYMBOLS = Format("", write_symbols, clean.join)
 
 
 def encode_file(source: Path, target: Path, form: Format, processes: ProcessPoolExecutor) -> None:

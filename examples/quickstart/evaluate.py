@@ -7,7 +7,6 @@ MODELS is the folder of both models, TEXT the output of prepare.py. Writes OUT/r
 
 import json
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import torch
 from fairseq.data.data_utils import collate_tokens
 
 from examples.shared import script
+from examples.study.measures import without_model
 from tupe_fairseq import TupeRobertaModel
 
 HEAD = "sentence_classification_head"
@@ -54,10 +54,9 @@ def evaluate(models: Path, text: Path) -> dict[str, Any]:
     names = ("test.input0", "test.label", "train.label")
     files = ((text / name).read_text(encoding="utf-8").splitlines() for name in names)
     sentences, labels, trained = files
-    ((majority, _),) = Counter(trained).most_common(1)
     return {
         "accuracy": accuracy(classify(sentiment, sentences), labels),
-        "majority_accuracy": accuracy([majority] * len(labels), labels),
+        "majority_accuracy": without_model("accuracy", trained, labels),
         "test_sentences": len(labels),
         "masks": {
             sentence: {piece.strip(): p for _, p, piece in pretrained.fill_mask(sentence, topk=3)}

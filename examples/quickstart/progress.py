@@ -44,9 +44,8 @@ def telling(logs: Mapping[str, Path], total: int) -> Iterator[None]:
             for updates, entry in validations(log).items():
                 if updates not in told[name]:
                     told[name].add(updates)
-                    print(
-                        f"   {name}: {updates} of {total} updates, {describe(entry)}", flush=True
-                    )
+                    line = f"   {name}: {updates} of {total} updates, {describe(entry)}"
+                    print(line, flush=True)
 
     def watch() -> None:
         while not ended.wait(INTERVAL):

@@ -25,16 +25,13 @@ def run(main: Callable[[], object]) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with one_line_endings():
-            sys.exit(_with_files_named(main))
+            try:
+                status = main()
+            except OSError as error:
+                raise UsageError(str(error)) from error
+            sys.exit(status)
     except KeyboardInterrupt:
         sys.exit("stopped; run the same command again to continue.")
-
-
-def _with_files_named(main: Callable[[], object]) -> object:
-    try:
-        return main()
-    except OSError as error:
-        raise UsageError(str(error)) from error
 
 
 def run_report(report: Callable[[Path], None]) -> None:

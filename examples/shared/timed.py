@@ -76,8 +76,6 @@ if __name__ == "__main__":
         sys.argv += ["--log-format", "json"]
     with commands.running(name):
         (train if name == "train" else generate).cli_main()
-    counted = (
-        {"updates": clock.updates} if name == "train" else {"tokens": TimedTranslation.tokens}
-    )
-    seconds = clock.seconds if name == "train" else TimedTranslation.seconds
-    print(f"timed | clock | {json.dumps({**counted, 'seconds': round(seconds, 3)})}", flush=True)
+    timed, key = (clock, "updates") if name == "train" else (TimedTranslation, "tokens")
+    found = {key: getattr(timed, key), "seconds": round(timed.seconds, 3)}
+    print(f"timed | clock | {json.dumps(found)}", flush=True)

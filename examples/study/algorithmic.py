@@ -70,10 +70,9 @@ class Solver(nn.Module):
     def __init__(self, encoding: str, longest: int):
         super().__init__()
         name, options = options_of(encoding)
-        sizes: Any = {"max_positions": 2 * longest, "vocab_size": PLACEHOLDER + 1}
-        positions = build_position_encoding(
-            name, WIDTH, HEADS, num_layers=LAYERS, **sizes, **options
-        )
+        sizes = {"max_positions": 2 * longest, "vocab_size": PLACEHOLDER + 1}
+        options |= {**sizes, "num_layers": LAYERS}
+        positions = build_position_encoding(name, WIDTH, HEADS, **options)
         self.scale = positions.token_scale
         self.symbols = nn.Embedding(PLACEHOLDER + 1, WIDTH)
         nn.init.normal_(self.symbols.weight, std=WIDTH**-0.5)

@@ -63,23 +63,20 @@ def draw_losses(
     save_png(figure, out, command)
 
 
-def draw_heads(model: Path, title: str, length: int, out: Path, command: str) -> None:
-    """The positional part of the scores of a model in a folder, a map per head."""
-    encoder = TupeRobertaModel.from_pretrained(
-        model, "checkpoint_last.pt"
-    ).model.encoder.sentence_encoder
+def draw_heads(encoder: Any, title: str, length: int, out: Path, command: str) -> None:
+    """The positional part of the scores of a model, a map per head."""
     drawn = position_maps(encoder, length)
     figure = draw_positional_correlations(drawn.maps, f"{title}\n{drawn.meaning}", command)
     save_png(figure, out, command)
 
 
 def draw_terms(
-    model: Path, tokens: Tensor, title: str, out: Path, command: str
+    encoder: Any, tokens: Tensor, title: str, out: Path, command: str
 ) -> dict[str, tuple[float, float]]:
     """The paper's figure 2: the four correlations of a model that adds positions to words.
 
     Args:
-        model: folder of the model.
+        encoder: of the model.
         tokens: ids of sequences without padding, N×T.
         title: of the figure.
         out: a name ending in .png.
@@ -89,9 +86,6 @@ def draw_terms(
         Standard deviations of each term over pairs of positions without [CLS]: of the mean over
         sequences and heads, as drawn; and within a sequence and head.
     """
-    encoder = TupeRobertaModel.from_pretrained(
-        model, "checkpoint_last.pt"
-    ).model.encoder.sentence_encoder
     means, within = [], []
     for batch in tokens.split(BATCH):
         # 5×B×H×T×T; the last is the remainder, neither words nor positions.
@@ -140,13 +134,15 @@ def main() -> None:
     data, out, model, name, title, length = sys.argv[1:]
     title, command = f"{MODELS[name][0]}, {title}", "python -m examples.study.study"
     found: dict[str, Any] = {}
+    roberta = TupeRobertaModel.from_pretrained(model, "checkpoint_last.pt")
+    encoder = roberta.model.encoder.sentence_encoder
     if name == BASELINE:
         batch = sequences(read_tokens(Path(data, "valid")), 0, int(length))
         title += f", first layer, mean of {len(batch)} held-out sequences and all heads"
-        terms = draw_terms(Path(model), batch, title, Path(out, "terms.png"), command)
+        terms = draw_terms(encoder, batch, title, Path(out, "terms.png"), command)
         found = {"sequences": len(batch), "terms": terms}
     else:
-        draw_heads(Path(model), title, int(length), Path(out, f"heads_{name}.png"), command)
+        draw_heads(encoder, title, int(length), Path(out, f"heads_{name}.png"), command)
     with replacing(Path(model, "positions.json")) as aside:
         aside.write_text(json.dumps(found))
 

@@ -63,9 +63,8 @@ def training_run(
     command = [sys.executable, "-m", "examples.shared.timed", "train", args.data.absolute()]
     used = fingerprint(*(args.data / file for file in ("dict.txt", "train.bin", "valid.bin")))
     settings = {**settings, "encoding": encoding, "seed": seed, "data": used}
-    return Run(
-        name, settings, [[*command, *fixed_flags(recipe), *own]], partial(trained, args.data)
-    )
+    command += [*fixed_flags(recipe), *own]
+    return Run(name, settings, [command], partial(trained, args.data))
 
 
 def check_recipe(data: Path, recipe: Recipe) -> None:

@@ -174,9 +174,8 @@ def main(argv: list[str] | None = None) -> None:
     with runner(args, plan, report) as execute:
         execute([prepare_run(args)])
         if not execute.failed:
-            execute(
-                [model_run(args, name, seed) for seed in args.seeds for name in args.encodings]
-            )
+            pairs = ((name, seed) for seed in args.seeds for name in args.encodings)
+            execute([model_run(args, name, seed) for name, seed in pairs])
 
 
 if __name__ == "__main__":

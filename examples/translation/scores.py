@@ -20,15 +20,12 @@ from examples.study.measures import difference
 
 BASELINE = "stock"
 COLUMNS = ("encoding", "seeds", "BLEU", "chrF", "difference", "training speed", "generation speed")
-HYPOTHESIS = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
+HYPOTHESIS = re.compile(r"^D-(\d+)\t[^\t\n]*\t(.*)$", re.MULTILINE)
 
 
 def hypotheses(generated: str) -> list[str]:
     """The translations in the output of fairseq-generate, in the order of the sentences."""
-    found = {}
-    for line in generated.split("\n"):
-        if match := HYPOTHESIS.fullmatch(line):
-            found[int(match[1])] = match[2]
+    found = {int(number): text for number, text in HYPOTHESIS.findall(generated)}
     return [found[i] for i in sorted(found)]
 
 
@@ -76,12 +73,8 @@ def table(results: Mapping[str, Mapping[int, Mapping[str, Any]]], settings: str)
         results: encoding -> seed -> what `run.evaluate` returns.
         settings: in a sentence.
     """
-    signatures = {
-        result[key]
-        for seeds in results.values()
-        for result in seeds.values()
-        for key in ("bleu_signature", "chrf_signature")
-    }
+    runs = [result for seeds in results.values() for result in seeds.values()]
+    signatures = {run[key] for run in runs for key in ("bleu_signature", "chrf_signature")}
     base = results.get(BASELINE, {})
     cells_of_all = []
     for name, seeds in results.items():
@@ -90,9 +83,8 @@ def table(results: Mapping[str, Mapping[int, Mapping[str, Any]]], settings: str)
         told = difference(apart).written(1) if apart else NOT_RUN
         cells.append("–" if name == BASELINE else told)
         cells += [_relative(seeds, base, key) for key in ("training", "generation")]
-        cells_of_all.append(
-            [f"`{name}`", len(seeds), *cells] if seeds else [f"`{name}`", NOT_RUN, *" " * 5]
-        )
+        told = [len(seeds), *cells] if seeds else [NOT_RUN, *" " * 5]
+        cells_of_all.append([f"`{name}`", *told])
     lines = [
         f"Multi30k en→de, test2016. {settings} Mean over seeds ± standard deviation. "
         f"`{BASELINE}`: fairseq's own `transformer`. Difference: of BLEU, paired by seed, with a "

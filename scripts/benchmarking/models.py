@@ -60,9 +60,8 @@ def with_head(model: Any, task: Any) -> nn.Module:
 
     model.register_classification_head("head", num_classes=2)
     ours = isinstance(model, TupeRobertaModel)
-    return (TupeRobertaHubInterface if ours else RobertaHubInterface)(
-        SimpleNamespace(bpe=None), task, model
-    )
+    kind = TupeRobertaHubInterface if ours else RobertaHubInterface
+    return kind(SimpleNamespace(bpe=None), task, model)
 
 
 class WithoutFairseq(nn.Module):
