@@ -26,10 +26,9 @@ def run(main: Callable[[], object]) -> None:
     try:
         with one_line_endings():
             try:
-                status = main()
+                sys.exit(main())
             except OSError as error:
                 raise UsageError(str(error)) from error
-            sys.exit(status)
     except KeyboardInterrupt:
         sys.exit("stopped; run the same command again to continue.")
 
