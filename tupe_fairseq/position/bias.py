@@ -193,9 +193,9 @@ def hide_distances(
         return AttentionBias(length, by_distance=mask, visible=visible)
     if bias.cells is not None:
         cells = bias.cells + toeplitz(mask, length)
-        if in_rows:
-            cells = hide_outside(cells, window)
-        return replace(bias, cells=cells, visible=visible, window=window if in_rows else None)
+        if window is None or not in_rows:
+            return replace(bias, cells=cells, visible=visible)
+        return replace(bias, cells=hide_outside(cells, window), visible=visible, window=window)
     exact = bias.exact
     if exact is not None:
         # `mask` has distance d at index d + T − 1.
