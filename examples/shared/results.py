@@ -7,6 +7,7 @@ RUN has `settings` and `commands`; from its start on also `seconds`, `date`, `de
 """
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ def what_ran(results: Results) -> list[str]:
     cells = []
     for part, runs in parts.items():
         done = sum("result" in run for run in runs)
-        minutes = sum(run.get("seconds", 0) for run in runs) / 60
+        minutes = math.fsum(run.get("seconds", 0) for run in runs) / 60
         cells.append([part, f"{done} of {len(runs)}", f"{minutes:.1f}"])
     keys = ("device", "torch", "commit")
     begun = [run for run in results["runs"].values() if "device" in run]
