@@ -23,7 +23,7 @@ from ..kernels.products import multiplied, multiply
 from ..position.relative import ByDistance, RelativeVectors
 from .blocks import Block
 
-#: Rows of a tile. It reaches as many distances as there are cells in a row, and this many more.
+#: Rows of a tile. With J cells in a row, it reaches J + TILE − 1 distances.
 TILE = 64
 
 
@@ -33,22 +33,29 @@ class Tile(NamedTuple):
     Attributes:
         cells: B×I×J, those of its queries and keys.
         rows: index of its queries or keys in H×B×T×D, which gives B×R×D.
-        window: index of the vectors that it reaches in H×W×D, which gives W×D.
-        offset: column of the cell (0, 0) in a product with these vectors.
+        reached: index of the vectors whose distances it reaches in H×W×D, which gives N×D.
+        offset: column of the cell (0, 0) in a product with these N vectors.
     """
 
     cells: Tensor
     rows: tuple[int, slice, slice]
-    window: tuple[int, slice]
+    reached: tuple[int, slice]
     offset: int
 
     def shaped(self, by_row: Tensor) -> Tensor:
-        """Values by row and distance: B·R×W -> B×R×W."""
+        """Values by row and distance: B·R×N -> B×R×N."""
         return by_row.view(len(self.cells), -1, by_row.size(-1))
 
 
 class Table:
     """Vectors by distance that are multiplied by queries or keys.
+
+    The vectors of `RelativeVectors` take part by two methods:
+
+                forward                   backward
+        a, b    add_to_cells: scores      add_from_cells: gradients of q or k, and of the vectors
+        c       add_from_cells: output    add_to_cells: gradient of the weights
+                                          add_from_cells: gradient of the vectors
 
     Args:
         vectors: H×W×D, or 1×W×D where the heads share them.
@@ -62,15 +69,15 @@ class Table:
         self.gradient = torch.zeros(vectors.shape, dtype=vectors.dtype)
         self.workspace = vectors.new_empty(0)
 
-    def add(self, block: Block, cells: Tensor, x: Tensor) -> None:
-        """Add x_i · vector_{j−i}, or x_j by key, to cells M×R×S, for x H×B×T×D."""
+    def add_to_cells(self, block: Block, cells: Tensor, x: Tensor) -> None:
+        """Add x_i · vector_{j−i}, or x_j by key, to cells M×R×S, for x H×B×T×E, E ≥ D."""
         for tile in self._tiles(block, cells):
-            rows, vectors = self._rows(x, tile), self.vectors[tile.window]
+            rows, vectors = self._rows(x, tile), self.vectors[tile.reached]
             workspace = self._workspace(len(rows), len(vectors))
             (products,) = multiplied(rows[None], vectors.t()[None], workspace[None])
             add_by_distance_(tile.cells, tile.shaped(products), tile.offset, self.by_key)
 
-    def add_transposed(
+    def add_from_cells(
         self, block: Block, cells: Tensor, out: Tensor | None = None, x: Tensor | None = None
     ) -> None:
         """Sum cells by row and distance; add the sums times vectors to out, times x to gradient.
@@ -78,16 +85,17 @@ class Table:
         Args:
             block: where the cells are.
             cells: M×R×S.
-            out: Σ_j cell_ij vector_{j−i}, or Σ_i by key, is added to it, H×B×T×D.
-            x: Σ of cell_ij x_i over the cells of a distance is added to the gradient.
+            out: Σ_j cell_ij vector_{j−i}, or Σ_i by key, is added to it, H×B×T×E, E ≥ D.
+            x: Σ of cell_ij x_i, or x_j by key, over the cells of a distance is added to the
+                gradient, H×B×T×E.
         """
         for tile in self._tiles(block, cells):
-            vectors = self.vectors[tile.window]
+            vectors = self.vectors[tile.reached]
             rows = tile.cells.size(0) * tile.cells.size(2 if self.by_key else 1)
             sums = self._workspace(rows, len(vectors))
             sum_by_distance(tile.cells, tile.shaped(sums), tile.offset, self.by_key)
             if x is not None:
-                gradient, factors = self.gradient[tile.window], self._rows(x, tile)
+                gradient, factors = self.gradient[tile.reached], self._rows(x, tile)
                 multiply(sums.t()[None], factors[None], gradient[None], accumulate=True)
             if out is not None:
                 part = out[tile.rows][..., : vectors.size(-1)]
@@ -95,7 +103,7 @@ class Table:
                 multiply(by_matrix, vectors.expand(len(part), -1, -1), part, accumulate=True)
 
     def _rows(self, x: Tensor, tile: Tile) -> Tensor:
-        """The rows of a tile, without dimensions appended to the vectors: B·R×D."""
+        """The rows of a tile, B·R×D: of the E dimensions of x, those that the vectors have."""
         width = self.vectors.size(-1)
         return x[tile.rows][..., :width].reshape(-1, width)
 
@@ -106,6 +114,7 @@ class Table:
         return self.workspace[: rows * columns].view(rows, columns)
 
     def _tiles(self, block: Block, cells: Tensor) -> Iterator[Tile]:
+        # `with_cls` needs no care: only TUPE unties [CLS], and it has no vectors by distance.
         table, group = ByDistance(self.vectors, self.first), block.group
         queries = range(block.first, block.first + block.rows)
         keys = range(block.first_key, block.first_key + block.num_keys)
@@ -124,10 +133,11 @@ class Table:
                     i, j, in_tile = queries[part], keys, in_head[:, part]
                 own = j if self.by_key else i
                 start, stop = table.reached(j[0] - i[-1], j[-1] - i[0])
+                # Of cell (0, 0): distance −first-> row of the table −start-> column of the product
                 yield Tile(
                     cells=in_tile,
                     rows=(head, group.sequences, slice(own.start, own.stop)),
-                    window=(head if len(self.vectors) > 1 else 0, slice(start, stop)),
+                    reached=(head if len(self.vectors) > 1 else 0, slice(start, stop)),
                     offset=j[0] - i[0] - self.first - start,
                 )
 
@@ -153,19 +163,19 @@ class Relative:
     def add_to_scores(self, block: Block, scores: Tensor) -> None:
         """Add the products with a and b."""
         if self.a is not None:
-            self.a.add(block, scores, self.q)
+            self.a.add_to_cells(block, scores, self.q)
         if self.b is not None:
-            self.b.add(block, scores, self.k)
+            self.b.add_to_cells(block, scores, self.k)
 
     def add_to_output(self, block: Block, weights: Tensor, out: Tensor) -> None:
         """Add the weighted sum of c to out, H×B×T×D."""
         if self.c is not None:
-            self.c.add_transposed(block, weights, out)
+            self.c.add_from_cells(block, weights, out)
 
     def add_to_weights(self, block: Block, grad_weights: Tensor, grad_out: Tensor) -> None:
         """Add to the gradient of the weights what c contributes."""
         if self.c is not None:
-            self.c.add(block, grad_weights, grad_out)
+            self.c.add_to_cells(block, grad_weights, grad_out)
 
     def add_gradients(
         self,
@@ -178,11 +188,11 @@ class Relative:
     ) -> None:
         """Add to the gradients of q, H×B×T×D, of k, H×B×S×D, and of the tables."""
         if self.a is not None:
-            self.a.add_transposed(block, grad_scores, grad_q, self.q)
+            self.a.add_from_cells(block, grad_scores, grad_q, self.q)
         if self.b is not None:
-            self.b.add_transposed(block, grad_scores, grad_k, self.k)
+            self.b.add_from_cells(block, grad_scores, grad_k, self.k)
         if self.c is not None:
-            self.c.add_transposed(block, weights, x=grad_out)
+            self.c.add_from_cells(block, weights, x=grad_out)
 
     def gradients(self) -> list[Tensor | None]:
         """The gradients of a, b and c."""
