@@ -32,6 +32,8 @@ SPARSE = 2 / 3
 SHORT = 32
 #: Bytes up to which the positional term is stored once for all layers as H×T×T.
 DENSE = 1 << 29
+#: Among the arguments of `_Attend`: no gradients of prepared, p, key, firsts; parts of the bias.
+NO_GRADIENTS, PARTS = (None,) * 4, slice(11, None)
 
 
 class Blocked(Backend):
@@ -135,7 +137,7 @@ class _BiasGradient:
         self.bias = bias
 
     def grad_rows(self, block: Block) -> Tensor:
-        """Where to sum the gradient of `Blocks.rows`, H×R×S."""
+        """Where to sum the gradient of `Blocks.positional_rows`, H×R×S."""
         if "cells" in self.sums and not block.with_cls:
             return block.rows_of(replace(self.bias, cells=self.sums["cells"]))
         return torch.zeros_like(block.rows_of(self.bias))
@@ -143,8 +145,10 @@ class _BiasGradient:
     def add_rows(self, block: Block, gradient: Tensor) -> None:
         """Add the gradient of these rows to the parts from which they are computed."""
         if "cells" in self.sums:
+            if not block.with_cls:
+                return  # `gradient` is a view of the sums.
             rows = self.sums["cells"][:, block.first : block.first + block.rows]
-            for columns, keys in block.parts if block.with_cls else ():
+            for columns, keys in block.spans:
                 rows[..., keys] += gradient[..., columns]
             return
         leaves = {name: leaf.requires_grad_() for name, leaf in self.leaves.items()}
@@ -156,9 +160,9 @@ class _BiasGradient:
 
 
 class _Attend(torch.autograd.Function):
-    """softmax(q kᵀ + v_ij) v for q, k B×H×T×E, v B×H×T×D, vectors by distance, and parts of v_ij.
+    """softmax(q kᵀ + bias_ij) v for q, k B×H×T×E, v B×H×T×D, and parts of the bias.
 
-    For firsts, other_q, a, b and c see `relative_inputs`.
+    p and key are those of dropout. For firsts, other_q, a, b and c see `relative_inputs`.
     """
 
     @staticmethod
@@ -169,7 +173,7 @@ class _Attend(torch.autograd.Function):
         out = prepared.empty_like(v)
         relative = Relative(firsts, q if other_q is None else other_q, k, (a, b, c))
         for same_queries in prepared.blocks:
-            rows = prepared.rows(same_queries[0])
+            rows = prepared.positional_rows(same_queries[0])
             for block in same_queries:
                 workspace = block.cells_in(prepared.workspace[0])
                 scores = _products(block, block.queries(q), k, workspace)
@@ -184,15 +188,16 @@ class _Attend(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Any) -> tuple[Tensor | None, ...]:
-        q, k, v, other_q, *tables = ctx.saved_tensors
+        q, k, v, other_q, a, b, c, *parts = ctx.saved_tensors
         prepared, p, key, firsts = ctx.constants
         gradient = _heads_first(gradient)
         grad_q, grad_k, grad_v = map(prepared.empty_like, (q, k, v))
         grad_other = None if other_q is None else torch.zeros_like(other_q)
-        relative = Relative(firsts, q if other_q is None else other_q, k, tables[:3])
-        bias_gradient = _BiasGradient(prepared.bias) if any(ctx.needs_input_grad[11:]) else None
+        relative = Relative(firsts, q if other_q is None else other_q, k, (a, b, c))
+        bias_learns = any(ctx.needs_input_grad[PARTS])
+        bias_gradient = _BiasGradient(prepared.bias) if bias_learns else None
         for same_queries in prepared.blocks:
-            rows = prepared.rows(same_queries[0])
+            rows = prepared.positional_rows(same_queries[0])
             grad_rows = None if bias_gradient is None else bias_gradient.grad_rows(same_queries[0])
             for block in same_queries:
                 workspace, second_workspace = map(block.cells_in, prepared.workspace)
@@ -204,6 +209,8 @@ class _Attend(torch.autograd.Function):
                 grad_bias = None if grad_rows is None else block.part_of(grad_rows)
                 terms = prepared.terms(block, rows, p, key)
                 softmax_dropout_backward_(scores, grad_scores, grad_bias, terms)
+                # The first queries see all keys and write, unless keys are hidden: then the
+                # gradients begin with 0 (`empty_like`).
                 accumulate = block.first > 0 or prepared.hides
                 for columns, grad_part in block.keys(grad_v):
                     multiply(scores[..., columns].mT, grad_out, grad_part, accumulate)
@@ -217,13 +224,12 @@ class _Attend(torch.autograd.Function):
                 )
             if bias_gradient is not None and grad_rows is not None:
                 bias_gradient.add_rows(same_queries[0], grad_rows)
-        grad_parts = (
-            [None] * (len(tables) - 3) if bias_gradient is None else bias_gradient.sums.values()
-        )
+        grad_parts = [None] * len(parts) if bias_gradient is None else bias_gradient.sums.values()
         grad_q, grad_k, grad_v, grad_other = map(
             _batch_first, (grad_q, grad_k, grad_v, grad_other)
         )
-        return grad_q, grad_k, grad_v, *[None] * 4, grad_other, *relative.gradients(), *grad_parts
+        tables = relative.gradients()
+        return grad_q, grad_k, grad_v, *NO_GRADIENTS, grad_other, *tables, *grad_parts
 
 
 def _products(block: Block, rows: Tensor, x: Tensor, workspace: Tensor) -> Tensor:

@@ -24,7 +24,8 @@ from ..position.bias import AttentionBias
 
 #: Cells of a block: 4 MB in fp32. Smaller blocks cost more calls, larger ones leave the cache.
 BLOCK = 1 << 20
-#: Fewest queries of a block where keys are hidden; products of fewer rows are slow.
+#: Hidden keys make blocks narrow, but not below this number of queries: products of fewer rows
+#: are slow.
 NARROW = 64
 #: Sequences are batched if each has at least this share of the tokens of the longest.
 SIMILAR = 0.75
@@ -64,7 +65,7 @@ class Block(NamedTuple):
         first: the first query.
         rows: number of queries R.
         first_key: the first of the consecutive keys that these queries can see.
-        num_keys: number of keys S.
+        num_keys: number of keys S, key 0 included if with_cls.
         first_word: counter of the first random word of its dropout mask.
         with_cls: whether they also see key 0, which then comes before these keys.
     """
@@ -91,8 +92,14 @@ class Block(NamedTuple):
         return self.group.matrices_of(x)[:, self.first : self.first + self.rows]
 
     @property
-    def parts(self) -> list[tuple[slice, slice]]:
-        """Columns of the cells, and the consecutive keys that they belong to."""
+    def spans(self) -> list[tuple[slice, slice]]:
+        """Columns of the cells, and the consecutive keys that they belong to.
+
+        For example with key 0 before the keys 7, 8 and 9 (num_keys = 4, with_cls):
+
+            columns   0 | 1 2 3
+            keys      0 | 7 8 9
+        """
         count = self.num_keys - self.with_cls
         near = slice(self.first_key, self.first_key + count)
         if not self.with_cls:
@@ -102,20 +109,23 @@ class Block(NamedTuple):
     def keys(self, x: Tensor) -> list[tuple[slice, Tensor]]:
         """The keys by their columns: H×B×T×D -> views M×S×D."""
         matrices = self.group.matrices_of(x)
-        return [(columns, matrices[:, keys]) for columns, keys in self.parts]
+        return [(columns, matrices[:, keys]) for columns, keys in self.spans]
 
     def rows_of(self, bias: AttentionBias) -> Tensor:
         """The term of its queries and keys in all heads: H×R×S; a view where that is possible."""
         last = self.first + self.rows
-        return joined([bias.rows(self.first, last, keys) for _, keys in self.parts])
+        return joined([bias.rows(self.first, last, keys) for _, keys in self.spans])
 
     def padding_of(self, padding: Tensor) -> Tensor:
         """The part of a score by sequence and key that belongs to its cells: B×1×T -> P×1×S."""
         in_group = padding[self.group.sequences]
-        return joined([in_group[..., keys] for _, keys in self.parts])
+        return joined([in_group[..., keys] for _, keys in self.spans])
 
     def part_of(self, rows: Tensor) -> Tensor:
-        """Its part of the terms of all heads, from a block as large or larger: H×R×S -> G×R×S."""
+        """Its part of the rows of the largest block of the same queries: H×R×S -> G×R×S.
+
+        Both begin at the same query and the same key.
+        """
         return rows[self.group.heads, : self.rows, : self.num_keys]
 
 
@@ -149,7 +159,7 @@ class Blocks:
         """Whether keys are hidden by their distance, so that blocks leave some out."""
         return self.bias is not None and self.bias.visible is not None
 
-    def rows(self, block: Block) -> Tensor | None:
+    def positional_rows(self, block: Block) -> Tensor | None:
         """The positional term of this block in all heads, H×R×S."""
         return None if self.bias is None else block.rows_of(self.bias)
 
@@ -159,7 +169,7 @@ class Blocks:
         return torch.empty_like(x) if whole else torch.zeros_like(x)
 
     def terms(self, block: Block, rows: Tensor | None, p: float, key: int) -> ScoreTerms:
-        """Bias, padding and dropout of a block; `rows` is the positional term of its queries."""
+        """Bias, from `positional_rows`, padding and dropout of a block; key: of the mask."""
         bias = None if rows is None else block.part_of(rows)
         padding = None if self.padding is None else block.padding_of(self.padding)
         return ScoreTerms(bias, padding, p, key, block.first_word)
@@ -184,15 +194,15 @@ def split_into_blocks(
     low, high = visible or (-longest, longest)
     # A block computes more cells than its queries see, and the fewer queries the fewer of these.
     sees = min(high, longest) - max(low, -longest)
-    step = longest if visible is None else min(longest, max(NARROW, sees // 4))
-    most_keys = min(longest, step + high - low + untied_cls)
+    most_rows = longest if visible is None else min(longest, max(NARROW, sees // 4))
+    most_keys = min(longest, most_rows + high - low + untied_cls)
     groups = [
         group
         for start, stop in similar(lengths)
-        for group in _groups(heads, start, stop, lengths, step * most_keys)
+        for group in _groups(heads, start, stop, lengths, most_rows * most_keys)
     ]
     largest = max(group.matrices * min(group.keys, most_keys) for group in groups)
-    step = max(1, min(step, BLOCK // max(largest, 1)))
+    step = max(1, min(most_rows, BLOCK // max(largest, 1)))
     word = 0
     blocks: list[list[Block]] = []
     # A query that sees all keys has blocks of its own.
@@ -203,11 +213,11 @@ def split_into_blocks(
         for group in groups:
             if first < group.keys:
                 rows = 1 if sees_all else min(step, group.keys - first)
-                key = max(0, first + low)
-                with_cls = untied_cls and key > 0
+                first_key = max(0, first + low)
+                with_cls = untied_cls and first_key > 0
                 last = group.keys if sees_all else min(group.keys, first + rows + high)
-                count = last - key + with_cls
-                blocks[-1].append(Block(group, first, rows, key, count, word, with_cls))
+                count = last - first_key + with_cls
+                blocks[-1].append(Block(group, first, rows, first_key, count, word, with_cls))
                 word += words_per_mask(group.matrices * rows, count)
     return blocks
 
