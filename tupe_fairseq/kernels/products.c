@@ -1,4 +1,5 @@
-/* Products of batches of small matrices, as attention needs them (products.py).
+/* Products of batches of small matrices, as attention needs them (products.py). native.py joins
+   the sources: LANES is from linear.c, softmax and clamped are from kernels.c.
 
    A tile of the result stays in registers: 6 rows of 4 vectors of 16 numbers, 24 sums. Step k adds
    the products of column k of a and row k of b:
@@ -177,7 +178,8 @@ static inline long row_at(const long *strides, long b, long h, long i) {
    have E columns, v and out D. Matrix h B + b of the terms belongs to head h of sequence b, of which
    the first lengths[b] tokens are read and written. Query i sees the keys i + low, ..., i + high,
    and the bias hides the others. Strides of sequences, heads and rows: of q, k, v, out.
-   Returns whether there was memory. */
+   Returns 1, or 0 where a thread has no memory for scores: out is incomplete then. Without AVX-512
+   it returns 0 and computes nothing. */
 int attend(float *out, const float *q, const float *k, const float *v, const ScoreTerms *t,
            const long *lengths, const long *strides, long B, long H, long T, long E, long D,
            long low, long high) {
@@ -196,12 +198,14 @@ int attend(float *out, const float *q, const float *k, const float *v, const Sco
                     long m = h * B + b, R = clamped(lengths[b] - i, 0, step);
                     long j = clamped(i + low, 0, T), S = clamped(i + R + high, j, lengths[b]) - j;
                     if (failed || !R) continue;
+                    /* q kᵀ */
                     product(scores, S, q + row_at(q_strides, b, h, i), q_strides[2], 1,
                             k + row_at(k_strides, b, h, j), 1, k_strides[2], R, E, S, 0);
                     for (long r = 0; r < R; r++) {
                         const float *bias = bias_of(t, m, i + r), *padding = padding_of(t, m);
                         softmax(scores + r * S, bias ? bias + j : 0, padding ? padding + j : 0, S);
                     }
+                    /* weights v */
                     product(out + row_at(out_strides, b, h, i), out_strides[2], scores, S, 1,
                             v + row_at(v_strides, b, h, j), v_strides[2], 1, R, S, D, 0);
                 }

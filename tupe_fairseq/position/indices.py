@@ -25,7 +25,8 @@ def distances(
 def toeplitz(by_distance: Tensor, keys: int) -> Tensor:
     """Spread one value per distance over the cells: H×(T+S−1) -> H×T×S.
 
-    Cell (i, j) reads column j − i + T − 1; no table of T×S indices is made.
+    Cell (i, j) reads column j − i + T − 1; no table of T×S indices is made. Where each query has
+    values of its own, `relative.relative_shift` does the same.
     """
     return _Toeplitz.apply(by_distance, keys)
 

@@ -81,6 +81,7 @@ class ByDistance:
 def relative_shift(by_distance: Tensor, keys: int) -> Tensor:
     """Values by query and distance to values by query and key: ...×T×(T+S−1) -> ...×T×S.
 
+    Here each query has values of its own; in `indices.toeplitz` all share one for each distance.
     Distances ascend as `indices.distances` gives them, so (i, j) reads column j − i + T − 1. In
     the flattened tensor that is i·(T+S−2) + j + T − 1: a view with rows one column shorter does it
     without a gather.
