@@ -11,7 +11,7 @@ DATA_BIN is the output of examples/pretraining/prepare.sh. The parts:
     algorithmic   the tasks of algorithmic.py: strings of up to 40 symbols, tested to 200
 
 An encoding may have options: `rope+randomize_positions=512`. All are trained with the first of
---seeds, and some causal models with all. After an interruption the same command continues; `--only
+--seeds, masked models and some causal ones with all. After an interruption the same command continues; `--only
 'causal/*'` runs a part. DIRECTORY gets PART/ENCODING/SEED/ (algorithmic/TASK/ENCODING/SEED/) with
 the model and log.txt, results.json, and the report (length_report.py): report.md, length.png and
 algorithmic.png, which need matplotlib (the extra `viz`).
@@ -92,7 +92,7 @@ def model_runs(args: argparse.Namespace, part: str) -> list[Run]:
     recipe = recipe_of(args, part)
     first, *others = args.seeds
     pairs = [(name, first) for name in getattr(args, part)]
-    again = [name for name in args.causal if name in REPEATED and part == "causal"]
+    again = [name for name in getattr(args, part) if part == "masked" or name in REPEATED]
     pairs += [(name, seed) for seed in others for name in again]
     runs = []
     for encoding, seed in pairs:
