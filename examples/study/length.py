@@ -11,10 +11,11 @@ DATA_BIN is the output of examples/pretraining/prepare.sh. The parts:
     algorithmic   the tasks of algorithmic.py: strings of up to 40 symbols, tested to 200
 
 An encoding may have options: `rope+randomize_positions=512`. All are trained with the first of
---seeds, masked models and some causal ones with all. After an interruption the same command continues; `--only
-'causal/*'` runs a part. DIRECTORY gets PART/ENCODING/SEED/ (algorithmic/TASK/ENCODING/SEED/) with
-the model and log.txt, results.json, and the report (length_report.py): report.md, length.png and
-algorithmic.png, which need matplotlib (the extra `viz`).
+--seeds, masked models and some causal ones with all. After an interruption the same command
+continues; `--only 'causal/*'` runs a part. DIRECTORY gets PART/ENCODING/SEED/
+(algorithmic/TASK/ENCODING/SEED/) with the model and log.txt, results.json, and the report
+(length_report.py): report.md, length.png and algorithmic.png, which need matplotlib (the extra
+`viz`).
 """
 
 import argparse
@@ -38,7 +39,7 @@ from tupe_fairseq import UsageError
 ENCODINGS = {
     "causal": "none,sinusoidal,learned,rope,xpos,alibi,t5,tupe_r,kerple_log,fire,sandwich,fox,"
     "cope,t5+max_distance=32,fire+fire_threshold=16,cope+cope_positions=16",
-    "masked": "learned,tupe_a,rope,alibi,learned+randomize_positions=512,"
+    "masked": "learned,tupe_a,tupe_r,rope,alibi,kerple_log,learned+randomize_positions=512,"
     "rope+randomize_positions=512,t5,t5+max_distance=16",
     "algorithmic": "rope,rope+randomize_positions=2048,learned,"
     "learned+randomize_positions=2048,alibi,none,t5",

@@ -118,13 +118,15 @@ def test_masked_models_predict_the_same_tokens_at_all_lengths():
 
 
 def test_seeds(toy_masked_lm_data, tmp_path):
-    """All with the first seed, and then the repeated causal ones with the others."""
+    """All with the first seed, then masked models and some causal ones with the others."""
     more = ("--seeds", "3", "4", "--encodings", "none,rope,alibi")
     args = length.parse(words(toy_masked_lm_data, tmp_path, *more))
     assert [run.name.partition("/")[2] for run in length.model_runs(args, "causal")] == [
         *("none/3", "rope/3", "alibi/3", "rope/4", "alibi/4")
     ]
-    assert [run.name for run in length.model_runs(args, "masked")] == ["masked/t5/3"]
+    assert [run.name for run in length.model_runs(args, "masked")] == [
+        *("masked/t5/3", "masked/t5/4")
+    ]
 
 
 @pytest.mark.parametrize(
