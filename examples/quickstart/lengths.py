@@ -22,17 +22,15 @@ TRAINED, BLOCKS = 32, 40
 MODELS = {"tupe_r": ("pretrained", "toeplitz"), "learned": ("learned", "hierarchical")}
 
 
-def losses(models: Path, data: Path) -> dict[str, Any]:
+def measured(models: Path, data: Path) -> dict[str, Any]:
     """What lengths.json holds."""
-    kind = KINDS["masked"]
-    unit = TRAINED - kind.special
+    kind, unit = KINDS["masked"], TRAINED - KINDS["masked"].special
     blocks = read_blocks(data, FACTORS[-1] * unit, BLOCKS)
     found: dict[str, Any] = {"tokens": [k * unit + kind.special for k in FACTORS], "bits": {}}
     for encoding, (folder, extension) in MODELS.items():
-        changed = {"extend_positions": extension}
-        path = models / folder / "model.pt"
-        measured = measure(kind, path, data, TRAINED, blocks, changed)
-        found["bits"][encoding] = [measured["mean"][str(k)] for k in FACTORS]
+        way = {"extend_positions": extension}
+        losses = measure(kind, models / folder / "model.pt", data, TRAINED, blocks, way)["mean"]
+        found["bits"][encoding] = [losses[str(k)] for k in FACTORS]
     return found
 
 
@@ -40,7 +38,7 @@ def main() -> None:
     """See the module's docstring."""
     models, data, out = map(Path, sys.argv[1:])
     out.mkdir(parents=True, exist_ok=True)
-    found = losses(models, data)
+    found = measured(models, data)
     with replacing(out / "lengths.json") as aside:
         aside.write_text(json.dumps(found, indent=1) + "\n")
 

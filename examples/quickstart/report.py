@@ -80,7 +80,7 @@ def render(
     Args:
         losses: as `losses.read_losses` returns them.
         results: as `evaluate.evaluate` returns them; None for a text of one's own.
-        lengths: as `lengths.losses` returns them; None for a text of one's own.
+        lengths: as `lengths.measured` returns them; None for a text of one's own.
         work: the folder of all output.
     """
     rows = [

@@ -42,7 +42,11 @@ def explain_mismatch(
             more = len(state_dict[prefix + name]) - len(own[prefix + name])
             if more:
                 if args.extend_positions == "toeplitz":
-                    limit = "trained_positions"
+                    most = args.trained_positions
+                    return (
+                        f"--trained-positions is {most}, but the checkpoint has {most + more} "
+                        "positions: give that number."
+                    )
                 flag, most = "--" + limit.replace("_", "-"), getattr(args, limit)
                 return (
                     f"{flag} is {most}, but the checkpoint has {most + more} positions: give that "
