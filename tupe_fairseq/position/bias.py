@@ -180,10 +180,11 @@ def hide_distances(
         hidden_score: what is added to the score of hidden keys.
         untied_cls: whether the window does not apply to position 0.
     """
-    in_rows = untied_cls and window is not None
+    # The window that is left to `rows`.
+    in_rows = window if untied_cls else None
     distance = distances(length, length, device=device)
     hidden = distance > 0 if causal else torch.zeros_like(distance, dtype=torch.bool)
-    if window is not None and not in_rows:
+    if window is not None and in_rows is None:
         hidden = hidden | (distance.abs() > window)
     mask = torch.zeros_like(distance, dtype=torch.float32).masked_fill(hidden, hidden_score)
     mask = mask.expand(heads, -1)
@@ -193,9 +194,9 @@ def hide_distances(
         return AttentionBias(length, by_distance=mask, visible=visible)
     if bias.cells is not None:
         cells = bias.cells + toeplitz(mask, length)
-        if window is None or not in_rows:
-            return replace(bias, cells=cells, visible=visible)
-        return replace(bias, cells=hide_outside(cells, window), visible=visible, window=window)
+        if in_rows is not None:
+            cells = hide_outside(cells, in_rows)
+        return replace(bias, cells=cells, visible=visible, window=in_rows)
     exact = bias.exact
     if exact is not None:
         # `mask` has distance d at index d + T − 1.
@@ -203,10 +204,4 @@ def hide_distances(
         exact = exact + toeplitz(mask[:, length - queries : length + keys - 1], keys)
     if bias.by_distance is not None:
         mask = bias.by_distance + mask
-    return replace(
-        bias,
-        by_distance=mask,
-        visible=visible,
-        window=window if in_rows else None,
-        exact=exact,
-    )
+    return replace(bias, by_distance=mask, visible=visible, window=in_rows, exact=exact)

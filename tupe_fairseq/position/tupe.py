@@ -85,20 +85,22 @@ class TupeAbsolute(PositionEncoding):
 
     def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
         if self.trained == self.shape.max_positions:
-            return self._as_trained(queries, keys, start)
+            return self._as_trained(*self._vectors(keys), queries, keys, start)
         if torch.compiler.is_exporting():
             return self._of_any_length(queries, keys)
         if keys <= self.trained:
-            return self._as_trained(queries, keys, start)
-        bias = self._by_distance(queries, keys, start)
+            return self._as_trained(*self._vectors(keys), queries, keys, start)
+        q, k = self._vectors(self.trained)
+        bias = self._by_distance(q, k, queries, keys, start)
         if start >= self.trained:
             return bias
-        known = self._as_trained(min(queries, self.trained - start), self.trained, start)
+        known = self._as_trained(q, k, min(queries, self.trained - start), self.trained, start)
         return replace(bias, exact=known.dense())
 
-    def _as_trained(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
-        """The term of positions that have a row in the table."""
-        q, k = self._vectors(keys)
+    def _as_trained(
+        self, q: Tensor, k: Tensor, queries: int, keys: int, start: int
+    ) -> AttentionBias:
+        """The term of positions that have a row in the table; q and k are those of `_vectors`."""
         first = start + self.untie_cls
         found = AttentionBias(
             keys,
@@ -109,9 +111,10 @@ class TupeAbsolute(PositionEncoding):
         )
         return found.with_untied_cls(*self._cls(q, k)) if self.untie_cls else found
 
-    def _by_distance(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
-        """The term by distance; see `by_distance`."""
-        q, k = self._vectors(self.trained)
+    def _by_distance(
+        self, q: Tensor, k: Tensor, queries: int, keys: int, start: int = 0
+    ) -> AttentionBias:
+        """The term by distance; q and k are the `_vectors` of all trained positions."""
         first, size = 2 * self.untie_cls, self.trained - self.untie_cls
         relative = self._relative(size, size)
         # Without [CLS], if it is untied.
@@ -142,7 +145,7 @@ class TupeAbsolute(PositionEncoding):
             known = known.with_untied_cls(*self._cls(q, k))
         is_known = position < self.trained
         is_known = is_known[:, None] & is_known
-        other = self._by_distance(queries, keys)
+        other = self._by_distance(q, k, queries, keys)
         return AttentionBias(keys, cells=torch.where(is_known, known.dense(), other.dense()))
 
     def _relative(self, queries: int, keys: int, start: int = 0) -> Tensor | None:
