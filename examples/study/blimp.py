@@ -1,0 +1,155 @@
+"""BLiMP (Warstadt et al. 2020): how often a masked model prefers the grammatical sentence.
+
+    python -m examples.study.blimp FOLDER --data blimp.jsonl.xz
+
+FOLDER holds a model of the hub. --data is the file of all pairs, one JSON object in each line, or
+the folder `data` of github.com/alexwarstadt/blimp. The score of a sentence is its
+pseudo-log-likelihood (Salazar et al. 2020, equation 1): each piece is masked alone, and the
+log-probabilities of the pieces are added. Equal scores count as wrong. Prints the accuracy of the
+12 phenomena and its mean over the 67 paradigms, and writes FOLDER/blimp.json.
+"""
+
+import argparse
+import json
+import lzma
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import mean
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from examples.shared import script
+from tupe_fairseq import TupeRobertaModel, UsageError
+from tupe_fairseq.files import replacing
+
+#: The paper counts the two paradigms of this term to argument structure.
+PHENOMENA = {"s-selection": "argument_structure"}
+#: Tokens of a forward pass.
+TOKENS = 16384
+
+
+class Pair(NamedTuple):
+    """A minimal pair of sentences."""
+
+    paradigm: str
+    phenomenon: str
+    good: str
+    bad: str
+
+
+def read_pairs(path: Path, most: int) -> list[Pair]:
+    """The first `most` pairs of each paradigm.
+
+    Raises:
+        UsageError: a line is not a pair, or there are none.
+    """
+    files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    found: dict[str, list[Pair]] = {}
+    for file in files:
+        with (lzma.open if file.suffix == ".xz" else open)(file, "rt", encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                try:
+                    row = json.loads(line)
+                    term = row["linguistics_term"]
+                    pair = Pair(
+                        row["UID"],
+                        PHENOMENA.get(term, term),
+                        row["sentence_good"],
+                        row["sentence_bad"],
+                    )
+                except (ValueError, KeyError, TypeError) as error:
+                    raise UsageError(f"{file}, line {number}: not a pair ({error}).") from error
+                found.setdefault(pair.paradigm, []).append(pair)
+    if not found:
+        raise UsageError(f"--data is {str(path)!r}, but holds no pairs.")
+    return [pair for pairs in found.values() for pair in pairs[:most]]
+
+
+def encoder(hub: Any) -> Any:
+    """A function from a sentence to its ids T; in lower case if the model's dictionary is."""
+    dictionary = hub.task.source_dictionary
+    cased = any(symbol != symbol.lower() for symbol in dictionary.symbols[dictionary.nspecial :])
+    return lambda text: hub.encode(text if cased else text.lower())
+
+
+@torch.inference_mode()
+def scores(hub: Any, sentences: list[Tensor]) -> list[float]:
+    """Pseudo-log-likelihoods of sentences, each <s> ... </s>."""
+    order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
+    found = [0.0] * len(sentences)
+    for batch in batches(order, sentences):
+        tokens = torch.stack([sentences[i] for i in batch])
+        (count, length), inner = tokens.shape, tokens.size(1) - 2
+        # One row for each piece of each sentence: count×inner×length.
+        masked = torch.eye(length, dtype=torch.bool)[1:-1].expand(count, -1, -1)
+        rows = tokens[:, None].expand_as(masked).masked_fill(masked, hub.task.mask_idx)
+        logits, _ = hub.model(
+            rows.flatten(0, 1).to(hub.device), masked_tokens=masked.flatten(0, 1).to(hub.device)
+        )
+        own = tokens[:, 1:-1].flatten().to(hub.device)
+        likely = logits.float().log_softmax(-1).gather(1, own[:, None])
+        for i, value in zip(batch, likely.view(count, inner).double().sum(1), strict=True):
+            found[i] = value.item()
+    return found
+
+
+def batches(order: list[int], sentences: list[Tensor]) -> Iterator[list[int]]:
+    """Sentences of equal length, of up to TOKENS tokens after masking; reports the progress."""
+    last = began = time.monotonic()
+    start = 0
+    while start < len(order):
+        length = len(sentences[order[start]])
+        size = max(1, TOKENS // (length * (length - 2)))
+        batch = [i for i in order[start : start + size] if len(sentences[i]) == length]
+        yield batch
+        start += len(batch)
+        if (now := time.monotonic()) - last > 10:
+            last = now
+            print(f"{start / len(order):.0%} after {now - began:.0f} s", flush=True)
+
+
+def accuracies(pairs: list[Pair], right: list[bool]) -> dict[str, Any]:
+    """Accuracy in percent by paradigm, and means over paradigms: by phenomenon and of all."""
+    paradigms: dict[str, list[bool]] = {}
+    for pair, own in zip(pairs, right, strict=True):
+        paradigms.setdefault(pair.paradigm, []).append(own)
+    shares = {name: 100 * mean(own) for name, own in paradigms.items()}
+    phenomena: dict[str, dict[str, float]] = {}
+    for pair in pairs:
+        phenomena.setdefault(pair.phenomenon, {})[pair.paradigm] = shares[pair.paradigm]
+    return {
+        "mean": mean(shares.values()),
+        "phenomena": {name: mean(phenomena[name].values()) for name in sorted(phenomena)},
+        "paradigms": dict(sorted(shares.items())),
+    }
+
+
+def main(argv: list[str] | None = None) -> None:
+    """See the module's docstring."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    add = parser.add_argument
+    add("folder", type=Path, help="directory of a model and its tokenizer")
+    add("--data", type=Path, required=True, help="blimp.jsonl, perhaps .xz, or a folder of .jsonl")
+    add("--checkpoint-file", help="default: as from_pretrained finds it")
+    add("--pairs", type=int, default=1000, help="of each paradigm (default: all 1,000)")
+    args = parser.parse_args(argv)
+    if args.pairs < 1:
+        raise UsageError(f"--pairs must be at least 1, but is {args.pairs}.")
+    began, pairs = time.monotonic(), read_pairs(args.data, args.pairs)
+    hub = TupeRobertaModel.from_pretrained(args.folder, args.checkpoint_file)
+    encode = encoder(hub)
+    found = scores(hub, [encode(text) for pair in pairs for text in (pair.good, pair.bad)])
+    right = [good > bad for good, bad in zip(found[::2], found[1::2], strict=True)]
+    result = {"pairs": len(pairs), **accuracies(pairs, right)}
+    result["seconds"] = round(time.monotonic() - began, 1)
+    for name, share in [*result["phenomena"].items(), ("mean of the paradigms", result["mean"])]:
+        print(f"{share:6.2f} %  {name.replace('_', ' ')}")
+    with replacing(args.folder / "blimp.json") as aside:
+        aside.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    script.run(main)

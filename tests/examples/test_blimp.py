@@ -1,0 +1,94 @@
+"""examples/study/blimp.py: scores against one mask at a time, and the accuracies."""
+
+import json
+import lzma
+import shutil
+
+import pytest
+import sentencepiece
+import torch
+
+from examples.study import blimp
+from tests import toy_data
+from tests.fairseq_commands import pretrain
+from tupe_fairseq import TupeRobertaModel, UsageError
+
+LINES = ["the cat sat on the mat", "a dog ran over the hill", "cats and dogs run"]
+PAIRS = [
+    ("one", "binding", "The cat sat on the mat", "the cat sat on mat the"),
+    ("one", "binding", "a dog ran", "ran dog a the hill"),
+    ("one", "binding", "cats run", "cats cats run"),
+    ("two", "s-selection", "the mat sat", "sat the mat"),
+    # Equal sentences have equal scores.
+    ("three", "argument_structure", "dogs run", "dogs run"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A trained model with its tokenizer, in lower case."""
+    root = tmp_path_factory.mktemp("blimp")
+    (root / "raw.txt").write_text("\n".join(LINES * 20))
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(root / "raw.txt"),
+        model_prefix=str(root / "sentencepiece.bpe"),
+        vocab_size=60,
+        model_type="bpe",
+        minloglevel=2,
+    )
+    pieces = sentencepiece.SentencePieceProcessor(str(root / "sentencepiece.bpe.model"))
+    lines = [" ".join(pieces.encode(line, out_type=str)) for line in LINES * 20]
+    symbols = toy_data.dictionary(pieces.id_to_piece(i) for i in range(3, 60))
+    for split in ("train", "valid"):
+        toy_data.write_split(root, split, lines, symbols)
+    shutil.copy(pretrain(root, root / "save"), root / "model.pt")
+    return root
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    keys = ("UID", "linguistics_term", "sentence_good", "sentence_bad")
+    path = tmp_path_factory.mktemp("data") / "blimp.jsonl.xz"
+    with lzma.open(path, "wt") as out:
+        out.writelines(json.dumps(dict(zip(keys, pair, strict=True))) + "\n" for pair in PAIRS)
+    return path
+
+
+def one_by_one(hub, text):
+    """The sum over pieces, each masked in a pass of its own."""
+    tokens, total = hub.encode(text.lower()), 0.0
+    for i in range(1, len(tokens) - 1):
+        masked = tokens.clone()
+        masked[i] = hub.task.mask_idx
+        with torch.no_grad():
+            logits = hub.model(masked[None])[0][0, i].double()
+        total += (logits[tokens[i]] - logits.logsumexp(0)).item()
+    return total
+
+
+def test_against_one_mask_at_a_time(folder, data, monkeypatch):
+    # Several batches of equal length.
+    monkeypatch.setattr(blimp, "TOKENS", 150)
+    hub = TupeRobertaModel.from_pretrained(folder)
+    encode = blimp.encoder(hub)
+    texts = [text for pair in PAIRS for text in pair[2:]]
+    found = blimp.scores(hub, [encode(text) for text in texts])
+    expected = [one_by_one(hub, text) for text in texts]
+    assert found == pytest.approx(expected, abs=1e-4)
+
+    blimp.main([str(folder), "--data", str(data)])
+    written = json.loads((folder / "blimp.json").read_text())
+    wins = [good > bad for good, bad in zip(expected[::2], expected[1::2], strict=True)]
+    shares = {"one": 100 * sum(wins[:3]) / 3, "two": 100.0 * wins[3], "three": 0.0}
+    assert written["paradigms"] == pytest.approx(shares)
+    assert written["phenomena"]["argument_structure"] == pytest.approx(shares["two"] / 2)
+    assert written["mean"] == pytest.approx(sum(shares.values()) / 3)
+
+
+def test_bad_data(folder, tmp_path):
+    (tmp_path / "x.jsonl").write_text('{"UID": "a"}\n')
+    with pytest.raises(UsageError, match=r"x\.jsonl, line 1: not a pair"):
+        blimp.main([str(folder), "--data", str(tmp_path / "x.jsonl")])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match="holds no pairs"):
+        blimp.main([str(folder), "--data", str(tmp_path / "empty")])
