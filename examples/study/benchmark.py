@@ -3,121 +3,175 @@
     python -m examples.study.benchmark DATA_BIN --out DIRECTORY --workers 2
 
 DATA_BIN is the output of examples/pretraining/prepare.sh. The plan and its reasons are in
-benchmark/README.md. After an interruption the same command continues; `--only 'baseline/*'` runs a
-part. DIRECTORY gets PART/ENCODING/SETTING/SEED/ with the model and log.txt of each run,
-results.json, and the report (benchmark_report.py).
+benchmark/README.md, the settings in benchmark_plan.py. The parts:
+
+    baseline   what ends the plateau of `learned`
+    rates      the learning rate of each encoding, on a shorter schedule
+    final      each encoding at its best rate, three seeds; BLiMP (with --blimp) and longer texts
+    larger     the same with fewer encodings and a larger model
+
+After an interruption the same command continues; `--only 'baseline/*'` runs a part. DIRECTORY gets
+PART/ENCODING/SETTING/SEED/ with the model and log.txt of each run, results.json, and the report
+(benchmark_report.py).
 """
 
 import argparse
+import json
 import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from fairseq.data import Dictionary
 
 from examples.shared import script
+from examples.shared.results import read_results, rows
 from examples.shared.runner import Run, arguments, runner
+from examples.study.benchmark_plan import (
+    BASELINE,
+    ENCODINGS,
+    PILOT,
+    RATES,
+    SIZES,
+    STARVED,
+    Setting,
+    Size,
+)
 from examples.study.benchmark_report import report
 from examples.study.figures import read_tokens, unigram_loss
-from examples.study.training import Recipe, training_run
+from examples.study.training import Recipe, losses_of, trained, training_run
 
-
-class Setting(NamedTuple):
-    """A departure from the base.
-
-    Attributes:
-        flags: for fairseq-train; of two equal flags, the last counts.
-        initial: factors of initial weights (see initial.py).
-    """
-
-    flags: tuple[str, ...] = ()
-    initial: tuple[str, ...] = ()
-
-
-def sizes(layers: int = 2, width: int = 128, heads: int = 4) -> tuple[str, ...]:
-    """Flags of a model's size."""
-    return (
-        *("--encoder-layers", str(layers), "--encoder-embed-dim", str(width)),
-        *("--encoder-ffn-embed-dim", str(4 * width), "--encoder-attention-heads", str(heads)),
-    )
-
-
-#: One change at a time, for encodings that add positions to words. The initial standard deviation
-#: of 0.02 is made for a width of 768. Times 2.45 = √(768 / 128), queries and keys of a width of
-#: 128 begin with the same variance.
-BASELINE = {
-    "base": Setting(),
-    "init=2.45": Setting(initial=("matrices=2.45",)),
-    "init=6": Setting(initial=("matrices=6",)),
-    "lr=2e-3": Setting(("--lr", "2e-3")),
-    "lr=4e-3": Setting(("--lr", "4e-3")),
-    "lr=5e-4": Setting(("--lr", "5e-4")),
-    "positions=5": Setting(initial=("*positions*=5",)),
-    "tokens=32": Setting(("--tokens-per-sample", "32", "--batch-size", "64")),
-    "batch=4": Setting(("--batch-size", "4")),
-    "heads=1": Setting(sizes(heads=1)),
-    "heads=16": Setting(sizes(heads=16)),
-    "layers=4": Setting(sizes(layers=4)),
-    "pre-norm": Setting(("--encoder-normalize-before",)),
-    "warmup=600": Setting(("--warmup-updates", "600")),
-    "dropout=0.1": Setting(("--dropout", "0.1", "--attention-dropout", "0.1")),
-    "width=256": Setting(sizes(width=256)),
-    "batch=64": Setting(("--batch-size", "64")),
-}
-#: The encodings of this part, and the settings of each.
-STARVED = {"sinusoidal": ("base", "init=2.45", "lr=2e-3"), "learned": tuple(BASELINE)}
-
-PILOT = Recipe(
-    arch="tupe_roberta",
-    updates=3000,
-    validations=15,
-    tokens_per_sample=128,
-    batch_size=16,
-    lr=1e-3,
-    flags=[*sizes(), "--max-valid-steps", "20"],
-)
+#: Executes runs (see runner.py).
+Execute = Callable[[Sequence[Run]], None]
+#: Held-out blocks of 16 times the trained length.
+BLOCKS = 32
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line; arguments after `--` are for fairseq-train."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("data", type=Path, help="binarised text")
-    return arguments(parser, argv, "examples.study.benchmark")
+    add = parser.add_argument
+    add("data", type=Path, help="binarised text")
+    add("--blimp", type=Path, help="blimp.jsonl.xz (see blimp.py); without it, BLiMP is left out")
+    add("--encodings", default=",".join(ENCODINGS), help="default: %(default)s")
+    args = arguments(parser, argv, "examples.study.benchmark")
+    args.encodings = args.encodings.split(",")
+    return args
 
 
-def benchmark_run(
-    args: argparse.Namespace, part: str, recipe: Recipe, encoding: str, seed: int, setting: str
+def baseline_runs(args: argparse.Namespace) -> list[Run]:
+    """Part 1: what ends the plateau of `learned`."""
+    found = []
+    for encoding, settings in STARVED.items():
+        for name in settings:
+            own = {"part": "baseline", "setting": name}
+            run = changed_run(args, PILOT, encoding, name, 1, BASELINE[name], own)
+            found.append(run)
+    return found
+
+
+def changed_run(
+    args: argparse.Namespace,
+    recipe: Recipe,
+    encoding: str,
+    name: str,
+    seed: int,
+    changed: Setting,
+    settings: dict[str, Any],
 ) -> Run:
-    """A run of a setting of BASELINE."""
-    changed, name = BASELINE[setting], f"{part}/{encoding}/{setting}/{seed}"
+    """A run in PART/ENCODING/NAME/SEED."""
+    folder = f"{settings['part']}/{encoding}/{name}/{seed}"
     recipe = recipe._replace(flags=[*recipe.flags, *changed.flags])
-    run = training_run(args, name, recipe, encoding, seed, part=part, setting=setting)
+    run = training_run(args, folder, recipe, encoding, seed, **settings)
     if not changed.initial:
         return run
     (command,) = run.commands
-    start, train = args.out.absolute() / name / "initial.pt", command[4:]
+    start, train = args.out.absolute() / folder / "initial.pt", command[4:]
     make = [sys.executable, "-m", "examples.study.initial", start, *changed.initial, "--", *train]
     return run._replace(commands=[make, [*command, "--finetune-from-model", start]])
 
 
-def baseline_runs(args: argparse.Namespace) -> list[Run]:
-    """What ends the plateau of `learned`."""
-    return [
-        benchmark_run(args, "baseline", PILOT, encoding, 1, setting)
-        for encoding, settings in STARVED.items()
-        for setting in settings
-    ]
+def rate_run(args: argparse.Namespace, size: Size, encoding: str, rate: float) -> Run:
+    """A run of part 2, on a shorter schedule."""
+    own = {"part": f"rates, {size.name}", "lr": rate}
+    recipe = size.shorter._replace(lr=rate)
+    return changed_run(args, recipe, encoding, f"{rate:g}", 1, size.changed, own)
+
+
+def tune(args: argparse.Namespace, execute: Execute, size: Size) -> dict[str, float]:
+    """Train each encoding with rates a factor of two apart, until the best is inside of the range.
+
+    Returns:
+        The best rate by encoding, without encodings whose runs are not complete.
+    """
+    rates = {name: set(RATES) for name in args.encodings if name in size.encodings}
+    best: dict[str, float] = {}
+    while rates:
+        tried = [(name, rate) for name, own in rates.items() for rate in sorted(own)]
+        execute([rate_run(args, size, *each) for each in tried])
+        found = rows(read_results(args.out), part=f"rates, {size.name}")
+        for name, own in [*rates.items()]:
+            losses = {row["lr"]: final_loss(row) for row in found if row["encoding"] == name}
+            lowest = min(losses, key=lambda rate: losses[rate], default=0.0)
+            if own <= losses.keys() and min(own) < lowest < max(own):
+                best[name] = lowest
+            if name in best or not own <= losses.keys():
+                del rates[name]
+            else:
+                own.add(lowest / 2 if lowest == min(own) else lowest * 2)
+    return best
+
+
+def final_loss(row: dict[str, Any]) -> float:
+    """Validation loss after the last update; infinite if the training diverged."""
+    losses = losses_of(row)
+    last = losses[max(losses)]
+    return last if last == last else float("inf")
+
+
+def final_runs(args: argparse.Namespace, size: Size, best: dict[str, float]) -> list[Run]:
+    """Parts 3 and 4: train at the best rate, and measure BLiMP and longer texts."""
+    found = []
+    for seed in size.seeds:
+        for encoding, rate in best.items():
+            own = {"part": f"final, {size.name}", "lr": rate}
+            recipe = size.recipe._replace(lr=rate)
+            run = changed_run(args, recipe, encoding, f"{rate:g}", seed, size.changed, own)
+            folder = args.out.absolute() / run.name
+            tokens = recipe.batch_size * recipe.tokens_per_sample
+            length = [sys.executable, "-m", "examples.study.length_measures", "masked", encoding]
+            length += [args.data.absolute(), folder, recipe.tokens_per_sample, BLOCKS]
+            after = [length]
+            if args.blimp:
+                words = ["-m", "examples.study.blimp", folder, "--data", args.blimp.absolute()]
+                after.append([sys.executable, *words, "--checkpoint-file", "checkpoint_last.pt"])
+            commands, read = [*run.commands, *after], partial(measured, args.data, tokens)
+            found.append(run._replace(commands=commands, result=read))
+    return found
+
+
+def measured(data: Path, tokens: int, folder: Path) -> dict[str, Any]:
+    """The result of the training, the tokens of an update, and what was measured afterwards."""
+    found = {**trained(data, folder), "tokens": tokens}
+    for key, file in (("longer", "measured.json"), ("blimp", "blimp.json")):
+        if (folder / file).exists():
+            found[key] = json.loads((folder / file).read_text())
+    return found
 
 
 def main(argv: list[str] | None = None) -> None:
     """See the module's docstring."""
     args = parse(argv)
-    runs = baseline_runs(args)
+    first = baseline_runs(args)
     tokens = [read_tokens(args.data / part) for part in ("train", "valid")]
     symbols = len(Dictionary.load(str(args.data / "dict.txt")))
     plan = {"pilot": PILOT._asdict(), "unigram": unigram_loss(*tokens, symbols)}
+    plan |= {size.name: size.recipe._asdict() for size in SIZES}
     with runner(args, plan, report) as execute:
-        execute(runs)
+        execute(first)
+        for size in SIZES:
+            execute(final_runs(args, size, tune(args, execute, size)))
 
 
 if __name__ == "__main__":

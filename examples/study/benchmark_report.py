@@ -2,52 +2,159 @@
 
     python -m examples.study.benchmark_report DIRECTORY
 
-Reads DIRECTORY/results.json and writes report.md.
+Reads DIRECTORY/results.json; writes report.md and the figures of benchmark_figures.py, which need
+matplotlib (the extra `viz`).
 """
 
 from pathlib import Path
-from typing import Any
+from statistics import mean
 
 from examples.shared import script
 from examples.shared.markdown import NOT_RUN, table
 from examples.shared.results import Results, missing, read_results, rows, write_report
+from examples.study.benchmark_figures import draw
+from examples.study.benchmark_hypotheses import judged
+from examples.study.benchmark_plan import SIZES
+from examples.study.benchmark_results import Finals, finals, paired, with_interval
+from examples.study.length_measures import FACTORS
 from examples.study.measures import reaching
 from examples.study.training import losses_of
 
 #: Bits below the loss of word frequencies alone at which a model has left its plateau.
 LEFT = 0.5
+Lines = list[str]
 
 
-def baseline(results: Results) -> list[str]:
+def baseline(results: Results) -> Lines:
     """Each departure from the base: loss by update, and the update that ends the plateau."""
+    lines = ["## 1. A strong baseline", ""]
     found = rows(results, part="baseline")
-    lines = ["## A strong baseline", ""]
     if not found:
         return [*lines, "Not run.", ""]
-    updates = results["plan"]["pilot"]["updates"]
-    shown = [updates // 5 * k for k in range(1, 6)]
-    cells = [_baseline_row(row, shown, results["plan"].get("unigram")) for row in found]
+    unigram, recipe = results["plan"]["unigram"], results["plan"]["pilot"]
+    shown = [recipe["updates"] // 5 * k for k in range(1, 6)]
+    cells = []
+    for row in found:
+        curve = losses_of(row)
+        end = reaching(curve, unigram - LEFT)
+        losses = [f"{curve[update]:.3f}" for update in shown]
+        said = f"{end:.0f}" if end else "not"
+        cells.append([f"`{row['encoding']}`", f"`{row['setting']}`", *losses, said])
     for each in missing(results, part="baseline"):
-        cells.append([f"`{each['encoding']}`", each["setting"], *([NOT_RUN] * (len(shown) + 1))])
+        cells.append([f"`{each['encoding']}`", f"`{each['setting']}`", *[NOT_RUN] * 6])
     heads = ["encoding", "setting", *(f"{update:,}" for update in shown), "plateau ends"]
-    return [*lines, *table(heads, cells), ""]
-
-
-def _baseline_row(row: dict[str, Any], shown: list[int], unigram: float | None) -> list[str]:
-    curve = losses_of(row)
-    end = reaching(curve, unigram - LEFT) if unigram else None
     return [
-        f"`{row['encoding']}`",
-        row["setting"],
-        *(f"{curve[update]:.3f}" for update in shown),
-        f"{end:.0f}" if end else "not",
+        *lines,
+        f"Validation loss in bits by update, one seed. The base: {recipe['batch_size']} × "
+        f"{recipe['tokens_per_sample']} tokens an update, learning rate {recipe['lr']:g}; each "
+        "setting changes one thing (README.md). The plateau ends at the update at which the loss "
+        f"is {LEFT} bits below that of word frequencies alone, {unigram:.3f}.",
+        *("", *table(heads, cells), ""),
+    ]
+
+
+def rates(results: Results, size: str) -> Lines:
+    """Loss by learning rate."""
+    found = rows(results, part=f"rates, {size}")
+    if not found:
+        return ["### Learning rates", "", "Not run.", ""]
+    tried = sorted({row["lr"] for row in found})
+    cells = []
+    for name in dict.fromkeys(row["encoding"] for row in found):
+        own = {r["lr"]: losses_of(r) for r in found if r["encoding"] == name}
+        last = {rate: curve[max(curve)] for rate, curve in own.items()}
+        lowest = min(last.values())
+        said = [f"{last[rate]:.3f}" if rate in last else "" for rate in tried]
+        marked = [f"**{each}**" if each == f"{lowest:.3f}" else each for each in said]
+        cells.append([f"`{name}`", *marked])
+    return [
+        *("### Learning rates", ""),
+        "Loss after the shorter schedule, one seed; the best in bold. Empty: not tried, since the "
+        "best is inside of the rates that were tried.",
+        *("", *table(["encoding", *(f"{rate:g}" for rate in tried)], cells), ""),
+    ]
+
+
+def losses(found: Finals) -> Lines:
+    """The final losses, the lowest first."""
+    cells = []
+    for name, own in sorted(found.items(), key=lambda item: mean(item[1].losses.values())):
+        blimp = [row["blimp"]["mean"] for row in own.rows if "blimp" in row]
+        learned = found.get("learned")
+        apart = paired(own.losses, learned.losses) if learned and name != "learned" else None
+        cells.append(
+            [
+                f"`{name}`",
+                f"{own.rows[0]['parameters']:,}",
+                f"{own.rows[0]['lr']:g}",
+                with_interval(list(own.losses.values()), 3),
+                apart.written(3) if apart else "",
+                with_interval(blimp, 1) if blimp else NOT_RUN,
+                len(own.rows),
+            ]
+        )
+    heads = ["encoding", "parameters", "lr", "loss", "minus `learned`", "BLiMP, %", "seeds"]
+    return [
+        *("### Final losses", ""),
+        "Bits per masked token of held-out text after the last update: mean over the seeds and 95 "
+        "% interval (Student's t). Difference: paired by seed. BLiMP: mean accuracy over the 67 "
+        "paradigms; chance is 50.",
+        *("", *table(heads, cells), ""),
+    ]
+
+
+def phenomena(found: Finals) -> Lines:
+    """Accuracy on BLiMP by phenomenon, mean over the seeds."""
+    shares: dict[str, dict[str, float]] = {}
+    for name, own in found.items():
+        for row in own.rows:
+            for key, value in row.get("blimp", {}).get("phenomena", {}).items():
+                shares.setdefault(key, {}).setdefault(name, 0.0)
+                shares[key][name] += value / len(own.rows)
+    if not shares:
+        return []
+    cells = [
+        [key.replace("_", " "), *(f"{own[name]:.1f}" for name in found)]
+        for key, own in shares.items()
+    ]
+    heads = ["phenomenon, %", *(f"`{name}`" for name in found)]
+    return ["### BLiMP by phenomenon", "", *table(heads, cells), ""]
+
+
+def longer(found: Finals, trained: int) -> Lines:
+    """Losses at longer texts, without further training."""
+    lengths = [k * (trained - 1) + 1 for k in FACTORS]
+    cells = []
+    for name, own in found.items():
+        for way in own.rows[0].get("longer", {}):
+            means = [row["longer"][way]["mean"] for row in own.rows]
+            values = [mean(each[str(k)] for each in means) for k in FACTORS]
+            growth = f"{values[-1] - values[0]:+.3f}"
+            title = f"`{name}`" + (f", {way}" if way else "")
+            cells.append([title, *(f"{value:.3f}" for value in values), growth])
+    if not cells:
+        return []
+    return [
+        *("### Longer texts", ""),
+        "Loss of the same held-out tokens in sequences of 1 to 16 times the trained length, mean "
+        "over the seeds, without further training.",
+        *("", *table(["encoding", *(f"{n:,}" for n in lengths), "growth"], cells), ""),
     ]
 
 
 def report(out: Path) -> None:
     """Write the report of the results so far."""
     results = read_results(out)
-    write_report(out, results, ["# Benchmark of position encodings", "", *baseline(results)])
+    plateau = results["plan"]["unigram"] - LEFT
+    first = finals(results, SIZES[0].name) if SIZES else {}
+    lines = ["# Benchmark of position encodings", "", *judged(first, plateau), *baseline(results)]
+    for size in SIZES:
+        found = finals(results, size.name)
+        lines += [f"## {size.name}", "", *rates(results, size.name)]
+        if found:
+            lines += [*losses(found), *draw(found, size.name, out, results["command"])]
+            lines += [*phenomena(found), *longer(found, size.recipe.tokens_per_sample)]
+    write_report(out, results, lines)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
 """examples/study/benchmark.py: its runs on toy data, and the report."""
 
+import json
+
 import pytest
 import torch
 
 from examples.shared.results import read_results, rows
-from examples.study import benchmark, initial
+from examples.study import benchmark, benchmark_report, initial
+from examples.study.benchmark_plan import Size
 from tests.examples.test_compare_encodings import SMALLER
 from tupe_fairseq import UsageError
 
@@ -42,3 +45,66 @@ def test_initial_weights(toy_masked_lm_data, tmp_path, monkeypatch):
 def test_a_pattern_without_a_parameter():
     with pytest.raises(UsageError, match=r"no parameter of the model matches '\*pos\*'"):
         initial.multiply(torch.nn.Linear(2, 2), ["*pos*=2"])
+
+
+#: Final losses of three seeds.
+LOSSES = {
+    "none": (8.0, 8.1, 8.05),
+    "learned": (6.5, 6.6, 6.55),
+    "sinusoidal": (6.4, 6.5, 6.42),
+    "t5": (5.5, 5.52, 5.54),
+    "alibi": (5.9, 5.8, 5.85),
+    "rope": (5.41, 5.43, 5.42),
+    "deberta": (5.3, 5.32, 5.31),
+    "tupe_a": (5.45, 5.44, 5.46),
+    "tupe_r": (5.42, 5.43, 5.44),
+}
+
+
+def results(losses):
+    """As results.json has them after all runs."""
+    runs = {}
+    for name, own in losses.items():
+        for seed, loss in enumerate(own, 1):
+            accuracy = 90 - 4 * loss
+            row = {
+                "parameters": 1000,
+                "tokens": 2048,
+                "seconds": 0.1,
+                "losses": {"10": 9.0, "50": 7.0, "100": loss},
+                "longer": {way: {"mean": MEANS[name, way]} for way in ("", "toeplitz")},
+                "blimp": {"mean": accuracy, "phenomena": {"binding": accuracy, "ellipsis": 55.0}},
+            }
+            own_settings = {"part": "final, small", "encoding": name, "seed": seed, "lr": 1e-3}
+            runs[f"{name}/{seed}"] = {"settings": own_settings, "commands": [], "result": row}
+    return {"command": "python -m x", "plan": {"unigram": 8.6}, "runs": runs}
+
+
+MEANS = {
+    (name, way): {str(k): 5.0 + (0.0 if way else 0.1 * k) for k in (1, 2, 4, 8, 16)}
+    for name in LOSSES
+    for way in ("", "toeplitz")
+}
+
+
+def test_report(tmp_path, monkeypatch):
+    small = Size("small", benchmark.PILOT, benchmark.PILOT, benchmark.BASELINE["base"], (), ())
+    monkeypatch.setattr(benchmark_report, "SIZES", (small,))
+    (tmp_path / "results.json").write_text(json.dumps(results(LOSSES)))
+    benchmark_report.report(tmp_path)
+    lines = (tmp_path / "report.md").read_text().splitlines()
+    verdicts = {line.split(" | ")[0][2:]: line.split(" | ")[2:] for line in lines}
+    # learned is at 8.1 bits after 28 of 100 updates.
+    assert verdicts["H1"] == ["**refuted**", "28%, 28%, 28% |"]
+    assert verdicts["H2"][0] == "confirmed"
+    assert verdicts["H3"] == ["**refuted**", "**-1.100 ± 0.138** |"]
+    assert verdicts["H4"][0] == "confirmed"
+    assert verdicts["H6"][0] == "undecided"
+    assert verdicts["H7"] == ["confirmed", "the lowest: `deberta` |"]
+    assert verdicts["H8"][0] == "confirmed"
+    assert verdicts["H9"][0] == "confirmed"
+    assert verdicts["H11"] == ["confirmed", "1.00 |"]
+    assert verdicts["H12"] == ["confirmed", "`tupe_r` +0.000, `rope` +1.500 |"]
+    assert any(line.startswith("| `deberta` | 1,000 | 0.001 | 5.310 ± 0.025") for line in lines)
+    for name in ("losses", "final", "blimp"):
+        assert (tmp_path / f"{name}_small.png").stat().st_size

@@ -1,0 +1,96 @@
+"""The figures of the benchmark: loss against tokens and time, final losses, BLiMP."""
+
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from examples.study.benchmark_results import Finals
+from examples.study.length_figures import label_ends
+from examples.study.measures import band, difference
+from examples.study.training import losses_of
+from tupe_fairseq.plots import figure_class, save_png
+
+
+def draw(found: Finals, size: str, out: Path, command: str) -> list[str]:
+    """Draw all figures of a size; the lines that show them in the report."""
+    name = size.replace(" ", "_")
+    draw_curves(found, out / f"losses_{name}.png", command)
+    draw_final(found, out / f"final_{name}.png", command)
+    shown = [f"![Loss against tokens and time](losses_{name}.png)", ""]
+    shown += [f"![Final losses](final_{name}.png)", ""]
+    if all("blimp" in row for own in found.values() for row in own.rows):
+        draw_blimp(found, out / f"blimp_{name}.png", command)
+        shown += [f"![BLiMP by phenomenon](blimp_{name}.png)", ""]
+    return shown
+
+
+def draw_curves(found: Finals, out: Path, command: str) -> None:
+    """Loss against tokens, and against processor time: mean over seeds, and their range."""
+    figure = figure_class()(figsize=(14, 6), dpi=150, layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    colors = {name: f"C{i % 10}" for i, name in enumerate(found)}
+    for axes, unit in zip(panels, ("tokens", "time"), strict=True):
+        ends, last = {}, 0.0
+        for name, own in found.items():
+            factor = _per_update(own.rows, unit)
+            points = band([losses_of(row) for row in own.rows])
+            updates, means, lows, highs = zip(*points, strict=True)
+            places = [update * factor for update in updates]
+            axes.plot(places, means, color=colors[name])
+            axes.fill_between(places, lows, highs, color=colors[name], alpha=0.15, linewidth=0)
+            ends[name], last = means[-1], max(last, places[-1])
+        label = "tokens, millions" if unit == "tokens" else "processor time, minutes"
+        axes.set(xlabel=label, ylabel="validation loss, bits per masked token")
+        axes.spines[["top", "right"]].set_visible(False)
+        label_ends(axes, last, ends, colors, "{:.2f}")
+    save_png(figure, out, command)
+
+
+def _per_update(rows: list[dict[str, Any]], unit: str) -> float:
+    """Millions of tokens or minutes of an update."""
+    if unit == "tokens":
+        return rows[0]["tokens"] / 1e6
+    return mean(row["seconds"] for row in rows) / 60
+
+
+def draw_final(found: Finals, out: Path, command: str) -> None:
+    """Final losses with their intervals, sorted."""
+    figure = figure_class()(figsize=(7, 0.45 * len(found) + 1.2), dpi=150, layout="constrained")
+    axes = figure.subplots()
+    order = sorted(found, key=lambda name: mean(found[name].losses.values()), reverse=True)
+    for i, name in enumerate(order):
+        values = list(found[name].losses.values())
+        own = difference(values)
+        axes.errorbar(own.mean, i, xerr=own.half_width, fmt="o", color="C0", capsize=3)
+        axes.plot(values, [i] * len(values), ".", color="0.6", markersize=4, zorder=0)
+        axes.annotate(
+            f"{own.mean:.3f}",
+            (own.mean, i),
+            (0, 7),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+        )
+    axes.set_yticks(range(len(order)), order)
+    axes.set(xlabel="final loss, bits per masked token (mean, 95 % interval; grey: seeds)")
+    axes.spines[["top", "right"]].set_visible(False)
+    save_png(figure, out, command)
+
+
+def draw_blimp(found: Finals, out: Path, command: str) -> None:
+    """Accuracy by phenomenon, mean over the seeds, one point for each encoding."""
+    shares = {name: [row["blimp"]["phenomena"] for row in own.rows] for name, own in found.items()}
+    phenomena = list(next(iter(shares.values()))[0])
+    figure = figure_class()(figsize=(9, 6), dpi=150, layout="constrained")
+    axes = figure.subplots()
+    for i, (name, own) in enumerate(shares.items()):
+        values = [mean(row[key] for row in own) for key in phenomena]
+        marker = "osD^v<>PX"[i % 9]
+        axes.plot(values, range(len(phenomena)), marker, color=f"C{i % 10}", label=name, alpha=0.8)
+    axes.axvline(50, color="0.6", linestyle="--", linewidth=1)
+    axes.annotate("chance", (50, len(phenomena) - 0.6), fontsize=8, color="0.4", ha="center")
+    axes.set_yticks(range(len(phenomena)), [key.replace("_", " ") for key in phenomena])
+    axes.set(xlabel="accuracy, % of pairs")
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    axes.spines[["top", "right"]].set_visible(False)
+    save_png(figure, out, command)

@@ -1,0 +1,164 @@
+"""The hypotheses of benchmark/README.md, each judged by the runs at full length."""
+
+from collections.abc import Callable
+from statistics import mean
+from typing import NamedTuple
+
+from scipy import stats
+
+from examples.shared.markdown import table
+from examples.study.benchmark_results import Finals, paired
+from examples.study.measures import Difference, reaching
+from examples.study.training import losses_of
+
+#: Bits within which two encodings count as equal, and a lead counts as small.
+EQUAL, SMALL = 0.03, 0.3
+RELATIVE = ("t5", "alibi", "rope", "deberta", "tupe_r")
+
+
+class Verdict(NamedTuple):
+    """Whether a hypothesis holds, None if that is undecided; and the figures."""
+
+    holds: bool | None
+    figures: str
+
+
+ONE_SEED = Verdict(None, "one seed")
+Judge = Callable[[Finals, float], Verdict]
+
+
+def _apart(found: Finals, one: str, other: str) -> Difference | None:
+    """The difference of two encodings, if it has an interval."""
+    apart = paired(found[one].losses, found[other].losses)
+    return apart if apart and apart.half_width is not None else None
+
+
+def better(one: str, other: str) -> Judge:
+    """The difference is below 0 by more than its interval."""
+
+    def judge(found: Finals, plateau: float) -> Verdict:
+        if not (apart := _apart(found, one, other)):
+            return ONE_SEED
+        return Verdict(apart.mean < 0 and not apart.is_noise, apart.written(3))
+
+    return judge
+
+
+def equal(one: str, other: str) -> Judge:
+    """The interval of the difference lies within EQUAL bits; refuted if it lies outside."""
+
+    def judge(found: Finals, plateau: float) -> Verdict:
+        if not (apart := _apart(found, one, other)):
+            return ONE_SEED
+        nearest = abs(apart.mean) - (apart.half_width or 0)
+        farthest = abs(apart.mean) + (apart.half_width or 0)
+        holds = True if farthest <= EQUAL else False if nearest > EQUAL else None
+        return Verdict(holds, apart.written(3))
+
+    return judge
+
+
+def short_plateau(found: Finals, plateau: float) -> Verdict:
+    """`learned` leaves its plateau within a tenth of the updates, in every seed."""
+    curves = [losses_of(row) for row in found["learned"].rows]
+    ends = [(reaching(curve, plateau), max(curve)) for curve in curves]
+    shares = [end / last if end else None for end, last in ends]
+    said = ", ".join("never" if share is None else f"{share:.0%}" for share in shares)
+    return Verdict(all(share is not None and share <= 0.1 for share in shares), said)
+
+
+def small_lead(found: Finals, plateau: float) -> Verdict:
+    """`tupe_a` leads `learned` by less than SMALL bits."""
+    apart = paired(found["tupe_a"].losses, found["learned"].losses)
+    return Verdict(abs(apart.mean) < SMALL, apart.written(3)) if apart else ONE_SEED
+
+
+def best(found: Finals, plateau: float) -> Verdict:
+    """`deberta` has the lowest mean loss."""
+    first = min(found, key=lambda name: mean(found[name].losses.values()))
+    return Verdict(first == "deberta", f"the lowest: `{first}`")
+
+
+def worst_relative(found: Finals, plateau: float) -> Verdict:
+    """`alibi` has the highest mean loss of the relative encodings."""
+    last = max(RELATIVE, key=lambda name: mean(found[name].losses.values()))
+    return Verdict(last == "alibi", f"the highest: `{last}`")
+
+
+def above_the_floor(found: Finals, plateau: float) -> Verdict:
+    """Every encoding is better than `none` by more than 0.5 bits."""
+    floor = mean(found["none"].losses.values())
+    gains = {n: floor - mean(own.losses.values()) for n, own in found.items() if n != "none"}
+    least = min(gains, key=lambda name: gains[name])
+    return Verdict(gains[least] > 0.5, f"the smallest gain: {gains[least]:.3f} (`{least}`)")
+
+
+def blimp_follows(found: Finals, plateau: float) -> Verdict:
+    """Spearman's correlation of accuracy on BLiMP and negative loss is at least 0.8."""
+    names = [name for name, own in found.items() if all("blimp" in row for row in own.rows)]
+    if len(names) < len(found):
+        return Verdict(None, "BLiMP not run")
+    accuracy = [mean(row["blimp"]["mean"] for row in found[name].rows) for name in names]
+    loss = [-mean(found[name].losses.values()) for name in names]
+    rank = float(stats.spearmanr(accuracy, loss).statistic)
+    return Verdict(rank >= 0.8, f"{rank:.2f}")
+
+
+def reads_longer(found: Finals, plateau: float) -> Verdict:
+    """`tupe_r` by distance does not lose at 16 times the length; `rope` without a window does."""
+    growth = {
+        name: mean(
+            row["longer"][way]["mean"]["16"] - row["longer"][way]["mean"]["1"]
+            for row in found[name].rows
+        )
+        for name, way in (("tupe_r", "toeplitz"), ("rope", ""))
+    }
+    said = ", ".join(f"`{name}` {value:+.3f}" for name, value in growth.items())
+    return Verdict(growth["tupe_r"] <= 0 < growth["rope"], said)
+
+
+#: Name, statement, encodings that are needed, and judge.
+HYPOTHESES: tuple[tuple[str, str, tuple[str, ...], Judge], ...] = (
+    (
+        "H1",
+        "`learned` leaves its plateau within a tenth of the updates",
+        ("learned",),
+        short_plateau,
+    ),
+    (
+        "H2",
+        "`tupe_a` is better than `learned`",
+        ("tupe_a", "learned"),
+        better("tupe_a", "learned"),
+    ),
+    ("H3", f"its lead is smaller than {SMALL} bits", ("tupe_a", "learned"), small_lead),
+    ("H4", "`tupe_r` is better than `t5`", ("tupe_r", "t5"), better("tupe_r", "t5")),
+    ("H5", "`tupe_r` and `tupe_a` are equal", ("tupe_r", "tupe_a"), equal("tupe_r", "tupe_a")),
+    ("H6", "`rope` and `tupe_r` are equal", ("rope", "tupe_r"), equal("rope", "tupe_r")),
+    ("H7", "`deberta` is the best", ("learned", *RELATIVE), best),
+    ("H8", "`alibi` is the worst of the relative encodings", RELATIVE, worst_relative),
+    ("H9", "every encoding gains more than 0.5 bits", ("none", *RELATIVE), above_the_floor),
+    ("H11", "BLiMP follows the loss", ("none", "learned", *RELATIVE), blimp_follows),
+    (
+        "H12",
+        "`tupe_r` reads 16 times its length, `rope` does not",
+        ("tupe_r", "rope"),
+        reads_longer,
+    ),
+)
+
+
+def judged(found: Finals, plateau: float) -> list[str]:
+    """The table of hypotheses; `plateau` is the loss that ends it.
+
+    Args:
+        found: the runs of the first size.
+        plateau: loss below which `learned` has left it.
+    """
+    cells = []
+    for name, said, needs, judge in HYPOTHESES:
+        absent = [each for each in needs if each not in found]
+        verdict = Verdict(None, "not run") if absent else judge(found, plateau)
+        word = {True: "confirmed", False: "**refuted**", None: "undecided"}[verdict.holds]
+        cells.append([name, said, word, verdict.figures])
+    return ["## Hypotheses", "", *table(["", "hypothesis", "verdict", "figures"], cells), ""]

@@ -1,0 +1,95 @@
+"""All settings of benchmark.py; the reasons are in benchmark/README.md."""
+
+from typing import NamedTuple
+
+from examples.study.training import Recipe
+
+
+class Setting(NamedTuple):
+    """A departure from a recipe.
+
+    Attributes:
+        flags: for fairseq-train; of two equal flags, the last counts.
+        initial: factors of initial weights (see initial.py).
+    """
+
+    flags: tuple[str, ...] = ()
+    initial: tuple[str, ...] = ()
+
+
+def sizes(layers: int = 2, width: int = 128, heads: int = 4) -> tuple[str, ...]:
+    """Flags of a model's size."""
+    return (
+        *("--encoder-layers", str(layers), "--encoder-embed-dim", str(width)),
+        *("--encoder-ffn-embed-dim", str(4 * width), "--encoder-attention-heads", str(heads)),
+    )
+
+
+#: Part 1: one change at a time, for encodings that add positions to words. The initial standard
+#: deviation of 0.02 is made for a width of 768. Times 2.45 = √(768 / 128), queries and keys of a
+#: width of 128 begin with the same variance.
+BASELINE = {
+    "base": Setting(),
+    "init=2.45": Setting(initial=("matrices=2.45",)),
+    "init=6": Setting(initial=("matrices=6",)),
+    "lr=2e-3": Setting(("--lr", "2e-3")),
+    "lr=4e-3": Setting(("--lr", "4e-3")),
+    "lr=5e-4": Setting(("--lr", "5e-4")),
+    "positions=5": Setting(initial=("*positions*=5",)),
+    "tokens=32": Setting(("--tokens-per-sample", "32", "--batch-size", "64")),
+    "batch=4": Setting(("--batch-size", "4")),
+    "heads=1": Setting(sizes(heads=1)),
+    "heads=16": Setting(sizes(heads=16)),
+    "layers=4": Setting(sizes(layers=4)),
+    "pre-norm": Setting(("--encoder-normalize-before",)),
+    "warmup=600": Setting(("--warmup-updates", "600")),
+    "dropout=0.1": Setting(("--dropout", "0.1", "--attention-dropout", "0.1")),
+    "width=256": Setting(sizes(width=256)),
+    "batch=64": Setting(("--batch-size", "64")),
+}
+#: The encodings of part 1, and the settings of each.
+STARVED = {"sinusoidal": ("base", "init=2.45", "lr=2e-3"), "learned": tuple(BASELINE)}
+
+PILOT = Recipe(
+    arch="tupe_roberta",
+    updates=3000,
+    validations=15,
+    tokens_per_sample=128,
+    batch_size=16,
+    lr=1e-3,
+    flags=[*sizes(), "--max-valid-steps", "20"],
+)
+
+#: Encodings of parts 2 and 3, and those of the larger size, part 4.
+ENCODINGS = (
+    *("none", "learned", "sinusoidal", "t5", "alibi"),
+    *("rope", "deberta", "tupe_a", "tupe_r"),
+)
+LARGER = ("learned", "rope", "deberta", "tupe_r")
+#: The first learning rates of each encoding; more follow while the best is at an end.
+RATES = (5e-4, 1e-3, 2e-3, 4e-3)
+SEEDS = (1, 2, 3)
+
+
+class Size(NamedTuple):
+    """Models of one size, parts 2 to 4.
+
+    Attributes:
+        name: in the folders and in the report.
+        recipe: of the full length; the learning rate is tuned.
+        shorter: of the search for the learning rate.
+        changed: what part 1 has found.
+        encodings: that are trained.
+        seeds: at full length.
+    """
+
+    name: str
+    recipe: Recipe
+    shorter: Recipe
+    changed: Setting
+    encodings: tuple[str, ...]
+    seeds: tuple[int, ...]
+
+
+#: To be set from the results of part 1, before the first run of part 2.
+SIZES: tuple[Size, ...] = ()

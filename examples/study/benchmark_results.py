@@ -1,0 +1,48 @@
+"""What the report of the benchmark reads from its results: final losses, and their intervals."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from examples.shared.results import Results, rows
+from examples.study.measures import Difference, difference
+from examples.study.training import losses_of
+
+
+class Final(NamedTuple):
+    """The completed runs of an encoding at full length.
+
+    Attributes:
+        rows: settings and results, one for each seed.
+        losses: after the last update, by seed.
+    """
+
+    rows: list[dict[str, Any]]
+    losses: dict[int, float]
+
+
+#: By encoding.
+Finals = dict[str, Final]
+
+
+def finals(results: Results, size: str) -> Finals:
+    """The completed runs of a size at full length."""
+    found: Finals = {}
+    for row in rows(results, part=f"final, {size}"):
+        own = found.setdefault(row["encoding"], Final([], {}))
+        curve = losses_of(row)
+        own.rows.append(row)
+        own.losses[row["seed"]] = curve[max(curve)]
+    return found
+
+
+def paired(one: dict[int, float], other: dict[int, float]) -> Difference | None:
+    """Mean over the shared seeds of one minus other; None without a shared seed."""
+    apart = [one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())]
+    return difference(apart) if apart else None
+
+
+def with_interval(values: Sequence[float], digits: int) -> str:
+    """Mean ± half the width of its 95 % interval."""
+    found = difference(values)
+    said = f"{found.mean:.{digits}f}"
+    return said if found.half_width is None else f"{said} ± {found.half_width:.{digits}f}"
