@@ -39,6 +39,7 @@ OPTIONS = {
     "cnn": {"cnn_kernel": 3, "cnn_groups": 4},
     "deberta": {"relative_clip": 3},
     "shaw": {"relative_clip": 2},
+    "toeplitz": {"toeplitz_far": 3, "toeplitz_slope": 0.5},
     "fire": {"fire_width": 4, "fire_threshold": 1 << 12},
     # Without random positions in training.
     "cape": {"cape_global_shift": 0.0, "cape_local_shift": 0.0, "cape_scale": 1.0},
@@ -78,6 +79,8 @@ OTHER_VARIANTS = {
     "deberta-narrow": ("deberta", {"relative_clip": 1}),
     "deberta-wide": ("deberta", {"relative_clip": 9}),
     "deberta-long": ("deberta", {"relative_clip": 40}),
+    "toeplitz-tie_cls": ("toeplitz", {"tie_cls": True, "toeplitz_far": 1}),
+    "toeplitz-long": ("toeplitz", {"toeplitz_far": 40}),
     "sandwich-narrow": ("sandwich", {"sandwich_width": 4}),
     # Beyond the threshold, the score depends on more than the distance.
     "fire-long": ("fire", {"fire_width": 4, "fire_threshold": 2}),

@@ -29,6 +29,7 @@ from tests.reference import (
     sandwich,
     shaw,
     t5,
+    toeplitz,
     transformer_xl,
     tupe,
     xpos,
@@ -53,6 +54,7 @@ REFERENCES = {
     "cope": cope.attend,
     "dape": dape.attend,
     "xpos": xpos.attend,
+    "toeplitz": toeplitz.attend,
 }
 DTYPES = (torch.float64, torch.float32, torch.bfloat16)
 #: Length, and padding at the end of each of two sentences.

@@ -28,6 +28,7 @@ REFUSED = {
     "flash": (
         *("shaw", "transformer_xl", "deberta", "cope", "dape", "fox-two_sided", "t5", "tupe_r"),
         *("alibi", "fire", "kerple_log", "kerple_power", "sandwich", "tupe_a-toeplitz"),
+        "toeplitz",
     ),
 }
 SERVED = [

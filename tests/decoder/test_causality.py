@@ -20,7 +20,7 @@ from tests.decoder.samples import (
     sentences,
     targets,
 )
-from tests.reference import alibi, fire, kerple, none, rope, sandwich, shaw, t5, tupe
+from tests.reference import alibi, fire, kerple, none, rope, sandwich, shaw, t5, toeplitz, tupe
 from tests.tolerances import assert_close
 from tupe_fairseq import UsageError
 from tupe_fairseq.attention import ATTENTION_BACKENDS, Feature, required_features, share_attention
@@ -64,6 +64,11 @@ REFERENCES = {
     "rope": (rope.attend, {}, {}),
     "shaw": (shaw.attend, {"relative_clip": 2}, {}),
     "t5": (t5.attend, BUCKETS, {"bidirectional": False}),
+    "toeplitz": (
+        toeplitz.attend,
+        {"tie_cls": True, "toeplitz_far": 3},
+        {"bidirectional": False},
+    ),
     "tupe_a": (tupe.attend, {"tie_cls": True}, {}),
     "tupe_r": (tupe.attend, {"tie_cls": True, **BUCKETS}, {"bidirectional": False}),
 }

@@ -47,11 +47,12 @@ def explain_mismatch(
                         f"--trained-positions is {most}, but the checkpoint has {most + more} "
                         "positions: give that number."
                     )
+                toeplitz = " or toeplitz" if positions.continues_by_distance else ""
                 flag, most = "--" + limit.replace("_", "-"), getattr(args, limit)
                 return (
                     f"{flag} is {most}, but the checkpoint has {most + more} positions: give that "
                     "number (in fine-tuning too, where it also limits the length of an example)"
-                    f"{LONGER if more < 0 else ''}."
+                    f"{LONGER + toeplitz if more < 0 else ''}."
                 )
     return (
         f"the checkpoint does not fit this model, parameters: {differences(state_dict, own)}; "

@@ -21,7 +21,7 @@ from ..files import move
 from ..hub.files import GPT2, SENTENCEPIECE, find_checkpoint
 from .dictionaries import Entry, check_size, dictionary_text, read_dictionary
 from .families import family_of
-from .models import Converted, arguments
+from .models import Converted, arguments, with_recorded
 from .settings import checked
 
 
@@ -58,7 +58,7 @@ def write(converted: Converted, out: Path, dictionary: Path) -> None:
         dictionary: path of its dictionary; tokenizers beside it are copied.
     """
     family = converted.family
-    given = arguments(converted.settings, family)
+    given = arguments(with_recorded(converted.settings, family), family)
     config = OmegaConf.to_container(convert_namespace_to_omegaconf(given), enum_to_str=True)
     history = {
         "criterion_name": CRITERION_REGISTRY[family.criterion].__name__,

@@ -113,6 +113,16 @@ def options_of(settings: Mapping[str, Any]) -> set[str]:
     return {option.name for option in options}
 
 
+def with_recorded(settings: Mapping[str, Any], family: Family) -> dict[str, Any]:
+    """The settings with the options that a checkpoint records, as the trained length."""
+    encoding = POSITION_ENCODINGS[settings["position_encoding"]]
+    given = {**family.defaults, **settings}
+    options = {
+        option.name: given.get(option.name, option.default) for option in encoding.options()
+    }
+    return {**settings, **encoding.recorded(options, settings[family.longest])}
+
+
 def known_settings(settings: Mapping[str, Any], family: Family) -> dict[str, Any]:
     """The settings that have a meaning for other formats."""
     names = (*family.settings.values(), *REACH, *options_of(settings), family.ties[0])

@@ -7,20 +7,34 @@ of trained positions (i, j < L) keep t_ij, and the means of its diagonals serve 
     f_d = mean of t_ij over j − i = d                        for |d| < c
     f_d = mean of t_ij over all j − i ≥ c, minus s ln(d/c)   for d ≥ c; alike for d ≤ −c
 
-An untied [CLS] is left out of the means and keeps its two constants. c is --toeplitz-far and s is
---toeplitz-slope; with s = 1, each doubling of the distance has the same weight in the softmax. The
-means are differentiable, so training at the new length continues from them.
+c is --toeplitz-far and s is --toeplitz-slope. Why this form:
+
+- The means are the Toeplitz matrix nearest to t. Σ_ij (t_ij − f_{j−i})² is one sum for each
+  distance, and the mean minimises each: least squares, the orthogonal projection of t.
+- An untied [CLS] is left out of the means and keeps its two constants. They replace the term, so
+  they say nothing about a distance, and [CLS] is at no place in the text.
+- Of N positions, N − |d| pairs have the distance d, and one has the largest. Means of few cells
+  are noisy, so distances from c on share the mean of all their cells on that side. This is the
+  nearest matrix again, among those that are constant there.
+- With one value for all of them, far keys would get a share of the softmax that grows with their
+  number. Minus s ln(d/c), a far key weighs (c/d)^s of what it would. With s = 1, the sum of c/d up
+  to T is about c ln(T/c): each doubling of the length adds the same.
+
+The means are differentiable, so training at the new length continues from them. toeplitz.py trains
+the values themselves.
 
 There is no paper. Wang & Chen (2020, "What Do Position Embeddings Learn?") describe the diagonals
 of learned positions.
 """
 
+from dataclasses import replace
 from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
+from .bias import AttentionBias
 from .indices import diagonal_sums
 from .sizes import Shape
 
@@ -28,13 +42,13 @@ TrainedPositions = Annotated[
     int | None,
     "positions of the checkpoint that --extend-positions toeplitz extends; checkpoints record it",
 ]
-ToeplitzFar = Annotated[
-    int | None,
-    "with --extend-positions toeplitz: the distance from which all read one mean (default: half "
-    "of the trained positions)",
-]
+FAR = (
+    "distance from which all read one value: of `toeplitz`, or with --extend-positions toeplitz, "
+    "where it is half of the trained positions by default"
+)
+ToeplitzFar = Annotated[int | None, FAR]
 ToeplitzSlope = Annotated[
-    float, "with --extend-positions toeplitz: how much ln(distance / far) lowers that mean"
+    float, "how much ln(distance / far) lowers the value beyond --toeplitz-far"
 ]
 
 
@@ -92,9 +106,47 @@ def mean_by_distance(cells: Tensor, far: int) -> Tensor:
     return torch.cat((left, near, right), -1)
 
 
-def at_distances(means: Tensor, distance: Tensor, slope: float) -> Tensor:
-    """The values of any distances: H×(2c+1) and N distances to H×N."""
-    far = means.size(-1) // 2
-    found = means[:, distance.clamp(-far, far) + far]
-    beyond = (distance.abs().clamp(min=far).to(means.dtype) / far).log()
+def at_distances(values: Tensor, distance: Tensor, far: int, slope: float) -> Tensor:
+    """The values of any distances.
+
+    Args:
+        values: H×R, of the distances −c, −c + 1, ...; farther ones read the last on their side.
+        distance: N distances.
+        far: c.
+        slope: s.
+
+    Returns:
+        H×N.
+    """
+    last = values.size(-1) - 1
+    found = values[:, (distance + far).clamp(0, last)]
+    beyond = (distance.abs().clamp(min=far).to(values.dtype) / far).log()
     return found - slope * beyond
+
+
+def bias_by_distance(
+    by_distance: Tensor,
+    queries: int,
+    keys: int,
+    start: int = 0,
+    cls: tuple[Tensor, Tensor] | None = None,
+) -> AttentionBias:
+    """The term of values by distance.
+
+    Args:
+        by_distance: H×(T+S−1), in the order of `distances`.
+        queries: T.
+        keys: S.
+        start: position of the first query.
+        cls: θ1 and θ2 of an untied [CLS], H each.
+    """
+    found = AttentionBias(keys, by_distance=by_distance, start=start)
+    if cls is None:
+        return found
+    heads = len(by_distance)
+    empty = replace(
+        found,
+        queries=by_distance.new_empty(heads, queries, 0),
+        keys=by_distance.new_empty(heads, keys, 0),
+    )
+    return empty.with_untied_cls(*cls)

@@ -24,6 +24,7 @@ from .by_distance import (
     ToeplitzSlope,
     TrainedPositions,
     at_distances,
+    bias_by_distance,
     check_far,
     mean_by_distance,
     trained_length,
@@ -115,25 +116,30 @@ class TupeAbsolute(PositionEncoding):
         self, q: Tensor, k: Tensor, queries: int, keys: int, start: int = 0
     ) -> AttentionBias:
         """The term by distance; q and k are the `_vectors` of all trained positions."""
+        means = self._means(q, k)
+        distance = distances(queries, keys, start, device=means.device)
+        values = at_distances(means, distance, self.far, self.slope)
+        cls = self._cls(q, k) if self.untie_cls else None
+        return bias_by_distance(values, queries, keys, start, cls)
+
+    def _means(self, q: Tensor, k: Tensor) -> Tensor:
+        """The means by distance, H×(2c+1); q and k are the `_vectors` of all trained positions."""
+        # Without [CLS], if it is untied.
         first, size = 2 * self.untie_cls, self.trained - self.untie_cls
         relative = self._relative(size, size)
-        # Without [CLS], if it is untied.
         cells = AttentionBias(size, q[:, first:], k[:, first:], relative).dense()
-        distance = distances(queries, keys, start, device=cells.device)
-        found = AttentionBias(
-            keys,
-            by_distance=at_distances(mean_by_distance(cells, self.far), distance, self.slope),
-            start=start,
-        )
+        return mean_by_distance(cells, self.far)
+
+    def folded(self) -> Tensor:
+        """The term by distance alone, as the table `weight` of `toeplitz` (toeplitz.py)."""
+        q, k = self._vectors(self.trained)
+        values = self._means(q, k)
+        if not self.shape.bidirectional:
+            values = values[:, : self.far + 1]
         if not self.untie_cls:
-            return found
-        heads = self.shape.num_heads
-        empty = replace(
-            found,
-            queries=cells.new_empty(heads, queries, 0),
-            keys=cells.new_empty(heads, keys, 0),
-        )
-        return empty.with_untied_cls(*self._cls(q, k))
+            return values
+        _, to_cls = self._cls(q, k)
+        return torch.cat((values, to_cls[:, None]), -1)
 
     def _of_any_length(self, queries: int, keys: int) -> AttentionBias:
         """The term as cells, for an exported program, which does not know its length."""

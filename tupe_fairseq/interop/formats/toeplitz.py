@@ -1,0 +1,89 @@
+"""`tupe_a` and `tupe_r` with their positional term folded into values by distance.
+
+The written directory has the encoding `toeplitz`: a value for each head and distance, and one for
+an untied [CLS], in place of TUPE's table and projections. All other parameters stay. It reads any
+length (a larger max_positions), and training changes the values themselves.
+"""
+
+from pathlib import Path
+
+import torch
+
+from ...errors import CheckpointError, ConfigurationError
+from ...position import POSITION_ENCODINGS, Option
+from ..conversion import Conversion, register
+from ..directory import write as write_directory
+from ..models import Converted, build, differences, known_settings, options_of
+
+KIND = "toeplitz"
+OPTIONS = (
+    Option("toeplitz_far", int, None, "distance from which all read one value"),
+    Option("toeplitz_slope", float, None, "how much ln(distance / far) lowers that value"),
+)
+#: Why `--check` compares nothing.
+NOT_COMPARABLE = (
+    "pairs of trained positions read the mean of their distance too, where TUPE has a score of "
+    "their own"
+)
+
+
+@torch.no_grad()
+def write(
+    converted: Converted,
+    out: Path,
+    toeplitz_far: int | None = None,
+    toeplitz_slope: float | None = None,
+) -> None:
+    """Write a directory of this package with the encoding `toeplitz`.
+
+    Args:
+        converted: a model with `tupe_a` or `tupe_r`.
+        out: the directory; must not exist.
+        toeplitz_far: of the new encoding (default: as recorded, or half of the trained positions).
+        toeplitz_slope: as recorded by default.
+
+    Raises:
+        UsageError: the model has another encoding, or the distance is not among the trained ones.
+    """
+    family, state = converted.family, converted.state
+    given = {"toeplitz_far": toeplitz_far, "toeplitz_slope": toeplitz_slope}
+    settings = known_settings(converted.settings, family)
+    settings |= {name: value for name, value in given.items() if value is not None}
+    encoding = settings["position_encoding"]
+    if not POSITION_ENCODINGS[encoding].continues_by_distance:
+        able = [name for name, cls in POSITION_ENCODINGS.items() if cls.continues_by_distance]
+        raise ConfigurationError(
+            f"--to toeplitz folds the term of absolute positions that {', '.join(able)} have, but "
+            f"the model's --position-encoding is {encoding!r}."
+        )
+    model = build(settings, converted.entries, state, family)
+    if found := differences(state, model.state_dict()):
+        raise CheckpointError(
+            f"the model is not a {family.model} checkpoint; parameters: {found}."
+        )
+    model.load_state_dict(state)
+    prefix = f"{family.stack}embed_positions."
+    tupe = model.get_submodule(prefix[:-1])
+    kept = {name: value for name, value in state.items() if not name.startswith(prefix)}
+    left_out = {*options_of(settings), "extend_positions"}
+    folded = Converted(
+        {name: value for name, value in settings.items() if name not in left_out}
+        | {"position_encoding": KIND, "tie_cls": not tupe.untie_cls}
+        | {"toeplitz_far": tupe.far, "toeplitz_slope": tupe.slope},
+        {**kept, f"{prefix}weight": tupe.folded()},
+        converted.entries,
+        family=family,
+    )
+    source = converted.folder or Path()
+    write_directory(folded, out, source / "dict.txt")
+    before = sum(p.numel() for p in tupe.parameters())
+    after = tupe.folded().numel()
+    converted.notes.append(
+        f"{before:,} parameters of {encoding} became {after:,}: {tupe.shape.num_heads} heads, "
+        f"--toeplitz-far {tupe.far}, --toeplitz-slope {tupe.slope}"
+    )
+    converted.not_comparable = NOT_COMPARABLE
+
+
+SUMMARY = "this package's encoding toeplitz, a value for each distance, from tupe_a or tupe_r"
+register(Conversion("--to", KIND, SUMMARY, write, options=OPTIONS))
