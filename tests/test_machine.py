@@ -54,6 +54,13 @@ def test_commit(tmp_path: Path, monkeypatch):
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert machine.commit(tmp_path) == "unknown"
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
-    for words in ("init -q", "commit -q --allow-empty -m first", "tag -a -m v v1"):
+    (tmp_path / "a").touch()
+    for words in ("init -q", "add a", "commit -q -m first", "tag -a -m v v1"):
         subprocess.run([*git, *words.split()], check=True)
+    # git would write its index anew, and leave its lock there on a full disk or when killed.
+    os.utime(tmp_path / "a", (1, 1))
+    before = (tmp_path / ".git/index").read_bytes()
     assert machine.commit(tmp_path) == "v1"
+    assert (tmp_path / ".git/index").read_bytes() == before
+    (tmp_path / "a").write_text("changed")
+    assert machine.commit(tmp_path) == "v1-dirty"

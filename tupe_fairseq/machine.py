@@ -25,8 +25,14 @@ def processor() -> str:
 
 def commit(folder: Path) -> str:
     """Commit of the repository that a folder lies in; a copy without .git has none."""
-    git = ["git", "-C", str(folder), "describe", "--always", "--dirty"]
+
+    def git(*words: str) -> str:
+        command = ["git", "--no-optional-locks", "-C", str(folder), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
     try:
-        return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+        # `describe --dirty` writes the index: when killed or on a full disk, it leaves its lock.
+        changed = git("status", "--porcelain", "--untracked-files=no")
+        return git("describe", "--always") + ("-dirty" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
