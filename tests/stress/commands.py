@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,13 @@ import torch
 
 from examples.glue import collect
 from examples.shared.results import read_results, rows
-from tests import toy_data
+from tests import ROOT, toy_data
 from tests.fairseq_commands import pretrain
 from tests.glue import samples
 from tests.interop import release
-from tests.stress.killing import ROOT, Case
+from tests.stress.killing import Case
 from tupe_fairseq.checkpoints.reading import read_checkpoint
 
-NAMES = (*("training", "ranks", "prepare", "glue", "sweep", "conversion"), "quickstart")
 TINY = (
     *("--arch", "tupe_roberta", "--encoder-layers", "2", "--encoder-embed-dim", "32"),
     *("--encoder-ffn-embed-dim", "64", "--encoder-attention-heads", "4", "--batch-size", "4"),
@@ -33,20 +31,6 @@ TINY = (
 )
 
 
-def cases(out: Path, names: Iterable[str]) -> list[Case]:
-    """The commands of these names, each with its data."""
-    makers: dict[str, Callable[[Path], Case]] = {
-        "training": training,
-        "ranks": ranks,
-        "prepare": prepare,
-        "glue": glue,
-        "sweep": sweep,
-        "conversion": conversion,
-        "quickstart": lambda out: Case("quickstart", quickstart, quickstart_results),
-    }
-    return [makers[name](out) for name in NAMES if name in names]
-
-
 # ---------------------------------------------------------------- training
 
 
@@ -54,14 +38,14 @@ def training(out: Path) -> Case:
     """Training by one process."""
     data = toy_data.write_masked_lm(out / "data")
     words = (sys.executable, "-m", "fairseq_cli.train", str(data), *TINY)
-    return Case("training", lambda folder: resumed(folder, *words), final_parameters)
+    return Case(lambda folder: resumed(folder, *words), final_parameters)
 
 
 def ranks(out: Path) -> Case:
     """Training by two processes."""
     data = toy_data.write_masked_lm(out / "data")
     words = ("bash", str(ROOT / "scripts/train_distributed.sh"), "2", str(data), *TINY)
-    return Case("ranks", lambda folder: resumed(folder, *words), final_parameters)
+    return Case(lambda folder: resumed(folder, *words), final_parameters)
 
 
 def resumed(folder: Path, *command: str) -> list[str]:
@@ -102,7 +86,7 @@ def prepare(out: Path) -> Case:
         (text / f"{number}.txt").write_text("\n\n".join(lines))
     script = ROOT / "examples/pretraining/prepare.sh"
     words = ["bash", str(script), "--out", "data", "--sentencepiece", "60", str(text)]
-    return Case("prepare", lambda _: words, lambda folder: digests(folder / "data" / "bin"))
+    return Case(lambda _: words, lambda folder: digests(folder / "data" / "bin"))
 
 
 def glue(out: Path) -> Case:
@@ -114,7 +98,7 @@ def glue(out: Path) -> Case:
     def outcome(folder: Path) -> dict[str, Any]:
         return {data.name: digests(data) for data in folder.glob("glue/*-bin")}
 
-    return Case("glue", lambda folder: [*script, str(folder / "glue")], outcome)
+    return Case(lambda folder: [*script, str(folder / "glue")], outcome)
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -143,7 +127,7 @@ def sweep(out: Path) -> Case:
     words += ["--models", f"toy={model}", "--tasks", "SST-2", "--rates", "1e-3", "1e-4"]
     words += ["--seeds", "1", "--overrides", "optimization.max_epoch=4"]
     words += ["dataset.batch_size=16", "lr_scheduler.warmup_updates=2", "dataset.num_workers=0"]
-    return Case("sweep", lambda folder: [*words, "--out", str(folder / "sweep")], sweep_table)
+    return Case(lambda folder: [*words, "--out", str(folder / "sweep")], sweep_table)
 
 
 def sweep_table(folder: Path) -> tuple[list[str], str]:
@@ -161,7 +145,6 @@ def conversion(out: Path) -> Case:
     words = [sys.executable, str(ROOT / "scripts/convert_checkpoint.py"), "--from"]
     words += ["tupe-official", str(release.write(out / "release"))]
     return Case(
-        "conversion",
         lambda folder: [*words, "--out", str(folder / "m")],
         converted_parameters,
         converted_or_nothing,
@@ -191,7 +174,12 @@ UPDATES = re.compile(
 INSTALLED = 'source <(sed "/^setup_environment$/d" scripts/environment.sh)'
 
 
-def quickstart(folder: Path) -> list[str]:
+def quickstart(out: Path) -> Case:
+    """The whole quickstart, with a tenth of the updates."""
+    return Case(shortened, quickstart_results)
+
+
+def shortened(folder: Path) -> list[str]:
     """The quickstart in a copy of the tracked files, with this environment as its .venv.
 
     The first call makes the copy.
@@ -218,3 +206,6 @@ def quickstart_results(folder: Path) -> list[str]:
     """Numbers of the final tables."""
     work = folder / "checkout" / ".quickstart"
     return [(work / name / f"{name}.json").read_text() for name in ("losses", "results")]
+
+
+CASES = (training, ranks, prepare, glue, sweep, conversion, quickstart)

@@ -1,7 +1,6 @@
 """Every file that we write, on a full disk and in a read-only folder: the old one stays whole."""
 
 import argparse
-import hashlib
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from examples.shared import runner
 from examples.shared.results import write_report
 from tests.glue import samples  # noqa: F401  (whose import finds the scripts of examples/glue)
 from tests.interop import release
+from tests.stress.commands import digests
 from tests.stress.disks import full_disk, read_only
 from tupe_fairseq import TUPEConfig, TUPEEncoder, UsageError
 from tupe_fairseq.analysis import positional_correlations
@@ -74,14 +74,6 @@ def submission(sources, out):
 WRITERS = [*(converted, figure, cleaned, encoded, results_of_runs, report_of_runs, submission)]
 
 
-def state(folder: Path) -> dict[str, str]:
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
 def refused(call) -> str:
     with pytest.raises((UsageError, OSError)) as error:
         call()
@@ -105,11 +97,12 @@ each_writer = pytest.mark.parametrize("writer", WRITERS, ids=lambda f: f.__name_
 @each_writer
 def test_read_only_folder(writer, sources, tmp_path):
     (tmp_path / "old.txt").write_text("old")
+    before = digests(tmp_path)
     with read_only(tmp_path):
         told = refused(lambda: writer(sources, tmp_path))
     assert str(tmp_path) in told
     assert "Permission denied" in told
-    assert state(tmp_path) == {"old.txt": hashlib.sha256(b"old").hexdigest()}
+    assert digests(tmp_path) == before
 
 
 @each_writer
@@ -121,10 +114,10 @@ def test_full_disk(writer, sources, tmp_path):
     assert "File too large" in told
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size > 3]
     if writer is converted:
-        assert not state(tmp_path)
+        assert not digests(tmp_path)
         return
     writer(sources, tmp_path)
-    before = state(tmp_path)
+    before = digests(tmp_path)
     with full_disk(3):
         refused(lambda: writer(sources, tmp_path))
-    assert before.items() <= state(tmp_path).items()
+    assert before.items() <= digests(tmp_path).items()
