@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from examples.study import algorithmic, encodings
-from tupe_fairseq import UsageError
 
 
 @pytest.mark.parametrize("length", [1, 2, 7, 40])
@@ -77,20 +76,3 @@ def test_it_learns():
 
     algorithmic.train(solver, one_symbol, 30, 16)
     assert algorithmic.accuracy(solver, one_symbol, 1, 100) == 1
-
-
-@pytest.mark.parametrize(
-    ("encoding", "flags", "message"),
-    [
-        ("tupe", (), "--position-encoding is 'tupe'"),
-        ("alibi+x=1", (), "'alibi.x=1' has 'x=1'; the options of alibi are"),
-        ("t5+num_buckets=x", (), "has 'num_buckets=x'"),
-        ("tupe_a+tie_cls=1", (), "has 'tie_cls=1'"),
-        ("none", ("--updates", "0"), "--updates and --batch-size must be at least 1"),
-        ("none", ("--longest", "40"), "must be at least 1, --longest 50"),
-    ],
-)
-def test_mistakes(tmp_path, encoding, flags, message):
-    with pytest.raises(UsageError, match=message) as raised:
-        solve(tmp_path / "out", "reverse_string", encoding, *flags)
-    assert "\n" not in str(raised.value)

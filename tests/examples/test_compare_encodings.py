@@ -62,22 +62,6 @@ def test_killed_comparison_goes_on(toy_masked_lm_data, tmp_path, monkeypatch, fo
         compare.main([*arguments(toy_masked_lm_data, out, "--encodings", "t5"), "--no-such-flag"])
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (("--encodings", "tupe"), "the known ones are"),
-        (("--validations", "3"), "must be a multiple of the 3 validations, but is 40"),
-        (("--updates", "0"), "must be a multiple of the 20 validations, but is 0"),
-    ],
-)
-def test_mistakes(more, message, toy_masked_lm_data, tmp_path):
-    with pytest.raises(UsageError, match=message):
-        compare.main(arguments(toy_masked_lm_data, tmp_path / "out", *more))
-    with pytest.raises(UsageError, match=r"holds no dict\.txt"):
-        compare.main(arguments(tmp_path, tmp_path / "out"))
-    assert not (tmp_path / "out").exists()
-
-
 def test_timed_training_has_the_guards_of_fairseq_train(toy_masked_lm_data, tmp_path):
     """Under its own name: a missing --restore-file is refused."""
     flags = fixed_flags(Recipe("tupe_roberta_tiny", 4, 1, 32, 32, 1e-3))
@@ -118,20 +102,3 @@ def test_table_has_the_lowest_loss_first_and_what_was_not_run():
         "| `learned` | 1 | 1,000 | 7.500 | 1.00 |",
         "| `rope` | 1 | not run | not run | not run |",
     ]
-
-
-def test_log_is_read_in_its_order(tmp_path):
-    log = tmp_path / "log.txt"
-    log.write_text(
-        'x | INFO | train_inner | {"loss": "9.5", "num_updates": "2"}\n'
-        "x | INFO | fairseq.trainer | something else\n"
-        'x | INFO | valid | {"valid_loss": "8.5", "valid_num_updates": "2"}\n'
-        'timed | clock | {"updates": 1, "seconds": 0.5}\n'
-        'x | INFO | valid | {"valid_loss": "8'
-    )
-    assert read_log(log) == [
-        ("train_inner", {"loss": 9.5, "num_updates": 2.0}),
-        ("valid", {"valid_loss": 8.5, "valid_num_updates": 2.0}),
-        ("clock", {"updates": 1.0, "seconds": 0.5}),
-    ]
-    assert read_log(tmp_path / "none.txt") == []

@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 import sys
 from types import SimpleNamespace
 
@@ -11,10 +10,7 @@ import torch
 
 from examples.study import length, length_figures, length_measures, length_report
 from examples.study.length_measures import FACTORS, KINDS, bits, chosen_tokens, read_blocks
-from tests import ROOT
 from tupe_fairseq import TupeTransformerLM, UsageError
-
-STUDY = ROOT / "examples/study"
 
 
 def words(data, out, *more):
@@ -66,12 +62,6 @@ def check_report(out):
     length_report.report(out)
     assert all(path.stat().st_size for path in figures)
     assert (out / "report.md").read_text() == report
-
-
-def test_committed_report_is_that_of_the_committed_results(tmp_path):
-    shutil.copy(STUDY / "length/results.json", tmp_path)
-    length_report.report(tmp_path)
-    assert (tmp_path / "report.md").read_text() == (STUDY / "length/report.md").read_text()
 
 
 def check_losses(out, data):
@@ -127,21 +117,6 @@ def test_seeds(toy_masked_lm_data, tmp_path):
     assert [run.name for run in length.model_runs(args, "masked")] == [
         *("masked/t5/3", "masked/t5/4")
     ]
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (("--encodings", "tupe"), "--position-encoding is 'tupe'"),
-        (("--updates", "6"), "--updates must be a multiple of the 4 validations, but is 6"),
-        (("--blocks", "0"), "--blocks must be at least 1"),
-        (("--length", "8"), "--length and --masked-length must be at least 16"),
-    ],
-)
-def test_mistakes(more, message, toy_masked_lm_data, tmp_path):
-    with pytest.raises(UsageError, match=message):
-        length.main(words(toy_masked_lm_data, tmp_path / "out", *more))
-    assert not (tmp_path / "out").exists()
 
 
 def test_held_out_text_must_fill_a_block(toy_masked_lm_data):

@@ -16,7 +16,7 @@ from fairseq import options
 
 from examples.shared.markdown import shown
 from examples.shared.results import read_results, rows
-from examples.study import plan, report, study, tables
+from examples.study import length_report, plan, report, study, tables
 from tests import ROOT
 from tests.examples.hydra_configs import GLUE, QUIET, composed
 from tests.processes import write_program
@@ -129,24 +129,12 @@ def check_report(out: Path) -> None:
     assert "bash examples/pretraining/prepare.sh --out OUT/data " in numbers
 
 
-def test_committed_report_is_that_of_the_committed_results(tmp_path):
-    folder = ROOT / "examples/study/tiny"
+@pytest.mark.parametrize(("name", "written"), [("tiny", report), ("length", length_report)])
+def test_committed_report_is_that_of_the_committed_results(name, written, tmp_path):
+    folder = ROOT / "examples/study" / name
     shutil.copy(folder / "results.json", tmp_path)
-    report.report(tmp_path)
+    written.report(tmp_path)
     assert (tmp_path / "report.md").read_text() == (folder / "report.md").read_text()
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (("--tasks", "MNLI"), "--tasks has 'MNLI'; the scale has CoLA"),
-        (("--glue", "/not/there"), "--glue is '/not/there', but there is no such path"),
-        (("--text", "/not/there"), "--text is '/not/there', but there is no such path"),
-    ],
-)
-def test_mistakes(more, message, place):
-    with pytest.raises(UsageError, match=message):
-        study.main(arguments(place, *more))
 
 
 # ---------------------------------------------------------------- the plan

@@ -76,19 +76,6 @@ def test_an_empty_line(source, tmp_path):
         prepare.prepare(source, tmp_path / "out", 60)
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--encodings", "tupe_x"], "'tupe_x'"),
-        (["--seeds", "one"], "--seeds is 'one'"),
-        (["--updates", "2"], "--updates must be at least 4"),
-    ],
-)
-def test_flags(flags, message):
-    with pytest.raises(UsageError, match=message):
-        run.parse(["source", "--out", "out", *flags])
-
-
 def test_command_ends_in_one_line(tmp_path):
     ended = processes.run(ROOT / "examples/translation/prepare.py", tmp_path, tmp_path)
     assert ended.returncode == 1

@@ -1,0 +1,55 @@
+"""What the programs of examples/study and examples/translation refuse before they write."""
+
+import pytest
+
+from examples.study import algorithmic, compare_encodings, length, study
+from examples.translation import run as translation
+from tupe_fairseq import UsageError
+
+#: What each program needs, and where flags go.
+PROGRAMS = {
+    "algorithmic": (algorithmic, "reverse_string {} OUT"),
+    "compare_encodings": (compare_encodings, "DATA --out OUT {}"),
+    "length": (length, "DATA --out OUT {}"),
+    "study": (study, "--text DATA --glue DATA --scale smoke --out OUT {}"),
+    "translation": (translation, "DATA --out OUT {}"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "message"),
+    [
+        ("algorithmic", "tupe", "--position-encoding is 'tupe'"),
+        ("algorithmic", "alibi+x=1", "'alibi.x=1' has 'x=1'; the options of alibi are"),
+        ("algorithmic", "t5+num_buckets=x", "has 'num_buckets=x'"),
+        ("algorithmic", "tupe_a+tie_cls=1", "has 'tie_cls=1'"),
+        ("algorithmic", "none --updates 0", "--updates and --batch-size must be at least 1"),
+        ("algorithmic", "none --longest 40", "must be at least 1, --longest 50"),
+        ("compare_encodings", "--encodings tupe", "the known ones are"),
+        ("compare_encodings", "--validations 7", "multiple of the 7 validations, but is 9600"),
+        ("compare_encodings", "--updates 0", "a multiple of the 8 validations, but is 0"),
+        ("length", "--encodings tupe", "--position-encoding is 'tupe'"),
+        ("length", "--updates 6", "must be a multiple of the 4 validations, but is 6"),
+        ("length", "--blocks 0", "--blocks must be at least 1"),
+        ("length", "--length 8", "--length and --masked-length must be at least 16"),
+        ("study", "--tasks MNLI", "--tasks has 'MNLI'; the scale has CoLA"),
+        ("study", "--glue /not/there", "--glue is '/not/there', but there is no such path"),
+        ("study", "--text /not/there", "--text is '/not/there', but there is no such path"),
+        ("translation", "--encodings tupe_x", "'tupe_x'"),
+        ("translation", "--seeds one", "--seeds is 'one'"),
+        ("translation", "--updates 2", "--updates must be at least 4"),
+    ],
+)
+def test_mistakes(name, flags, message, toy_masked_lm_data, tmp_path):
+    program, words = PROGRAMS[name]
+    paths = {"DATA": toy_masked_lm_data, "OUT": tmp_path / "out"}
+    words = [str(paths.get(word, word)) for word in words.format(flags).split()]
+    with pytest.raises(UsageError, match=message) as told:
+        program.main(words)
+    assert "\n" not in str(told.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_data_without_a_dictionary(tmp_path):
+    with pytest.raises(UsageError, match=r"holds no dict\.txt"):
+        compare_encodings.main([str(tmp_path), "--out", str(tmp_path / "out")])
