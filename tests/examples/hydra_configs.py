@@ -52,10 +52,7 @@ def composed(path: Path, *overrides: str):
 
 @functools.cache
 def _composed(path: Path, *overrides: str):
-    GlobalHydra.instance().clear()
-    hydra_init(path.stem)
-    with initialize_config_dir(str(path.parent)):
-        cfg = compose(path.stem, overrides=list(overrides))
+    cfg = _read(path, *overrides)
     # From here on as fairseq_cli.hydra_train._hydra_main does.
     add_defaults(cfg)
     with omegaconf_no_object_check():
@@ -66,10 +63,14 @@ def _composed(path: Path, *overrides: str):
 
 def composed_job(path: Path, *overrides: str):
     """A file's configuration with hydra's own settings in it, as its launcher gets it."""
+    return _read(path, *overrides, return_hydra_config=True)
+
+
+def _read(path: Path, *overrides: str, **how: bool):
     GlobalHydra.instance().clear()
     hydra_init(path.stem)
     with initialize_config_dir(str(path.parent)):
-        return compose(path.stem, overrides=list(overrides), return_hydra_config=True)
+        return compose(path.stem, overrides=list(overrides), **how)
 
 
 def build(cfg):

@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 
 from tests import ROOT, processes
@@ -26,31 +27,24 @@ def test_readme_command(toy_masked_lm_data, tmp_path):
     assert learned == {f"{positions}w", f"{positions}b"}
 
 
-def test_term_that_depends_on_the_query(tmp_path):
-    """Against loops: −softplus(w_h · x_i) |i − j|."""
-    program = tmp_path / "program.py"
-    program.write_text(
-        "import my_encodings, torch; from tupe_fairseq import build_position_encoding as build;"
-        "terms = build('token_slopes', 8, 2, 16).build_layer_terms(); x = torch.ones(1, 3, 8);"
-        "terms.w.data[1] = 0.5; q = torch.zeros(1, 2, 3, 4);"
-        "print(*terms.content(q, q, x, None)[0, 1].flatten().tolist())"
-    )
-    printed = processes.run(program, PYTHONPATH=PATH)
-    scores = [float(number) for number in printed.stdout.split()]
+PROGRAM = """
+import my_encodings, torch
+from tupe_fairseq import build_position_encoding as build
+gaussian = build("gaussian", 8, 2, 16, gaussian_width=0.5)
+gaussian.b.data.fill_(-3)
+print(*gaussian.attention_bias(5, 5).dense()[1].flatten().tolist())
+terms, q = build("token_slopes", 8, 2, 16).build_layer_terms(), torch.zeros(1, 2, 5, 4)
+terms.w.data[1] = 0.5
+print(*terms.content(q, q, torch.ones(1, 5, 8), None)[0, 1].flatten().tolist())
+"""
+
+
+def test_equations(tmp_path):
+    """Against loops: −|w (i − j)² + b|, and −softplus(w_h · x_i) |i − j|."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    printed = processes.run(tmp_path / "program.py", PYTHONPATH=PATH).stdout.splitlines()
+    distances = [abs(i - j) for i in range(5) for j in range(5)]
     slope = math.log1p(math.exp(4))
-    expected = [-slope * abs(i - j) for i in range(3) for j in range(3)]
-    torch.testing.assert_close(torch.tensor(scores), torch.tensor(expected))
-
-
-def test_equation(tmp_path):
-    """Against loops: score_ij = −|w (i − j)² + b|."""
-    program = tmp_path / "program.py"
-    program.write_text(
-        "import my_encodings, torch; from tupe_fairseq import build_position_encoding as build;"
-        "e = build('gaussian', 8, 2, 16, gaussian_width=0.5); e.b.data.fill_(-3);"
-        "print(*e.attention_bias(5, 5).dense()[1].flatten().tolist())"
-    )
-    printed = processes.run(program, PYTHONPATH=PATH)
-    scores = [float(number) for number in printed.stdout.split()]
-    expected = [-abs(2.0 * (i - j) ** 2 - 3) for i in range(5) for j in range(5)]
-    torch.testing.assert_close(torch.tensor(scores), torch.tensor(expected))
+    equations = (lambda d: -abs(2.0 * d**2 - 3), lambda d: -slope * d)
+    for line, equation in zip(printed, equations, strict=True):
+        assert [*map(float, line.split())] == pytest.approx([*map(equation, distances)])

@@ -12,8 +12,6 @@ from fairseq import options
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 from fairseq_cli import preprocess
-from hypothesis import given
-from hypothesis import strategies as st
 
 from examples.pretraining import encode
 from examples.shared import binarised
@@ -63,21 +61,6 @@ def test_no_text_is_held_out(text, tmp_path):
     assert_same(tmp_path / "out", preprocessed(tmp_path / "symbols", tmp_path / "expected"))
 
 
-@given(lines=st.lists(st.text("ab é\r", max_size=9), max_size=20), size=st.integers(1, 30))
-def test_parts_consist_of_whole_lines(tmp_path_factory, lines, size):
-    path = tmp_path_factory.mktemp("text") / "text"
-    content = "\n".join(lines).encode()
-    path.write_bytes(content)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(encode, "PART", size)
-        found = list(encode.ranges(path))
-    parts = [content[begin:end] for begin, end in found]
-    assert b"".join(parts) == content
-    assert all(part.endswith(b"\n") for part in parts[:-1])
-    # A part that is longer than asked for has one line more at most.
-    assert all(len(part) <= size or b"\n" not in part[size - 1 : -1] for part in parts)
-
-
 def test_interrupted_after_parts(text, tmp_path, monkeypatch):
     """Whole parts are kept; a part without its index is made again."""
     monkeypatch.setattr(encode, "PART", 500)
@@ -119,30 +102,22 @@ def test_vocabulary_that_fairseq_cannot_use(text, tmp_path):
 
 
 @pytest.mark.parametrize("chunk", [7, 1 << 24])
-def test_tokens_are_those_of_the_dataset(vocabulary, text, tmp_path, monkeypatch, chunk):
-    """Read as one array, of data by either program, for the study's loss of frequencies."""
+def test_tokens_are_those_of_the_dataset(toy_masked_lm_data, monkeypatch, chunk):
+    """Read as one array, for the study's loss of frequencies."""
     monkeypatch.setattr(figures, "CHUNK", chunk)
-    run(text, tmp_path / "symbols", *vocabulary)
-    run(text, tmp_path / "ours", *vocabulary, "--binarise")
-    for folder in (preprocessed(tmp_path / "symbols", tmp_path / "theirs"), tmp_path / "ours"):
-        expected = []
-        for split in ("train", "valid"):
-            dataset = MMapIndexedDataset(str(folder / split))
-            expected.append([int(token) for example in dataset for token in example])
-            assert figures.read_tokens(folder / split).tolist() == expected[-1]
-        train, valid = expected
-        symbols = len(Dictionary.load(str(folder / "dict.txt")))
-        seen = Counter(train)
-        shares = [(seen[token] + 1) / (len(train) + symbols) for token in valid]
-        loss = -sum(map(math.log2, shares)) / len(valid)
-        found = (figures.read_tokens(folder / split) for split in ("train", "valid"))
-        assert figures.unigram_loss(*found, symbols) == pytest.approx(loss)
-
-
-def test_sequences_are_blocks_of_the_text(text, tmp_path):
-    run(text, tmp_path / "out", "--sentencepiece", 40, "--binarise")
-    tokens = figures.read_tokens(tmp_path / "out/train")
-    found = figures.sequences(tokens, 0, 9)
-    assert found.dtype == torch.long
-    assert found[:, 0].tolist() == [0] * figures.SEQUENCES
-    assert found[:, 1:].flatten().tolist() == tokens[: figures.SEQUENCES * 8].tolist()
+    found, expected = [], []
+    for split in ("train", "valid"):
+        dataset = MMapIndexedDataset(str(toy_masked_lm_data / split))
+        expected.append([int(token) for example in dataset for token in example])
+        found.append(figures.read_tokens(toy_masked_lm_data / split))
+        assert found[-1].tolist() == expected[-1]
+    train, valid = expected
+    symbols = len(Dictionary.load(str(toy_masked_lm_data / "dict.txt")))
+    seen = Counter(train)
+    shares = [(seen[token] + 1) / (len(train) + symbols) for token in valid]
+    loss = -sum(map(math.log2, shares)) / len(valid)
+    assert figures.unigram_loss(*found, symbols) == pytest.approx(loss)
+    sequences = figures.sequences(found[0], 0, 9)
+    assert sequences.dtype == torch.long
+    assert sequences[:, 0].tolist() == [0] * figures.SEQUENCES
+    assert sequences[:, 1:].flatten().tolist() == train[: figures.SEQUENCES * 8]

@@ -6,16 +6,16 @@ import signal
 import subprocess
 
 import pytest
-from fairseq.dataclass.initialize import hydra_init
-from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 
 from tests.examples.hydra_configs import (
     PRETRAINING,
     QUIET,
     ROOT,
-    compose,
+    SLURM,
     composed,
-    initialize_config_dir,
+    composed_job,
+    launch_command,
 )
 from tests.pages import commands
 from tests.processes import wait_until, write_program
@@ -42,11 +42,6 @@ def test_training_commands_compose(words):
     if name == "base":
         # The paper's 256 sequences an update, on the GPUs that the comment names.
         assert cfg.dataset.batch_size * cfg.optimization.update_freq[0] * 8 == 256
-
-
-def test_scripts_exist():
-    for _, script, *_ in commands(README, "bash"):
-        assert (ROOT / script).is_file()
 
 
 @pytest.fixture
@@ -130,18 +125,21 @@ def test_slurm_script_requeues_its_job_before_the_time_limit(slurm, tmp_path, mo
     assert errors == ("error: job 20042 cannot be requeued\n" if status else "")
 
 
-def test_submitit_launcher_composes(monkeypatch):
+(MANY,) = (words for words in TRAININGS if "-m" in words)
+
+
+@pytest.mark.parametrize(
+    ("words", "gpus"), [(launch_command(SLURM[0]), 8), (MANY, 1)], ids=["header", "README"]
+)
+def test_jobs_of_submitit(words, gpus, monkeypatch):
+    """fairseq starts a process for each GPU, and counts those of the machine that submits."""
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="extra slurm")
-    ((_, many, *words),) = [words for words in TRAININGS if "-m" in words]
-    assert many == "-m"
+    _, _, *words = words
     name, given = overrides(words)
-    *given, sweep = given
-    key, _, values = sweep.partition("=")
-    GlobalHydra.instance().clear()
-    hydra_init(name)
-    for value in values.split(","):
-        with initialize_config_dir(str(PRETRAINING)):
-            cfg = compose(name, [*given, f"{key}={value}"], return_hydra_config=True)
-        assert cfg.hydra.launcher._target_.endswith(".SlurmLauncher")
-        assert cfg.hydra.launcher.gpus_per_node == 1
-        assert cfg.model.position_encoding == value
+    # The first job of a sweep.
+    cfg = composed_job(PRETRAINING / f"{name}.yaml", *(word.partition(",")[0] for word in given))
+    launcher = cfg.hydra.launcher
+    assert launcher._target_.endswith(".SlurmLauncher")
+    assert launcher.tasks_per_node == 1
+    monkeypatch.setattr(HydraConfig.instance(), "cfg", cfg)
+    assert cfg.distributed_training.distributed_world_size == launcher.gpus_per_node == gpus

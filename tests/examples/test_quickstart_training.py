@@ -6,10 +6,6 @@
 import os
 import sys
 import zipfile
-from pathlib import Path
-from subprocess import CompletedProcess
-
-import pytest
 
 from examples.quickstart.progress import validations
 from tests import processes
@@ -31,29 +27,9 @@ while done < int(flags["--max-update"]):
 """
 
 
-@pytest.fixture(autouse=True)
-def program(tmp_path, monkeypatch):
-    path = tmp_path / "bin" / "fairseq-train"
-    processes.write_program(path, PROGRAM)
-    monkeypatch.setenv("PATH", f"{path.parent}:{os.environ['PATH']}")
-
-
-def train(out: Path) -> CompletedProcess:
-    words = (out, "tupe_r", "learned", "--", "data", "--max-update", "30")
-    return processes.run("examples.quickstart.train", *words)
-
-
-def test_each_validation_is_one_line(tmp_path):
-    told = train(tmp_path).stdout
-    assert "\x1b" not in told
-    for name in ("tupe_r", "learned"):
-        assert f"--position-encoding {name} --save-dir {tmp_path}/{name}\n" in told
-        for n in (10, 20, 30):
-            line = f"   {name}: {n} of 30 updates, {9 - n / 100:.2f} bits per masked token\n"
-            assert told.count(line) == 1
-
-
-def test_trainings_resume_from_their_last_intact_checkpoint(tmp_path):
+def test_trainings_resume_from_their_last_intact_checkpoint(tmp_path, monkeypatch):
+    processes.write_program(tmp_path / "bin/fairseq-train", PROGRAM)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin", prepend=os.pathsep)
     for name, content in (("tupe_r", "whole"), ("learned", "part")):
         (tmp_path / name).mkdir()
         last = tmp_path / name / "checkpoint_last.pt"
@@ -63,9 +39,15 @@ def test_trainings_resume_from_their_last_intact_checkpoint(tmp_path):
             last.write_bytes(last.read_bytes()[:40])
     # A part of a line, which a killed process has left.
     (tmp_path / "tupe_r/log.txt").write_text('2026 | INFO | valid | {"valid_loss": "8.')
-    assert train(tmp_path).returncode == 0
-    logs = [tmp_path / name / "log.txt" for name in ("tupe_r", "learned")]
-    assert "threads 1 from 20" in logs[0].read_text()
-    assert "threads 1 from 0" in logs[1].read_text()
-    assert [*validations(logs[0])] == [30]
-    assert [*validations(logs[1])] == [10, 20, 30]
+    words = (tmp_path, "tupe_r", "learned", "--", "data", "--max-update", "30")
+    ended = processes.run("examples.quickstart.train", *words)
+    assert ended.returncode == 0
+    assert "\x1b" not in ended.stdout
+    for name, first, done in (("tupe_r", 20, [30]), ("learned", 0, [10, 20, 30])):
+        log = tmp_path / name / "log.txt"
+        assert f"threads 1 from {first}" in log.read_text()
+        assert [*validations(log)] == done
+        assert f"--position-encoding {name} --save-dir {tmp_path}/{name}\n" in ended.stdout
+        for n in done:
+            line = f"   {name}: {n} of 30 updates, {9 - n / 100:.2f} bits per masked token\n"
+            assert ended.stdout.count(line) == 1

@@ -4,8 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from sklearn.metrics import matthews_corrcoef
 
 from examples.study import measures
@@ -34,19 +32,6 @@ BASELINE = {10: 8.0, 20: 6.0, 30: 5.0, 40: 4.0}
 def test_fraction_of_updates(curve, share):
     found = measures.fraction(curve, BASELINE)
     assert found is None if share is None else found == pytest.approx(share)
-
-
-@given(st.lists(st.floats(0, 10), min_size=1, max_size=8), st.floats(0, 10))
-def test_reaching_is_where_the_line_through_the_losses_is(losses, target):
-    updates = [10 * (i + 1) for i in range(len(losses))]
-    found = measures.reaching(dict(zip(updates, losses, strict=True)), target)
-    if found is None:
-        assert min(losses) > target
-        return
-    assert np.interp(found, updates, losses) <= target + 1e-6
-    assert all(
-        loss > target for update, loss in zip(updates, losses, strict=True) if update < found
-    )
 
 
 def test_band_is_over_the_updates_that_all_have():

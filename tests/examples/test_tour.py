@@ -56,9 +56,3 @@ def test_tour_without_models(tmp_path, monkeypatch):
         "repository, after bash scripts/quickstart.sh."
     )
     assert not list(tmp_path.iterdir())
-
-
-def test_every_cell_has_a_title():
-    cells = [line for line in TOUR.read_text().splitlines() if line.startswith("# %%")]
-    assert len(cells) >= 9
-    assert all(len(line) > len("# %% ") for line in cells)
