@@ -1,7 +1,6 @@
 """The benchmarks, on models that take no time: what they compare, print and write."""
 
 import dataclasses
-import json
 import statistics
 import sys
 
@@ -11,37 +10,16 @@ import torch
 from tests import ROOT, processes
 from tupe_fairseq import UsageError
 
-TINY = (
-    *("--batch", "2", "--length", "16", "--layers", "1", "--width", "16", "--heads", "2"),
-    *("--ffn", "32", "--rounds", "2", "--device", "cpu"),
-)
-TINY_ATTENTION = (
-    *("--lengths", "7,16", "--words", "32", "--layers", "2", "--width", "16", "--heads", "2"),
-    *("--rounds", "2", "--device", "cpu"),
-)
-
-
-def run(main, tmp_path, *flags):
-    """Exit status, what --json wrote, and what --markdown wrote."""
-    files = {kind: tmp_path / f"results.{kind}" for kind in ("json", "markdown")}
-    status = main([*flags, *(word for kind in files for word in (f"--{kind}", str(files[kind])))])
-    assert sorted(tmp_path.iterdir()) == sorted(files.values())
-    return status, json.loads(files["json"].read_text()), files["markdown"].read_text()
-
 
 def names(table):
     return [(row["name"], row["backend"]) for row in table["rows"]]
 
 
-def test_training(script, tmp_path, capsys):
-    flags = ("--encodings", "tupe_r,learned", "--backends", "auto,eager,blocked")
-    main = script("benchmark_training").main
-    status, results, markdown = run(
-        main, tmp_path, "--workloads", "4x512,half-padding", "--peers", "", *flags, *TINY
-    )
-    assert status == 0
+def test_training(measure, capsys):
+    flags = "--encodings tupe_r,learned --backends auto,eager,blocked --peers="
+    results, markdown = measure("training", f"--workloads 4x512,half-padding {flags}")
     assert {"command", "device", "threads", "torch", "date", "commit"} < results.keys()
-    assert results["command"].startswith("python scripts/benchmark_training.py --workloads")
+    assert results["command"].startswith("python scripts/benchmark_training.py --device cpu")
     assert [table["title"] for table in results["tables"]] == [
         "4x512, changed",
         "half-padding, changed",
@@ -72,12 +50,9 @@ def test_training(script, tmp_path, capsys):
     assert f"command: `{results['command']}`" in markdown
 
 
-def test_evaluation_in_two_dtypes(script, tmp_path, capsys):
-    flags = ("--workloads", "16x128", "--mode", "evaluation", "--dtypes", "float32,bfloat16")
-    flags += ("--peers", "")
-    main = script("benchmark_training").main
-    status, results, _ = run(main, tmp_path, *flags, "--encodings", "t5,none", *TINY)
-    assert status == 0
+def test_evaluation_in_two_dtypes(measure):
+    flags = "--workloads 16x128 --mode evaluation --dtypes float32,bfloat16 --peers="
+    results, _ = measure("training", f"{flags} --encodings t5,none")
     facts = [table["facts"] for table in results["tables"]]
     assert all(told.startswith("evaluation, ") for told in facts)
     assert ["float32" in facts[0], "bfloat16" in facts[1]] == [True, True]
@@ -85,22 +60,17 @@ def test_evaluation_in_two_dtypes(script, tmp_path, capsys):
     assert list(results["tables"][0]["rows"][0]["quartiles_of_ratios"]) == ["stock", "products"]
 
 
-def test_long_text_without_stock(script, tmp_path, capsys):
-    flags = ("--workloads", "long-1x16384", "--encodings", "tupe_a")
-    main = script("benchmark_training").main
-    status, results, _ = run(main, tmp_path, *flags, *TINY)
-    assert status == 0
+def test_long_text_without_stock(script, measure):
+    results, _ = measure("training", "--workloads long-1x16384 --encodings tupe_a")
     assert names(results["tables"][0]) == [("tupe_a", "blocked"), ("matrix products", "torch")]
     assert script("benchmark_training").WORKLOADS["long-1x16384"].length == 16384
 
 
 @pytest.mark.parametrize("mode", ["training", "evaluation"])
-def test_attention(script, tmp_path, capsys, mode):
-    flags = ("--encodings", "none,rope,tupe_a,tupe_r,shaw", "--dropouts", "0,0.1", "--mode", mode)
+def test_attention(script, measure, capsys, mode):
     script("benchmarking.command").tell_once.cache_clear()
-    main = script("benchmark_attention").main
-    status, results, _ = run(main, tmp_path, *flags, *TINY_ATTENTION)
-    assert status == 0
+    flags = f"--encodings none,rope,tupe_a,tupe_r,shaw --dropouts 0,0.1 --mode {mode}"
+    results, _ = measure("attention", flags)
     tables = results["tables"]
     assert [table["title"] for table in tables] == ["4×7", "4×7", "2×16", "2×16"]
     expected = [("no bias", "torch")]
@@ -115,8 +85,8 @@ def test_attention(script, tmp_path, capsys, mode):
     assert told.count("left out: tupe_r with flash") == 1
 
 
-def test_interruption_leaves_whole_rounds(script, tmp_path, capsys, monkeypatch):
-    measure = script("benchmarking.compare")
+def test_interruption_leaves_whole_rounds(script, measure, capsys, monkeypatch):
+    compare = script("benchmarking.compare")
     # Three rows; the third round is interrupted.
     seconds = iter(range(1, 9))
 
@@ -125,11 +95,9 @@ def test_interruption_leaves_whole_rounds(script, tmp_path, capsys, monkeypatch)
             raise KeyboardInterrupt
         return found
 
-    monkeypatch.setattr(measure, "seconds_of", of_step)
-    main = script("benchmark_training").main
-    flags = ("--workloads", "4x512,16x128", "--encodings", "t5", "--peers", "")
-    status, results, markdown = run(main, tmp_path, *flags, *TINY, "--rounds", "9")
-    assert status == 130
+    monkeypatch.setattr(compare, "seconds_of", of_step)
+    flags = "--workloads 4x512,16x128 --encodings t5 --peers= --rounds 9"
+    results, markdown = measure("training", flags, status=130)
     (table,) = results["tables"]
     assert table["facts"].endswith("2 of 9 rounds")
     assert sorted(s for row in table["rows"] for s in row["seconds"]) == [1, 2, 3, 4, 5, 6]

@@ -87,13 +87,6 @@ def test_a_wheel_has_code_kernels_and_the_mark_of_types(tmp_path):
     assert {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name} == files
 
 
-def test_every_file_has_a_checksum():
-    entries = (ROOT / "scripts/fairseq.txt").read_text().replace("\\\n", "").splitlines()
-    entries = [entry for entry in entries if "==" in entry and not entry.startswith("#")]
-    assert len(entries) == 3
-    assert all(re.search(r"--hash=sha256:[0-9a-f]{64}\b", entry) for entry in entries)
-
-
 def test_documents_name_the_supported_versions(package, pythons):
     oldest, too_new = torch_versions(package)
     newest = f"2.{int(too_new.removeprefix('2.')) - 1}"
