@@ -6,17 +6,12 @@ at 2^{−8/H}.
 
 import torch
 
-from .attention import attend_with, bias_table
+from .attention import biased
 
 
-def positional_score(positions, num_heads, queries, keys, start=0):
-    """−m_h |i − j|, H×T×S, for queries at start, ..., start + queries − 1."""
-
-    def bias(h, i, j):
-        slope = 2 ** (-8 * (h + 1) / num_heads)
-        return torch.tensor(-slope * abs(i - j), dtype=torch.float64)
-
-    return bias_table(bias, num_heads, queries, keys, start)
+def bias(h, i, j, positions, num_heads):
+    slope = 2 ** (-8 * (h + 1) / num_heads)
+    return torch.tensor(-slope * abs(i - j), dtype=torch.float64)
 
 
-attend = attend_with(positional_score)
+positional_score, attend = biased(bias)

@@ -109,12 +109,22 @@ def bias_table(
     return torch.stack(rows).view(heads, queries, keys)
 
 
-def attend_with(positional_score: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
-    """The `attend` of an encoding that adds `positional_score` to the scores and nothing else."""
+def biased(bias: Callable[..., Tensor]) -> tuple[Callable[..., Tensor], Callable[..., tuple]]:
+    """The scores and the `attend` of an encoding that adds a bias to the scores, and nothing else.
+
+    bias: (head, i, j, positions, num_heads, **options) -> what is added to the score of i and j.
+    """
+
+    def positional_score(positions, num_heads, queries, keys, start=0, **options):
+        """H×T×S, for queries at start, ..., start + queries − 1."""
+        return bias_table(
+            lambda h, i, j: bias(h, i, j, positions, num_heads, **options),
+            *(num_heads, queries, keys, start),
+        )
 
     def attend_biased(x, weights, positions, num_heads, padding=None, **options):
         length = x.size(1)
-        bias = positional_score(positions, num_heads, length, length, **options)
-        return attend(x, weights, num_heads, padding, bias)
+        added = positional_score(positions, num_heads, length, length, **options)
+        return attend(x, weights, num_heads, padding, added)
 
-    return attend_biased
+    return positional_score, attend_biased

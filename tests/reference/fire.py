@@ -5,31 +5,23 @@
 positions: "layers.0.": "c", "w", "hidden_weight" u, "hidden_bias" b, "weight" V, "bias" a.
 """
 
-from .attention import attend_with, bias_table
+from .attention import biased
 
 
-def positional_score(
-    positions, num_heads, queries, keys, start=0, *, fire_width=32, fire_threshold=512
-):
-    """The bias, H×T×S, for queries at start, ..., start + queries − 1."""
+def bias(h, i, j, positions, num_heads, *, fire_width=32, fire_threshold=512):
     p = {name.removeprefix("layers.0."): value for name, value in positions.items()}
     threshold = p["w"][0].abs() * fire_threshold
 
     def psi(x):
         return (1 + (p["c"][0] * x).abs()).log()
 
-    def f(h, ratio):
-        total = p["bias"][h]
-        for k in range(fire_width):
-            hidden = p["hidden_weight"][k, 0] * ratio + p["hidden_bias"][k]
-            total = total + p["weight"][h, k] * hidden.clamp(min=0)
-        return total
-
-    def bias(h, i, j):
-        later = max(i, j) if max(i, j) > threshold else threshold
-        return f(h, psi(abs(i - j)) / (psi(later) + 1e-6))
-
-    return bias_table(bias, num_heads, queries, keys, start)
+    later = max(i, j) if max(i, j) > threshold else threshold
+    ratio = psi(abs(i - j)) / (psi(later) + 1e-6)
+    total = p["bias"][h]
+    for k in range(fire_width):
+        hidden = p["hidden_weight"][k, 0] * ratio + p["hidden_bias"][k]
+        total = total + p["weight"][h, k] * hidden.clamp(min=0)
+    return total
 
 
-attend = attend_with(positional_score)
+positional_score, attend = biased(bias)

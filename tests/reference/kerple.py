@@ -8,7 +8,7 @@ positions: p and a, one number per head: "strength" and "rate", or "exponent" an
 
 import math
 
-from .attention import attend_with, bias_table
+from .attention import biased
 
 
 def bounded(parameter, most=math.inf):
@@ -17,25 +17,15 @@ def bounded(parameter, most=math.inf):
     return parameter + (min(max(value, 0.01), most) - value)
 
 
-def logarithmic_score(positions, num_heads, queries, keys, start=0):
-    """−p ln(1 + a |i − j|), H×T×S, for queries at start, ..., start + queries − 1."""
-
-    def bias(h, i, j):
-        p, a = bounded(positions["strength"][h]), bounded(positions["rate"][h])
-        return -p * (1 + a * abs(i - j)).log()
-
-    return bias_table(bias, num_heads, queries, keys, start)
+def logarithmic(h, i, j, positions, num_heads):
+    p, a = bounded(positions["strength"][h]), bounded(positions["rate"][h])
+    return -p * (1 + a * abs(i - j)).log()
 
 
-def power_score(positions, num_heads, queries, keys, start=0):
-    """−a |i − j|^p, H×T×S, for queries at start, ..., start + queries − 1."""
-
-    def bias(h, i, j):
-        p, a = bounded(positions["exponent"][h], 2.0), bounded(positions["slope"][h])
-        # 0^p is 0 for any p.
-        return -a * p.mul(math.log(abs(i - j))).exp() if i != j else 0 * (p + a)
-
-    return bias_table(bias, num_heads, queries, keys, start)
+def power(h, i, j, positions, num_heads):
+    p, a = bounded(positions["exponent"][h], 2.0), bounded(positions["slope"][h])
+    # 0^p is 0 for any p.
+    return -a * p.mul(math.log(abs(i - j))).exp() if i != j else 0 * (p + a)
 
 
-attend_log, attend_power = attend_with(logarithmic_score), attend_with(power_score)
+(logarithmic_score, attend_log), (power_score, attend_power) = biased(logarithmic), biased(power)

@@ -8,19 +8,14 @@ import math
 
 import torch
 
-from .attention import attend_with, bias_table
+from .attention import biased
 
 
-def positional_score(positions, num_heads, queries, keys, start=0, *, sandwich_width=128):
-    """The bias, H×T×S, for queries at start, ..., start + queries − 1."""
-    waves = [wave(m, sandwich_width) for m in range(max(start + queries, keys))]
-
-    def bias(h, i, j):
-        product = sum(a * b for a, b in zip(waves[i], waves[j], strict=True))
-        value = num_heads / (8 * (h + 1)) * (product - sandwich_width / 2)
-        return torch.tensor(value, dtype=torch.float64)
-
-    return bias_table(bias, num_heads, queries, keys, start)
+def bias(h, i, j, positions, num_heads, *, sandwich_width=128):
+    p_i, p_j = wave(i, sandwich_width), wave(j, sandwich_width)
+    product = sum(a * b for a, b in zip(p_i, p_j, strict=True))
+    value = num_heads / (8 * (h + 1)) * (product - sandwich_width / 2)
+    return torch.tensor(value, dtype=torch.float64)
 
 
 def wave(m, width):
@@ -29,4 +24,4 @@ def wave(m, width):
     return [f(angle) for angle in angles for f in (math.sin, math.cos)]
 
 
-attend = attend_with(positional_score)
+positional_score, attend = biased(bias)

@@ -3,24 +3,13 @@
 positions: "relative_bias.weight", one row per bucket, one column per head.
 """
 
-from .attention import attend_with, bias_table
+from .attention import biased
 from .buckets import bucket
 
 
-def positional_score(
-    positions,
-    num_heads,
-    queries,
-    keys,
-    start=0,
-    *,
-    num_buckets=32,
-    max_distance=128,
-    bidirectional=True,
-):
-    """b_bucket(j−i), H×T×S, for queries at start, ..., start + queries − 1."""
-    b, how = positions["relative_bias.weight"], (num_buckets, max_distance, bidirectional)
-    return bias_table(lambda h, i, j: b[bucket(j - i, *how), h], num_heads, queries, keys, start)
+def bias(h, i, j, positions, num_heads, *, num_buckets=32, max_distance=128, bidirectional=True):
+    row = bucket(j - i, num_buckets, max_distance, bidirectional)
+    return positions["relative_bias.weight"][row, h]
 
 
-attend = attend_with(positional_score)
+positional_score, attend = biased(bias)
