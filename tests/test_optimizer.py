@@ -1,7 +1,5 @@
 """`--optimizer fused_adam` against fairseq's Adam."""
 
-import copy
-
 import pytest
 import torch
 from fairseq.optim import adam
@@ -50,23 +48,6 @@ def test_what_is_not_fused_is_as_in_fairseq(dtype, more):
     train(FusedAdam(ours, **SETTINGS, **more), ours, range(5))
     train(adam.Adam(theirs, **SETTINGS, **more), theirs, range(5))
     assert all(map(torch.equal, ours, theirs))
-
-
-@pytest.mark.parametrize("kinds", [(FusedAdam, adam.Adam), (adam.Adam, FusedAdam)])
-def test_states_are_exchangeable(kinds):
-    tensors, expected = tensors_of(torch.float64), tensors_of(torch.float64)
-    first, second = (kind(tensors, **SETTINGS) for kind in kinds)
-    train(first, tensors, range(7))
-    second.load_state_dict(copy.deepcopy(first.state_dict()))
-    train(second, tensors, range(7, 14))
-    train(adam.Adam(expected, **SETTINGS), expected, range(14))
-    for found, wanted in zip(tensors, expected, strict=True):
-        assert error(found, wanted, largest(wanted)) <= FORWARD[torch.float64]
-    kinds_of = [{key: type(value) for key, value in s.items()} for s in second.state.values()]
-    assert all(
-        found == {"step": int, "exp_avg": torch.Tensor, "exp_avg_sq": torch.Tensor}
-        for found in kinds_of
-    )
 
 
 def test_sparse_gradients_are_refused_as_by_fairseq():
