@@ -12,8 +12,7 @@ from tests.fairseq_commands import parameters, pretrain, train_lm
 from tests.tolerances import assert_trained_alike
 from tests.toy_data import Task
 from tupe_fairseq import TupeRobertaModel, TupeTransformerLM
-from tupe_fairseq.modules.encoder import Encoder
-from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
+from tupe_fairseq.position import POSITION_ENCODINGS
 
 #: Of the scope of a file, so that the tests of one encoding follow each other and share its model.
 every_encoding = pytest.mark.parametrize("name", list(POSITION_ENCODINGS), scope="module")
@@ -124,28 +123,6 @@ def test_extension_of_length(trained, model, name):
             load(trained, **length(name, 100))
     else:
         assert stack_of(load(trained, **length(name, 100))).max_positions() == 100
-
-
-@every_encoding
-@pytest.mark.parametrize("backend", ["eager", "sdpa"])
-def test_bf16(name, backend):
-    """Forward and backward on a halved model: finite, and near the fp32 model's output."""
-    if backend == "sdpa" and name == "shaw":
-        pytest.skip("sdpa refuses terms on the values: tested in tests/attention")
-    torch.manual_seed(0)
-    sides = not causal(name)
-    encoding = build_position_encoding(name, 64, 4, 64, sides, vocab_size=50, num_layers=2)
-    encoder = Encoder(encoding, 2, 128, dropout=0, attention_dropout=0, attention_backend=backend)
-    x, tokens = torch.randn(2, 37, 64), torch.randint(50, (2, 37))
-    # The same random positions.
-    torch.manual_seed(1)
-    expected = encoder(x, tokens=tokens)
-    torch.manual_seed(1)
-    halved = encoder.bfloat16()(x.bfloat16(), tokens=tokens)
-    assert halved.dtype == torch.bfloat16
-    halved.sum().backward()
-    assert all(p.grad.isfinite().all() for p in encoder.parameters() if p.grad is not None)
-    assert (halved - expected).abs().mean() < expected.abs().mean() / 10
 
 
 @every_encoding

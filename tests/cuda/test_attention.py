@@ -39,28 +39,23 @@ def results(encoding, attention, x, padding, casts=None, **how):
     return out, gradients(out, x, encoding, attention)
 
 
-@pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
 @pytest.mark.parametrize("precision", PRECISIONS)
-@every_pair
-def test_equals_eager_in_fp32(backend, case, precision, padded):
+@pytest.mark.parametrize(
+    ("backend", "case", "kind"),
+    [
+        *((*pair, kind) for kind in ("full", "padded") for pair in PAIRS),
+        *((*pair, "causal") for pair in CAUSAL),
+    ],
+)
+def test_equals_eager_in_fp32(backend, case, kind, precision):
     dtype, casts = PRECISIONS[precision]
     encoding, attention, x = prepared(case, dtype)
     exact = [copy.deepcopy(module).float() for module in (encoding, attention)]
-    padding = padding_mask(LENGTH, 0, LENGTH // 2).to(DEVICE) if padded else None
-    expected, of_expected = results(*exact, x.float(), padding, backend="eager")
-    found, of_found = results(encoding, attention, x, padding, casts, backend=backend)
+    padding = padding_mask(LENGTH, 0, LENGTH // 2).to(DEVICE) if kind == "padded" else None
+    how = {"causal": kind == "causal"}
+    expected, of_expected = results(*exact, x.float(), padding, backend="eager", **how)
+    found, of_found = results(encoding, attention, x, padding, casts, backend=backend, **how)
     assert found.dtype == (casts or dtype)
-    assert_all_close(found, expected, of_found, of_expected)
-
-
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize(("backend", "case"), CAUSAL)
-def test_causal_equals_eager_in_fp32(backend, case, precision):
-    dtype, _ = PRECISIONS[precision]
-    encoding, attention, x = prepared(case, dtype)
-    exact = [copy.deepcopy(module).float() for module in (encoding, attention)]
-    expected, of_expected = results(*exact, x.float(), None, backend="eager", causal=True)
-    found, of_found = results(encoding, attention, x, None, backend=backend, causal=True)
     assert_all_close(found, expected, of_found, of_expected)
 
 

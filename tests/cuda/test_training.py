@@ -1,4 +1,4 @@
-"""fairseq-train on a GPU: --fp16, --bf16, --amp and flags of the layers, with every encoding."""
+"""fairseq-train on a GPU: --fp16, --bf16 and --amp, with every encoding."""
 
 import pytest
 import torch
@@ -14,12 +14,6 @@ from tupe_fairseq.position import POSITION_ENCODINGS
 pytestmark = pytest.mark.gpu
 every_encoding = pytest.mark.parametrize("name", list(POSITION_ENCODINGS))
 PRECISIONS = {"fp16": ("--fp16", "--fp16-init-scale", 4), "bf16": ("--bf16",), "amp": ("--amp",)}
-FLAGS = {
-    "dropout": ("--dropout", 0.2, "--attention-dropout", 0.2, "--activation-dropout", 0.2),
-    "checkpoint_activations": ("--checkpoint-activations",),
-    "compile_layers": ("--compile-layers",),
-    "padding": ("--sample-break-mode", "eos"),
-}
 UPDATES = ("--max-update", 4)
 
 
@@ -63,14 +57,6 @@ def test_half_precision(toy_masked_lm_data, tmp_path, exact, name, precision):
     flags = (*still, *PRECISIONS[precision])
     found = loss_of(name, toy_masked_lm_data, tmp_path / precision, *flags)
     assert_losses_close(found, exact[name])
-
-
-@pytest.mark.parametrize("flags", FLAGS.values(), ids=FLAGS)
-@pytest.mark.parametrize("name", ["tupe_a", "tupe_r", "rope", "shaw", "learned"])
-def test_flags_of_layers(toy_masked_lm_data, tmp_path, name, flags):
-    """Under --amp, as they are used."""
-    loss = loss_of(name, toy_masked_lm_data, tmp_path, "--amp", *flags)
-    assert 0 < loss < 10
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

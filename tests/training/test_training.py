@@ -41,15 +41,12 @@ def test_configuration_is_that_of_fairseq_train(tmp_path):
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_resumed_equals_uninterrupted(toy_masked_lm_data, tmp_path, encoding):
-    """Interrupted in the middle of an epoch, with dropout; both load as the same model."""
+    """Interrupted in the middle of an epoch, with dropout."""
     flags = ("--position-encoding", encoding, "--save-interval-updates", 3)
     whole = pretrain(toy_masked_lm_data, tmp_path / "whole", *flags, "--max-update", 8)
     pretrain(toy_masked_lm_data, tmp_path / "parts", *flags, "--max-update", 3)
     parts = pretrain(toy_masked_lm_data, tmp_path / "parts", *flags, "--max-update", 8)
     assert_same(parameters(whole), parameters(parts))
-    model, again = load(whole), load(parts)
-    tokens = torch.randint(4, 200, (2, 30))
-    assert torch.equal(model(tokens)[0], again(tokens)[0])
 
 
 @pytest.mark.parametrize(
