@@ -7,6 +7,7 @@
 #   CHECKPOINT   of the pre-trained model, which determines architecture and encoding
 #   OUT          output: model/ (model of the best epoch, result.json) and logs/
 #   OVERRIDE     of config/TASK.yaml, e.g. 'optimization.lr=[2e-05]' common.seed=2
+#                +model.extend_positions=toeplitz: examples longer than the pre-training of tupe_a, tupe_r
 #
 # After an interruption the same command continues; it starts over if the arguments have changed. Uses
 # a GPU if there is one. Needs this package installed (source .venv/bin/activate).
@@ -14,7 +15,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/../../scripts/steps.sh"
 
-case ${1:-} in -h | --help) sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit ;; esac
+case ${1:-} in -h | --help) sed -n '2,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit ;; esac
 (($# >= 3)) || fail "three arguments are needed: DATA CHECKPOINT OUT (see --help)."
 data=$1 checkpoint=$2 work=$3
 overrides=("${@:4}")
@@ -72,7 +73,7 @@ mkdir -p "$work/.steps" "$work/logs"
 described=()
 if [[ " ${overrides[*]-} " != *" model._name="* ]]; then
   log=$work/logs/pretrained.log
-  lines=$(python -m examples.glue.pretrained "$data" "$checkpoint" 2>"$log") ||
+  lines=$(python -m examples.glue.pretrained "$data" "$checkpoint" "${overrides[@]+"${overrides[@]}"}" 2>"$log") ||
     fail "$(tail -n 1 "$log" | sed 's/^error: //')"
   while IFS= read -r line; do described+=("$line"); done <<<"$lines"
 fi

@@ -1,14 +1,16 @@
 """Overrides for fairseq-hydra-train that follow from a pre-trained checkpoint and this machine.
 
-    python -m examples.glue.pretrained DATA CHECKPOINT
+    python -m examples.glue.pretrained DATA CHECKPOINT [OVERRIDE...]
 
-DATA is a folder that preprocess_glue.sh made. Prints one override per line: the architecture, the
-position encoding and its options, the number of positions; without a GPU, the use of the CPU.
+DATA is a folder that preprocess_glue.sh made, OVERRIDE what the user gives. Prints one override
+per line: the architecture, the position encoding and its options, the number of positions; without
+a GPU, the use of the CPU.
 """
 
 import json
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +27,22 @@ from tupe_fairseq.position import POSITION_ENCODINGS
 ENCODER = (
     *("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads"),
     *("encoder_normalize_before", "activation_fn", "layernorm_embedding", "untie_weights_roberta"),
-    *("attention_window", "global_every"),
+    *("attention_window", "global_every", "extend_positions"),
 )
 #: A value without characters that hydra interprets, and JSON in quotes.
 WORD, JSON = r"[\w.+-]+", r"""'[\w.+\-"{}\[\]:, ]+'"""
+#: The override that gives a model more positions than its checkpoint.
+EXTEND = "+model.extend_positions"
 
 
-def overrides(data: Path, checkpoint: Path) -> list[str]:
+def overrides(data: Path, checkpoint: Path, given: Sequence[str] = ()) -> list[str]:
     """Overrides for fine-tuning a checkpoint on a task.
+
+    Args:
+        data: a folder that preprocess_glue.sh made.
+        checkpoint: of the pre-trained model.
+        given: overrides of the user. With +model.extend_positions among them, the model gets as
+            many positions as the longest example needs.
 
     Raises:
         UsageError: the checkpoint or the data cannot be used, or the examples are too long.
@@ -43,6 +53,11 @@ def overrides(data: Path, checkpoint: Path) -> list[str]:
     positions = model.get("max_positions") or model.get("tokens_per_sample")
     if not isinstance(positions, int):
         raise UsageError(f"{checkpoint} does not say how many positions its model has.")
+    if any(word.startswith(f"{EXTEND}=") for word in given):
+        # A checkpoint that was extended before records how many positions have been trained.
+        model = {**model, "extend_positions": None}
+        model["trained_positions"] = model.get("trained_positions") or positions
+        positions = max(positions, task_settings(data)["max_positions"])
     check_length(data, positions, checkpoint)
     arch = model.get("arch", model.get("_name"))
     found = [f"model._name={arch if arch in ROBERTA_ARCHITECTURES else 'tupe_roberta'}"]
@@ -94,7 +109,8 @@ def check_length(data: Path, positions: int, model: Path) -> None:
     if longest > positions:
         raise UsageError(
             f"{data} holds examples of up to {longest} tokens, but {model} has {positions} "
-            f"positions: run preprocess_glue.sh with --max-positions {positions}."
+            f"positions: run preprocess_glue.sh with --max-positions {positions}, or "
+            f"fine-tune with {EXTEND}=toeplitz (TUPE) or {EXTEND}=hierarchical."
         )
 
 
@@ -105,7 +121,8 @@ def written(value: Any) -> str:
 
 def main() -> None:
     """See the module's docstring."""
-    print("\n".join(overrides(*map(Path, sys.argv[1:]))))
+    data, checkpoint, *given = sys.argv[1:]
+    print("\n".join(overrides(Path(data), Path(checkpoint), given)))
 
 
 if __name__ == "__main__":

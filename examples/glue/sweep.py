@@ -59,7 +59,7 @@ def finetuning(
         raise UsageError(f"--tasks has {task!r}, but the tasks are: {', '.join(TASKS)}.")
     data, checkpoint = args.data.absolute() / f"{task}-bin", checkpoint.absolute()
     # Read once, because it takes seconds.
-    described = pretrained.overrides(data, checkpoint)
+    described = pretrained.overrides(data, checkpoint, args.overrides)
     used = fingerprint(checkpoint, data / "task.json", data / "input0/dict.txt")
     settings = {"part": task, "task": task, **settings, "made of": used}
     runs = []

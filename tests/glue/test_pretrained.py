@@ -58,8 +58,30 @@ def test_stock_roberta_is_learned(hydra, data, tmp_path):
 def test_data_longer_than_the_model_is_refused(data, tmp_path):
     model = {"arch": "tupe_roberta", "position_encoding": "t5", "max_positions": 32}
     torch.save({"model": {}, "cfg": {"model": model}}, tmp_path / "model.pt")
-    with pytest.raises(UsageError, match=r"up to 64 tokens, .* has 32 positions: .* 32"):
+    match = r"up to 64 tokens, .* has 32 positions: .* 32, or .* \+model.extend_positions=toep"
+    with pytest.raises(UsageError, match=match):
         overrides(data, tmp_path / "model.pt")
+
+
+@pytest.mark.parametrize("recorded", [None, 24])
+def test_longer_data_extend_a_model(data, tmp_path, recorded):
+    """By the positions that were trained: all of the checkpoint's, or those that it records."""
+    model = {"arch": "tupe_roberta", "position_encoding": "tupe_r", "max_positions": 32}
+    model |= {"trained_positions": recorded, "extend_positions": "toeplitz" if recorded else None}
+    torch.save({"model": {}, "cfg": {"model": model}}, tmp_path / "model.pt")
+    found = overrides(data, tmp_path / "model.pt", ["+model.extend_positions=toeplitz"])
+    assert f"+model.trained_positions={recorded or 32}" in found
+    assert "task.max_positions=64" in found
+    assert not any("extend_positions" in each for each in found), "hydra takes a key once"
+
+
+def test_a_model_that_was_extended_stays_so(data, tmp_path):
+    model = {"arch": "tupe_roberta", "position_encoding": "tupe_r", "max_positions": 128}
+    model |= {"trained_positions": 32, "extend_positions": "toeplitz"}
+    torch.save({"model": {}, "cfg": {"model": model}}, tmp_path / "model.pt")
+    found = set(overrides(data, tmp_path / "model.pt"))
+    assert {"+model.extend_positions=toeplitz", "+model.trained_positions=32"} <= found
+    assert "task.max_positions=128" in found
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,9 @@ def sentence(number: int, length: int = 6) -> str:
     return " ".join(WORDS[(number // 7**i + i) % len(WORDS)] for i in range(length)).capitalize()
 
 
-def pairs(count: int, header: str, labels: list[str] | None) -> str:
-    rows = [f"{i}|{sentence(i)}|{sentence(3 * i + 1)}" for i in range(count)]
+def pairs(count: int, header: str, labels: list[str] | None, length: int = 6) -> str:
+    texts = ((sentence(i, length), sentence(3 * i + 1, length)) for i in range(count))
+    rows = [f"{i}|{first}|{second}" for i, (first, second) in enumerate(texts)]
     if labels:
         rows = [f"{row}|{labels[i % len(labels)]}" for i, row in enumerate(rows)]
     return "\n".join([header, *rows, ""])
@@ -56,19 +57,30 @@ def bpe(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def checkpoint(bpe, tmp_path_factory) -> Path:
-    """Pre-trained on text of that tokenizer, with an encoding that has options."""
-    folder, tokenizer = tmp_path_factory.mktemp("pretrained"), Tokenizer(bpe)
+def text(bpe, tmp_path_factory) -> Path:
+    """Text of that tokenizer, binarised."""
+    folder, tokenizer = tmp_path_factory.mktemp("text"), Tokenizer(bpe)
     lines = [tokenizer.bpe.encode(sentence(i, 12).lower()) for i in range(80)]
     for split in ("train", "valid"):
-        toy_data.write_split(folder / "data", split, lines, tokenizer.dictionary)
+        toy_data.write_split(folder, split, lines, tokenizer.dictionary)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def checkpoint(text, tmp_path_factory) -> Path:
+    """Pre-trained with an encoding that has options."""
     encoding = ("--position-encoding", "t5", "--num-buckets", 16, "--max-distance", 32)
-    return pretrain(folder / "data", folder / "run", *encoding, "--max-update", 2)
+    return pretrain(text, tmp_path_factory.mktemp("pretrained"), *encoding, "--max-update", 2)
 
 
-def binarised(glue: Path, bpe: Path, task: str, out: Path) -> Path:
+def binarised(glue: Path, bpe: Path, task: str, out: Path, longest: int = 64) -> Path:
     (out / f"{task}-bin").mkdir(parents=True)
-    others = {"max_positions": 64, "lowercase": None, "workers": 1, "out": out / f"{task}-bin"}
+    others = {
+        "max_positions": longest,
+        "lowercase": None,
+        "workers": 1,
+        "out": out / f"{task}-bin",
+    }
     preprocess.preprocess(Namespace(glue=glue, task=task, bpe=bpe, **others))
     return out / f"{task}-bin"
 
@@ -152,6 +164,30 @@ def test_from_official_files_to_a_checked_zip(glue, bpe, checkpoint, bash, tmp_p
         assert archive.namelist() == ["WNLI.tsv"]
     assert "done already" in bash(FINETUNE, *words).stdout
     readme_runs(model, tmp_path)
+
+
+@pytest.mark.slow
+def test_fine_tuning_beyond_the_length_of_pre_training(text, bpe, bash, tmp_path):
+    """TUPE-R with 64 positions on pairs of 128 tokens, by one override."""
+    header = "index|sentence1|sentence2|label"
+    parts = {f"WNLI/{name}.tsv": pairs(9, header, ["0", "1"], 60) for name in ("train", "dev")}
+    glue = write(tmp_path / "glue", parts | {"WNLI/test.tsv": pairs(3, header[:-6], None, 60)})
+    data = binarised(glue, bpe, "WNLI", tmp_path / "data", longest=128)
+    flags = ("--position-encoding", "tupe_r", "--max-update", 1)
+    trained = pretrain(text, tmp_path / "tupe", *flags)
+    words = ("optimization.max_update=2", "lr_scheduler.warmup_updates=1", "dataset.num_workers=0")
+    refused = bash(FINETUNE, data, trained, tmp_path / "run", *words)
+    assert "+model.extend_positions=toeplitz" in refused.stderr
+    done = bash(
+        FINETUNE, data, trained, tmp_path / "run", *words, "+model.extend_positions=toeplitz"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    roberta = TupeRobertaModel.from_pretrained(tmp_path / "run" / "model")
+    assert roberta.model.max_positions() == 128
+    assert len(roberta.model.encoder.sentence_encoder.embed_positions.weight) == 65
+    tokens = roberta.encode(sentence(1, 60).lower(), sentence(2, 60).lower())
+    assert len(tokens) > 100
+    assert roberta.predict(HEAD, tokens).isfinite().all()
 
 
 def readme_runs(model: Path, folder: Path) -> None:
