@@ -2,9 +2,11 @@
 
     python -m examples.study.length_report DIRECTORY
 
-Reads DIRECTORY/results.json; writes report.md and its figures.
+Reads DIRECTORY/results.json and, if it is there, terms.json of length_terms.py; writes report.md
+and its figures.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +28,9 @@ from examples.study.length_figures import (
     verdict,
 )
 from examples.study.length_measures import FACTORS, KINDS, bands
+
+#: The file of length_terms.py.
+TERMS = "terms.json"
 
 
 def losses_by_model(results: Results, part: str) -> Found:
@@ -133,6 +138,40 @@ def mean_accuracy(line: dict[str, Any], lengths: range) -> float:
     return mean(value for n, value in line["by_length"].items() if int(n) in lengths)
 
 
+def terms_part(terms: dict[str, Any]) -> list[str]:
+    """Lines of the report on what length_terms.py has measured."""
+    models, unit = terms["models"], terms["length"] - KINDS["masked"].special
+    ends = [f"{k * unit + 1:,} tokens" for k in (1, FACTORS[-1])]
+    heads = range(max(len(model["explained"]) for model in models.values()))
+    shares = ([name, *(f"{100 * s:.0f}" for s in m["explained"])] for name, m in models.items())
+    rows = []
+    for name, model in models.items():
+        exact = model["ways"]["default"]["mean"]["1"]
+        for way, losses in model["ways"].items():
+            mean_, last = (
+                [f"{losses[key][k]:.4f}" for k in ("1", str(FACTORS[-1]))]
+                for key in ("mean", "last")
+            )
+            change = f"{losses['mean']['1'] - exact:+.4f}"
+            rows.append([name, way, *mean_, change, *last])
+    return [
+        *("## What distance explains of TUPE's term", ""),
+        "Share of the variance of each head's term over the pairs of trained positions, [CLS] "
+        "left out, that their distance explains, in percent:",
+        *("", *table(["model", *(f"head {h + 1}" for h in heads)], shares), ""),
+        "Losses with `--extend-positions toeplitz`, in bits per token: by default, with all pairs "
+        "by distance, trained ones too (`--to toeplitz`), and with other values of "
+        f"`--toeplitz-far` (default {unit // 2}) and `--toeplitz-slope` (default 1). "
+        f"Change: against the model as trained. Last: the last {unit} tokens of each block.",
+        "",
+        *table(
+            ["model", "way", *ends, "change", *(f"last, {end}" for end in ends)],
+            rows,
+        ),
+        "",
+    ]
+
+
 def report(out: Path) -> None:
     """Write the report of the results so far."""
     results = read_results(out)
@@ -151,6 +190,8 @@ def report(out: Path) -> None:
             f"{each['encoding']} (seed {each['seed']})" for each in missing(results, part=part)
         ]
         lines += losses_part(part, found, lengths[part], planned)
+    if (out / TERMS).exists():
+        lines += terms_part(json.loads((out / TERMS).read_text()))
     if solved := solved_tasks(results):
         draw_accuracy(solved, out / "algorithmic.png", command)
     lines += algorithmic_part(solved, missing(results, part="algorithmic"))
