@@ -5,6 +5,7 @@ backward pass (Dao et al. 2022). The gradient of the positional term is summed o
 by block.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +25,7 @@ from .backend import ATTENTION_BACKENDS, Backend, Feature, SharedAttention
 from .blocks import Block, Blocks, split_into_blocks
 from .fused import padding_scores
 from .layout import Layout
-from .relative import Relative, relative_inputs
+from .relative import Table, relative_inputs, tables_of
 
 #: Below this share of the cells, blocks are faster than torch's kernel, which computes all cells.
 SPARSE = 2 / 3
@@ -137,7 +138,7 @@ class _BiasGradient:
         self.bias = bias
 
     def grad_rows(self, block: Block) -> Tensor:
-        """Where to sum the gradient of `Blocks.positional_rows`, H×R×S."""
+        """Where to sum the gradient of `Block.rows_of`, H×R×S."""
         if "cells" in self.sums and not block.with_cls:
             return block.rows_of(replace(self.bias, cells=self.sums["cells"]))
         return torch.zeros_like(block.rows_of(self.bias))
@@ -159,6 +160,23 @@ class _BiasGradient:
             total += part
 
 
+def _each_block(
+    prepared: Blocks, p: float, key: int, learned: _BiasGradient | None = None
+) -> Iterator[tuple[Block, ScoreTerms, Tensor | None]]:
+    """Blocks, the bias, padding and dropout of each, and where to sum the gradient of the bias."""
+    for same_queries in prepared.blocks:
+        largest = same_queries[0]
+        rows = None if prepared.bias is None else largest.rows_of(prepared.bias)
+        grad_rows = None if learned is None else learned.grad_rows(largest)
+        for block in same_queries:
+            bias = None if rows is None else block.part_of(rows)
+            padding = None if prepared.padding is None else block.padding_of(prepared.padding)
+            grad_bias = None if grad_rows is None else block.part_of(grad_rows)
+            yield block, ScoreTerms(bias, padding, p, key, block.first_word), grad_bias
+        if learned is not None and grad_rows is not None:
+            learned.add_rows(largest, grad_rows)
+
+
 class _Attend(torch.autograd.Function):
     """softmax(q kᵀ + bias_ij) v for q, k B×H×T×E, v B×H×T×D, and parts of the bias.
 
@@ -171,81 +189,78 @@ class _Attend(torch.autograd.Function):
     ) -> Tensor:
         q, k, v, other_q = map(_heads_first, (q, k, v, other_q))
         out = prepared.empty_like(v)
-        relative = Relative(firsts, q if other_q is None else other_q, k, (a, b, c))
-        for same_queries in prepared.blocks:
-            rows = prepared.positional_rows(same_queries[0])
-            for block in same_queries:
-                workspace = block.cells_in(prepared.workspace[0])
-                scores = _products(block, block.queries(q), k, workspace)
-                relative.add_to_scores(block, scores)
-                softmax_dropout_(scores, prepared.terms(block, rows, p, key))
-                _sum_over_keys(block, scores, v, block.queries(out))
-                relative.add_to_output(block, scores, out)
+        factors = (q if other_q is None else other_q, k, None)
+        tables = tables_of((a, b, c), firsts, factors, (None, None, out))
+        for block, terms, _ in _each_block(prepared, p, key):
+            scores = _products(block, block.queries(q), k, prepared.workspace[0], tables[:2])
+            softmax_dropout_(scores, terms)
+            _sum_over_keys(block, scores, v, block.queries(out))
+            for table in filter(None, tables[2:]):
+                table.add_from_cells(block, scores)
         ctx.save_for_backward(q, k, v, other_q, a, b, c, *parts)
         ctx.constants = prepared, p, key, firsts
         return out.transpose(0, 1)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Any) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_out: Any) -> tuple[Tensor | None, ...]:
         q, k, v, other_q, a, b, c, *parts = ctx.saved_tensors
         prepared, p, key, firsts = ctx.constants
-        gradient = _heads_first(gradient)
+        grad_out = _heads_first(grad_out)
         grad_q, grad_k, grad_v = map(prepared.empty_like, (q, k, v))
         grad_other = None if other_q is None else torch.zeros_like(other_q)
-        relative = Relative(firsts, q if other_q is None else other_q, k, (a, b, c))
-        bias_learns = any(ctx.needs_input_grad[PARTS])
-        bias_gradient = _BiasGradient(prepared.bias) if bias_learns else None
-        for same_queries in prepared.blocks:
-            rows = prepared.positional_rows(same_queries[0])
-            grad_rows = None if bias_gradient is None else bias_gradient.grad_rows(same_queries[0])
-            for block in same_queries:
-                workspace, second_workspace = map(block.cells_in, prepared.workspace)
-                grad_out = block.queries(gradient)
-                scores = _products(block, block.queries(q), k, workspace)
-                relative.add_to_scores(block, scores)
-                grad_scores = _products(block, grad_out, v, second_workspace)
-                relative.add_to_weights(block, grad_scores, gradient)
-                grad_bias = None if grad_rows is None else block.part_of(grad_rows)
-                terms = prepared.terms(block, rows, p, key)
-                softmax_dropout_backward_(scores, grad_scores, grad_bias, terms)
-                # The first queries see all keys and write, unless keys are hidden: then the
-                # gradients begin with 0 (`empty_like`).
-                accumulate = block.first > 0 or prepared.hides
-                for columns, grad_part in block.keys(grad_v):
-                    multiply(scores[..., columns].mT, grad_out, grad_part, accumulate)
-                for columns, grad_part in block.keys(grad_k):
-                    cells = grad_scores[..., columns].mT
-                    multiply(cells, block.queries(q), grad_part, accumulate)
-                _sum_over_keys(block, grad_scores, k, block.queries(grad_q))
-                grad_relative_q = grad_q if grad_other is None else grad_other
-                relative.add_gradients(
-                    block, scores, grad_scores, gradient, grad_relative_q, grad_k
-                )
-            if bias_gradient is not None and grad_rows is not None:
-                bias_gradient.add_rows(same_queries[0], grad_rows)
-        grad_parts = [None] * len(parts) if bias_gradient is None else bias_gradient.sums.values()
-        grad_q, grad_k, grad_v, grad_other = map(
-            _batch_first, (grad_q, grad_k, grad_v, grad_other)
-        )
-        tables = relative.gradients()
-        return grad_q, grad_k, grad_v, *NO_GRADIENTS, grad_other, *tables, *grad_parts
+        factors = (q if other_q is None else other_q, k, grad_out)
+        sums = (grad_q if other_q is None else grad_other, grad_k, None)
+        tables = tables_of((a, b, c), firsts, factors, sums)
+        learned = _BiasGradient(prepared.bias) if any(ctx.needs_input_grad[PARTS]) else None
+        for block, terms, grad_bias in _each_block(prepared, p, key, learned):
+            queries, grad_rows = block.queries(q), block.queries(grad_out)
+            scores = _products(block, queries, k, prepared.workspace[0], tables[:2])
+            grad_scores = _products(block, grad_rows, v, prepared.workspace[1], tables[2:])
+            softmax_dropout_backward_(scores, grad_scores, grad_bias, terms)
+            # The first queries see all keys and write, unless keys are hidden: then the gradients
+            # begin with 0 (`empty_like`).
+            accumulate = block.first > 0 or prepared.hides
+            _sum_over_queries(block, scores, grad_rows, grad_v, accumulate)
+            _sum_over_queries(block, grad_scores, queries, grad_k, accumulate)
+            _sum_over_keys(block, grad_scores, k, block.queries(grad_q))
+            for table, cells in zip(tables, (grad_scores, grad_scores, scores), strict=True):
+                if table is not None:
+                    table.add_from_cells(block, cells)
+        grads = map(_batch_first, (grad_q, grad_k, grad_v))
+        of_tables = (None if table is None else table.gradient for table in tables)
+        of_parts = [None] * len(parts) if learned is None else learned.sums.values()
+        return *grads, *NO_GRADIENTS, _batch_first(grad_other), *of_tables, *of_parts
 
 
-def _products(block: Block, rows: Tensor, x: Tensor, workspace: Tensor) -> Tensor:
-    """Products of rows, M×R×D, and the keys of x, H×B×T×D: M×R×S, perhaps in the workspace."""
-    keys = block.keys(x)
+def _products(
+    block: Block, rows: Tensor, x: Tensor, memory: Tensor, tables: Sequence[Table | None]
+) -> Tensor:
+    """Products of rows, M×R×D, with the keys of x, H×B×T×D, and with vectors: M×R×S."""
+    keys, cells = block.keys(x), block.cells_in(memory)
     if len(keys) == 1:
-        return multiplied(rows, keys[0][1].mT, workspace)
-    for columns, part in keys:
-        multiply(rows, part.mT, workspace[..., columns])
-    return workspace
+        # Perhaps not in the workspace.
+        cells = multiplied(rows, keys[0][1].mT, cells)
+    else:
+        for columns, part in keys:
+            multiply(rows, part.mT, cells[..., columns])
+    for table in filter(None, tables):
+        table.add_to_cells(block, cells)
+    return cells
 
 
 def _sum_over_keys(block: Block, cells: Tensor, x: Tensor, out: Tensor) -> None:
     """Write cells, M×R×S, times the block's keys of x, H×B×T×D, to out, M×R×D."""
     for columns, part in block.keys(x):
         multiply(cells[..., columns], part, out, accumulate=columns.start > 0)
+
+
+def _sum_over_queries(
+    block: Block, cells: Tensor, rows: Tensor, out: Tensor, accumulate: bool
+) -> None:
+    """Write or add cells, M×R×S, times rows, M×R×D, to the block's keys of out, H×B×T×D."""
+    for columns, part in block.keys(out):
+        multiply(cells[..., columns].mT, rows, part, accumulate)
 
 
 def _heads_first(x: Tensor | None) -> Tensor | None:

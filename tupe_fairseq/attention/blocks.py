@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from ..kernels.random_bits import words_per_mask
-from ..kernels.softmax import ScoreTerms
 from ..position.bias import AttentionBias
 
 #: Cells of a block: 4 MB in fp32. Smaller blocks cost more calls, larger ones leave the cache.
@@ -159,20 +158,10 @@ class Blocks:
         """Whether keys are hidden by their distance, so that blocks leave some out."""
         return self.bias is not None and self.bias.visible is not None
 
-    def positional_rows(self, block: Block) -> Tensor | None:
-        """The positional term of this block in all heads, H×R×S."""
-        return None if self.bias is None else block.rows_of(self.bias)
-
     def empty_like(self, x: Tensor) -> Tensor:
         """Memory for the blocks' results; 0 where they may add to it, or leave out padding."""
         whole = self.padding is None and not self.hides
         return torch.empty_like(x) if whole else torch.zeros_like(x)
-
-    def terms(self, block: Block, rows: Tensor | None, p: float, key: int) -> ScoreTerms:
-        """Bias, from `positional_rows`, padding and dropout of a block; key: of the mask."""
-        bias = None if rows is None else block.part_of(rows)
-        padding = None if self.padding is None else block.padding_of(self.padding)
-        return ScoreTerms(bias, padding, p, key, block.first_word)
 
 
 def split_into_blocks(

@@ -11,7 +11,7 @@ multiplied by all vectors that it reaches, and each cell reads its product along
 Gradients are summed back along the diagonals. Keys are multiplied likewise.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -48,7 +48,7 @@ class Tile(NamedTuple):
 
 
 class Table:
-    """Vectors by distance that are multiplied by queries or keys.
+    """Vectors by distance, in one forward or backward pass of a layer.
 
     The vectors of `RelativeVectors` take part by two methods:
 
@@ -60,52 +60,58 @@ class Table:
     Args:
         vectors: H×W×D, or 1×W×D where the heads share them.
         first: the distance j − i of row 0.
+        x: what they are multiplied by in `add_to_cells`: queries, H×B×T×E, or keys by key; E ≥ D.
+        out: what `add_from_cells` adds to, H×B×T×E.
         by_key: whether the keys are multiplied.
     """
 
-    def __init__(self, vectors: Tensor, first: int, by_key: bool = False):
+    def __init__(
+        self,
+        vectors: Tensor,
+        first: int,
+        x: Tensor | None = None,
+        out: Tensor | None = None,
+        by_key: bool = False,
+    ):
         # oneDNN is slow by orders of magnitude where rows are not consecutive.
         self.vectors, self.first, self.by_key = vectors.contiguous(), first, by_key
+        self.x, self.out = x, out
         self.gradient = torch.zeros(vectors.shape, dtype=vectors.dtype)
         self.workspace = vectors.new_empty(0)
 
-    def add_to_cells(self, block: Block, cells: Tensor, x: Tensor) -> None:
-        """Add x_i · vector_{j−i}, or x_j by key, to cells M×R×S, for x H×B×T×E, E ≥ D."""
+    def add_to_cells(self, block: Block, cells: Tensor) -> None:
+        """Add x_i · vector_{j−i}, or x_j by key, to cells M×R×S."""
         for tile in self._tiles(block, cells):
-            rows, vectors = self._rows(x, tile), self.vectors[tile.reached]
+            rows, vectors = self._rows(tile), self.vectors[tile.reached]
             workspace = self._workspace(len(rows), len(vectors))
             (products,) = multiplied(rows[None], vectors.t()[None], workspace[None])
             add_by_distance_(tile.cells, tile.shaped(products), tile.offset, self.by_key)
 
-    def add_from_cells(
-        self, block: Block, cells: Tensor, out: Tensor | None = None, x: Tensor | None = None
-    ) -> None:
-        """Sum cells by row and distance; add the sums times vectors to out, times x to gradient.
+    def add_from_cells(self, block: Block, cells: Tensor) -> None:
+        """Sum cells M×R×S by row and distance.
 
-        Args:
-            block: where the cells are.
-            cells: M×R×S.
-            out: Σ_j cell_ij vector_{j−i}, or Σ_i by key, is added to it, H×B×T×E, E ≥ D.
-            x: Σ of cell_ij x_i, or x_j by key, over the cells of a distance is added to the
-                gradient, H×B×T×E.
+        The sums times vectors, Σ_j cell_ij vector_{j−i}, or Σ_i by key, are added to `out`, and
+        the sums of cell_ij x_i, or x_j by key, over the cells of a distance to `gradient`.
         """
         for tile in self._tiles(block, cells):
             vectors = self.vectors[tile.reached]
             rows = tile.cells.size(0) * tile.cells.size(2 if self.by_key else 1)
             sums = self._workspace(rows, len(vectors))
             sum_by_distance(tile.cells, tile.shaped(sums), tile.offset, self.by_key)
-            if x is not None:
-                gradient, factors = self.gradient[tile.reached], self._rows(x, tile)
+            if self.x is not None:
+                gradient = self.gradient[tile.reached]
+                factors = self._rows(tile)
                 multiply(sums.t()[None], factors[None], gradient[None], accumulate=True)
-            if out is not None:
-                part = out[tile.rows][..., : vectors.size(-1)]
+            if self.out is not None:
+                part = self.out[tile.rows][..., : vectors.size(-1)]
                 by_matrix = sums.view(len(part), -1, len(vectors))
                 multiply(by_matrix, vectors.expand(len(part), -1, -1), part, accumulate=True)
 
-    def _rows(self, x: Tensor, tile: Tile) -> Tensor:
-        """The rows of a tile, B·R×D: of the E dimensions of x, those that the vectors have."""
+    def _rows(self, tile: Tile) -> Tensor:
+        """The rows x of a tile, B·R×D: of the E dimensions, those that the vectors have."""
+        assert self.x is not None
         width = self.vectors.size(-1)
-        return x[tile.rows][..., :width].reshape(-1, width)
+        return self.x[tile.rows][..., :width].reshape(-1, width)
 
     def _workspace(self, rows: int, columns: int) -> Tensor:
         """Memory for the values of a tile by row and distance, reused by the next tile."""
@@ -142,61 +148,22 @@ class Table:
                 )
 
 
-class Relative:
-    """The vectors by distance of one layer in one forward or backward pass.
+def tables_of(
+    vectors: Sequence[Tensor | None],
+    firsts: Sequence[int],
+    factors: Sequence[Tensor | None],
+    outs: Sequence[Tensor | None],
+) -> list[Table | None]:
+    """The tables of the vectors a, b and c of `RelativeVectors`; None for those that are None.
 
-    Args:
-        firsts: the distances j − i of the first of the vectors a, b and c.
-        q: queries that are multiplied by a, H×B×T×E.
-        k: keys that are multiplied by b, H×B×S×E.
-        vectors: a, b and c as in `RelativeVectors`, H×W×D each, or None.
+    The first distances, what the vectors are multiplied by and `out` are given for each of them.
     """
-
-    def __init__(self, firsts: Any, q: Tensor, k: Tensor, vectors: Any):
-        self.q, self.k = q, k
-        self.tables = [
-            None if table is None else Table(table, first, by_key=index == 1)
-            for index, (table, first) in enumerate(zip(vectors, firsts, strict=True))
-        ]
-        self.a, self.b, self.c = self.tables
-
-    def add_to_scores(self, block: Block, scores: Tensor) -> None:
-        """Add the products with a and b."""
-        if self.a is not None:
-            self.a.add_to_cells(block, scores, self.q)
-        if self.b is not None:
-            self.b.add_to_cells(block, scores, self.k)
-
-    def add_to_output(self, block: Block, weights: Tensor, out: Tensor) -> None:
-        """Add the weighted sum of c to out, H×B×T×D."""
-        if self.c is not None:
-            self.c.add_from_cells(block, weights, out)
-
-    def add_to_weights(self, block: Block, grad_weights: Tensor, grad_out: Tensor) -> None:
-        """Add to the gradient of the weights what c contributes."""
-        if self.c is not None:
-            self.c.add_to_cells(block, grad_weights, grad_out)
-
-    def add_gradients(
-        self,
-        block: Block,
-        weights: Tensor,
-        grad_scores: Tensor,
-        grad_out: Tensor,
-        grad_q: Tensor,
-        grad_k: Tensor,
-    ) -> None:
-        """Add to the gradients of q, H×B×T×D, of k, H×B×S×D, and of the tables."""
-        if self.a is not None:
-            self.a.add_from_cells(block, grad_scores, grad_q, self.q)
-        if self.b is not None:
-            self.b.add_from_cells(block, grad_scores, grad_k, self.k)
-        if self.c is not None:
-            self.c.add_from_cells(block, weights, x=grad_out)
-
-    def gradients(self) -> list[Tensor | None]:
-        """The gradients of a, b and c."""
-        return [None if table is None else table.gradient for table in self.tables]
+    return [
+        None if table is None else Table(table, first, x, out, by_key=index == 1)
+        for index, (table, first, x, out) in enumerate(
+            zip(vectors, firsts, factors, outs, strict=True)
+        )
+    ]
 
 
 def relative_inputs(q: Tensor, relative: RelativeVectors | None) -> tuple[Any, ...]:
