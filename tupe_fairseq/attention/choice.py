@@ -9,7 +9,8 @@ from torch import Tensor
 
 from ..errors import BackendError
 from ..position import LayerTerms, PositionEncoding
-from ..position.bias import AttentionBias, hide_distances
+from ..position.bias import AttentionBias
+from ..position.indices import distances
 from ..position.tables import without_autocast
 from .backend import (
     ATTENTION_BACKENDS,
@@ -107,18 +108,28 @@ def positional_bias(
     causal: bool = False,
     window: int | None = None,
 ) -> AttentionBias | None:
-    """The positional term of T tokens, with hidden keys; without autocast.
+    """The positional term of T tokens, with keys hidden by their distance; without autocast.
 
-    It is computed once for all layers, so its rounding error would be in all of them. The
-    arguments are those of `share_attention`; `length` is T.
+    It is computed once for all layers, so its rounding error would be in all of them. With [CLS]
+    untied, the window is left to `AttentionBias.rows`: the term cancels what is by distance at
+    position 0, where numbers as large as `hidden_score` would leave a rounding error.
+
+    The arguments are those of `share_attention`; `length` is T.
     """
     with without_autocast(device.type):
         bias = encoding.attention_bias(length, length)
         if not causal and window is None:
             return bias
-        heads = encoding.shape.num_heads
-        how = (causal, window, encoding.hidden_score, encoding.untie_cls)
-        return hide_distances(bias, heads, length, device, *how)
+        farthest = length - 1 if window is None else min(window, length - 1)
+        visible = (-farthest, 0 if causal else farthest)
+        distance = distances(length, length, device=device)
+        hidden = distance > 0 if causal else torch.zeros_like(distance, dtype=torch.bool)
+        if window is not None and not encoding.untie_cls:
+            hidden = hidden | (distance.abs() > window)
+        mask = torch.zeros_like(distance, dtype=torch.float32)
+        mask = mask.masked_fill(hidden, encoding.hidden_score).expand(encoding.shape.num_heads, -1)
+        in_rows = window if encoding.untie_cls else None
+        return (bias or AttentionBias(length)).hide(mask, visible, in_rows)
 
 
 def dtype_of_queries(x: Tensor) -> torch.dtype:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .indices import distances, toeplitz
+from .indices import toeplitz
 
 #: Added to the score of a hidden key: its weight is 0 where the other terms are below 10,000, and
 #: fp16 can represent it.
@@ -138,6 +138,28 @@ class AttentionBias:
             keys=torch.cat((self.keys * (1 - key_is_cls), key_is_cls, row[:, :, None]), -1),
         )
 
+    def hide(self, mask: Tensor, visible: tuple[int, int], window: int | None) -> "AttentionBias":
+        """The same for T queries and as many keys, some hidden by their distance.
+
+        Args:
+            mask: what is added to the scores by distance, H×(2T−1).
+            visible: see the attribute.
+            window: that of the attribute; mask has no part in it.
+        """
+        if self.cells is not None:
+            cells = self.cells + toeplitz(mask, self.num_keys)
+            cells = cells if window is None else hide_outside(cells, window)
+            return replace(self, cells=cells, visible=visible, window=window)
+        exact = self.exact
+        if exact is not None:
+            # `mask` has distance d at index d + T − 1.
+            queries, keys = exact.shape[1:]
+            near = slice(self.num_keys - queries, self.num_keys + keys - 1)
+            exact = exact + toeplitz(mask[:, near], keys)
+        if self.by_distance is not None:
+            mask = self.by_distance + mask
+        return replace(self, by_distance=mask, exact=exact, visible=visible, window=window)
+
 
 def hide_outside(cells: Tensor, window: int, first: int = 0, begin: int = 0) -> Tensor:
     """Hide keys outside of a window, in place, but none from position 0 and not position 0.
@@ -152,56 +174,3 @@ def hide_outside(cells: Tensor, window: int, first: int = 0, begin: int = 0) -> 
     j = torch.arange(begin, begin + cells.size(-1), device=cells.device)
     hidden = ((j - i).abs() > window) & (i > 0) & (j > 0)
     return cells.masked_fill_(hidden, HIDDEN)
-
-
-def hide_distances(
-    bias: AttentionBias | None,
-    heads: int,
-    length: int,
-    device: torch.device,
-    causal: bool = False,
-    window: int | None = None,
-    hidden_score: float = HIDDEN,
-    untied_cls: bool = False,
-) -> AttentionBias:
-    """Hide keys by their distance: later ones, or those outside of a window, or both.
-
-    The mask depends on the distance alone, so the term stays factored. With [CLS] untied, the
-    window is left to `AttentionBias.rows`: the term cancels what is by distance at position 0,
-    where numbers as large as `hidden_score` would leave a rounding error.
-
-    Args:
-        bias: that of the encoding for T queries and as many keys, or None.
-        heads: H.
-        length: T.
-        device: of the result where there is no bias.
-        causal: hide keys with j > i.
-        window: hide keys with |i − j| > window.
-        hidden_score: what is added to the score of hidden keys.
-        untied_cls: whether the window does not apply to position 0.
-    """
-    # The window that is left to `rows`.
-    in_rows = window if untied_cls else None
-    distance = distances(length, length, device=device)
-    hidden = distance > 0 if causal else torch.zeros_like(distance, dtype=torch.bool)
-    if window is not None and in_rows is None:
-        hidden = hidden | (distance.abs() > window)
-    mask = torch.zeros_like(distance, dtype=torch.float32).masked_fill(hidden, hidden_score)
-    mask = mask.expand(heads, -1)
-    reach = length - 1 if window is None else min(window, length - 1)
-    visible = (-reach, 0 if causal else reach)
-    if bias is None:
-        return AttentionBias(length, by_distance=mask, visible=visible)
-    if bias.cells is not None:
-        cells = bias.cells + toeplitz(mask, length)
-        if in_rows is not None:
-            cells = hide_outside(cells, in_rows)
-        return replace(bias, cells=cells, visible=visible, window=in_rows)
-    exact = bias.exact
-    if exact is not None:
-        # `mask` has distance d at index d + T − 1.
-        queries, keys = exact.shape[1:]
-        exact = exact + toeplitz(mask[:, length - queries : length + keys - 1], keys)
-    if bias.by_distance is not None:
-        mask = bias.by_distance + mask
-    return replace(bias, by_distance=mask, visible=visible, window=in_rows, exact=exact)
