@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+from omegaconf import DictConfig, OmegaConf
+
 from ..attention import ATTENTION_BACKENDS
 from ..options import Option, options_of
 from ..position import POSITION_ENCODINGS, known_options
@@ -87,3 +89,21 @@ class ModelArguments:
             boolean = {"action": argparse.BooleanOptionalAction}
             kind = boolean if option.type is bool else {"type": option.type}
             parser.add_argument(option.flag, help=option.help, **kind)
+
+
+def training_setting(args: Any, group: str, name: str) -> Any:
+    """A setting that is not the model's, from a flat Namespace or from hydra's whole tree.
+
+    Args:
+        args: fairseq's object with the arguments of the model.
+        group: of fairseq's settings, e.g. "task".
+        name: of the setting.
+
+    Returns:
+        None where it is not set.
+    """
+    if isinstance(args, DictConfig):
+        # omegaconf has no public way from a node to its root. Should this one vanish, take the
+        # settings where fairseq hands them over: from the task's `cfg` and the trainer.
+        return OmegaConf.select(args._get_root(), f"{group}.{name}")
+    return getattr(args, name, None)

@@ -8,8 +8,7 @@ from fairseq.models.roberta.model import base_architecture
 
 from ..errors import ConfigurationError
 from .architectures import ROBERTA_ARCHITECTURES
-from .declaration import ModelArguments, RobertaArguments
-from .fairseq_settings import training_setting
+from .declaration import ModelArguments, RobertaArguments, training_setting
 
 UNSUPPORTED = {
     "mha_heads_to_keep": "all layers share the positional terms of a head, and AdaPrune removes "

@@ -15,8 +15,7 @@ from fairseq.models.transformer_lm import TransformerLanguageModelConfig, base_l
 
 from ..errors import ConfigurationError
 from .architectures import LM_ARCHITECTURES, TRANSFORMER_ARCHITECTURES
-from .declaration import ModelArguments
-from .fairseq_settings import training_setting
+from .declaration import ModelArguments, training_setting
 
 #: Position 0 holds no [CLS], so [CLS] is not untied; `sinusoidal` is fairseq's, so that stock
 #: checkpoints can be loaded.

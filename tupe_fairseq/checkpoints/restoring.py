@@ -7,7 +7,7 @@ from typing import Any
 from fairseq import checkpoint_utils
 
 from ..arguments.completion import position_options
-from ..arguments.fairseq_settings import training_setting
+from ..arguments.declaration import training_setting
 from ..errors import CheckpointError
 from .intact import newest_intact_checkpoint
 from .reading import read_checkpoint

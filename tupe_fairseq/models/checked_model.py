@@ -9,8 +9,7 @@ from fairseq.models import BaseFairseqModel
 
 from .. import commands
 from ..arguments.completion import completed, write_back
-from ..arguments.declaration import ModelArguments
-from ..arguments.fairseq_settings import training_setting
+from ..arguments.declaration import ModelArguments, training_setting
 from ..checkpoints.mismatch import explain_mismatch
 from ..checkpoints.restoring import DEFAULT_RESTORE_FILE, check_restore_file, forget_earlier_runs
 from ..checks import check_data
