@@ -71,7 +71,7 @@ def stock(arch: str, **arguments) -> nn.Module:
         **dict.fromkeys(("decoder_input_dim", "decoder_output_dim"), 16),
         **dict.fromkeys(("encoder_ffn_embed_dim", "decoder_ffn_embed_dim"), 24),
         **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 4),
-        **dict.fromkeys(("max_source_positions", "max_target_positions"), 80),
+        **dict.fromkeys(("max_source_positions", "max_target_positions", "max_positions"), 80),
         "dropout": 0.0,
     }
     torch.manual_seed(0)

@@ -21,8 +21,8 @@ class CheckedModel(BaseFairseqModel):
 
     #: What the model takes as arguments.
     arguments: ModelArguments
-    #: Names of encoder and decoder in the model, and the argument of their longest input.
-    stacks: tuple[tuple[str, str], ...]
+    #: Names of encoder and decoder in the model.
+    stacks: tuple[str, ...]
     #: fairseq's object with the arguments, completed; other settings can be read from it too.
     args: Any
     #: The --restore-file that must be loaded before training begins, if one was named.
@@ -95,6 +95,7 @@ class CheckedModel(BaseFairseqModel):
         try:
             result = super().load_state_dict(state_dict, strict, model_cfg, args)
         except RuntimeError as error:
-            raise CheckpointError(explain_mismatch(self, state_dict, dict(self.stacks))) from error
+            lengths = {name: self.get_submodule(name).longest for name in self.stacks}
+            raise CheckpointError(explain_mismatch(self, state_dict, lengths)) from error
         self.awaited_checkpoint = None
         return result

@@ -3,16 +3,21 @@
 from collections.abc import Callable
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from fairseq import utils
+from fairseq.data import Dictionary
 from fairseq.distributed import fsdp_wrap
 from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 
+from ..arguments.completion import position_options
 from ..checkpoints.migration import drop_stock_sinusoids, rename_old_layers
 from ..modules.encoder import Encoder
-from ..position import PositionEncoding
+from ..position import PositionEncoding, build_position_encoding
 from ..position.hierarchical import extend
+from ..position.learned import LearnedPosition
+from ..position.rng import isolated_rng
 
 
 class FairseqStack(Encoder):
@@ -20,18 +25,22 @@ class FairseqStack(Encoder):
 
     Args:
         args: arguments of the model, complete.
-        side: "encoder" or "decoder".
-        embed_positions: the position encoding.
+        side: "encoder", or "decoder", which is causal.
+        dictionary: of the tokens.
         **more: further arguments of `Encoder` and of fairseq's class.
     """
 
     version: Tensor
+    #: The argument that limits the length of sequences.
+    longest: str
+    #: Whether learned positions begin as large as token embeddings, as in fairseq's transformers.
+    large_positions = True
     #: LayerNorms of a layer, in the order in which old checkpoints number them.
     norms: tuple[str, ...] = ("self_attn_layer_norm", "final_layer_norm")
 
-    def __init__(self, args: Any, side: str, embed_positions: PositionEncoding, **more: Any):
+    def __init__(self, args: Any, side: str, dictionary: Dictionary, **more: Any):
         super().__init__(
-            embed_positions,
+            self._build_positions(args, side, len(dictionary)),
             num_layers=getattr(args, f"{side}_layers"),
             ffn_dim=getattr(args, f"{side}_ffn_embed_dim"),
             activation_fn=activation(args.activation_fn),
@@ -43,6 +52,7 @@ class FairseqStack(Encoder):
             layerdrop=getattr(args, f"{side}_layerdrop"),
             checkpoint_activations=args.checkpoint_activations,
             attention_backend=args.attention_backend,
+            dictionary=dictionary,
             **more,
         )
         self.extend_positions = args.extend_positions
@@ -52,6 +62,28 @@ class FairseqStack(Encoder):
         smallest = 0 if args.checkpoint_activations else args.min_params_to_wrap
         for i, layer in enumerate(list(self.layers)):
             self.layers[i] = fsdp_wrap(layer, min_num_params=smallest)
+
+    def _build_positions(self, args: Any, side: str, vocab_size: int) -> PositionEncoding:
+        encoding = build_position_encoding(
+            args.position_encoding,
+            getattr(args, f"{side}_embed_dim"),
+            getattr(args, f"{side}_attention_heads"),
+            getattr(args, self.longest),
+            bidirectional=side == "encoder",
+            vocab_size=vocab_size,
+            num_layers=getattr(args, f"{side}_layers"),
+            window=args.attention_window,
+            global_every=args.global_every,
+            extension=args.extend_positions,
+            **position_options(args),
+        )
+        if self.large_positions:
+            # Around the second condition, so that all encodings leave the same random numbers.
+            with isolated_rng(), torch.no_grad():
+                if isinstance(encoding, LearnedPosition):
+                    nn.init.normal_(encoding.weight, std=encoding.shape.embed_dim**-0.5)
+                    encoding.weight[encoding.first_row - 1].zero_()
+        return encoding
 
     def max_positions(self) -> int:
         """Longest sequence, in tokens."""

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from ..attention import Padding
 from ..errors import DataError
 from ..modules.padding_shift import PaddingShift
-from ..position import PositionEncoding
 from .fairseq_layers import FairseqStack
 
 
@@ -22,27 +21,18 @@ class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
         args: arguments of the model, complete.
         dictionary: of the tokens.
         embed_tokens: token embeddings.
-        embed_positions: the position encoding.
-        embed_scale: factor of the token embeddings.
     """
 
+    longest = "max_positions"
+    large_positions = False
     #: Whether padding before a token is moved to the end, or refused.
     shifts_padding = False
 
-    def __init__(
-        self,
-        args: Any,
-        dictionary: Dictionary,
-        embed_tokens: nn.Embedding,
-        embed_positions: PositionEncoding,
-        embed_scale: float = 1.0,
-    ):
-        compiled = args.compile_layers
-        super().__init__(
-            args, "encoder", embed_positions, compile_layers=compiled, dictionary=dictionary
-        )
+    def __init__(self, args: Any, dictionary: Dictionary, embed_tokens: nn.Embedding):
+        super().__init__(args, "encoder", dictionary, compile_layers=args.compile_layers)
         self.embed_tokens = embed_tokens
-        self.embed_scale = embed_scale
+        #: Factor of the token embeddings.
+        self.embed_scale = self.embed_positions.token_scale
         self.padding_idx: Any = embed_tokens.padding_idx
         # In fairseq's state dicts, 3 says that LayerNorms have today's names.
         self.register_buffer("version", torch.tensor([3.0]))
@@ -128,5 +118,11 @@ class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
 class TupeTransformerEncoder(TupeSentenceEncoder):
     """The encoder of `tupe_transformer`: source sequences, padded on either side."""
 
+    longest = "max_source_positions"
+    large_positions = True
     shifts_padding = True
     length_limit = ("--max-source-positions", "shorten it (--truncate-source)")
+
+    def __init__(self, args: Any, dictionary: Dictionary, embed_tokens: nn.Embedding):
+        super().__init__(args, dictionary, embed_tokens)
+        self.embed_scale = 1.0 if args.no_scale_embedding else embed_tokens.embedding_dim**0.5

@@ -11,7 +11,6 @@ from ..attention import Padding, Source
 from ..modules.cache import DecoderCache
 from ..modules.padding_shift import PaddingShift
 from .fairseq_layers import FairseqStack
-from .positions import build_transformer_positions
 
 CACHE = "decoder_cache"
 
@@ -26,6 +25,7 @@ class TupeTransformerDecoder(FairseqStack, TransformerDecoderBase):
         no_encoder_attn: a language model, which attends to no source.
     """
 
+    longest = "max_target_positions"
     length_limit = ("--max-target-positions", "shorten it")
     norms = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm")
     # What fairseq's constructor sets.
@@ -44,18 +44,14 @@ class TupeTransformerDecoder(FairseqStack, TransformerDecoderBase):
         embed_tokens: nn.Module,
         no_encoder_attn: bool = False,
     ):
-        positions = build_transformer_positions(
-            cfg, "decoder", cfg.max_target_positions, len(dictionary)
-        )
         super().__init__(
             cfg,
             "decoder",
-            positions,
+            dictionary,
             causal=True,
             source_dim=None if no_encoder_attn else cfg.encoder.embed_dim,
             final_norm=cfg.decoder.normalize_before and not cfg.no_decoder_final_norm,
             cfg=_without_layers(cfg),
-            dictionary=dictionary,
             embed_tokens=embed_tokens,
             no_encoder_attn=no_encoder_attn,
         )

@@ -19,7 +19,6 @@ from ..arguments.roberta import ROBERTA
 from ..errors import DataError
 from ..hub.roberta import RobertaFromPretrained
 from .checked_model import CheckedModel
-from .positions import build_positions
 from .sentence_encoder import TupeSentenceEncoder
 
 
@@ -29,10 +28,7 @@ class TupeRobertaEncoder(RobertaEncoder):
     def build_encoder(
         self, args: Namespace, dictionary: Dictionary, embed_tokens: nn.Embedding
     ) -> TupeSentenceEncoder:
-        positions = build_positions(args, "encoder", args.max_positions, len(dictionary))
-        encoder = TupeSentenceEncoder(
-            args, dictionary, embed_tokens, positions, positions.token_scale
-        )
+        encoder = TupeSentenceEncoder(args, dictionary, embed_tokens)
         encoder.apply(init_bert_params)
         return encoder
 
@@ -65,7 +61,7 @@ class TupeRobertaModel(CheckedModel, RobertaFromPretrained, RobertaModel):
     """RoBERTa with `--position-encoding`."""
 
     arguments = ROBERTA
-    stacks = (("encoder.sentence_encoder", "max_positions"),)
+    stacks = ("encoder.sentence_encoder",)
 
     @classmethod
     def from_arguments(cls, args: Namespace, task: Any) -> "TupeRobertaModel":

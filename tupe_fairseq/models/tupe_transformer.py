@@ -15,7 +15,6 @@ from ..arguments.completion import register_architectures
 from ..arguments.transformers import TRANSFORMER
 from ..hub.generator import GeneratorFromPretrained
 from .checked_model import CheckedModel
-from .positions import build_transformer_positions
 from .sentence_encoder import TupeTransformerEncoder
 from .transformer_decoder import TupeTransformerDecoder
 
@@ -25,7 +24,7 @@ class TupeTransformerModel(CheckedModel, GeneratorFromPretrained, TransformerMod
     """fairseq's Transformer with `--position-encoding` in encoder and decoder."""
 
     arguments = TRANSFORMER
-    stacks = (("encoder", "max_source_positions"), ("decoder", "max_target_positions"))
+    stacks = ("encoder", "decoder")
 
     @classmethod
     def from_arguments(cls, args: Namespace, task: Any) -> "TupeTransformerModel":
@@ -36,11 +35,7 @@ class TupeTransformerModel(CheckedModel, GeneratorFromPretrained, TransformerMod
     def build_encoder(
         cls, cfg: Any, src_dict: Dictionary, embed_tokens: nn.Embedding
     ) -> TupeTransformerEncoder:
-        positions = build_transformer_positions(
-            cfg, "encoder", cfg.max_source_positions, len(src_dict)
-        )
-        scale = 1.0 if cfg.no_scale_embedding else embed_tokens.embedding_dim**0.5
-        return TupeTransformerEncoder(cfg, src_dict, embed_tokens, positions, scale)
+        return TupeTransformerEncoder(cfg, src_dict, embed_tokens)
 
     @classmethod
     def build_decoder(

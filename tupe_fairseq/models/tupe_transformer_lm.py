@@ -19,7 +19,7 @@ class TupeTransformerLM(CheckedModel, GeneratorFromPretrained, TransformerLangua
     """fairseq's TransformerLanguageModel with `--position-encoding`."""
 
     arguments = LANGUAGE_MODEL
-    stacks = (("decoder", "max_target_positions"),)
+    stacks = ("decoder",)
 
     @classmethod
     def from_arguments(cls, args: Namespace, task: Any) -> "TupeTransformerLM":
