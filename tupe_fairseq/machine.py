@@ -2,7 +2,6 @@
 
 import os
 import platform
-import re
 import subprocess
 from pathlib import Path
 
@@ -16,11 +15,17 @@ def cores() -> int:
 
 def processor() -> str:
     """The model of the processor as Linux on x86 names it, its architecture elsewhere."""
+    return fact_of_processor("model name") or platform.machine()
+
+
+def fact_of_processor(*names: str) -> str | None:
+    """What Linux says of the processor under the first of these names that it knows, if any."""
     try:
-        found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
-        found = None
-    return found[1] if found else platform.machine()
+        return None
+    facts = (line.partition(":") for line in lines)
+    return next((fact.strip() for name, _, fact in facts if name.strip() in names), None)
 
 
 def commit(folder: Path) -> str:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from . import native
+from .linear import is_plain
 
 
 def add_and_normalise(x: Tensor, residual: Tensor, norm: nn.LayerNorm) -> Tensor:
@@ -15,7 +16,8 @@ def add_and_normalise(x: Tensor, residual: Tensor, norm: nn.LayerNorm) -> Tensor
         norm: over C.
     """
     tensors = (x, residual, norm.weight, norm.bias)
-    kernels = native.kernels() if _is_plain(norm) and _are_served(*tensors) else None
+    is_served = is_plain(norm, nn.LayerNorm) and norm.bias is not None and _are_served(*tensors)
+    kernels = native.kernels() if is_served else None
     if kernels is None:
         return norm(residual + x)
     inputs = [tensor.contiguous() for tensor in tensors]
@@ -23,11 +25,6 @@ def add_and_normalise(x: Tensor, residual: Tensor, norm: nn.LayerNorm) -> Tensor
     pointers = [tensor.data_ptr() for tensor in (out, *inputs)]
     kernels.add_layer_norm(*pointers, norm.eps, x.numel() // x.size(-1), x.size(-1))
     return out
-
-
-def _is_plain(norm: nn.Module) -> bool:
-    hooked = norm._forward_pre_hooks or norm._forward_hooks
-    return type(norm) is nn.LayerNorm and norm.bias is not None and not hooked
 
 
 def _are_served(x: Tensor, *others: Tensor) -> bool:

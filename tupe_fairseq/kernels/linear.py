@@ -7,13 +7,13 @@ weight as it is stored. All round in fp32; they differ in the order of summation
 """
 
 import functools
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..machine import fact_of_processor
 from . import native
 
 #: Multiplications below which the fixed cost of oneDNN's call, about 12 µs, outweighs its gain.
@@ -40,9 +40,9 @@ def project(x: Tensor, module: nn.Module, activation: str = "none") -> Tensor:
     return F.gelu(module(x)) if activation == "gelu" else module(x)
 
 
-def is_plain(module: nn.Module) -> bool:
-    """Whether the module is nn.Linear itself without hooks, e.g. without quantisation noise."""
-    return type(module) is nn.Linear and not (module._forward_pre_hooks or module._forward_hooks)
+def is_plain(module: nn.Module, kind: type[nn.Module] = nn.Linear) -> bool:
+    """Whether the module is of this class itself, without hooks, e.g. of quantisation noise."""
+    return type(module) is kind and not (module._forward_pre_hooks or module._forward_hooks)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "none") -> Tensor:
@@ -81,17 +81,9 @@ def prefers_onednn() -> bool:
     """Whether oneDNN is faster than what torch calls here, by what is known of the processor."""
     if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return False
-    return torch.backends.cpu.get_cpu_capability() == "AVX512" and _vendor() != "GenuineIntel"
-
-
-def _vendor() -> str:
-    """The processor's manufacturer, as Linux on x86 names it; Intel's elsewhere."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    found = (line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id"))
-    return next(found, "GenuineIntel")
+    # Linux on x86 names the manufacturer; elsewhere it counts as Intel.
+    vendor = fact_of_processor("vendor_id") or "GenuineIntel"
+    return torch.backends.cpu.get_cpu_capability() == "AVX512" and vendor != "GenuineIntel"
 
 
 def _is_served(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:

@@ -28,6 +28,7 @@ from pathlib import Path
 
 from ..errors import UsageError
 from ..files import lock, replacing
+from ..machine import fact_of_processor
 from .random_bits import ENTRIES_PER_WORD, MULTIPLIERS, SHIFTS, STEP
 
 logger = logging.getLogger(__name__)
@@ -107,7 +108,9 @@ def _load() -> ctypes.CDLL:
         raise OSError("there is no C compiler (cc, gcc, clang)")
     files = [Path(__file__).with_name(name) for name in SOURCES]
     source = declarations() + "".join(file.read_text(encoding="utf-8") for file in files)
-    facts = (source, *compiler, *FLAGS, _processor())
+    # What -march=native depends on: several machines may share a home directory.
+    processor = fact_of_processor("flags", "Features") or platform.machine() + platform.processor()
+    facts = (source, *compiler, *FLAGS, processor)
     name = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
     with _cache() as folder:
         library = folder / f"kernels-{name}.so"
@@ -174,12 +177,3 @@ def _compile(compiler: list[str], source: str, library: Path) -> None:
             [*compiler, "-shared", str(compiled), "-o", str(library)],
         ):
             subprocess.run(step, check=True, capture_output=True, timeout=SECONDS)
-
-
-def _processor() -> str:
-    """What -march=native depends on: several machines may share a home directory."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.machine() + platform.processor()
-    return next((line for line in lines if line.startswith(("flags", "Features"))), "")
