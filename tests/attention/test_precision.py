@@ -4,11 +4,10 @@ import pytest
 import torch
 
 from tests.attention.cases import EMBED_DIM, NUM_HEADS, attention_of, enlarged, normal
-from tests.modules.hook_encodings import Forgetting
 from tests.tolerances import SPLIT_SUMS, assert_close
 from tupe_fairseq.attention import share_attention
 from tupe_fairseq.attention.precision import products_in
-from tupe_fairseq.position import Shape
+from tupe_fairseq.position import build_position_encoding
 
 LENGTH = 1024
 HALF = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
@@ -59,7 +58,7 @@ def test_gradients_are_those_of_the_product(dtype):
 @pytest.mark.parametrize("backend", ["sdpa", "blocked", "eager"])
 def test_gates_of_long_sequences(backend, dtype):
     """Attention in half precision against the same module in float64."""
-    encoding = Forgetting(Shape(EMBED_DIM, NUM_HEADS, LENGTH))
+    encoding = build_position_encoding("fox", EMBED_DIM, NUM_HEADS, LENGTH, False)
     attention = enlarged(attention_of(encoding), 2).to(dtype)
     x = normal(1, 512, EMBED_DIM, seed=0, dtype=dtype)
 

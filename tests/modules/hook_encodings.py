@@ -1,14 +1,14 @@
-"""Encodings that differ by layer or read the layer's input."""
+"""Encodings that differ by layer."""
+
+from dataclasses import replace
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from tupe_fairseq import PositionEncoding
-from tupe_fairseq.position import AttentionBias, LayerTerms
+from tupe_fairseq.position import AttentionBias
 from tupe_fairseq.position.indices import distances
 from tupe_fairseq.position.rope import RotaryPosition
-from tupe_fairseq.position.tables import widened
 
 WINDOW, THETAS = 2, (1000.0, 10.0)
 
@@ -41,35 +41,8 @@ class LocalGlobal(PositionEncoding):
     """Windows and rotations that differ by layer, as ModernBERT's: every second layer is local."""
 
     def __init__(self, shape):
-        super().__init__(shape)
+        super().__init__(replace(shape, window=WINDOW, global_every=2))
         self.everywhere, self.nearby = (RotaryPosition(shape, rope_theta=t) for t in THETAS)
 
     def at(self, layer):
         return self.nearby if layer % 2 else self.everywhere
-
-    def window_at(self, layer):
-        return WINDOW if layer % 2 else None
-
-
-class ForgetGate(LayerTerms):
-    """ln f_l = ln σ(w·x_l + b); score_ij += F_i − F_j, F the running sum of ln f."""
-
-    def __init__(self, shape):
-        super().__init__()
-        self.gate = nn.Linear(shape.embed_dim, shape.num_heads)
-
-    def vectors(self, x, carried=None):
-        # B×T×H -> B×H×T×1
-        logs = F.logsigmoid(self.gate(x).to(widened(x.dtype)))
-        sums = logs.cumsum(1).transpose(1, 2)[..., None]
-        if carried is not None:
-            sums = sums + carried
-        ones = torch.ones_like(sums)
-        return torch.cat((sums, ones), -1), torch.cat((ones, -sums), -1), sums[:, :, -1:]
-
-
-class Forgetting(PositionEncoding):
-    """A gate computed from the layer's input, as the forgetting transformer's."""
-
-    def build_layer_terms(self):
-        return ForgetGate(self.shape)

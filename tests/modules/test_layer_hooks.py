@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from tests.attention.cases import BACKENDS, enlarged, normal, padding_mask
-from tests.modules.hook_encodings import THETAS, WINDOW, BiasPerLayer, Forgetting, LocalGlobal
+from tests.modules.hook_encodings import THETAS, WINDOW, BiasPerLayer, LocalGlobal
 from tests.reference.attention import attend, bias_table, project_per_head
 from tests.reference.rope import rotate
 from tests.tolerances import assert_close, assert_gradients_close
@@ -21,11 +21,12 @@ from tupe_fairseq.modules.encoder import Encoder
 from tupe_fairseq.modules.stack import positions_of_layers
 from tupe_fairseq.position import Shape
 from tupe_fairseq.position.bias import HIDDEN
+from tupe_fairseq.position.fox import ForgettingPosition
 
 WIDTH, HEADS, LAYERS, LENGTH = 12, 3, 3, 11
-SHAPE = Shape(WIDTH, HEADS, LENGTH, num_layers=LAYERS)
+SHAPE = Shape(WIDTH, HEADS, LENGTH, bidirectional=False, num_layers=LAYERS)
 PADDING = padding_mask(LENGTH, 0, 4)
-ENCODINGS = (BiasPerLayer, LocalGlobal, Forgetting)
+ENCODINGS = (BiasPerLayer, LocalGlobal, ForgettingPosition)
 every_encoding = pytest.mark.parametrize("cls", ENCODINGS)
 
 
@@ -39,7 +40,7 @@ def reference_terms(encoding, layer, x, weights):
     if isinstance(encoding, BiasPerLayer):
         slopes = encoding.by_layer[layer].slopes.double()
         return biased(lambda h, i, j: -(slopes[h, 0] * abs(i - j) + slopes[h, 1] * (j - i)))
-    if isinstance(encoding, Forgetting):
+    if isinstance(encoding, ForgettingPosition):
         gate = [weights[f"layer_terms.gate.{name}"] for name in ("weight", "bias")]
         logs = [F.logsigmoid(gate[0].mv(row) + gate[1]) for row in x]
         sums = [sum(logs[: i + 1]) for i in range(length)]
@@ -106,7 +107,7 @@ def test_who_serves_what():
     assert by_encoding == {
         BiasPerLayer: {"blocked", "eager", "sdpa"},
         LocalGlobal: {"blocked", "eager", "sdpa"},
-        Forgetting: {"blocked", "eager", "flash", "sdpa"},
+        ForgettingPosition: {"blocked", "eager", "flash", "sdpa"},
     }
 
 
@@ -145,18 +146,6 @@ def test_decoder_equals_the_loops_at_once_and_token_by_token(cls):
     assert_close(torch.cat(found, 1), expected)
 
 
-@torch.no_grad()
-@every_encoding
-def test_hypotheses_take_their_cache_along(cls):
-    """Beam search reorders hypotheses; what gates carry must follow."""
-    encoder, x = encoder_of(cls, causal=True), normal(2, LENGTH, WIDTH, seed=0)
-    cache, order = cache_of(encoder), torch.tensor([1, 0])
-    encoder.extend(x[:, :5], cache)
-    cache.reorder(order)
-    found = encoder.extend(x[order, 5:], cache).x
-    assert_close(found, by_loops(encoder, x)[order, 5:])
-
-
 @pytest.mark.parametrize(
     ("backend", "cls", "reason"),
     [
@@ -179,16 +168,16 @@ def test_layers_that_see_the_same_share_one_score(cls, monkeypatch):
                 module, "attention_bias", lambda *a, f=score, m=module: calls.append(m) or f(*a)
             )
     encoder(normal(1, LENGTH, WIDTH, seed=0))
-    expected = {BiasPerLayer: 3, LocalGlobal: 2, Forgetting: 1}[cls]
+    expected = {BiasPerLayer: 3, LocalGlobal: 2, ForgettingPosition: 1}[cls]
     assert len(calls) == len(set(calls)) == expected
 
 
 def test_every_layer_owns_its_terms():
-    terms = encoder_of(Forgetting).layers.terms()
+    terms = encoder_of(ForgettingPosition).layers.terms()
     assert len({term.gate.weight for term in terms}) == LAYERS
 
 
 def test_a_slice_of_layers_is_a_list_of_layers():
-    layers = encoder_of(Forgetting).layers
+    layers = encoder_of(ForgettingPosition).layers
     assert list(layers[:2]) == [layers[0], layers[1]]
     assert isinstance(layers[:2], nn.ModuleList)

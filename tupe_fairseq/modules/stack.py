@@ -28,7 +28,7 @@ LayerPositions = tuple[PositionEncoding, int | None]
 
 def positions_of_layers(encoding: PositionEncoding, num_layers: int) -> list[LayerPositions]:
     """What each layer sees."""
-    return [(encoding.at(index), encoding.window_at(index)) for index in range(num_layers)]
+    return [(encoding.at(index), encoding.shape.window_at(index)) for index in range(num_layers)]
 
 
 def share_once(

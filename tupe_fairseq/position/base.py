@@ -142,26 +142,12 @@ class PositionEncoding(nn.Module):
 
         Layers that get the same object and the same window share a bias, which is computed once
         per forward pass. An encoding that differs by layer returns one of its submodules;
-        `shape.is_local(layer)` tells whether the layer has a window.
+        `shape.window_at(layer)` is its window or None.
 
         Args:
             layer: index of the layer, from 0.
         """
         return self
-
-    def window_at(self, layer: int) -> int | None:
-        """The largest distance |i − j| at which tokens attend to each other in one layer.
-
-        Keys farther away are hidden. An untied [CLS] (`untie_cls`) is visible to all tokens and
-        sees all, as a global token does (Beltagy et al. 2020, Longformer).
-
-        Args:
-            layer: index of the layer, from 0.
-
-        Returns:
-            The window, or None for no limit; here --attention-window in local layers.
-        """
-        return self.shape.window if self.shape.is_local(layer) else None
 
     def build_layer_terms(self) -> LayerTerms | None:
         """The module that one attention layer owns; called once per layer, or None."""

@@ -167,7 +167,9 @@ class RotaryPosition(RandomizedEncoding):
     def at(self, layer: int) -> PositionEncoding:
         if self.unrotated is not None and (layer + 1) % self.skip_every == 0:
             return self.unrotated
-        return self.local if self.local is not None and self.shape.is_local(layer) else self
+        if self.local is not None and self.shape.window_at(layer) is not None:
+            return self.local
+        return self
 
     def rotate(
         self, q: Tensor, k: Tensor, v: Tensor, start: int = 0

@@ -17,8 +17,9 @@ class Shape:
             parameters for keys on the left only.
         vocab_size: V, for encodings with a position function per token.
         num_layers: layers L, for encodings with parameters in each layer.
-        window: largest distance |i − j| at which tokens of local layers attend to each other, an
-            untied [CLS] apart; None for no limit.
+        window: largest distance |i − j| at which tokens of local layers attend to each other; None
+            for no limit. An untied [CLS] is visible to all tokens and sees all, as a global token
+            does (Beltagy et al. 2020, Longformer).
         global_every: with N, the layers 0, N, 2N, ... have no window, as ModernBERT's (Warner
             2024) with N = 3; with 0, every layer has the window.
         extension: value of --extend-positions, or None.
@@ -45,11 +46,9 @@ class Shape:
         """Head width D."""
         return self.embed_dim // self.num_heads
 
-    def is_local(self, layer: int) -> bool:
-        """Whether attention of this layer has a window; layers count from 0."""
-        return self.window is not None and not (
-            self.global_every and layer % self.global_every == 0
-        )
+    def window_at(self, layer: int) -> int | None:
+        """The window of one layer, or None; layers count from 0."""
+        return None if self.global_every and layer % self.global_every == 0 else self.window
 
 
 def check_window(window: int | None, global_every: int) -> None:
