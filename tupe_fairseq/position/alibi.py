@@ -13,8 +13,7 @@ from torch import Tensor
 
 from ..errors import ConfigurationError
 from .base import Shape, register_position_encoding
-from .bias import AttentionBias
-from .randomized import RandomizedEncoding, RandomizePositions
+from .randomized import BiasByDistance, RandomizePositions
 from .tables import ConstantTable
 
 
@@ -35,10 +34,8 @@ SLOPES = {"geometric": geometric_slopes, "official": official_slopes}
 
 
 @register_position_encoding("alibi")
-class Alibi(RandomizedEncoding):
+class Alibi(BiasByDistance):
     """Has no parameters."""
-
-    draws_distances = True
 
     def __init__(
         self,
@@ -65,11 +62,9 @@ class Alibi(RandomizedEncoding):
         self.alibi_sides = alibi_sides
         self.slopes = ConstantTable(SLOPES[alibi_slopes](shape.num_heads))
 
-    def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
-        slopes = self.slopes(torch.float32)
-        distance = self.distances(queries, keys, start, slopes.device)
+    def bias(self, distance: Tensor) -> Tensor:
         far = distance.abs()
         if self.alibi_sides:
             far = far - 0.5 * (distance > 0)
-        # H×1 · 1×(T+S−1)
-        return AttentionBias(keys, by_distance=-slopes[:, None] * far, start=start)
+        # H×1 · 1×N
+        return -self.slopes(torch.float32)[:, None] * far

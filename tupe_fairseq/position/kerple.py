@@ -13,9 +13,8 @@ The paper's models are causal; here an encoder uses the same distance on both si
 import torch
 from torch import Tensor, nn
 
-from .base import PositionEncoding, Shape, register_position_encoding
-from .bias import AttentionBias
-from .indices import distances
+from .base import Shape, register_position_encoding
+from .randomized import BiasByDistance
 from .tables import widened
 
 #: The least value of p and a, and the largest exponent of a kernel that is conditionally positive
@@ -23,21 +22,8 @@ from .tables import widened
 LEAST, LARGEST_POWER = 0.01, 2.0
 
 
-class KerplePosition(PositionEncoding):
-    """Subclasses are the kernels."""
-
-    def kernel(self, distance: Tensor) -> Tensor:
-        """The bias at N distances |i − j|: H×N."""
-        raise NotImplementedError
-
-    def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
-        device = next(self.parameters()).device
-        distance = distances(queries, keys, start, device=device).abs()
-        return AttentionBias(keys, by_distance=self.kernel(distance), start=start)
-
-
 @register_position_encoding("kerple_log")
-class KerpleLog(KerplePosition):
+class KerpleLog(BiasByDistance):
     """The logarithmic kernel, the better one in the paper: p is `strength`, a is `rate`."""
 
     def __init__(self, shape: Shape):
@@ -45,13 +31,13 @@ class KerpleLog(KerplePosition):
         self.strength = uniform(shape.num_heads, 2)
         self.rate = uniform(shape.num_heads, 1)
 
-    def kernel(self, distance: Tensor) -> Tensor:
+    def bias(self, distance: Tensor) -> Tensor:
         # H×1 · 1×N
-        return -bounded(self.strength) * torch.log1p(bounded(self.rate) * distance)
+        return -bounded(self.strength) * torch.log1p(bounded(self.rate) * distance.abs())
 
 
 @register_position_encoding("kerple_power")
-class KerplePower(KerplePosition):
+class KerplePower(BiasByDistance):
     """The power kernel, for p = 1 ALiBi with learned slopes: p is `exponent`, a is `slope`."""
 
     def __init__(self, shape: Shape):
@@ -59,10 +45,10 @@ class KerplePower(KerplePosition):
         self.exponent = uniform(shape.num_heads, 2)
         self.slope = uniform(shape.num_heads, 1)
 
-    def kernel(self, distance: Tensor) -> Tensor:
+    def bias(self, distance: Tensor) -> Tensor:
         # H×1 · 1×N
         exponent = bounded(self.exponent, LARGEST_POWER)
-        return -bounded(self.slope) * distance.to(exponent.dtype) ** exponent
+        return -bounded(self.slope) * distance.abs().to(exponent.dtype) ** exponent
 
 
 def uniform(heads: int, top: float) -> nn.Parameter:

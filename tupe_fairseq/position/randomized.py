@@ -11,6 +11,7 @@ evenly over the range: token k of at most L stands at ⌊kN/L⌋. This is not in
 """
 
 import copy
+from itertools import chain
 from typing import Annotated
 
 import torch
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from ..errors import ConfigurationError
 from .base import PositionEncoding, Shape
+from .bias import AttentionBias
 from .indices import distances
 
 RandomizePositions = Annotated[
@@ -27,7 +29,7 @@ RandomizePositions = Annotated[
 
 
 class RandomizedEncoding(PositionEncoding):
-    """Base of the encodings with the option --randomize-positions.
+    """Base of the encodings that can have the option --randomize-positions.
 
     Args:
         shape: what the encoding is built for.
@@ -42,7 +44,7 @@ class RandomizedEncoding(PositionEncoding):
     #: What this pass has drawn: positions, or what replaces the distances 0, ..., T − 1.
     drawn: Tensor | None = None
 
-    def __init__(self, shape: Shape, randomize_positions: int):
+    def __init__(self, shape: Shape, randomize_positions: int = 0):
         super().__init__(shape)
         if randomize_positions and randomize_positions < shape.max_positions:
             raise ConfigurationError(
@@ -83,3 +85,18 @@ class RandomizedEncoding(PositionEncoding):
             return self.drawn
         longest = self.shape.max_positions
         return torch.arange(longest, device=device) * self.randomize_positions // longest
+
+
+class BiasByDistance(RandomizedEncoding):
+    """Base of the encodings that add a bias by distance to the scores, and nothing else."""
+
+    draws_distances = True
+
+    def bias(self, distance: Tensor) -> Tensor:
+        """The bias of N distances j − i, in fp32 or wider: H×N."""
+        raise NotImplementedError
+
+    def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
+        device = next(chain(self.parameters(), self.buffers())).device
+        by_distance = self.bias(self.distances(queries, keys, start, device))
+        return AttentionBias(keys, by_distance=by_distance, start=start)

@@ -13,14 +13,13 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
-from .base import PositionEncoding, Shape, register_position_encoding
-from .bias import AttentionBias
-from .indices import distances
+from .base import Shape, register_position_encoding
+from .randomized import BiasByDistance
 from .tables import ConstantTable
 
 
 @register_position_encoding("sandwich")
-class SandwichPosition(PositionEncoding):
+class SandwichPosition(BiasByDistance):
     """Has no parameters; any length can be computed."""
 
     def __init__(
@@ -38,11 +37,9 @@ class SandwichPosition(PositionEncoding):
         heads = torch.arange(1, shape.num_heads + 1, dtype=torch.float64)
         self.strengths = ConstantTable(shape.num_heads / (8 * heads))
 
-    def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
-        distance = distances(queries, keys, start, device=self.curve.bits.device).abs()
-        # H×1 · 1×(T+S−1)
-        bias = self.strengths(torch.float32)[:, None] * self.curve(torch.float32)[distance]
-        return AttentionBias(keys, by_distance=bias, start=start)
+    def bias(self, distance: Tensor) -> Tensor:
+        # H×1 · 1×N
+        return self.strengths(torch.float32)[:, None] * self.curve(torch.float32)[distance.abs()]
 
 
 def curve(distance: Tensor, width: int) -> Tensor:

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from .base import Shape, register_position_encoding
-from .bias import AttentionBias
 from .indices import check_buckets, relative_buckets
-from .randomized import RandomizedEncoding, RandomizePositions
+from .randomized import BiasByDistance, RandomizePositions
 from .tables import random_vectors, widened
 
 NumBuckets = Annotated[int, "buckets of relative positions, over both directions"]
@@ -63,10 +62,8 @@ class RelativeBias(nn.Module):
 
 
 @register_position_encoding("t5")
-class T5Bias(RandomizedEncoding):
+class T5Bias(BiasByDistance):
     """A bias per bucket of distances, added to the scores of every layer."""
-
-    draws_distances = True
 
     def __init__(
         self,
@@ -79,7 +76,5 @@ class T5Bias(RandomizedEncoding):
         super().__init__(shape, randomize_positions)
         self.relative_bias = RelativeBias(shape, num_buckets, max_distance)
 
-    def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
-        bias = self.relative_bias
-        distance = self.distances(queries, keys, start, bias.weight.device)
-        return AttentionBias(keys, by_distance=bias(distance), start=start)
+    def bias(self, distance: Tensor) -> Tensor:
+        return self.relative_bias(distance)
