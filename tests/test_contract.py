@@ -1,7 +1,6 @@
 """The contract of every registered encoding: it runs in fairseq and is documented."""
 
 import inspect
-from argparse import Namespace
 
 import pytest
 import torch
@@ -10,8 +9,6 @@ from fairseq import checkpoint_utils
 from tests import ROOT
 from tests.fairseq_commands import parameters, pretrain, train_lm
 from tests.tolerances import assert_trained_alike
-from tests.toy_data import Task
-from tupe_fairseq import TupeRobertaModel, TupeTransformerLM
 from tupe_fairseq.position import POSITION_ENCODINGS
 
 #: Of the scope of a file, so that the tests of one encoding follow each other and share its model.
@@ -69,40 +66,6 @@ def test_trains_saves_and_reloads(trained, model, name):
     assert [key.rpartition(".")[2] for key in buffers] == ["version"], (
         "constant tables are not saved"
     )
-
-
-@every_encoding
-def test_one_seed_gives_all_encodings_the_same_backbone(name):
-    """Or else a comparison of encodings would compare initialisations too."""
-
-    def start(encoding):
-        torch.manual_seed(1)
-        side, model = "encoder", TupeRobertaModel
-        if causal(name):
-            side, model = "decoder", TupeTransformerLM
-        sizes = {"embed_dim": 16, "ffn_embed_dim": 16, "layers": 2, "attention_heads": 2}
-        sizes = {f"{side}_{size}": value for size, value in sizes.items()}
-        args = Namespace(position_encoding=encoding, **sizes)
-        return model.build_model(args, Task(16)).state_dict()
-
-    without, found = start("none"), start(name)
-    shared = without.keys() & found.keys()
-    assert shared == without.keys()
-    for key in shared:
-        assert torch.equal(found[key], without[key]), key
-
-
-@every_encoding
-def test_every_parameter_learns(model, name):
-    """But for θ1, which is inert, and rows no toy sentence reaches."""
-    torch.manual_seed(0)
-    logits, _ = model(torch.randint(4, 200, (2, 33)))
-    logits.square().sum().backward()
-    positions = stack_of(model).embed_positions
-    silent = [
-        name for name, p in positions.named_parameters() if p.grad is None or not p.grad.any()
-    ]
-    assert not silent
 
 
 @every_encoding

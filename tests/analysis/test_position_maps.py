@@ -9,7 +9,7 @@ from tests.tolerances import assert_close
 from tupe_fairseq import UsageError, build_position_encoding
 from tupe_fairseq.analysis import position_maps
 from tupe_fairseq.modules.encoder import Encoder
-from tupe_fairseq.position import POSITION_ENCODINGS, PositionEncoding, Shape
+from tupe_fairseq.position import POSITION_ENCODINGS
 
 WIDTH, HEADS, LENGTH = 16, 2, 12
 HEAD = WIDTH // HEADS
@@ -151,21 +151,8 @@ def test_transformer_xl_shows_its_distance_term():
         assert_close(maps, cells(term))
 
 
-class BiasPerLayer(PositionEncoding):
-    """T5's bias with separate parameters in each layer."""
-
-    def __init__(self, shape):
-        super().__init__(shape)
-        self.layers = torch.nn.ModuleList(POSITION_ENCODINGS["t5"](shape) for _ in range(2))
-
-    def at(self, layer):
-        return self.layers[layer]
-
-
 def test_encodings_that_differ_by_layer():
-    built = Encoder(BiasPerLayer(Shape(WIDTH, HEADS, 20)), 2, 32)
-    with torch.no_grad():
-        built.embed_positions.layers[1].relative_bias.weight.add_(torch.randn(32, HEADS))
+    built = encoder("fire")
     first, second = (position_maps(built, LENGTH, layer).maps for layer in (1, 2))
     assert_close(first, built.embed_positions.layers[0].attention_bias(LENGTH, LENGTH).dense())
     assert_close(second, built.embed_positions.layers[1].attention_bias(LENGTH, LENGTH).dense())

@@ -1,12 +1,15 @@
-"""What models with a decoder begin with."""
+"""What models begin with, and that they learn."""
 
 import pytest
 import torch
 
-from tests.decoder.samples import MODELS, VARIANTS, build, every_variant, stock
+from tests.decoder.samples import MODELS, VARIANTS, WITH_ENCODER, build, stock
+
+EVERY_MODEL = [*MODELS, *(("tupe_roberta", variant) for variant in WITH_ENCODER)]
+every_model = pytest.mark.parametrize(("arch", "variant"), EVERY_MODEL)
 
 
-@pytest.mark.parametrize(("arch", "variant"), MODELS)
+@every_model
 def test_one_seed_gives_all_encodings_the_same_backbone(variant, arch):
     """Or else a comparison of encodings would compare initialisations too."""
     name, options = VARIANTS[variant]
@@ -46,12 +49,12 @@ def test_parameters_begin_as_large_as_fairseqs(width):
             assert parameter.std().item() == pytest.approx(expected, rel=0.1), name
 
 
-@every_variant
-def test_every_parameter_learns(variant):
+@every_model
+def test_every_parameter_learns(variant, arch):
     """But for single rows that no sentence reaches; FLOATER once it has begun to move."""
-    model = build(variant)
-    source, words = torch.randint(4, 34, (2, 9)), torch.randint(4, 34, (2, 12))
-    model(source, None, words)[0].square().sum().backward()
+    model, words = build(variant, arch), torch.randint(4, 34, (2, 12))
+    source = (torch.randint(4, 34, (2, 9)), None) if arch == "tupe_transformer" else ()
+    model(*source, words)[0].square().sum().backward()
     assert not [key for key, p in model.named_parameters() if p.grad is None or not p.grad.any()]
 
 

@@ -5,8 +5,6 @@ import torch
 
 from tests.decoder.samples import (
     PAD,
-    VARIANTS,
-    WITH_ENCODER,
     build,
     every_variant,
     sentences,
@@ -73,25 +71,6 @@ def test_a_source_longer_than_the_positions_is_refused():
     model = build("learned", max_source_positions=5)
     with pytest.raises(UsageError, match=r"6 tokens, but --max-source-positions is 5"):
         model(sentences(1, 6), None, targets(1, 3))
-
-
-@torch.no_grad()
-@pytest.mark.parametrize(
-    "variant", [v for v in WITH_ENCODER if "extend_positions" not in VARIANTS[v][1]]
-)
-def test_trained_positions_are_continued_on_both_sides(variant):
-    """With --extend-positions: what the shorter model gives, and more words."""
-    short = build(variant, max_source_positions=12, max_target_positions=10)
-    longer = build(
-        *(variant, "tupe_transformer"),
-        max_source_positions=30,
-        max_target_positions=25,
-        extend_positions="hierarchical",
-    )
-    longer.load_state_dict(short.state_dict())
-    source, words = sentences(2, 12), targets(2, 10)
-    assert_close(longer(source, None, words)[0], short(source, None, words)[0])
-    assert longer(sentences(2, 30), None, targets(2, 25))[0].isfinite().all()
 
 
 @torch.no_grad()

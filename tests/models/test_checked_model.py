@@ -5,23 +5,13 @@ from argparse import Namespace
 import pytest
 import torch
 
-from tests import toy_data
+from tests.toy_data import Task
 from tupe_fairseq import TupeRobertaModel, TupeTransformerLM, TupeTransformerModel, commands
 from tupe_fairseq.errors import CheckpointError
 
-DICTIONARY = toy_data.word_dictionary()
 every_model = pytest.mark.parametrize(
     "cls", [TupeRobertaModel, TupeTransformerModel, TupeTransformerLM]
 )
-
-
-class Task:
-    """As much of a task as building a model needs."""
-
-    source_dictionary = target_dictionary = DICTIONARY
-
-    def max_positions(self):
-        return 8
 
 
 def arguments(**more) -> Namespace:
@@ -37,14 +27,14 @@ def arguments(**more) -> Namespace:
 def test_training_checks_the_data(cls, tmp_path):
     (tmp_path / "train.idx").write_bytes(b"cut off")
     (tmp_path / "train.bin").write_bytes(b"")
-    cls.build_model(arguments(data=str(tmp_path)), Task())
+    cls.build_model(arguments(data=str(tmp_path)), Task(8))
     with commands.running("train"), pytest.raises(SystemExit, match=r"train\.idx is cut off"):
-        cls.build_model(arguments(data=str(tmp_path)), Task())
+        cls.build_model(arguments(data=str(tmp_path)), Task(8))
 
 
 @every_model
 def test_training_waits_for_the_file_to_restore(cls):
-    model = cls.build_model(arguments(restore_file="nowhere.pt"), Task())
+    model = cls.build_model(arguments(restore_file="nowhere.pt"), Task(8))
     tokens = torch.tensor([[0, 5, 6, 2]])
     inputs = {"src_tokens": tokens, "src_lengths": torch.tensor([4])}
     if cls is TupeTransformerModel:

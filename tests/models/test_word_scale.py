@@ -22,16 +22,3 @@ def test_words_are_scaled_beside_sinusoids():
     # As in fairseq, also words that are given, e.g. with r3f's noise.
     given, _ = model(tokens, features_only=True, token_embeddings=words)
     assert torch.equal(given, model(tokens, features_only=True)[0])
-
-
-def test_at_first_sinusoids_do_not_drown_words():
-    for width in (128, 768):
-        model = build(
-            position_encoding="sinusoidal", encoder_embed_dim=width, encoder_attention_heads=4
-        )
-        encoder = model.encoder.sentence_encoder
-        words = encoder.embed_scale * encoder.embed_tokens.weight
-        assert (
-            words[4:].norm(dim=1).mean()
-            > encoder.embed_positions.position_vectors(9).norm(dim=1).mean() / 4
-        )

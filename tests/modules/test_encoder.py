@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from tests.attention.cases import enlarged, normal
 from tests.tolerances import assert_close
 from tupe_fairseq import TUPEConfig, TUPEEncoder, UsageError, build_position_encoding
-from tupe_fairseq.attention import share_attention
 from tupe_fairseq.modules.encoder import Encoder
 
 BUCKETS = {"num_buckets": 8, "max_distance": 6}
@@ -136,29 +134,6 @@ def test_layerdrop_skips_layers_in_training_only():
     encoder, x = encoder_of(layerdrop=1.0), vectors()
     assert_close(encoder.train()(x), x)
     assert_close(encoder.eval()(x), encoder_of().eval()(x))
-
-
-@pytest.mark.parametrize("normalize_before", [True, False], ids=["pre_ln", "post_ln"])
-def test_place_of_norms(normalize_before):
-    encoder, x = encoder_of(num_layers=1, normalize_before=normalize_before), vectors()
-    layer = encoder.layers[0]
-    shared = share_attention(encoder.embed_positions, x)
-    attend_norm, feed_norm = layer.self_attn_layer_norm, layer.final_layer_norm
-
-    def attend(x):
-        return layer.self_attn(x, shared)
-
-    def feed_forward(x):
-        return layer.fc2(F.gelu(layer.fc1(x)))
-
-    if normalize_before:
-        hidden = x + attend(attend_norm(x))
-        expected = encoder.layer_norm(hidden + feed_forward(feed_norm(hidden)))
-    else:
-        assert encoder.layer_norm is None
-        hidden = attend_norm(x + attend(x))
-        expected = feed_norm(hidden + feed_forward(hidden))
-    assert_close(encoder(x), expected)
 
 
 WITHOUT_FAIRSEQ = """

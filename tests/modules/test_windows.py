@@ -6,7 +6,6 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from tests import toy_data
 from tests.attention.cases import (
     BACKENDS,
     EMBED_DIM,
@@ -25,6 +24,7 @@ from tests.attention.cases import (
     words,
 )
 from tests.tolerances import assert_close, assert_gradients_close
+from tests.toy_data import Task
 from tupe_fairseq import UsageError, build_position_encoding
 from tupe_fairseq.arguments.completion import completed
 from tupe_fairseq.arguments.roberta import ROBERTA
@@ -35,15 +35,6 @@ from tupe_fairseq.modules.stack import positions_of_layers
 from tupe_fairseq.position import POSITION_ENCODINGS
 
 LENGTH, WINDOW = 9, 3
-
-
-class Task:
-    """As much of a task as completing arguments needs."""
-
-    source_dictionary = target_dictionary = toy_data.word_dictionary()
-
-    def max_positions(self):
-        return 40
 
 
 TIED = ("tupe_a-tie_cls", "tupe_r-tie_cls")

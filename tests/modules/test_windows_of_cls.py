@@ -5,7 +5,6 @@ import torch
 
 from tests.attention.cases import (
     EMBED_DIM,
-    NUM_HEADS,
     build,
     gradients,
     normal,
@@ -13,9 +12,7 @@ from tests.attention.cases import (
     run,
 )
 from tests.tolerances import assert_close, assert_gradients_close
-from tupe_fairseq import build_position_encoding
 from tupe_fairseq.attention.layout import Layout
-from tupe_fairseq.modules.encoder import Encoder
 
 CASES = ("tupe_a", "tupe_r", "tupe_a-tie_cls", "tupe_r-tie_cls")
 LENGTH, WINDOW = 9, 2
@@ -48,24 +45,3 @@ def attended(case, length, dtype, tokens, lengths, trained, **how):
     with torch.set_grad_enabled(trained):
         out = tokens * run(encoding, attention, x, layout=layout, **how)
         return out, gradients(out, x, encoding, attention) if trained else None
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "cls"),
-    [
-        ("tupe_a", {}, True),
-        ("tupe_r", {}, True),
-        ("tupe_r", {"tie_cls": True}, False),
-        ("t5", {}, False),
-    ],
-)
-def test_what_tokens_see_in_an_encoder(name, options, cls):
-    sizes = (EMBED_DIM, NUM_HEADS, LENGTH)
-    encoding = build_position_encoding(name, *sizes, window=WINDOW, **options)
-    encoder = Encoder(encoding, 1, 16).eval()
-    x = normal(1, LENGTH, EMBED_DIM, seed=0).requires_grad_()
-    out = encoder(x)
-    for i in range(LENGTH):
-        (gradient,) = torch.autograd.grad(out[0, i].square().sum(), x, retain_graph=True)
-        seen = gradient[0].abs().sum(-1).gt(0).tolist()
-        assert seen == [abs(i - j) <= WINDOW or (cls and 0 in (i, j)) for j in range(LENGTH)]

@@ -3,11 +3,10 @@
 import pytest
 import torch
 
-from tests.attention.cases import enlarged, normal
+from tests.attention.cases import enlarged
 from tests.reference import hierarchical
 from tests.tolerances import FORWARD, assert_close, error
 from tupe_fairseq import UsageError, build_position_encoding
-from tupe_fairseq.position import POSITION_ENCODINGS
 from tupe_fairseq.position.hierarchical import extend
 
 TRAINED, LONGER = 5, 16
@@ -68,19 +67,6 @@ def test_half_precision_is_rounded_once():
     assert found <= unavoidable + FORWARD[torch.float32]
 
 
-@pytest.mark.parametrize("case", ["learned", "tupe_a", "tupe_r-tie_cls"])
-def test_extended_model_agrees_up_to_the_trained_length(case):
-    trained, longer = build(case, TRAINED), build(case, LONGER)
-    state = extended(case)[1]
-    longer.load_state_dict({k.removeprefix(PREFIX): v for k, v in state.items()})
-    x = normal(1, TRAINED, 12, seed=0)
-    assert torch.equal(longer.embed(x), trained.embed(x))
-    if trained.uses("attention_bias"):
-        new, old = (e.attention_bias(TRAINED, TRAINED).dense() for e in (longer, trained))
-        assert_close(new, old)
-        assert longer.attention_bias(LONGER, LONGER).dense().isfinite().all()
-
-
 @pytest.mark.parametrize("positions", [TRAINED, TRAINED - 1])
 @pytest.mark.parametrize("case", CASES)
 def test_nothing_changes_where_nothing_is_missing(case, positions):
@@ -103,10 +89,3 @@ def test_no_more_than_the_square(case):
     message = f"--max-positions is 100, but hierarchical decomposition of {rows} positions reaches"
     with pytest.raises(UsageError, match=message):
         extended(case, 100)
-
-
-def test_every_limited_encoding_is_tested():
-    for name, cls in POSITION_ENCODINGS.items():
-        sides = not cls.causal_only
-        if build_position_encoding(name, 16, 2, 7, sides, vocab_size=5).position_tables():
-            assert name in {*(n for n, _, _ in CASES.values()), "tupe_r"}

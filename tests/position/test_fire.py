@@ -88,12 +88,3 @@ def test_begins_as_torch_would_where_fairseq_initialises():
     assert (layer.c.item(), layer.w.item()) == (pytest.approx(0.1), 1.0)
     assert layer.hidden_weight.abs().max() <= 1
     assert 0.9 * 32**-0.5 < layer.weight.abs().max() <= 32**-0.5
-
-
-def test_a_float_of_half_precision_is_read_in_fp32():
-    half = build(dtype=torch.bfloat16)
-    found = half.at(0).attention_bias(LENGTH, LENGTH)
-    assert found.by_distance.dtype == torch.float32
-    assert_close(
-        found.dense(), half.double().at(0).attention_bias(LENGTH, LENGTH).dense(), torch.float32
-    )

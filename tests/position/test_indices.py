@@ -11,19 +11,6 @@ from tupe_fairseq.position import Shape
 from tupe_fairseq.position.indices import check_buckets, distances, relative_buckets, toeplitz
 from tupe_fairseq.position.t5 import RelativeBias
 
-#: |j − i| -> bucket, for 32 buckets in both directions and max distance 128, as T5 and TUPE use.
-T5_TABLE = {
-    **{range(n, n + 1): n for n in range(8)},
-    range(8, 12): 8,
-    range(12, 16): 9,
-    range(16, 23): 10,
-    range(23, 32): 11,
-    range(32, 46): 12,
-    range(46, 64): 13,
-    range(64, 91): 14,
-    range(91, 600): 15,
-}
-
 #: T queries at start, ..., start + T − 1 and S keys; S may be smaller than start + T.
 sizes = {"queries": st.integers(1, 9), "keys": st.integers(1, 9), "start": st.integers(0, 9)}
 quickly = settings(max_examples=60, deadline=None)
@@ -36,20 +23,6 @@ def bucket_arguments(draw):
     side = draw(st.integers(2, 24))
     max_distance = draw(st.integers(side // 2 + 1, 160))
     return (2 * side if bidirectional else side), max_distance, bidirectional
-
-
-@pytest.mark.parametrize("sign", [-1, 1], ids=["left", "right"])
-def test_buckets_of_t5(sign):
-    for distance, bucket in T5_TABLE.items():
-        found = relative_buckets(sign * torch.tensor(distance), 32, 128)
-        right = 16 if sign > 0 and 0 not in distance else 0
-        assert (found == bucket + right).all(), distance
-
-
-def test_reference_buckets_of_t5():
-    """The reference itself, on the table of the method."""
-    for distance, bucket in T5_TABLE.items():
-        assert {reference.bucket(-n, 32, 128) for n in distance} == {bucket}
 
 
 @quickly

@@ -15,7 +15,6 @@ from tests.attention.cases import (
     enlarged,
     gradients,
     normal,
-    padding_mask,
     words,
 )
 from tests.attention.loops import inputs
@@ -57,8 +56,6 @@ CASES = {
     "rnn-one_sided": (rnn, "rnn", {"bidirectional": False}),
     "rnn-recursive": (rnn, "rnn", {"rnn_recursive": True}),
 }
-#: Those that can begin at any position: a convolution or recurrent layer needs the words before.
-STARTING = [case for case in CASES if case == "rnn-recursive" or case[:3] not in ("cnn", "rnn")]
 #: Length, and padding at the end of each of two sentences.
 SENTENCES = ((1, None), (2, None), (2, (0, 1)), (7, None), (7, (3, 0)), (33, (0, 20)))
 DTYPES = (torch.float64, torch.float32, torch.bfloat16)
@@ -100,32 +97,6 @@ def test_output_and_every_gradient_equal_the_loops(case, length, padded, dtype):
     expected, expected_gradients = expected_of(case, length, padded, drawn)
     assert_close(output, expected, dtype)
     assert_gradients_close(gradients_of(output, x, encoding), expected_gradients, dtype)
-
-
-@pytest.mark.parametrize("start", [1, 7, LONGEST - 1])
-@pytest.mark.parametrize("case", STARTING)
-def test_later_words_are_embedded_as_in_the_whole(case, start):
-    encoding = build(case)
-    x, _ = inputs(LONGEST, None)
-    whole = encoding.embed(x, words(x))
-    rest = encoding.embed(x[:, start:], words(x)[:, start:], start=start)
-    assert_close(rest, whole[:, start:])
-
-
-@pytest.mark.parametrize("appended", [1, 20])
-@pytest.mark.parametrize("case", CASES)
-def test_padding_never_changes_a_word(case, appended):
-    encoding = build(case)
-    lengths, longest = (9, 6, 1), 9 + appended
-    padding = padding_mask(longest, *(longest - n for n in lengths))
-    x = normal(len(lengths), longest, EMBED_DIM, seed=appended, dtype=torch.float64)
-    x = torch.where(padding[:, :, None], 10 * x, x).requires_grad_()
-    batched = encoding.embed(x, words(x), padding)
-    for b, n in enumerate(lengths):
-        alone = encoding.embed(x[b : b + 1, :n], words(x)[:1, :n])
-        assert_close(batched[b, :n], alone[0])
-    batched[~padding].square().sum().backward()
-    assert_zero(x.grad[padding])
 
 
 @pytest.mark.parametrize("steps", [1, 3])

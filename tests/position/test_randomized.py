@@ -14,12 +14,12 @@ from tests.attention.cases import (
     normal,
 )
 from tests.decoder.samples import build as build_model
-from tests.decoder.samples import targets
+from tests.decoder.samples import sentences, targets
 from tests.fairseq_commands import parameters, pretrain
 from tests.reference.buckets import bucket
 from tests.reference.rope import rotate
 from tests.tolerances import assert_close
-from tupe_fairseq import PositionEncoding, build_position_encoding
+from tupe_fairseq import PositionEncoding, TUPEConfig, TUPEEncoder, build_position_encoding
 from tupe_fairseq.modules.encoder import Encoder
 from tupe_fairseq.position import POSITION_ENCODINGS, Shape
 from tupe_fairseq.position.randomized import RandomizedEncoding
@@ -155,6 +155,18 @@ def test_a_forward_pass_is_reproduced_by_its_seed_and_by_checkpointing(name):
     assert all(map(torch.equal, first, run(1)))
     assert all(map(torch.equal, first, run(1, checkpoint_activations=True)))
     assert not torch.equal(first[0], run(2)[0])
+
+
+@torch.no_grad()
+def test_models_ask_for_a_draw_once_for_each_forward_pass(monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        PositionEncoding, "for_pass", lambda self, length, device: calls.append(length) or self
+    )
+    build_model("tupe_r", "tupe_transformer")(sentences(2, 9), None, targets(2, 6))
+    build_model("tupe_r", "tupe_transformer_lm")(targets(2, 7))
+    TUPEEncoder(TUPEConfig(d_model=16, num_heads=2))(torch.randn(2, 5, 16))
+    assert calls == [9, 6, 7, 5]
 
 
 @every_name
