@@ -20,7 +20,6 @@ from tests.attention.cases import (
     served,
 )
 from tests.tolerances import assert_close, assert_gradients_close
-from tupe_fairseq import UsageError
 from tupe_fairseq.attention import (
     CrossAttention,
     Feature,
@@ -100,14 +99,6 @@ def test_weights_of_cross_attention_come_only_where_asked_for():
     assert found.shape == (2, NUM_HEADS, 3, 5)
     assert_close(found.sum(-1), torch.ones(2, NUM_HEADS, 3))
     assert_close(out, expected)
-
-
-def test_unknown_backend_lists_the_known_ones():
-    with pytest.raises(
-        UsageError,
-        match=r"--attention-backend is 'fastest', but .*blocked, .*flash, .*sdpa",
-    ):
-        choose_backend("fastest", set())
 
 
 def test_auto_takes_the_first_that_has_all_features():

@@ -26,7 +26,7 @@ from tupe_fairseq import UsageError
 from tupe_fairseq.attention import ATTENTION_BACKENDS, Feature, required_features, share_attention
 from tupe_fairseq.position import build_position_encoding
 
-CAUSAL = [name for name in BACKENDS if Feature.CAUSAL in ATTENTION_BACKENDS[name].supports]
+CAUSAL = [name for name in BACKENDS if Feature.DECODER in ATTENTION_BACKENDS[name].supports]
 
 
 @every_variant

@@ -102,15 +102,6 @@ PAIRS = [
 ]
 
 
-def test_who_serves_what():
-    by_encoding = {cls: {b for b, c in PAIRS if c is cls} for cls in ENCODINGS}
-    assert by_encoding == {
-        BiasPerLayer: {"blocked", "eager", "sdpa"},
-        LocalGlobal: {"blocked", "eager", "sdpa"},
-        ForgettingPosition: {"blocked", "eager", "flash", "sdpa"},
-    }
-
-
 @pytest.mark.parametrize("padding", [None, PADDING], ids=["full", "padded"])
 @pytest.mark.parametrize(("backend", "cls"), PAIRS)
 def test_output_and_gradients_equal_the_loops(backend, cls, padding):

@@ -29,9 +29,8 @@ class Feature(Enum):
     CONTENT = "it cannot add a positional term that depends on content"
     RELATIVE_VALUES = "it cannot add vectors by distance to the values"
     DISTANCE = "it cannot add a bias that depends on the distance"
-    CAUSAL = "it cannot hide later tokens from a decoder"
+    DECODER = "it cannot hide later tokens from a decoder"
     WINDOW = "it cannot restrict attention to a window"
-    OTHER_QUERIES = "it supports neither incremental decoding nor cross-attention"
     COMPILED = "torch.compile (--compile-layers) cannot trace it"
 
 
@@ -41,8 +40,7 @@ def required_features(
     *,
     window: int | None = None,
     compiled: bool = False,
-    causal: bool = False,
-    other_queries: bool = False,
+    decoder: bool = False,
 ) -> set[Feature]:
     """What a layer requires of a backend.
 
@@ -51,17 +49,16 @@ def required_features(
         terms: the encoding's terms of the layer.
         window: its window in the layer, or None.
         compiled: whether torch traces the layer.
-        causal: whether later tokens are hidden.
-        other_queries: whether queries and keys are at different positions.
+        decoder: whether later tokens are hidden, or queries and keys are at different positions
+            (incremental decoding, cross-attention).
     """
     required = {
         Feature.RELATIVE: terms is not None and terms.uses("relative"),
         Feature.CONTENT: terms is not None and terms.uses("content"),
         Feature.RELATIVE_VALUES: terms is not None and terms.has_values,
         Feature.DISTANCE: encoding.uses("attention_bias") and not encoding.bias_is_product,
-        Feature.CAUSAL: causal,
+        Feature.DECODER: decoder,
         Feature.WINDOW: window is not None,
-        Feature.OTHER_QUERIES: other_queries,
         Feature.COMPILED: compiled,
     }
     return {feature for feature, is_required in required.items() if is_required}

@@ -62,7 +62,7 @@ def share_attention(
         layer_terms,
         window=window,
         compiled=compiled or torch.compiler.is_compiling(),
-        causal=causal,
+        decoder=causal,
     )
     device = x.device.type
     chosen = choose_backend(backend, features, device)

@@ -21,7 +21,7 @@ class Source:
 
     def __init__(self, vectors: Tensor, padding_mask: Tensor | None = None, backend: str = "auto"):
         self.vectors, self.padding_mask, self.name = vectors, padding_mask, backend
-        self.backend = choose_backend(backend, {Feature.OTHER_QUERIES}, vectors.device.type)
+        self.backend = choose_backend(backend, {Feature.DECODER}, vectors.device.type)
         self._shared: dict[str, SharedAttention] = {}
 
     def shared(self, heads: int, backend: Backend) -> SharedAttention:

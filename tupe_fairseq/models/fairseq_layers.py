@@ -17,7 +17,7 @@ from ..modules.encoder import Encoder
 from ..position import PositionEncoding, build_position_encoding
 from ..position.hierarchical import extend
 from ..position.learned import LearnedPosition
-from ..position.rng import isolated_rng
+from ..position.tables import isolated_rng
 
 
 class FairseqStack(Encoder):

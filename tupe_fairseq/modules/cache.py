@@ -98,7 +98,7 @@ class DecoderCache:
         if terms is not None and (terms.uses("relative") or terms.uses("content")):
             name = "eager"
         if (seen, name) not in self.chosen:
-            self.chosen[seen, name] = choose_backend(name, {Feature.OTHER_QUERIES}, device)
+            self.chosen[seen, name] = choose_backend(name, {Feature.DECODER}, device)
         return self.chosen[seen, name]
 
     def _make_ready(self, length: int, device: torch.device) -> None:

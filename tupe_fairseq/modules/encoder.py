@@ -19,7 +19,7 @@ from ..attention import (
 from ..errors import DataError
 from ..kernels.dropout import Dropout
 from ..position import PositionEncoding
-from ..position.rng import isolated_rng
+from ..position.tables import isolated_rng
 from .cache import DecoderCache
 from .layer import TransformerLayer
 from .stack import LayerStack

@@ -19,7 +19,7 @@ from ..attention import (
 from ..errors import BackendError
 from ..kernels.native import find_compiler
 from ..position import LayerTerms, PositionEncoding
-from ..position.rng import isolated_rng
+from ..position.tables import isolated_rng
 
 #: What one layer sees of positions: its encoding, and its window or None. Layers that see the same
 #: share a bias.
@@ -78,14 +78,9 @@ class LayerStack(nn.ModuleList):
             self.append(build(attention))
             # An unsupported encoding is an error now, not in the first batch.
             features = required_features(
-                seen,
-                terms,
-                window=window,
-                compiled=compile_layers,
-                causal=causal,
-                other_queries=causal,
+                seen, terms, window=window, compiled=compile_layers, decoder=causal
             )
-            choose_backend(backend, features, "cpu")
+            choose_backend(backend, features)
         if compile_layers:
             self._compile()
 

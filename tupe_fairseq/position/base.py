@@ -22,8 +22,8 @@ from ..options import Option, options_of
 from ..registry import Registry
 from .bias import HIDDEN, AttentionBias
 from .layer_terms import LayerTerms
-from .rng import isolated_rng
 from .sizes import Shape
+from .tables import isolated_rng
 
 POSITION_ENCODINGS = Registry("--position-encoding")
 register_position_encoding = POSITION_ENCODINGS.register

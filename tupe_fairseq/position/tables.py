@@ -1,6 +1,7 @@
-"""Constant tables, sinusoids, learned vectors, and the dtypes of sums."""
+"""Constant tables, sinusoids, learned vectors and their random numbers, and the dtypes of sums."""
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -68,6 +69,18 @@ def random_vectors(*size: int) -> nn.Parameter:
     # While transformers 4 loads a model, this does nothing and returns None.
     nn.init.normal_(vectors, std=0.02)
     return vectors
+
+
+@contextmanager
+def isolated_rng() -> Iterator[None]:
+    """Draw random numbers inside from a separate seed; torch's generator draws one number.
+
+    Models with the same seed and different encodings thus have the same weights elsewhere.
+    """
+    seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_())
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
 
 
 def per_head(rows: Tensor, heads: int) -> Tensor:
