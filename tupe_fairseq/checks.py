@@ -87,8 +87,8 @@ def _id_type_and_end(raw: bytes, index: Path) -> tuple[np.dtype, int]:
     return id_type, int(ends[-1]) if count else 0
 
 
-def check_dictionary(path: Path) -> None:
-    """Read a dictionary as fairseq will.
+def read_dictionary(path: Path) -> Dictionary:
+    """Read a dictionary as fairseq does, with errors of one line.
 
     fairseq's commands read it before they build a model, so there fairseq's traceback remains.
 
@@ -100,7 +100,7 @@ def check_dictionary(path: Path) -> None:
             while line := file.readline(LONGEST_LINE):
                 if len(line) == LONGEST_LINE:
                     raise ValueError(f"a line is longer than {LONGEST_LINE} bytes")
-        Dictionary.load(str(path))
+        return Dictionary.load(str(path))
     # fairseq raises Exception itself where the encoding is wrong.
     except Exception as error:
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__

@@ -1,6 +1,7 @@
 """Options: typed keyword arguments with a help text, which become flags."""
 
 import inspect
+from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 
@@ -17,15 +18,16 @@ class Option(NamedTuple):
         return "--" + self.name.replace("_", "-")
 
 
-def options_of(cls: type) -> tuple[Option, ...]:
-    """Keyword-only arguments of a class, each ``name: Annotated[type, help] = default``.
+def options_of(called: Callable[..., Any]) -> tuple[Option, ...]:
+    """Keyword-only arguments of a class or function: ``name: Annotated[type, help] = default``.
 
     Raises:
         TypeError: one has no such annotation.
     """
-    hints = get_type_hints(cls.__init__, include_extras=True)  # type: ignore[misc]
+    function = called.__init__ if isinstance(called, type) else called  # type: ignore[misc]
+    hints = get_type_hints(function, include_extras=True)
     found = []
-    for parameter in inspect.signature(cls).parameters.values():
+    for parameter in inspect.signature(called).parameters.values():
         if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
             continue
         hint = hints.get(parameter.name)
@@ -33,7 +35,7 @@ def options_of(cls: type) -> tuple[Option, ...]:
         hint = next((each for each in get_args(hint) if get_origin(each) is Annotated), hint)
         if get_origin(hint) is not Annotated:
             raise TypeError(
-                f"{cls.__name__}: annotate option {parameter.name!r} as Annotated[type, help]."
+                f"{called.__name__}: annotate option {parameter.name!r} as Annotated[type, help]."
             )
         kind, text = get_args(hint)
         # `float | None` is a float that need not be given.

@@ -16,7 +16,7 @@ from fairseq.data import Dictionary, encoders
 from torch import Tensor
 
 from tupe_fairseq import UsageError
-from tupe_fairseq.checks import check_dictionary
+from tupe_fairseq.checks import read_dictionary
 from tupe_fairseq.hub.files import SENTENCEPIECE, find_tokenizer, reading_tokenizer
 
 
@@ -41,7 +41,7 @@ class Tokenizer:
             )
         if not words.is_file():
             raise UsageError(f"no {words}: copy it from the pre-trained model's binarised text.")
-        check_dictionary(words)
+        read_dictionary(words)
         self.dictionary = Dictionary.load(str(words))
         self.files = [Path(path) for name, path in settings.items() if name != "bpe"]
         with reading_tokenizer(settings):

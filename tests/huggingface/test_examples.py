@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tests.huggingface.samples import LENGTH, masked_lm
-from tests.interop.pieces import entries_of, train
+from tests.interop.pieces import dictionary_of_pieces, train
 
 pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
 
@@ -18,9 +18,9 @@ def directory(tmp_path):
     """A masked language model with its tokenizer."""
     import tupe_fairseq.huggingface  # noqa: F401 (the directory has no code of its own here)
 
-    entries = entries_of(train(tmp_path))
-    assert write_tokenizer(tmp_path, tmp_path, entries, LENGTH) == ""
-    masked_lm(vocab_size=len(entries) + 5).save_pretrained(tmp_path)
+    dictionary = dictionary_of_pieces(train(tmp_path))
+    assert write_tokenizer(tmp_path, tmp_path, dictionary, LENGTH) == ""
+    masked_lm(vocab_size=len(dictionary) + 1).save_pretrained(tmp_path)
     return tmp_path
 
 

@@ -11,10 +11,10 @@ from tests.glue.samples import write, write_tokenizer
 from tests.interop.samples import masked_lm
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel, UsageError
+from tupe_fairseq.checks import read_dictionary
 from tupe_fairseq.interop.convert import convert
-from tupe_fairseq.interop.dictionaries import read_dictionary
 from tupe_fairseq.interop.directory import write as write_directory
-from tupe_fairseq.interop.keys import HEAD
+from tupe_fairseq.interop.models import HEAD
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 pytest.importorskip("accelerate", reason="accelerate is not installed (extra hf)")

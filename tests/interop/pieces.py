@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import sentencepiece
+from fairseq.data import Dictionary
 
-from tupe_fairseq.interop.dictionaries import Entry
+from tupe_fairseq.interop.dictionaries import dictionary_of
 
 MOVIE = ["a good movie ."] * 9
 
@@ -22,6 +23,6 @@ def train(
     return sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model")
 
 
-def entries_of(model: sentencepiece.SentencePieceProcessor) -> list[Entry]:
+def dictionary_of_pieces(model: sentencepiece.SentencePieceProcessor) -> Dictionary:
     """A dictionary of all pieces in their order."""
-    return [Entry(model.id_to_piece(i), 1) for i in range(3, len(model))]
+    return dictionary_of(model.id_to_piece(i) for i in range(3, len(model)))

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from fairseq.data import Dictionary
 
 from tests.decoder.samples import VARIANTS
 from tests.tolerances import assert_close
 from tupe_fairseq import UsageError
 from tupe_fairseq.interop.convert import convert
-from tupe_fairseq.interop.dictionaries import Entry
+from tupe_fairseq.interop.dictionaries import dictionary_of
 from tupe_fairseq.interop.families import CAUSAL
-from tupe_fairseq.interop.keys import HEAD
-from tupe_fairseq.interop.models import Converted, build
+from tupe_fairseq.interop.models import HEAD, Converted, build
 
-ENTRIES = [Entry(f"w{i}", 1) for i in range(40)]
+WORDS = dictionary_of(f"w{i}" for i in range(40))
 TEXT = ["the cat sat on the mat .", "a bird saw it , and the cat saw a bird"]
 SIZES = {
     **{"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "vocab_size": 60},
@@ -33,7 +33,7 @@ def perturbed(model: torch.nn.Module, seed: int = 0) -> torch.nn.Module:
     return model.eval()
 
 
-def masked_lm(encoding: str, labels: int = 0, entries: list[Entry] = ENTRIES, **changes):
+def masked_lm(encoding: str, labels: int = 0, dictionary: Dictionary = WORDS, **changes):
     """A `tupe_roberta`, with a classification head if there are labels, and its conversion."""
     settings = {
         **{"encoder_layers": 2, "encoder_embed_dim": 32, "encoder_ffn_embed_dim": 48},
@@ -44,11 +44,11 @@ def masked_lm(encoding: str, labels: int = 0, entries: list[Entry] = ENTRIES, **
         "untie_weights_roberta": False,
     } | changes
     torch.manual_seed(0)
-    built = build(settings, entries, {})
+    built = build(settings, dictionary, {})
     if labels:
         built.register_classification_head(HEAD, labels)
     perturbed(built)
-    return built, Converted(settings, built.state_dict(), entries)
+    return built, Converted(settings, built.state_dict(), dictionary)
 
 
 def language_model(variant: str, **changes):
@@ -62,8 +62,8 @@ def language_model(variant: str, **changes):
         **{"share_decoder_input_output_embed": False, "layernorm_embedding": False},
     }
     settings |= {**options, **changes}
-    built = perturbed(build(settings, ENTRIES, {}, CAUSAL))
-    return built, Converted(settings, built.state_dict(), ENTRIES, family=CAUSAL)
+    built = perturbed(build(settings, WORDS, {}, CAUSAL))
+    return built, Converted(settings, built.state_dict(), WORDS, family=CAUSAL)
 
 
 def ids(start: int = 0) -> torch.Tensor:

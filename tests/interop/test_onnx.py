@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from tests import ROOT
-from tests.interop.pieces import entries_of, train
+from tests.interop.pieces import dictionary_of_pieces, train
 from tests.interop.samples import language_model, masked_lm, refused, run
 from tests.tolerances import FORWARD
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.interop.check import outputs_of
 from tupe_fairseq.interop.directory import write
 from tupe_fairseq.interop.formats import onnx
-from tupe_fairseq.interop.keys import HEAD
+from tupe_fairseq.interop.models import HEAD
 
 for library in ("onnxruntime", "onnxscript", "transformers"):
     pytest.importorskip(library, reason=f"{library} is not installed (extra onnx)")
@@ -40,7 +40,7 @@ def largest_error(run, built, head: str | None) -> float:
     """Relative to the largest logit."""
     pairs = []
     for ids in batches():
-        pair = torch.stack((run(ids), outputs_of(built, head)(ids)[-1]))
+        pair = torch.stack((run(ids), outputs_of(built, head)(ids)))
         pairs.append((pair if head else pair[:, ids.ne(1)]).flatten(1))
     actual, expected = torch.cat(pairs, 1)
     return ((actual - expected).abs().max() / expected.abs().max()).item()
@@ -60,7 +60,7 @@ def largest_error(run, built, head: str | None) -> float:
 def test_outputs(name, head, options, tmp_path):
     """The bound on 8-bit matrices is three times what these random models have."""
     built, converted = masked_lm(name, 3 if head else 0, **options)
-    onnx.write(converted, tmp_path / "out", head, int8=True)
+    onnx.write(converted, tmp_path / "out", head=head, int8=True)
     exact, rounded = (onnx.session(tmp_path / "out" / f) for f in (onnx.FILE, onnx.INT8_FILE))
     assert largest_error(exact, built, head) < FORWARD[torch.float32]
     assert 1e-4 < largest_error(rounded, built, head) < 0.1
@@ -92,7 +92,7 @@ def test_encodings_whose_terms_follow_the_length(name, options, tmp_path):
     [
         (lambda: masked_lm("rnn"), {}, "--position-encoding is 'rnn', which torch cannot export"),
         (lambda: masked_lm("rope"), {"head": "topic"}, "unknown --head 'topic'"),
-        (lambda: language_model("rope"), {}, "a language model, which --to onnx does not take"),
+        (lambda: language_model("rope"), {}, "a tupe_transformer_lm, which --to onnx does"),
     ],
 )
 def test_models_that_cannot_be_written(model, options, part, tmp_path):
@@ -104,8 +104,7 @@ def test_models_that_cannot_be_written(model, options, part, tmp_path):
 @pytest.fixture
 def directory(tmp_path):
     """A `tupe_roberta` model with a tokenizer and a head."""
-    entries = entries_of(train(tmp_path))
-    _, converted = masked_lm("tupe_r", 3, entries)
+    _, converted = masked_lm("tupe_r", 3, dictionary_of_pieces(train(tmp_path)))
     write(converted, tmp_path / "model", tmp_path / "dict.txt")
     return tmp_path / "model"
 

@@ -21,7 +21,7 @@ from torch import nn
 from tests.interop import release
 from tests.interop.test_tupe_official import converted, of_words
 from tests.tolerances import assert_close, assert_gradients_close
-from tupe_fairseq.interop.formats import tupe_official
+from tupe_fairseq.interop.formats import fairseq
 
 CHECKOUT = Path(os.environ.get("TUPE_OFFICIAL", "/nonexistent"))
 pytestmark = pytest.mark.skipif(
@@ -56,9 +56,8 @@ def test_outputs_and_gradients(tmp_path, kind, monkeypatch):
     expected = {f"{release.ENCODER}{n}": p.grad for n, p in encoder.named_parameters()}
     expected |= {f"decoder.lm_head.{n}": p.grad for n, p in head.named_parameters()}
     # The head's weight is that of the words.
-    expected = tupe_official.to_ours(
-        {n: g for n, g in expected.items() if g is not None and "head.weight" not in n}
-    )
+    own = {n: g for n, g in expected.items() if g is not None and "head.weight" not in n}
+    expected = fairseq.todays_names(own, fairseq.OFFICIAL_RULES)
     assert found.keys() == expected.keys()
     assert_gradients_close(found, expected, torch.float32)
 

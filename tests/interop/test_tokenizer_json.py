@@ -10,7 +10,7 @@ from fairseq.data import Dictionary
 from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode, get_encoder
 
 from tests.interop import pieces as tiny
-from tupe_fairseq.interop.dictionaries import Entry
+from tupe_fairseq.interop.dictionaries import dictionary_of
 
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed (extra hf)")
 
@@ -37,8 +37,7 @@ def expected(symbols: list[str], encode) -> list[list[int]]:
 
 
 def found(folder: Path, symbols: list[str], lower_case: bool = False) -> list[list[int]]:
-    entries = [Entry(symbol, 1) for symbol in symbols]
-    assert write_tokenizer(folder, folder, entries, 64, lower_case) == ""
+    assert write_tokenizer(folder, folder, dictionary_of(symbols), 64, lower_case) == ""
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     return [tokenizer.encode(text).ids for text in (*TEXT, *ODD)]
 
@@ -46,7 +45,7 @@ def found(folder: Path, symbols: list[str], lower_case: bool = False) -> list[li
 def train(folder: Path, **settings) -> tuple[sentencepiece.SentencePieceProcessor, list[str]]:
     """A sentencepiece model in a folder, and its pieces."""
     model = tiny.train(folder, [*TEXT * 20, "aaa aaaaaa á"], **{"vocab_size": 120} | settings)
-    return model, [entry.token for entry in tiny.entries_of(model)]
+    return model, tiny.dictionary_of_pieces(model).symbols[4:]
 
 
 @pytest.mark.parametrize("lower_case", [False, True])
@@ -84,8 +83,7 @@ def test_gpt2(tmp_path):
 def test_special_symbols_and_pairs(tmp_path):
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     _, pieces = train(tmp_path)
-    entries = [Entry(piece, 1) for piece in pieces]
-    assert write_tokenizer(tmp_path, tmp_path, entries, 64) == ""
+    assert write_tokenizer(tmp_path, tmp_path, dictionary_of(pieces), 64) == ""
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     a, b = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in TEXT)
     pair = tokenizer(*TEXT)
@@ -104,14 +102,14 @@ def test_special_symbols_and_pairs(tmp_path):
 def test_without_protobuf(tmp_path, monkeypatch):
     _, pieces = train(tmp_path)
     monkeypatch.setitem(sys.modules, "google.protobuf.message", None)
-    note = write_tokenizer(tmp_path, tmp_path, [Entry(piece, 1) for piece in pieces], 64)
+    note = write_tokenizer(tmp_path, tmp_path, dictionary_of(pieces), 64)
     assert "needs pip install --upgrade protobuf: " in note
     assert not (tmp_path / "tokenizer.json").exists()
 
 
 def test_what_cannot_be_written(tmp_path):
     _, pieces = train(tmp_path)
-    entries = [Entry(piece, 1) for piece in pieces[:-2]]
+    entries = dictionary_of(pieces[:-2])
     note = write_tokenizer(tmp_path, tmp_path, entries, 64)
     assert f"dict.txt lacks 2 of the {len(pieces)} pieces" in note
     path = tmp_path / "sentencepiece.bpe.model"

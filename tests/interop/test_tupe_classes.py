@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+import safetensors.torch
 import torch
 
 from tests.decoder.samples import every_language_model
@@ -16,8 +17,7 @@ from tupe_fairseq import UsageError
 from tupe_fairseq.interop import sources
 from tupe_fairseq.interop.check import outputs_of
 from tupe_fairseq.interop.formats import huggingface
-from tupe_fairseq.interop.keys import HEAD
-from tupe_fairseq.interop.model_files import write_tensors
+from tupe_fairseq.interop.models import HEAD
 from tupe_fairseq.position import POSITION_ENCODINGS, PositionEncoding, register_position_encoding
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -31,7 +31,7 @@ def write(model, folder):
     built, converted = model
     huggingface.write(converted, folder, classes="tupe")
     expected = {"ids": samples.ids(), "logits": built(samples.ids())[0]}
-    write_tensors(folder / "expected", expected)
+    safetensors.torch.save_file(expected, folder / "expected")
     return converted
 
 
@@ -103,9 +103,8 @@ def assert_there_and_back(model, folder):
     family = converted.family
     huggingface.write(converted, folder)
     found = huggingface.outputs(folder, converted, None)(samples.ids())
-    samples.assert_same_tokens(
-        found, outputs_of(built, None, family)(samples.ids()), samples.ids()
-    )
+    seen = samples.ids().ne(1)
+    assert_close(found[seen], outputs_of(built, None)(samples.ids())[seen])
     back = huggingface.read(folder)
     assert back.family is family
     samples.assert_same_state(back, converted.state)
@@ -152,9 +151,9 @@ def test_encodings_of_other_packages_are_refused(monkeypatch):
 def test_classifiers_there_and_back(labels, problem, tmp_path):
     """One label is a regression, as STS-B, with the squared error as its loss."""
     built, converted = masked_lm("tupe_r", labels)
-    huggingface.write(converted, tmp_path / "hf", HEAD)
-    (actual,) = huggingface.outputs(tmp_path / "hf", converted, HEAD)(samples.ids())
-    (expected,) = outputs_of(built, HEAD)(samples.ids())
+    huggingface.write(converted, tmp_path / "hf", head=HEAD)
+    actual = huggingface.outputs(tmp_path / "hf", converted, HEAD)(samples.ids())
+    expected = outputs_of(built, HEAD)(samples.ids())
     assert expected.shape == (2, labels)
     assert_close(actual, expected)
     config = json.loads((tmp_path / "hf" / "config.json").read_text())
@@ -168,7 +167,7 @@ def test_classifiers_there_and_back(labels, problem, tmp_path):
         if not key.startswith("encoder.lm_head.") or key.endswith("head.weight"):
             assert torch.equal(back.state[key], value), key
     with pytest.raises(UsageError, match=r"unknown --head 'topic'; .* sentence_classification_he"):
-        huggingface.write(converted, tmp_path / "no", "topic")
+        huggingface.write(converted, tmp_path / "no", head="topic")
 
 
 def test_saved_by_transformers_in_several_files(tmp_path):
@@ -187,6 +186,3 @@ def test_saved_by_transformers_in_several_files(tmp_path):
     words = "encoder.sentence_encoder.embed_tokens.weight"
     assert torch.equal(back.state[words], 2 * converted.state[words])
     assert back.settings["untie_weights_roberta"]
-    index.write_text(json.dumps({"weight_map": {"a": "../hf/model.safetensors"}}))
-    with pytest.raises(UsageError, match=r"cannot read .*again/model\.safetensors"):
-        huggingface.read(tmp_path / "again", tmp_path / "hf" / "dict.txt")

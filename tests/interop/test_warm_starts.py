@@ -7,7 +7,7 @@ from tests.interop.samples import TEXT, bert, roberta, run
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.interop.formats import huggingface
-from tupe_fairseq.interop.keys import HEAD
+from tupe_fairseq.interop.models import HEAD
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 import tokenizers  # noqa: E402 (comes with transformers)

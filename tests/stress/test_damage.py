@@ -83,5 +83,5 @@ def test_a_line_of_a_gigabyte_in_a_directory(tmp_path):
 def test_unclosed_brackets(tmp_path):
     """JSON nested so deeply that Python's parser fails."""
     (tmp_path / "config.json").write_text("[" * 60_000)
-    with pytest.raises(UsageError, match=r"config.json is"):
+    with pytest.raises(UsageError, match=r"config.json cannot be read"):
         huggingface.read(tmp_path)

@@ -6,7 +6,7 @@ from typing import Any
 from fairseq.hub_utils import GeneratorHubInterface
 from torch import Tensor
 
-from ..checks import check_dictionary
+from ..checks import read_dictionary
 from ..errors import ConfigurationError, DataError
 from . import files
 
@@ -117,7 +117,7 @@ def _find_dictionaries(folders: list[Path], names: list[str]) -> Path:
     for folder in folders:
         if all((folder / name).is_file() for name in names):
             for name in names:
-                check_dictionary(folder / name)
+                read_dictionary(folder / name)
             return folder
     raise DataError(
         f"no dictionary: {folders[0]} does not hold {' and '.join(names)}; copy the training "

@@ -10,7 +10,7 @@ from fairseq.models.roberta.hub_interface import RobertaHubInterface
 from torch import Tensor
 
 from ..analysis import positional_correlations
-from ..checks import check_dictionary
+from ..checks import read_dictionary
 from ..errors import ConfigurationError, DataError
 from . import files
 
@@ -144,7 +144,7 @@ def load_directory(
     data = _find_dictionaries(directory, data_name_or_path, directory / checkpoint_file, settings)
     for name in ("dict.txt", "input0/dict.txt", "label/dict.txt"):
         if (data / name).is_file():
-            check_dictionary(data / name)
+            read_dictionary(data / name)
     loaded = files.load_checkpoint(
         directory, checkpoint_file, data, load_checkpoint_heads=True, **settings
     )

@@ -1,7 +1,8 @@
 """Conversion between directories of this package and other formats.
 
-`formats/` has one file per format, which registers itself in the table of `conversion.py`, and
-`architectures/` one file per kind of model of transformers. `convert.py` is the command. Between
-reading and writing, a model is a `models.Converted`: settings, parameters and dictionary, all by
-the names of this package.
+`formats/` has a file per format, or two of a kind, which register themselves in the table of
+`conversion.py`; `convert.py` is the command. Between reading and writing, a model is a
+`models.Converted`: settings, parameters and dictionary, all by the names of this package.
+`architectures/` has a table for each kind of model of transformers: `formats/huggingface.py` reads
+models by it, and `classes.py` builds them.
 """

@@ -10,11 +10,11 @@ from typing import Any
 
 from torch import Tensor
 
-from ..position import Option
+from ..options import Option, options_of
 from ..registry import Registry
 
-#: Ids B×T -> what is compared: hidden states B×T×C and logits B×T×V, or a head's logits alone.
-Forward = Callable[[Tensor], tuple[Tensor, ...]]
+#: Ids B×T -> logits: B×T×V, or B×classes of a head.
+Forward = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Conversion:
         name: of the format.
         summary: what the format is, in one line.
         function: for --from (source, dictionary, **options) -> `Converted`;
-            for --to (converted, out, **options) -> None.
+            for --to (converted, out, **options) -> None. Keyword-only arguments become flags;
+            those of the type bool are yes or no.
         outputs: (path, converted, head) -> `Forward` of the model in this format, computed without
             `tupe_roberta`, for --check. If `head` is not None, of that classification head. None
             if the models of `function` are not comparable.
-        options: keyword arguments of the function. Those of the type bool are yes or no.
         source: "CHECKPOINT", a file, or "DIRECTORY".
         extra: the extra of this package that is needed, if any.
     """
@@ -40,9 +40,13 @@ class Conversion:
     summary: str
     function: Callable[..., Any]
     outputs: Callable[..., Forward] | None = None
-    options: tuple[Option, ...] = ()
     source: str = "DIRECTORY"
     extra: str | None = None
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """Flags of this conversion alone."""
+        return options_of(self.function)
 
     @property
     def command(self) -> str:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+
+from fairseq.data import Dictionary
 
 from ..errors import DataError
 
@@ -13,47 +14,26 @@ MASK = "<mask>"
 OVERWRITE = "#fairseq:overwrite"
 
 
-class Entry(NamedTuple):
-    """A line of dict.txt."""
-
-    token: str
-    occurrences: int
-
-
-def read_dictionary(path: str | Path) -> list[Entry]:
-    """Read dict.txt.
-
-    Raises:
-        DataError: the file cannot be read or has another form; the message names file and line.
-    """
-    try:
-        lines = Path(path).read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not a dictionary: it is not UTF-8 text.") from error
-    except OSError as error:
-        raise DataError(f"cannot read the dictionary {path}: {error.strerror}.") from error
-    return [_parse(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
+def dictionary_of(tokens: Iterable[str], counts: Iterable[int] | None = None) -> Dictionary:
+    """A dictionary of the special symbols and these tokens; repeated ones have several ids."""
+    tokens = list(tokens)
+    dictionary = Dictionary()
+    for token, count in zip(tokens, counts or [1] * len(tokens), strict=True):
+        dictionary.add_symbol(token, count, overwrite=True)
+    return dictionary
 
 
-def _parse(line: str, where: str) -> Entry:
-    token, space, count = line.rstrip().removesuffix(f" {OVERWRITE}").rpartition(" ")
-    if not space or not (count.isascii() and count.removeprefix("-").isdigit()):
-        raise DataError(f"{where}: {line.rstrip()[:40]!r} is not a token and its count.")
-    return Entry(token, int(count[:18]))
-
-
-def dictionary_text(entries: Iterable[Entry]) -> str:
-    """Contents of dict.txt; repeated tokens are marked, so that every entry keeps its id."""
-    seen = set(SPECIAL)
-    lines = []
-    for token, count in entries:
+def dictionary_text(dictionary: Dictionary) -> str:
+    """Contents of dict.txt; repeated tokens are marked, so that every token keeps its id."""
+    seen, lines, first = set(SPECIAL), [], dictionary.nspecial
+    for token, count in zip(dictionary.symbols[first:], dictionary.count[first:], strict=True):
         again = f" {OVERWRITE}" if token in seen else ""
         seen.add(token)
         lines.append(f"{token} {count}{again}\n")
     return "".join(lines)
 
 
-def check_size(entries: list[Entry], rows: int, path: str | Path, adds_mask: bool = True) -> None:
+def check_size(dictionary: Dictionary, rows: int, path: str | Path, adds_mask: bool) -> None:
     """Compare the number of symbols with the rows of the token embeddings.
 
     If `adds_mask`, fairseq's task appends `<mask>` to a dict.txt that lacks it.
@@ -61,8 +41,7 @@ def check_size(entries: list[Entry], rows: int, path: str | Path, adds_mask: boo
     Raises:
         DataError: the numbers differ.
     """
-    has_mask = any(entry.token == MASK for entry in entries)
-    symbols = len(SPECIAL) + len(entries) + (adds_mask and not has_mask)
+    symbols = len(dictionary) + (adds_mask and MASK not in dictionary)
     if symbols != rows:
         raise DataError(
             f"{path} has {symbols} symbols, but the checkpoint has embeddings for {rows}: use the "

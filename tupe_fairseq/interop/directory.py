@@ -10,24 +10,25 @@ from typing import Any
 
 import torch
 from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 from torch import Tensor
 
 from ..checkpoints.reading import read_checkpoint
 from ..checkpoints.settings import recorded_settings
+from ..checks import read_dictionary
 from ..errors import CheckpointError, ConfigurationError, UsageError
 from ..files import move
 from ..hub.files import GPT2, SENTENCEPIECE, find_checkpoint
-from .dictionaries import Entry, check_size, dictionary_text, read_dictionary
+from .dictionaries import check_size, dictionary_text
 from .families import family_of
-from .models import Converted, arguments, with_recorded
-from .settings import checked
+from .models import Converted, arguments, sizes, with_recorded
 
 
 def read_source(
     checkpoint: str | Path, dictionary: str | Path | None
-) -> tuple[dict[str, Any], list[Entry], Path]:
+) -> tuple[dict[str, Any], Dictionary, Path]:
     """Read a fairseq checkpoint and its dictionary, by default the dict.txt beside it.
 
     Parameters are copied, because training may overwrite the file.
@@ -77,9 +78,8 @@ def write(converted: Converted, out: Path, dictionary: Path) -> None:
     with building(out) as folder:
         with open(folder / "model.pt", "wb") as file:
             torch.save(checkpoint, file)
-        text = dictionary_text(converted.entries)
-        (folder / "dict.txt").write_text(text, encoding="utf-8")
-        for name, text in converted.files.items():
+        texts = {"dict.txt": dictionary_text(converted.dictionary), **converted.files}
+        for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8")
         for name in (SENTENCEPIECE, *GPT2):
             if (tokenizer := dictionary.with_name(name)).is_file():
@@ -119,10 +119,9 @@ def load(directory: str | Path) -> Converted:
         CheckpointError: the directory does not hold such a model.
     """
     folder, name = find_checkpoint(Path(directory), None)
-    fine_tuned = folder / "input0" / "dict.txt"
+    source, fine_tuned = folder / name, folder / "input0" / "dict.txt"
     beside = fine_tuned if fine_tuned.is_file() else folder / "dict.txt"
-    state, entries, path = read_source(folder / name, beside)
-    source = folder / name
+    state, dictionary, path = read_source(source, beside)
     settings = recorded_settings(state, "model", source)
     if "position_encoding" not in settings:
         raise CheckpointError(
@@ -130,9 +129,7 @@ def load(directory: str | Path) -> Converted:
         )
     parameters, family = state["model"], family_of(state["model"], source)
     task = recorded_settings(state, "task", source)
-    settings |= {name: task[name] for name in family.own if name in task}
-    settings |= checked(settings, parameters, source, family)
-    if lacking := [name for name in family.settings.values() if settings.get(name) is None]:
-        raise CheckpointError(f"{source} does not record its {', '.join(lacking)}.")
-    check_size(entries, len(parameters[family.embeddings]), path, family.adds_mask)
-    return Converted(settings, parameters, entries, folder=folder, family=family)
+    settings |= {"add_bos_token": task["add_bos_token"]} if "add_bos_token" in task else {}
+    settings |= sizes(parameters, source, family.model, family)
+    check_size(dictionary, len(parameters[family.embeddings]), path, family.adds_mask)
+    return Converted(settings, parameters, dictionary, folder=folder, family=family)

@@ -15,34 +15,33 @@ class Family:
     """What differs between the two kinds.
 
     Attributes:
-        what: the kind, for messages.
         model: its name in fairseq.
         task: of fairseq's training.
         criterion: as `task`.
-        side: "encoder" or "decoder", with which settings begin.
         stack: prefix of the parameters of embeddings, positions and layers.
         output: the weight of the output layer.
         longest: the setting with the longest sequence in tokens.
         ties: the setting that ties the output layer to the embeddings, and its value if it does.
         more: further settings by their names in `TupeConfig`.
-        own: further settings, which it does not have.
         defaults: values of options of encodings where they are not recorded.
         adds_mask: whether the task adds `<mask>` to the dictionary.
     """
 
-    what: str
     model: str
     task: str
     criterion: str
-    side: str
     stack: str
     output: str
     longest: str
     ties: tuple[str, bool]
-    more: Mapping[str, str]
-    own: tuple[str, ...] = ()
+    more: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     adds_mask: bool = False
+
+    @property
+    def side(self) -> str:
+        """What settings begin with: "encoder" or "decoder"."""
+        return self.stack.partition(".")[0]
 
     @property
     def embeddings(self) -> str:
@@ -57,12 +56,12 @@ class Family:
     @property
     def settings(self) -> dict[str, str]:
         """Settings of the same meaning: name in `TupeConfig`, name here."""
+        same = ("position_encoding", "attention_window", "global_every", "extend_positions")
         return {
             "num_hidden_layers": f"{self.side}_layers",
             "hidden_size": f"{self.side}_embed_dim",
             "intermediate_size": f"{self.side}_ffn_embed_dim",
             "num_attention_heads": f"{self.side}_attention_heads",
-            "position_encoding": "position_encoding",
             "max_position_embeddings": self.longest,
             "layernorm_embedding": "layernorm_embedding",
             "normalize_before": f"{self.side}_normalize_before",
@@ -70,12 +69,13 @@ class Family:
             "attention_probs_dropout_prob": "attention_dropout",
             "activation_dropout": "activation_dropout",
             "hidden_act": "activation_fn",
+            **dict(zip(same, same, strict=True)),
             **self.more,
         }
 
     def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The settings with those that follow from them."""
-        if self.side == "encoder":
+        if self.adds_mask:
             return {"tokens_per_sample": settings[self.longest], **settings}
         width = settings["decoder_embed_dim"]
         # A language model may read <s> before each sample.
@@ -88,11 +88,6 @@ class Family:
         name, value = self.ties
         return bool(settings.get(name)) == value
 
-    def tying(self, tied: bool) -> dict[str, bool]:
-        """The setting that says so."""
-        name, value = self.ties
-        return {name: tied == value}
-
     def start(self, settings: Mapping[str, Any]) -> str | None:
         """What a language model reads before a text; None for a masked language model."""
         if self.adds_mask:
@@ -101,11 +96,9 @@ class Family:
 
 
 MASKED = Family(
-    what="masked language model",
     model="tupe_roberta",
     task="masked_lm",
     criterion="masked_lm",
-    side="encoder",
     stack="encoder.sentence_encoder.",
     output="encoder.lm_head.weight",
     longest="max_positions",
@@ -114,17 +107,13 @@ MASKED = Family(
     adds_mask=True,
 )
 CAUSAL = Family(
-    what="language model",
     model="tupe_transformer_lm",
     task="language_modeling",
     criterion="cross_entropy",
-    side="decoder",
     stack="decoder.",
     output="decoder.output_projection.weight",
     longest="max_target_positions",
     ties=("share_decoder_input_output_embed", True),
-    more={},
-    own=("no_scale_embedding", "add_bos_token"),
     defaults=LANGUAGE_MODEL.option_defaults,
 )
 

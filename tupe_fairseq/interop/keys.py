@@ -6,14 +6,12 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-#: The name of a classification head that was trained in transformers; fairseq's default.
-HEAD = "sentence_classification_head"
-
 
 class Rule(NamedTuple):
     """One or more parameters under two names.
 
-    `*` matches one part of a dotted name, `**` one or more; both are the same on both sides.
+    `*` matches one part of a dotted name, `**` one or more; both are the same on both sides. An
+    empty name here stands for a part that this package does not have.
     """
 
     theirs: str
@@ -24,24 +22,30 @@ Table = tuple[Rule, ...]
 
 
 def to_ours(state: Mapping[str, Tensor], table: Table) -> dict[str, Tensor]:
-    """Rename; names without a rule stay."""
-    return {_new_name(name, table) or name: value for name, value in state.items()}
+    """Rename by the first rule that matches; names without a rule stay, as unknown ones."""
+    named = ((next(iter(_names(name, table)), name), value) for name, value in state.items())
+    return {name: value for name, value in named if name}
 
 
 def to_theirs(state: Mapping[str, Tensor], table: Table) -> dict[str, Tensor]:
-    """Rename; parameters without a rule are left out."""
+    """Rename by all rules that match, for copies; names without a rule stay, as unknown ones."""
     turned = tuple(Rule(rule.ours, rule.theirs) for rule in table)
-    named = ((_new_name(name, turned), value) for name, value in state.items())
-    return {name: value for name, value in named if name is not None}
+    return {new: v for name, v in state.items() for new in _names(name, turned) or [name]}
 
 
-def _new_name(name: str, table: Table) -> str | None:
-    """The name by the first rule that matches."""
+def _names(name: str, table: Table) -> list[str]:
+    found = []
     for pattern, target in table:
         regex = re.escape(pattern).replace(r"\*\*", "(.+)").replace(r"\*", "([^.]+)")
         if match := re.fullmatch(regex, name):
-            target = target.replace("**", "*")
+            new = target.replace("**", "*")
             for part in match.groups():
-                target = target.replace("*", part, 1)
-            return target
-    return None
+                new = new.replace("*", part, 1)
+            found.append(new)
+    return found
+
+
+def left_out(state: Mapping[str, Tensor], table: Table) -> list[str]:
+    """Patterns of the parts there that this package does not have."""
+    patterns = (rule.theirs for rule in table if not rule.ours)
+    return [each for each in patterns if any(_names(name, (Rule(each, "."),)) for name in state)]

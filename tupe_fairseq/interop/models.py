@@ -1,8 +1,9 @@
-"""Models of fairseq, built from settings, and parameters under other names."""
+"""Models between two formats: settings, parameters and dictionary by the names of this package."""
 
-import io
+import copy
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,15 @@ from fairseq.models.roberta import RobertaModel
 from torch import Tensor
 
 from ..checkpoints.mismatch import differences
-from ..errors import CheckpointError, ConfigurationError
+from ..errors import CheckpointError, ConfigurationError, UsageError
 from ..position import POSITION_ENCODINGS
-from .dictionaries import Entry, dictionary_text
 from .families import MASKED, Family
-from .keys import Table, to_theirs
 
 ENCODER, EMBED_TOKENS, VERSION = MASKED.stack, MASKED.embeddings, MASKED.version
 POSITIONS, LM_HEAD = f"{ENCODER}embed_positions.weight", "encoder.lm_head."
-#: Settings of the same name in `tupe_fairseq.huggingface`, and their defaults.
-REACH = {"attention_window": None, "global_every": 0, "extend_positions": None}
+HEADS = "classification_heads."
+#: The name of a classification head that was trained in transformers; fairseq's default.
+HEAD = "sentence_classification_head"
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Converted:
     Attributes:
         settings: arguments of the model by name.
         state: its parameters.
-        entries: its dictionary.
+        dictionary: its dictionary.
         notes: what the user should know about the conversion.
         not_comparable: why `--check` cannot compare it with its source; empty if it can.
         folder: the directory that it was read from, which may hold a tokenizer.
@@ -46,7 +46,7 @@ class Converted:
 
     settings: dict[str, Any]
     state: dict[str, Tensor]
-    entries: list[Entry]
+    dictionary: Dictionary
     notes: list[str] = field(default_factory=list)
     not_comparable: str = ""
     folder: Path | None = None
@@ -65,9 +65,48 @@ def arguments(settings: dict[str, Any], family: Family = MASKED) -> Namespace:
     return found
 
 
+def sizes(
+    state: Mapping[str, Tensor], source: object, kind: str, family: Family = MASKED
+) -> dict[str, Any]:
+    """Settings that the parameters show, whatever a file records of them.
+
+    Args:
+        state: parameters by their names here.
+        source: the file, for messages.
+        kind: what the file should be, for messages.
+        family: the kind of model.
+
+    Raises:
+        CheckpointError: token embeddings or layer 0 are missing, or no matrices.
+    """
+    layers = f"{family.stack}layers."
+    numbers = {n.removeprefix(layers).partition(".")[0] for n in state if n.startswith(layers)}
+    tokens = matrix(state, family.embeddings, source, kind)
+    inner = matrix(state, f"{layers}0.fc1.weight", source, kind)
+    name, value = family.ties
+    return {
+        f"{family.side}_layers": len(numbers),
+        f"{family.side}_embed_dim": tokens.size(1),
+        f"{family.side}_ffn_embed_dim": len(inner),
+        name: torch.equal(state.get(family.output, tokens), tokens) == value,
+    }
+
+
+def matrix(state: Mapping[str, Tensor], name: str, source: object, kind: str) -> Tensor:
+    """The parameter of this name, which must be a matrix.
+
+    Raises:
+        CheckpointError: it is missing or has another number of dimensions.
+    """
+    found = state.get(name)
+    if found is None or found.dim() != 2:
+        raise CheckpointError(f"{source} is not a {kind} checkpoint: it has no matrix {name}.")
+    return found
+
+
 def head_names(state: Mapping[str, Tensor]) -> list[str]:
     """Names of the classification heads in a state dict."""
-    return sorted({n.split(".")[1] for n in state if n.startswith("classification_heads.")})
+    return sorted({name.split(".")[1] for name in state if name.startswith(HEADS)})
 
 
 def register_heads(model: RobertaModel, state: Mapping[str, Tensor]) -> None:
@@ -75,7 +114,7 @@ def register_heads(model: RobertaModel, state: Mapping[str, Tensor]) -> None:
     for head in head_names(state):
         # out_proj before dense; 1 where one is missing.
         shapes = (
-            state.get(f"classification_heads.{head}.{name}.weight", torch.zeros(1)).shape
+            state.get(f"{HEADS}{head}.{name}.weight", torch.zeros(1)).shape
             for name in ("out_proj", "dense")
         )
         model.register_classification_head(head, *(shape[0] if shape else 1 for shape in shapes))
@@ -83,26 +122,20 @@ def register_heads(model: RobertaModel, state: Mapping[str, Tensor]) -> None:
 
 def build(
     settings: dict[str, Any],
-    entries: list[Entry],
+    dictionary: Dictionary,
     state: Mapping[str, Tensor],
     family: Family = MASKED,
 ) -> BaseFairseqModel:
     """A model with these settings and the heads of `state`, initialised, in eval mode.
 
     Raises:
-        CheckpointError: there is not enough memory for it.
+        UsageError: a setting is invalid, or there is not enough memory.
     """
     given = arguments(settings, family)
-    dictionary = Dictionary()
-    dictionary.add_from_file(io.StringIO(dictionary_text(entries)))
-    task = tasks.TASK_REGISTRY[family.task](given, dictionary)
-    try:
+    # The task may add a symbol.
+    task = tasks.TASK_REGISTRY[family.task](given, copy.deepcopy(dictionary))
+    with building_model(f"{family.longest} {settings[family.longest]}"):
         model = task.build_model(given).eval()
-    except RuntimeError as error:
-        raise CheckpointError(
-            f"the model cannot be built: {family.longest} {settings[family.longest]} or an option "
-            "of its encoding needs too much memory."
-        ) from error
     register_heads(model, state)
     return model
 
@@ -123,74 +156,81 @@ def with_recorded(settings: Mapping[str, Any], family: Family) -> dict[str, Any]
     return {**settings, **encoding.recorded(options, settings[family.longest])}
 
 
-def known_settings(settings: Mapping[str, Any], family: Family) -> dict[str, Any]:
-    """The settings that have a meaning for other formats."""
-    names = (*family.settings.values(), *REACH, *options_of(settings), family.ties[0])
-    given = {**family.defaults, **settings}
-    return {n: given[n] for n in (*names, *family.own) if given.get(n) is not None}
+@contextmanager
+def building_model(longest: str) -> Iterator[None]:
+    """Explain why a model cannot be built inside the block: settings have any type and size.
 
-
-def exported(
-    converted: Converted, table: Table, head: str | None
-) -> tuple[dict[str, Tensor], BaseFairseqModel]:
-    """The parameters by another format's names, and a model with the same settings.
-
-    With a classification `head`, the language modeling head and other heads are left out. So is
-    an output layer that is tied to the embeddings.
+    Args:
+        longest: the setting that most often needs too much memory, with its value.
 
     Raises:
-        UsageError: the parameters do not fit the settings, or there is no such head.
+        CheckpointError: in place of an error that is not a UsageError.
     """
-    family, settings, state = converted.family, converted.settings, converted.state
-    heads = head_names(state)
+    try:
+        yield
+    except UsageError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        raise CheckpointError(
+            f"no model can be built with {longest} and the other settings: {reason}."
+        ) from error
+
+
+def with_head(converted: Converted, head: str | None) -> dict[str, Tensor]:
+    """The parameters with one head: that for classification under the name `HEAD`, or the other.
+
+    Raises:
+        ConfigurationError: there is no such head.
+    """
+    state, heads = converted.state, head_names(converted.state)
     if head and head not in heads:
         known = ", ".join(heads) or "none"
         raise ConfigurationError(f"unknown --head {head!r}; the model's heads are: {known}.")
-    model = build(known_settings(settings, family), converted.entries, state, family)
-    if found := differences(state, model.state_dict()):
-        raise CheckpointError(
-            f"the model is not a {family.model} checkpoint; parameters: {found}."
-        )
     if left_out := [name for name in heads if name != head]:
         converted.notes.append(f"left out, classification heads: {', '.join(left_out)}")
-    unused = LM_HEAD if head else family.output if family.is_tied(settings) else "-"
+    unused = (HEADS, converted.family.version, *([LM_HEAD] if head else []))
     kept = {name: value for name, value in state.items() if not name.startswith(unused)}
-    return to_theirs(kept, table), model
+    own = f"{HEADS}{head}."
+    return kept | {
+        f"{HEADS}{HEAD}.{name.removeprefix(own)}": value
+        for name, value in state.items()
+        if name.startswith(own)
+    }
 
 
 def imported(
-    ours: dict[str, Tensor],
     settings: dict[str, Any],
-    entries: list[Entry],
+    state: dict[str, Tensor],
+    dictionary: Dictionary,
     source: object,
     kind: str,
     family: Family = MASKED,
     scale: Any = None,
 ) -> Converted:
-    """A model from parameters by their names here, after a comparison with what fairseq builds.
+    """A model that was read, after a comparison with what fairseq builds.
 
     A masked language model without a language modeling head gets a new one. If `scale` is not
     None, the source multiplies token embeddings by it.
 
     Raises:
-        CheckpointError: names, shapes or the scale differ.
+        CheckpointError: names or shapes of parameters differ, or the scale.
     """
-    model = build(settings, entries, ours, family)
-    here = model.get_submodule(family.stack[:-1]).embed_scale
+    model = build(settings, dictionary, state, family)
+    own, here = model.state_dict(), model.get_submodule(family.stack[:-1]).embed_scale
     if scale is not None and (type(scale) not in (int, float) or abs(scale / here - 1) > 1e-6):
         raise CheckpointError(
             f"invalid embedding_scale in {source}: {scale!r}; fairseq's model multiplies "
             f"embeddings by {here}."
         )
-    own = model.state_dict()
-    converted = Converted(settings, ours, entries, family=family)
-    if family is MASKED and f"{LM_HEAD}dense.weight" not in ours:
+    converted = Converted(settings, state, dictionary, family=family)
+    if family is MASKED and f"{LM_HEAD}dense.weight" not in state:
         converted.notes = ["the source has no head for masked tokens: the new one is untrained"]
-        converted.head = next(iter(head_names(ours)), None)
+        converted.head = next(iter(head_names(state)), None)
         converted.not_comparable = "" if converted.head else "the source has no head"
         head = {name: value for name, value in own.items() if name.startswith(LM_HEAD)}
-        ours = head | {family.output: ours[family.embeddings]} | ours
-    converted.state = ours | {family.version: own[family.version]}
+        state = head | {family.output: state[family.embeddings]} | state
+    converted.state = state | {family.version: own[family.version]}
     if found := differences(converted.state, own):
         raise CheckpointError(f"{source} is not a {kind} checkpoint; parameters: {found}.")
     return converted

@@ -1,91 +1,83 @@
-"""Settings of a converted model, taken from its parameters where these show them."""
+"""Settings of a model there and here: `TupeConfig` of transformers, arguments of fairseq."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-from fairseq import utils
 from torch import Tensor
 
 from ..errors import CheckpointError
-from .families import MASKED, Family
+from .families import CAUSAL, Family
+from .models import HEADS, Converted, options_of, sizes
 
-PROBABILITIES = ("dropout", "attention_dropout", "activation_dropout", "pooler_dropout")
-ACTIVATIONS = ("activation_fn", "pooler_activation_fn")
+#: Settings that older checkpoints do not record.
+UNRECORDED = {"attention_window": None, "global_every": 0, "extend_positions": None}
 
 
-def matrix(state: Mapping[str, Tensor], name: str, source: object, kind: str) -> Tensor:
-    """The parameter of this name, which must be a matrix.
+def to_config(converted: Converted, head: str | None) -> dict[str, Any]:
+    """Settings of `TupeConfig`, for the class with the classification `head` if there is one.
 
     Raises:
-        CheckpointError: it is missing or has another number of dimensions.
+        CheckpointError: a setting is not recorded.
     """
-    found = state.get(name)
-    if found is None or found.dim() != 2:
-        raise CheckpointError(f"{source} is not a {kind} checkpoint: it has no matrix {name}.")
-    return found
+    family, state = converted.family, converted.state
+    given = {**UNRECORDED, **family.defaults, **converted.settings}
+    if lacking := [name for name in family.settings.values() if name not in given]:
+        raise CheckpointError(f"the checkpoint does not record its {', '.join(lacking)}.")
+    config = {
+        "vocab_size": len(state[family.embeddings]),
+        **{there: given[here] for there, here in family.settings.items()},
+        "position_options": {
+            name: given[name] for name in sorted(options_of(given)) if given.get(name) is not None
+        },
+        "is_decoder": family is CAUSAL,
+        "tie_word_embeddings": family.is_tied(given),
+        "bos_token_id": 2 if family.start(given) == "</s>" else 0,
+        "pad_token_id": 1,
+        "eos_token_id": 2,
+    }
+    if head:
+        labels = len(state[f"{HEADS}{head}.out_proj.weight"])
+        kind = "regression" if labels == 1 else "single_label_classification"
+        config |= {"num_labels": labels, "problem_type": kind}
+    return config
 
 
-def checked(
-    recorded: Mapping[str, Any],
-    state: Mapping[str, Tensor],
-    source: object,
-    family: Family = MASKED,
+def from_config(
+    config: Any, state: Mapping[str, Tensor], source: object, family: Family
 ) -> dict[str, Any]:
-    """Sizes from the parameters; the number of heads, dropouts and activations as recorded.
+    """Arguments of fairseq's model.
 
     Args:
-        recorded: settings.
+        config: a `TupeConfig`. What parameters show is taken from them.
         state: parameters by their names here.
-        source: the file, for messages.
+        source: the directory, for messages.
         family: the kind of model.
 
     Raises:
-        CheckpointError: token embeddings or layer 0 are missing, the number of heads does not
-            divide the width, or a setting is not a probability or not an activation of fairseq.
+        UsageError: a setting is invalid.
     """
-    fc1 = f"{family.stack}layers.0.fc1.weight"
-    tokens, inner = (matrix(state, n, source, family.model) for n in (family.embeddings, fc1))
-    layers = (re.match(rf"{re.escape(family.stack)}layers\.(\d+)\.", name) for name in state)
-    heads, width = recorded.get(f"{family.side}_attention_heads"), tokens.size(1)
-    if not isinstance(heads, int) or heads < 1 or width % heads:
+    config.check_numbers()
+    settings = {here: getattr(config, there) for there, here in family.settings.items()}
+    if family is CAUSAL:
+        settings["no_scale_embedding"] = config.embedding_scale == 1
+        settings["add_bos_token"] = config.bos_token_id == 0
+    elif settings["pooler_dropout"] is None:
+        # The other dropout is used there.
+        settings["pooler_dropout"] = settings["dropout"]
+    if unknown := config.position_options.keys() - options_of(settings):
         raise CheckpointError(
-            f"invalid {family.side}_attention_heads in {source}: {heads!r} does not divide the "
-            f"width {width}."
+            f"invalid position_options in {source}: {', '.join(map(str, unknown))}."
         )
-    functions = {n: recorded[n] for n in (*PROBABILITIES, *ACTIVATIONS) if n in recorded}
-    for name, value in functions.items():
-        if name in PROBABILITIES:
-            valid = isinstance(value, int | float) and 0 <= value < 1
-        else:
-            valid = value in utils.get_available_activation_fns()
-        if not valid:
-            raise CheckpointError(f"invalid {name} in {source}: {value!r}.")
     return {
-        f"{family.side}_layers": len({match[1] for match in layers if match}),
-        f"{family.side}_embed_dim": width,
-        f"{family.side}_ffn_embed_dim": len(inner),
-        f"{family.side}_attention_heads": heads,
-        **functions,
+        **settings,
+        **config.position_options,
+        **sizes(state, source, config.model_type, family),
     }
 
 
-def of_roberta(
-    recorded: Mapping[str, Any], state: Mapping[str, Tensor], source: object, encoding: str
-) -> dict[str, Any]:
-    """Settings of a `tupe_roberta` with `learned` positions or those of TUPE.
-
-    Arguments and errors are those of `checked`.
-    """
-    stack, head = MASKED.stack, state.get(MASKED.output)
-    # fairseq counts learned positions from padding_idx + 1 = 2; TUPE has θ1, θ2 and 1, 2, ...
-    unused = 2 if encoding == "learned" else 1
-    return {
-        **checked(recorded, state, source),
-        "position_encoding": encoding,
-        "max_positions": len(state[f"{stack}embed_positions.weight"]) - unused,
-        "layernorm_embedding": f"{stack}layernorm_embedding.weight" in state,
-        "encoder_normalize_before": f"{stack}layer_norm.weight" in state,
-        **MASKED.tying(head is None or torch.equal(head, state[MASKED.embeddings])),
-    }
+def known_settings(settings: Mapping[str, Any], family: Family) -> dict[str, Any]:
+    """The settings of the model, without those of its training."""
+    more = (family.ties[0], "no_scale_embedding", "add_bos_token")
+    names = (*family.settings.values(), *options_of(settings), *more)
+    given = {**family.defaults, **settings}
+    return {name: given[name] for name in names if given.get(name) is not None}

@@ -9,10 +9,12 @@ a control character that is removed, and at parts of Hangul syllables.
 Importing this needs tokenizers (extra `hf`).
 """
 
-from collections.abc import Collection, Sequence
+import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from fairseq.data import Dictionary
 from tokenizers import (
     AddedToken,
     Regex,
@@ -26,8 +28,7 @@ from tokenizers import (
 
 from ..errors import DataError
 from ..hub.files import GPT2, SENTENCEPIECE
-from .dictionaries import MASK, SPECIAL, Entry
-from .model_files import write_json
+from .dictionaries import MASK, SPECIAL
 
 SPACE = "▁"
 #: What Python's `str.split` splits at, without the space.
@@ -49,7 +50,7 @@ ENCODER_TOKENS = {"bos_token": "<s>", "cls_token": "<s>", "sep_token": "</s>", "
 def write_tokenizer(
     folder: Path,
     source: Path,
-    entries: Sequence[Entry],
+    dictionary: Dictionary,
     longest: int,
     lower_case: bool = False,
     start: str | None = None,
@@ -59,7 +60,7 @@ def write_tokenizer(
     Args:
         folder: where to write.
         source: the model's directory.
-        entries: its dictionary.
+        dictionary: its dictionary.
         longest: most tokens of the model.
         lower_case: the text was lower-cased before the tokenizer saw it.
         start: the symbol before a text that a language model continues; None for masked tokens.
@@ -67,11 +68,10 @@ def write_tokenizer(
     Returns:
         A note for the user: why no tokenizer was written, or "".
     """
-    symbols = (*SPECIAL, *(entry.token for entry in entries))
-    ids = {symbol: number for number, symbol in enumerate(symbols)}
+    ids = dict(dictionary.indices)
     if start is None:
         # As fairseq's task adds it.
-        ids.setdefault(MASK, len(symbols))
+        ids.setdefault(MASK, len(dictionary))
     try:
         if (source / SENTENCEPIECE).is_file():
             tokenizer = from_sentencepiece(source / SENTENCEPIECE, ids)
@@ -87,7 +87,8 @@ def write_tokenizer(
     _add_symbols(tokenizer, ids, start)
     tokenizer.save(str(folder / "tokenizer.json"))
     own = ENCODER_TOKENS if start is None else {"bos_token": start}
-    write_json(folder / "tokenizer_config.json", CONFIG | own | {"model_max_length": longest})
+    config = CONFIG | own | {"model_max_length": longest}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
     return ""
 
 

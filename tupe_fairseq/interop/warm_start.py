@@ -1,17 +1,15 @@
 """Warm starts: a trained RoBERTa under another position encoding."""
 
 from dataclasses import replace
+from typing import Annotated
 
 from fairseq import utils
 
-from ..position import Option
 from .models import POSITIONS, Converted, build
 
 #: Options of formats that can be read as a warm start.
-OPTIONS = (
-    Option("position_encoding", str, None, "NAME of an encoding other than `learned`: warm start"),
-    Option("seed", int, None, "of the new parameters (default: 1)"),
-)
+Encoding = Annotated[str, "NAME of an encoding other than `learned`: warm start"]
+Seed = Annotated[int, "of the new parameters (default: 1)"]
 
 
 def warm_start(converted: Converted, position_encoding: str, seed: int) -> Converted:
@@ -20,7 +18,7 @@ def warm_start(converted: Converted, position_encoding: str, seed: int) -> Conve
         return converted
     settings = converted.settings | {"position_encoding": position_encoding}
     utils.set_torch_seed(seed)
-    fresh = build(settings, converted.entries, converted.state).state_dict()
+    fresh = build(settings, converted.dictionary, converted.state).state_dict()
     # Another encoding's table of positions may have the same name, but not the same meaning.
     kept = {n: v for n, v in converted.state.items() if n in fresh and n != POSITIONS}
     new = sorted(fresh.keys() - kept.keys())

@@ -1,11 +1,12 @@
-"""Models of transformers, one file for each `model_type` of config.json."""
+"""Models of transformers: a table for each kind, which reads both ways.
+
+To read another kind, add a file with its table and enter it in `ARCHITECTURES`.
+"""
 
 from .base import Architecture
-from .bert import Bert
-from .roberta import Roberta
-from .tupe import Tupe
+from .bert import BERT, ROBERTA
+from .tupe import TUPE, TUPE_LM
 
-#: By model_type. To read another, add a file with a subclass of `Architecture` and enter it here.
-ARCHITECTURES: dict[str, Architecture] = {
-    each.model_type: each for each in (Roberta(), Bert(), Tupe())
-}
+ARCHITECTURES: tuple[Architecture, ...] = (ROBERTA, BERT, TUPE, TUPE_LM)
+
+__all__ = ["ARCHITECTURES", "Architecture"]

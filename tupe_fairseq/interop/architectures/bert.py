@@ -1,57 +1,78 @@
-"""BERT, read as RoBERTa with another vocabulary.
+"""BERT and RoBERTa: the encoding `learned` under other names.
 
-BERT counts positions from 0, RoBERTa from 2. Its ids are put into fairseq's order. Its
+BERT counts positions from 0, RoBERTa there and here from padding_idx + 1 = 2. BERT's
 `layer_norm_eps` is 1e-12, ours 1e-5, so outputs differ where hidden states have a small variance.
+transformers also has a table of token types, which is zero in what is written here.
 """
 
-import torch
-
-from ...errors import ConfigurationError
-from ..families import Family
 from ..keys import Rule, Table
-from ..models import LM_HEAD
-from ..vocabularies import Vocabulary, of_bert
-from .base import Source
-from .roberta import REQUIRED, Roberta, leave_out, stack_rules
+from ..models import EMBED_TOKENS, ENCODER, HEAD, HEADS, LM_HEAD, POSITIONS
+from .base import TOKEN_TYPES, Architecture
+
+#: What BERT and RoBERTa do, by the names of `TupeConfig`.
+SETTINGS = {
+    "position_encoding": "learned",
+    "layernorm_embedding": True,
+    "normalize_before": False,
+    "attention_window": None,
+    "classifier_act": "tanh",
+}
+#: The activation of the language modeling head is always gelu.
+REQUIRED = {"hidden_act": "gelu", "position_embedding_type": "absolute"}
 
 
-class Bert(Roberta):
-    """BERT; it is not written."""
+def stack_rules(model: str) -> Table:
+    """Names of embeddings and layers, which RoBERTa has from BERT."""
+    embeddings = f"{model}.embeddings."
+    layer, ours = f"{model}.encoder.layer.*.", f"{ENCODER}layers.*."
+    return (
+        Rule(f"{embeddings}position_ids", ""),
+        Rule(f"{embeddings}word_embeddings.weight", EMBED_TOKENS),
+        Rule(f"{embeddings}position_embeddings.weight", POSITIONS),
+        Rule(f"{embeddings}token_type_embeddings.weight", TOKEN_TYPES),
+        Rule(f"{embeddings}LayerNorm.*", f"{ENCODER}layernorm_embedding.*"),
+        Rule(f"{layer}attention.self.query.*", f"{ours}self_attn.q_proj.*"),
+        Rule(f"{layer}attention.self.key.*", f"{ours}self_attn.k_proj.*"),
+        Rule(f"{layer}attention.self.value.*", f"{ours}self_attn.v_proj.*"),
+        Rule(f"{layer}attention.output.dense.*", f"{ours}self_attn.out_proj.*"),
+        Rule(f"{layer}attention.output.LayerNorm.*", f"{ours}self_attn_layer_norm.*"),
+        Rule(f"{layer}intermediate.dense.*", f"{ours}fc1.*"),
+        Rule(f"{layer}output.dense.*", f"{ours}fc2.*"),
+        Rule(f"{layer}output.LayerNorm.*", f"{ours}final_layer_norm.*"),
+    )
 
-    model_type = "bert"
-    output = "cls.predictions.decoder.weight"
-    unused = ("bert.embeddings.position_ids", "cls.predictions.decoder.bias")
-    required = REQUIRED
 
-    def read(self, source: Source) -> Vocabulary:
-        """The dictionary is that of the tokenizer."""
-        if source.dictionary is not None:
-            raise ConfigurationError(
-                "--dict does not apply to BERT: its tokenizer has the tokens."
-            )
-        theirs = source.parameters
-        rows = len(theirs[self.embed_tokens])
-        vocabulary = of_bert(source.folder, rows)
-        for name in (self.embed_tokens, self.output, "cls.predictions.bias"):
-            if name in theirs and theirs[name].shape[:1] == (rows,):
-                theirs[name] = theirs[name][vocabulary.order]
-        # fairseq counts from 2; padding has row 1.
-        positions = theirs[self.positions]
-        theirs[self.positions] = torch.cat([torch.zeros_like(positions[:2]), positions])
-        leave_out(source, "cls.seq_relationship.")
-        self.read_stack(source)
-        if (eps := source.config.get("layer_norm_eps", 1e-12)) != 1e-5:
-            source.not_comparable = f"layer_norm_eps is {eps!r} there and 1e-05 here"
-        return vocabulary
-
-    def rules(self, family: Family, head: str | None) -> Table:
+BERT = Architecture(
+    model_type="bert",
+    rules=(
+        *stack_rules("bert"),
+        Rule("cls.predictions.transform.dense.*", f"{LM_HEAD}dense.*"),
+        Rule("cls.predictions.transform.LayerNorm.*", f"{LM_HEAD}layer_norm.*"),
+        Rule("cls.predictions.decoder.*", f"{LM_HEAD}*"),
+        Rule("cls.predictions.bias", f"{LM_HEAD}bias"),
+        Rule("cls.seq_relationship.*", ""),
         # The pooler is the first layer of the classifier.
-        return (
-            *stack_rules(self.model_type),
-            Rule("cls.predictions.transform.dense.*", f"{LM_HEAD}dense.*"),
-            Rule("cls.predictions.transform.LayerNorm.*", f"{LM_HEAD}layer_norm.*"),
-            Rule(self.output, f"{LM_HEAD}weight"),
-            Rule("cls.predictions.bias", f"{LM_HEAD}bias"),
-            Rule("bert.pooler.dense.*", f"classification_heads.{head}.dense.*"),
-            Rule("classifier.*", f"classification_heads.{head}.out_proj.*"),
-        )
+        Rule("bert.pooler.dense.*", f"{HEADS}{HEAD}.dense.*"),
+        Rule("classifier.*", f"{HEADS}{HEAD}.out_proj.*"),
+    ),
+    settings=SETTINGS,
+    required=REQUIRED,
+    is_written=False,
+    first_position=0,
+)
+ROBERTA = Architecture(
+    model_type="roberta",
+    rules=(
+        *stack_rules("roberta"),
+        Rule("roberta.pooler.**", ""),
+        Rule("lm_head.dense.*", f"{LM_HEAD}dense.*"),
+        Rule("lm_head.layer_norm.*", f"{LM_HEAD}layer_norm.*"),
+        Rule("lm_head.decoder.*", f"{LM_HEAD}*"),
+        Rule("lm_head.bias", f"{LM_HEAD}bias"),
+        Rule("classifier.*.*", f"{HEADS}{HEAD}.*.*"),
+    ),
+    settings=SETTINGS,
+    required={**REQUIRED, "layer_norm_eps": 1e-5, "pad_token_id": 1},
+    written={"layer_norm_eps": 1e-5, "type_vocab_size": 1},
+    first_position=2,
+)

@@ -1,107 +1,60 @@
 """Directories of Hugging Face's `transformers`: config.json and model.safetensors.
 
-`architectures/` has a file for each kind of model. A model with the encoding `learned` is written
+`architectures/` has a table for each kind of model. A model with the encoding `learned` is written
 as RoBERTa; every other is written with its own code (`sources.py`), and `learned` too with
 --classes tupe.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
+from ...checks import read_dictionary
 from ...errors import CheckpointError, ConfigurationError
 from ...extras import import_extra
-from ...position import POSITION_ENCODINGS, Option
+from ...position import POSITION_ENCODINGS
 from ..architectures import ARCHITECTURES, Architecture
-from ..architectures.base import Source
-from ..architectures.tupe import settings_of
+from ..architectures.base import TOKEN_TYPES
+from ..classes import class_of, library, to_transformers
 from ..conversion import Conversion, Forward, register
-from ..dictionaries import dictionary_text
+from ..dictionaries import check_size, dictionary_text
 from ..directory import building
 from ..families import CAUSAL, MASKED
-from ..keys import HEAD as NEW_HEAD
-from ..keys import to_ours
-from ..model_files import FILE, read_json, read_parameters, write_json, write_tensors
-from ..models import Converted, imported, known_settings
-from ..settings import matrix
+from ..keys import left_out, to_ours
+from ..models import (
+    HEAD,
+    HEADS,
+    LM_HEAD,
+    POSITIONS,
+    Converted,
+    imported,
+    matrix,
+)
+from ..settings import from_config
 from ..sources import AUTO_MAP, collect
-from ..vocabularies import Vocabulary
-from ..warm_start import OPTIONS, warm_start
+from ..vocabularies import Vocabulary, vocabulary_of
+from ..warm_start import Encoding, Seed, warm_start
 
 KIND = "huggingface"
-#: Values of --classes.
-CLASSES = ("roberta", "tupe")
-
-
-def write(
-    converted: Converted,
-    out: Path,
-    head: str | None = None,
-    classes: str | None = None,
-    lower_case: bool = False,
-) -> None:
-    """Write a directory of transformers' RoBERTa or of the classes with their own code.
-
-    Args:
-        converted: the model.
-        out: the directory; must not exist.
-        head: write this classification head instead of the language modeling head.
-        classes: "roberta", "tupe" or None for the default of the encoding.
-        lower_case: the tokenizer lower-cases texts.
-
-    Raises:
-        UsageError: there is no counterpart of the model.
-    """
-    if classes not in (None, *CLASSES):
-        raise ConfigurationError(
-            f"--classes is {classes!r}, but must be one of: {', '.join(CLASSES)}."
-        )
-    masked, encoding = converted.family is MASKED, converted.settings["position_encoding"]
-    if classes == "roberta" and not masked:
-        raise ConfigurationError(
-            f"--classes is 'roberta', but the model is a {converted.family.what}: use tupe."
-        )
-    kind = classes or ("roberta" if masked and encoding == "learned" else "tupe")
-    config, tensors = ARCHITECTURES[kind].write(converted, head)
-    files = {}
-    if kind == "tupe":
-        config = {"auto_map": AUTO_MAP, **config}
-        files = collect(encoding, known_settings(converted.settings, converted.family))
-    with building(out) as folder:
-        write_tensors(folder / FILE, tensors)
-        for name, text in files.items():
-            (folder / name).write_text(text, encoding="utf-8")
-        write_texts(folder, converted, config, lower_case)
-
-
-def write_texts(
-    folder: Path, converted: Converted, config: dict[str, Any], lower_case: bool
-) -> None:
-    """Write config.json, dict.txt, and the tokenizer, or note why there is none."""
-    settings, family, source = converted.settings, converted.family, converted.folder
-    write_json(folder / "config.json", config)
-    (folder / "dict.txt").write_text(dictionary_text(converted.entries), encoding="utf-8")
-    if source is not None:
-        import_extra("tokenizers", "hf")
-        from ..tokenizer_json import write_tokenizer
-
-        longest, start = settings[family.longest], family.start(settings)
-        note = write_tokenizer(folder, source, converted.entries, longest, lower_case, start)
-        converted.notes += [note] if note else []
+#: Options of formats that are written with a tokenizer.
+Head = Annotated[str, "the classification head to write"]
+LowerCase = Annotated[bool, "yes: the tokenizer lower-cases texts, as in training"]
+Classes = Annotated[str, "roberta (default for `learned`) or tupe, which has its own code"]
 
 
 def read(
     source: str | Path,
     dictionary: str | Path | None = None,
-    position_encoding: str = "learned",
-    seed: int = 1,
+    *,
+    position_encoding: Encoding = "learned",
+    seed: Seed = 1,
 ) -> Converted:
     """Read a directory of one of `ARCHITECTURES`.
 
-    The default dictionary is dict.txt in the directory, or for RoBERTa and BERT the tokens of the
-    tokenizer. Any other encoding than `learned` is a warm start, with parameters from `seed`.
+    The default dictionary is dict.txt in the directory, or else the tokens of the tokenizer. Any
+    other encoding than `learned` is a warm start, with parameters from `seed`.
 
     Raises:
         UsageError: it is not such a directory, or its contents do not fit.
@@ -109,52 +62,203 @@ def read(
     # An unknown name is an error before anything is read.
     POSITION_ENCODINGS[position_encoding]
     folder = Path(source)
-    config = read_json(folder / "config.json")
-    architecture = _architecture(config, folder)
+    config, architecture = _read_config(folder)
     if architecture.model_type == "tupe" and (position_encoding != "learned" or seed != 1):
         raise ConfigurationError(
             f"{folder} has an encoding of its own; leave out --position-encoding and --seed."
         )
-    theirs = _prefixed(read_parameters(folder), architecture.model_type)
-    for name in architecture.matrices:
-        matrix(theirs, name, folder, KIND)
-    found = Source(folder, config, theirs, dictionary, position_encoding == "learned")
-    vocabulary = architecture.read(found)
-    converted = _converted(found, vocabulary, architecture)
+    family = architecture.family
+    ours, notes = _read_parameters(folder, architecture, position_encoding == "learned")
+    rows = len(ours[family.embeddings])
+    vocabulary = _vocabulary(folder, dictionary, rows, architecture, config)
+    for name in {family.embeddings, family.output, f"{LM_HEAD}bias"} & ours.keys():
+        if vocabulary.order and ours[name].shape[:1] == (rows,):
+            ours[name] = ours[name][vocabulary.order]
+    known = _tupe_config(config, architecture, ours)
+    settings = from_config(known, ours, folder, family)
+    scale = getattr(config, "embedding_scale", None)
+    converted = imported(settings, ours, vocabulary.dictionary, folder, KIND, family, scale)
+    if (eps := getattr(config, "layer_norm_eps", 1e-5)) != 1e-5:
+        converted.not_comparable = f"layer_norm_eps is {eps!r} there and 1e-05 here"
+    converted.notes = [*vocabulary.notes, *notes, *converted.notes]
+    converted.order, converted.files = vocabulary.order, vocabulary.files
     return warm_start(converted, position_encoding, seed)
 
 
-def _architecture(config: dict[str, Any], folder: Path) -> Architecture:
-    kind = str(config.get("model_type"))
-    if kind not in ARCHITECTURES:
+def _read_config(folder: Path) -> tuple[Any, Architecture]:
+    """The configuration of a directory, and the table of its models.
+
+    Raises:
+        UsageError: config.json cannot be read, or is of other models.
+    """
+    path, auto = folder / "config.json", library().AutoConfig
+    try:
+        config = auto.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
+    # transformers raises errors of any type.
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200].rstrip(".")
+        raise CheckpointError(f"{path} cannot be read: {reason}.") from error
+    kind, causal = config.model_type, bool(getattr(config, "is_decoder", False))
+    for architecture in ARCHITECTURES:
+        if (architecture.model_type, architecture.family is CAUSAL) == (kind, causal):
+            break
+    else:
+        known = dict.fromkeys(each.model_type for each in ARCHITECTURES)
         raise CheckpointError(
-            f"{folder / 'config.json'} has the model_type {kind!r}; those that can be read are: "
-            f"{', '.join(ARCHITECTURES)}."
+            f"{path} has the model_type {kind!r} and is_decoder {causal}; those that can be read "
+            f"are: {', '.join(known)}."
         )
-    return ARCHITECTURES[kind]
+    for name, value in architecture.required.items():
+        if (found := getattr(config, name, value)) != value:
+            raise CheckpointError(
+                f"unsupported {name} in {path}: {found!r}; it must be {value!r}."
+            )
+    return config, architecture
 
 
-def _converted(source: Source, vocabulary: Vocabulary, architecture: Architecture) -> Converted:
-    """The model, by the names of this package."""
-    family, folder = source.family, source.folder
-    ours = to_ours(source.parameters, architecture.rules(family, NEW_HEAD))
+def _tupe_config(config: Any, architecture: Architecture, ours: dict[str, Tensor]) -> Any:
+    """The configuration by the names of `TupeConfig`."""
+    from ...huggingface import TupeConfig
+
+    names = (name for name in TupeConfig.__annotations__ if hasattr(config, name))
+    settings = {**{name: getattr(config, name) for name in names}, **architecture.settings}
+    if architecture.first_position is not None:
+        settings["max_position_embeddings"] = len(ours[POSITIONS]) - 2
+    return TupeConfig(**settings)
+
+
+def _read_parameters(
+    folder: Path, architecture: Architecture, learned: bool
+) -> tuple[dict[str, Tensor], list[str]]:
+    """Parameters by their names here, and what was left out or changed.
+
+    Args:
+        folder: the directory.
+        architecture: the table of its models.
+        learned: whether positions are kept; False for a warm start.
+
+    Raises:
+        UsageError: a file or a table of embeddings is missing or damaged.
+    """
+    theirs, rules = read_tensors(folder), architecture.rules
+    # The names of a model without a head lack the prefix.
+    bare, prefix = ("embeddings.", "encoder.", "pooler.", "embed_tokens."), architecture.model_type
+    theirs = {f"{prefix}.{n}" if n.startswith(bare) else n: v for n, v in theirs.items()}
+    ours, notes = to_ours(theirs, rules), [f"left out: {name}" for name in left_out(theirs, rules)]
+    head = {name for name in ours if name.startswith(HEADS)}
+    if head and not any(name.startswith(f"{HEADS}{HEAD}.out_proj.") for name in head):
+        notes.append("left out: the pooler")
+        ours = {name: value for name, value in ours.items() if name not in head}
+    elif head:
+        notes.append(f"the classifier is the head {HEAD}")
+    family = architecture.family
+    tokens = matrix(ours, family.embeddings, folder, KIND)
+    if architecture.first_position is not None:
+        positions = matrix(ours, POSITIONS, folder, KIND)
+        unused = positions.new_zeros(2 - architecture.first_position, positions.size(1))
+        ours[POSITIONS] = torch.cat((unused, positions))
+    if (types := ours.pop(TOKEN_TYPES, None)) is not None and types.any():
+        if not learned and torch.equal(ours.get(family.output, tokens), tokens):
+            ours.pop(family.output, None)
+        notes.append(_add_token_type(types, ours, POSITIONS if learned else family.embeddings))
     # A tied output layer is not saved.
     ours.setdefault(family.output, ours[family.embeddings])
-    settings = settings_of(source.config, ours, folder, family)
-    scale = source.config.get("embedding_scale")
-    converted = imported(ours, settings, vocabulary.entries, folder, KIND, family, scale)
-    if any(name.startswith("classification_heads.") for name in ours):
-        source.notes.append(f"the classifier is the head {NEW_HEAD}")
-    converted.notes = [*vocabulary.notes, *source.notes, *converted.notes]
-    converted.not_comparable = converted.not_comparable or source.not_comparable
-    converted.order, converted.files = vocabulary.order, vocabulary.files
-    return converted
+    return ours, notes
 
 
-def _prefixed(theirs: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The parameters of a model without a head, whose names lack the prefix."""
-    bare = ("embeddings.", "encoder.", "pooler.", "embed_tokens.")
-    return {f"{prefix}.{n}" if n.startswith(bare) else n: v for n, v in theirs.items()}
+def _add_token_type(types: Tensor, ours: dict[str, Tensor], target: str) -> str:
+    """Add type 0, which every token has, to the positions, or to the tokens of a warm start.
+
+    In the output layer that is tied to the embeddings, it adds the same number to all logits.
+    """
+    if types.dim() != 2 or types.size(1) != ours[target].size(1):
+        raise CheckpointError(f"the table of token types has another width than {target}.")
+    ours[target] = ours[target] + types[:1]
+    more = f"; left out: {len(types) - 1} other" if len(types) > 1 else ""
+    return f"token type 0 is added to the {'positions' if target == POSITIONS else 'tokens'}{more}"
+
+
+def read_tensors(folder: Path) -> dict[str, Tensor]:
+    """The parameters of a directory, from one file or from its parts.
+
+    Raises:
+        UsageError: `safetensors` is not installed; a file is missing or damaged.
+    """
+    safetensors = import_extra("safetensors.torch", "hf")
+    whole = folder / "model.safetensors"
+    parts = [whole] if whole.is_file() else sorted(folder.glob("model-*-of-*.safetensors"))
+    tensors: dict[str, Tensor] = {}
+    for path in parts or [whole]:
+        try:
+            tensors |= safetensors.torch.load_file(str(path))
+        except OSError as error:
+            raise CheckpointError(f"cannot read {path}: {error.strerror or error}.") from error
+        except (safetensors.SafetensorError, ValueError, KeyError) as error:
+            raise CheckpointError(f"{path} cannot be loaded as safetensors: {error}.") from error
+    return tensors
+
+
+def _vocabulary(
+    folder: Path, given: str | Path | None, rows: int, architecture: Architecture, config: Any
+) -> Vocabulary:
+    """The tokens by dict.txt where ids are fairseq's, or else by the tokenizer.
+
+    Raises:
+        UsageError: neither can be read, or the number of tokens differs.
+    """
+    fairseqs, path = config.pad_token_id == 1, Path(given or folder / "dict.txt")
+    if given and not fairseqs:
+        raise ConfigurationError(
+            f"--dict does not apply to {architecture.model_type}: its tokenizer has the tokens."
+        )
+    if not fairseqs or not (given or path.is_file()):
+        return vocabulary_of(folder, rows)
+    dictionary = read_dictionary(path)
+    check_size(dictionary, rows, path, architecture.family.adds_mask)
+    return Vocabulary(dictionary)
+
+
+def write(
+    converted: Converted,
+    out: Path,
+    *,
+    head: Head | None = None,
+    classes: Classes | None = None,
+    lower_case: LowerCase = False,
+) -> None:
+    """Write a directory of transformers' RoBERTa or of the classes with their own code.
+
+    Raises:
+        UsageError: `out` exists, or there is no counterpart of the model.
+    """
+    family, encoding = converted.family, converted.settings["position_encoding"]
+    kind = classes or ("roberta" if family is MASKED and encoding == "learned" else "tupe")
+    model, files = to_transformers(converted, kind, head), {}
+    if kind == "tupe":
+        model.config.auto_map = AUTO_MAP
+        files = collect(encoding, model.config.position_options)
+    with building(out) as folder:
+        try:
+            model.save_pretrained(folder)
+        except import_extra("safetensors", "hf").SafetensorError as error:
+            raise OSError(str(error)) from error
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        write_texts(folder, converted, lower_case)
+
+
+def write_texts(folder: Path, converted: Converted, lower_case: bool) -> None:
+    """Write dict.txt, and the tokenizer, or note why there is none."""
+    settings, family, source = converted.settings, converted.family, converted.folder
+    text = dictionary_text(converted.dictionary)
+    (folder / "dict.txt").write_text(text, encoding="utf-8")
+    if source is not None:
+        import_extra("tokenizers", "hf")
+        from ..tokenizer_json import write_tokenizer
+
+        longest, start = settings[family.longest], family.start(settings)
+        note = write_tokenizer(folder, source, converted.dictionary, longest, lower_case, start)
+        converted.notes += [note] if note else []
 
 
 def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
@@ -163,28 +267,16 @@ def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
     Raises:
         UsageError: `transformers` is not installed.
     """
-    library = import_extra("transformers", "hf")
-    # The Auto classes then know our models.
-    from ... import huggingface  # noqa: F401
-
-    language_model = "CausalLM" if converted.family is CAUSAL else "MaskedLM"
-    auto = getattr(library, f"AutoModelFor{'SequenceClassification' if head else language_model}")
-    model = auto.from_pretrained(str(directory)).eval()
+    model = class_of(converted, head).from_pretrained(str(directory)).eval()
     order = torch.tensor(converted.order or range(model.config.vocab_size))
 
-    def forward(tokens: Tensor) -> tuple[Tensor, ...]:
-        mask = tokens.ne(1).long()
-        out = model(order[tokens], attention_mask=mask, output_hidden_states=True)
-        return (out.logits,) if head else (out.hidden_states[-1], out.logits[..., order])
+    def forward(tokens: Tensor) -> Tensor:
+        logits = model(order[tokens], attention_mask=tokens.ne(1).long()).logits
+        return logits if head else logits[..., order]
 
     return forward
 
 
 SUMMARY = "transformers: RoBERTa for `learned`, a model with its own code for other encodings"
-HEAD = Option("head", str, None, "the classification head to write")
-LOWER = Option("lower_case", bool, False, "yes: the tokenizer lower-cases texts, as in training")
-CHOICE = Option(
-    "classes", str, None, "roberta (default for `learned`) or tupe, which has its own code"
-)
-register(Conversion("--from", KIND, SUMMARY, read, outputs, OPTIONS, extra="hf"))
-register(Conversion("--to", KIND, SUMMARY, write, outputs, (HEAD, CHOICE, LOWER), extra="hf"))
+register(Conversion("--from", KIND, SUMMARY, read, outputs, extra="hf"))
+register(Conversion("--to", KIND, SUMMARY, write, outputs, extra="hf"))

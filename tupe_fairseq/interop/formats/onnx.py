@@ -11,22 +11,21 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
 from ...errors import CheckpointError, ConfigurationError, UsageError
 from ...extras import import_extra
-from ...position import Option
 from ...position.tables import ConstantTable
-from ..architectures import ARCHITECTURES
 from ..check import batch
+from ..classes import to_transformers
 from ..conversion import Conversion, Forward, register
 from ..directory import building
 from ..families import MASKED
 from ..models import Converted
-from .huggingface import HEAD, LOWER, write_texts
+from .huggingface import Head, LowerCase, write_texts
 
 KIND = "onnx"
 FILE, INT8_FILE = "model.onnx", "model.int8.onnx"
@@ -37,19 +36,18 @@ TOLERANCE = 1e-4
 TRACED = 11
 #: Parameters of more bytes are stored in a file beside the program, as ONNX demands.
 LARGEST = 1 << 30
-INT8 = Option("int8", bool, False, f"yes: also write {INT8_FILE}, with matrices of 8-bit integers")
+Int8 = Annotated[bool, f"yes: also write {INT8_FILE}, with matrices of 8-bit integers"]
 
 
 def write(
     converted: Converted,
     out: Path,
-    head: str | None = None,
-    lower_case: bool = False,
-    int8: bool = False,
+    *,
+    head: Head | None = None,
+    lower_case: LowerCase = False,
+    int8: Int8 = False,
 ) -> None:
-    """Write a directory with a program.
-
-    `int8` writes a program with 8-bit matrices too; other arguments are as in `huggingface.write`.
+    """Write a directory with a program, and with `int8` another with 8-bit matrices.
 
     Raises:
         UsageError: an option is invalid, the extra is not installed, or the encoding cannot be
@@ -57,13 +55,15 @@ def write(
     """
     if converted.family is not MASKED:
         raise ConfigurationError(
-            f"the model is a {converted.family.what}, which --to onnx does not take: use "
+            f"the model is a {converted.family.model}, which --to onnx does not take: use "
             "--to huggingface."
         )
     for library in ("onnxruntime", "onnxscript", "transformers"):
         import_extra(library, KIND)
-    config, parameters = ARCHITECTURES["tupe"].write(converted, head)
-    model = _model(config, parameters, head)
+    model = to_transformers(converted, "tupe", head)
+    for module in model.modules():
+        if isinstance(module, ConstantTable):
+            module.to_floats()
     name = converted.settings["position_encoding"]
     with building(out) as folder:
         export(model, folder / FILE, name)
@@ -79,22 +79,8 @@ def write(
             converted.notes.append(
                 f"{INT8_FILE}: random texts' logits differ by {error:.1e} of the largest"
             )
-        write_texts(folder, converted, config, lower_case)
-
-
-def _model(config: dict[str, Any], parameters: dict[str, Tensor], head: str | None) -> Any:
-    """The model for transformers, which returns a tuple."""
-    from ... import huggingface
-
-    kind = huggingface.TupeForSequenceClassification if head else huggingface.TupeForMaskedLM
-    model = kind(huggingface.TupeConfig(**config, return_dict=False)).eval()
-    # A tied output layer has no parameter of its own.
-    model.load_state_dict(parameters, strict=False)
-    model.tie_weights()
-    for module in model.modules():
-        if isinstance(module, ConstantTable):
-            module.to_floats()
-    return model
+        model.config.save_pretrained(folder)
+        write_texts(folder, converted, lower_case)
 
 
 @torch.no_grad()
@@ -115,7 +101,11 @@ def export(model: Any, path: Path, name: str) -> None:
             program = torch.export.export(
                 model,
                 (ids, torch.ones_like(ids)),
-                dynamic_shapes={each: {0: rows, 1: columns} for each in INPUTS},
+                {"return_dict": False},
+                dynamic_shapes={
+                    **{each: {0: rows, 1: columns} for each in INPUTS},
+                    "return_dict": None,
+                },
             )
             torch.onnx.export(
                 program,
@@ -172,7 +162,7 @@ def error_of(path: Path, model: Any) -> float:
     for length in (2, 7, TRACED + 6, 128):
         ids = batch(model.config.vocab_size, min(length, model.config.max_position_embeddings))
         seen = ids.ne(model.config.pad_token_id)
-        pair = torch.stack((run(ids), *model(ids, seen.long())))
+        pair = torch.stack((run(ids), model(ids, seen.long()).logits))
         pairs.append((pair[:, seen] if pair.dim() == 4 else pair).flatten(1))
     found, expected = torch.cat(pairs, 1)
     return ((found - expected).abs().max() / expected.abs().max().clamp(min=1e-9)).item()
@@ -192,9 +182,8 @@ def session(path: Path) -> Any:
 
 def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
     """The program in the directory, run by onnxruntime."""
-    run = session(directory / FILE)
-    return lambda tokens: (run(tokens),)
+    return session(directory / FILE)
 
 
 SUMMARY = "a program for onnxruntime, of a masked language model or with --head of a classifier"
-register(Conversion("--to", KIND, SUMMARY, write, outputs, (HEAD, LOWER, INT8), extra=KIND))
+register(Conversion("--to", KIND, SUMMARY, write, outputs, extra=KIND))

@@ -6,20 +6,23 @@ length (a larger max_positions), and training changes the values themselves.
 """
 
 from pathlib import Path
+from typing import Annotated
 
 import torch
 
+from ...checkpoints.mismatch import differences
 from ...errors import CheckpointError, ConfigurationError
-from ...position import POSITION_ENCODINGS, Option
+from ...position import POSITION_ENCODINGS
 from ..conversion import Conversion, register
 from ..directory import write as write_directory
-from ..models import Converted, build, differences, known_settings, options_of
+from ..models import Converted, build, options_of
+from ..settings import known_settings
 
 KIND = "toeplitz"
-OPTIONS = (
-    Option("toeplitz_far", int, None, "distance from which all read one value"),
-    Option("toeplitz_slope", float, None, "how much ln(distance / far) lowers that value"),
-)
+Far = Annotated[
+    int, "distance from which all read one value (default: as recorded, or half of the positions)"
+]
+Slope = Annotated[float, "how much ln(distance / far) lowers that value (default: as recorded)"]
 #: Why `--check` compares nothing.
 NOT_COMPARABLE = (
     "pairs of trained positions read the mean of their distance too, where TUPE has a score of "
@@ -31,16 +34,11 @@ NOT_COMPARABLE = (
 def write(
     converted: Converted,
     out: Path,
-    toeplitz_far: int | None = None,
-    toeplitz_slope: float | None = None,
+    *,
+    toeplitz_far: Far | None = None,
+    toeplitz_slope: Slope | None = None,
 ) -> None:
     """Write a directory of this package with the encoding `toeplitz`.
-
-    Args:
-        converted: a model with `tupe_a` or `tupe_r`.
-        out: the directory; must not exist.
-        toeplitz_far: of the new encoding (default: as recorded, or half of the trained positions).
-        toeplitz_slope: as recorded by default.
 
     Raises:
         UsageError: the model has another encoding, or the distance is not among the trained ones.
@@ -56,7 +54,7 @@ def write(
             f"--to toeplitz folds the term of absolute positions that {', '.join(able)} have, but "
             f"the model's --position-encoding is {encoding!r}."
         )
-    model = build(settings, converted.entries, state, family)
+    model = build(settings, converted.dictionary, state, family)
     if found := differences(state, model.state_dict()):
         raise CheckpointError(
             f"the model is not a {family.model} checkpoint; parameters: {found}."
@@ -71,7 +69,7 @@ def write(
         | {"position_encoding": KIND, "tie_cls": not tupe.untie_cls}
         | {"toeplitz_far": tupe.far, "toeplitz_slope": tupe.slope},
         {**kept, f"{prefix}weight": tupe.folded()},
-        converted.entries,
+        converted.dictionary,
         family=family,
     )
     source = converted.folder or Path()
@@ -86,4 +84,4 @@ def write(
 
 
 SUMMARY = "this package's encoding toeplitz, a value for each distance, from tupe_a or tupe_r"
-register(Conversion("--to", KIND, SUMMARY, write, options=OPTIONS))
+register(Conversion("--to", KIND, SUMMARY, write))

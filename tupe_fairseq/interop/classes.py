@@ -1,0 +1,86 @@
+"""Models of transformers, built from models here by the tables of `architectures/`."""
+
+import math
+from typing import Any
+
+import torch
+
+from ..checkpoints.mismatch import differences
+from ..errors import CheckpointError, ConfigurationError
+from ..extras import import_extra
+from .architectures import ARCHITECTURES
+from .architectures.base import TOKEN_TYPES
+from .families import CAUSAL
+from .keys import to_theirs
+from .models import Converted, building_model, with_head
+from .settings import to_config
+
+
+def library() -> Any:
+    """transformers, whose Auto classes know the models of this package.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    found = import_extra("transformers", "hf")
+    from .. import huggingface  # noqa: F401
+
+    return found
+
+
+def to_transformers(converted: Converted, kind: str, head: str | None) -> Any:
+    """The model of transformers, with the classification `head` alone if there is one.
+
+    Args:
+        converted: the model.
+        kind: its model_type there.
+        head: name of the head.
+
+    Raises:
+        UsageError: the model has no counterpart, or no such head.
+    """
+    transformers, family = library(), converted.family
+    written = {a.model_type: a for a in ARCHITECTURES if a.family is family and a.is_written}
+    if kind not in written:
+        raise ConfigurationError(
+            f"--classes is {kind!r}, but a {family.model} can be: {', '.join(written)}."
+        )
+    architecture = written[kind]
+    state = with_head(converted, head)
+    given = to_config(converted, head)
+    for name, value in {**architecture.settings, **architecture.required}.items():
+        if given.get(name, value) != value:
+            raise CheckpointError(
+                f"transformers' {kind} supports {name} {value!r} only, but the model's is "
+                f"{given[name]!r}: use --classes tupe."
+            )
+    if any(rule.ours == TOKEN_TYPES for rule in architecture.rules):
+        state[TOKEN_TYPES] = torch.zeros(1, given["hidden_size"])
+    known = transformers.AutoConfig.for_model(kind)
+    given = {name: value for name, value in given.items() if hasattr(known, name)}
+    given["max_position_embeddings"] += architecture.first_position or 0
+    with building_model(f"max_position_embeddings {given['max_position_embeddings']}"):
+        config = transformers.AutoConfig.for_model(kind, **given, **architecture.written)
+        model = class_of(converted, head).from_config(config).eval()
+    theirs = to_theirs(state, architecture.rules)
+    if found := differences(theirs, model.state_dict()):
+        raise CheckpointError(f"the model has no counterpart there; parameters: {found}.")
+    model.load_state_dict(theirs)
+    if kind == "tupe":
+        model.config.embedding_scale = _embedding_scale(converted, model)
+    return model
+
+
+def _embedding_scale(converted: Converted, model: Any) -> float:
+    """The factor of the token embeddings, which masked models have from their encoding."""
+    if converted.family is not CAUSAL:
+        return model.tupe.encoder.embed_positions.token_scale
+    unscaled = converted.settings.get("no_scale_embedding")
+    return 1.0 if unscaled else math.sqrt(model.config.hidden_size)
+
+
+def class_of(converted: Converted, head: str | None) -> Any:
+    """The class of transformers that builds and loads such models."""
+    language_model = "CausalLM" if converted.family is CAUSAL else "MaskedLM"
+    task = "SequenceClassification" if head else language_model
+    return getattr(library(), f"AutoModelFor{task}")
