@@ -13,7 +13,7 @@ from tupe_fairseq.attention.backend import Feature
 
 pytestmark = pytest.mark.gpu
 PAIRS = pairs(ENCODINGS)
-CAUSAL = [pair for pair in PAIRS if Feature.CAUSAL in ATTENTION_BACKENDS[pair[0]].supports]
+CAUSAL = [pair for pair in PAIRS if Feature.DECODER in ATTENTION_BACKENDS[pair[0]].supports]
 every_pair = pytest.mark.parametrize(("backend", "case"), PAIRS)
 #: Odd, and more than one tile of any kernel.
 LENGTH = 65
