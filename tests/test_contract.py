@@ -68,8 +68,9 @@ def test_trains_saves_and_reloads(trained, model, name):
     )
 
 
-@every_encoding
+@pytest.mark.parametrize("name", ["tupe_r", "cape", "fox"], scope="module")
 def test_activation_checkpointing_changes_nothing(toy_masked_lm_data, tmp_path, trained, name):
+    """With dropout and layerdrop; all other encodings: tests/huggingface/test_models.py."""
     saving = train(name, toy_masked_lm_data, tmp_path, "--checkpoint-activations")
     assert_trained_alike(parameters(saving), parameters(trained))
 

@@ -14,10 +14,9 @@ from tupe_fairseq.attention import ATTENTION_BACKENDS, required_features
 from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
 
 README = ROOT / "README.md"
-PAGES = (
-    *("README.md", "tupe_fairseq/position/README.md", "tupe_fairseq/attention/README.md"),
-    *("scripts/fairseq.md", "examples/quickstart/README.md"),
-)
+PAGES = [ROOT / "README.md"]
+for folder in (".github", "examples", "scripts", "tests", "tupe_fairseq"):
+    PAGES += sorted((ROOT / folder).rglob("*.md"))
 ENCODINGS = ROOT / "tupe_fairseq" / "position" / "README.md"
 
 
@@ -49,20 +48,19 @@ def test_row(name):
     assert options == ", ".join(f"`{option.flag}`" for option in encoding.options())
 
 
-def test_scripts_and_files_exist():
-    scripts = [words[1] for words in commands(README) if words[0] in ("bash", "python")]
-    assert len(set(scripts)) >= 3
-    assert [script for script in scripts if not (ROOT / script).is_file()] == []
-
-
-@pytest.mark.parametrize("page", PAGES, ids=str)
-def test_links_lead_somewhere(page):
-    text = (ROOT / page).read_text(encoding="utf-8")
-    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
-    assert targets
-    assert [
-        target for target in targets if not (ROOT / page).parent.joinpath(target).exists()
-    ] == []
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_scripts_and_links_exist(page):
+    missing = []
+    for program, *words in commands(page):
+        script = words[0] if words and program in ("bash", "python") else ""
+        if words[:1] == ["-m"] and words[1].startswith("examples."):
+            script = words[1].replace(".", "/") + ".py"
+        if script.endswith((".py", ".sh")) and "$" not in script and not (ROOT / script).exists():
+            missing.append(script)
+    text = page.read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+    missing += [link for link in links if not (page.parent / link).exists()]
+    assert not missing
 
 
 def trainings() -> list[list[str]]:

@@ -1,10 +1,7 @@
 """examples/study/measures.py: hand-made curves and scores."""
 
-import math
-
 import numpy as np
 import pytest
-from sklearn.metrics import matthews_corrcoef
 
 from examples.study import measures
 
@@ -40,47 +37,41 @@ def test_band_is_over_the_updates_that_all_have():
     assert measures.band([]) == []
 
 
-def test_difference_over_seeds_is_students():
-    # Mean 2, standard deviation 1; t of two degrees of freedom is 4.3027.
-    found = measures.difference([1.0, 2.0, 3.0])
-    assert found.mean == 2
-    assert found.half_width == pytest.approx(4.3027 / math.sqrt(3), abs=1e-3)
-    assert found.is_noise
-    assert found.written(1) == "+2.0 ± 2.5 (noise)"
-    surer = measures.difference([1.9, 2.0, 2.1])
-    assert not surer.is_noise
-    assert surer.written(2) == "**+2.00 ± 0.25**"
-    assert measures.difference([-1.9, -2.0, -2.1]).written(2) == "**-2.00 ± 0.25**"
-
-
-def test_examples_are_a_noise_of_their_own():
-    # The seeds agree, but 1.96 × 2 are as much as the difference.
-    found = measures.difference([3.0, 3.0, 3.0], standard_error=2.0)
-    assert found.half_width == pytest.approx(3.92, abs=1e-3)
-    assert found.is_noise
-    both = measures.difference([1.9, 2.0, 2.1], standard_error=0.1)
-    assert both.half_width == pytest.approx(math.hypot(0.2484, 0.196), abs=1e-3)
-
-
-def test_one_seed_shows_no_noise():
-    found = measures.difference([9.0], 0.0)
-    assert found.is_noise
-    assert found.written(2) == "+9.00 (one seed)"
+@pytest.mark.parametrize(
+    ("values", "standard_error", "written"),
+    [
+        # Standard deviation 1; t of two degrees of freedom is 4.3027.
+        ([1.0, 2.0, 3.0], 0.0, "+2.00 ± 2.48 (noise)"),
+        ([1.9, 2.0, 2.1], 0.0, "**+2.00 ± 0.25**"),
+        ([-1.9, -2.0, -2.1], 0.0, "**-2.00 ± 0.25**"),
+        # The seeds agree, but 1.96 × 2 are as much as the difference.
+        ([3.0, 3.0, 3.0], 2.0, "+3.00 ± 3.92 (noise)"),
+        # √(0.2484² + 0.196²)
+        ([1.9, 2.0, 2.1], 0.1, "**+2.00 ± 0.32**"),
+        ([9.0], 0.0, "+9.00 (one seed)"),
+    ],
+)
+def test_difference_is_beyond_the_noise_of_seeds_and_examples(values, standard_error, written):
+    found = measures.difference(values, standard_error)
+    assert found.written(2) == written
+    assert found.is_noise is not written.startswith("**")
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "mcc", "pearson"])
 def test_standard_error_is_that_of_scores_of_random_samples(metric):
-    rng = np.random.default_rng(0)
-    examples, scores = 400, []
+    rng, examples, scores = np.random.default_rng(0), 400, []
     for _ in range(800):
         if metric == "pearson":
-            x, noise = rng.normal(size=(2, examples))
-            scores.append(100 * np.corrcoef(x, 0.5 * x + np.sqrt(0.75) * noise)[0, 1])
-            continue
-        label = rng.integers(0, 2, examples)
-        answer = np.where(rng.random(examples) < 0.75, label, 1 - label)
-        right = (answer == label).mean()
-        scores.append(100 * (right if metric == "accuracy" else matthews_corrcoef(label, answer)))
+            label, noise = rng.normal(size=(2, examples))
+            answer = 0.5 * label + np.sqrt(0.75) * noise
+        else:
+            label = rng.integers(0, 2, examples)
+            answer = np.where(rng.random(examples) < 0.75, label, 1 - label)
+        # Of two classes, Matthews' coefficient is the correlation.
+        score = (
+            (answer == label).mean() if metric == "accuracy" else np.corrcoef(label, answer)[0, 1]
+        )
+        scores.append(100 * score)
     found = measures.standard_error(metric, float(np.mean(scores)), examples)
     assert found == pytest.approx(np.std(scores), rel=0.1)
 
