@@ -109,7 +109,7 @@ def bias_table(
     return torch.stack(rows).view(heads, queries, keys)
 
 
-def biased(bias: Callable[..., Tensor]) -> tuple[Callable[..., Tensor], Callable[..., tuple]]:
+def biased(bias: Callable[..., Tensor], score_terms: int = 1) -> tuple[Callable, Callable]:
     """The scores and the `attend` of an encoding that adds a bias to the scores, and nothing else.
 
     bias: (head, i, j, positions, num_heads, **options) -> what is added to the score of i and j.
@@ -122,9 +122,15 @@ def biased(bias: Callable[..., Tensor]) -> tuple[Callable[..., Tensor], Callable
             *(num_heads, queries, keys, start),
         )
 
+    return positional_score, attend_with(positional_score, score_terms)
+
+
+def attend_with(positional_score: Callable[..., Tensor], score_terms: int = 1) -> Callable:
+    """The `attend` of an encoding that adds `positional_score` to the scores."""
+
     def attend_biased(x, weights, positions, num_heads, padding=None, **options):
         length = x.size(1)
         added = positional_score(positions, num_heads, length, length, **options)
-        return attend(x, weights, num_heads, padding, added)
+        return attend(x, weights, num_heads, padding, added, score_terms=score_terms)
 
-    return positional_score, attend_biased
+    return attend_biased

@@ -8,36 +8,28 @@ positions: "weight", a row per head: b of the distances −c, ..., c, or −c, .
 
 import math
 
-from . import attention
+from .attention import biased
 
 
-def positional_score(
+def bias(
+    h,
+    i,
+    j,
     positions,
     num_heads,
-    queries,
-    keys,
-    start=0,
     *,
     tie_cls=False,
     toeplitz_far=128,
     toeplitz_slope=1.0,
     bidirectional=True,
 ):
-    """H×T×S, for queries at start, ..., start + queries − 1."""
     b, c = positions["weight"], toeplitz_far
-
-    def bias(h, i, j):
-        if not tie_cls and i == 0:
-            return b[h, 0] * 0
-        if not tie_cls and j == 0:
-            return b[h, -1]
-        clipped = max(-c, min(j - i, c if bidirectional else 0))
-        return b[h, clipped + c] - toeplitz_slope * math.log(max(abs(j - i), c) / c)
-
-    return attention.bias_table(bias, num_heads, queries, keys, start)
+    if not tie_cls and i == 0:
+        return b[h, 0] * 0
+    if not tie_cls and j == 0:
+        return b[h, -1]
+    clipped = max(-c, min(j - i, c if bidirectional else 0))
+    return b[h, clipped + c] - toeplitz_slope * math.log(max(abs(j - i), c) / c)
 
 
-def attend(x, weights, positions, num_heads, padding=None, **options):
-    length = x.size(1)
-    bias = positional_score(positions, num_heads, length, length, **options)
-    return attention.attend(x, weights, num_heads, padding, score_terms=2, positional=bias)
+positional_score, attend = biased(bias, score_terms=2)

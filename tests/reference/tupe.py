@@ -19,8 +19,7 @@ import math
 
 import torch
 
-from . import attention
-from .attention import project_per_head
+from .attention import attend_with, bias_table, project_per_head
 from .buckets import bucket
 
 
@@ -80,7 +79,7 @@ def positional_score(
         beyond = math.log(max(abs(j - i) / toeplitz_far, 1))
         return mean(h, d, toeplitz_far) - toeplitz_slope * beyond
 
-    return attention.bias_table(v, num_heads, queries, keys, start)
+    return bias_table(v, num_heads, queries, keys, start)
 
 
 def rows_of_cls(num_buckets, bidirectional):
@@ -97,7 +96,4 @@ def layer_norm(row, positions, eps=1e-5):
     return normed * positions["layer_norm.weight"] + positions["layer_norm.bias"]
 
 
-def attend(x, weights, positions, num_heads, padding=None, **options):
-    length = x.size(1)
-    v = positional_score(positions, num_heads, length, length, **options)
-    return attention.attend(x, weights, num_heads, padding, score_terms=2, positional=v)
+attend = attend_with(positional_score, score_terms=2)
