@@ -183,6 +183,16 @@ SIZE, PROBABILITY = "must be a positive integer", "must be a number from 0 to 1"
             {"position_encoding": "rope", "extend_positions": "toeplitz"},
             "tupe_a, tupe_r have, but --position-encoding is 'rope'",
         ),
+        (
+            hf.TupeModel,
+            {"extend_positions": "toeplitz"},
+            "extend_positions is 'toeplitz', but position_options has no trained_positions: give",
+        ),
+        (
+            hf.TupeModel,
+            {"extend_positions": "toeplitz", "position_options": {"trained_positions": 4096}},
+            "--trained-positions is 4096, but must be .* at most --max-positions",
+        ),
         (hf.TupeModel, {"hidden_act": "swish9"}, "hidden_act is 'swish9'"),
         (hf.TupeModel, {"num_attention_heads": 5}, "5 heads do not divide 32"),
         (hf.TupeModel, {"attention_backend": "fast"}, "'fast'"),

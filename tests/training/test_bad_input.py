@@ -122,6 +122,13 @@ def test_labels_that_are_not_there(failed, toy_sentence_data, tmp_path):
     assert "label/" in failed(finetune, "--num-classes", 2, data=tmp_path / "data")
 
 
+def test_a_trained_length_that_is_not_given(failed, toy_checkpoint):
+    """fairseq-train builds the model before it reads the checkpoint, which records it."""
+    flags = ("--extend-positions", "toeplitz", "--max-positions", 128)
+    message = failed(pretrain, *flags, "--restore-file", toy_checkpoint)
+    assert message.startswith("--trained-positions is 128, but the checkpoint has 64 positions")
+
+
 # ---------------------------------------------------------------- under fairseq's commands
 
 

@@ -89,11 +89,15 @@ def test_tuning_and_resuming_beyond_the_trained_length(toy_checkpoint, long_revi
             "--trained-positions is 128, but the checkpoint has 64 positions: give that number",
         ),
         ({"position_encoding": "rope"}, "that tupe_a, tupe_r have, but .* is 'rope'"),
+        (
+            {"max_positions": 128, "extend_positions": None},
+            "continue beyond them with --extend-positions hierarchical or toeplitz",
+        ),
     ],
-    ids=["shorter", "not recorded", "another encoding"],
+    ids=["shorter", "not recorded", "another encoding", "not asked for"],
 )
 def test_a_checkpoint_that_cannot_be_continued(
     toy_checkpoint, toy_masked_lm_data, overrides, message
 ):
     with pytest.raises(ValueError, match=message):
-        load(toy_checkpoint, toy_masked_lm_data, **TOEPLITZ, **overrides)
+        load(toy_checkpoint, toy_masked_lm_data, **TOEPLITZ | overrides)

@@ -10,6 +10,9 @@ from ..modules.encoder import Encoder
 from ..position.base import POSITION_ENCODINGS, PositionEncoding, build_position_encoding
 from .configuration import TupeConfig
 
+#: The option that records the trained length.
+TRAINED = "trained_positions"
+
 
 def build_positions(config: TupeConfig) -> PositionEncoding:
     """The encoding that a configuration names, with its initial values.
@@ -28,8 +31,13 @@ def build_positions(config: TupeConfig) -> PositionEncoding:
             f"are: {', '.join(sorted(known)) or 'none'}."
         )
     if POSITION_ENCODINGS[name].continues_by_distance:
+        if config.extend_positions == "toeplitz" and not config.position_options.get(TRAINED):
+            raise ConfigurationError(
+                "extend_positions is 'toeplitz', but position_options has no trained_positions: "
+                "give the max_position_embeddings with which the model was trained."
+            )
         # The trained length, which stays when a loaded model gets a larger one.
-        config.position_options.setdefault("trained_positions", config.max_position_embeddings)
+        config.position_options.setdefault(TRAINED, config.max_position_embeddings)
     with torch.device("cpu"):
         return build_position_encoding(
             name,
