@@ -6,7 +6,7 @@ length (a larger max_positions), and training changes the values themselves.
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 
@@ -30,7 +30,6 @@ NOT_COMPARABLE = (
 )
 
 
-@torch.no_grad()
 def write(
     converted: Converted,
     out: Path,
@@ -43,9 +42,8 @@ def write(
     Raises:
         UsageError: the model has another encoding, or the distance is not among the trained ones.
     """
-    family, state = converted.family, converted.state
     given = {"toeplitz_far": toeplitz_far, "toeplitz_slope": toeplitz_slope}
-    settings = known_settings(converted.settings, family)
+    settings = known_settings(converted.settings, converted.family)
     settings |= {name: value for name, value in given.items() if value is not None}
     encoding = settings["position_encoding"]
     if not POSITION_ENCODINGS[encoding].continues_by_distance:
@@ -54,6 +52,19 @@ def write(
             f"--to toeplitz folds the term of absolute positions that {', '.join(able)} have, but "
             f"the model's --position-encoding is {encoding!r}."
         )
+    folder = converted.folder or Path()
+    write_directory(folded(converted, settings), out, folder / "dict.txt")
+    converted.not_comparable = NOT_COMPARABLE
+
+
+@torch.no_grad()
+def folded(converted: Converted, settings: dict[str, Any]) -> Converted:
+    """The model with the encoding `toeplitz`; `converted` gets a note.
+
+    Raises:
+        UsageError: the parameters do not fit the settings.
+    """
+    family, state = converted.family, converted.state
     model = build(settings, converted.dictionary, state, family)
     if found := differences(state, model.state_dict()):
         raise CheckpointError(
@@ -61,26 +72,23 @@ def write(
         )
     model.load_state_dict(state)
     prefix = f"{family.stack}embed_positions."
-    tupe = model.get_submodule(prefix[:-1])
-    kept = {name: value for name, value in state.items() if not name.startswith(prefix)}
+    tupe: Any = model.get_submodule(prefix[:-1])
+    values = tupe.folded()
+    converted.notes.append(
+        f"{sum(p.numel() for p in tupe.parameters()):,} parameters of "
+        f"{settings['position_encoding']} became {values.numel():,}: {len(values)} heads, "
+        f"--toeplitz-far {tupe.far}, --toeplitz-slope {tupe.slope}"
+    )
     left_out = {*options_of(settings), "extend_positions"}
-    folded = Converted(
-        {name: value for name, value in settings.items() if name not in left_out}
-        | {"position_encoding": KIND, "tie_cls": not tupe.untie_cls}
-        | {"toeplitz_far": tupe.far, "toeplitz_slope": tupe.slope},
-        {**kept, f"{prefix}weight": tupe.folded()},
+    kept = {name: value for name, value in settings.items() if name not in left_out}
+    own = {"tie_cls": not tupe.untie_cls, "toeplitz_far": tupe.far, "toeplitz_slope": tupe.slope}
+    others = {name: value for name, value in state.items() if not name.startswith(prefix)}
+    return Converted(
+        {**kept, "position_encoding": KIND, **own},
+        {**others, f"{prefix}weight": values},
         converted.dictionary,
         family=family,
     )
-    source = converted.folder or Path()
-    write_directory(folded, out, source / "dict.txt")
-    before = sum(p.numel() for p in tupe.parameters())
-    after = tupe.folded().numel()
-    converted.notes.append(
-        f"{before:,} parameters of {encoding} became {after:,}: {tupe.shape.num_heads} heads, "
-        f"--toeplitz-far {tupe.far}, --toeplitz-slope {tupe.slope}"
-    )
-    converted.not_comparable = NOT_COMPARABLE
 
 
 SUMMARY = "this package's encoding toeplitz, a value for each distance, from tupe_a or tupe_r"
