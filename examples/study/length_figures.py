@@ -62,8 +62,10 @@ def draw_growth(
         axes.minorticks_off()
         axes.set(xlabel="tokens in a sequence", ylabel="loss minus that at 1×, bits per token")
         verdicts = [verdict(end) for name, end in ends.items() if "," not in name]
-        held = f"{verdicts.count('holds')} of {len(verdicts)} encodings hold"
-        axes.set_title(f"{KINDS[part].title}, trained at {lengths[part]} tokens\n{held}")
+        title = f"{KINDS[part].title}, trained at {lengths[part]} tokens"
+        if len(verdicts) > 1:
+            title += f"\n{verdicts.count('holds')} of {len(verdicts)} encodings hold"
+        axes.set_title(title)
         axes.spines[["top", "right"]].set_visible(False)
         label_ends(axes, FACTORS[-1], ends, colors, "{:+.2f}")
     save_png(figure, out, command)
