@@ -12,7 +12,7 @@ import shutil
 from argparse import Namespace
 from pathlib import Path
 
-from fairseq.data import Dictionary, encoders
+from fairseq.data import encoders
 from torch import Tensor
 
 from tupe_fairseq import UsageError
@@ -41,8 +41,7 @@ class Tokenizer:
             )
         if not words.is_file():
             raise UsageError(f"no {words}: copy it from the pre-trained model's binarised text.")
-        read_dictionary(words)
-        self.dictionary = Dictionary.load(str(words))
+        self.dictionary = read_dictionary(words)
         self.files = [Path(path) for name, path in settings.items() if name != "bpe"]
         with reading_tokenizer(settings):
             self.bpe = encoders.build_bpe(Namespace(**settings))

@@ -65,25 +65,6 @@ def test_encode_and_decode(roberta):
     assert roberta.decode(tokens) == ["the cat sat", "a dog ran"]
 
 
-def test_extract_features(roberta):
-    tokens = roberta.encode("the cat sat")
-    features = roberta.extract_features(tokens)
-    assert features.shape == (1, len(tokens), 32)
-    states = roberta.extract_features(tokens, return_all_hiddens=True)
-    assert [state.shape for state in states] == [features.shape] * 3
-    assert torch.equal(states[-1], features)
-
-
-def test_features_of_a_batch_equal_those_of_each_sentence(roberta):
-    from fairseq.data.data_utils import collate_tokens
-
-    sentences = [roberta.encode(text) for text in ("the cat sat on the mat", "cats run")]
-    together = roberta.extract_features(collate_tokens(sentences, pad_idx=1))
-    for tokens, features in zip(sentences, together, strict=True):
-        alone = roberta.extract_features(tokens)[0]
-        torch.testing.assert_close(features[: len(tokens)], alone)
-
-
 def test_fill_mask(roberta):
     filled = roberta.fill_mask("the <mask> sat on the mat", topk=4)
     assert len(filled) == 4
@@ -124,14 +105,6 @@ def test_fill_mask_gives_each_word_its_probability(roberta):
         ]
     piece = word.replace(" ", "▁")
     torch.testing.assert_close(logits.softmax(-1)[dictionary.index(piece)].item(), probability)
-
-
-def test_new_classification_head(pretrained):
-    roberta = TupeRobertaModel.from_pretrained(pretrained)
-    roberta.register_classification_head("topic", num_classes=3)
-    assert roberta.predict("topic", roberta.encode("the cat sat")).exp().sum().item() == (
-        pytest.approx(1)
-    )
 
 
 def test_positional_correlations(roberta):

@@ -1,7 +1,7 @@
 """Files that the hub reads: a checkpoint, and the dictionaries and tokenizer beside it."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from fairseq.tasks import TASK_REGISTRY
 
 from ..checkpoints.reading import read_checkpoint, safe_checkpoint_globals
 from ..checkpoints.settings import recorded_settings
+from ..checks import read_dictionary
 from ..errors import CheckpointError, DataError, UsageError
 
 SENTENCEPIECE, GPT2 = "sentencepiece.bpe.model", ("encoder.json", "vocab.bpe")
@@ -28,8 +29,8 @@ TASKS = (
 TOKENIZERS = ("sentencepiece_model", "gpt2_encoder_json", "gpt2_vocab_bpe")
 
 
-def find_checkpoint(path: Path, name: str | None) -> tuple[Path, str]:
-    """Directory and name of a checkpoint.
+def find_checkpoint(path: Path, name: str | None = None) -> Path:
+    """The path of a checkpoint.
 
     Args:
         path: its directory, or the checkpoint itself.
@@ -40,10 +41,10 @@ def find_checkpoint(path: Path, name: str | None) -> tuple[Path, str]:
     """
     path = path.absolute()
     if path.is_file() and name is None:
-        return path.parent, path.name
+        return path
     for candidate in [name] if name else CHECKPOINTS:
         if (path / candidate).is_file():
-            return path, candidate
+            return path / candidate
     raise CheckpointError(f"no checkpoint: {path} holds no {name or ', '.join(CHECKPOINTS)}.")
 
 
@@ -91,9 +92,7 @@ def import_numpy_compat() -> None:
         import numpy.compat  # noqa: F401
 
 
-def load_checkpoint(
-    directory: Path, checkpoint_file: str, data: Path, **settings: Any
-) -> dict[str, Any]:
+def load_checkpoint(checkpoint: Path, data: Path, **settings: Any) -> dict[str, Any]:
     """Load a checkpoint by fairseq's hub, which returns "models", "task" and "args".
 
     Raises:
@@ -103,28 +102,46 @@ def load_checkpoint(
     try:
         with safe_checkpoint_globals():
             return hub_utils.from_pretrained(
-                str(directory), checkpoint_file, str(data), **settings
+                str(checkpoint.parent), checkpoint.name, str(data), **settings
             )
     except UsageError:
         raise
     # fairseq raises errors of any type for settings that it does not expect.
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"[:300]
-        path = directory / checkpoint_file
-        raise CheckpointError(f"{path} cannot be loaded: {reason}.") from error
+        raise CheckpointError(f"{checkpoint} cannot be loaded: {reason}.") from error
 
 
-def data_folders(directory: Path, given: str | Path | None, recorded: str | None) -> list[Path]:
-    """Folders that may hold the dictionaries, the likeliest first.
+def find_dictionaries(
+    directory: Path,
+    given: str | Path | None,
+    recorded: str | None,
+    alternatives: Sequence[tuple[str, ...]],
+) -> tuple[Path, tuple[str, ...]]:
+    """The folder that holds the dictionaries, and their names, all of which can be read.
 
     Args:
         directory: of the checkpoint.
         given: by the user; relative to the checkpoint's directory if it begins with a dot.
         recorded: the training data; folders are separated by colons.
+        alternatives: names of the files that a model needs, the preferred ones first.
+
+    Raises:
+        DataError: there are none, or one cannot be read.
     """
-    if given is None:
-        return [directory, *([Path(str(recorded).split(":")[0])] if recorded else [])]
-    return [directory / given if str(given).startswith(".") else Path(given).absolute()]
+    folders = [directory, *([Path(str(recorded).split(":")[0])] if recorded else [])]
+    if given is not None:
+        folders = [directory / given if str(given).startswith(".") else Path(given).absolute()]
+    for folder in folders:
+        for names in alternatives:
+            if all((folder / name).is_file() for name in names):
+                for name in names:
+                    read_dictionary(folder / name)
+                return folder, names
+    needed = " or ".join(" and ".join(names) for names in alternatives)
+    raise DataError(
+        f"no dictionary: {folders[0]} does not hold {needed}; copy the training data's there."
+    )
 
 
 def find_tokenizer(directory: Path, bpe: str | None) -> dict[str, str]:

@@ -6,7 +6,6 @@ from typing import Any
 from fairseq.hub_utils import GeneratorHubInterface
 from torch import Tensor
 
-from ..checks import read_dictionary
 from ..errors import ConfigurationError, DataError
 from . import files
 
@@ -61,25 +60,6 @@ class TupeGeneratorHubInterface(GeneratorHubInterface):
             raise DataError("the sentence to translate is empty.")
         return super().encode(sentence)
 
-    def generate(
-        self, tokenized_sentences: Any, beam: int = 5, verbose: bool = False, **kwargs: Any
-    ) -> Any:
-        """As fairseq's: for each sentence of token ids a list of hypotheses, best first.
-
-        Raises:
-            DataError: a sentence has more tokens than the model has positions.
-        """
-        longest = self.max_positions[0] if self.translates else self.max_positions
-        # fairseq also takes a single sentence, a tensor of one dimension.
-        single = isinstance(tokenized_sentences, Tensor) and tokenized_sentences.dim() == 1
-        for sentence in [tokenized_sentences] if single else tokenized_sentences:
-            if len(sentence) > longest and not kwargs.get("skip_invalid_size_inputs"):
-                raise DataError(
-                    f"a sentence has {len(sentence)} tokens, but the model takes {longest}: "
-                    "split it, or pass skip_invalid_size_inputs=True to leave it out."
-                )
-        return super().generate(tokenized_sentences, beam, verbose, **kwargs)
-
 
 def load_generator(
     model_name_or_path: str | Path,
@@ -92,15 +72,15 @@ def load_generator(
 
     Arguments and errors are those of `hub.roberta.load_directory`.
     """
-    directory, checkpoint_file = files.find_checkpoint(Path(model_name_or_path), checkpoint_file)
-    recorded = files.recorded_task(directory / checkpoint_file, GeneratorFromPretrained)
+    checkpoint = files.find_checkpoint(Path(model_name_or_path), checkpoint_file)
+    recorded = files.recorded_task(checkpoint, GeneratorFromPretrained)
     languages = [recorded.get("source_lang"), recorded.get("target_lang")]
-    names = [f"dict.{language}.txt" for language in languages if language] or ["dict.txt"]
-    folders = files.data_folders(directory, data_name_or_path, recorded.get("data"))
-    data = _find_dictionaries(folders, names)
+    names = tuple(f"dict.{each}.txt" for each in languages if each) or ("dict.txt",)
+    directory, training_data = checkpoint.parent, recorded.get("data")
+    data, _ = files.find_dictionaries(directory, data_name_or_path, training_data, [names])
     # Translating needs no BLEU, whose settings the checkpoint may have recorded.
     settings = {"eval_bleu": False, **files.find_tokenizer(directory, bpe), **overrides}
-    loaded = files.load_checkpoint(directory, checkpoint_file, data, **settings)
+    loaded = files.load_checkpoint(checkpoint, data, **settings)
     models = [model.eval() for model in loaded["models"]]
     translates = len(names) == 2
     with files.reading_tokenizer(settings):
@@ -111,15 +91,3 @@ class GeneratorFromPretrained:
     """Mixin of the models that `load_generator` may load, before fairseq's class of models."""
 
     from_pretrained = staticmethod(load_generator)
-
-
-def _find_dictionaries(folders: list[Path], names: list[str]) -> Path:
-    for folder in folders:
-        if all((folder / name).is_file() for name in names):
-            for name in names:
-                read_dictionary(folder / name)
-            return folder
-    raise DataError(
-        f"no dictionary: {folders[0]} does not hold {' and '.join(names)}; copy the training "
-        "data's there."
-    )

@@ -10,7 +10,6 @@ from fairseq.models.roberta.hub_interface import RobertaHubInterface
 from torch import Tensor
 
 from ..analysis import positional_correlations
-from ..checks import read_dictionary
 from ..errors import ConfigurationError, DataError
 from . import files
 
@@ -138,16 +137,21 @@ def load_directory(
         UsageError: the checkpoint, a dictionary or the tokenizer is missing or cannot be loaded,
             or the checkpoint is of another model.
     """
-    directory, checkpoint_file = files.find_checkpoint(Path(model_name_or_path), checkpoint_file)
+    checkpoint = files.find_checkpoint(Path(model_name_or_path), checkpoint_file)
+    directory, recorded = checkpoint.parent, files.recorded_task(checkpoint, RobertaModel)
     # Loading a model must not need the C++ compiler that training it may have used.
     settings = {"compile_layers": False, **files.find_tokenizer(directory, bpe), **overrides}
-    data = _find_dictionaries(directory, data_name_or_path, directory / checkpoint_file, settings)
-    for name in ("dict.txt", "input0/dict.txt", "label/dict.txt"):
-        if (data / name).is_file():
-            read_dictionary(data / name)
-    loaded = files.load_checkpoint(
-        directory, checkpoint_file, data, load_checkpoint_heads=True, **settings
+    finetuned = recorded.get("_name") != "masked_lm"
+    alternatives = [("input0/dict.txt",), ("dict.txt",)] if finetuned else [("dict.txt",)]
+    training_data = recorded.get("data")
+    data, (found,) = files.find_dictionaries(
+        directory, data_name_or_path, training_data, alternatives
     )
+    if finetuned and found == "dict.txt":
+        # Its heads work, but its classes have no names. "task" is the older setting, from which
+        # fairseq takes what the task declares.
+        settings["task"] = {"_name": "masked_lm", "task": "masked_lm", "data": str(data)}
+    loaded = files.load_checkpoint(checkpoint, data, load_checkpoint_heads=True, **settings)
     model = loaded["models"][0].eval()
     with files.reading_tokenizer(settings):
         return TupeRobertaHubInterface(loaded["args"], loaded["task"], model)
@@ -157,27 +161,3 @@ class RobertaFromPretrained:
     """Mixin before fairseq's `RobertaModel`, whose checkpoints `load_directory` loads as well."""
 
     from_pretrained = staticmethod(load_directory)
-
-
-def _find_dictionaries(
-    directory: Path, given: str | Path | None, checkpoint: Path, settings: dict[str, Any]
-) -> Path:
-    """The directory of dict.txt (pre-trained) or of input0/ and label/ (fine-tuned).
-
-    If there is only dict.txt for a fine-tuned model, the model is loaded under the task masked_lm:
-    its heads work, but class indices have no names.
-    """
-    recorded = files.recorded_task(checkpoint, RobertaModel)
-    candidates = files.data_folders(directory, given, recorded.get("data"))
-    for folder in candidates:
-        if recorded.get("_name") != "masked_lm" and (folder / "input0" / "dict.txt").is_file():
-            return folder
-        if (folder / "dict.txt").is_file():
-            if recorded.get("_name") != "masked_lm":
-                # "task" is the older setting, from which fairseq takes what the task declares.
-                settings["task"] = {"_name": "masked_lm", "task": "masked_lm", "data": str(folder)}
-            return folder
-    raise DataError(
-        f"no dictionary: {candidates[0]} holds neither dict.txt nor input0/dict.txt; copy the "
-        "training data's there."
-    )

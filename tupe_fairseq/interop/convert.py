@@ -25,7 +25,7 @@ def convert(argv: list[str] | None = None) -> list[str]:
     source, out = arguments.source, arguments.out
     if conversion.flag == "--from":
         if conversion.source == "CHECKPOINT" and source.is_dir():
-            source = Path(*find_checkpoint(source, None))
+            source = find_checkpoint(source)
         converted = conversion.function(source, arguments.dict, **options)
         folder = source if source.is_dir() else source.parent
         write(converted, out, arguments.dict or folder / "dict.txt")

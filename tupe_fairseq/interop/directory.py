@@ -118,8 +118,8 @@ def load(directory: str | Path) -> Converted:
     Raises:
         CheckpointError: the directory does not hold such a model.
     """
-    folder, name = find_checkpoint(Path(directory), None)
-    source, fine_tuned = folder / name, folder / "input0" / "dict.txt"
+    source = find_checkpoint(Path(directory))
+    folder, fine_tuned = source.parent, source.parent / "input0" / "dict.txt"
     beside = fine_tuned if fine_tuned.is_file() else folder / "dict.txt"
     state, dictionary, path = read_source(source, beside)
     settings = recorded_settings(state, "model", source)
