@@ -15,14 +15,13 @@ from .families import MASKED, Family
 TOLERANCE = 1e-5
 
 
-def batch(vocabulary: int, max_positions: int, padding: int = 1) -> Tensor:
+def batch(vocabulary: int, length: int) -> Tensor:
     """Random ids of three sentences, 3×T: full length, half of it and two tokens, padded."""
     generator = torch.Generator().manual_seed(0)
-    length = min(max_positions, 128)
     tokens = torch.randint(4, vocabulary, (3, length), generator=generator)
     tokens[:, 0] = 0
     for row, end in ((1, length // 2), (2, min(2, length))):
-        tokens[row, max(end, 1) :] = padding
+        tokens[row, max(end, 1) :] = 1
     return tokens
 
 
@@ -33,6 +32,20 @@ def outputs_of(model: Any, head: str | None) -> Forward:
 
 
 @torch.no_grad()
+def largest_difference(actual: Forward, expected: Forward, vocabulary: int, longest: int) -> float:
+    """Of the logits of two models, relative to the largest logit.
+
+    The texts are random, padded and of several lengths, at most `longest` tokens.
+    """
+    pairs = []
+    for length in (2, 7, 17, 128):
+        tokens = batch(vocabulary, min(length, longest))
+        pair = torch.stack((actual(tokens), expected(tokens))).double()
+        pairs.append((pair[:, tokens.ne(1)] if pair.dim() == 4 else pair).flatten(1))
+    found, wanted = torch.cat(pairs, 1)
+    return ((found - wanted).abs().max() / wanted.abs().max().clamp(min=1e-9)).item()
+
+
 def check_directory(
     directory: str | Path, other: Forward, head: str | None = None, family: Family = MASKED
 ) -> str:
@@ -45,17 +58,11 @@ def check_directory(
         CheckpointError: the logits differ.
     """
     hub = MODEL_REGISTRY[family.model].from_pretrained(directory)
-    (model,), dictionary = getattr(hub, "models", None) or [hub.model], hub.task.source_dictionary
-    tokens = batch(len(dictionary), model.max_positions(), dictionary.pad())
-    seen = tokens.ne(dictionary.pad())
-    actual, wanted = (
-        logits[seen] if logits.dim() == 3 else logits
-        for logits in (outputs_of(model, head)(tokens), other(tokens))
-    )
-    largest = max(wanted.abs().max().item(), 1e-9)
-    difference = (actual.double() - wanted.double()).abs().max().item() / largest
+    (model,) = getattr(hub, "models", None) or [hub.model]
+    symbols, longest = len(hub.task.source_dictionary), model.max_positions()
+    difference = largest_difference(outputs_of(model, head), other, symbols, longest)
     name = "logits of the head" if head else "logits"
-    line = f"{name} {tuple(wanted.shape)}: largest difference {difference:.1e} of the largest"
+    line = f"{name}: largest difference {difference:.1e} of the largest"
     # NaN must fail too.
     if not difference <= TOLERANCE:
         raise CheckpointError(f"the converted model gives other outputs than its source: {line}.")

@@ -110,14 +110,9 @@ def head_names(state: Mapping[str, Tensor]) -> list[str]:
 
 
 def register_heads(model: RobertaModel, state: Mapping[str, Tensor]) -> None:
-    """Register the classification heads of a state dict with a model, in their sizes."""
-    for head in head_names(state):
-        # out_proj before dense; 1 where one is missing.
-        shapes = (
-            state.get(f"{HEADS}{head}.{name}.weight", torch.zeros(1)).shape
-            for name in ("out_proj", "dense")
-        )
-        model.register_classification_head(head, *(shape[0] if shape else 1 for shape in shapes))
+    """Register the classification heads of a state dict with a model, as fairseq does."""
+    model.args.load_checkpoint_heads = True
+    model.upgrade_state_dict({n: value for n, value in state.items() if n.startswith(HEADS)})
 
 
 def build(
@@ -136,7 +131,8 @@ def build(
     task = tasks.TASK_REGISTRY[family.task](given, copy.deepcopy(dictionary))
     with building_model(f"{family.longest} {settings[family.longest]}"):
         model = task.build_model(given).eval()
-    register_heads(model, state)
+        if family is MASKED:
+            register_heads(model, state)
     return model
 
 

@@ -20,7 +20,6 @@ from torch import Tensor
 from ...checkpoints.migration import SECOND_COPY, rename_old_layers
 from ...checkpoints.reading import read_checkpoint
 from ...checkpoints.settings import recorded_settings
-from ...errors import CheckpointError
 from ...position import POSITION_ENCODINGS
 from ..check import outputs_of
 from ..conversion import Conversion, Forward, register
@@ -159,22 +158,15 @@ def _complete_heads(ours: dict[str, Tensor], width: int) -> list[str]:
     """Add RoBERTa's dense projection to the first release's heads, which lack it.
 
     Returns:
-        Names of these heads.
-
-    Raises:
-        CheckpointError: only some heads lack the projection, but all share one activation.
+        Names of these heads. All heads share one activation, so none if only some lack it.
     """
     heads = head_names(ours)
-    short = [head for head in heads if f"{HEADS}{head}.dense.weight" not in ours]
-    if short and short != heads:
-        raise CheckpointError(
-            f"the classification heads {', '.join(short)} have no dense projection, but others "
-            "do: they cannot be in one model."
-        )
-    for head in short:
+    if any(f"{HEADS}{head}.dense.weight" in ours for head in heads):
+        return []
+    for head in heads:
         ours[f"{HEADS}{head}.dense.weight"] = torch.eye(width)
         ours[f"{HEADS}{head}.dense.bias"] = torch.zeros(width)
-    return short
+    return heads
 
 
 def outputs(checkpoint: Path, converted: Converted, head: str | None) -> Forward:

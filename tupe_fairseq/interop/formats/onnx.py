@@ -19,7 +19,7 @@ from torch import Tensor
 from ...errors import CheckpointError, ConfigurationError, UsageError
 from ...extras import import_extra
 from ...position.tables import ConstantTable
-from ..check import batch
+from ..check import batch, largest_difference
 from ..classes import to_transformers
 from ..conversion import Conversion, Forward, register
 from ..directory import building
@@ -152,20 +152,15 @@ def quantize(path: Path, out: Path) -> None:
         )
 
 
-@torch.no_grad()
 def error_of(path: Path, model: Any) -> float:
-    """The largest difference of logits at tokens, relative to the largest logit.
+    """The largest difference of logits at tokens, relative to the largest logit."""
 
-    The texts are random, padded and of other shapes than the one that was traced.
-    """
-    run, pairs = session(path), []
-    for length in (2, 7, TRACED + 6, 128):
-        ids = batch(model.config.vocab_size, min(length, model.config.max_position_embeddings))
-        seen = ids.ne(model.config.pad_token_id)
-        pair = torch.stack((run(ids), model(ids, seen.long()).logits))
-        pairs.append((pair[:, seen] if pair.dim() == 4 else pair).flatten(1))
-    found, expected = torch.cat(pairs, 1)
-    return ((found - expected).abs().max() / expected.abs().max().clamp(min=1e-9)).item()
+    def expected(ids: Tensor) -> Tensor:
+        return model(ids, ids.ne(1).long()).logits
+
+    config = model.config
+    sizes = config.vocab_size, config.max_position_embeddings
+    return largest_difference(session(path), expected, *sizes)
 
 
 def session(path: Path) -> Any:
