@@ -19,23 +19,31 @@ def data(tmp_path):
     return folder
 
 
-def test_overrides_keep_windows(data, tmp_path):
+@pytest.fixture
+def overrides_of(data, tmp_path):
+    """The overrides for a checkpoint of `tupe_roberta` with these settings."""
+
+    def read(encoding, *chosen, max_positions=64, **more):
+        settings = {"position_encoding": encoding, "max_positions": max_positions, **more}
+        model = {"arch": "tupe_roberta", **settings}
+        torch.save({"model": {}, "cfg": {"model": model}}, tmp_path / "model.pt")
+        return overrides(data, tmp_path / "model.pt", *([list(chosen)] if chosen else []))
+
+    return read
+
+
+def test_overrides_keep_windows(overrides_of):
     """A window has no parameters, so that nothing else shows that it is missing."""
-    model = {"arch": "tupe_roberta", "position_encoding": "rope", "max_positions": 64}
-    model |= {"attention_window": 4, "global_every": 3, "rope_theta_local": 100.0}
-    torch.save({"model": {}, "cfg": {"model": model}}, tmp_path / "model.pt")
-    found = set(overrides(data, tmp_path / "model.pt"))
+    window = {"attention_window": 4, "global_every": 3, "rope_theta_local": 100.0}
+    found = set(overrides_of("rope", **window))
     assert {"+model.attention_window=4", "+model.global_every=3"} <= found
     assert "+model.rope_theta_local=100.0" in found
 
 
-def test_overrides_keep_the_settings_of_a_scaling(data, tmp_path):
+def test_overrides_keep_the_settings_of_a_scaling(overrides_of):
     """JSON, as hydra reads it."""
     settings = '{"beta_fast": 16.5, "attention_factor": 1e-1, "truncate": false}'
-    model = {"arch": "tupe_roberta", "position_encoding": "rope", "max_positions": 64}
-    model |= {"rope_scaling": "yarn", "rope_scaling_settings": settings}
-    torch.save({"model": {}, "cfg": {"model": model}}, tmp_path / "model.pt")
-    found = overrides(data, tmp_path / "model.pt")
+    found = overrides_of("rope", rope_scaling="yarn", rope_scaling_settings=settings)
     read = {
         each.key_or_group: each.value() for each in OverridesParser.create().parse_overrides(found)
     }
@@ -55,31 +63,26 @@ def test_stock_roberta_is_learned(hydra, data, tmp_path):
     ]
 
 
-def test_data_longer_than_the_model_is_refused(data, tmp_path):
-    model = {"arch": "tupe_roberta", "position_encoding": "t5", "max_positions": 32}
-    torch.save({"model": {}, "cfg": {"model": model}}, tmp_path / "model.pt")
+def test_data_longer_than_the_model_is_refused(overrides_of):
     match = r"up to 64 tokens, .* has 32 positions: .* 32, or .* \+model.extend_positions=toep"
     with pytest.raises(UsageError, match=match):
-        overrides(data, tmp_path / "model.pt")
+        overrides_of("t5", max_positions=32)
 
 
 @pytest.mark.parametrize("recorded", [None, 24])
-def test_longer_data_extend_a_model(data, tmp_path, recorded):
+def test_longer_data_extend_a_model(overrides_of, recorded):
     """By the positions that were trained: all of the checkpoint's, or those that it records."""
-    model = {"arch": "tupe_roberta", "position_encoding": "tupe_r", "max_positions": 32}
-    model |= {"trained_positions": recorded, "extend_positions": "toeplitz" if recorded else None}
-    torch.save({"model": {}, "cfg": {"model": model}}, tmp_path / "model.pt")
-    found = overrides(data, tmp_path / "model.pt", ["+model.extend_positions=toeplitz"])
+    model = {"trained_positions": recorded, "extend_positions": "toeplitz" if recorded else None}
+    chosen = "+model.extend_positions=toeplitz"
+    found = overrides_of("tupe_r", chosen, max_positions=32, **model)
     assert f"+model.trained_positions={recorded or 32}" in found
     assert "task.max_positions=64" in found
     assert not any("extend_positions" in each for each in found), "hydra takes a key once"
 
 
-def test_a_model_that_was_extended_stays_so(data, tmp_path):
-    model = {"arch": "tupe_roberta", "position_encoding": "tupe_r", "max_positions": 128}
-    model |= {"trained_positions": 32, "extend_positions": "toeplitz"}
-    torch.save({"model": {}, "cfg": {"model": model}}, tmp_path / "model.pt")
-    found = set(overrides(data, tmp_path / "model.pt"))
+def test_a_model_that_was_extended_stays_so(overrides_of):
+    model = {"trained_positions": 32, "extend_positions": "toeplitz", "max_positions": 128}
+    found = set(overrides_of("tupe_r", **model))
     assert {"+model.extend_positions=toeplitz", "+model.trained_positions=32"} <= found
     assert "task.max_positions=128" in found
 
@@ -98,9 +101,7 @@ def test_a_model_that_was_extended_stays_so(data, tmp_path):
         "",
     ],
 )
-def test_a_setting_cannot_be_more_than_one(data, tmp_path, value):
+def test_a_setting_cannot_be_more_than_one(overrides_of, value):
     """Each line is an override; fairseq-hydra-train imports what common.user_dir names."""
-    model = {"arch": "tupe_roberta", "max_positions": 64, "activation_fn": value}
-    torch.save({"model": {}, "cfg": {"model": model}}, tmp_path / "model.pt")
     with pytest.raises(UsageError, match=r"model.pt has an invalid activation_fn: "):
-        overrides(data, tmp_path / "model.pt")
+        overrides_of("rope", activation_fn=value)

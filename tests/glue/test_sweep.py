@@ -28,7 +28,6 @@ for word in "$@"; do
 done
 mkdir -p "$run/checkpoints"
 echo "$run" >>FOLDER/started
-[[ ! -e FOLDER/broken ]] || { echo "no memory"; exit 3; }
 echo "[x][valid][INFO] - epoch 001 | valid on 'valid' subset | accuracy $rate.$seed | f1 1 | mcc \\
 2 | num_updates 5" | tr -d '\\n' >"$run/hydra_train.log"
 touch "$run/checkpoints/checkpoint_best.pt"
@@ -100,20 +99,6 @@ def test_a_word_given_twice_is_one_run(place):
     assert len(lines(place, "out")) == len(started(place)) == 1
 
 
-def test_a_failed_run_is_tried_again_by_the_next_call(place, capsys):
-    (place / "broken").touch()
-    few = ("--tasks", "WNLI", "--seeds", "1", "--models", f"a={place}/a.pt")
-    with pytest.raises(UsageError, match="1 runs failed: a/WNLI/2e-05/1"):
-        run(place, "out", *few)
-    assert "fairseq-hydra-train exited with status 3" in capsys.readouterr().out
-    assert lines(place, "out") == []
-    (place / "broken").unlink()
-    run(place, "out", *few)
-    assert len(lines(place, "out")) == 1
-    table = (place / "out/report.md").read_text()
-    assert "| a | **205.10** (2e-05: 205.10 to 205.10, 1 run) |" in table
-
-
 def test_results_of_other_settings_are_not_mixed(place):
     one = ("--tasks", "WNLI", "--seeds", "1")
     run(place, "out", *one)
@@ -144,7 +129,6 @@ def test_results_of_other_settings_are_not_mixed(place):
             ("--models", "a=/not/there.pt"),
             "CHECKPOINT is /not/there.pt, but there is no such file",
         ),
-        (("--workers", "0"), "--workers must be at least 1, but is 0"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_run(more, message, place):

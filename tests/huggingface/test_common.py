@@ -105,22 +105,6 @@ def test_states_and_weights_are_part_of_the_graph(kind, side, checkpointing):
 
 @every_class
 @torch.no_grad()
-def test_attention_weights_under_any_attention(kind):
-    """As of the eager attention, which is used for that pass only; the logits stay."""
-    model = build(kind)
-    assert model.config._attn_implementation == "sdpa"
-    expected, out = run(model), run(model, output_attentions=True)
-    assert expected.attentions is None
-    # Vectors at padding have no meaning.
-    seen = IDS.ne(1) if out[1].shape[:2] == IDS.shape else ...
-    assert_close(out[1][seen], expected[1][seen])
-    model.set_attn_implementation("eager")
-    for actual, other in zip(out.attentions, run(model, output_attentions=True)[-1], strict=True):
-        assert torch.equal(actual, other)
-
-
-@every_class
-@torch.no_grad()
 def test_the_vocabulary_grows(kind):
     """Outputs for known words stay; those of masked and next words get columns."""
     model, words = build(kind), IDS.max().item() + 1

@@ -5,14 +5,13 @@ import math
 import pytest
 import torch
 
-from tests.huggingface.samples import LAYERS, WORDS, config, filled, masked_lm, tokens
+from tests.huggingface.samples import WORDS, config, filled, masked_lm, tokens
 from tests.tolerances import assert_close
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
 from tupe_fairseq import UsageError  # noqa: E402
 from tupe_fairseq import huggingface as hf  # noqa: E402
-from tupe_fairseq.attention.eager import Eager  # noqa: E402
 
 IDS = tokens()
 
@@ -121,36 +120,6 @@ def test_tuples():
     model.config.return_dict = False
     (again,) = model(IDS)
     assert torch.equal(again, logits)
-
-
-@pytest.mark.parametrize("tied", [True, False])
-def test_tied_words(tied, tmp_path):
-    model = masked_lm(tie_word_embeddings=tied)
-    assert (model.lm_head.decoder.weight is model.tupe.embed_tokens.weight) == tied
-    model.save_pretrained(tmp_path)
-    again = hf.TupeForMaskedLM.from_pretrained(tmp_path).eval()
-    assert (again.lm_head.decoder.weight is again.tupe.embed_tokens.weight) == tied
-    with torch.no_grad():
-        assert_close(again(IDS).logits[IDS.ne(1)], model(IDS).logits[IDS.ne(1)])
-
-
-@pytest.mark.parametrize("encoding", ["tupe_r", "shaw"])
-@torch.no_grad()
-def test_attention_implementations(encoding, tmp_path, monkeypatch):
-    """`sdpa` is the configured backend; where that cannot serve, `auto` finds another."""
-    masked_lm(encoding).save_pretrained(tmp_path)
-    outputs, calls, attend = {}, [], Eager.attend
-
-    def counted(self, *args, **kwargs):
-        calls.append(name)
-        return attend(self, *args, **kwargs)
-
-    monkeypatch.setattr(Eager, "attend", counted)
-    for name in ("eager", "sdpa"):
-        model = hf.TupeForMaskedLM.from_pretrained(tmp_path, attn_implementation=name).eval()
-        outputs[name] = model(IDS).logits[IDS.ne(1)]
-    assert calls == ["eager"] * LAYERS
-    assert_close(outputs["sdpa"], outputs["eager"])
 
 
 @pytest.mark.parametrize(

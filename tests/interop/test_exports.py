@@ -62,10 +62,8 @@ def test_classifier_equals_transformers(toy_sentence_data, tmp_path):
     assert not any(info.values()), info
 
 
-@pytest.mark.parametrize("flags", [(), ("--position-encoding", "learned")])
-def test_outputs_equal_own_classes(trained, tmp_path, flags):
-    directory = trained(*flags)
-    classes = ("--classes", "tupe") if flags else ()
+def test_outputs_equal_own_classes(trained, tmp_path):
+    directory, classes = trained("--position-encoding", "learned"), ("--classes", "tupe")
     lines = run("--to", "huggingface", directory, tmp_path / "hf", "--check", *classes)
     assert "logits" in lines[-1]
     assert json.loads((tmp_path / "hf" / "config.json").read_text())["model_type"] == "tupe"
