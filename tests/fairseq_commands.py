@@ -72,12 +72,17 @@ def train(*flags: object) -> Path:
     Returns:
         The last checkpoint.
     """
-    # fairseq keeps the best score of the last run in a function attribute.
-    checkpoint_utils.save_checkpoint.__dict__.pop("best", None)
     parser = options.get_training_parser()
     arguments = options.parse_args_and_arch(parser, [str(flag) for flag in flags])
-    fairseq_train.main(configuration(arguments))
-    return Path(arguments.save_dir) / "checkpoint_last.pt"
+    return train_by(configuration(arguments))
+
+
+def train_by(settings: DictConfig) -> Path:
+    """Run fairseq's training; returns the last checkpoint."""
+    # fairseq keeps the best score of the last run in a function attribute.
+    checkpoint_utils.save_checkpoint.__dict__.pop("best", None)
+    fairseq_train.main(settings)
+    return Path(settings.checkpoint.save_dir) / "checkpoint_last.pt"
 
 
 def pretrain(data: Path, save_dir: Path, *flags: object) -> Path:
@@ -142,3 +147,14 @@ def generate(data: Path, checkpoint: Path, *flags: object) -> dict[int, str]:
 def parameters(checkpoint: Path) -> dict[str, torch.Tensor]:
     """The model's tensors."""
     return torch.load(checkpoint, weights_only=True)["model"]
+
+
+def updates(checkpoint: Path) -> int:
+    """How many updates were done."""
+    return torch.load(checkpoint, weights_only=True)["optimizer_history"][-1]["num_updates"]
+
+
+def load(checkpoint: Path, **overrides: object) -> torch.nn.Module:
+    """The model, as fairseq loads it for evaluation."""
+    (model,), _ = checkpoint_utils.load_model_ensemble([str(checkpoint)], overrides)
+    return model.eval()

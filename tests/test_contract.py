@@ -4,19 +4,14 @@ import inspect
 
 import pytest
 import torch
-from fairseq import checkpoint_utils
 
 from tests import ROOT
-from tests.fairseq_commands import parameters, pretrain, train_lm
+from tests.fairseq_commands import load, parameters, pretrain, train_lm
 from tests.tolerances import assert_trained_alike
 from tupe_fairseq.position import POSITION_ENCODINGS
 
 #: Of the scope of a file, so that the tests of one encoding follow each other and share its model.
 every_encoding = pytest.mark.parametrize("name", list(POSITION_ENCODINGS), scope="module")
-
-
-def load(checkpoint, **overrides):
-    return checkpoint_utils.load_model_ensemble([str(checkpoint)], overrides)[0][0].eval()
 
 
 def causal(name):

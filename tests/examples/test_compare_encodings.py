@@ -26,7 +26,7 @@ SMALLER = (
 
 def arguments(data: Path, out: Path, *more: str) -> list[str]:
     """Two encodings; a validation and a checkpoint after each second update."""
-    own = ("--encodings", "learned,none", "--updates", "40", "--validations", "20")
+    own = ("--encodings", "learned,none", "--updates", "24", "--validations", "12")
     return [str(data), "--out", str(out), *own, *more, "--", *SMALLER]
 
 
@@ -46,7 +46,7 @@ def test_killed_comparison_goes_on(toy_masked_lm_data, tmp_path, monkeypatch, fo
     compare.main(words)
     made = {row["encoding"]: row for row in rows(read_results(out))}
     for name, row in made.items():
-        assert list(row["losses"]) == [*map(str, range(2, 41, 2))], name
+        assert list(row["losses"]) == [*map(str, range(2, 25, 2))], name
     log = (out / "learned/1/log.txt").read_text()
     assert log.count("Loaded checkpoint") == 1, "went on from a checkpoint"
     # learned has a table of 32 positions of width 16, and fairseq's two rows before them.

@@ -12,17 +12,15 @@ from tests.fairseq_commands import (
     SMALL,
     configuration,
     finetune,
+    load,
     parameters,
     pretrain,
+    updates,
 )
 from tests.tolerances import assert_trained_alike
 
 #: Two have random positions, which follow the number of updates.
 ENCODINGS = ("tupe_r", "learned", "cape", "shape")
-
-
-def load(checkpoint, **overrides):
-    return checkpoint_utils.load_model_ensemble([str(checkpoint)], overrides)[0][0].eval()
 
 
 def assert_same(one, other):
@@ -59,15 +57,11 @@ def test_a_finished_run_leaves_the_process_to_others(
     if --max-update is reached, and none if --max-epoch is.
     """
     monkeypatch.setattr("sys.argv", ["fairseq-train"])
-
-    def updates() -> int:
-        return torch.load(checkpoint, weights_only=True)["optimizer_history"][-1]["num_updates"]
-
     checkpoint = pretrain(toy_masked_lm_data, tmp_path, *limit)
-    before = updates()
+    before = updates(checkpoint)
     caplog.clear()
     pretrain(toy_masked_lm_data, tmp_path, *limit)
-    assert updates() == before + more
+    assert updates(checkpoint) == before + more
     assert "done training" in caplog.messages[-1]
     assert bool(more) == any("Stopping training due to" in line for line in caplog.messages)
     (teacher,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])

@@ -2,10 +2,9 @@
 
 import pytest
 import torch
-from fairseq import checkpoint_utils
-from fairseq_cli.train import main as train
 
 from tests.examples.hydra_configs import QUIET, composed
+from tests.fairseq_commands import load, train_by
 from tests.training.test_bad_input import told
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in QUIET]
@@ -49,11 +48,7 @@ def configured(text, data, folder, *overrides):
 @pytest.mark.parametrize("text", [TRANSLATION, LANGUAGE_MODEL], ids=["translation", "lm"])
 def test_trains_and_reloads(text, toy_translation_data, toy_masked_lm_data, tmp_path):
     data = toy_translation_data if text == TRANSLATION else toy_masked_lm_data
-    checkpoint_utils.save_checkpoint.__dict__.pop("best", None)
-    train(configured(text, data, tmp_path))
-    (model,), _ = checkpoint_utils.load_model_ensemble(
-        [str(tmp_path / "saved/checkpoint_last.pt")]
-    )
+    model = load(train_by(configured(text, data, tmp_path)))
     positions = model.decoder.embed_positions
     assert positions.shape.bidirectional is False
     if text == TRANSLATION:
@@ -61,11 +56,11 @@ def test_trains_and_reloads(text, toy_translation_data, toy_masked_lm_data, tmp_
     else:
         assert positions.untie_cls is False
         assert positions.shape.max_positions == 32
-        assert torch.isfinite(model.eval()(torch.randint(4, 200, (1, 32)))[0]).all()
+        assert torch.isfinite(model(torch.randint(4, 200, (1, 32)))[0]).all()
 
 
 def test_a_key_that_is_none_is_told(toy_translation_data, tmp_path):
     cfg = configured(TRANSLATION, toy_translation_data, tmp_path, "+model.num_bucket=8")
     with pytest.raises(Exception) as error:  # noqa: PT011
-        train(cfg)
+        train_by(cfg)
     assert "did you mean model.num_buckets?" in told(error)

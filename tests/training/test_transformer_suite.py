@@ -18,6 +18,7 @@ from tests.fairseq_commands import (
     PLUGIN,
     configuration,
     generate,
+    load,
     parameters,
     train_lm,
     train_translation,
@@ -118,7 +119,7 @@ def test_pruning_of_layers(toy_translation_data, tmp_path):
     flags = ("--encoder-layerdrop", 0.5, "--decoder-layerdrop", 0.5)
     checkpoint = train_translation(toy_translation_data, tmp_path, *flags)
     overrides = {"encoder_layers_to_keep": "0", "decoder_layers_to_keep": "1"}
-    (model,), _ = checkpoint_utils.load_model_ensemble([str(checkpoint)], overrides)
+    model = load(checkpoint, **overrides)
     assert len(model.encoder.layers) == len(model.decoder.layers) == 1
 
 
