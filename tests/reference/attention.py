@@ -97,6 +97,16 @@ def project_per_head(
     return [[row[h * d : (h + 1) * d] for h in range(num_heads)] for row in projected]
 
 
+def project_moved(move: Callable[[str, Tensor, int], Tensor]) -> Projection:
+    """As `project_per_head`, with move(name, vector, position) in place of each vector."""
+
+    def project(x, parameters, name, num_heads):
+        rows = project_per_head(x, parameters, name, num_heads)
+        return [[move(name, head, k) for head in row] for k, row in enumerate(rows)]
+
+    return project
+
+
 def bias_table(
     bias: Callable[[int, int, int], Tensor], heads: int, queries: int, keys: int, start: int = 0
 ) -> Tensor:

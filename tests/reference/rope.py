@@ -10,7 +10,7 @@ import math
 import torch
 
 from . import attention
-from .attention import project_per_head
+from .attention import project_moved
 
 
 def attend(
@@ -30,20 +30,15 @@ def attend(
     assert rope_scaling in (None, "linear")
     turned = ("q_proj", "k_proj", "v_proj") if rope_values else ("q_proj", "k_proj")
 
-    def project(x, weights, name, num_heads):
-        rows = project_per_head(x, weights, name, num_heads)
+    def turn(name, head, k):
         if name not in turned:
-            return rows
-        return [
-            [turn(head, k / rope_scaling_factor) for head in row] for k, row in enumerate(rows)
-        ]
-
-    def turn(head, k):
+            return head
         d = int(len(head) * rope_fraction)
         width = len(head) if rope_proportional else d
-        return torch.cat((rotate(head[:d], k, rope_theta, width), head[d:]))
+        moved = rotate(head[:d], k / rope_scaling_factor, rope_theta, width)
+        return torch.cat((moved, head[d:]))
 
-    return attention.attend(x, weights, num_heads, padding, project=project)
+    return attention.attend(x, weights, num_heads, padding, project=project_moved(turn))
 
 
 def rotate(vector, k, base, width=None):

@@ -12,6 +12,7 @@ from . import tupe
 from .attention import linear
 
 ENCODER = "decoder.sentence_encoder."
+WB = ("weight", "bias")
 
 
 def hidden_and_logits(state, heads, tokens, padding=1):
@@ -33,27 +34,24 @@ def hidden_and_logits(state, heads, tokens, padding=1):
 
 
 def positions_of(encoder):
-    names = {"pos.weight": "weight", "relative_attention_bias.weight": "relative_bias.weight"}
-    for kind in ("weight", "bias"):
-        names[f"pos_ln.{kind}"] = f"layer_norm.{kind}"
-        names[f"pos_q_linear.{kind}"] = f"q_proj.{kind}"
-        names[f"pos_k_linear.{kind}"] = f"k_proj.{kind}"
-    found = {ours: encoder[theirs] for theirs, ours in names.items() if theirs in encoder}
-    for kind in ("weight", "bias"):
+    found = {"weight": encoder["pos.weight"]}
+    if "relative_attention_bias.weight" in encoder:
+        found["relative_bias.weight"] = encoder["relative_attention_bias.weight"]
+    for kind in WB:
+        found[f"layer_norm.{kind}"] = encoder[f"pos_ln.{kind}"]
         if f"pos_proj.{kind}" in encoder:
-            half = len(encoder[f"pos_proj.{kind}"]) // 2
-            found[f"q_proj.{kind}"] = encoder[f"pos_proj.{kind}"][:half]
-            found[f"k_proj.{kind}"] = encoder[f"pos_proj.{kind}"][half:]
+            q, k = encoder[f"pos_proj.{kind}"].chunk(2)
+        else:
+            q, k = (encoder[f"pos_{name}_linear.{kind}"] for name in "qk")
+        found |= {f"q_proj.{kind}": q, f"k_proj.{kind}": k}
     return found
 
 
 def one_layer(x, encoder, layer, positions, heads):
     attention = {f"out_proj.{k}": encoder[f"{layer}self_attn.out_proj.{k}"] for k in WB}
     for kind in WB:
-        joint = encoder[f"{layer}self_attn.in_proj_{kind}"]
-        width = len(joint) // 3
-        for part, name in enumerate("qkv"):
-            attention[f"{name}_proj.{kind}"] = joint[part * width : (part + 1) * width]
+        parts = encoder[f"{layer}self_attn.in_proj_{kind}"].chunk(3)
+        attention |= {f"{name}_proj.{kind}": part for name, part in zip("qkv", parts, strict=True)}
 
     def attend(x):
         return tupe.attend(x[None], attention, positions, heads)[0][0]
@@ -68,9 +66,6 @@ def one_layer(x, encoder, layer, positions, heads):
         else:
             x = norm(x + block(x), encoder, f"{layer}{name}")
     return x
-
-
-WB = ("weight", "bias")
 
 
 def pre_norm(encoder):

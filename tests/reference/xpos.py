@@ -7,7 +7,7 @@ Pair i of a query at position k is turned by k·θ_i and multiplied by ζ_i^{k/5
 import torch
 
 from . import attention
-from .attention import project_per_head
+from .attention import project_moved
 from .rope import rotate
 
 
@@ -16,19 +16,12 @@ def attend(
 ):
     signs = {"q_proj": 1, "k_proj": -1}
 
-    def project(x, weights, name, num_heads):
-        rows = project_per_head(x, weights, name, num_heads)
+    def turn(name, head, k):
         if name not in signs:
-            return rows
-        return [
-            [
-                decays(len(head), signs[name] * k / xpos_scale_base) * rotate(head, k, rope_theta)
-                for head in row
-            ]
-            for k, row in enumerate(rows)
-        ]
+            return head
+        return decays(len(head), signs[name] * k / xpos_scale_base) * rotate(head, k, rope_theta)
 
-    return attention.attend(x, weights, num_heads, padding, project=project)
+    return attention.attend(x, weights, num_heads, padding, project=project_moved(turn))
 
 
 def decays(d, power):
