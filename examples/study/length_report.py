@@ -29,8 +29,8 @@ from examples.study.length_figures import (
 )
 from examples.study.length_measures import FACTORS, KINDS, bands
 
-#: The file of length_terms.py.
-TERMS = "terms.json"
+#: The file of length_terms.py, and how its ways begin that measure a folded checkpoint.
+TERMS, FOLDED = "terms.json", "all pairs by distance"
 
 
 def losses_by_model(results: Results, part: str) -> Found:
@@ -147,7 +147,7 @@ def terms_part(terms: dict[str, Any]) -> list[str]:
     rows = []
     for name, model in models.items():
         exact = model["ways"]["default"]["mean"]["1"]
-        for way, losses in model["ways"].items():
+        for way, losses in sorted(model["ways"].items(), key=lambda way: FOLDED in way[0]):
             mean_, last = (
                 [f"{losses[key][k]:.4f}" for k in ("1", str(FACTORS[-1]))]
                 for key in ("mean", "last")

@@ -29,14 +29,12 @@ from torch import Tensor
 from examples.shared import script
 from examples.shared.results import NAME
 from examples.study.length_measures import FACTORS, KINDS, measure, read_blocks
-from examples.study.length_report import TERMS, report
+from examples.study.length_report import FOLDED, TERMS, report
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.files import replacing
 from tupe_fairseq.interop.convert import convert
 
 KIND = KINDS["masked"]
-#: The way that measures a folded checkpoint.
-FOLDED = "all pairs by distance"
 
 
 def explained(cells: Tensor) -> list[float]:
@@ -59,9 +57,11 @@ def explained_by_distance(checkpoint: Path, data: Path, trained: int) -> list[fl
 
 def ways(trained: int) -> dict[str, dict[str, Any]]:
     """Options with which a model is measured, by their name, at a trained length."""
-    found = {"default": {}, FOLDED: {}}
-    found |= {f"far {far}": {"toeplitz_far": far} for far in _distances(trained)}
-    return found | {f"slope {s:g}": {"toeplitz_slope": s} for s in (0.0, 0.5, 2.0)}
+    changes = {f"far {far}": {"toeplitz_far": far} for far in _distances(trained)}
+    found = {"default": {}, **changes}
+    found |= {f"slope {s:g}": {"toeplitz_slope": s} for s in (0.0, 0.5, 2.0)}
+    # The one choice that the trained length alone shows: which distances may share a value.
+    return found | {FOLDED: {}} | {f"{FOLDED}, {name}": each for name, each in changes.items()}
 
 
 def _distances(trained: int) -> list[int]:
@@ -70,11 +70,12 @@ def _distances(trained: int) -> list[int]:
 
 
 @contextmanager
-def folded(checkpoint: Path) -> Iterator[Path]:
+def folded(checkpoint: Path, changed: dict[str, Any]) -> Iterator[Path]:
     """The checkpoint with its term folded into values by distance."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "folded"
-        convert(["--to", "toeplitz", str(checkpoint), "--out", str(out)])
+        flags = [f"--{name.replace('_', '-')}={value}" for name, value in changed.items()]
+        convert(["--to", "toeplitz", str(checkpoint), "--out", str(out), *flags])
         yield out / "model.pt"
 
 
@@ -82,8 +83,8 @@ def measured(
     way: str, changed: dict[str, Any], checkpoint: Path, data: Path, trained: int, blocks: Tensor
 ) -> dict[str, Any]:
     """Losses as those of length_measures.py."""
-    if way == FOLDED:
-        with folded(checkpoint) as path:
+    if way.startswith(FOLDED):
+        with folded(checkpoint, changed) as path:
             return measure(KIND, path, data, trained, blocks, {})
     changed = {"extend_positions": "toeplitz", "trained_positions": trained, **changed}
     return measure(KIND, checkpoint, data, trained, blocks, changed)

@@ -112,10 +112,10 @@ def test_terms_and_their_table(trained, tmp_path, monkeypatch):
     assert len(model["explained"]) == 4
     assert model["ways"]["default"]["mean"]["1"] == model["ways"]["slope 0"]["mean"]["1"]
     assert model["ways"]["default"]["mean"]["16"] != model["ways"]["slope 0"]["mean"]["16"]
-    with length_terms.folded(checkpoint) as path:
+    with length_terms.folded(checkpoint, {"toeplitz_far": 4}) as path:
         blocks = length_measures.read_blocks(data, 16 * 15, 1)
         losses = length_measures.measure(length_terms.KIND, path, data, 16, blocks, {})
-    assert model["ways"][length_terms.FOLDED] == losses
+    assert model["ways"][f"{length_terms.FOLDED}, far 4"] == losses
     table = length_report.terms_part(found)
     assert sum(line.startswith("| toy | ") for line in table) == 1 + len(model["ways"])
     monkeypatch.setattr(length_terms, "measured", None)
