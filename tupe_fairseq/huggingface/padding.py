@@ -36,7 +36,7 @@ def read_mask(attention_mask: Tensor | None) -> tuple[Padding | None, PaddingShi
             "sequence out."
         )
     shift = PaddingShift.of(padding)
-    return (padding, None) if shift is None else (shift.padding, shift)
+    return shift.padding, shift
 
 
 def visible(input_ids: Tensor | None, pad_token_id: int | None) -> Tensor | None:

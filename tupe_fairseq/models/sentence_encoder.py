@@ -62,25 +62,23 @@ class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
         """
         mask = src_tokens.eq(self.padding_idx)
         padding = Padding.read(mask)
-        shift = PaddingShift.of(padding) if self.shifts_padding else None
-        if shift is not None:
-            # A token's position is its index among the tokens of its sequence.
-            src_tokens, padding = shift.to_end(src_tokens), shift.padding
-            if token_embeddings is not None:
-                token_embeddings = shift.to_end(token_embeddings)
-        embedded = self._looked_up(src_tokens) if token_embeddings is None else token_embeddings
+        # A token's position is its index among the tokens of its sequence.
+        shift = PaddingShift.of(padding) if self.shifts_padding else PaddingShift(padding)
+        src_tokens, padding = shift.to_end(src_tokens), shift.padding
+        if token_embeddings is None:
+            embedded = self._looked_up(src_tokens)
+        else:
+            embedded = shift.to_end(token_embeddings)
         if self.embed_scale != 1:
             embedded = self.embed_scale * embedded
         x, states, _ = self.encode(embedded, padding, src_tokens, keep_states=return_all_hiddens)
-        if shift is not None:
-            x, states = shift.back(x), [shift.back(state) for state in states]
         return {
             # B×T×C -> T×B×C
-            "encoder_out": [x.transpose(0, 1)],
+            "encoder_out": [shift.back(x).transpose(0, 1)],
             "encoder_padding_mask": [] if padding is None else [mask],
             # No decoder of a translation model reads it.
             "encoder_embedding": [] if self.shifts_padding else [embedded],
-            "encoder_states": [state.transpose(0, 1) for state in states],
+            "encoder_states": [shift.back(state).transpose(0, 1) for state in states],
             "src_tokens": [],
             "src_lengths": [(~mask).sum(dim=1, keepdim=True, dtype=torch.int32)],
         }

@@ -87,16 +87,14 @@ class TupeTransformerDecoder(FairseqStack, TransformerDecoderBase):
         """
         if alignment_layer is None and not self.training:
             alignment_layer = self.num_layers - 1
-        cache, tokens, shift = self._cache(incremental_state), prev_output_tokens, None
+        cache, tokens = self._cache(incremental_state), prev_output_tokens
+        padding = None if cache is not None else Padding.read(tokens.eq(self.padding_idx))
+        shift = PaddingShift.of(padding)
         source = self._source(encoder_out, cache)
         how: dict[str, Any] = {"keep_states": True, "source": source, "aligned": alignment_layer}
         if cache is None:
-            padding = Padding.read(tokens.eq(self.padding_idx))
-            shift = PaddingShift.of(padding)
-            if shift is not None:
-                tokens, padding = shift.to_end(tokens), shift.padding
-            causal = not full_context_alignment
-            encoded = self.encode(self._embedded(tokens), padding, tokens, causal, **how)
+            tokens, causal = shift.to_end(tokens), not full_context_alignment
+            encoded = self.encode(self._embedded(tokens), shift.padding, tokens, causal, **how)
         else:
             tokens = tokens[:, cache.length :]
             encoded = self.extend(self._embedded(tokens), cache, tokens, **how)
@@ -105,12 +103,10 @@ class TupeTransformerDecoder(FairseqStack, TransformerDecoderBase):
             x = self.project_out_dim(x)
         if weights is not None:
             # B×H×T×S -> B×T×S
-            weights = weights[:, :alignment_heads].float().mean(1).to(x)
-        if shift is not None:
-            x, states = shift.back(x), [shift.back(state) for state in states]
-            weights = None if weights is None else shift.back(weights)
+            weights = shift.back(weights[:, :alignment_heads].float().mean(1).to(x))
         # B×T×C -> T×B×C
-        return x, {"attn": [weights], "inner_states": [state.transpose(0, 1) for state in states]}
+        inner = [shift.back(state).transpose(0, 1) for state in states]
+        return shift.back(x), {"attn": [weights], "inner_states": [*inner]}
 
     def _embedded(self, tokens: Tensor) -> Tensor:
         """Token embeddings, B×T×C."""

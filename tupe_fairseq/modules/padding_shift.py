@@ -13,23 +13,23 @@ class PaddingShift:
     """Moves padding from anywhere in each row to its end, and back.
 
     Attributes:
-        sources: B×T, the column that each column is filled from.
-        targets: B×T, the column that each column goes to.
         padding: of the batch once it has been moved.
+        sources: B×T, the column that each column is filled from; None where nothing moves.
+        targets: B×T, the column that each column goes to; None where nothing moves.
     """
 
-    sources: Tensor
-    targets: Tensor
-    padding: Padding
+    padding: Padding | None = None
+    sources: Tensor | None = None
+    targets: Tensor | None = None
 
     @classmethod
-    def of(cls, padding: Padding | None) -> "PaddingShift | None":
-        """The shift for a batch, or None where padding is at the end of each row already."""
+    def of(cls, padding: Padding | None) -> "PaddingShift":
+        """The shift for a batch; where padding is at the end of each row, nothing moves."""
         if padding is None or not (padding.leading or padding.scattered):
-            return None
+            return cls(padding)
         sources = padding.mask.to(torch.int8).argsort(dim=1, stable=True)
         moved = replace(padding, mask=_take(padding.mask, sources), leading=False, scattered=False)
-        return cls(sources, sources.argsort(dim=1), moved)
+        return cls(moved, sources, sources.argsort(dim=1))
 
     def to_end(self, x: Tensor) -> Tensor:
         """Tokens first: B×T or B×T×C."""
@@ -48,13 +48,17 @@ class PaddingShift:
         return _take_pairs(weights, self.targets)
 
 
-def _take(x: Tensor, columns: Tensor) -> Tensor:
+def _take(x: Tensor, columns: Tensor | None) -> Tensor:
+    if columns is None:
+        return x
     if x.dim() == 3:
         columns = columns[:, :, None].expand_as(x)
     return x.gather(1, columns)
 
 
-def _take_pairs(weights: Tensor, columns: Tensor) -> Tensor:
+def _take_pairs(weights: Tensor, columns: Tensor | None) -> Tensor:
+    if columns is None:
+        return weights
     heads, length = weights.shape[1:3]
     columns = columns[:, None, None, :].expand(-1, heads, length, -1)
     return weights.gather(3, columns).gather(2, columns.transpose(2, 3))
