@@ -4,13 +4,12 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from subprocess import CompletedProcess
 
 from tests import ROOT
 from tests.processes import write_program
 
 STEPS = """
-set -euo pipefail
-source {root}/scripts/steps.sh
 first() {{ echo {text} >"$out/file"; echo first >>ran; {then}; }}
 second() {{ cp $work/first/file "$out/"; echo second >>ran; }}
 mkdir -p $work
@@ -19,11 +18,18 @@ step second "Second"
 """
 
 
+def bash(
+    folder: Path, script: str, programs: Path = Path(sys.executable).parent
+) -> CompletedProcess:
+    path = {"PATH": f"{programs}:/usr/bin:/bin"}
+    words = ["bash", "-c", f"set -euo pipefail; source {ROOT}/scripts/steps.sh\n{script}"]
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, env=path)
+
+
 def run_steps(folder: Path, text: str = "a", then: str = "true") -> tuple[int, list[str]]:
     """Exit status, and which steps ran."""
     (folder / "ran").write_text("")
-    script = STEPS.format(root=ROOT, text=text, then=then)
-    ended = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, check=False)
+    ended = bash(folder, STEPS.format(text=text, then=then))
     return ended.returncode, (folder / "ran").read_text().split()
 
 
@@ -42,8 +48,7 @@ def test_a_step_that_was_cut_off_is_not_taken_for_done(tmp_path):
 
 
 def test_a_failing_command_ends_the_steps_in_one_line(tmp_path):
-    script = STEPS.format(root=ROOT, text="a", then="run ls --no-such-option")
-    ended = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    ended = bash(tmp_path, STEPS.format(text="a", then="run ls --no-such-option"))
     assert ended.returncode == 1
     (line,) = ended.stderr.splitlines()
     assert line.startswith("error: ls exited with status ")
@@ -52,8 +57,7 @@ def test_a_failing_command_ends_the_steps_in_one_line(tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / ".quickstart").write_text("a file in its place")
-    script = STEPS.format(root=ROOT, text="a", then="true").partition("mkdir")[0] + "lock_work\n"
-    ended = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    ended = bash(tmp_path, "lock_work")
     assert ended.returncode == 1
     assert ended.stderr == "error: cannot write in .quickstart.\n"
 
@@ -62,8 +66,6 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
 
 
 TRAIN = """
-set -euo pipefail
-source {root}/scripts/steps.sh
 train() {{ repair_checkpoints "$out"; ls "$out" >>ran; {then}; : {command}; }}
 mkdir -p $work
 step --resumable train "Train"
@@ -72,9 +74,7 @@ step --resumable train "Train"
 
 def run_training(folder: Path, command: str, then: str = "true") -> list[str]:
     """The files a resumable step found, in this call and in those before."""
-    script = TRAIN.format(root=ROOT, command=command, then=then)
-    path = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
-    subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, check=False, env=path)
+    bash(folder, TRAIN.format(command=command, then=then))
     return (folder / "ran").read_text().split()
 
 
@@ -92,12 +92,9 @@ def test_training_goes_on_from_the_last_intact_checkpoint(tmp_path):
 
 def test_no_checkpoint_is_removed_where_none_can_be_judged(tmp_path):
     (tmp_path / "checkpoint_last.pt").write_bytes(b"damaged")
-    python = tmp_path / "bin" / "python"
-    write_program(python, "kill -9 $$")
-    script = 'source "$1"; fail() { exit 7; }; repair_checkpoints "$2"'
-    ended = subprocess.run(
-        ["bash", "-c", script, "-", ROOT / "scripts/steps.sh", tmp_path],
-        env={"PATH": f"{python.parent}:/usr/bin:/bin"},
-    )
-    assert ended.returncode == 7
+    write_program(tmp_path / "bin/python", "kill -9 $$")
+    ended = bash(tmp_path, "repair_checkpoints .", tmp_path / "bin")
+    assert ended.returncode == 1
+    told = "error: cannot repair the checkpoints in . (python exited with status 137).\n"
+    assert ended.stderr.endswith(told)
     assert (tmp_path / "checkpoint_last.pt").exists()
