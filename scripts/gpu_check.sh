@@ -28,7 +28,7 @@ if "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; th
 else
   echo 'no GPU: the steps run on the CPU at a tiny size'
   export TUPE_FAIRSEQ_TEST_DEVICE=cpu
-  chosen='tupe_r and not compile and not tie_cls and not one_sided' length=32 words=10000 long=()
+  chosen='tupe_r and not (compile or tie_cls or one_sided or toeplitz)' length=32 words=10000 long=()
   timed=tupe_r attended=tupe_r peers=(--peers '') trained=(tupe_r)
   tiny=(--device cpu --rounds 2 --layers 1 --width 16 --heads 2 --dtypes float32)
   tiny_model=(--ffn 32 --batch 2 --length 32)

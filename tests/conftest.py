@@ -108,6 +108,24 @@ def toy_language_model(toy_masked_lm_data, tmp_path_factory) -> Path:
     return fairseq_commands.train_lm(toy_masked_lm_data, tmp_path_factory.mktemp("causal"))
 
 
+@pytest.fixture
+def in_quickstart(toy_masked_lm_data, toy_sentence_data, tmp_path, monkeypatch) -> Path:
+    """The working folder, with toy models where the quickstart puts its own."""
+    for name in ("tupe_r", "learned", "sentiment"):
+        if name == "sentiment":
+            data = toy_sentence_data["single"]
+            trained = fairseq_commands.finetune(data, tmp_path / name, "--num-classes", 2)
+        else:
+            data, flags = toy_masked_lm_data, ("--position-encoding", name, "--max-update", 1)
+            trained = fairseq_commands.pretrain(data, tmp_path / name, *flags)
+        model = tmp_path / ".quickstart/models" / name.replace("tupe_r", "pretrained")
+        shutil.copytree(data, model)
+        shutil.copy(trained, model / "model.pt")
+        toy_data.write_sentencepiece(model / "sentencepiece.bpe.model")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 @pytest.fixture(scope="session")
 def forking_path(tmp_path_factory) -> Iterator[str]:
     """A PATH for shell scripts; see `processes.forking_path`."""

@@ -3,12 +3,11 @@
 import inspect
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 
 from tests import ROOT
-from tests.fairseq_commands import COMMON, finetune, train, train_translation
+from tests.fairseq_commands import COMMON, train, train_translation
 from tests.pages import blocks, commands
 from tupe_fairseq.attention import ATTENTION_BACKENDS, required_features
 from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
@@ -87,33 +86,14 @@ def test_translation_command(toy_translation_data, tmp_path):
     assert train(toy_translation_data, *flags).exists()
 
 
-def test_python(toy_sentence_data, toy_translation_data, tmp_path, monkeypatch):
+def test_python(in_quickstart, toy_translation_data):
     """With toy models where the quickstart and the recipe would have put theirs."""
-    translator = tmp_path / "outputs" / "translation" / "tiny" / "tupe_r.1"
+    translator = in_quickstart / "outputs" / "translation" / "tiny" / "tupe_r.1"
     shutil.copytree(toy_translation_data, translator)
     flags = ("--max-update", 1)
-    shutil.copy(train_translation(toy_translation_data, tmp_path / "t", *flags), translator)
-    trained = finetune(toy_sentence_data["single"], tmp_path / "run", "--num-classes", 2)
-    for name in ("pretrained", "sentiment"):
-        model = tmp_path / ".quickstart" / "models" / name
-        shutil.copytree(toy_sentence_data["single"], model)
-        shutil.copy(trained, model / "model.pt")
-        write_sentencepiece(model / "sentencepiece.bpe.model")
-    monkeypatch.chdir(tmp_path)
+    shutil.copy(train_translation(toy_translation_data, in_quickstart / "t", *flags), translator)
     namespace: dict = {}
     for block in blocks(README, "python"):
         exec(block, namespace)
     assert namespace["encoder"].config.d_head == 16
     assert namespace["roberta"].positional_correlations(64).shape == (4, 64, 64)
-
-
-def write_sentencepiece(path: Path) -> None:
-    import sentencepiece
-
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["w1 w2 w3 a delight movie good ."] * 20),
-        model_prefix=str(path.with_suffix("")),
-        vocab_size=30,
-        minloglevel=2,
-        hard_vocab_limit=False,
-    )

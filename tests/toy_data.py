@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterable
 from pathlib import Path
 
+import sentencepiece
 from fairseq.data import Dictionary, indexed_dataset
 
 TOPICS, WORDS_PER_TOPIC = 20, 10
@@ -143,3 +144,14 @@ def write_sentences(
             names = dictionary(str(label) for label in range(classes))
             write_split(directory / "label", split, [str(label) for label in labels], names)
     return directory
+
+
+def write_sentencepiece(path: Path) -> None:
+    """A model of some words of the README and of toy text."""
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["w1 w2 w3 a delight movie good ."] * 20),
+        model_prefix=str(path.with_suffix("")),
+        vocab_size=30,
+        minloglevel=2,
+        hard_vocab_limit=False,
+    )
