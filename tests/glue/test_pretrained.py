@@ -80,6 +80,15 @@ def test_longer_data_extend_a_model(overrides_of, recorded):
     assert not any("extend_positions" in each for each in found), "hydra takes a key once"
 
 
+def test_longer_data_with_an_encoding_of_any_length(data, tmp_path):
+    model = {"arch": "tupe_roberta", "position_encoding": "toeplitz", "max_positions": 32}
+    model |= {"toeplitz_far": 15, "toeplitz_slope": 1.0, "tie_cls": False}
+    torch.save({"model": {}, "cfg": {"model": model}}, tmp_path / "model.pt")
+    found = overrides(data, tmp_path / "model.pt", ["+model.extend_positions=hierarchical"])
+    assert {"+model.toeplitz_far=15", "task.max_positions=64"} <= set(found)
+    assert not any("trained_positions" in each for each in found), "not an option of `toeplitz`"
+
+
 def test_a_model_that_was_extended_stays_so(overrides_of):
     model = {"trained_positions": 32, "extend_positions": "toeplitz", "max_positions": 128}
     found = set(overrides_of("tupe_r", **model))
