@@ -97,6 +97,6 @@ class BiasByDistance(RandomizedEncoding):
         raise NotImplementedError
 
     def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
-        device = next(chain(self.parameters(), self.buffers())).device
+        device = next(chain(self.buffers(), self.parameters())).device
         by_distance = self.bias(self.distances(queries, keys, start, device))
         return AttentionBias(keys, by_distance=by_distance, start=start)
