@@ -74,31 +74,22 @@ class TupeForCausalLM(TupeWithHead, GenerationMixin):
         attention_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
         past_key_values: TupeCache | None = None,
         use_cache: bool | None = None,
-        **shifted: Tensor,
+        **more: Any,
     ) -> Any:
         """Logits B×T×V of the next token; labels are input_ids, −100 at padding.
 
-        See `TupeModel.forward` and `TupeWithHead.forward`. With the keyword `shift_labels`, its
-        labels are those of the logits, and `labels` are not shifted. The signature lacks it:
-        Trainer requires each argument whose name contains "label" in an evaluation.
-
-        Raises:
-            TypeError: there are other arguments.
+        See `TupeModel.forward`, which gets ``more``, and `TupeWithHead.forward`. With the keyword
+        `shift_labels`, its labels are those of the logits, and `labels` are not shifted. The
+        signature lacks it: Trainer requires each argument whose name contains "label" in an
+        evaluation.
         """
-        if unknown := sorted(shifted.keys() - {"shift_labels"}):
-            raise TypeError(f"forward() got an unexpected keyword argument {unknown[0]!r}")
-        out = self.tupe(
-            *(input_ids, attention_mask, inputs_embeds, output_attentions, output_hidden_states),
-            return_dict=True,
-            past_key_values=past_key_values,
-            use_cache=use_cache,
-        )
+        shifted = {"shift_labels": more.pop("shift_labels")} if "shift_labels" in more else {}
+        more |= {"past_key_values": past_key_values, "use_cache": use_cache}
+        out = self.tupe(input_ids, attention_mask, inputs_embeds, return_dict=True, **more)
         logits, loss = self.lm_head(out.last_hidden_state), None
         if labels is not None:
             given = {"num_items_in_batch": num_items_in_batch, **shifted}

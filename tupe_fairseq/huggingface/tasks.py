@@ -135,17 +135,15 @@ class TupeForMultipleChoice(TupeWithHead):
         attention_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
+        *,
         return_dict: bool | None = None,
-        num_items_in_batch: Tensor | int | None = None,
+        **more: Any,
     ) -> Any:
         """See `TupeWithHead.forward`; states and weights have B·choices rows."""
         given = (input_ids, attention_mask, inputs_embeds)
         choices = next(each for each in (input_ids, inputs_embeds) if each is not None).size(1)
         ids, mask, vectors = (None if each is None else each.flatten(0, 1) for each in given)
-        wanted = (output_attentions, output_hidden_states)
-        out = super().forward(ids, mask, vectors, None, *wanted, return_dict=True)
+        out = super().forward(ids, mask, vectors, return_dict=True, **more)
         logits = out.logits.view(-1, choices)
         loss = None if labels is None else F.cross_entropy(logits, labels.to(logits.device))
         return self.output(out, return_dict, loss=loss, logits=logits)
@@ -191,13 +189,11 @@ class TupeForQuestionAnswering(TupeWithHead):
         inputs_embeds: Tensor | None = None,
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
+        **more: Any,
     ) -> Any:
-        """Logits B×T of first and last token; positions B each. See `TupeModel.forward`."""
-        given = (input_ids, attention_mask, inputs_embeds)
-        out = self.tupe(*given, output_attentions, output_hidden_states, return_dict=True)
+        """Logits B×T of first and last token; positions B each. See `TupeWithHead.forward`."""
+        out = self.tupe(input_ids, attention_mask, inputs_embeds, return_dict=True, **more)
         start, end = (x.contiguous() for x in self.qa_outputs(out.last_hidden_state).unbind(-1))
         loss = None
         if start_positions is not None and end_positions is not None:

@@ -39,21 +39,22 @@ class TupeWithHead(TupePreTrainedModel):
         attention_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
+        *,
         return_dict: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
+        **more: Any,
     ) -> Any:
         """Logits, and their loss if there are labels.
 
-        The other arguments and outputs are those of `TupeModel.forward`. If num_items_in_batch,
-        the number of labels in all batches of an update, is given, the loss is the sum over the
-        labels of this batch, divided by it.
+        The other arguments, with ``more`` (output_attentions, output_hidden_states), and outputs
+        are those of `TupeModel.forward`. If num_items_in_batch, the number of labels in all
+        batches of an update, is given, the loss is the sum over the labels of this batch, divided
+        by it.
         """
         if attention_mask is None:
             attention_mask = visible(input_ids, self.config.pad_token_id)
         given = (input_ids, attention_mask, inputs_embeds)
-        out = self.tupe(*given, output_attentions, output_hidden_states, return_dict=True)
+        out = self.tupe(*given, return_dict=True, **more)
         logits = self.logits(out.last_hidden_state, attention_mask)
         loss = None if labels is None else self.loss(logits, labels, num_items_in_batch)
         return self.output(out, return_dict, loss=loss, logits=logits)
