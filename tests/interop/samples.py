@@ -104,7 +104,9 @@ def bert(folder: Path, kind: str = "ForMaskedLM", **changes) -> Path:
     tokens = ["[PAD]", "a", "##s", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *tokens]
     vocabulary = {token: i for i, token in enumerate(tokens)}
     wordpiece = tokenizers.models.WordPiece(vocabulary, unk_token="[UNK]")
-    tokenizers.Tokenizer(wordpiece).save(str(folder / "tokenizer.json"))
+    tokenizer = tokenizers.Tokenizer(wordpiece)
+    tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=False)
+    tokenizer.save(str(folder / "tokenizer.json"))
     return folder
 
 

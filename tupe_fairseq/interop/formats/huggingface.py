@@ -23,15 +23,7 @@ from ..dictionaries import check_size, dictionary_text
 from ..directory import building
 from ..families import CAUSAL, MASKED
 from ..keys import left_out, to_ours
-from ..models import (
-    HEAD,
-    HEADS,
-    LM_HEAD,
-    POSITIONS,
-    Converted,
-    imported,
-    matrix,
-)
+from ..models import HEAD, HEADS, LM_HEAD, POSITIONS, Converted, imported, matrix
 from ..settings import from_config
 from ..sources import AUTO_MAP, collect
 from ..vocabularies import Vocabulary, vocabulary_of
@@ -99,19 +91,18 @@ def _read_config(folder: Path) -> tuple[Any, Architecture]:
         reason = " ".join(str(error).split())[:200].rstrip(".")
         raise CheckpointError(f"{path} cannot be read: {reason}.") from error
     kind, causal = config.model_type, bool(getattr(config, "is_decoder", False))
-    for architecture in ARCHITECTURES:
-        if (architecture.model_type, architecture.family is CAUSAL) == (kind, causal):
-            break
-    else:
+    found = [a for a in ARCHITECTURES if (a.model_type, a.family is CAUSAL) == (kind, causal)]
+    if not found:
         known = dict.fromkeys(each.model_type for each in ARCHITECTURES)
         raise CheckpointError(
             f"{path} has the model_type {kind!r} and is_decoder {causal}; those that can be read "
             f"are: {', '.join(known)}."
         )
+    (architecture,) = found
     for name, value in architecture.required.items():
-        if (found := getattr(config, name, value)) != value:
+        if (given := getattr(config, name, value)) != value:
             raise CheckpointError(
-                f"unsupported {name} in {path}: {found!r}; it must be {value!r}."
+                f"unsupported {name} in {path}: {given!r}; it must be {value!r}."
             )
     return config, architecture
 
