@@ -60,6 +60,20 @@ def test_values_are_the_means_of_the_loops(name, options, tmp_path):
     assert sum(p.numel() for p in positions.parameters()) == 4 * columns
 
 
+def test_a_model_that_was_continued_folds_alike(tmp_path):
+    """The values come from the trained positions, and the longest text stays."""
+    built, converted = masked_lm("tupe_r")
+    how = {"extend_positions": "toeplitz", "trained_positions": TRAINED, "max_positions": LONGER}
+    longer, continued = masked_lm("tupe_r", **how)
+    longer.load_state_dict(built.state_dict())
+    continued.state = longer.state_dict()
+    _, one = folded(converted, tmp_path / "one")
+    _, other = folded(continued, tmp_path / "other")
+    assert torch.equal(parameters(one / "model.pt")[TABLE], parameters(other / "model.pt")[TABLE])
+    hub = TupeRobertaModel.from_pretrained(other).eval()
+    assert hub.extract_features(torch.randint(4, 44, (1, LONGER))).isfinite().all()
+
+
 @torch.no_grad()
 @pytest.mark.parametrize("tie_cls", [False, True])
 def test_a_term_of_distance_alone_folds_without_a_difference(tie_cls, tmp_path):
