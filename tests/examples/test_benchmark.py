@@ -24,7 +24,7 @@ def test_baseline(toy_masked_lm_data, tmp_path, forking_python, monkeypatch):
     found = {row["setting"]: row for row in rows(read_results(out))}
     assert set(found) == {"base", "init=6"}
     assert found["base"]["losses"] != found["init=6"]["losses"]
-    assert "| `learned` | init=6 |" in (out / "report.md").read_text()
+    assert "| `learned` | `init=6` |" in (out / "report.md").read_text()
 
 
 def test_initial_weights(toy_masked_lm_data, tmp_path, monkeypatch):
