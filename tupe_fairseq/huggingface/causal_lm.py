@@ -68,7 +68,7 @@ class TupeForCausalLM(TupeWithHead, GenerationMixin):
             "use_cache": use_cache,
         }
 
-    def forward(
+    def forward(  # type: ignore[override]
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,

@@ -18,6 +18,7 @@ from ..arguments.completion import register_architectures
 from ..arguments.roberta import ROBERTA
 from ..errors import DataError
 from ..hub.roberta import RobertaFromPretrained
+from ..kernels.layer_norm import set_epsilon
 from .checked_model import CheckedModel
 from .sentence_encoder import TupeSentenceEncoder
 
@@ -65,7 +66,9 @@ class TupeRobertaModel(CheckedModel, RobertaFromPretrained, RobertaModel):
 
     @classmethod
     def from_arguments(cls, args: Namespace, task: Any) -> "TupeRobertaModel":
-        return cls(args, TupeRobertaEncoder(args, task.source_dictionary))
+        encoder = TupeRobertaEncoder(args, task.source_dictionary)
+        set_epsilon(encoder, args.layer_norm_eps)
+        return cls(args, encoder)
 
     @classmethod
     def data_dictionary(cls, task: Any) -> Dictionary:
