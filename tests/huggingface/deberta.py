@@ -73,7 +73,7 @@ def ours_of(theirs: nn.Module, **changes) -> nn.Module:
             "relative_clip": clip if clip > 0 else there.max_position_embeddings,
             "deberta_released": True,
             "deberta_buckets": max(getattr(there, "position_buckets", -1), 0),
-            "deberta_terms": ",".join(sorted(there.pos_att_type or [])) or "none",
+            "deberta_terms": "+".join(sorted(there.pos_att_type or [])) or "none",
             "deberta_share": getattr(there, "share_att_key", False),
             "deberta_norm": "layer_norm" in getattr(there, "norm_rel_ebd", "none"),
             "deberta_absolute": there.position_biased_input,

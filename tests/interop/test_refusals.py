@@ -44,7 +44,6 @@ def copy(directories, tmp_path):
         (KINDS[2:], {"hidden_act": None}, "--activation-fn None not supported"),
         (KINDS[:2], {"position_embedding_type": "relative_key"}, "position_embedding_type in"),
         (KINDS[:2], {"is_decoder": True}, "and is_decoder True; those that can be"),
-        (["roberta"], {"layer_norm_eps": 1e-12}, "1e-12; it must be 1e-05"),
         (["roberta"], {"pad_token_id": 0}, "unsupported pad_token_id"),
         (["roberta"], {"model_type": "bert"}, "has no matrix"),
         (["tupe"], {"position_encoding": "tupe"}, "'tupe', but the known ones are"),

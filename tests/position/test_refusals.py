@@ -36,7 +36,7 @@ REFUSED = [
     ("cnn", {"cnn_groups": 16}, "--cnn-groups must divide the model width 12, but is 16"),
     ("cnn", {"cnn_groups": 0}, "--cnn-groups must .*, but is 0"),
     ("complex_order", {}, "complex_order needs token ids"),
-    ("deberta", {"deberta_terms": "p2p"}, "--deberta-terms is 'p2p', but must be one of: c2p,p2c"),
+    ("deberta", {"deberta_terms": "p2p"}, "--deberta-terms is 'p2p', but must be one of: c2p"),
     ("deberta", {"deberta_buckets": 1}, "--deberta-buckets is 1, but must be"),
     ("deberta", {"deberta_buckets": 12, "relative_clip": 7}, "--relative-clip is 7"),
     ("deberta", {"deberta_dropout": 1.0}, "--deberta-dropout is 1.0, but must be"),

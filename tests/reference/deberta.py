@@ -28,7 +28,7 @@ def attend(
     padding=None,
     *,
     relative_clip=512,
-    deberta_terms="c2p,p2c",
+    deberta_terms="c2p+p2c",
     deberta_released=False,
     deberta_buckets=0,
     deberta_share=False,
@@ -40,7 +40,7 @@ def attend(
             [normalised(row, positions["norm.weight"], positions["norm.bias"]) for row in table]
         )
     rows = deberta_buckets or relative_clip
-    terms = deberta_terms.split(",")
+    terms = deberta_terms.split("+")
     prefix = "" if deberta_share else "layer_terms.pos_"
     if "c2p" in terms:
         key = project_per_head(table, weights, f"{prefix}k_proj", num_heads)

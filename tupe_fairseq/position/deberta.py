@@ -25,7 +25,7 @@ from .shaw import RelativeClip
 from .tables import per_head, random_vectors
 
 #: Values of --deberta-terms: content to position, q_i k^R, and position to content, k_j q^R.
-TERMS = ("c2p,p2c", "c2p", "p2c", "none")
+TERMS = ("c2p+p2c", "c2p", "p2c", "none")
 
 
 class DebertaTerms(LayerTerms):
