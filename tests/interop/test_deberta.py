@@ -8,6 +8,7 @@ import torch
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 import sentencepiece  # noqa: E402
 
+from examples.glue.tokenizer import Tokenizer  # noqa: E402
 from tests.huggingface.deberta import batch, theirs_of  # noqa: E402
 from tests.interop.samples import change_config, refused, run  # noqa: E402
 from tests.tolerances import assert_close  # noqa: E402
@@ -139,6 +140,11 @@ def test_texts_have_the_ids_of_transformers(saved, tokenizer):
         expected = tokenizer(text)["input_ids"]
         assert [order[i] for i in hub.encode(text)] == expected, text
         assert all(other(text)["input_ids"] == expected for other in others), text
+    for_glue = Tokenizer(here)
+    assert not for_glue.lowercase
+    assert torch.equal(for_glue.encode(TEXT[0]), hub.encode(TEXT[0])[1:-1].int())
+    for_glue.copy_to(source)
+    assert (source / "tokenizer.json").read_text() == (here / "tokenizer.json").read_text()
     pair = hub.encode("a model", "of pieces", no_separator=True)
     assert [order[i] for i in pair] == tokenizer("a model", "of pieces")["input_ids"]
     assert hub.decode(hub.encode("a model of pieces")) == "a model of pieces"

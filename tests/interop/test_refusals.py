@@ -53,7 +53,11 @@ def copy(directories, tmp_path):
         (["tupe"], {"is_decoder": True}, "embeddings for 45"),
         (["lm"], {"is_decoder": False}, "has 45 symbols, but the checkpoint has embeddings for 4"),
         (["lm"], {"embedding_scale": 3}, "invalid embedding_scale in"),
-        (KINDS, {"model_type": "vit"}, "those that can be read are: roberta, bert, deberta-v2, tupe"),
+        (
+            KINDS,
+            {"model_type": "vit"},
+            "those that can be read are: roberta, bert, deberta-v2, tupe",
+        ),
         (KINDS, {"model_type": ["bert"]}, "config.json cannot be read"),
         (KINDS, {"num_hidden_layers": 10**9, "vocab_size": 3}, None),
     ],

@@ -68,7 +68,7 @@ class TupeForCausalLM(TupeWithHead, GenerationMixin):
             "use_cache": use_cache,
         }
 
-    def forward(  # type: ignore[override]
+    def forward(
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
