@@ -3,7 +3,7 @@
     python scripts/benchmark_training.py                   all workloads of the device
     python scripts/benchmark_training.py --workloads 4x512,half-padding
     python scripts/benchmark_training.py --workloads 4x512 --batch 8 --encodings tupe_r,alibi
-    python scripts/benchmark_training.py --peers hf_deberta_v2 --encodings deberta
+    python scripts/benchmark_training.py --peers hf_deberta_v2 --encodings deberta,deberta_v3
 
 A step computes the features of a batch, without the LM head, and in training their gradients; with
 --mode predict, the classes of texts by the hub's `predict`. The other models are stock fairseq

@@ -6,10 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .attention import TupeMultiheadAttention
 from .errors import ConfigurationError
 from .modules.encoder import Encoder
 from .modules.layer import TransformerLayer
-from .position import LayerTerms, PositionEncoding
+from .position import PositionEncoding
 
 
 @torch.no_grad()
@@ -76,8 +77,9 @@ def position_maps(encoder: Encoder, length: int, layer: int = 1) -> PositionMaps
     if encoding.uses("attention_bias"):
         maps = positional_correlations(encoder, length, layer)
         return PositionMaps(maps, heads, "what positions add to the scores")
-    if encoding.uses("build_layer_terms"):
-        maps, meaning = _layer_maps(_layer(encoder, layer).self_attn.layer_terms, encoding, length)
+    attention = _layer(encoder, layer).self_attn
+    if attention.layer_terms is not None:
+        maps, meaning = _layer_maps(attention, encoding, length)
         return PositionMaps(maps, heads, f"{meaning}, layer {layer}")
     if encoding.uses("rotate"):
         device = next(encoder.parameters()).device
@@ -95,7 +97,7 @@ def position_maps(encoder: Encoder, length: int, layer: int = 1) -> PositionMaps
 
 
 def _layer_maps(
-    terms: LayerTerms | None, encoding: PositionEncoding, length: int
+    attention: TupeMultiheadAttention, encoding: PositionEncoding, length: int
 ) -> tuple[Tensor, str]:
     """One layer's score term, H×T×T, and its meaning.
 
@@ -104,25 +106,28 @@ def _layer_maps(
     part: the root mean square of the term for q and k with independent entries of unit variance,
     for Shaw |R^K_{i−j}|/√D.
     """
-    assert terms is not None
     heads, width = encoding.shape.num_heads, encoding.shape.head_dim
-    zeros = next(terms.parameters()).new_zeros(1, heads, length, width)
-    constant = _layer_scores(terms, zeros, zeros, encoding)[0]
+    zeros = attention.q_proj.weight.new_zeros(1, heads, length, width)
+    constant = _layer_scores(attention, zeros, zeros, encoding)[0]
     if constant.any():
         return constant, "added to the scores of average tokens"
     # D×H×T×D: query d is the d-th unit vector.
     unit = torch.eye(width).to(zeros)[:, None, None].expand(-1, heads, length, -1)
     none = zeros.expand_as(unit)
     scale = (encoding.score_terms * width) ** -0.5
-    for_queries = _layer_scores(terms, unit * scale, none, encoding).square().sum(0)
-    for_keys = _layer_scores(terms, none, unit, encoding).square().sum(0)
+    for_queries = _layer_scores(attention, unit * scale, none, encoding).square().sum(0)
+    for_keys = _layer_scores(attention, none, unit, encoding).square().sum(0)
     return (for_queries + for_keys).sqrt(), "added to the scores, root mean square over tokens"
 
 
-def _layer_scores(terms: LayerTerms, q: Tensor, k: Tensor, encoding: PositionEncoding) -> Tensor:
-    """What the terms add to the scores of B×H×T×D queries and keys: B×H×T×T."""
+def _layer_scores(
+    attention: TupeMultiheadAttention, q: Tensor, k: Tensor, encoding: PositionEncoding
+) -> Tensor:
+    """What a layer's terms add to the scores of B×H×T×D queries and keys: B×H×T×T."""
+    terms = attention.layer_terms
+    assert terms is not None
     if terms.uses("relative"):
-        return terms.relative(encoding, q.size(2)).scores(q, k)
+        return terms.relative(encoding, q.size(2), attention).scores(q, k)
     # An average token has an input of zeros.
     x = q.new_zeros(len(q), q.size(2), encoding.shape.embed_dim)
     if terms.uses("content"):

@@ -28,6 +28,7 @@ ENCODER = (
     *("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads"),
     *("encoder_normalize_before", "activation_fn", "layernorm_embedding", "untie_weights_roberta"),
     *("attention_window", "global_every", "extend_positions"),
+    *("layer_norm_eps", "type_vocab_size"),
 )
 #: A value without characters that hydra interprets, and JSON in quotes.
 WORD, JSON = r"[\w.+-]+", r"""'[\w.+\-"{}\[\]:, ]+'"""

@@ -4,6 +4,7 @@ BPE_DIR holds `dict.txt`, which is the dictionary of the pre-trained model, and 
 
     sentencepiece.bpe.model (or one other *.model)       a sentencepiece model
     encoder.json, vocab.bpe                              GPT-2's BPE
+    tokenizer.json                                       of transformers, with its ids in dict.txt
 """
 
 import json
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from tupe_fairseq import UsageError
 from tupe_fairseq.checks import read_dictionary
-from tupe_fairseq.hub.files import SENTENCEPIECE, find_tokenizer, reading_tokenizer
+from tupe_fairseq.hub.files import SENTENCEPIECE, TOKENIZER, find_tokenizer, reading_tokenizer
 
 
 class Tokenizer:
@@ -37,7 +38,7 @@ class Tokenizer:
         if not settings:
             raise UsageError(
                 f"BPE_DIR is {folder}, but must hold {SENTENCEPIECE}, or encoder.json and "
-                "vocab.bpe; it has neither."
+                "vocab.bpe, or tokenizer.json; it has none of these."
             )
         if not words.is_file():
             raise UsageError(f"no {words}: copy it from the pre-trained model's binarised text.")
@@ -52,6 +53,9 @@ class Tokenizer:
         if len(self.files) == 2:
             pieces = json.loads(self.files[0].read_text(encoding="utf-8"))
             words = {piece for piece, number in pieces.items() if str(number) in words}
+        if self.files[0].name == TOKENIZER:
+            model = json.loads(self.files[0].read_text(encoding="utf-8"))["model"]
+            words = {piece for piece, _ in model["vocab"] if not piece.startswith("[")}
         # ASCII only: GPT-2 represents a space by a letter that counts as a capital.
         return any(re.search("[A-Z]", word) for word in words)
 
@@ -63,4 +67,5 @@ class Tokenizer:
     def copy_to(self, folder: Path) -> None:
         """Copy the tokenizer to the folder of a model."""
         for path in self.files:
-            shutil.copy(path, folder / (SENTENCEPIECE if len(self.files) == 1 else path.name))
+            named = len(self.files) == 2 or path.name == TOKENIZER
+            shutil.copy(path, folder / (path.name if named else SENTENCEPIECE))

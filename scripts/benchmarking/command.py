@@ -29,6 +29,19 @@ LEGEND = (
     "a step beyond the memory held before it."
 )
 INTERRUPTED = 130
+#: Further names that --encodings takes: DeBERTa-v3 as released.
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "deberta_v3": (
+        "deberta",
+        {
+            "deberta_released": True,
+            "deberta_buckets": 256,
+            "deberta_share": True,
+            "deberta_norm": True,
+            "deberta_dropout": 0.1,
+        },
+    )
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser, encodings: str, backends: str) -> None:
@@ -90,7 +103,9 @@ def contenders_of(
     """
     found = []
     for name in listed("--encodings", args.encodings):
-        encoding = build_position_encoding(name, width, heads, length, vocab_size=vocabulary)
+        registered, options = VARIANTS.get(name, (name, {}))
+        sizes = (width, heads, length)
+        encoding = build_position_encoding(registered, *sizes, vocab_size=vocabulary, **options)
         for backend in listed("--backends", args.backends):
             if backend != "auto":
                 ATTENTION_BACKENDS[backend]

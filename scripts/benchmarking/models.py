@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from tupe_fairseq import build_position_encoding
 from tupe_fairseq.modules.encoder import Encoder
 
+from .command import VARIANTS
 from .compare import Contender
 from .peers import PADDING
 
@@ -46,7 +47,9 @@ def build(work: Any, contender: Contender, vocabulary: int) -> nn.Module:
         max_positions=work.length,
     )
     if contender != STOCK:
-        arguments.position_encoding, arguments.attention_backend = contender
+        name, options = VARIANTS.get(contender.name, (contender.name, {}))
+        arguments.position_encoding, arguments.attention_backend = name, contender.backend
+        vars(arguments).update(options)
     model = (RobertaModel if contender == STOCK else TupeRobertaModel).build_model(arguments, task)
     return with_head(model, task) if work.mode == "predict" else model
 
@@ -72,8 +75,9 @@ class WithoutFairseq(nn.Module):
         self.embed_tokens = nn.Embedding(vocabulary, work.width, PADDING)
         sizes = (work.width, work.heads, work.length)
         more = {"vocab_size": vocabulary, "num_layers": work.layers}
+        name, options = VARIANTS.get(contender.name, (contender.name, {}))
         self.encoder = Encoder(
-            build_position_encoding(contender.name, *sizes, **more),
+            build_position_encoding(name, *sizes, **more, **options),
             work.layers,
             work.ffn,
             dropout=work.dropout,

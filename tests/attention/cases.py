@@ -33,6 +33,8 @@ TOEPLITZ = {
     "toeplitz_far": 2,
     "toeplitz_slope": 0.5,
 }
+#: So few buckets that short sentences reach the logarithmic ones and the last.
+DEBERTA_V3 = {"relative_clip": 5, "deberta_buckets": 4, "deberta_released": True}
 OPTIONS = {
     "t5": BUCKETS,
     "tupe_r": BUCKETS,
@@ -81,6 +83,12 @@ OTHER_VARIANTS = {
     "deberta-long": ("deberta", {"relative_clip": 40}),
     "toeplitz-tie_cls": ("toeplitz", {"tie_cls": True, "toeplitz_far": 1}),
     "toeplitz-long": ("toeplitz", {"toeplitz_far": 40}),
+    "deberta-v3": ("deberta", {**DEBERTA_V3, "deberta_share": True, "deberta_norm": True}),
+    "deberta-own": ("deberta", DEBERTA_V3),
+    "deberta-c2p": ("deberta", {"relative_clip": 3, "deberta_terms": "c2p"}),
+    "deberta-p2c": ("deberta", {**DEBERTA_V3, "deberta_terms": "p2c", "deberta_share": True}),
+    "deberta-no-terms": ("deberta", {**DEBERTA_V3, "deberta_terms": "none"}),
+    "deberta-paper-buckets": ("deberta", {**DEBERTA_V3, "deberta_released": False}),
     "sandwich-narrow": ("sandwich", {"sandwich_width": 4}),
     # Beyond the threshold, the score depends on more than the distance.
     "fire-long": ("fire", {"fire_width": 4, "fire_threshold": 2}),
@@ -163,12 +171,17 @@ def _terms(case: str) -> tuple[PositionEncoding, LayerTerms | None]:
 
 
 def layer_scores(
-    terms: LayerTerms, q: Tensor, k: Tensor, encoding: PositionEncoding, start: int = 0
+    terms: LayerTerms,
+    q: Tensor,
+    k: Tensor,
+    encoding: PositionEncoding,
+    start: int = 0,
+    attention: TupeMultiheadAttention | None = None,
 ) -> Tensor:
     """What the terms of a layer add to the scores, B×H×T×S, for an input of zeros."""
     if terms.uses("relative"):
         length = max(start + q.size(2), k.size(2))
-        return terms.relative(encoding, length).scores(q, k, start)
+        return terms.relative(encoding, length, attention).scores(q, k, start)
     x = q.new_zeros(len(q), q.size(2), encoding.shape.embed_dim)
     return terms.content(q, k, x, encoding, start)
 

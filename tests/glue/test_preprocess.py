@@ -190,7 +190,7 @@ def test_mistakes_are_told(download, bpe, tmp_path):
     write(tmp_path / "matched", matched)
     refused("has no MNLI/dev_mism", tmp_path / "matched", "MNLI", bpe, tmp_path / "a")
     refused("must be at least 8", download, "RTE", bpe, tmp_path / "a", max_positions=2)
-    refused("BPE_DIR is .*it has neither", download, "RTE", empty, tmp_path / "a")
+    refused("BPE_DIR is .*it has none of these", download, "RTE", empty, tmp_path / "a")
     (empty / "one.model").write_text("")
     refused(r"no .*/dict\.txt", download, "RTE", empty, tmp_path / "a")
     (empty / "two.model").write_text("")

@@ -18,6 +18,11 @@ CASES = {
     "tupe_a": ("tupe_a", {}, {"weight": 2}),
     "tupe_r-tie_cls": ("tupe_r", {"tie_cls": True}, {"weight": 0}),
     "deberta-emd": ("deberta", {"deberta_emd": True, "relative_clip": 3}, {"absolute": 0}),
+    "deberta-absolute": (
+        "deberta",
+        {"deberta_absolute": True, "relative_clip": 3},
+        {"absolute_input": 0},
+    ),
 }
 
 

@@ -15,6 +15,7 @@ from .declaration import ModelArguments
 #: What models read that neither their flags nor fairseq's functions set in every case.
 MORE_DEFAULTS: dict[str, Any] = {
     "compile_layers": False,
+    "type_vocab_size": 0,
     # argparse sets it on the command line; hydra has no such default.
     "min_params_to_wrap": DEFAULT_MIN_PARAMS_TO_WRAP,
     # fairseq's trainer compares it with 0. Under hydra 1.0 it reads None where this is missing.

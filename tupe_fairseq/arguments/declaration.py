@@ -49,6 +49,10 @@ class RobertaArguments(CommonArguments):
     checkpoint_activations: Annotated[
         bool, "recompute layers in the backward pass instead of storing their activations"
     ] = False
+    layer_norm_eps: Annotated[float, "what LayerNorms add to variances"] = 1e-5
+    type_vocab_size: Annotated[
+        int, "types of tokens with an embedding of their own; here, all tokens have type 0"
+    ] = 0
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ class TupeMultiheadAttention(Projections):
         if terms is not None:
             relative = None if cache is None else cache.relative
             x = shared.layout.to_attention(x) if terms.uses("content") else x
-            shared = with_layer_terms(shared, terms, x, q, k, relative)
+            shared = with_layer_terms(shared, terms, x, q, k, relative, self)
         dropout = self.dropout if self.training else 0.0
         out = shared.backend.attend(q, k, v, shared, dropout)
         # B×H×T×D -> B×T×C -> N×C
@@ -115,6 +115,7 @@ def with_layer_terms(
     q: Tensor,
     k: Tensor,
     relative: RelativeVectors | None = None,
+    attention: Projections | None = None,
 ) -> SharedAttention:
     """`shared` with the terms of one layer.
 
@@ -125,11 +126,13 @@ def with_layer_terms(
         q: scaled queries, B×H×T×D; further dimensions are ignored.
         k: keys, B×H×S×D; further dimensions are ignored.
         relative: what `terms.relative` returned for this length or a longer one, if known.
+        attention: of the layer, where its terms share its projections.
     """
     assert shared.encoding is not None
     content = None
     if terms.uses("relative") and relative is None:
-        relative = terms.relative(shared.encoding, max(shared.start + q.size(2), k.size(2)))
+        length = max(shared.start + q.size(2), k.size(2))
+        relative = terms.relative(shared.encoding, length, attention)
     if terms.uses("content"):
         width = shared.encoding.shape.head_dim
         content = terms.content(q[..., :width], k[..., :width], x, shared.encoding, shared.start)

@@ -16,6 +16,7 @@ from ..checks import read_dictionary
 from ..errors import CheckpointError, DataError, UsageError
 
 SENTENCEPIECE, GPT2 = "sentencepiece.bpe.model", ("encoder.json", "vocab.bpe")
+TOKENIZER = "tokenizer.json"
 CHECKPOINTS = ("model.pt", "checkpoint_best.pt", "checkpoint_last.pt")
 #: Tasks of fairseq that a checkpoint may name: they do not evaluate settings as Python.
 TASKS = (
@@ -26,7 +27,7 @@ TASKS = (
     "language_modeling",
 )
 #: Arguments that name the files of a tokenizer.
-TOKENIZERS = ("sentencepiece_model", "gpt2_encoder_json", "gpt2_vocab_bpe")
+TOKENIZERS = ("sentencepiece_model", "gpt2_encoder_json", "gpt2_vocab_bpe", "tokenizer_json")
 
 
 def find_checkpoint(path: Path, name: str | None = None) -> Path:
@@ -165,6 +166,8 @@ def find_tokenizer(directory: Path, bpe: str | None) -> dict[str, str]:
     encoder, merges = (directory / name for name in GPT2)
     if encoder.is_file() and merges.is_file():
         return {"bpe": "gpt2", "gpt2_encoder_json": str(encoder), "gpt2_vocab_bpe": str(merges)}
+    if (directory / TOKENIZER).is_file():
+        return {"bpe": "tokenizer_json", "tokenizer_json": str(directory / TOKENIZER)}
     return {}
 
 

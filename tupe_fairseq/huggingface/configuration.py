@@ -23,6 +23,7 @@ DROPOUTS = (
     "attention_probs_dropout_prob",
     "activation_dropout",
     "classifier_dropout",
+    "pooler_dropout",
 )
 
 
@@ -52,9 +53,12 @@ class TupeConfig(PretrainedConfig):
         layernorm_embedding: LayerNorm on the input, as BERT has.
         normalize_before: pre-LN layers and a final LayerNorm.
         embedding_scale: factor of the token embeddings.
+        layer_norm_eps: what LayerNorms add to variances.
+        type_vocab_size: token types with an embedding; 0: `token_type_ids` has no effect.
         attention_backend: backend under attn_implementation "sdpa": "auto" or a registered one.
         classifier_dropout: of classification heads; None: hidden_dropout_prob.
         classifier_act: activation of the head for sequence classification.
+        pooler_dropout: of the vectors that this head reads; None: classifier_dropout.
         initializer_range: standard deviation of new weights.
         is_decoder: later tokens are hidden, as in a language model.
         tie_word_embeddings: the output layer uses the token embeddings as its weight.
@@ -85,9 +89,12 @@ class TupeConfig(PretrainedConfig):
     layernorm_embedding: bool = True
     normalize_before: bool = False
     embedding_scale: float = 1.0
+    layer_norm_eps: float = 1e-5
+    type_vocab_size: int = 0
     attention_backend: str = "auto"
     classifier_dropout: float | None = None
     classifier_act: str = "tanh"
+    pooler_dropout: float | None = None
     initializer_range: float = 0.02
     is_decoder: bool = False
     tie_word_embeddings: bool = True
@@ -109,8 +116,8 @@ class TupeConfig(PretrainedConfig):
         """Check types and ranges, which a damaged file may not have.
 
         Raises:
-            ConfigurationError: a size is not a positive integer, or a dropout probability is not a
-                number from 0 to 1.
+            ConfigurationError: a size is not a positive integer, a dropout probability is not a
+                number from 0 to 1, or another number is out of range.
         """
         for name in SIZES:
             value = getattr(self, name)
@@ -118,7 +125,15 @@ class TupeConfig(PretrainedConfig):
                 raise ConfigurationError(f"{name} is {value!r}, but must be a positive integer.")
         for name in DROPOUTS:
             value = getattr(self, name)
-            if name == "classifier_dropout" and value is None:
+            if name in ("classifier_dropout", "pooler_dropout") and value is None:
                 continue
             if type(value) not in (int, float) or not 0 <= value <= 1:
                 raise ConfigurationError(f"{name} is {value!r}, but must be a number from 0 to 1.")
+        if type(self.type_vocab_size) is not int or self.type_vocab_size < 0:
+            raise ConfigurationError(
+                f"type_vocab_size is {self.type_vocab_size!r}, but must be a number, 0 for none."
+            )
+        if type(self.layer_norm_eps) not in (int, float) or not 0 < self.layer_norm_eps < 1:
+            raise ConfigurationError(
+                f"layer_norm_eps is {self.layer_norm_eps!r}, but must be a small number above 0."
+            )

@@ -12,6 +12,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from ..attention import Padding
 from ..errors import ConfigurationError, DataError
+from ..kernels.layer_norm import set_epsilon
 from ..modules.activations import ACTIVATIONS
 from ..modules.padding_shift import PaddingShift
 from .cache import TupeCache
@@ -113,7 +114,9 @@ class TupeModel(TupePreTrainedModel):
             layernorm_embedding=config.layernorm_embedding,
             attention_backend=config.attention_backend,
             causal=config.is_decoder,
+            token_types=config.type_vocab_size,
         )
+        set_epsilon(self.encoder, config.layer_norm_eps)
         self.encoder.length_limit = ("max_position_embeddings", "shorten it (truncation=True)")
         self.gradient_checkpointing = False
         self.post_init()
@@ -128,6 +131,7 @@ class TupeModel(TupePreTrainedModel):
         return_dict: bool | None = None,
         past_key_values: TupeCache | None = None,
         use_cache: bool | None = None,
+        token_type_ids: Tensor | None = None,
     ) -> BaseModelOutputWithPast | tuple[Tensor, ...]:
         """Encode.
 
@@ -141,6 +145,7 @@ class TupeModel(TupePreTrainedModel):
             return_dict: False for a tuple.
             past_key_values: of a language model: the cache of earlier tokens, without padding.
             use_cache: also return past_key_values, if the encoding can decode token by token.
+            token_type_ids: B×T, of config.type_vocab_size types; None: all tokens have type 0.
 
         Returns:
             last_hidden_state, B×T×C; vectors at padding have no meaning.
@@ -155,7 +160,7 @@ class TupeModel(TupePreTrainedModel):
         padding, shift = read_mask(attention_mask)
         record = self._record(shift, output_attentions, output_hidden_states)
         cache = self._cache(past_key_values, use_cache, padding)
-        x = self._encode(input_ids, inputs_embeds, padding, cache, record)
+        x = self._encode(input_ids, inputs_embeds, padding, cache, record, token_type_ids)
         output = BaseModelOutputWithPast(x, cache, record.hidden_states(x), record.attentions())
         return self.returned(output, return_dict)
 
@@ -166,13 +171,15 @@ class TupeModel(TupePreTrainedModel):
         padding: Padding | None,
         cache: TupeCache | None,
         record: Record,
+        types: Tensor | None,
     ) -> Tensor:
         """The last hidden states, B×T×C; the cache is extended."""
         shift, weights = record.shift, record.wants_weights
         x = self.embed_tokens(tokens) if vectors is None else vectors
         x = self.config.embedding_scale * x
         if shift is not None:
-            x, tokens = shift.to_end(x), None if tokens is None else shift.to_end(tokens)
+            x = shift.to_end(x)
+            tokens, types = (None if t is None else shift.to_end(t) for t in (tokens, types))
         if weights and cache is not None and cache.length and x.size(1) > 1:
             raise DataError("output_attentions needs one token at a time after past_key_values.")
         if weights and padding is not None:
@@ -182,7 +189,8 @@ class TupeModel(TupePreTrainedModel):
         backend = "eager" if eager else self.config.attention_backend
         if cache is not None:
             return self.encoder.extend(x, cache, tokens, backend, observe=record).x
-        x = self.encoder.encode(x, padding, tokens, backend=backend, observe=record).x
+        how: dict[str, Any] = {"backend": backend, "observe": record, "types": types}
+        x = self.encoder.encode(x, padding, tokens, **how).x
         return x if shift is None else shift.back(x)
 
     def _cache(

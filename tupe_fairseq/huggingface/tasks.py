@@ -29,7 +29,7 @@ class MaskedLMHead(nn.Module):
     def __init__(self, config: TupeConfig):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.layer_norm = nn.LayerNorm(config.hidden_size)
+        self.layer_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
         self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
         self.activation_fn = ACTIVATIONS[config.hidden_act]
 
@@ -54,12 +54,14 @@ class ClassificationHead(nn.Module):
             )
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
         self.dropout = classifier_dropout(config)
+        first = config.pooler_dropout
+        self.pooler_dropout = self.dropout if first is None else nn.Dropout(first)
         self.out_proj = nn.Linear(config.hidden_size, num_labels)
         self.activation_fn = CLASSIFIER_ACTIVATIONS[config.classifier_act]
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Vectors of [CLS], B×C -> B×classes."""
-        x = self.activation_fn(self.dense(self.dropout(hidden)))
+        x = self.activation_fn(self.dense(self.pooler_dropout(hidden)))
         return self.out_proj(self.dropout(x))
 
 
@@ -137,12 +139,14 @@ class TupeForMultipleChoice(TupeWithHead):
         labels: Tensor | None = None,
         *,
         return_dict: bool | None = None,
+        token_type_ids: Tensor | None = None,
         **more: Any,
     ) -> Any:
         """See `TupeWithHead.forward`; states and weights have B·choices rows."""
-        given = (input_ids, attention_mask, inputs_embeds)
+        given = (input_ids, attention_mask, inputs_embeds, token_type_ids)
         choices = next(each for each in (input_ids, inputs_embeds) if each is not None).size(1)
-        ids, mask, vectors = (None if each is None else each.flatten(0, 1) for each in given)
+        flat = (None if each is None else each.flatten(0, 1) for each in given)
+        ids, mask, vectors, more["token_type_ids"] = flat
         out = super().forward(ids, mask, vectors, return_dict=True, **more)
         logits = out.logits.view(-1, choices)
         loss = None if labels is None else F.cross_entropy(logits, labels.to(logits.device))
@@ -190,9 +194,11 @@ class TupeForQuestionAnswering(TupeWithHead):
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
         return_dict: bool | None = None,
+        token_type_ids: Tensor | None = None,
         **more: Any,
     ) -> Any:
         """Logits B×T of first and last token; positions B each. See `TupeWithHead.forward`."""
+        more["token_type_ids"] = token_type_ids
         out = self.tupe(input_ids, attention_mask, inputs_embeds, return_dict=True, **more)
         start, end = (x.contiguous() for x in self.qa_outputs(out.last_hidden_state).unbind(-1))
         loss = None

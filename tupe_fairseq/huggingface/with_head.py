@@ -42,6 +42,7 @@ class TupeWithHead(TupePreTrainedModel):
         *,
         return_dict: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
+        token_type_ids: Tensor | None = None,
         **more: Any,
     ) -> Any:
         """Logits, and their loss if there are labels.
@@ -54,7 +55,7 @@ class TupeWithHead(TupePreTrainedModel):
         if attention_mask is None:
             attention_mask = visible(input_ids, self.config.pad_token_id)
         given = (input_ids, attention_mask, inputs_embeds)
-        out = self.tupe(*given, return_dict=True, **more)
+        out = self.tupe(*given, return_dict=True, token_type_ids=token_type_ids, **more)
         logits = self.logits(out.last_hidden_state, attention_mask)
         loss = None if labels is None else self.loss(logits, labels, num_items_in_batch)
         return self.output(out, return_dict, loss=loss, logits=logits)

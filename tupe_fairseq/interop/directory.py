@@ -24,6 +24,7 @@ from ..hub.files import GPT2, SENTENCEPIECE, find_checkpoint
 from .dictionaries import check_size, dictionary_text
 from .families import family_of
 from .models import Converted, arguments, sizes, with_recorded
+from .vocabularies import order_of
 
 
 def read_source(
@@ -132,4 +133,5 @@ def load(directory: str | Path) -> Converted:
     settings |= {"add_bos_token": task["add_bos_token"]} if "add_bos_token" in task else {}
     settings |= sizes(parameters, source, family.model, family)
     check_size(dictionary, len(parameters[family.embeddings]), path, family.adds_mask)
-    return Converted(settings, parameters, dictionary, folder=folder, family=family)
+    order = order_of(folder, len(parameters[family.embeddings]))
+    return Converted(settings, parameters, dictionary, folder=folder, family=family, order=order)

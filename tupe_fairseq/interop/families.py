@@ -103,7 +103,12 @@ MASKED = Family(
     output="encoder.lm_head.weight",
     longest="max_positions",
     ties=("untie_weights_roberta", False),
-    more={"classifier_dropout": "pooler_dropout", "classifier_act": "pooler_activation_fn"},
+    more={
+        "classifier_dropout": "pooler_dropout",
+        "classifier_act": "pooler_activation_fn",
+        "layer_norm_eps": "layer_norm_eps",
+        "type_vocab_size": "type_vocab_size",
+    },
     adds_mask=True,
 )
 CAUSAL = Family(

@@ -1,7 +1,7 @@
 """Names of parameters in two formats: a table of rules that applies in both directions."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from torch import Tensor
@@ -27,10 +27,19 @@ def to_ours(state: Mapping[str, Tensor], table: Table) -> dict[str, Tensor]:
     return {name: value for name, value in named if name}
 
 
-def to_theirs(state: Mapping[str, Tensor], table: Table) -> dict[str, Tensor]:
-    """Rename by all rules that match, for copies; names without a rule stay, as unknown ones."""
+def to_theirs(
+    state: Mapping[str, Tensor], table: Table, known: Collection[str] = ()
+) -> dict[str, Tensor]:
+    """Rename by all rules that match, for copies; names without a rule stay, as unknown ones.
+
+    Of several names, those are taken that are `known` there, if there are any.
+    """
     turned = tuple(Rule(rule.ours, rule.theirs) for rule in table)
-    return {new: v for name, v in state.items() for new in _names(name, turned) or [name]}
+    renamed: dict[str, Tensor] = {}
+    for name, value in state.items():
+        names = _names(name, turned)
+        renamed |= dict.fromkeys([n for n in names if n in known] or names or [name], value)
+    return renamed
 
 
 def _names(name: str, table: Table) -> list[str]:

@@ -25,6 +25,9 @@ POSITIONS, LM_HEAD = f"{ENCODER}embed_positions.weight", "encoder.lm_head."
 HEADS = "classification_heads."
 #: The name of a classification head that was trained in transformers; fairseq's default.
 HEAD = "sentence_classification_head"
+#: What heads do, as transformers names it, and the names of heads that classify tokens.
+SENTENCES, TOKENS, ANSWERS = "SequenceClassification", "TokenClassification", "QuestionAnswering"
+TOKEN_HEADS = {TOKENS: "token_classification_head", ANSWERS: "question_answering_head"}
 
 
 @dataclass
@@ -107,6 +110,13 @@ def matrix(state: Mapping[str, Tensor], name: str, source: object, kind: str) ->
 def head_names(state: Mapping[str, Tensor]) -> list[str]:
     """Names of the classification heads in a state dict."""
     return sorted({name.split(".")[1] for name in state if name.startswith(HEADS)})
+
+
+def task_of(state: Mapping[str, Tensor], head: str) -> str:
+    """What a head does: one that classifies tokens has one layer."""
+    if f"{HEADS}{head}.out_proj.weight" not in state or f"{HEADS}{head}.dense.weight" in state:
+        return SENTENCES
+    return ANSWERS if head == TOKEN_HEADS[ANSWERS] else TOKENS
 
 
 def register_heads(model: RobertaModel, state: Mapping[str, Tensor]) -> None:

@@ -7,10 +7,13 @@ from torch import Tensor
 
 from ..errors import CheckpointError
 from .families import CAUSAL, Family
-from .models import HEADS, Converted, options_of, sizes
+from .models import HEADS, SENTENCES, Converted, options_of, sizes, task_of
 
 #: Settings that older checkpoints do not record.
-UNRECORDED = {"attention_window": None, "global_every": 0, "extend_positions": None}
+UNRECORDED = {
+    **{"attention_window": None, "global_every": 0, "extend_positions": None},
+    **{"layer_norm_eps": 1e-5, "type_vocab_size": 0},
+}
 
 
 def to_config(converted: Converted, head: str | None) -> dict[str, Any]:
@@ -35,10 +38,15 @@ def to_config(converted: Converted, head: str | None) -> dict[str, Any]:
         "pad_token_id": 1,
         "eos_token_id": 2,
     }
+    if converted.order:
+        names = ("bos_token_id", "pad_token_id", "eos_token_id")
+        config |= zip(names, converted.order, strict=False)
     if head:
         labels = len(state[f"{HEADS}{head}.out_proj.weight"])
         kind = "regression" if labels == 1 else "single_label_classification"
-        config |= {"num_labels": labels, "problem_type": kind}
+        config["num_labels"] = labels
+        if task_of(state, head) == SENTENCES:
+            config["problem_type"] = kind
     return config
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from fairseq.data import Dictionary
 
-from ..errors import DataError
+from ..errors import DataError, UsageError
 from ..extras import import_extra
-from ..hub.files import GPT2
+from ..hub.files import GPT2, TOKENIZER
 from .dictionaries import MASK, dictionary_of
 
 #: fairseq's name of rows without a token.
@@ -36,7 +36,7 @@ def vocabulary_of(folder: Path, rows: int) -> Vocabulary:
     """The tokens of a tokenizer, with [CLS], padding, [SEP] and the unknown token put first.
 
     A byte-pair encoding of bytes, as RoBERTa has it, becomes the files of `--bpe gpt2`, whose
-    symbols are numbers.
+    symbols are numbers. sentencepiece's unigrams, as DeBERTa-v3 has them, become tokenizer.json.
 
     Raises:
         UsageError: transformers is not installed; there is no tokenizer, it is damaged, or it has
@@ -66,7 +66,7 @@ def vocabulary_of(folder: Path, rows: int) -> Vocabulary:
     if None in first:
         raise DataError(f"the tokenizer of {folder} lacks one of the tokens {', '.join(kinds)}.")
     others = [number for number in range(rows) if number not in first]
-    mask, numbered = tokenizer.mask_token_id, model["type"] == "BPE"
+    mask, numbered = tokenizer.mask_token_id, model["type"] in ("BPE", "Unigram")
     names = {n: str(n) if numbered else tokens.get(n, FILLER.format(n)) for n in others}
     dictionary = dictionary_of({**names, mask: MASK}.values())
     if not numbered:
@@ -76,6 +76,10 @@ def vocabulary_of(folder: Path, rows: int) -> Vocabulary:
             "fairseq-preprocess --only-source --srcdict dict.txt"
         )
         return Vocabulary(dictionary, first + others, notes=(note,))
+    if model["type"] == "Unigram":
+        note = "dict.txt holds the ids of tokenizer.json: binarise with --bpe tokenizer_json"
+        files = {TOKENIZER: tokenizer.backend_tokenizer.to_str()}
+        return Vocabulary(dictionary, first + others, files, (note,))
     numbers = {tokens[number]: number for number in others if number in tokens and number != mask}
     # Older libraries join the two parts of a merge.
     merges = [each if isinstance(each, str) else " ".join(each) for each in model["merges"]]
@@ -83,3 +87,42 @@ def vocabulary_of(folder: Path, rows: int) -> Vocabulary:
     note = "dict.txt, encoder.json and vocab.bpe are from the tokenizer: binarise with --bpe gpt2"
     files = dict(zip(GPT2, texts, strict=True))
     return Vocabulary(dictionary, first + others, files, (note,))
+
+
+#: DeBERTa's symbols in the order of fairseq's first four, and the mask.
+SYMBOLS, SYMBOL_OF_MASK = ("[CLS]", "[PAD]", "[SEP]", "[UNK]"), "[MASK]"
+
+
+def order_of(folder: Path, rows: int) -> list[int]:
+    """`Vocabulary.order` of a converted directory; empty without tokenizer.json.
+
+    Raises:
+        UsageError: tokenizer.json cannot be read, or has not the symbols of DeBERTa.
+    """
+    path = folder / TOKENIZER
+    if not path.is_file():
+        return []
+    try:
+        tokenizer = import_extra("tokenizers", "hf").Tokenizer.from_file(str(path))
+        first = [int(tokenizer.token_to_id(symbol)) for symbol in SYMBOLS]
+    except UsageError:
+        raise
+    # The library raises Exception itself.
+    except Exception as error:
+        raise DataError(f"{path} cannot be read: {error}.") from error
+    return first + [number for number in range(rows) if number not in first]
+
+
+def write_config(folder: Path, kind: str, longest: int) -> None:
+    """Write tokenizer_config.json beside the tokenizer.json of DeBERTa."""
+    first, padding, last, unknown = SYMBOLS
+    own = "DebertaV2Tokenizer" if kind == "deberta-v2" else "PreTrainedTokenizerFast"
+    config = {
+        "tokenizer_class": own,
+        **{"bos_token": first, "cls_token": first, "eos_token": last, "sep_token": last},
+        **{"pad_token": padding, "unk_token": unknown, "mask_token": SYMBOL_OF_MASK},
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": longest,
+    }
+    text = json.dumps(config, indent=2) + "\n"
+    (folder / "tokenizer_config.json").write_text(text, encoding="utf-8")

@@ -1,5 +1,8 @@
 """The end of a post-LN block: LayerNorm of a sum."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -25,6 +28,14 @@ def add_and_normalise(x: Tensor, residual: Tensor, norm: nn.LayerNorm) -> Tensor
     pointers = [tensor.data_ptr() for tensor in (out, *inputs)]
     kernels.add_layer_norm(*pointers, norm.eps, x.numel() // x.size(-1), x.size(-1))
     return out
+
+
+def set_epsilon(model: nn.Module, epsilon: float) -> None:
+    """Set what all LayerNorms of a model add to variances."""
+    norms: Iterator[Any] = model.modules()
+    for norm in norms:
+        if hasattr(norm, "normalized_shape"):
+            norm.eps = epsilon
 
 
 def _are_served(x: Tensor, *others: Tensor) -> bool:

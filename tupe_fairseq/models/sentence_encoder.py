@@ -29,7 +29,13 @@ class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
     shifts_padding = False
 
     def __init__(self, args: Any, dictionary: Dictionary, embed_tokens: nn.Embedding):
-        super().__init__(args, "encoder", dictionary, compile_layers=args.compile_layers)
+        super().__init__(
+            args,
+            "encoder",
+            dictionary,
+            compile_layers=args.compile_layers,
+            token_types=args.type_vocab_size,
+        )
         self.embed_tokens = embed_tokens
         #: Factor of the token embeddings.
         self.embed_scale = self.embed_positions.token_scale

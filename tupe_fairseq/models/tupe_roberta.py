@@ -17,7 +17,9 @@ from .. import commands
 from ..arguments.completion import register_architectures
 from ..arguments.roberta import ROBERTA
 from ..errors import DataError
+from ..hub import tokenizer_json  # noqa: F401 (registers --bpe tokenizer_json)
 from ..hub.roberta import RobertaFromPretrained
+from ..kernels.layer_norm import set_epsilon
 from .checked_model import CheckedModel
 from .sentence_encoder import TupeSentenceEncoder
 
@@ -56,6 +58,18 @@ class TupeRobertaEncoder(RobertaEncoder):
         return x, extra
 
 
+class TokenHead(nn.Module):
+    """Classes of each token, B×T×C -> B×T×classes: dropout and one linear layer."""
+
+    def __init__(self, width: int, num_classes: int, dropout: float):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.out_proj = nn.Linear(width, num_classes)
+
+    def forward(self, features: Tensor, **unused: Any) -> Tensor:
+        return self.out_proj(self.dropout(features))
+
+
 @register_model("tupe_roberta")
 class TupeRobertaModel(CheckedModel, RobertaFromPretrained, RobertaModel):
     """RoBERTa with `--position-encoding`."""
@@ -65,11 +79,34 @@ class TupeRobertaModel(CheckedModel, RobertaFromPretrained, RobertaModel):
 
     @classmethod
     def from_arguments(cls, args: Namespace, task: Any) -> "TupeRobertaModel":
-        return cls(args, TupeRobertaEncoder(args, task.source_dictionary))
+        encoder = TupeRobertaEncoder(args, task.source_dictionary)
+        set_epsilon(encoder, args.layer_norm_eps)
+        return cls(args, encoder)
 
     @classmethod
     def data_dictionary(cls, task: Any) -> Dictionary:
         return task.source_dictionary
+
+    def register_token_head(self, name: str, num_classes: int) -> None:
+        """Register a head that classifies each token, among the heads for sentences."""
+        width, dropout = self.args.encoder_embed_dim, self.args.pooler_dropout
+        self.classification_heads[name] = TokenHead(width, num_classes, dropout)
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """As fairseq's, which expects that all heads are for sentences."""
+        prefix = f"{name}.classification_heads." if name else "classification_heads."
+        heads = {key.removeprefix(prefix).split(".")[0] for key in state_dict if prefix in key}
+        taken: dict[str, Tensor] = {}
+        for head in sorted(heads):
+            if f"{prefix}{head}.dense.weight" not in state_dict:
+                weight, bias = (f"{prefix}{head}.out_proj.{part}" for part in ("weight", "bias"))
+                if getattr(self.args, "load_checkpoint_heads", False):
+                    self.register_token_head(head, len(state_dict[weight]))
+                if head in self.classification_heads:
+                    taken |= {weight: state_dict[weight], bias: state_dict[bias]}
+                del state_dict[weight], state_dict[bias]
+        super().upgrade_state_dict_named(state_dict, name)
+        state_dict.update(taken)
 
     @commands.ends_commands_in_one_line
     def get_targets(self, sample: dict[str, Any], net_output: Any) -> Tensor:

@@ -36,6 +36,7 @@ class DecoderCache:
         self.encoding = encoding
         self.seen = positions_of_layers(encoding, len(layers))
         self.terms = layers.terms()
+        self.attentions = layers.attentions()
         self.backend = layers.backend
         self.layers = [LayerCache() for _ in layers]
         #: Tokens so far.
@@ -107,9 +108,10 @@ class DecoderCache:
         for seen in dict.fromkeys(self.seen):
             encoding, window = seen
             self.biases[seen] = positional_bias(encoding, length, device, window=window)
-        for layer, terms, (encoding, _) in zip(self.layers, self.terms, self.seen, strict=True):
+        for index, attention in enumerate(self.attentions):
+            terms, encoding = attention.layer_terms, self.seen[index][0]
             if terms is not None and terms.uses("relative"):
-                layer.relative = terms.relative(encoding, length)
+                self.layers[index].relative = terms.relative(encoding, length, attention)
 
     def attend_to(self, source: Source, beam: int) -> Source:
         """Store the source sequences, once for every `beam` consecutive hypotheses."""

@@ -63,6 +63,7 @@ class Encoder(nn.Module):
         causal: hide later tokens, as a language model does.
         source_dim: width of the source that every layer attends to, or None without a source.
         final_norm: LayerNorm after the last layer; by default that of pre-LN layers.
+        token_types: types of tokens with an embedding of their own, which BERT calls segments.
         **base: passed to the next class in the MRO.
 
     Raises:
@@ -91,11 +92,13 @@ class Encoder(nn.Module):
         causal: bool = False,
         source_dim: int | None = None,
         final_norm: bool | None = None,
+        token_types: int = 0,
         **base: Any,
     ):
         super().__init__(**base)
         width, heads = embed_positions.shape.embed_dim, embed_positions.shape.num_heads
         self.embed_positions = embed_positions
+        self.embed_token_types = nn.Embedding(token_types, width) if token_types else None
         self.layernorm_embedding = nn.LayerNorm(width) if layernorm_embedding else None
         self.dropout_module = Dropout(dropout)
         feed_forward = (ffn_dim, activation_fn, dropout, activation_dropout, normalize_before)
@@ -147,10 +150,12 @@ class Encoder(nn.Module):
         causal: bool = True,
         backend: str | None = None,
         source: Source | None = None,
+        types: Tensor | None = None,
         **how: Any,
     ) -> Encoded:
         """As `forward`, for padding that has been read.
 
+        `types` are those of the tokens, B×T; by default all have type 0.
         With `causal=False`, a causal stack does not hide later tokens in this pass. `backend` is
         used in place of that of the layers. The sequences of `source` are those of x. It and
         further arguments are passed to `run`.
@@ -164,6 +169,8 @@ class Encoder(nn.Module):
             layout = Layout(batch, length, padding.mask)
         else:
             layout = Layout.of(padding, batch, length)
+        if (embed := self.embed_token_types) is not None:
+            x = x + (embed.weight[0] if types is None else embed(types))
         positions = self.embed_positions.for_pass(length, x.device)
         x = positions.embed(x, tokens, None if padding is None else padding.mask)
         x = self.normalise_and_drop(layout.pack(x))

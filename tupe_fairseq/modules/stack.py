@@ -132,10 +132,14 @@ class LayerStack(nn.ModuleList):
             else:
                 yield index, layer
 
+    def attentions(self) -> list[TupeMultiheadAttention]:
+        """The self-attention of each layer."""
+        layers: Iterable[Any] = self
+        return [layer.self_attn for layer in layers]
+
     def terms(self) -> list[LayerTerms | None]:
         """The encoding's terms in each layer."""
-        layers: Iterable[Any] = self
-        return [layer.self_attn.layer_terms for layer in layers]
+        return [attention.layer_terms for attention in self.attentions()]
 
     def _compile(self) -> None:
         """Compile layer by layer: the first takes as long as one, and serves all."""

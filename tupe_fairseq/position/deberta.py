@@ -2,15 +2,21 @@
 
 score_ij = [ q_i k_j + q_i k^R_{δ(i,j)} + k_j q^R_{δ(j,i)} ] / √(3D), equation 4, where
 k^R = P W^K_R and q^R = P W^Q_R; P is shared by all layers and δ(i,j) = clip(i − j + k, 0, 2k − 1),
-equation 3. The position-to-position term is left out. The released code reads q^R at δ(i,j)
-instead of δ(j,i).
+equation 3. The position-to-position term is left out.
+
+The released DeBERTa-v2 and v3 (He et al. 2021) depart from it; each departure is an option:
+q^R is read at δ(i,j), distances share rows in logarithmic buckets, a LayerNorm normalises P, W^K_R
+and W^Q_R are those of content, one or both terms are left out, which changes 3 to their number.
 """
 
+import copy
 from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
+from ..errors import ConfigurationError
+from ..kernels.dropout import dropout
 from ..kernels.linear import project
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .layer_terms import LayerTerms
@@ -18,37 +24,50 @@ from .relative import ByDistance, RelativeVectors
 from .shaw import RelativeClip
 from .tables import per_head, random_vectors
 
+#: Values of --deberta-terms: content to position, q_i k^R, and position to content, k_j q^R.
+TERMS = ("c2p+p2c", "c2p", "p2c", "none")
+
 
 class DebertaTerms(LayerTerms):
-    """W^K_R and W^Q_R of one layer."""
+    """W^K_R and W^Q_R of one layer, where they are not those of content."""
 
-    def __init__(self, shape: Shape):
+    def __init__(self, shape: Shape, terms: str, shared: bool, dropout: float):
         super().__init__()
-        self.shape = shape
-        self.pos_k_proj = nn.Linear(shape.embed_dim, shape.embed_dim)
-        self.pos_q_proj = nn.Linear(shape.embed_dim, shape.embed_dim)
+        self.shape, self.terms, self.dropout = shape, terms, dropout
+        width = shape.embed_dim
+        self.pos_k_proj = nn.Linear(width, width) if "c2p" in terms and not shared else None
+        self.pos_q_proj = nn.Linear(width, width) if "p2c" in terms and not shared else None
 
-    def relative(self, encoding: Any, length: int) -> RelativeVectors:
+    def relative(self, encoding: Any, length: int, attention: Any = None) -> RelativeVectors:
         """k^R and scaled q^R at the rows of P that this length reaches."""
-        scale = (encoding.score_terms * self.shape.head_dim) ** -0.5
         table = encoding.rows(length)
-        k = len(table) // 2
-        # δ(i,j) = i − j + k ascends where j − i descends, δ(j,i) = j − i + k ascends with it.
-        heads = self.shape.num_heads
-        pos_k = per_head(project(table, self.pos_k_proj), heads).flip(1)
-        pos_q = per_head(project(table, self.pos_q_proj), heads) * scale
-        return RelativeVectors(ByDistance(pos_k, 1 - k), ByDistance(pos_q, -k))
+        if self.training and self.dropout:
+            table = dropout(table, self.dropout)
+        for_queries = for_keys = None
+        if "c2p" in self.terms:
+            pos_k = project(table, self.pos_k_proj or attention.k_proj)
+            for_queries = encoding.by_distance(pos_k, length, reverse=True)
+        if "p2c" in self.terms:
+            scale = (encoding.score_terms * self.shape.head_dim) ** -0.5
+            pos_q = project(table, self.pos_q_proj or attention.q_proj) * scale
+            for_keys = encoding.by_distance(pos_q, length, reverse=encoding.released)
+        return RelativeVectors(for_queries, for_keys)
 
 
 @register_position_encoding("deberta")
 class DebertaPosition(PositionEncoding):
-    """The relative table P, and with --deberta-emd absolute positions before the LM head.
+    """The relative table P; absolute positions at the input, or before the LM head.
 
     Departure: the paper's enhanced mask decoder runs the last layer again with the absolute
     positions in its queries; here they are added to the features that the LM head reads.
+
+    Raises:
+        ConfigurationError: unknown terms, or numbers for which the buckets are not defined.
     """
 
-    score_terms = 3
+    buckets: Tensor | None
+    #: P as the layers of one pass read it, where it is normalised once for all.
+    normalised: Tensor | None = None
 
     def __init__(
         self,
@@ -56,26 +75,136 @@ class DebertaPosition(PositionEncoding):
         *,
         relative_clip: RelativeClip = 512,
         deberta_emd: Annotated[bool, "add absolute positions before the LM head"] = False,
+        deberta_absolute: Annotated[bool, "add absolute positions to the input"] = False,
+        deberta_terms: Annotated[str, f"terms of the scores: {' or '.join(TERMS)}"] = TERMS[0],
+        deberta_released: Annotated[
+            bool, "read both terms at δ(i,j), as the released code; the paper reads one at δ(j,i)"
+        ] = False,
+        deberta_buckets: Annotated[
+            int,
+            "buckets of distances on each side, half of them logarithmic up to --relative-clip; "
+            "0: a row for each distance",
+        ] = 0,
+        deberta_share: Annotated[
+            bool, "project the relative table by the projections of content"
+        ] = False,
+        deberta_norm: Annotated[bool, "LayerNorm of the relative table"] = False,
+        deberta_dropout: Annotated[float, "of the relative table, in each layer"] = 0.0,
     ):
         super().__init__(shape)
         check_at_least("--relative-clip", relative_clip, 1)
-        self.relative_clip = relative_clip
-        self.weight = random_vectors(2 * relative_clip, shape.embed_dim)
-        self.absolute = None
+        check_options(deberta_terms, deberta_dropout)
+        self.terms, self.released, self.shared = deberta_terms, deberta_released, deberta_share
+        # 1, and one for each "2".
+        self.score_terms = 1 + deberta_terms.count("2")
+        self.dropout, self.relative_clip = deberta_dropout, relative_clip
+        self.weight = random_vectors(2 * (deberta_buckets or relative_clip), shape.embed_dim)
+        self.absolute = self.absolute_input = None
         if deberta_emd:
             self.absolute = random_vectors(shape.max_positions, shape.embed_dim)
+        if deberta_absolute:
+            self.absolute_input = random_vectors(shape.max_positions, shape.embed_dim)
+        self.norm = nn.LayerNorm(shape.embed_dim) if deberta_norm else None
+        buckets = None
+        if deberta_buckets:
+            check_buckets(deberta_buckets, relative_clip)
+            distance = torch.arange(shape.max_positions)
+            buckets = log_buckets(distance, deberta_buckets, relative_clip)
+        self.register_buffer("buckets", buckets, persistent=False)
+        self.reached = [] if buckets is None else buckets.tolist()
+
+    @property
+    def reach(self) -> int:
+        """Rows of P on each side."""
+        return len(self.weight) // 2
+
+    def for_pass(self, length: int, device: torch.device) -> PositionEncoding:
+        if self.norm is None:
+            return self
+        found = copy.copy(self)
+        found.normalised = self.rows(length)
+        return found
 
     def rows(self, length: int) -> Tensor:
         """The rows of P that this length reaches, R×C: the middle of the table."""
-        exporting = torch.compiler.is_exporting()
-        k = self.relative_clip if exporting else min(self.relative_clip, length)
-        return self.weight[self.relative_clip - k : self.relative_clip + k]
+        if self.normalised is not None:
+            return self.normalised
+        near = self._near(length)
+        table = self.weight[self.reach - near : self.reach + near]
+        return table if self.norm is None else self.norm(table)
 
-    def build_layer_terms(self) -> DebertaTerms:
-        return DebertaTerms(self.shape)
+    def by_distance(self, rows: Tensor, length: int, reverse: bool) -> ByDistance:
+        """Vectors by distance j − i from projected rows of P, R×C.
+
+        Args:
+            rows: what `rows` gives for this length, projected.
+            length: the number of positions.
+            reverse: read them at δ(i,j), which descends in j − i; otherwise at δ(j,i).
+        """
+        near = len(rows) // 2
+        if self.buckets is None:
+            vectors = per_head(rows, self.shape.num_heads)
+            return ByDistance(vectors.flip(1), 1 - near) if reverse else ByDistance(vectors, -near)
+        beyond = self.buckets[:length] if not torch.compiler.is_exporting() else self.buckets
+        # Of the distances −(T−1), ..., T − 1
+        signed = torch.cat((-beyond[1:].flip(0), beyond))
+        index = ((-signed if reverse else signed) + near).clamp(0, 2 * near - 1)
+        vectors = per_head(rows.index_select(0, index), self.shape.num_heads)
+        return ByDistance(vectors, 1 - len(beyond))
+
+    def build_layer_terms(self) -> DebertaTerms | None:
+        if self.terms == "none":
+            return None
+        return DebertaTerms(self.shape, self.terms, self.shared, self.dropout)
+
+    def embed(
+        self, x: Tensor, tokens: object = None, padding_mask: object = None, start: int = 0
+    ) -> Tensor:
+        if self.absolute_input is None:
+            return x
+        return x + self.absolute_input[start : start + x.size(1)]
 
     def position_tables(self) -> dict[str, int]:
-        return {} if self.absolute is None else {"absolute": 0}
+        names = ("absolute", "absolute_input")
+        return {name: 0 for name in names if getattr(self, name) is not None}
 
     def before_lm_head(self, x: Tensor) -> Tensor:
         return x if self.absolute is None else x + self.absolute[: x.size(1)]
+
+    def _near(self, length: int) -> int:
+        """How many rows on each side this length reaches."""
+        if torch.compiler.is_exporting():
+            return self.reach
+        return min(self.reach, length if self.buckets is None else self.reached[length - 1] + 1)
+
+
+def check_options(terms: str, dropout: float) -> None:
+    """Raise a ConfigurationError for unknown terms, or for what is no probability."""
+    if terms not in TERMS:
+        raise ConfigurationError(
+            f"--deberta-terms is {terms!r}, but must be one of: {' '.join(TERMS)}."
+        )
+    check_at_least("--deberta-dropout", dropout, 0)
+    if dropout >= 1:
+        raise ConfigurationError(f"--deberta-dropout is {dropout}, but must be below 1.")
+
+
+def check_buckets(buckets: int, farthest: int) -> None:
+    """Raise a ConfigurationError for numbers for which `log_buckets` is not defined."""
+    if buckets < 2 or farthest < buckets // 2 + 2:
+        raise ConfigurationError(
+            f"--deberta-buckets is {buckets}, but must be 0, or at least 2 and at most twice "
+            f"--relative-clip − 4; --relative-clip is {farthest}."
+        )
+
+
+def log_buckets(distance: Tensor, buckets: int, farthest: int) -> Tensor:
+    """The bucket of each distance n ≥ 0.
+
+    It is n up to m = buckets // 2, then m + ⌈ln(n/m) / ln((f−1)/m) · (m−1)⌉ with f = `farthest`.
+    In fp32, as the released models were trained: exact arithmetic can differ by one bucket.
+    """
+    middle = buckets // 2
+    whole = torch.log(torch.tensor((farthest - 1) / middle))
+    steps = torch.log(distance.clamp(min=1) / middle) / whole * (middle - 1)
+    return torch.where(distance <= middle, distance, steps.ceil().long() + middle)

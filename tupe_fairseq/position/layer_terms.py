@@ -32,7 +32,7 @@ class LayerTerms(nn.Module):
         """Whether this class overrides the hook of that name."""
         return getattr(cls, hook) is not getattr(LayerTerms, hook)
 
-    def relative(self, encoding: Any, length: int) -> RelativeVectors:
+    def relative(self, encoding: Any, length: int, attention: Any = None) -> RelativeVectors:
         """Vectors for the distances among positions 0, ..., length − 1.
 
         Incremental decoding computes them once for many tokens.
@@ -40,6 +40,7 @@ class LayerTerms(nn.Module):
         Args:
             encoding: what the layers share.
             length: the number of positions.
+            attention: of the layer, with the projections of content `q_proj` and `k_proj`.
         """
         raise NotImplementedError
 

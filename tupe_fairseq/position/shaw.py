@@ -31,7 +31,7 @@ class ShawTerms(LayerTerms):
         self.key = random_vectors(rows, shape.head_dim)
         self.value_weight = random_vectors(rows, shape.head_dim)
 
-    def relative(self, encoding: Any, length: int) -> RelativeVectors:
+    def relative(self, encoding: Any, length: int, attention: Any = None) -> RelativeVectors:
         tables = self.key, self.value_weight
         if encoding.randomize_positions:
             distance = encoding.distances(length, length, 0, self.key.device)

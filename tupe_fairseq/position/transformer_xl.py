@@ -27,7 +27,7 @@ class TransformerXLTerms(LayerTerms):
         self.content_bias = random_vectors(shape.num_heads, 1, shape.head_dim)
         self.position_bias = random_vectors(shape.num_heads, 1, shape.head_dim)
 
-    def relative(self, encoding: Any, length: int) -> RelativeVectors:
+    def relative(self, encoding: Any, length: int, attention: Any = None) -> RelativeVectors:
         """W_{K,R} R of the distances j − i from −(length−1) to length − 1, with u and v."""
         waves = project(encoding.waves(length, self.r_proj.weight.dtype), self.r_proj)
         # (2·length−1)×C -> H×(2·length−1)×D

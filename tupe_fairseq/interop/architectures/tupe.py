@@ -8,7 +8,7 @@ from .base import Architecture
 
 def stack_rules(family: Family) -> Table:
     """Names of embeddings, positions and layers."""
-    parts = ("embed_positions", "layernorm_embedding", "layers", "layer_norm")
+    parts = ("embed_positions", "embed_token_types", "layernorm_embedding", "layers", "layer_norm")
     return (
         Rule("tupe.embed_tokens.weight", family.embeddings),
         *(Rule(f"tupe.encoder.{name}.**", f"{family.stack}{name}.**") for name in parts),
@@ -23,6 +23,8 @@ TUPE = Architecture(
         Rule("lm_head.layer_norm.*", f"{LM_HEAD}layer_norm.*"),
         Rule("lm_head.decoder.*", f"{LM_HEAD}*"),
         Rule("classifier.*.*", f"{HEADS}{HEAD}.*.*"),
+        Rule("classifier.*", f"{HEADS}{HEAD}.out_proj.*"),
+        Rule("qa_outputs.*", f"{HEADS}{HEAD}.out_proj.*"),
     ),
 )
 TUPE_LM = Architecture(

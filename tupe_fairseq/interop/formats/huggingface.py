@@ -5,6 +5,8 @@ as RoBERTa; every other is written with its own code (`sources.py`), and `learne
 --classes tupe.
 """
 
+import json
+import shutil
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,26 +16,37 @@ from torch import Tensor
 from ...checks import read_dictionary
 from ...errors import CheckpointError, ConfigurationError
 from ...extras import import_extra
+from ...hub.files import TOKENIZER
 from ...position import POSITION_ENCODINGS
 from ..architectures import ARCHITECTURES, Architecture
 from ..architectures.base import TOKEN_TYPES
-from ..classes import class_of, library, to_transformers
+from ..classes import KEPT, class_of, library, reordered, to_transformers
 from ..conversion import Conversion, Forward, register
 from ..dictionaries import check_size, dictionary_text
 from ..directory import building
 from ..families import CAUSAL, MASKED
 from ..keys import left_out, to_ours
-from ..models import HEAD, HEADS, LM_HEAD, POSITIONS, Converted, imported, matrix
+from ..models import (
+    ANSWERS,
+    HEAD,
+    HEADS,
+    POSITIONS,
+    TOKEN_HEADS,
+    Converted,
+    imported,
+    matrix,
+    task_of,
+)
 from ..settings import from_config
 from ..sources import AUTO_MAP, collect
-from ..vocabularies import Vocabulary, vocabulary_of
+from ..vocabularies import Vocabulary, vocabulary_of, write_config
 from ..warm_start import Encoding, Seed, warm_start
 
 KIND = "huggingface"
 #: Options of formats that are written with a tokenizer.
 Head = Annotated[str, "the classification head to write"]
 LowerCase = Annotated[bool, "yes: the tokenizer lower-cases texts, as in training"]
-Classes = Annotated[str, "roberta (default for `learned`) or tupe, which has its own code"]
+Classes = Annotated[str, "roberta (default for `learned`), deberta-v2, or tupe with its own code"]
 
 
 def read(
@@ -63,17 +76,15 @@ def read(
     ours, notes = _read_parameters(folder, architecture, position_encoding == "learned")
     rows = len(ours[family.embeddings])
     vocabulary = _vocabulary(folder, dictionary, rows, architecture, config)
-    for name in {family.embeddings, family.output, f"{LM_HEAD}bias"} & ours.keys():
-        if vocabulary.order and ours[name].shape[:1] == (rows,):
-            ours[name] = ours[name][vocabulary.order]
+    ours = reordered(ours, vocabulary.order, family, back=False)
     known = _tupe_config(config, architecture, ours)
     settings = from_config(known, ours, folder, family)
     scale = getattr(config, "embedding_scale", None)
     converted = imported(settings, ours, vocabulary.dictionary, folder, KIND, family, scale)
-    if (eps := getattr(config, "layer_norm_eps", 1e-5)) != 1e-5:
-        converted.not_comparable = f"layer_norm_eps is {eps!r} there and 1e-05 here"
     converted.notes = [*vocabulary.notes, *notes, *converted.notes]
-    converted.order, converted.files = vocabulary.order, vocabulary.files
+    converted.order, converted.files = vocabulary.order, dict(vocabulary.files)
+    if kept := {name: getattr(config, name) for name in architecture.kept}:
+        converted.files[KEPT] = json.dumps(kept, indent=2) + "\n"
     return warm_start(converted, position_encoding, seed)
 
 
@@ -113,6 +124,7 @@ def _tupe_config(config: Any, architecture: Architecture, ours: dict[str, Tensor
 
     names = (name for name in TupeConfig.__annotations__ if hasattr(config, name))
     settings = {**{name: getattr(config, name) for name in names}, **architecture.settings}
+    settings |= architecture.derived(config)
     if architecture.first_position is not None:
         settings["max_position_embeddings"] = len(ours[POSITIONS]) - 2
     return TupeConfig(**settings)
@@ -133,7 +145,8 @@ def _read_parameters(
     """
     theirs, rules = read_tensors(folder), architecture.rules
     # The names of a model without a head lack the prefix.
-    bare, prefix = ("embeddings.", "encoder.", "pooler.", "embed_tokens."), architecture.model_type
+    bare = ("embeddings.", "encoder.", "pooler.", "embed_tokens.")
+    prefix = architecture.prefix or architecture.model_type
     theirs = {f"{prefix}.{n}" if n.startswith(bare) else n: v for n, v in theirs.items()}
     ours, notes = to_ours(theirs, rules), [f"left out: {name}" for name in left_out(theirs, rules)]
     head = {name for name in ours if name.startswith(HEADS)}
@@ -141,7 +154,10 @@ def _read_parameters(
         notes.append("left out: the pooler")
         ours = {name: value for name, value in ours.items() if name not in head}
     elif head:
-        notes.append(f"the classifier is the head {HEAD}")
+        task = ANSWERS if "qa_outputs.weight" in theirs else task_of(ours, HEAD)
+        name = TOKEN_HEADS.get(task, HEAD)
+        notes.append(f"the classifier is the head {name}")
+        ours = {key.replace(f"{HEADS}{HEAD}.", f"{HEADS}{name}."): ours[key] for key in ours}
     family = architecture.family
     tokens = matrix(ours, family.embeddings, folder, KIND)
     if architecture.first_position is not None:
@@ -235,15 +251,18 @@ def write(
             raise OSError(str(error)) from error
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
-        write_texts(folder, converted, lower_case)
+        write_texts(folder, converted, lower_case, kind)
 
 
-def write_texts(folder: Path, converted: Converted, lower_case: bool) -> None:
+def write_texts(folder: Path, converted: Converted, lower_case: bool, kind: str = "tupe") -> None:
     """Write dict.txt, and the tokenizer, or note why there is none."""
     settings, family, source = converted.settings, converted.family, converted.folder
     text = dictionary_text(converted.dictionary)
     (folder / "dict.txt").write_text(text, encoding="utf-8")
-    if source is not None:
+    if source is not None and converted.order:
+        shutil.copyfile(source / TOKENIZER, folder / TOKENIZER)
+        write_config(folder, kind, settings[family.longest])
+    elif source is not None:
         import_extra("tokenizers", "hf")
         from ..tokenizer_json import write_tokenizer
 
@@ -262,7 +281,10 @@ def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
     order = torch.tensor(converted.order or range(model.config.vocab_size))
 
     def forward(tokens: Tensor) -> Tensor:
-        logits = model(order[tokens], attention_mask=tokens.ne(1).long()).logits
+        out = model(order[tokens], attention_mask=tokens.ne(1).long())
+        if "start_logits" in out:
+            return torch.stack((out.start_logits, out.end_logits), -1)
+        logits = out.logits
         return logits if head else logits[..., order]
 
     return forward

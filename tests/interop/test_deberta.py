@@ -1,0 +1,191 @@
+"""DeBERTa-v2 of transformers there and back, and as our class with its code."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+import sentencepiece  # noqa: E402
+
+from examples.glue.tokenizer import Tokenizer  # noqa: E402
+from tests.huggingface.deberta import batch, theirs_of  # noqa: E402
+from tests.interop.samples import change_config, refused, run  # noqa: E402
+from tests.tolerances import assert_close  # noqa: E402
+from tupe_fairseq import TupeRobertaModel  # noqa: E402
+
+TASKS = (
+    "ForMaskedLM",
+    "ForSequenceClassification",
+    "ForTokenClassification",
+    "ForQuestionAnswering",
+)
+HEADS = {
+    "ForSequenceClassification": "sentence_classification_head",
+    "ForTokenClassification": "token_classification_head",
+    "ForQuestionAnswering": "question_answering_head",
+}
+RELEASED = {
+    "position_buckets": 16,
+    "norm_rel_ebd": "layer_norm",
+    "share_att_key": True,
+    "pos_att_type": ["p2c", "c2p"],
+    "position_biased_input": False,
+    "max_relative_positions": -1,
+}
+OTHER = {
+    "position_biased_input": True,
+    "type_vocab_size": 2,
+    "pos_att_type": ["p2c"],
+    "max_relative_positions": 9,
+    "legacy": False,
+    "hidden_act": "relu",
+}
+TEXT = [line for line in Path(__file__).with_name("pieces.py").read_text().splitlines() if line]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    """A sentencepiece unigram model with the special symbols of DeBERTa-v3."""
+    folder = tmp_path_factory.mktemp("tokenizer")
+    special = {"pad": "[PAD]", "bos": "[CLS]", "eos": "[SEP]", "unk": "[UNK]"}
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT),
+        model_prefix=str(folder / "spm"),
+        vocab_size=120,
+        model_type="unigram",
+        hard_vocab_limit=False,
+        minloglevel=2,
+        **{f"{name}_id": i for i, name in enumerate(special)},
+        **{f"{name}_piece": piece for name, piece in special.items()},
+    )
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "DebertaV2Tokenizer"}')
+    (folder / "config.json").write_text('{"model_type": "deberta-v2"}')
+    return transformers.AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.fixture
+def saved(tokenizer, tmp_path):
+    """Write a model of a task with these options, and its tokenizer."""
+
+    def save(task: str, **options) -> Path:
+        sizes = {"vocab_size": len(tokenizer) + 3, "num_labels": 2 if "Q" in task else 3}
+        theirs_of(task, **sizes, **options).save_pretrained(tmp_path / "theirs")
+        tokenizer.save_pretrained(tmp_path / "theirs")
+        return tmp_path / "theirs"
+
+    return save
+
+
+def loaded(task: str, folder: Path, **how) -> torch.nn.Module:
+    auto = getattr(transformers, f"Auto{task}" if task == "Model" else f"AutoModel{task}")
+    return auto.from_pretrained(folder, **how).eval()
+
+
+def outputs(model: torch.nn.Module, given: dict) -> list[torch.Tensor]:
+    """All outputs at tokens."""
+    found = model(**given).to_tuple()
+    mask = given["attention_mask"].bool()
+    return [x[mask] if x.shape[:2] == mask.shape else x for x in found]
+
+
+@pytest.mark.parametrize(
+    ("task", "options"),
+    [*((task, RELEASED) for task in TASKS), (TASKS[0], OTHER), (TASKS[2], OTHER)],
+    ids=[*TASKS, "other-options", "other-options-of-tokens"],
+)
+def test_there_and_back_and_as_our_class(saved, task, options):
+    source = saved(task, **options)
+    here, back, ours = (source.with_name(name) for name in ("here", "back", "ours"))
+    run("--from", "huggingface", source, here, "--check")
+    head = ("--head", HEADS[task]) if task in HEADS else ()
+    run("--to", "huggingface", here, back, "--classes", "deberta-v2", *head, "--check")
+    run("--to", "huggingface", here, ours, *head, "--check")
+    theirs = loaded(task, source)
+    again = loaded(task, back)
+    assert type(again) is type(theirs)
+    state = theirs.state_dict()
+    assert again.state_dict().keys() == state.keys()
+    for name, value in again.state_dict().items():
+        assert torch.equal(value, state[name]), name
+    converted = loaded(task, ours, trust_remote_code=True)
+    given = batch(20, 0, 7)
+    if options.get("type_vocab_size"):
+        given["token_type_ids"] = torch.arange(20).expand(2, -1) % 2
+    for found, expected in zip(outputs(converted, given), outputs(theirs, given), strict=True):
+        assert_close(found, expected)
+
+
+def test_texts_have_the_ids_of_transformers(saved, tokenizer):
+    """In fairseq's pipeline, and of the tokenizers that are written."""
+    source = saved("ForMaskedLM", **RELEASED)
+    here, back, ours = (source.with_name(name) for name in ("here", "back", "ours"))
+    run("--from", "huggingface", source, here)
+    run("--to", "huggingface", here, back, "--classes", "deberta-v2")
+    run("--to", "huggingface", here, ours)
+    hub = TupeRobertaModel.from_pretrained(here)
+    others = [transformers.AutoTokenizer.from_pretrained(folder) for folder in (back, ours)]
+    # fairseq's ids of [CLS] and [PAD] are 0 and 1, DeBERTa's 1 and 0.
+    order = [1, 0, *range(2, len(hub.task.source_dictionary))]
+    odd = [
+        "  two  spaces ",
+        "a\u00a0b",
+        "\ufb01 \u338f",
+        "tab\tline\n",
+        "[MASK] [CLS] <s>",
+        "e\u0301",
+        "",
+    ]
+    for text in (*TEXT, *odd):
+        expected = tokenizer(text)["input_ids"]
+        assert [order[i] for i in hub.encode(text)] == expected, text
+        assert all(other(text)["input_ids"] == expected for other in others), text
+    for_glue = Tokenizer(here)
+    assert not for_glue.lowercase
+    assert torch.equal(for_glue.encode(TEXT[0]), hub.encode(TEXT[0])[1:-1].int())
+    for_glue.copy_to(source)
+    assert (source / "tokenizer.json").read_text() == (here / "tokenizer.json").read_text()
+    pair = hub.encode("a model", "of pieces", no_separator=True)
+    assert [order[i] for i in pair] == tokenizer("a model", "of pieces")["input_ids"]
+    assert hub.decode(hub.encode("a model of pieces")) == "a model of pieces"
+    assert len(hub.fill_mask("a <mask> of", topk=3)) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"conv_kernel_size": 3}, "3; it must be 0"),
+        ({"relative_attention": False}, "unsupported relative_attention"),
+        ({"embedding_size": 12}, "unsupported embedding_size"),
+        ({"hidden_act": "silu"}, "silu"),
+        ({"position_buckets": 3000}, "--deberta-buckets is 3000"),
+        ({"num_attention_heads": 5}, "5 heads do not divide 24"),
+        ({"hidden_size": "wide"}, "hidden_size"),
+        ({"num_hidden_layers": None}, "config.json"),
+        ({"norm_rel_ebd": "none"}, "embed_positions.norm"),
+    ],
+)
+def test_unsupported_and_damaged(saved, changes, expected):
+    source = saved("ForMaskedLM", **RELEASED)
+    change_config(source, changes)
+    with refused(expected):
+        run("--from", "huggingface", source, source.with_name("here"))
+
+
+def test_without_a_tokenizer(saved):
+    source = saved("ForMaskedLM", **RELEASED)
+    for path in source.glob("tokenizer*"):
+        path.unlink()
+    with refused("the tokenizer of", "cannot be read (there is none)"):
+        run("--from", "huggingface", source, source.with_name("here"))
+
+
+def test_models_without_a_counterpart(saved):
+    source = saved("ForMaskedLM", **RELEASED)
+    here = source.with_name("here")
+    run("--from", "huggingface", source, here)
+    checkpoint = torch.load(here / "model.pt", weights_only=False)
+    checkpoint["cfg"]["model"].deberta_released = False
+    torch.save(checkpoint, here / "model.pt")
+    with refused("supports deberta_released True only", "use --classes tupe"):
+        run("--to", "huggingface", here, here.with_name("back"), "--classes", "deberta-v2")

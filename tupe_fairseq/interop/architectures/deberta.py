@@ -1,0 +1,135 @@
+"""DeBERTa-v2 and v3: the encoding `deberta` as released, under other names.
+
+Convolution (v2-xlarge), embeddings of another width and models without relative attention are not
+supported.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...errors import CheckpointError
+from ..keys import Rule
+from ..models import EMBED_TOKENS, ENCODER, HEAD, HEADS, LM_HEAD, POSITIONS
+from .base import Architecture
+
+LAYER, OURS = "deberta.encoder.layer.*.", f"{ENCODER}layers.*."
+CONTENT = ("query", "key", "value")
+#: The older and the newer head for masked tokens; a model has one of them.
+TRANSFORMS = ("cls.predictions.transform.", "lm_predictions.lm_head.")
+
+
+def settings_of(config: Any) -> dict[str, Any]:
+    """Settings of `TupeConfig` from those of DeBERTa-v2.
+
+    Raises:
+        CheckpointError: the embeddings have another width.
+    """
+    width = getattr(config, "embedding_size", config.hidden_size)
+    if width != config.hidden_size:
+        raise CheckpointError(
+            f"unsupported embedding_size {width!r}; it must be the hidden_size "
+            f"{config.hidden_size!r}."
+        )
+    dropout = getattr(config, "cls_dropout", None)
+    reach, terms = config.max_relative_positions, config.pos_att_type or []
+    return {
+        "classifier_act": config.pooler_hidden_act,
+        "classifier_dropout": config.hidden_dropout_prob if dropout is None else dropout,
+        "position_options": {
+            "relative_clip": reach if reach > 0 else config.max_position_embeddings,
+            "deberta_released": True,
+            "deberta_buckets": max(getattr(config, "position_buckets", -1), 0),
+            "deberta_terms": "+".join(each for each in ("c2p", "p2c") if each in terms) or "none",
+            "deberta_share": getattr(config, "share_att_key", False),
+            "deberta_norm": "layer_norm" in getattr(config, "norm_rel_ebd", "none").lower(),
+            "deberta_absolute": config.position_biased_input,
+            "deberta_dropout": config.hidden_dropout_prob,
+        },
+    }
+
+
+def settings_there(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of DeBERTa-v2 from those of `TupeConfig`.
+
+    Raises:
+        CheckpointError: an option of the encoding has no counterpart.
+    """
+    given = config["position_options"]
+    needed = {
+        "deberta_released": True,
+        "deberta_emd": False,
+        "deberta_dropout": config["hidden_dropout_prob"],
+    }
+    for name, value in needed.items():
+        if (found := given.get(name, False)) != value:
+            raise CheckpointError(
+                f"transformers' DeBERTa-v2 supports {name} {value!r} only, but the model's is "
+                f"{found!r}: use --classes tupe."
+            )
+    terms = given["deberta_terms"]
+    return {
+        "relative_attention": True,
+        "max_relative_positions": given["relative_clip"],
+        "position_buckets": given["deberta_buckets"] or -1,
+        "pos_att_type": [] if terms == "none" else terms.split("+"),
+        "share_att_key": given["deberta_share"],
+        "norm_rel_ebd": "layer_norm" if given["deberta_norm"] else "none",
+        "position_biased_input": given["deberta_absolute"],
+        "pooler_hidden_act": config["classifier_act"],
+        "cls_dropout": config["classifier_dropout"],
+    }
+
+
+DEBERTA = Architecture(
+    model_type="deberta-v2",
+    prefix="deberta",
+    rules=(
+        Rule("deberta.embeddings.word_embeddings.weight", EMBED_TOKENS),
+        Rule(
+            "deberta.embeddings.position_embeddings.weight",
+            f"{ENCODER}embed_positions.absolute_input",
+        ),
+        Rule("deberta.embeddings.token_type_embeddings.*", f"{ENCODER}embed_token_types.*"),
+        Rule("deberta.embeddings.LayerNorm.*", f"{ENCODER}layernorm_embedding.*"),
+        Rule("deberta.encoder.rel_embeddings.weight", POSITIONS),
+        Rule("deberta.encoder.LayerNorm.*", f"{ENCODER}embed_positions.norm.*"),
+        *(
+            Rule(f"{LAYER}attention.self.{name}_proj.*", f"{OURS}self_attn.{name[0]}_proj.*")
+            for name in CONTENT
+        ),
+        *(
+            Rule(
+                f"{LAYER}attention.self.pos_{name}_proj.*",
+                f"{OURS}self_attn.layer_terms.pos_{name[0]}_proj.*",
+            )
+            for name in CONTENT[:2]
+        ),
+        Rule(f"{LAYER}attention.output.dense.*", f"{OURS}self_attn.out_proj.*"),
+        Rule(f"{LAYER}attention.output.LayerNorm.*", f"{OURS}self_attn_layer_norm.*"),
+        Rule(f"{LAYER}intermediate.dense.*", f"{OURS}fc1.*"),
+        Rule(f"{LAYER}output.dense.*", f"{OURS}fc2.*"),
+        Rule(f"{LAYER}output.LayerNorm.*", f"{OURS}final_layer_norm.*"),
+        *(Rule(f"{head}dense.*", f"{LM_HEAD}dense.*") for head in TRANSFORMS),
+        *(Rule(f"{head}LayerNorm.*", f"{LM_HEAD}layer_norm.*") for head in TRANSFORMS),
+        Rule("cls.predictions.decoder.*", f"{LM_HEAD}*"),
+        Rule("cls.predictions.bias", f"{LM_HEAD}bias"),
+        Rule("lm_predictions.lm_head.bias", f"{LM_HEAD}bias"),
+        Rule("mask_predictions.**", ""),
+        # The reader puts the prefix before all poolers.
+        Rule("deberta.pooler.dense.*", f"{HEADS}{HEAD}.dense.*"),
+        Rule("pooler.dense.*", f"{HEADS}{HEAD}.dense.*"),
+        Rule("classifier.*", f"{HEADS}{HEAD}.out_proj.*"),
+        Rule("qa_outputs.*", f"{HEADS}{HEAD}.out_proj.*"),
+    ),
+    settings={
+        "position_encoding": "deberta",
+        "layernorm_embedding": True,
+        "normalize_before": False,
+        "attention_window": None,
+        "activation_dropout": 0.0,
+    },
+    required={"relative_attention": True, "conv_kernel_size": 0},
+    kept=("legacy", "pooler_dropout", "initializer_range", "id2label", "label2id"),
+    derived=settings_of,
+    derived_there=settings_there,
+)
