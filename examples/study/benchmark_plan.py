@@ -48,7 +48,11 @@ BASELINE = {
     "batch=64": Setting(("--batch-size", "64")),
 }
 #: The encodings of part 1, and the settings of each.
-STARVED = {"sinusoidal": ("base", "init=2.45", "lr=2e-3"), "learned": tuple(BASELINE)}
+STARVED = {
+    "none": ("base",),
+    "sinusoidal": ("base", "init=2.45", "lr=2e-3"),
+    "learned": tuple(BASELINE),
+}
 
 PILOT = Recipe(
     arch="tupe_roberta",

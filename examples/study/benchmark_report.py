@@ -13,15 +13,13 @@ from examples.shared import script
 from examples.shared.markdown import NOT_RUN, table
 from examples.shared.results import Results, missing, read_results, rows, write_report
 from examples.study.benchmark_figures import draw
-from examples.study.benchmark_hypotheses import judged
+from examples.study.benchmark_hypotheses import LEFT, judged
 from examples.study.benchmark_plan import SIZES
 from examples.study.benchmark_results import Finals, finals, paired, with_interval
 from examples.study.length_measures import FACTORS
 from examples.study.measures import reaching
 from examples.study.training import losses_of
 
-#: Bits below the loss of word frequencies alone at which a model has left its plateau.
-LEFT = 0.5
 Lines = list[str]
 
 
@@ -32,11 +30,14 @@ def baseline(results: Results) -> Lines:
     if not found:
         return [*lines, "Not run.", ""]
     unigram, recipe = results["plan"]["unigram"], results["plan"]["pilot"]
+    floor = min(
+        (min(losses_of(r).values()) for r in found if r["encoding"] == "none"), default=None
+    )
     shown = [recipe["updates"] // 5 * k for k in range(1, 6)]
     cells = []
     for row in found:
         curve = losses_of(row)
-        end = reaching(curve, unigram - LEFT)
+        end = reaching(curve, floor - LEFT) if floor else None
         losses = [f"{curve[update]:.3f}" for update in shown]
         said = f"{end:.0f}" if end else "not"
         cells.append([f"`{row['encoding']}`", f"`{row['setting']}`", *losses, said])
@@ -48,7 +49,8 @@ def baseline(results: Results) -> Lines:
         f"Validation loss in bits by update, one seed. The base: {recipe['batch_size']} × "
         f"{recipe['tokens_per_sample']} tokens an update, learning rate {recipe['lr']:g}; each "
         "setting changes one thing (README.md). The plateau ends at the update at which the loss "
-        f"is {LEFT} bits below that of word frequencies alone, {unigram:.3f}.",
+        f"is {LEFT} bits below that of `none`, which knows the words around but not their order. "
+        f"Word frequencies alone: {unigram:.3f}.",
         *("", *table(heads, cells), ""),
     ]
 
@@ -145,9 +147,8 @@ def longer(found: Finals, trained: int) -> Lines:
 def report(out: Path) -> None:
     """Write the report of the results so far."""
     results = read_results(out)
-    plateau = results["plan"]["unigram"] - LEFT
     first = finals(results, SIZES[0].name) if SIZES else {}
-    lines = ["# Benchmark of position encodings", "", *judged(first, plateau), *baseline(results)]
+    lines = ["# Benchmark of position encodings", "", *judged(first), *baseline(results)]
     for size in SIZES:
         found = finals(results, size.name)
         lines += [f"## {size.name}", "", *rates(results, size.name)]
