@@ -150,7 +150,7 @@ def without(name):
         (without("emb_layer_norm.weight"), ["1 unknown", "layernorm_embedding.bias"]),
         (
             release.state(heads=("a",), short_heads=("b",)),
-            ["no model can be built", "classification_heads.b.dense.weight"],
+            ["lacks classification_heads.b.dense.weight", "remove the parameters of this head"],
         ),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",

@@ -20,6 +20,7 @@ from torch import Tensor
 from ...checkpoints.migration import SECOND_COPY, rename_old_layers
 from ...checkpoints.reading import read_checkpoint
 from ...checkpoints.settings import recorded_settings
+from ...errors import CheckpointError
 from ...position import POSITION_ENCODINGS
 from ..check import outputs_of
 from ..conversion import Conversion, Forward, register
@@ -158,10 +159,19 @@ def _complete_heads(ours: dict[str, Tensor], width: int) -> list[str]:
     """Add RoBERTa's dense projection to the first release's heads, which lack it.
 
     Returns:
-        Names of these heads. All heads share one activation, so none if only some lack it.
+        Names of these heads.
+
+    Raises:
+        CheckpointError: only some heads lack it, but all share one activation.
     """
     heads = head_names(ours)
-    if any(f"{HEADS}{head}.dense.weight" in ours for head in heads):
+    lacking = [head for head in heads if f"{HEADS}{head}.dense.weight" not in ours]
+    if lacking and lacking != heads:
+        raise CheckpointError(
+            f"the checkpoint lacks {HEADS}{lacking[0]}.dense.weight, which other heads have: "
+            "remove the parameters of this head."
+        )
+    if not lacking:
         return []
     for head in heads:
         ours[f"{HEADS}{head}.dense.weight"] = torch.eye(width)
