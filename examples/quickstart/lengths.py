@@ -36,7 +36,8 @@ def measured(models: Path, data: Path) -> dict[str, Any]:
 
 def main() -> None:
     """See the module's docstring."""
-    models, data, out = map(Path, sys.argv[1:])
+    # fairseq takes a relative path that begins with a dot as relative to the checkpoint.
+    models, data, out = (Path(word).absolute() for word in sys.argv[1:])
     out.mkdir(parents=True, exist_ok=True)
     found = measured(models, data)
     with replacing(out / "lengths.json") as aside:

@@ -3,13 +3,14 @@
 import io
 import json
 import os
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
 
-from examples.quickstart import losses, own_text, prepare, report
+from examples.quickstart import lengths, losses, own_text, prepare, report
 from tests import ROOT
 from tupe_fairseq import UsageError
 
@@ -71,8 +72,8 @@ def test_closing_table():
         "majority_accuracy": 50.4,
         "masks": {"a <mask> film.": {"good": 0.25, "great": 0.1}},
     }
-    lengths = {"tokens": [32, 497], "bits": {"tupe_r": [5.5, 5.25], "learned": [7.5, 9.0]}}
-    rendered = report.render(LOSSES, results, lengths, Path(".quickstart"))
+    longer = {"tokens": [32, 497], "bits": {"tupe_r": [5.5, 5.25], "learned": [7.5, 9.0]}}
+    rendered = report.render(LOSSES, results, longer, Path(".quickstart"))
     for part in (
         "74.0 %",
         "50.4 %",
@@ -156,3 +157,14 @@ def test_own_text_that_needs_too_much_memory(tmp_path):
     os.truncate(file, 256_000_000)
     with pytest.raises(UsageError, match="not UTF-8"):
         own_text.read(file)
+
+
+def test_longer_texts(in_quickstart, toy_masked_lm_data, monkeypatch):
+    """With the paths of quickstart.sh: fairseq reads those that begin with a dot otherwise."""
+    shutil.copytree(toy_masked_lm_data, ".quickstart/data/pretrain")
+    words = [".quickstart/models", ".quickstart/data/pretrain", ".quickstart/lengths"]
+    monkeypatch.setattr("sys.argv", ["lengths", *words])
+    lengths.main()
+    found = json.loads(Path(".quickstart/lengths/lengths.json").read_text())
+    assert found["tokens"] == [32, 63, 125, 249, 497]
+    assert {len(found["bits"][name]) for name in ("tupe_r", "learned")} == {5}
