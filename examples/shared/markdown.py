@@ -35,7 +35,8 @@ def shown(words: Iterable[object], places: Mapping[str, Path]) -> str:
 
 
 def _relative(word: str, places: Mapping[str, Path]) -> str:
-    key, equals, value = word.rpartition("=")
+    # The path of a run's folder may hold a "=" too.
+    key, equals, value = ("", "", word) if Path(word).is_absolute() else word.partition("=")
     path = Path(value)
     if not path.is_absolute():
         return word

@@ -39,7 +39,7 @@ def baseline(results: Results) -> Lines:
         curve = losses_of(row)
         end = reaching(curve, floor - LEFT) if floor else None
         losses = [f"{curve[update]:.3f}" for update in shown]
-        said = f"{end:.0f}" if end else "not"
+        said = f"{end:.0f}" if end else "not" if floor else NOT_RUN
         cells.append([f"`{row['encoding']}`", f"`{row['setting']}`", *losses, said])
     for each in missing(results, part="baseline"):
         cells.append([f"`{each['encoding']}`", f"`{each['setting']}`", *[NOT_RUN] * 6])

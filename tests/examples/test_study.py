@@ -221,5 +221,6 @@ def test_pretraining_that_is_not_done_is_not_compared():
 
 def test_commands_are_shown_without_absolute_paths(tmp_path):
     words = ["python", ROOT / "examples/x.py", f"a={tmp_path}/out/1", "../near", "/far/away", "1"]
+    words.append(f"{tmp_path}/out/lr=2/model.pt")
     shown_words = shown(words, {"OUT": tmp_path / "out"})
-    assert shown_words == "python examples/x.py a=OUT/1 ../near away 1"
+    assert shown_words == "python examples/x.py a=OUT/1 ../near away 1 OUT/lr=2/model.pt"
