@@ -20,6 +20,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ from examples.study.benchmark_plan import (
 )
 from examples.study.benchmark_report import report
 from examples.study.figures import read_tokens, unigram_loss
-from examples.study.training import Recipe, losses_of, trained, training_run
+from examples.study.training import Recipe, final_loss, trained, training_run
 
 #: Executes runs (see runner.py).
 Execute = Callable[[Sequence[Run]], None]
@@ -113,7 +114,8 @@ def tune(args: argparse.Namespace, execute: Execute, size: Size) -> dict[str, fl
         found = rows(read_results(args.out), part=f"rates, {size.name}")
         for name, own in [*rates.items()]:
             losses = {row["lr"]: final_loss(row) for row in found if row["encoding"] == name}
-            lowest = min(losses, key=lambda rate: losses[rate], default=0.0)
+            # A diverged training has NaN.
+            lowest = min(losses, key=lambda rate: (isnan(losses[rate]), losses[rate]), default=0.0)
             if own <= losses.keys() and min(own) < lowest < max(own):
                 best[name] = lowest
             if name in best or not own <= losses.keys():
@@ -121,13 +123,6 @@ def tune(args: argparse.Namespace, execute: Execute, size: Size) -> dict[str, fl
             else:
                 own.add(lowest / 2 if lowest == min(own) else lowest * 2)
     return best
-
-
-def final_loss(row: dict[str, Any]) -> float:
-    """Validation loss after the last update; infinite if the training diverged."""
-    losses = losses_of(row)
-    last = losses[max(losses)]
-    return last if last == last else float("inf")
 
 
 def final_runs(args: argparse.Namespace, size: Size, best: dict[str, float]) -> list[Run]:

@@ -18,7 +18,7 @@ from examples.study.benchmark_plan import SIZES
 from examples.study.benchmark_results import Finals, finals, paired, with_interval
 from examples.study.length_measures import FACTORS
 from examples.study.measures import reaching
-from examples.study.training import losses_of
+from examples.study.training import final_loss, losses_of
 
 Lines = list[str]
 
@@ -63,8 +63,7 @@ def rates(results: Results, size: str) -> Lines:
     tried = sorted({row["lr"] for row in found})
     cells = []
     for name in dict.fromkeys(row["encoding"] for row in found):
-        own = {r["lr"]: losses_of(r) for r in found if r["encoding"] == name}
-        last = {rate: curve[max(curve)] for rate, curve in own.items()}
+        last = {row["lr"]: final_loss(row) for row in found if row["encoding"] == name}
         lowest = min(last.values())
         said = [f"{last[rate]:.3f}" if rate in last else "" for rate in tried]
         marked = [f"**{each}**" if each == f"{lowest:.3f}" else each for each in said]

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from examples.shared.results import Results, rows
 from examples.study.measures import Difference, difference
-from examples.study.training import losses_of
+from examples.study.training import final_loss
 
 
 class Final(NamedTuple):
@@ -29,9 +29,8 @@ def finals(results: Results, size: str) -> Finals:
     found: Finals = {}
     for row in rows(results, part=f"final, {size}"):
         own = found.setdefault(row["encoding"], Final([], {}))
-        curve = losses_of(row)
         own.rows.append(row)
-        own.losses[row["seed"]] = curve[max(curve)]
+        own.losses[row["seed"]] = final_loss(row)
     return found
 
 

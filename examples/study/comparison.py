@@ -6,22 +6,15 @@ Reads DIRECTORY/results.json; writes report.md and losses.png.
 """
 
 from pathlib import Path
-from typing import Any
 
 from examples.shared import markdown, script
 from examples.shared.markdown import NOT_RUN
 from examples.shared.results import Results, missing, read_results, rows, write_report
 from examples.study.figures import draw_losses
 from examples.study.measures import Curve
-from examples.study.training import losses_of
+from examples.study.training import final_loss, losses_of
 
 BASELINE = "learned"
-
-
-def final_loss(row: dict[str, Any]) -> float:
-    """Validation loss after the last update."""
-    losses = losses_of(row)
-    return losses[max(losses)]
 
 
 def table(results: Results) -> list[str]:

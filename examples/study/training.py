@@ -131,3 +131,9 @@ def trained(data: Path, folder: Path) -> dict[str, Any]:
 def losses_of(row: dict[str, Any]) -> dict[int, float]:
     """Loss by update of a result of `trained`, which JSON writes with strings as keys."""
     return {int(update): loss for update, loss in row["losses"].items()}
+
+
+def final_loss(row: dict[str, Any]) -> float:
+    """Validation loss after the last update."""
+    losses = losses_of(row)
+    return losses[max(losses)]
