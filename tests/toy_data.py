@@ -146,6 +146,20 @@ def write_sentences(
     return directory
 
 
+def write_pieces(directory: Path, lines: list[str]) -> tuple[list[str], Dictionary]:
+    """Lines split by a BPE vocabulary of 60 pieces, whose model is written, and its dictionary."""
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_prefix=str(directory / "sentencepiece.bpe"),
+        vocab_size=60,
+        model_type="bpe",
+        minloglevel=2,
+    )
+    pieces = sentencepiece.SentencePieceProcessor(str(directory / "sentencepiece.bpe.model"))
+    symbols = dictionary(pieces.id_to_piece(i) for i in range(3, 60))
+    return [" ".join(pieces.encode(line, out_type=str)) for line in lines], symbols
+
+
 def write_sentencepiece(path: Path) -> None:
     """A model of some words of the README and of toy text."""
     sentencepiece.SentencePieceTrainer.train(

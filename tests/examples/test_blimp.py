@@ -5,7 +5,6 @@ import lzma
 import shutil
 
 import pytest
-import sentencepiece
 import torch
 
 from examples.study import blimp
@@ -28,17 +27,7 @@ PAIRS = [
 def folder(tmp_path_factory):
     """A trained model with its tokenizer, in lower case."""
     root = tmp_path_factory.mktemp("blimp")
-    (root / "raw.txt").write_text("\n".join(LINES * 20))
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(root / "raw.txt"),
-        model_prefix=str(root / "sentencepiece.bpe"),
-        vocab_size=60,
-        model_type="bpe",
-        minloglevel=2,
-    )
-    pieces = sentencepiece.SentencePieceProcessor(str(root / "sentencepiece.bpe.model"))
-    lines = [" ".join(pieces.encode(line, out_type=str)) for line in LINES * 20]
-    symbols = toy_data.dictionary(pieces.id_to_piece(i) for i in range(3, 60))
+    lines, symbols = toy_data.write_pieces(root, LINES * 20)
     for split in ("train", "valid"):
         toy_data.write_split(root, split, lines, symbols)
     shutil.copy(pretrain(root, root / "save"), root / "model.pt")

@@ -3,7 +3,6 @@
 import shutil
 
 import pytest
-import sentencepiece
 import torch
 
 from tests import toy_data
@@ -18,17 +17,7 @@ def text(tmp_path_factory):
     """Binarised pieces of a small sentencepiece vocabulary, for both tasks, and its model."""
     root = tmp_path_factory.mktemp("text")
     words = ["the cat sat on the mat", "a dog ran over the hill", "cats and dogs run"] * 20
-    (root / "raw.txt").write_text("\n".join(words))
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(root / "raw.txt"),
-        model_prefix=str(root / "sentencepiece.bpe"),
-        vocab_size=60,
-        model_type="bpe",
-        minloglevel=2,
-    )
-    pieces = sentencepiece.SentencePieceProcessor(str(root / "sentencepiece.bpe.model"))
-    lines = [" ".join(pieces.encode(line, out_type=str)) for line in words]
-    symbols = toy_data.dictionary(pieces.id_to_piece(i) for i in range(3, 60))
+    lines, symbols = toy_data.write_pieces(root, words)
     labels = toy_data.dictionary(["0", "1"])
     for split in ("train", "valid"):
         toy_data.write_split(root / "data", split, lines, symbols)

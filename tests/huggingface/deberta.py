@@ -22,6 +22,15 @@ SIZES = {
     "relative_attention": True,
     "num_labels": 3,
 }
+#: Options as the released models have them.
+RELEASED = {
+    "position_buckets": 16,
+    "norm_rel_ebd": "layer_norm",
+    "share_att_key": True,
+    "pos_att_type": ["p2c", "c2p"],
+    "position_biased_input": False,
+    "max_relative_positions": -1,
+}
 #: Names of parameters there and here.
 NAMES = (
     (r"cls\.predictions\.transform\.|lm_predictions\.lm_head\.", "lm_head."),

@@ -8,7 +8,7 @@ import torch
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 
-from tests.huggingface.deberta import batch, new_name, ours_of, theirs_of
+from tests.huggingface.deberta import RELEASED, batch, new_name, ours_of, theirs_of
 from tests.tolerances import assert_close, assert_gradients_close
 
 #: The values of each option.
@@ -67,16 +67,6 @@ def test_logits_loss_and_gradients_of_all_options(options):
 
 def gradients(named):
     return {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in named}
-
-
-RELEASED = {
-    "position_buckets": 16,
-    "norm_rel_ebd": "layer_norm",
-    "share_att_key": True,
-    "pos_att_type": ["p2c", "c2p"],
-    "position_biased_input": False,
-    "max_relative_positions": -1,
-}
 
 
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])

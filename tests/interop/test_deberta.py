@@ -9,7 +9,7 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 import sentencepiece  # noqa: E402
 
 from examples.glue.tokenizer import Tokenizer  # noqa: E402
-from tests.huggingface.deberta import batch, theirs_of  # noqa: E402
+from tests.huggingface.deberta import RELEASED, batch, theirs_of  # noqa: E402
 from tests.interop.samples import change_config, refused, run  # noqa: E402
 from tests.tolerances import assert_close  # noqa: E402
 from tupe_fairseq import TupeRobertaModel  # noqa: E402
@@ -24,14 +24,6 @@ HEADS = {
     "ForSequenceClassification": "sentence_classification_head",
     "ForTokenClassification": "token_classification_head",
     "ForQuestionAnswering": "question_answering_head",
-}
-RELEASED = {
-    "position_buckets": 16,
-    "norm_rel_ebd": "layer_norm",
-    "share_att_key": True,
-    "pos_att_type": ["p2c", "c2p"],
-    "position_biased_input": False,
-    "max_relative_positions": -1,
 }
 OTHER = {
     "position_biased_input": True,
