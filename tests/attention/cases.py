@@ -48,6 +48,7 @@ OPTIONS = {
     "shape": {"shape_shifts": 0},
     "xpos": {"bidirectional": False, "xpos_scale_base": 16},
     "fox": {"bidirectional": False},
+    "cable": {"bidirectional": False},
     "cope": {"bidirectional": False, "cope_positions": 4},
     # A network so narrow that no rounding in bf16 moves a unit across the kink of LeakyReLU.
     "dape": {"dape_width": 8},
@@ -72,6 +73,7 @@ VARIANTS = {
 OTHER_VARIANTS = {
     "rope-values": ("rope", {"rope_values": True, "rope_theta": 100.0}),
     "fox-two_sided": ("fox", {}),
+    "cable-two_sided": ("cable", {}),
     "rope-fraction": ("rope", {"rope_fraction": 0.5}),
     "rope-proportional": ("rope", {"rope_fraction": 0.5, "rope_proportional": True}),
     "rope-linear": ("rope", {"rope_scaling": "linear", "rope_scaling_factor": 2.5}),

@@ -17,6 +17,7 @@ from tests.attention.cases import (
 )
 from tests.reference import (
     alibi,
+    cable,
     cope,
     dape,
     deberta,
@@ -51,6 +52,7 @@ REFERENCES = {
     "kerple_power": kerple.attend_power,
     "sandwich": sandwich.attend,
     "fox": fox.attend,
+    "cable": cable.attend,
     "cope": cope.attend,
     "dape": dape.attend,
     "xpos": xpos.attend,

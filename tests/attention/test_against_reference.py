@@ -24,9 +24,10 @@ CASES = [*REFERENCES, *VARIANTS, *OTHER_VARIANTS]
 #: What backends refuse: terms on the values, terms that depend on content, biases by distance.
 REFUSED = {
     "sdpa": ("shaw",),
-    "blocked": ("cope", "dape", "fox-two_sided"),
+    "blocked": ("cope", "dape", "fox-two_sided", "cable-two_sided"),
     "flash": (
         *("shaw", "transformer_xl", "deberta", "cope", "dape", "fox-two_sided", "t5", "tupe_r"),
+        "cable-two_sided",
         *("alibi", "fire", "kerple_log", "kerple_power", "sandwich", "tupe_a-toeplitz"),
         "toeplitz",
     ),

@@ -29,6 +29,7 @@ TUPE = {
 }
 #: Of each parameter: mean and deviation, or bounds, or the value.
 BEGINNINGS = {
+    "cable": {"terms.gate.weight": SMALL, "terms.gate.bias": 0.0},
     "cnn": {"conv.weight": as_torch(16 * 31), "conv.bias": as_torch(16 * 31)},
     "complex_order": {"phase": 0.0, "readout.weight": as_torch(2 * WIDTH)},
     "cope": {"terms.weight": 0.0},

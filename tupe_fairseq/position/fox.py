@@ -22,6 +22,9 @@ from .tables import widened
 class Gates(LayerTerms):
     """w and b of one layer."""
 
+    #: What the value of a gate adds to the running sum.
+    logs = staticmethod(F.logsigmoid)
+
     def __init__(self, shape: Shape, sides: int):
         super().__init__()
         self.gate = nn.Linear(shape.embed_dim, sides * shape.num_heads)
@@ -30,7 +33,7 @@ class Gates(LayerTerms):
 
     def sums(self, x: Tensor) -> Tensor:
         """F, B×H×T in fp32 or wider, from B×T×C."""
-        logs = F.logsigmoid(self.gate(x))
+        logs = self.logs(self.gate(x))
         return logs.to(widened(logs.dtype)).cumsum(1).transpose(1, 2)
 
 
