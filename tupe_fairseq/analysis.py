@@ -1,5 +1,6 @@
 """What a trained model has learned about positions, as tensors; `plots` draws them."""
 
+from dataclasses import replace
 from typing import NamedTuple, cast
 
 import torch
@@ -104,7 +105,7 @@ def _layer_maps(
     The term is affine in queries and keys. Its constant part is the value for an average token
     (Transformer-XL's v W_{K,R} R_{i−j}). If that is zero (Shaw, DeBERTa), the map shows the linear
     part: the root mean square of the term for q and k with independent entries of unit variance,
-    for Shaw |R^K_{i−j}|/√D.
+    for Shaw |R^K_{i−j}|/√D; likewise for the input of a layer (the relative bank).
     """
     heads, width = encoding.shape.num_heads, encoding.shape.head_dim
     zeros = attention.q_proj.weight.new_zeros(1, heads, length, width)
@@ -117,19 +118,30 @@ def _layer_maps(
     scale = (encoding.score_terms * width) ** -0.5
     for_queries = _layer_scores(attention, unit * scale, none, encoding).square().sum(0)
     for_keys = _layer_scores(attention, none, unit, encoding).square().sum(0)
-    return (for_queries + for_keys).sqrt(), "added to the scores, root mean square over tokens"
+    total = for_queries + for_keys
+    if attention.layer_terms is not None and attention.layer_terms.uses("relative_queries"):
+        for unit_x in torch.eye(encoding.shape.embed_dim).to(zeros):
+            x = unit_x.expand(1, length, -1)
+            total = total + _layer_scores(attention, zeros, zeros, encoding, x)[0].square()
+    return total.sqrt(), "added to the scores, root mean square over tokens"
 
 
 def _layer_scores(
-    attention: TupeMultiheadAttention, q: Tensor, k: Tensor, encoding: PositionEncoding
+    attention: TupeMultiheadAttention,
+    q: Tensor,
+    k: Tensor,
+    encoding: PositionEncoding,
+    x: Tensor | None = None,
 ) -> Tensor:
     """What a layer's terms add to the scores of B×H×T×D queries and keys: B×H×T×T."""
     terms = attention.layer_terms
     assert terms is not None
+    if x is None:
+        # An average token has an input of zeros.
+        x = q.new_zeros(len(q), q.size(2), encoding.shape.embed_dim)
     if terms.uses("relative"):
-        return terms.relative(encoding, q.size(2), attention).scores(q, k)
-    # An average token has an input of zeros.
-    x = q.new_zeros(len(q), q.size(2), encoding.shape.embed_dim)
+        relative = terms.relative(encoding, q.size(2), attention)
+        return replace(relative, queries=terms.relative_queries(x)).scores(q, k)
     if terms.uses("content"):
         return terms.content(q, k, x, encoding)
     for_queries, for_keys, _ = terms.vectors(x)

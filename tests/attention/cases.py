@@ -48,6 +48,7 @@ OPTIONS = {
     "shape": {"shape_shifts": 0},
     "xpos": {"bidirectional": False, "xpos_scale_base": 16},
     "fox": {"bidirectional": False},
+    "relative_bank": {"bank_width": 3, "bank_extent": 3},
     "cable": {"bidirectional": False},
     "cope": {"bidirectional": False, "cope_positions": 4},
     # A network so narrow that no rounding in bf16 moves a unit across the kink of LeakyReLU.
@@ -74,6 +75,11 @@ OTHER_VARIANTS = {
     "rope-values": ("rope", {"rope_values": True, "rope_theta": 100.0}),
     "fox-two_sided": ("fox", {}),
     "cable-two_sided": ("cable", {}),
+    "relative_bank-one_sided": (
+        "relative_bank",
+        {"bidirectional": False, "bank_width": 5, "bank_extent": 2},
+    ),
+    "relative_bank-long": ("relative_bank", {"bank_width": 2, "bank_extent": 40}),
     "rope-fraction": ("rope", {"rope_fraction": 0.5}),
     "rope-proportional": ("rope", {"rope_fraction": 0.5, "rope_proportional": True}),
     "rope-linear": ("rope", {"rope_scaling": "linear", "rope_scaling_factor": 2.5}),
@@ -183,7 +189,9 @@ def layer_scores(
     """What the terms of a layer add to the scores, B×H×T×S, for an input of zeros."""
     if terms.uses("relative"):
         length = max(start + q.size(2), k.size(2))
-        return terms.relative(encoding, length, attention).scores(q, k, start)
+        x = normal(len(q), q.size(2), encoding.shape.embed_dim, seed=4, dtype=q.dtype)
+        relative = terms.relative(encoding, length, attention)
+        return replace(relative, queries=terms.relative_queries(x)).scores(q, k, start)
     x = q.new_zeros(len(q), q.size(2), encoding.shape.embed_dim)
     return terms.content(q, k, x, encoding, start)
 

@@ -27,7 +27,7 @@ REFUSED = {
     "blocked": ("cope", "dape", "fox-two_sided", "cable-two_sided"),
     "flash": (
         *("shaw", "transformer_xl", "deberta", "cope", "dape", "fox-two_sided", "t5", "tupe_r"),
-        "cable-two_sided",
+        *("cable-two_sided", "relative_bank"),
         *("alibi", "fire", "kerple_log", "kerple_power", "sandwich", "tupe_a-toeplitz"),
         "toeplitz",
     ),

@@ -1,4 +1,4 @@
-"""What the terms of Shaw, Transformer-XL and DeBERTa promise beside their equations."""
+"""What terms with vectors by distance promise beside their equations."""
 
 import pytest
 import torch
@@ -20,7 +20,8 @@ from tupe_fairseq import build_position_encoding
 LAYERED = [
     case
     for case, (name, options) in ENCODINGS.items()
-    if name in ("shaw", "transformer_xl", "deberta") and options.get("deberta_terms") != "none"
+    if name in ("shaw", "transformer_xl", "deberta", "relative_bank")
+    and options.get("deberta_terms") != "none"
 ]
 
 

@@ -17,6 +17,7 @@ BOS, PAD, EOS = DICTIONARY.bos(), DICTIONARY.pad(), DICTIONARY.eos()
 OPTIONS = {
     "cnn": {"cnn_kernel": 5, "cnn_groups": 4},
     "deberta": {"relative_clip": 3},
+    "relative_bank": {"bank_width": 3, "bank_extent": 4},
     "shaw": {"relative_clip": 2},
     "cope": {"cope_positions": 4},
     "t5": {"num_buckets": 6, "max_distance": 5},

@@ -17,7 +17,10 @@ from tupe_fairseq.huggingface import TupeModel  # noqa: E402
 #: Those of decoders, with an untied [CLS].
 OPTIONS = DECODERS | {"tupe_r": {**DECODERS["tupe_r"], "tie_cls": False}}
 #: One for each way in which positions enter, and what the cache must then keep.
-SEARCHED = ("cnn", "complex_order", "fox", "rope", "shaw", "t5", "tupe_r", "transformer_xl")
+SEARCHED = (
+    *("cnn", "complex_order", "fox", "relative_bank", "rope", "shaw"),
+    *("t5", "tupe_r", "transformer_xl"),
+)
 
 
 def model(name: str, **changes):

@@ -75,6 +75,7 @@ def test_outputs(name, head, options, tmp_path):
         ("transformer_xl", {}),
         ("deberta", {"relative_clip": 3}),
         ("fire", {"fire_threshold": 8}),
+        ("relative_bank", {"bank_width": 3, "bank_extent": 6}),
     ],
 )
 def test_encodings_whose_terms_follow_the_length(name, options, tmp_path):

@@ -23,6 +23,8 @@ LEAST = [
     ("floater", "floater_width", 1),
     ("hierarchical", "hierarchical_rows", 6),
     ("randomized rope", "randomize_positions", 32),
+    ("relative_bank", "bank_extent", 1),
+    ("relative_bank", "bank_width", 1),
     ("rope", "rope_skip_every", 0),
     ("shape", "shape_shifts", 0),
     ("shaw", "relative_clip", 1),

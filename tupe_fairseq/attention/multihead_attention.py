@@ -64,7 +64,8 @@ class TupeMultiheadAttention(Projections):
             k, v = cache.append(k, v)
         if terms is not None:
             relative = None if cache is None else cache.relative
-            x = shared.layout.to_attention(x) if terms.uses("content") else x
+            if terms.uses("content") or terms.uses("relative_queries"):
+                x = shared.layout.to_attention(x)
             shared = with_layer_terms(shared, terms, x, q, k, relative, self)
         dropout = self.dropout if self.training else 0.0
         out = shared.backend.attend(q, k, v, shared, dropout)
@@ -133,6 +134,8 @@ def with_layer_terms(
     if terms.uses("relative") and relative is None:
         length = max(shared.start + q.size(2), k.size(2))
         relative = terms.relative(shared.encoding, length, attention)
+    if relative is not None:
+        relative = replace(relative, queries=terms.relative_queries(x))
     if terms.uses("content"):
         width = shared.encoding.shape.head_dim
         content = terms.content(q[..., :width], k[..., :width], x, shared.encoding, shared.start)

@@ -183,7 +183,8 @@ def relative_inputs(q: Tensor, relative: RelativeVectors | None) -> tuple[Any, .
     firsts = tuple(None if table is None else table.first for table in tables)
     vectors = (None if table is None else table.vectors for table in tables)
     other = None
-    if relative.query_bias is not None or relative.key_bias is not None:
+    biases = relative.query_bias, relative.key_bias, relative.queries
+    if any(bias is not None for bias in biases):
         other = relative.biased(q[..., : relative.width])
     if (bias := relative.key_bias) is not None:
         q = q + F.pad(bias, (0, q.size(-1) - bias.size(-1)))

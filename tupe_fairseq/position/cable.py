@@ -17,23 +17,21 @@ from .base import PositionEncoding, Shape, register_position_encoding
 from .fox import ForgetGates, Gates
 
 
-def _negative_softplus(z: Tensor) -> Tensor:
-    return -F.softplus(z)
-
-
 class Penalties(ForgetGates):
     """w and b of one layer, in a decoder."""
 
-    logs = staticmethod(_negative_softplus)
+    def logs(self, gates: Tensor) -> Tensor:
+        return -F.softplus(gates)
 
 
 class SymmetricPenalties(Gates):
     """w and b of one layer, in an encoder."""
 
-    logs = staticmethod(_negative_softplus)
-
     def __init__(self, shape: Shape):
         super().__init__(shape, sides=1)
+
+    def logs(self, gates: Tensor) -> Tensor:
+        return -F.softplus(gates)
 
     def content(self, q: Tensor, k: Tensor, x: Tensor, encoding: Any, start: int = 0) -> Tensor:
         sums = self.sums(x)

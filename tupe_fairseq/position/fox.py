@@ -22,14 +22,15 @@ from .tables import widened
 class Gates(LayerTerms):
     """w and b of one layer."""
 
-    #: What the value of a gate adds to the running sum.
-    logs = staticmethod(F.logsigmoid)
-
     def __init__(self, shape: Shape, sides: int):
         super().__init__()
         self.gate = nn.Linear(shape.embed_dim, sides * shape.num_heads)
         nn.init.normal_(self.gate.weight, std=0.02)
         nn.init.zeros_(self.gate.bias)
+
+    def logs(self, gates: Tensor) -> Tensor:
+        """What the values of gates add to the running sum."""
+        return F.logsigmoid(gates)
 
     def sums(self, x: Tensor) -> Tensor:
         """F, B×H×T in fp32 or wider, from B×T×C."""

@@ -44,6 +44,17 @@ class LayerTerms(nn.Module):
         """
         raise NotImplementedError
 
+    def relative_queries(self, x: Tensor) -> Tensor | None:
+        """What `relative` multiplies by the vectors for queries, in place of the queries.
+
+        Args:
+            x: input of attention, B×T×C.
+
+        Returns:
+            B×H×T×D for vectors of any width D, or None for the queries themselves.
+        """
+        return None
+
     def content(self, q: Tensor, k: Tensor, x: Tensor, encoding: Any, start: int = 0) -> Tensor:
         """A term that depends on content, added to the scores.
 

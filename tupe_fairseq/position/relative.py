@@ -106,6 +106,7 @@ class RelativeVectors:
         for_values: the vectors c.
         query_bias: H×1×D.
         key_bias: H×1×D.
+        queries: what the vectors a are multiplied by in place of q_i, B×H×T×D.
     """
 
     for_queries: ByDistance | None = None
@@ -113,6 +114,7 @@ class RelativeVectors:
     for_values: ByDistance | None = None
     query_bias: Tensor | None = None
     key_bias: Tensor | None = None
+    queries: Tensor | None = None
 
     def to(self, dtype: torch.dtype) -> "RelativeVectors":
         """The same in another dtype."""
@@ -127,6 +129,7 @@ class RelativeVectors:
 
     def biased(self, q: Tensor) -> Tensor:
         """The queries, B×H×T×D, that are multiplied by the vectors a."""
+        q = q if self.queries is None else self.queries
         return q if self.query_bias is None else q + self.query_bias
 
     def scores(self, q: Tensor, k: Tensor, start: int = 0) -> Tensor:
