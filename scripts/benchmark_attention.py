@@ -107,6 +107,8 @@ def build(
 
         def attend(q, k, v):
             q, k, v = seen.rotate(q, k, v)
+            if terms is not None:
+                q, k, v = terms.rotate(q, k, v, seen)
             own = shared if terms is None else with_layer_terms(shared, terms, x, q, k)
             return own.backend.attend(q, k, v, own, dropout)
 

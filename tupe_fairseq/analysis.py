@@ -102,13 +102,18 @@ def _layer_maps(
 ) -> tuple[Tensor, str]:
     """One layer's score term, H×T×T, and its meaning.
 
-    The term is affine in queries and keys. Its constant part is the value for an average token
-    (Transformer-XL's v W_{K,R} R_{i−j}). If that is zero (Shaw, DeBERTa), the map shows the linear
-    part: the root mean square of the term for q and k with independent entries of unit variance,
-    for Shaw |R^K_{i−j}|/√D; likewise for the input of a layer (the relative bank).
+    For rotations see `position_maps`. Any other term is affine in queries, keys and the input of
+    the layer. Its constant part is the value for an average token (Transformer-XL's v W_{K,R}
+    R_{i−j}). If that is zero (Shaw, DeBERTa, the relative bank), the map shows the linear part:
+    the root mean square of the term for queries, keys and inputs with independent entries of unit
+    variance, for Shaw |R^K_{i−j}|/√D.
     """
     heads, width = encoding.shape.num_heads, encoding.shape.head_dim
     zeros = attention.q_proj.weight.new_zeros(1, heads, length, width)
+    if attention.layer_terms is not None and attention.layer_terms.uses("rotate"):
+        q, k, _ = attention.layer_terms.rotate(*[zeros + 1] * 3, encoding)
+        maps = (q @ k.mT)[0]
+        return maps / maps[:, :1, :1], "q · k of equal tokens, relative to distance 0"
     constant = _layer_scores(attention, zeros, zeros, encoding)[0]
     if constant.any():
         return constant, "added to the scores of average tokens"

@@ -109,6 +109,19 @@ def test_rope_depends_on_the_distance():
     assert_close(position_maps(encoder("rope"), LENGTH).maps[0], expected.float())
 
 
+def test_pope_depends_on_the_distance_and_its_phases():
+    built = encoder("pope")
+    phase = built.layers[0].self_attn.layer_terms.phase.clamp(-2 * math.pi, 0)[:, 0]
+    for head, maps in enumerate(position_maps(built, LENGTH).maps):
+
+        def term(distance, phase=phase[head]):
+            angles = [distance * 10000 ** (-m / HEAD) + float(phase[m]) for m in range(HEAD)]
+            return sum(math.cos(angle) for angle in angles)
+
+        expected = cells(lambda i, j, term=term: term(j - i) / term(0))
+        assert_close(maps, expected)
+
+
 def test_shaw_shows_the_norm_of_its_vectors():
     built = encoder("shaw", relative_clip=4)
     key = built.layers[1].self_attn.layer_terms.key

@@ -80,6 +80,7 @@ OTHER_VARIANTS = {
         {"bidirectional": False, "bank_width": 5, "bank_extent": 2},
     ),
     "relative_bank-long": ("relative_bank", {"bank_width": 2, "bank_extent": 40}),
+    "pope-slow": ("pope", {"rope_theta": 100.0}),
     "rope-fraction": ("rope", {"rope_fraction": 0.5}),
     "rope-proportional": ("rope", {"rope_fraction": 0.5, "rope_proportional": True}),
     "rope-linear": ("rope", {"rope_scaling": "linear", "rope_scaling_factor": 2.5}),

@@ -52,6 +52,7 @@ def largest_error(run, built, head: str | None) -> float:
     [
         ("tupe_r", None, {}),
         ("rope", HEAD, {}),
+        ("pope", None, {}),
         ("floater", None, {}),
         ("tupe_r", None, WINDOW),
         ("tupe_r", None, TOEPLITZ | WINDOW),

@@ -58,6 +58,7 @@ BEGINNINGS = {
     "kerple_power": {"exponent": {0.0, 2.0}, "slope": {0.0, 1.0}},
     "learned": {"weight": SMALL},
     "multiplicative": {"weight": NEAR_ONE},
+    "pope": {"terms.phase": 0.0},
     "relative_bank": {"terms.r_proj.weight": SMALL, "terms.bank": SMALL},
     "rnn": {
         f"from_{side}.{kind}_{part}_l0": as_torch(WIDTH // 2)

@@ -57,6 +57,7 @@ REFUSED = [
     ("rope", {"rope_theta_local": -1.0, "window": 2}, "--rope-theta-local must .*, but is -1"),
     ("rope", {"rope_theta": 0.0}, "--rope-theta must .*, but is 0"),
     ("rope", {"rope_theta": -1.0}, "--rope-theta must .*, but is -1"),
+    ("pope", {"rope_theta": 0.0}, "--rope-theta must .*, but is 0"),
     ("rope", {"embed_dim": 9}, "rope rotates pairs: the head width must be even, but is 3"),
     ("rnn", {"embed_dim": 9}, "the model width into two directions, but it is odd: 9"),
     ("t5", {"randomize_positions": -3}, "--randomize-positions is -3, but must be"),

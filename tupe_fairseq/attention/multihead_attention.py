@@ -58,6 +58,8 @@ class TupeMultiheadAttention(Projections):
         assert shared.encoding is not None
         q, k, v = shared.encoding.rotate(*self._project(x, shared, cache), shared.start)
         terms = self.layer_terms
+        if terms is not None:
+            q, k, v = terms.rotate(q, k, v, shared.encoding, shared.start)
         if terms is not None and terms.uses("vectors"):
             q, k = _with_vectors(terms, shared.layout.to_attention(x), q, k, cache)
         if cache is not None:

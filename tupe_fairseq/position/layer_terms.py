@@ -10,7 +10,8 @@ from .relative import RelativeVectors
 class LayerTerms(nn.Module):
     """The part of an encoding that belongs to one attention layer.
 
-    A subclass overrides at least one of the three hooks. `relative` serves products with vectors
+    A subclass overrides at least one of the four hooks. `rotate` changes queries, keys and values
+    by parameters of the layer (PoPE); `relative` serves products with vectors
     by distance (Shaw, Transformer-XL, DeBERTa) in O(T) memory; `vectors` serves products of
     vectors computed from the layer's input (FoX); `content` serves any other term, as B×H×T×S.
     The input of a layer, x, holds arbitrary values at padding.
@@ -24,13 +25,30 @@ class LayerTerms(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        if not any(map(self.uses, ("relative", "content", "vectors"))):
+        if not any(map(self.uses, ("rotate", "relative", "content", "vectors"))):
             raise TypeError(f"{type(self).__name__} overrides no hook of LayerTerms.")
 
     @classmethod
     def uses(cls, hook: str) -> bool:
         """Whether this class overrides the hook of that name."""
         return getattr(cls, hook) is not getattr(LayerTerms, hook)
+
+    def rotate(
+        self, q: Tensor, k: Tensor, v: Tensor, encoding: Any, start: int = 0
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """As `PositionEncoding.rotate`, after it, with parameters of the layer.
+
+        Args:
+            q: queries, already scaled by 1/√(score_terms·D), B×H×T×D.
+            k: keys, B×H×T×D.
+            v: values, B×H×T×D.
+            encoding: what the layers share.
+            start: position of the first token.
+
+        Returns:
+            Queries and keys, B×H×T×E each with E ≥ D; values, B×H×T×D.
+        """
+        return q, k, v
 
     def relative(self, encoding: Any, length: int, attention: Any = None) -> RelativeVectors:
         """Vectors for the distances among positions 0, ..., length − 1.

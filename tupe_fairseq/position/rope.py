@@ -90,6 +90,11 @@ def check_rotation(name: str, shape: Shape, theta: float, flag: str = "--rope-th
         raise ConfigurationError(
             f"{name} rotates pairs: the head width must be even, but is {shape.head_dim}."
         )
+    check_base(theta, flag)
+
+
+def check_base(theta: float, flag: str = "--rope-theta") -> None:
+    """Check that the base, of this flag, is positive."""
     if not theta > 0:
         raise ConfigurationError(f"{flag} must be positive, but is {theta}.")
 
