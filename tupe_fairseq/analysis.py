@@ -111,7 +111,8 @@ def _layer_maps(
     heads, width = encoding.shape.num_heads, encoding.shape.head_dim
     zeros = attention.q_proj.weight.new_zeros(1, heads, length, width)
     if attention.layer_terms is not None and attention.layer_terms.uses("rotate"):
-        q, k, _ = attention.layer_terms.rotate(*[zeros + 1] * 3, encoding)
+        ones = torch.ones_like(zeros)
+        q, k, _ = attention.layer_terms.rotate(ones, ones, ones, encoding)
         maps = (q @ k.mT)[0]
         return maps / maps[:, :1, :1], "q · k of equal tokens, relative to distance 0"
     constant = _layer_scores(attention, zeros, zeros, encoding)[0]

@@ -36,7 +36,7 @@ class Phases(LayerTerms):
         # T×D each, in fp32 or wider
         cos, sin = encoding.cos(q.dtype, positions), encoding.sin(q.dtype, positions)
         phase = self.phase.to(widened(self.phase.dtype))
-        phase = phase + (phase.clamp(-2 * math.pi, 0) - phase).detach()
+        phase = phase + (phase.clamp(-2 * math.pi, 0.0) - phase).detach()
         # The cosine and sine of jθ + δ, H×T×D each
         key_cos = cos * phase.cos() - sin * phase.sin()
         key_sin = sin * phase.cos() + cos * phase.sin()
