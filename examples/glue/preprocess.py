@@ -19,6 +19,7 @@ import argparse
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -79,21 +80,22 @@ def _start(tokenizer: Tokenizer) -> None:
     _tokenizer = tokenizer
 
 
-def _encode(example: Example) -> list[list[int]]:
-    return [_tokenizer.encode(text).tolist() for text in example.sentences]
+def _encode(examples: list[Example]) -> list[list[list[int]]]:
+    return [[_tokenizer.encode(text).tolist() for text in each.sentences] for each in examples]
 
 
 def encoded(
     examples: list[Example], tokenizer: Tokenizer, workers: int, title: str
 ) -> Iterator[list[list[int]]]:
     """Ids of the sentences of each example, in order."""
+    chunks = [examples[first : first + CHUNK] for first in range(0, len(examples), CHUNK)]
     bar = {"total": len(examples), "desc": title, "unit": " examples", "disable": None}
-    if workers <= 1 or len(examples) <= CHUNK:
+    if workers <= 1 or len(chunks) <= 1:
         _start(tokenizer)
-        yield from tqdm(map(_encode, examples), **bar)
+        yield from tqdm(chain.from_iterable(map(_encode, chunks)), **bar)
         return
-    with pool(workers, _start, tokenizer) as processes:
-        yield from tqdm(processes.map(_encode, examples, chunksize=CHUNK), **bar)
+    with pool(workers, _start, tokenizer) as results:
+        yield from tqdm(chain.from_iterable(results(_encode, chunks)), **bar)
 
 
 @contextmanager

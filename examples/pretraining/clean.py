@@ -195,8 +195,8 @@ def clean(files: list[Path], out: Path, settings: Settings, workers: int) -> dic
     missing = [job for job in jobs if not job[1].with_suffix(".json").exists()]
     size = sum(path.stat().st_size for path, *_ in missing)
     bar = {"desc": "clean", "total": size, "unit": "B", "unit_scale": True}
-    with pool(workers) as processes, tqdm(**bar) as progress:
-        for read in processes.map(_clean_job, missing):
+    with pool(workers) as results, tqdm(**bar) as progress:
+        for read in results(_clean_job, missing):
             progress.update(read)
     counts = [json.loads(part.with_suffix(".json").read_text()) for _, part, _ in jobs]
     total = {name: sum(count[name] for count in counts) for name in counts[0]}

@@ -21,7 +21,6 @@ atomically; a second call encodes the missing parts. The memory does not grow wi
 import argparse
 import shutil
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -37,7 +36,7 @@ from examples.shared import pieces, script
 from examples.shared.binarised import binarised, join
 from examples.shared.pieces import MODEL
 from examples.shared.settings import keep
-from examples.shared.workers import pool
+from examples.shared.workers import Results, pool
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
 from tupe_fairseq.machine import cores
@@ -161,14 +160,14 @@ BINARY = Format(".idx", write_ids, join)
 SYMBOLS = Format("", write_symbols, clean.join)
 
 
-def encode_file(source: Path, target: Path, form: Format, processes: ProcessPoolExecutor) -> None:
+def encode_file(source: Path, target: Path, form: Format, results: Results) -> None:
     """Encode a file in parts, unless it was encoded; then remove the parts.
 
     Args:
         source: text.
         target: file or prefix, written atomically.
         form: of the output.
-        processes: a pool whose processes have loaded the vocabulary.
+        results: of a pool whose processes have loaded the vocabulary.
     """
     folder = target.with_name(f"parts-{target.name}{form.suffix}")
     if not Path(f"{target}{form.suffix}").exists():
@@ -176,7 +175,7 @@ def encode_file(source: Path, target: Path, form: Format, processes: ProcessPool
         jobs = [(source, *ends, folder / "{}-{}".format(*ends), form) for ends in ranges(source)]
         bar = {"desc": f"encode {source.stem}", "unit": "B", "unit_scale": True}
         with tqdm(total=source.stat().st_size, **bar) as progress:
-            for read in processes.map(_encode_part, jobs):
+            for read in results(_encode_part, jobs):
                 progress.update(read)
         form.join([part for *_, part, _ in jobs], target)
     shutil.rmtree(folder, ignore_errors=True)
@@ -270,10 +269,10 @@ def main(argv: list[str] | None = None) -> None:
     words = arguments.out / "dict.txt"
     write_dictionary(load(path), words)
     form = BINARY if arguments.binarise else SYMBOLS
-    with pool(workers, _start_worker, load, path, words) as processes:
+    with pool(workers, _start_worker, load, path, words) as results:
         for split in SPLITS:
             if (source := arguments.text / f"{split}.txt").exists():
-                encode_file(source, arguments.out / split, form, processes)
+                encode_file(source, arguments.out / split, form, results)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -12,11 +13,14 @@ from typing import Any
 from tupe_fairseq import UsageError
 from tupe_fairseq.distributed import end_with
 
+#: Computes a function for each job, in any process; yields its results in the order of the jobs.
+Results = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
+
 
 @contextmanager
 def pool(
     workers: int, start: Callable[..., object] | None = None, *given: Any
-) -> Iterator[ProcessPoolExecutor]:
+) -> Iterator[Results]:
     """A pool of processes; after an error or an interruption, they are stopped within their jobs.
 
     Args:
@@ -27,17 +31,26 @@ def pool(
     Raises:
         UsageError: a process was killed.
     """
-    others = set(multiprocessing.active_children())
+    others, threads = set(multiprocessing.active_children()), set(threading.enumerate())
     processes = ProcessPoolExecutor(workers, None, _begin, (os.getpid(), start, given))
+
+    def results(function: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterator[Any]:
+        for future in [processes.submit(function, job) for job in jobs]:
+            yield future.result()
+
     try:
-        yield processes
+        yield results
         processes.shutdown()
     except BaseException as error:
-        # Jobs that have not begun are forgotten first: Python 3.11 prints a traceback for those
-        # that are cancelled when processes end. A second shutdown, as by `with`, would undo this.
+        # The thread of the pool forgets jobs that have not begun. If this one did, as the pool's
+        # own `map` does, both might do so: Python 3.11 then prints a traceback.
         processes.shutdown(wait=False, cancel_futures=True)
         for process in set(multiprocessing.active_children()) - others:
             process.terminate()
+        # The thread of the pool closes its pipes; at exit, Python would close them beside it.
+        for thread in set(threading.enumerate()) - threads:
+            if not thread.daemon:
+                thread.join()
         if isinstance(error, BrokenProcessPool):
             raise UsageError(
                 "a process was killed, possibly for lack of memory: reduce --workers."

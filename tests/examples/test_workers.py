@@ -21,11 +21,11 @@ def number(_):
     return os.getpid()
 
 def main():
-    with pool(2) as workers:
+    with pool(2) as results:
         numbers = Path(sys.argv[1])
-        numbers.with_suffix(".partial").write_text(f"{set(workers.map(number, range(4)))}")
+        numbers.with_suffix(".partial").write_text(f"{set(results(number, range(4)))}")
         numbers.with_suffix(".partial").rename(numbers)
-        list(workers.map(time.sleep, [600] * 8))
+        list(results(time.sleep, [600] * 8))
 
 if __name__ == "__main__":
     script.run(main)
