@@ -1,4 +1,4 @@
-"""examples/study/long_inputs.py and length_terms.py, on toy articles and a toy TUPE-R."""
+"""examples/study/long_inputs.py, length_tuning.py and length_terms.py, with a toy TUPE-R."""
 
 import json
 import random
@@ -8,7 +8,13 @@ import zipfile
 import pytest
 import torch
 
-from examples.study import length_measures, length_report, length_terms, long_inputs
+from examples.study import (
+    length_measures,
+    length_report,
+    length_terms,
+    length_tuning,
+    long_inputs,
+)
 from examples.study.long_inputs_data import SECTIONS, read_articles
 from tests.fairseq_commands import pretrain
 from tests.glue.samples import write_tokenizer
@@ -16,6 +22,11 @@ from tupe_fairseq import UsageError
 from tupe_fairseq.position.indices import toeplitz
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "a", "bird"]
+
+
+#: Flags for models of the size of `trained`.
+SMALL = ("--encoder-layers", "1", "--encoder-embed-dim", "32")
+SMALL += ("--encoder-ffn-embed-dim", "64", "--encoder-attention-heads", "4")
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +83,7 @@ def test_every_way(wheel, trained, tmp_path, monkeypatch, forking_python):
     checkpoint, _ = trained
     out = tmp_path / "out"
     short = ("--seeds", "1", "--trained", "16", "--longest", "40", "--updates", "2")
-    small = ("--", "--encoder-layers", "1", "--encoder-embed-dim", "32")
-    small += ("--encoder-ffn-embed-dim", "64", "--encoder-attention-heads", "4")
-    words = [str(wheel), "--models", f"a={checkpoint}", "--out", str(out), *short, *small]
+    words = [str(wheel), "--models", f"a={checkpoint}", "--out", str(out), *short, "--", *SMALL]
     long_inputs.main(words)
     runs = json.loads((out / "results.json").read_text())["runs"]
     assert list(runs) == ["data", *(f"{way}/a/1" for way in long_inputs.WAYS)]
@@ -88,6 +97,29 @@ def test_every_way(wheel, trained, tmp_path, monkeypatch, forking_python):
     assert "16 to train, 4 held out" in report
     assert "| `toeplitz` | 40 | 1 | " in report
     assert "Planned and not run: nothing." in report
+
+
+@pytest.mark.slow
+def test_training_on_at_a_longer_length(trained, tmp_path, monkeypatch, forking_python):
+    """Updates at a rate of 1e-9 change nothing: the losses are those of the starts."""
+    monkeypatch.setattr(sys, "executable", forking_python)
+    checkpoint, data = trained
+    out = tmp_path / "out"
+    words = [data, "--models", f"a={checkpoint}", "--out", out, "--trained", 16, "--longest", 64]
+    words += ["--updates", 10, "--lr", 1e-9, "--", *SMALL]
+    length_tuning.main(list(map(str, words)))
+    runs = json.loads((out / "results.json").read_text())["runs"]
+    assert list(runs) == [f"{way}/a" for way in length_tuning.WAYS]
+    losses = [set(run["result"]["losses"].values()) for run in runs.values()]
+    assert all(len(each) == 1 for each in losses)
+    assert losses[0].isdisjoint(losses[2])
+    assert (
+        "--extend-positions toeplitz --trained-positions 16 " in runs["toeplitz/a"]["commands"][0]
+    )
+    report = (out / "report.md").read_text()
+    assert "Planned and not run: nothing." in report
+    assert "| way | models | 1 updates | 2 updates | 3 updates | 5 updates | 10 upd" in report
+    assert all(f"| {way} | 1 | " in report for way in length_tuning.WAYS)
 
 
 def test_explained_by_distance():
