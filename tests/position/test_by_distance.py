@@ -1,5 +1,7 @@
 """TUPE's term continued by distance (--extend-positions toeplitz)."""
 
+import math
+
 import pytest
 import torch
 
@@ -83,6 +85,13 @@ def test_a_folded_term_is_by_distance_alone():
 def test_a_folded_term_needs_a_distance(far):
     with pytest.raises(UsageError, match=f"--toeplitz-far must be at least 1, but is {far}"):
         build("toeplitz", LONGER, toeplitz_far=far)
+
+
+@pytest.mark.parametrize("name", ["tupe_a", "tupe_r", "toeplitz"])
+@pytest.mark.parametrize("slope", [-0.5, math.nan, math.inf])
+def test_scores_do_not_grow_with_the_distance(name, slope):
+    with pytest.raises(UsageError, match=f"--toeplitz-slope must be at least 0, but is {slope}"):
+        build(name, LONGER, toeplitz_slope=slope)
 
 
 @pytest.mark.parametrize(

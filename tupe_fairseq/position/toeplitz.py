@@ -44,6 +44,7 @@ class ToeplitzBias(PositionEncoding):
     ):
         super().__init__(shape)
         check_at_least("--toeplitz-far", toeplitz_far, 1)
+        check_at_least("--toeplitz-slope", toeplitz_slope, 0)
         self.untie_cls = not tie_cls
         self.far, self.slope = toeplitz_far, toeplitz_slope
         self.distances = (2 if shape.bidirectional else 1) * toeplitz_far + 1

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor, nn
 
-from .base import PositionEncoding, Shape, register_position_encoding
+from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .bias import AttentionBias
 from .by_distance import (
     ToeplitzFar,
@@ -59,6 +59,7 @@ class TupeAbsolute(PositionEncoding):
         toeplitz_slope: ToeplitzSlope = 1.0,
     ):
         super().__init__(shape)
+        check_at_least("--toeplitz-slope", toeplitz_slope, 0)
         self.untie_cls = not tie_cls
         #: Positions that have a row in the table; others are continued by distance.
         self.trained = trained_length(shape, trained_positions)
