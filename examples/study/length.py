@@ -38,7 +38,7 @@ from tupe_fairseq import UsageError
 #: tokens, CoPE has vectors for 64 positions.
 ENCODINGS = {
     "causal": "none,sinusoidal,learned,rope,xpos,alibi,t5,tupe_r,kerple_log,fire,sandwich,fox,"
-    "cable,cope,pope,relative_bank,t5+max_distance=32,fire+fire_threshold=16,cope+cope_positions=16",
+    "cable,cope,pope,relative_bank,urpe,t5+max_distance=32,fire+fire_threshold=16,cope+cope_positions=16",
     "masked": "learned,tupe_a,tupe_r,rope,alibi,kerple_log,learned+randomize_positions=512,"
     "rope+randomize_positions=512,t5,t5+max_distance=16",
     "algorithmic": "rope,rope+randomize_positions=2048,learned,"

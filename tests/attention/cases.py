@@ -38,6 +38,7 @@ DEBERTA_V3 = {"relative_clip": 5, "deberta_buckets": 4, "deberta_released": True
 OPTIONS = {
     "t5": BUCKETS,
     "tupe_r": BUCKETS,
+    "urpe": BUCKETS,
     "cnn": {"cnn_kernel": 3, "cnn_groups": 4},
     "deberta": {"relative_clip": 3},
     "shaw": {"relative_clip": 2},
@@ -81,6 +82,7 @@ OTHER_VARIANTS = {
     ),
     "relative_bank-long": ("relative_bank", {"bank_width": 2, "bank_extent": 40}),
     "pope-slow": ("pope", {"rope_theta": 100.0}),
+    "urpe-one_sided": ("urpe", {"bidirectional": False, **BUCKETS}),
     "rope-fraction": ("rope", {"rope_fraction": 0.5}),
     "rope-proportional": ("rope", {"rope_fraction": 0.5, "rope_proportional": True}),
     "rope-linear": ("rope", {"rope_scaling": "linear", "rope_scaling_factor": 2.5}),

@@ -35,6 +35,7 @@ from tests.reference import (
     toeplitz,
     transformer_xl,
     tupe,
+    urpe,
     xpos,
 )
 
@@ -54,6 +55,7 @@ REFERENCES = {
     "kerple_power": kerple.attend_power,
     "sandwich": sandwich.attend,
     "fox": fox.attend,
+    "urpe": urpe.attend,
     "pope": pope.attend,
     "relative_bank": relative_bank.attend,
     "cable": cable.attend,

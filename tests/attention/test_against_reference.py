@@ -21,13 +21,14 @@ from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq import UsageError
 
 CASES = [*REFERENCES, *VARIANTS, *OTHER_VARIANTS]
-#: What backends refuse: terms on the values, terms that depend on content, biases by distance.
+#: What backends refuse: terms on the values, factors of the weights, terms that depend on content,
+#: biases by distance.
 REFUSED = {
-    "sdpa": ("shaw",),
+    "sdpa": ("shaw", "urpe"),
     "blocked": ("cope", "dape", "fox-two_sided", "cable-two_sided"),
     "flash": (
         *("shaw", "transformer_xl", "deberta", "cope", "dape", "fox-two_sided", "t5", "tupe_r"),
-        *("cable-two_sided", "relative_bank"),
+        *("cable-two_sided", "relative_bank", "urpe"),
         *("alibi", "fire", "kerple_log", "kerple_power", "sandwich", "tupe_a-toeplitz"),
         "toeplitz",
     ),
@@ -70,7 +71,7 @@ def test_reference_attends_sharply():
 
 
 REASONS = {
-    "sdpa": "to the values",
+    "sdpa": "to the values|after the softmax",
     "blocked": "depends? on content",
     "flash": "depends? on content|depends on the distance",
 }

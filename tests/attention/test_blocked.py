@@ -23,10 +23,10 @@ from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq.attention import share_attention
 from tupe_fairseq.position import AttentionBias, PositionEncoding, Shape
 
-CASES = ("none", "learned", "rope", "alibi", "t5", "tupe_a", "tupe_a-tie_cls", "tupe_r")
+CASES = ("none", "learned", "rope", "alibi", "t5", "tupe_a", "tupe_a-tie_cls", "tupe_r", "urpe")
 #: Vectors by distance, with clips shorter and longer than the sentences.
 RELATIVE = ("shaw", "shaw-wide", "shaw-long", "deberta", "deberta-wide", "deberta-long")
-RELATIVE += ("transformer_xl",)
+RELATIVE += ("transformer_xl", "relative_bank", "relative_bank-long")
 #: As short a sequence as has a term too large to be stored for three heads.
 LONG = 6700
 LENGTH = 23
@@ -136,6 +136,7 @@ def largest_allocation(case, length, **how):
     ("case", "length", "causal"),
     [
         *((case, 2500, False) for case in ("shaw", "shaw-long", "deberta", "transformer_xl")),
+        ("relative_bank", 2500, False),
         ("tupe_r", LONG, True),
     ],
 )
@@ -144,7 +145,7 @@ def test_no_tensor_of_all_cells(case, length, causal):
     assert largest_allocation(case, length, causal=causal) < length**2 * 4 / 2
 
 
-@pytest.mark.parametrize("case", RELATIVE)
+@pytest.mark.parametrize("case", [*RELATIVE, "urpe"])
 def test_dropout_acts_on_relative_terms(way, case):
     """The mask of the forward pass is that of the backward pass: against finite differences."""
     encoding, attention = build(case, 7, torch.float64)

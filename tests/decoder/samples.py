@@ -23,6 +23,7 @@ OPTIONS = {
     "t5": {"num_buckets": 6, "max_distance": 5},
     "toeplitz": {"toeplitz_far": 3},
     "tupe_r": {"num_buckets": 6, "max_distance": 5},
+    "urpe": {"num_buckets": 6, "max_distance": 5},
 }
 #: Test id -> name and options: the registry, and what options change in a decoder.
 VARIANTS = {name: (name, OPTIONS.get(name, {})) for name in POSITION_ENCODINGS} | {

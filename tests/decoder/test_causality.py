@@ -64,6 +64,9 @@ ONE_SIDED = {
     "toeplitz": ({"tie_cls": True, "toeplitz_far": 3}, {"bidirectional": False}),
     "tupe_a": ({"tie_cls": True}, {}),
     "tupe_r": ({"tie_cls": True, **BUCKETS}, {"bidirectional": False}),
+    "urpe": (BUCKETS, {"bidirectional": False}),
+    "pope": ({}, {}),
+    "relative_bank": ({"bank_width": 3, "bank_extent": 4}, {"bidirectional": False}),
 }
 
 

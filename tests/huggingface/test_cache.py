@@ -19,7 +19,7 @@ OPTIONS = DECODERS | {"tupe_r": {**DECODERS["tupe_r"], "tie_cls": False}}
 #: One for each way in which positions enter, and what the cache must then keep.
 SEARCHED = (
     *("cnn", "complex_order", "fox", "pope", "relative_bank", "rope", "shaw"),
-    *("t5", "tupe_r", "transformer_xl"),
+    *("t5", "tupe_r", "transformer_xl", "urpe"),
 )
 
 

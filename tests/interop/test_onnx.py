@@ -76,6 +76,7 @@ def test_outputs(name, head, options, tmp_path):
         ("transformer_xl", {}),
         ("deberta", {"relative_clip": 3}),
         ("fire", {"fire_threshold": 8}),
+        ("urpe", {"num_buckets": 8, "max_distance": 6}),
         ("relative_bank", {"bank_width": 3, "bank_extent": 6}),
     ],
 )

@@ -76,6 +76,7 @@ BEGINNINGS = {
     },
     "tupe_a": TUPE,
     "tupe_r": {**TUPE, "relative_bias.weight": SMALL},
+    "urpe": {"relative_bias.weight": SMALL, "relative_factor.weight": 1.0},
 }
 #: In test_input_encodings.
 ELSEWHERE = {("complex_order", "frequency")}

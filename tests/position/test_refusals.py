@@ -51,6 +51,7 @@ REFUSED = [
     ("cope", {}, "cope has no form for keys on the right, which an encoder .* use it in "),
     ("dape", {"dape_base": "albi"}, "--dape-base is 'albi', but there is no such encoding"),
     ("dape", {"dape_base": "rope"}, "--dape-base is 'rope', but must be an encoding that adds"),
+    ("dape", {"dape_base": "urpe"}, "--dape-base is 'urpe', but must be an encoding that adds"),
     ("dape", {"dape_base": "none"}, "--dape-base is 'none', but must be an encoding that adds"),
     ("dape", {"dape_base": "dape"}, "--dape-base is 'dape', but must be an encoding that adds"),
     ("rope", {"rope_theta_local": 10.0}, "--rope-theta-local .* needs --attention-window"),

@@ -8,7 +8,7 @@ from torch import Tensor
 
 #: (head, i, j, q_i, k_j) -> what a paper adds to q_i·k_j before the scale.
 ScoreTerm = Callable[[int, int, int, Tensor, Tensor], Tensor]
-#: (head, i, j) -> what a paper adds to v_j.
+#: (head, i, j) -> what a paper adds to v_j, or multiplies it by.
 ValueTerm = Callable[[int, int, int], Tensor]
 #: (x, weights, name of the projection, number of heads) -> [position][head], see below.
 Projection = Callable[[Tensor, dict[str, Tensor], str, int], list[list[Tensor]]]
@@ -45,9 +45,13 @@ def attend_sentence(
     score_terms: int = 1,
     score_term: ScoreTerm | None = None,
     value_term: ValueTerm | None = None,
+    factor: ValueTerm | None = None,
     project: Projection | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """score_ij = (q_i·k_j + score_term) / √(score_terms·d) + positional[head, i, j]."""
+    """score_ij = (q_i·k_j + score_term) / √(score_terms·d) + positional[head, i, j].
+
+    output_i = Σ_j a_ij factor_ij (v_j + value_term); the weights are returned without the factor.
+    """
     length, width = x.shape
     scale = 1 / math.sqrt(score_terms * (width // num_heads))
     project = project or project_per_head
@@ -61,7 +65,8 @@ def attend_sentence(
         return correlation * scale + (0 if positional is None else positional[h, i, j])
 
     def value(h: int, i: int, j: int) -> Tensor:
-        return v[j][h] if value_term is None else v[j][h] + value_term(h, i, j)
+        found = v[j][h] if value_term is None else v[j][h] + value_term(h, i, j)
+        return found if factor is None else factor(h, i, j) * found
 
     attention = x.new_zeros(num_heads, length, length)
     rows = []

@@ -29,6 +29,7 @@ class Feature(Enum):
     CONTENT = "it cannot add a positional term that depends on content"
     RELATIVE_VALUES = "it cannot add vectors by distance to the values"
     DISTANCE = "it cannot add a bias that depends on the distance"
+    FACTOR = "it cannot multiply attention weights after the softmax"
     DECODER = "it cannot hide later tokens from a decoder"
     WINDOW = "it cannot restrict attention to a window"
     COMPILED = "torch.compile (--compile-layers) cannot trace it"
@@ -57,6 +58,7 @@ def required_features(
         Feature.CONTENT: terms is not None and terms.uses("content"),
         Feature.RELATIVE_VALUES: terms is not None and terms.has_values,
         Feature.DISTANCE: encoding.uses("attention_bias") and not encoding.bias_is_product,
+        Feature.FACTOR: encoding.multiplies_weights,
         Feature.DECODER: decoder,
         Feature.WINDOW: window is not None,
         Feature.COMPILED: compiled,

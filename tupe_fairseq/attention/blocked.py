@@ -7,6 +7,7 @@ by block.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from ..kernels.softmax import ScoreTerms, softmax_dropout_, softmax_dropout_back
 from ..position.bias import AttentionBias
 from ..position.tables import widened
 from .backend import ATTENTION_BACKENDS, Backend, Feature, SharedAttention
-from .blocks import Block, Blocks, split_into_blocks
+from .blocks import Block, Blocks, Factor, split_into_blocks
 from .fused import padding_scores
 from .layout import Layout
 from .relative import Table, relative_inputs, tables_of
@@ -51,8 +52,10 @@ class Blocked(Backend):
     ) -> Any:
         dtype = widened(dtype)
         padding = padding_scores(layout.padding_mask, dtype)
+        factor = None
         if bias is not None:
             bias = bias.to(dtype)
+            factor, bias = bias.factors(), replace(bias, factor=None)
         if layout.other_queries or not layout.batch:
             # No blocks: the mask that is added to the scores, broadcastable to B×H×T×S
             mask = None if bias is None else bias.dense()[None]
@@ -67,7 +70,7 @@ class Blocked(Backend):
         share = sum(cells) / (heads * layout.batch * layout.length**2)
         if padding is not None:
             padding = padding[:, 0]
-        return Blocks(blocks, bias, padding, workspace, share, layout.lengths)
+        return Blocks(blocks, bias, padding, workspace, share, layout.lengths, factor)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, shared: SharedAttention, dropout: float = 0.0
@@ -82,10 +85,11 @@ class Blocked(Backend):
             # `eager`.
             return _attend_other(q, k, v, prepared, dropout).to(dtype)
         relative = None if shared.relative is None else shared.relative.to(wide)
-        is_fused = dropout == 0 and relative is None
+        is_fused = dropout == 0 and relative is None and prepared.factor is None
         if is_fused and (fused := _attend_fused(prepared, q, k, v)) is not None:
             return fused.to(dtype)
-        parts = () if prepared.bias is None else prepared.bias.parts().values()
+        terms = filter(None, (prepared.bias, prepared.factor))
+        parts = [part for term in terms for part in term.parts().values()]
         key = draw_key() if dropout else 0
         q, *inputs = relative_inputs(q, relative)
         return _Attend.apply(q, k, v, prepared, dropout, key, *inputs, *parts).to(dtype)
@@ -161,20 +165,31 @@ class _BiasGradient:
 
 
 def _each_block(
-    prepared: Blocks, p: float, key: int, learned: _BiasGradient | None = None
-) -> Iterator[tuple[Block, ScoreTerms, Tensor | None]]:
-    """Blocks, the bias, padding and dropout of each, and where to sum the gradient of the bias."""
+    prepared: Blocks,
+    p: float,
+    key: int,
+    learned: _BiasGradient | None = None,
+    of_factor: _BiasGradient | None = None,
+) -> Iterator[tuple[Block, ScoreTerms, Tensor | None, Factor | None]]:
+    """Blocks, the terms of each, where to sum the gradient of the bias, and the factor."""
     for same_queries in prepared.blocks:
         largest = same_queries[0]
         rows = None if prepared.bias is None else largest.rows_of(prepared.bias)
         grad_rows = None if learned is None else learned.grad_rows(largest)
+        factors = None if prepared.factor is None else largest.rows_of(prepared.factor)
+        grad_factors = None if of_factor is None else of_factor.grad_rows(largest)
         for block in same_queries:
             bias = None if rows is None else block.part_of(rows)
             padding = None if prepared.padding is None else block.padding_of(prepared.padding)
             grad_bias = None if grad_rows is None else block.part_of(grad_rows)
-            yield block, ScoreTerms(bias, padding, p, key, block.first_word), grad_bias
-        if learned is not None and grad_rows is not None:
-            learned.add_rows(largest, grad_rows)
+            factor = None
+            if factors is not None:
+                grad = None if grad_factors is None else block.part_of(grad_factors)
+                factor = Factor(block.part_of(factors), grad)
+            yield block, ScoreTerms(bias, padding, p, key, block.first_word), grad_bias, factor
+        for gradient, total in ((learned, grad_rows), (of_factor, grad_factors)):
+            if gradient is not None and total is not None:
+                gradient.add_rows(largest, total)
 
 
 class _Attend(torch.autograd.Function):
@@ -191,9 +206,11 @@ class _Attend(torch.autograd.Function):
         out = prepared.empty_like(v)
         factors = (q if other_q is None else other_q, k, None)
         tables = tables_of((a, b, c), firsts, factors, (None, None, out))
-        for block, terms, _ in _each_block(prepared, p, key):
+        for block, terms, _, factor in _each_block(prepared, p, key):
             scores = _products(block, block.queries(q), k, prepared.workspace[0], tables[:2])
             softmax_dropout_(scores, terms)
+            if factor is not None:
+                factor.multiply_(scores)
             _sum_over_keys(block, scores, v, block.queries(out))
             for table in filter(None, tables[2:]):
                 table.add_from_cells(block, scores)
@@ -213,11 +230,15 @@ class _Attend(torch.autograd.Function):
         sums = (grad_q if other_q is None else grad_other, grad_k, None)
         tables = tables_of((a, b, c), firsts, factors, sums)
         learned = _BiasGradient(prepared.bias) if any(ctx.needs_input_grad[PARTS]) else None
-        for block, terms, grad_bias in _each_block(prepared, p, key, learned):
+        of_factor = _BiasGradient(prepared.factor) if learned and prepared.factor else None
+        for block, terms, grad_bias, factor in _each_block(prepared, p, key, learned, of_factor):
             queries, grad_rows = block.queries(q), block.queries(grad_out)
             scores = _products(block, queries, k, prepared.workspace[0], tables[:2])
             grad_scores = _products(block, grad_rows, v, prepared.workspace[1], tables[2:])
+            grad_product = None if factor is None else factor.multiply_(grad_scores)
             softmax_dropout_backward_(scores, grad_scores, grad_bias, terms)
+            if factor is not None and grad_product is not None:
+                factor.backward_(scores, grad_product)
             # The first queries see all keys and write, unless keys are hidden: then the gradients
             # begin with 0 (`empty_like`).
             accumulate = block.first > 0 or prepared.hides
@@ -229,7 +250,8 @@ class _Attend(torch.autograd.Function):
                     table.add_from_cells(block, cells)
         grads = map(_batch_first, (grad_q, grad_k, grad_v))
         of_tables = (None if table is None else table.gradient for table in tables)
-        of_parts = [None] * len(parts) if learned is None else learned.sums.values()
+        found = (each.sums.values() for each in (learned, of_factor) if each is not None)
+        of_parts: list[Tensor | None] = [*chain(*found)] or [None] * len(parts)
         return *grads, *NO_GRADIENTS, _batch_first(grad_other), *of_tables, *of_parts
 
 

@@ -128,6 +128,30 @@ class Block(NamedTuple):
         return rows[self.group.heads, : self.rows, : self.num_keys]
 
 
+class Factor(NamedTuple):
+    """What the weights of a block are multiplied by after the softmax.
+
+    Attributes:
+        values: G×R×S; each belongs to M/G consecutive matrices.
+        gradient: where to sum its gradient, G×R×S, or None.
+    """
+
+    values: Tensor
+    gradient: Tensor | None
+
+    def multiply_(self, cells: Tensor) -> Tensor:
+        """Multiply M×R×S in place; returns a copy of what it was."""
+        copy = cells.clone()
+        cells.unflatten(0, (len(self.values), -1)).mul_(self.values[:, None])
+        return copy
+
+    def backward_(self, weights: Tensor, grad_product: Tensor) -> None:
+        """Multiply the weights, M×R×S, and sum the gradient, given that of the product."""
+        product = self.multiply_(weights) * grad_product
+        if self.gradient is not None:
+            self.gradient.add_(product.unflatten(0, (len(self.values), -1)).sum(1))
+
+
 def joined(parts: list[Tensor]) -> Tensor:
     """Tensors side by side."""
     return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
@@ -144,6 +168,7 @@ class Blocks:
         workspace: memory for the cells of two blocks, 2×cells.
         share: of the cells, those in blocks; the others are padding or hidden.
         lengths: tokens of each sequence, or None where padding is anywhere or nowhere.
+        factor: what weights are multiplied by after the softmax, or None.
     """
 
     blocks: list[list[Block]]
@@ -152,6 +177,7 @@ class Blocks:
     workspace: Tensor
     share: float
     lengths: tuple[int, ...] | None = None
+    factor: AttentionBias | None = None
 
     @property
     def hides(self) -> bool:

@@ -22,9 +22,11 @@ class Eager(Backend):
         self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
     ) -> Any:
         dense = None if bias is None else bias.dense()
+        factors = None if bias is None else bias.factors()
         mask = layout.padding_mask
         # B×S -> B×1×1×S
-        return dense, None if mask is None else mask[:, None, None, :]
+        padding = None if mask is None else mask[:, None, None, :]
+        return dense, padding, None if factors is None else factors.dense()
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, shared: SharedAttention, dropout: float = 0.0
@@ -34,8 +36,8 @@ class Eager(Backend):
     def attend_with_weights(
         self, q: Tensor, k: Tensor, v: Tensor, shared: SharedAttention, dropout: float = 0.0
     ) -> tuple[Tensor, Tensor]:
-        """As `attend`; also returns the weights before dropout, B×H×T×S."""
-        bias, padding = shared.prepared
+        """As `attend`; also returns the weights before dropout and factor, B×H×T×S."""
+        bias, padding, factor = shared.prepared
         # B×H×T×E · B×H×E×S -> B×H×T×S
         scores = q @ k.transpose(-2, -1)
         if (added := shared.layer_scores(q, k)) is not None:
@@ -47,6 +49,8 @@ class Eager(Backend):
             scores = scores.masked_fill(padding, torch.finfo(scores.dtype).min)
         weights = self.weights(scores, v.dtype)
         dropped = drop(weights, dropout) if dropout else weights
+        if factor is not None:
+            dropped = dropped * factor.to(dropped.dtype)
         # B×H×T×S · B×H×S×D -> B×H×T×D
         out = dropped @ v
         if shared.relative is not None and shared.relative.for_values is not None:

@@ -15,7 +15,7 @@ class Sdpa(Backend):
     """Stores the bias as H×T×S; with a bias, padding is carried by the keys, not by a mask."""
 
     name = "sdpa"
-    supports = frozenset(Feature) - {Feature.RELATIVE_VALUES}
+    supports = frozenset(Feature) - {Feature.RELATIVE_VALUES, Feature.FACTOR}
 
     def prepare(
         self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype

@@ -86,7 +86,10 @@ class DecoderCache:
         bias, layout = self.biases[seen], Layout(len(x), position + 1, other_queries=True)
         if bias is not None:
             row = bias.rows(position, position + 1)[:, :, : position + 1]
-            bias = AttentionBias(position + 1, cells=row)
+            factors, factor = bias.factors(), None
+            if factors is not None:
+                factor = factors.rows(position, position + 1)[:, 0, : position + 1]
+            bias = AttentionBias(position + 1, cells=row, factor=factor, start=position)
         backend = self._backend(index, name, x.device.type)
         encoding, _ = seen
         prepared = backend.prepare(bias, layout, encoding.shape.num_heads, dtype_of_queries(x))
@@ -95,8 +98,9 @@ class DecoderCache:
     def _backend(self, index: int, name: str, device: str) -> Backend:
         """The backend of a layer, chosen once per generation and name."""
         seen, terms = self.seen[index], self.terms[index]
-        # With content terms and one query, there is no T×T tensor to avoid.
-        if terms is not None and (terms.uses("relative") or terms.uses("content")):
+        # With one query, there is no T×T tensor to avoid.
+        layered = terms is not None and (terms.uses("relative") or terms.uses("content"))
+        if layered or seen[0].multiplies_weights:
             name = "eager"
         if (seen, name) not in self.chosen:
             self.chosen[seen, name] = choose_backend(name, {Feature.DECODER}, device)

@@ -45,6 +45,8 @@ class PositionEncoding(nn.Module):
     score_terms = 1
     #: Whether the bias is a product of vectors alone, with no part by distance.
     bias_is_product = False
+    #: Whether the bias has a factor, by which attention weights are multiplied.
+    multiplies_weights = False
     #: Whether it has no form for keys on the right, so that it is for decoders only.
     causal_only = False
     #: Whether --extend-positions toeplitz continues the bias by distance.

@@ -33,6 +33,8 @@ class AttentionBias:
             it, `visible` is about the other positions. None without such a window.
         exact: H×R×N, the sum of all parts for the first R queries and the first N keys, where it
             differs from what the parts give.
+        factor: H×(T+S−1) by distance, as by_distance: attention weights are multiplied by it after
+            the softmax. An encoding that has one says `multiplies_weights`.
     """
 
     num_keys: int
@@ -44,6 +46,7 @@ class AttentionBias:
     visible: tuple[int, int] | None = None
     window: int | None = None
     exact: Tensor | None = None
+    factor: Tensor | None = None
 
     @property
     def num_queries(self) -> int:
@@ -62,8 +65,14 @@ class AttentionBias:
 
     def parts(self) -> dict[str, Any]:
         """The tensors of the term by the names of their fields."""
-        names = ("queries", "keys", "by_distance", "cells", "exact")
+        names = ("queries", "keys", "by_distance", "cells", "exact", "factor")
         return {name: part for name in names if (part := getattr(self, name)) is not None}
+
+    def factors(self) -> "AttentionBias | None":
+        """The factor, whose rows and cells are read as those of a term."""
+        if self.factor is None:
+            return None
+        return AttentionBias(self.num_keys, by_distance=self.factor, start=self.start)
 
     def to(self, dtype: torch.dtype) -> "AttentionBias":
         """The same in another dtype."""

@@ -73,7 +73,12 @@ class AdaptivePosition(PositionEncoding):
             )
         base = POSITION_ENCODINGS[dape_base]
         others = [hook for hook in ("embed", "rotate", "build_layer_terms") if base.uses(hook)]
-        if others or not base.uses("attention_bias") or base.score_terms > 1:
+        if (
+            others
+            or base.multiplies_weights
+            or not base.uses("attention_bias")
+            or base.score_terms > 1
+        ):
             raise ConfigurationError(
                 f"--dape-base is {dape_base!r}, but must be an encoding that adds a bias to the "
                 "scores and nothing else, as alibi, kerple_log and t5 do."
