@@ -57,6 +57,8 @@ def by_renormalised_weights(encoding, attention, x, padding):
         near[0] = near[:, 0] = 1
     weights = weights * near
     weights = weights / weights.sum(-1, keepdim=True)
+    if encoding.multiplies_weights:
+        weights = weights * encoding.attention_bias(LENGTH, LENGTH).factors().dense()
     # B×T×C -> B×H×T×D
     v = attention.v_proj(x).unflatten(-1, (NUM_HEADS, -1)).transpose(1, 2)
     out = weights @ v
