@@ -41,22 +41,26 @@ def explain_mismatch(
         for name in positions.position_tables():
             more = len(state_dict[prefix + name]) - len(own[prefix + name])
             if more:
-                if args.extend_positions == "toeplitz":
-                    most = args.trained_positions
-                    return (
-                        f"--trained-positions is {most}, but the checkpoint has {most + more} "
-                        "positions: give that number."
-                    )
-                toeplitz = " or toeplitz" if positions.continues_by_distance else ""
-                flag, most = "--" + limit.replace("_", "-"), getattr(args, limit)
-                return (
-                    f"{flag} is {most}, but the checkpoint has {most + more} positions: give that "
-                    "number (in fine-tuning too, where it also limits the length of an example)"
-                    f"{LONGER + toeplitz if more < 0 else ''}."
-                )
+                return _other_length(args, limit, more, positions.continues_by_distance)
     return (
         f"the checkpoint does not fit this model, parameters: {differences(state_dict, own)}; "
         "build the model with the --arch, sizes and options that the checkpoint was trained with."
+    )
+
+
+def _other_length(args: Any, limit: str, more: int, continues: bool) -> str:
+    """The checkpoint has `more` positions than the model."""
+    if args.extend_positions == "toeplitz":
+        most = args.trained_positions
+        return (
+            f"--trained-positions is {most}, but the checkpoint has {most + more} positions: give "
+            "that number."
+        )
+    flag, most = "--" + limit.replace("_", "-"), getattr(args, limit)
+    longer = LONGER + (" or toeplitz" if continues else "")
+    return (
+        f"{flag} is {most}, but the checkpoint has {most + more} positions: give that number (in "
+        f"fine-tuning too, where it also limits the length of an example){longer * (more < 0)}."
     )
 
 

@@ -11,7 +11,7 @@ from ..checkpoints.mismatch import differences
 from ..errors import CheckpointError, ConfigurationError
 from ..extras import import_extra
 from .architectures import ARCHITECTURES
-from .architectures.base import TOKEN_TYPES
+from .architectures.base import TOKEN_TYPES, Architecture
 from .families import CAUSAL, Family
 from .keys import to_theirs
 from .models import LM_HEAD, Converted, building_model, task_of, with_head
@@ -44,7 +44,7 @@ def to_transformers(converted: Converted, kind: str, head: str | None) -> Any:
     Raises:
         UsageError: the model has no counterpart, or no such head.
     """
-    transformers, family = library(), converted.family
+    family = converted.family
     written = {a.model_type: a for a in ARCHITECTURES if a.family is family and a.is_written}
     if kind not in written:
         raise ConfigurationError(
@@ -52,23 +52,9 @@ def to_transformers(converted: Converted, kind: str, head: str | None) -> Any:
         )
     architecture = written[kind]
     state = reordered(with_head(converted, head), converted.order, family)
-    given = to_config(converted, head)
-    for name, value in {**architecture.settings, **architecture.required}.items():
-        if given.get(name, value) != value:
-            raise CheckpointError(
-                f"transformers' {kind} supports {name} {value!r} only, but the model's is "
-                f"{given[name]!r}: use --classes tupe."
-            )
+    model = _empty(converted, architecture, head)
     if any(rule.ours == TOKEN_TYPES for rule in architecture.rules):
-        state[TOKEN_TYPES] = torch.zeros(1, given["hidden_size"])
-    more = {**architecture.derived_there(given), **architecture.written}
-    there = transformers.AutoConfig.for_model(kind)
-    given |= _kept(converted, head)
-    given = {name: value for name, value in given.items() if hasattr(there, name)} | more
-    given["max_position_embeddings"] += architecture.first_position or 0
-    with building_model(f"max_position_embeddings {given['max_position_embeddings']}"):
-        config = transformers.AutoConfig.for_model(kind, **given)
-        model = class_of(converted, head).from_config(config).eval()
+        state[TOKEN_TYPES] = torch.zeros(1, model.config.hidden_size)
     known = model.state_dict().keys()
     theirs = to_theirs(state, architecture.rules, known)
     if family.is_tied(converted.settings):
@@ -81,6 +67,26 @@ def to_transformers(converted: Converted, kind: str, head: str | None) -> Any:
     if kind == "tupe":
         model.config.embedding_scale = _embedding_scale(converted, model)
     return model
+
+
+def _empty(converted: Converted, architecture: Architecture, head: str | None) -> Any:
+    """The model of transformers with its own initial parameters."""
+    transformers, kind = library(), architecture.model_type
+    given = to_config(converted, head)
+    for name, value in {**architecture.settings, **architecture.required}.items():
+        if given.get(name, value) != value:
+            raise CheckpointError(
+                f"transformers' {kind} supports {name} {value!r} only, but the model's is "
+                f"{given[name]!r}: use --classes tupe."
+            )
+    more = {**architecture.derived_there(given), **architecture.written}
+    there = transformers.AutoConfig.for_model(kind)
+    given |= _kept(converted, head)
+    given = {name: value for name, value in given.items() if hasattr(there, name)} | more
+    given["max_position_embeddings"] += architecture.first_position or 0
+    with building_model(f"max_position_embeddings {given['max_position_embeddings']}"):
+        config = transformers.AutoConfig.for_model(kind, **given)
+        return class_of(converted, head).from_config(config).eval()
 
 
 def reordered(

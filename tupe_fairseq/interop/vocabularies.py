@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from fairseq.data import Dictionary
 
@@ -32,15 +33,11 @@ class Vocabulary:
     notes: tuple[str, ...] = ()
 
 
-def vocabulary_of(folder: Path, rows: int) -> Vocabulary:
-    """The tokens of a tokenizer, with [CLS], padding, [SEP] and the unknown token put first.
-
-    A byte-pair encoding of bytes, as RoBERTa has it, becomes the files of `--bpe gpt2`, whose
-    symbols are numbers. sentencepiece's unigrams, as DeBERTa-v3 has them, become tokenizer.json.
+def read_tokenizer(folder: Path) -> tuple[Any, dict[str, Any]]:
+    """The tokenizer of a directory, and the model of its tokenizer.json.
 
     Raises:
-        UsageError: transformers is not installed; there is no tokenizer, it is damaged, or it has
-            more tokens than `rows`.
+        UsageError: transformers is not installed; there is no tokenizer, or it is damaged.
     """
     library = import_extra("transformers", "hf")
     try:
@@ -48,14 +45,26 @@ def vocabulary_of(folder: Path, rows: int) -> Vocabulary:
         # Without any of these files, transformers makes a tokenizer of a few symbols.
         if not any((folder / name).is_file() for name in tokenizer.vocab_files_names.values()):
             raise FileNotFoundError("there is none")
-        model = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
-        tokens = {number: token for token, number in tokenizer.get_vocab().items()}
+        return tokenizer, json.loads(tokenizer.backend_tokenizer.to_str())["model"]
     # The libraries raise errors of any type.
     except Exception as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise DataError(
             f"the tokenizer of {folder} cannot be read ({reason}): save it there, or give --dict."
         ) from error
+
+
+def vocabulary_of(folder: Path, rows: int) -> Vocabulary:
+    """The tokens of a tokenizer, with [CLS], padding, [SEP] and the unknown token put first.
+
+    A byte-pair encoding of bytes, as RoBERTa has it, becomes the files of `--bpe gpt2`, whose
+    symbols are numbers. sentencepiece's unigrams, as DeBERTa-v3 has them, become tokenizer.json.
+
+    Raises:
+        UsageError: see `read_tokenizer`; it has more tokens than `rows`, or lacks a special one.
+    """
+    tokenizer, model = read_tokenizer(folder)
+    tokens = {number: token for token, number in tokenizer.get_vocab().items()}
     if max(tokens) >= rows:
         raise DataError(
             f"the tokenizer of {folder} has {max(tokens) + 1} tokens, but its model has {rows} "
