@@ -48,7 +48,7 @@ def test_page_is_up_to_date():
 def test_defaults_are_those_of_fairseq_train(arch):
     found = parsed(arch)
     own = rows("Positions and attention", arch)
-    assert len(own) == (9 if arch == "tupe_roberta" else 5)
+    assert len(own) == (9 if arch == "tupe_roberta" else 7)
     for name, default in own:
         assert default == ("-" if found[name] is None else str(found[name])), name
 

@@ -248,10 +248,11 @@ def run_with_weights(
     attention: TupeMultiheadAttention,
     x: Tensor,
     padding: Tensor | None = None,
+    **how,
 ) -> tuple[Tensor, Tensor]:
     """As `run` with `eager`; also returns the attention weights, B×H×T×S."""
     x, seen = encoding.embed(x, words(x), padding), encoding.at(0)
-    how = {"layer_terms": attention.layer_terms, "backend": "eager"}
+    how = {"layer_terms": attention.layer_terms, "backend": "eager", **how}
     shared = share_attention(seen, x, Layout(*x.shape[:2], padding), **how)
     backend = _WithWeights()
     return attention(x, replace(shared, backend=backend)), backend.found

@@ -47,6 +47,7 @@ VARIANTS = {name: (name, OPTIONS.get(name, {})) for name in POSITION_ENCODINGS} 
             "toeplitz_slope": 0.5,
         },
     ),
+    "log-scaling": ("alibi", {"log_scaling_floor": 3, "log_scaling_alpha": 0.7}),
     "window": ("t5", {"attention_window": 3, "global_every": 2, **OPTIONS["t5"]}),
 }
 #: Those that a model with an encoder takes.

@@ -132,6 +132,12 @@ def test_other_settings_of_language_models(changes, tmp_path):
 
 
 @torch.no_grad()
+def test_scaling_of_scores(tmp_path):
+    scaling = {"log_scaling_floor": 3, "log_scaling_alpha": 0.7}
+    assert_there_and_back(language_model("rope", **scaling), tmp_path / "hf")
+
+
+@torch.no_grad()
 def test_windows(tmp_path):
     window = {"attention_window": 2, "global_every": 2}
     assert_there_and_back(masked_lm("rope", **window), tmp_path / "hf")

@@ -9,7 +9,7 @@ from ..errors import ConfigurationError
 from ..options import Option
 from ..position import POSITION_ENCODINGS, known_options
 from ..position.base import check_extension
-from ..position.sizes import check_window
+from ..position.sizes import check_log_scaling, check_window
 from .declaration import ModelArguments
 
 #: Types of options, in words.
@@ -47,6 +47,9 @@ def check_arguments(model: ModelArguments, args: Namespace) -> None:
         _check_type(option, getattr(args, option.name))
     check_extension(args.position_encoding, args.extend_positions)
     check_window(args.attention_window, args.global_every)
+    check_log_scaling(
+        getattr(args, "log_scaling_floor", None), getattr(args, "log_scaling_alpha", 0.1)
+    )
     _check_options(args)
     for side in ("encoder", "decoder"):
         _check_kept_layers(args, side)

@@ -40,6 +40,18 @@ class CommonArguments:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DecoderArguments(CommonArguments):
+    """What `tupe_transformer` and `tupe_transformer_lm` add to fairseq's."""
+
+    log_scaling_floor: Annotated[
+        int | None,
+        "in decoder layers without a window, scores of the i-th token are multiplied by "
+        "1 + alpha ln(i / N) from the N-th on",
+    ] = None
+    log_scaling_alpha: Annotated[float, "alpha of --log-scaling-floor"] = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
 class RobertaArguments(CommonArguments):
     """What `tupe_roberta` adds to fairseq's."""
 

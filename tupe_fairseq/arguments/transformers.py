@@ -15,7 +15,7 @@ from fairseq.models.transformer_lm import TransformerLanguageModelConfig, base_l
 
 from ..errors import ConfigurationError
 from .architectures import LM_ARCHITECTURES, TRANSFORMER_ARCHITECTURES
-from .declaration import ModelArguments, training_setting
+from .declaration import DecoderArguments, ModelArguments, training_setting
 
 #: Position 0 holds no [CLS], so [CLS] is not untied; `sinusoidal` is fairseq's, so that stock
 #: checkpoints can be loaded.
@@ -114,6 +114,7 @@ TRANSFORMER = ModelArguments(
     unsupported=UNSUPPORTED_TRANSFORMER,
     lengths=("max_source_positions", "max_target_positions"),
     finish=_finish_transformer,
+    own=DecoderArguments,
     option_defaults=OPTION_DEFAULTS,
 )
 LANGUAGE_MODEL = ModelArguments(
@@ -124,5 +125,6 @@ LANGUAGE_MODEL = ModelArguments(
     unsupported=UNSUPPORTED_LM,
     lengths=("max_target_positions",),
     finish=_finish_lm,
+    own=DecoderArguments,
     option_defaults=OPTION_DEFAULTS,
 )

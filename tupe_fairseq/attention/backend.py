@@ -16,6 +16,7 @@ from torch import Tensor
 from ..position import LayerTerms, PositionEncoding
 from ..position.bias import AttentionBias
 from ..position.relative import RelativeVectors
+from ..position.tables import widened
 from ..registry import Registry
 from .layout import Layout
 
@@ -30,6 +31,7 @@ class Feature(Enum):
     RELATIVE_VALUES = "it cannot add vectors by distance to the values"
     DISTANCE = "it cannot add a bias that depends on the distance"
     FACTOR = "it cannot multiply attention weights after the softmax"
+    SCALED_SUMS = "it cannot scale scores that are products of vectors from the layer's input"
     DECODER = "it cannot hide later tokens from a decoder"
     WINDOW = "it cannot restrict attention to a window"
     COMPILED = "torch.compile (--compile-layers) cannot trace it"
@@ -59,6 +61,10 @@ def required_features(
         Feature.RELATIVE_VALUES: terms is not None and terms.has_values,
         Feature.DISTANCE: encoding.uses("attention_bias") and not encoding.bias_is_product,
         Feature.FACTOR: encoding.multiplies_weights,
+        Feature.SCALED_SUMS: terms is not None
+        and terms.uses("vectors")
+        and encoding.shape.log_scaling_floor is not None
+        and window is None,
         Feature.DECODER: decoder,
         Feature.WINDOW: window is not None,
         Feature.COMPILED: compiled,
@@ -80,6 +86,7 @@ class SharedAttention:
         start: position of the first query.
         relative: the vectors by distance of one layer, or None.
         content: the term of one layer that depends on content, B×H×T×S, or None.
+        temperature: T×1 in fp64, what scores are multiplied by. Of the bias, that has been done.
     """
 
     backend: "Backend"
@@ -89,6 +96,13 @@ class SharedAttention:
     start: int = 0
     relative: RelativeVectors | None = None
     content: Tensor | None = None
+    temperature: Tensor | None = None
+
+    def scaled(self, x: Tensor) -> Tensor:
+        """Queries, B×H×T×E, or scores, B×H×T×S, times the temperature."""
+        if self.temperature is None:
+            return x
+        return (x * self.temperature.to(widened(x.dtype))).to(x.dtype)
 
     def layer_scores(self, q: Tensor, k: Tensor) -> Tensor | None:
         """What the layer's own terms add to the scores of q and k, B×H×T×S, or None."""

@@ -23,6 +23,7 @@ from ..kernels.softmax import ScoreTerms, softmax_dropout_, softmax_dropout_back
 from ..position.bias import AttentionBias
 from ..position.tables import widened
 from .backend import ATTENTION_BACKENDS, Backend, Feature, SharedAttention
+from .bias_gradient import BiasGradient
 from .blocks import Block, Blocks, Factor, split_into_blocks
 from .fused import padding_scores
 from .layout import Layout
@@ -83,11 +84,13 @@ class Blocked(Backend):
         if not isinstance(prepared, Blocks):
             # Vectors by distance meet this in empty batches alone: `DecoderCache` gives them to
             # `eager`.
-            return _attend_other(q, k, v, prepared, dropout).to(dtype)
+            return _attend_other(shared.scaled(q), k, v, prepared, dropout).to(dtype)
         relative = None if shared.relative is None else shared.relative.to(wide)
         is_fused = dropout == 0 and relative is None and prepared.factor is None
-        if is_fused and (fused := _attend_fused(prepared, q, k, v)) is not None:
+        if is_fused and (fused := _attend_fused(prepared, shared.scaled(q), k, v)) is not None:
             return fused.to(dtype)
+        if shared.temperature is not None:
+            prepared = replace(prepared, temperature=shared.temperature.to(wide))
         terms = filter(None, (prepared.bias, prepared.factor))
         parts = [part for term in terms for part in term.parts().values()]
         key = draw_key() if dropout else 0
@@ -133,43 +136,12 @@ def _attend_other(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float
     return drop(scores.softmax(-1), p) @ v
 
 
-class _BiasGradient:
-    """The gradient of the bias, summed over blocks; never B×H×T×T."""
-
-    def __init__(self, bias: AttentionBias):
-        self.leaves = {name: part.detach() for name, part in bias.parts().items()}
-        self.sums = {name: torch.zeros_like(part) for name, part in self.leaves.items()}
-        self.bias = bias
-
-    def grad_rows(self, block: Block) -> Tensor:
-        """Where to sum the gradient of `Block.rows_of`, H×R×S."""
-        if "cells" in self.sums and not block.with_cls:
-            return block.rows_of(replace(self.bias, cells=self.sums["cells"]))
-        return torch.zeros_like(block.rows_of(self.bias))
-
-    def add_rows(self, block: Block, gradient: Tensor) -> None:
-        """Add the gradient of these rows to the parts from which they are computed."""
-        if "cells" in self.sums:
-            if not block.with_cls:
-                return  # `gradient` is a view of the sums.
-            rows = self.sums["cells"][:, block.first : block.first + block.rows]
-            for columns, keys in block.spans:
-                rows[..., keys] += gradient[..., columns]
-            return
-        leaves = {name: leaf.requires_grad_() for name, leaf in self.leaves.items()}
-        with torch.enable_grad():
-            rows = block.rows_of(replace(self.bias, **leaves))
-        found = torch.autograd.grad(rows, tuple(leaves.values()), gradient)
-        for total, part in zip(self.sums.values(), found, strict=True):
-            total += part
-
-
 def _each_block(
     prepared: Blocks,
     p: float,
     key: int,
-    learned: _BiasGradient | None = None,
-    of_factor: _BiasGradient | None = None,
+    learned: BiasGradient | None = None,
+    of_factor: BiasGradient | None = None,
 ) -> Iterator[tuple[Block, ScoreTerms, Tensor | None, Factor | None]]:
     """Blocks, the terms of each, where to sum the gradient of the bias, and the factor."""
     for same_queries in prepared.blocks:
@@ -208,6 +180,7 @@ class _Attend(torch.autograd.Function):
         tables = tables_of((a, b, c), firsts, factors, (None, None, out))
         for block, terms, _, factor in _each_block(prepared, p, key):
             scores = _products(block, block.queries(q), k, prepared.workspace[0], tables[:2])
+            prepared.scale_(block, scores)
             softmax_dropout_(scores, terms)
             if factor is not None:
                 factor.multiply_(scores)
@@ -229,16 +202,18 @@ class _Attend(torch.autograd.Function):
         factors = (q if other_q is None else other_q, k, grad_out)
         sums = (grad_q if other_q is None else grad_other, grad_k, None)
         tables = tables_of((a, b, c), firsts, factors, sums)
-        learned = _BiasGradient(prepared.bias) if any(ctx.needs_input_grad[PARTS]) else None
-        of_factor = _BiasGradient(prepared.factor) if learned and prepared.factor else None
+        learned = BiasGradient(prepared.bias) if any(ctx.needs_input_grad[PARTS]) else None
+        of_factor = BiasGradient(prepared.factor) if learned and prepared.factor else None
         for block, terms, grad_bias, factor in _each_block(prepared, p, key, learned, of_factor):
             queries, grad_rows = block.queries(q), block.queries(grad_out)
             scores = _products(block, queries, k, prepared.workspace[0], tables[:2])
             grad_scores = _products(block, grad_rows, v, prepared.workspace[1], tables[2:])
+            prepared.scale_(block, scores)
             grad_product = None if factor is None else factor.multiply_(grad_scores)
             softmax_dropout_backward_(scores, grad_scores, grad_bias, terms)
             if factor is not None and grad_product is not None:
                 factor.backward_(scores, grad_product)
+            prepared.scale_(block, grad_scores)
             # The first queries see all keys and write, unless keys are hidden: then the gradients
             # begin with 0 (`empty_like`).
             accumulate = block.first > 0 or prepared.hides

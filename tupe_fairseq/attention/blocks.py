@@ -169,6 +169,7 @@ class Blocks:
         share: of the cells, those in blocks; the others are padding or hidden.
         lengths: tokens of each sequence, or None where padding is anywhere or nowhere.
         factor: what weights are multiplied by after the softmax, or None.
+        temperature: T×1, what scores are multiplied by before the bias is added, or None.
     """
 
     blocks: list[list[Block]]
@@ -178,6 +179,12 @@ class Blocks:
     share: float
     lengths: tuple[int, ...] | None = None
     factor: AttentionBias | None = None
+    temperature: Tensor | None = None
+
+    def scale_(self, block: Block, cells: Tensor) -> None:
+        """Multiply cells, M×R×S, by the temperature of their queries, in place."""
+        if self.temperature is not None:
+            cells.mul_(self.temperature[block.first : block.first + block.rows])
 
     @property
     def hides(self) -> bool:

@@ -73,7 +73,8 @@ def share_attention(
     with without_autocast(device):
         heads = encoding.shape.num_heads
         prepared = chosen.prepare(bias, layout, heads, dtype_of_queries(x))
-    return SharedAttention(chosen, layout, prepared, encoding)
+    temperature = encoding.shape.temperature(0, layout.length, window, x.device)
+    return SharedAttention(chosen, layout, prepared, encoding, temperature=temperature)
 
 
 def choose_backend(name: str, features: Collection[Feature], device: str = "cpu") -> Backend:
@@ -118,6 +119,9 @@ def positional_bias(
     """
     with without_autocast(device.type):
         bias = encoding.attention_bias(length, length)
+        temperature = encoding.shape.temperature(0, length, window, device)
+        if bias is not None and temperature is not None:
+            bias = bias.times(temperature)
         if not causal and window is None:
             return bias
         farthest = length - 1 if window is None else min(window, length - 1)

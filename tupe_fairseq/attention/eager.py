@@ -42,6 +42,7 @@ class Eager(Backend):
         scores = q @ k.transpose(-2, -1)
         if (added := shared.layer_scores(q, k)) is not None:
             scores = scores + added
+        scores = shared.scaled(scores)
         if bias is not None:
             scores = scores + bias
         if padding is not None:

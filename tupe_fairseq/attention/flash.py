@@ -36,7 +36,7 @@ class Flash(Backend):
         self, q: Tensor, k: Tensor, v: Tensor, shared: SharedAttention, dropout: float = 0.0
     ) -> Tensor:
         positions_q, positions_k, padding = shared.prepared
-        queries, keys = [q], [k]
+        queries, keys = [shared.scaled(q)], [k]
         if positions_q is not None:
             queries.append(positions_q.expand(len(q), -1, -1, -1))
             keys.append(positions_k.expand(len(k), -1, -1, -1))

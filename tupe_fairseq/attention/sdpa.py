@@ -15,7 +15,9 @@ class Sdpa(Backend):
     """Stores the bias as H×T×S; with a bias, padding is carried by the keys, not by a mask."""
 
     name = "sdpa"
-    supports = frozenset(Feature) - {Feature.RELATIVE_VALUES, Feature.FACTOR}
+    supports = frozenset(Feature) - {
+        *(Feature.RELATIVE_VALUES, Feature.FACTOR, Feature.SCALED_SUMS)
+    }
 
     def prepare(
         self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
@@ -29,7 +31,9 @@ class Sdpa(Backend):
     ) -> Tensor:
         bias, padding = shared.prepared
         if (added := shared.layer_scores(q, k)) is not None:
+            added = shared.scaled(added)
             bias = added if bias is None else bias + added
+        q = shared.scaled(q)
         if bias is None:
             return fused_attention([q], [k], v, padding, dropout)
         return fused_attention([q], [k], v, bias, dropout, padding)

@@ -50,6 +50,9 @@ class TupeConfig(PretrainedConfig):
         global_every: layers 0, N, 2N, ... have no window; 0: all layers have it.
         extend_positions: "toeplitz" continues the bias of TUPE by distance, in a model that is
             loaded with a larger max_position_embeddings than it was trained with.
+        log_scaling_floor: in layers without a window of a language model, scores of the i-th token
+            are multiplied by 1 + log_scaling_alpha · ln(i / log_scaling_floor) from this one on.
+        log_scaling_alpha: see log_scaling_floor.
         layernorm_embedding: LayerNorm on the input, as BERT has.
         normalize_before: pre-LN layers and a final LayerNorm.
         embedding_scale: factor of the token embeddings.
@@ -86,6 +89,8 @@ class TupeConfig(PretrainedConfig):
     attention_window: int | None = None
     global_every: int = 0
     extend_positions: str | None = None
+    log_scaling_floor: int | None = None
+    log_scaling_alpha: float = 0.1
     layernorm_embedding: bool = True
     normalize_before: bool = False
     embedding_scale: float = 1.0

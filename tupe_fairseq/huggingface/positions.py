@@ -50,6 +50,8 @@ def build_positions(config: TupeConfig) -> PositionEncoding:
             window=config.attention_window,
             global_every=config.global_every,
             extension=config.extend_positions,
+            log_scaling_floor=config.log_scaling_floor,
+            log_scaling_alpha=config.log_scaling_alpha,
             **config.position_options,
         )
 

@@ -119,6 +119,7 @@ CAUSAL = Family(
     output="decoder.output_projection.weight",
     longest="max_target_positions",
     ties=("share_decoder_input_output_embed", True),
+    more={name: name for name in ("log_scaling_floor", "log_scaling_alpha")},
     defaults=LANGUAGE_MODEL.option_defaults,
 )
 

@@ -12,6 +12,7 @@ from .models import HEADS, SENTENCES, Converted, options_of, sizes, task_of
 #: Settings that older checkpoints do not record.
 UNRECORDED = {
     **{"attention_window": None, "global_every": 0, "extend_positions": None},
+    **{"log_scaling_floor": None, "log_scaling_alpha": 0.1},
     **{"layer_norm_eps": 1e-5, "type_vocab_size": 0},
 }
 

@@ -64,6 +64,12 @@ class FairseqStack(Encoder):
             self.layers[i] = fsdp_wrap(layer, min_num_params=smallest)
 
     def _build_positions(self, args: Any, side: str, vocab_size: int) -> PositionEncoding:
+        # Scores of decoders alone are scaled.
+        scaling = {
+            name: getattr(args, name)
+            for name in ("log_scaling_floor", "log_scaling_alpha")
+            if side == "decoder" and getattr(args, name, None) is not None
+        }
         encoding = build_position_encoding(
             args.position_encoding,
             getattr(args, f"{side}_embed_dim"),
@@ -75,6 +81,7 @@ class FairseqStack(Encoder):
             window=args.attention_window,
             global_every=args.global_every,
             extension=args.extend_positions,
+            **scaling,
             **position_options(args),
         )
         if self.large_positions:

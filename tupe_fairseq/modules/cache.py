@@ -1,5 +1,7 @@
 """State of incremental decoding: keys and values of the layers, and positional terms."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -91,16 +93,20 @@ class DecoderCache:
                 factor = factors.rows(position, position + 1)[:, 0, : position + 1]
             bias = AttentionBias(position + 1, cells=row, factor=factor, start=position)
         backend = self._backend(index, name, x.device.type)
-        encoding, _ = seen
+        encoding, window = seen
         prepared = backend.prepare(bias, layout, encoding.shape.num_heads, dtype_of_queries(x))
-        return SharedAttention(backend, layout, prepared, encoding, start=position)
+        temperature = encoding.shape.temperature(position, position + 1, window, x.device)
+        shared = SharedAttention(backend, layout, prepared, encoding, start=position)
+        return replace(shared, temperature=temperature)
 
     def _backend(self, index: int, name: str, device: str) -> Backend:
         """The backend of a layer, chosen once per generation and name."""
         seen, terms = self.seen[index], self.terms[index]
         # With one query, there is no T×T tensor to avoid.
         layered = terms is not None and (terms.uses("relative") or terms.uses("content"))
-        if layered or seen[0].multiplies_weights:
+        encoding, _ = seen
+        scales = encoding.shape.log_scaling_floor is not None
+        if layered or scales or encoding.multiplies_weights:
             name = "eager"
         if (seen, name) not in self.chosen:
             self.chosen[seen, name] = choose_backend(name, {Feature.DECODER}, device)

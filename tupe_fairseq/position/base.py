@@ -204,6 +204,8 @@ def build_position_encoding(
     window: int | None = None,
     global_every: int = 0,
     extension: str | None = None,
+    log_scaling_floor: int | None = None,
+    log_scaling_alpha: float = 0.1,
     **options: Any,
 ) -> PositionEncoding:
     """Build the encoding registered under ``name``; the arguments are those of `Shape`.
@@ -224,7 +226,8 @@ def build_position_encoding(
         )
     check_extension(name, extension)
     sizes = (embed_dim, num_heads, max_positions, bidirectional, vocab_size, num_layers)
-    shape = Shape(*sizes, window, global_every, extension)
+    scaling = (log_scaling_floor, log_scaling_alpha)
+    shape = Shape(*sizes, window, global_every, extension, *scaling)
     with isolated_rng():
         return cls(shape, **options)
 

@@ -35,6 +35,7 @@ class AttentionBias:
             differs from what the parts give.
         factor: H×(T+S−1) by distance, as by_distance: attention weights are multiplied by it after
             the softmax. An encoding that has one says `multiplies_weights`.
+        temperature: T×1, what `rows` multiplies the sum of the parts by; or None.
     """
 
     num_keys: int
@@ -47,6 +48,7 @@ class AttentionBias:
     window: int | None = None
     exact: Tensor | None = None
     factor: Tensor | None = None
+    temperature: Tensor | None = None
 
     @property
     def num_queries(self) -> int:
@@ -88,6 +90,8 @@ class AttentionBias:
         if self.exact is not None:
             part = self.exact[:, first:last, begin:end]
             found[:, : part.size(1), : part.size(2)] = part
+        if self.temperature is not None:
+            found = found * self.temperature[first:last].to(found.dtype)
         return found if self.window is None else hide_outside(found, self.window, first, begin)
 
     def _sum(self, first: int, last: int, begin: int, end: int) -> Tensor:
@@ -110,8 +114,25 @@ class AttentionBias:
     def computed(self) -> "AttentionBias":
         """The same with its cells in place of the parts."""
         return replace(
-            self, cells=self.dense(), queries=None, keys=None, by_distance=None, exact=None
+            self,
+            cells=self.dense(),
+            queries=None,
+            keys=None,
+            by_distance=None,
+            exact=None,
+            temperature=None,
         )
+
+    def times(self, temperature: Tensor) -> "AttentionBias":
+        """The term multiplied by a factor of each query, T×1; it stays a product of vectors."""
+        if self.by_distance is not None:
+            return replace(self, temperature=temperature)
+        names = ("queries", "cells", "exact")
+        found = {name: part for name, part in self.parts().items() if name in names}
+        scaled = {
+            name: part * temperature[: part.size(1)].to(part.dtype) for name, part in found.items()
+        }
+        return replace(self, **scaled)
 
     def with_untied_cls(self, from_cls: Tensor, to_cls: Tensor) -> "AttentionBias":
         """Reset what involves [CLS], at position 0 (Ke et al., ICLR 2021, section 3.2).

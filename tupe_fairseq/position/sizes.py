@@ -1,6 +1,10 @@
 """What an encoding is built for: sizes of the model, and the window of its attention."""
 
+import math
 from dataclasses import dataclass
+
+import torch
+from torch import Tensor
 
 from ..errors import ConfigurationError
 
@@ -23,9 +27,12 @@ class Shape:
         global_every: with N, the layers 0, N, 2N, ... have no window, as ModernBERT's (Warner
             2024) with N = 3; with 0, every layer has the window.
         extension: value of --extend-positions, or None.
+        log_scaling_floor: tokens n that a query must see for its scores to be scaled; or None.
+        log_scaling_alpha: how much they are scaled.
 
     Raises:
-        ConfigurationError: the window is too small, or it is not clear which layers have it.
+        ConfigurationError: the window is too small, or it is not clear which layers have it; or
+            scores cannot be scaled so.
     """
 
     embed_dim: int
@@ -37,9 +44,17 @@ class Shape:
     window: int | None = None
     global_every: int = 0
     extension: str | None = None
+    log_scaling_floor: int | None = None
+    log_scaling_alpha: float = 0.1
 
     def __post_init__(self) -> None:
         check_window(self.window, self.global_every)
+        check_log_scaling(self.log_scaling_floor, self.log_scaling_alpha)
+        if self.bidirectional and self.log_scaling_floor is not None:
+            raise ConfigurationError(
+                f"--log-scaling-floor is {self.log_scaling_floor}, but scales scores by the "
+                "number of tokens that a query sees, which in an encoder are all: leave it out."
+            )
 
     @property
     def head_dim(self) -> int:
@@ -49,6 +64,37 @@ class Shape:
     def window_at(self, layer: int) -> int | None:
         """The window of one layer, or None; layers count from 0."""
         return None if self.global_every and layer % self.global_every == 0 else self.window
+
+    def temperature(
+        self, start: int, stop: int, window: int | None, device: torch.device
+    ) -> Tensor | None:
+        """Factors of the scores of queries start, ..., stop − 1, T×1 in fp64; or None.
+
+        In layers without a window, those of query i are multiplied by 1 + α ln max(1, (i+1)/n)
+        (Inkling, 2026). A window limits the tokens that a query sees.
+        """
+        if self.log_scaling_floor is None or window is not None:
+            return None
+        seen = torch.arange(start + 1, stop + 1, dtype=torch.float64, device=device)
+        logarithm = (seen / self.log_scaling_floor).clamp(min=1.0).log()
+        return 1 + self.log_scaling_alpha * logarithm[:, None]
+
+
+def check_log_scaling(floor: int | None, alpha: float) -> None:
+    """Check the scaling of scores; the arguments are those of `Shape`.
+
+    Raises:
+        ConfigurationError: n is not positive, or scores would change their sign or be infinite.
+    """
+    if floor is not None and floor < 1:
+        raise ConfigurationError(
+            f"--log-scaling-floor is {floor}, but must be at least 1, the tokens from which on "
+            "scores are scaled: leave it out for no scaling."
+        )
+    if not 0 <= alpha < math.inf:
+        raise ConfigurationError(
+            f"--log-scaling-alpha must be a number of at least 0, but is {alpha}."
+        )
 
 
 def check_window(window: int | None, global_every: int) -> None:
