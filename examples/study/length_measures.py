@@ -34,7 +34,13 @@ MASKED_SHARE = 0.15
 SCALINGS = ("linear", "ntk", "dynamic", "yarn", "llama3")
 #: Encodings without absolute positions that are also measured with a window, which hides the keys
 #: at distances beyond the trained ones.
-WINDOWED = ("none", "rope", "xpos", "alibi", "t5", "fire", "cope", "kerple_log")
+WINDOWED = (
+    *("none", "rope", "xpos", "alibi", "t5", "fire", "cope", "kerple_log"),
+    *("pope", "relative_bank", "urpe"),
+)
+#: Encodings whose language models are also measured with --log-scaling-floor at the trained
+#: length: it changes no score in training.
+SCALED = ("none", "rope", "pope", "relative_bank")
 #: Encodings that are also continued by distance, and then with a window too.
 CONTINUED = ("tupe_a", "tupe_r")
 #: Tokens of a forward pass, and seed of masks and of drawn positions.
@@ -194,13 +200,15 @@ def bands(unit: int) -> list[tuple[int, int]]:
     return list(pairwise([0, unit // 4, unit // 2, *(k * unit for k in FACTORS)]))
 
 
-def ways(encoding: str, length: int) -> dict[str, dict[str, Any]]:
+def ways(encoding: str, length: int, causal: bool = False) -> dict[str, dict[str, Any]]:
     """Options with which a model is measured, by their name, at a trained length."""
     found: dict[str, dict[str, Any]] = {"": {}}
     if encoding == "rope":
         found |= {scaling: {"rope_scaling": scaling} for scaling in SCALINGS}
     if encoding in WINDOWED:
         found["window"] = {"attention_window": length - 1}
+    if causal and encoding in SCALED:
+        found["log scaling"] = {"log_scaling_floor": length}
     if encoding in CONTINUED:
         toeplitz = {"extend_positions": "toeplitz", "trained_positions": length}
         found["toeplitz"] = toeplitz
@@ -215,7 +223,7 @@ def main() -> None:
     blocks = read_blocks(data, FACTORS[-1] * (trained - kind.special), int(count))
     out = folder / "measured.json"
     found = json.loads(out.read_text()) if out.exists() else {}
-    for way, changed in ways(encoding, trained).items():
+    for way, changed in ways(encoding, trained, part == "causal").items():
         if way not in found:
             checkpoint = folder / "checkpoint_last.pt"
             found[way] = measure(kind, checkpoint, data, trained, blocks, changed)

@@ -86,7 +86,7 @@ def losses_part(part: str, found: Found, trained: int, planned: list[str]) -> li
         f"holds at a growth of at most {HOLDS} and breaks above {BREAKS}. Trained tables of "
         "positions are extended (`--extend-positions hierarchical`). A name after a comma is a "
         "`--rope-scaling` of the same checkpoint, without training, `toeplitz` "
-        "(`--extend-positions toeplitz`), or `window`: "
+        "(`--extend-positions toeplitz`), `log scaling` (`--log-scaling-floor`), or `window`: "
         f"`--attention-window {trained - 1}`, which hides keys at distances beyond the trained "
         f"ones ({trained - 2} with `toeplitz`). Planned and not run: "
         f"{listed(planned)}.",

@@ -46,6 +46,12 @@ def test_rope_is_measured_with_each_scaling():
     assert (ways["yarn"], ways["window"]) == ({"rope_scaling": "yarn"}, {"attention_window": 15})
 
 
+def test_scores_of_language_models_alone_are_scaled():
+    scaled = {"log_scaling_floor": 16}
+    assert length_measures.ways("pope", 16, causal=True)["log scaling"] == scaled
+    assert "log scaling" not in length_measures.ways("pope", 16)
+
+
 def check_report(out):
     report = (out / "report.md").read_text()
     for name in ("alibi", "alibi, window", "t5", "t5, window"):
