@@ -2,8 +2,8 @@
 
 torch computes fp32 products on x86 processors by MKL, which uses AVX-512 on Intel's alone. On
 other processors with AVX-512, oneDNN, which is a part of torch, is faster. Both copy the weight
-into blocks first. For few rows this takes longer than the product, so a kernel in C reads the
-weight as it is stored. All round in fp32; they differ in the order of summation.
+into blocks first. For few rows this takes longer than the product, so a kernel in C (AVX-512 or
+AVX2) reads the weight as it is stored. All round in fp32; they differ in the order of summation.
 """
 
 import functools
@@ -20,9 +20,9 @@ from . import native
 LEAST_WORK = 1 << 20
 #: The same for the kernel in C, about 3 µs.
 LEAST_WORK_IN_C = 1 << 18
-#: Numbers in the inputs up to which the kernel in C is faster.
-FEW_INPUTS = 1 << 14
-#: It computes 8 rows at a time of 16 numbers.
+#: Numbers in the inputs, and without AVX-512 their rows, up to which the kernel in C is faster.
+FEW_INPUTS, FEW_ROWS = 1 << 14, 32
+#: It computes 4 or 8 rows at a time of 16 numbers.
 FEWEST_ROWS, LANES = 4, 16
 PLAIN = (Tensor, nn.Parameter)
 
@@ -60,9 +60,9 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "no
         out = _Linear.apply(x, weight, bias)
     else:
         small = _small_product(x, weight, bias)
-        if small is None:
+        if small is None and prefers_onednn():
             return _product(x, weight, bias, activation)
-        out = small
+        out = F.linear(x, weight, bias) if small is None else small
     if activation == "none":
         return out
     # In place: allocating a tensor of this size costs as much as gelu.
@@ -73,17 +73,23 @@ def is_small(x: Tensor) -> bool:
     """Whether the time is that of reading weights: few inputs, without gradients."""
     if torch.is_grad_enabled() or torch.compiler.is_compiling():
         return False
-    return x.numel() <= FEW_INPUTS and prefers_onednn() and native.kernels() is not None
+    few = FEW_INPUTS if prefers_onednn() else FEW_ROWS * x.size(-1)
+    return x.numel() <= few and bool(_instructions()) and native.kernels() is not None
 
 
 @functools.cache
 def prefers_onednn() -> bool:
     """Whether oneDNN is faster than what torch calls here, by what is known of the processor."""
-    if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
-        return False
+    return _instructions() == "AVX512" and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+@functools.cache
+def _instructions() -> str:
+    """AVX512 or AVX2 where the kernel in C serves the processor; on Intel's it is not measured."""
     # Linux on x86 names the manufacturer; elsewhere it counts as Intel.
-    vendor = fact_of_processor("vendor_id") or "GenuineIntel"
-    return torch.backends.cpu.get_cpu_capability() == "AVX512" and vendor != "GenuineIntel"
+    is_intel = (fact_of_processor("vendor_id") or "GenuineIntel") == "GenuineIntel"
+    found = torch.backends.cpu.get_cpu_capability()
+    return found if found in ("AVX512", "AVX2") and not is_intel else ""
 
 
 def _is_served(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
@@ -91,10 +97,10 @@ def _is_served(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
 
     Written out: of a short text, such checks take a notable share of the time.
     """
-    if torch.compiler.is_compiling() or not prefers_onednn() or torch.jit.is_tracing():
+    if torch.compiler.is_compiling() or not (prefers_onednn() or is_small(x)):
         return False
     size = x.numel()
-    if size * weight.size(0) < (LEAST_WORK_IN_C if size <= FEW_INPUTS else LEAST_WORK):
+    if size * weight.size(0) < (LEAST_WORK_IN_C if is_small(x) else LEAST_WORK):
         return False
     return (
         x.dtype == weight.dtype == torch.float32
@@ -104,6 +110,7 @@ def _is_served(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
         and not torch._C._are_functorch_transforms_active()
         and not torch.is_autocast_enabled("cpu")
         and torch._C._get_mkldnn_enabled()
+        and not torch.jit.is_tracing()
     )
 
 
@@ -114,7 +121,7 @@ def _needs_gradient(*tensors: Tensor | None) -> bool:
 def _small_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
     """The product by the kernel in C, or None where it is slower or cannot compute it."""
     outputs, width = weight.shape
-    fits = FEWEST_ROWS * width <= x.numel() <= FEW_INPUTS and width % LANES == 0
+    fits = FEWEST_ROWS * width <= x.numel() and is_small(x) and width % LANES == 0
     kernels = native.kernels() if fits and x.is_contiguous() and weight.is_contiguous() else None
     if kernels is None or (bias is not None and not bias.is_contiguous()):
         return None
