@@ -11,6 +11,7 @@ multiplied by all vectors that it reaches, and each cell reads its product along
 Gradients are summed back along the diagonals. Keys are multiplied likewise.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -25,26 +26,29 @@ from .blocks import Block
 
 #: Rows of a tile. With J cells in a row, it reaches J + TILE − 1 distances.
 TILE = 64
+#: Cells up to which a tile has several heads: one call for each takes longer than its products.
+FEW_CELLS = 1 << 16
 
 
 class Tile(NamedTuple):
-    """Consecutive queries or keys of a block, of all sequences of one head.
+    """Consecutive queries or keys of a block, of all sequences of one head or of several.
 
     Attributes:
-        cells: B×I×J, those of its queries and keys.
-        rows: index of its queries or keys in H×B×T×D, which gives B×R×D.
-        reached: index of the vectors whose distances it reaches in H×W×D, which gives N×D.
+        cells: M×I×J, those of its queries and keys.
+        rows: index of its queries or keys in H×B×T×D.
+        reached: index of the vectors whose distances it reaches in H×W×D, which gives G×N×D: those
+            of each head, or with G = 1 of all.
         offset: column of the cell (0, 0) in a product with these N vectors.
     """
 
     cells: Tensor
-    rows: tuple[int, slice, slice]
-    reached: tuple[int, slice]
+    rows: tuple[slice, slice, slice]
+    reached: tuple[slice, slice]
     offset: int
 
-    def shaped(self, by_row: Tensor) -> Tensor:
-        """Values by row and distance: B·R×N -> B×R×N."""
-        return by_row.view(len(self.cells), -1, by_row.size(-1))
+    def by_matrix(self, values: Tensor) -> Tensor:
+        """Values of its rows: G×(M/G·R)×N -> M×R×N."""
+        return values.view(len(self.cells), -1, values.size(-1))
 
 
 class Table:
@@ -76,16 +80,17 @@ class Table:
         # oneDNN is slow by orders of magnitude where rows are not consecutive.
         self.vectors, self.first, self.by_key = vectors.contiguous(), first, by_key
         self.x, self.out = x, out
-        self.gradient = torch.zeros(vectors.shape, dtype=vectors.dtype)
+        self.gradient: Tensor | None = None
         self.workspace = vectors.new_empty(0)
 
     def add_to_cells(self, block: Block, cells: Tensor) -> None:
         """Add x_i · vector_{j−i}, or x_j by key, to cells M×R×S."""
         for tile in self._tiles(block, cells):
             rows, vectors = self._rows(tile), self.vectors[tile.reached]
-            workspace = self._workspace(len(rows), len(vectors))
-            (products,) = multiplied(rows[None], vectors.t()[None], workspace[None])
-            add_by_distance_(tile.cells, tile.shaped(products), tile.offset, self.by_key)
+            products = multiplied(
+                rows, vectors.mT, self._workspace(*rows.shape[:2], vectors.size(1))
+            )
+            add_by_distance_(tile.cells, tile.by_matrix(products), tile.offset, self.by_key)
 
     def add_from_cells(self, block: Block, cells: Tensor) -> None:
         """Sum cells M×R×S by row and distance.
@@ -95,29 +100,34 @@ class Table:
         """
         for tile in self._tiles(block, cells):
             vectors = self.vectors[tile.reached]
+            heads, columns, width = vectors.shape
             rows = tile.cells.size(0) * tile.cells.size(2 if self.by_key else 1)
-            sums = self._workspace(rows, len(vectors))
-            sum_by_distance(tile.cells, tile.shaped(sums), tile.offset, self.by_key)
+            sums = self._workspace(heads, rows // heads, columns)
+            by_matrix = tile.by_matrix(sums)
+            sum_by_distance(tile.cells, by_matrix, tile.offset, self.by_key)
             if self.x is not None:
+                if self.gradient is None:
+                    self.gradient = torch.zeros_like(self.vectors)
                 gradient = self.gradient[tile.reached]
-                factors = self._rows(tile)
-                multiply(sums.t()[None], factors[None], gradient[None], accumulate=True)
+                multiply(sums.mT, self._rows(tile), gradient, accumulate=True)
             if self.out is not None:
-                part = self.out[tile.rows][..., : vectors.size(-1)]
-                by_matrix = sums.view(len(part), -1, len(vectors))
-                multiply(by_matrix, vectors.expand(len(part), -1, -1), part, accumulate=True)
+                out = self.out[tile.rows]
+                each = vectors[:, None].expand(*out.shape[:2], -1, -1).reshape(-1, columns, width)
+                part = out.view(-1, *out.shape[2:])[..., :width]
+                multiply(by_matrix, each, part, accumulate=True)
 
     def _rows(self, tile: Tile) -> Tensor:
-        """The rows x of a tile, B·R×D: of the E dimensions, those that the vectors have."""
+        """The rows x of a tile, G×(M/G·R)×D: of the E dimensions, those that the vectors have."""
         assert self.x is not None
-        width = self.vectors.size(-1)
-        return self.x[tile.rows][..., :width].reshape(-1, width)
+        heads, width = tile.reached[0], self.vectors.size(-1)
+        return self.x[tile.rows][..., :width].reshape(heads.stop - heads.start, -1, width)
 
-    def _workspace(self, rows: int, columns: int) -> Tensor:
+    def _workspace(self, *size: int) -> Tensor:
         """Memory for the values of a tile by row and distance, reused by the next tile."""
-        if self.workspace.numel() < rows * columns:
-            self.workspace = self.vectors.new_empty(rows * columns)
-        return self.workspace[: rows * columns].view(rows, columns)
+        count = math.prod(size)
+        if self.workspace.numel() < count:
+            self.workspace = self.vectors.new_empty(count)
+        return self.workspace[:count].view(size)
 
     def _tiles(self, block: Block, cells: Tensor) -> Iterator[Tile]:
         # `with_cls` needs no care: only TUPE unties [CLS], and it has no vectors by distance.
@@ -129,21 +139,25 @@ class Table:
             length, across = across, length
         # With few vectors, a tile of all rows has no more columns than a smaller one.
         step = length if self.vectors.size(1) <= across else TILE
-        heads = range(group.heads.start, group.heads.stop)
-        for head, in_head in zip(heads, cells.unflatten(0, (len(heads), -1)), strict=True):
+        matrices = len(cells) // (group.heads.stop - group.heads.start)
+        together = max(1, FEW_CELLS // max(matrices * min(step, length) * across, 1))
+        for head in range(group.heads.start, group.heads.stop, together):
+            heads = slice(head, min(head + together, group.heads.stop))
+            first = (head - group.heads.start) * matrices
+            in_heads = cells[first : first + matrices * (heads.stop - head)]
             for begin in range(0, length, step):
                 part = slice(begin, begin + step)
                 if self.by_key:
-                    i, j, in_tile = queries, keys[part], in_head[:, :, part]
+                    i, j, in_tile = queries, keys[part], in_heads[:, :, part]
                 else:
-                    i, j, in_tile = queries[part], keys, in_head[:, part]
+                    i, j, in_tile = queries[part], keys, in_heads[:, part]
                 own = j if self.by_key else i
                 start, stop = table.reached(j[0] - i[-1], j[-1] - i[0])
                 # Of cell (0, 0): distance −first-> row of the table −start-> column of the product
                 yield Tile(
                     cells=in_tile,
-                    rows=(head, group.sequences, slice(own.start, own.stop)),
-                    reached=(head if len(self.vectors) > 1 else 0, slice(start, stop)),
+                    rows=(heads, group.sequences, slice(own.start, own.stop)),
+                    reached=(heads if len(self.vectors) > 1 else slice(0, 1), slice(start, stop)),
                     offset=j[0] - i[0] - self.first - start,
                 )
 
