@@ -129,7 +129,7 @@ def test_bias_is_not_expanded_over_the_batch(name, case, padded):
     batch, length = 5, 7
     layout = Layout(batch, length, padding_mask(length, 0, 1, 2, 3, 4) if padded else None)
     x = normal(batch, length, EMBED_DIM, seed=0)
-    bias, mask = share_attention(build(case, length)[0], x, layout, backend=name).prepared
+    bias, mask, *_ = share_attention(build(case, length)[0], x, layout, backend=name).prepared
     assert bias.untyped_storage().nbytes() == bias.itemsize * NUM_HEADS * length * length
     assert bias.numel() == NUM_HEADS * length * length
     assert (mask is not None) == padded

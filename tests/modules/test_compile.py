@@ -16,9 +16,9 @@ MASK = torch.arange(LENGTH) >= torch.tensor([9, 4])[:, None]
 @pytest.mark.parametrize(
     ("backend", "name"),
     [
-        *(("eager", name) for name in ("shaw", "transformer_xl", "deberta")),
-        *(("sdpa", name) for name in ("rope", "tupe_r")),
-        *(("flash", name) for name in ("learned", "tupe_a")),
+        *(("eager", name) for name in ("shaw", "transformer_xl", "deberta", "urpe")),
+        *(("sdpa", name) for name in ("rope", "tupe_r", "relative_bank")),
+        *(("flash", name) for name in ("learned", "tupe_a", "pope")),
     ],
 )
 def test_layers_are_one_graph(backend, name):

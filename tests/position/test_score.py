@@ -95,7 +95,7 @@ def test_autocast_does_not_round_the_score(case):
     encoding = build(case, torch.float32)
     x = torch.zeros(1, LENGTH, encoding.shape.embed_dim)
     with torch.autocast("cpu", torch.bfloat16):
-        bias, _ = share_attention(encoding, x, backend="eager").prepared
+        bias, *_ = share_attention(encoding, x, backend="eager").prepared
     assert torch.equal(bias, encoding.attention_bias(LENGTH, LENGTH).dense())
 
 
