@@ -141,11 +141,12 @@ class DebertaPosition(PositionEncoding):
             length: the number of positions.
             reverse: read them at δ(i,j), which descends in j − i; otherwise at δ(j,i).
         """
-        near = len(rows) // 2
-        if self.buckets is None:
+        near, exports = len(rows) // 2, torch.compiler.is_exporting()
+        if self.buckets is None or (not exports and self.reached[length - 1] == length - 1):
+            # One row for each distance
             vectors = per_head(rows, self.shape.num_heads)
             return ByDistance(vectors.flip(1), 1 - near) if reverse else ByDistance(vectors, -near)
-        beyond = self.buckets[:length] if not torch.compiler.is_exporting() else self.buckets
+        beyond = self.buckets if exports else self.buckets[:length]
         # Of the distances −(T−1), ..., T − 1
         signed = torch.cat((-beyond[1:].flip(0), beyond))
         index = ((-signed if reverse else signed) + near).clamp(0, 2 * near - 1)
