@@ -108,6 +108,53 @@ def test_there_and_back_and_as_our_class(saved, task, options):
         assert_close(found, expected)
 
 
+def test_pipeline_answers_as_with_the_class_of_transformers(saved, tokenizer):
+    source = saved("ForMaskedLM", **RELEASED)
+    here, ours = source.with_name("here"), source.with_name("ours")
+    run("--from", "huggingface", source, here)
+    run("--to", "huggingface", here, ours)
+    answers = []
+    for folder in (source, ours):
+        fill = transformers.pipeline("fill-mask", str(folder), trust_remote_code=True)
+        found = fill([f"{tokenizer.mask_token} of", f"a {tokenizer.mask_token}"], batch_size=2)
+        answers.append([(each["token_str"], each["score"]) for row in found for each in row])
+    for (word, score), (expected, same) in zip(*answers, strict=True):
+        assert word == expected
+        assert score == pytest.approx(same, rel=1e-4)
+
+
+@pytest.mark.slow
+def test_trainer_takes_the_same_steps_with_both_classes(saved, tokenizer):
+    pytest.importorskip("accelerate", reason="accelerate is not installed, which Trainer needs")
+    source = saved("ForSequenceClassification", **RELEASED)
+    here, ours = source.with_name("here"), source.with_name("ours")
+    run("--from", "huggingface", source, here)
+    run("--to", "huggingface", here, ours, "--head", HEADS["ForSequenceClassification"])
+    rows = [{**tokenizer(text[:20]), "labels": len(text) % 3} for text in TEXT[:24]]
+    losses = []
+    for folder in (source, ours):
+        trainer = transformers.Trainer(
+            loaded("ForSequenceClassification", folder, trust_remote_code=True),
+            transformers.TrainingArguments(
+                str(source.with_name("out")),
+                per_device_train_batch_size=4,
+                max_steps=8,
+                logging_steps=1,
+                learning_rate=1e-3,
+                save_strategy="no",
+                report_to="none",
+                use_cpu=True,
+            ),
+            train_dataset=rows,
+            data_collator=transformers.DataCollatorWithPadding(tokenizer),
+        )
+        trainer.train()
+        losses.append([log["loss"] for log in trainer.state.log_history if "loss" in log])
+    assert len(losses[0]) == 8
+    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
+    assert losses[0][0] != pytest.approx(losses[0][-1], rel=1e-2)
+
+
 def test_texts_have_the_ids_of_transformers(saved, tokenizer):
     """In fairseq's pipeline, and of the tokenizers that are written."""
     source = saved("ForMaskedLM", **RELEASED)

@@ -21,6 +21,9 @@ for library in ("onnxruntime", "onnxscript", "transformers"):
 
 
 WINDOW = {"attention_window": 3}
+#: Options of DeBERTa-v3, whose logarithmic buckets texts of three tokens reach.
+RELEASED = {"deberta_released": True, "deberta_share": True, "deberta_norm": True}
+RELEASED |= {"deberta_buckets": 4, "relative_clip": 20}
 TOEPLITZ = {"extend_positions": "toeplitz", "trained_positions": 10, "toeplitz_slope": 1.0}
 
 
@@ -75,6 +78,7 @@ def test_outputs(name, head, options, tmp_path):
         ("shaw", {"relative_clip": 3}),
         ("transformer_xl", {}),
         ("deberta", {"relative_clip": 3}),
+        ("deberta", RELEASED),
         ("fire", {"fire_threshold": 8}),
         ("urpe", {"num_buckets": 8, "max_distance": 6}),
         ("relative_bank", {"bank_width": 3, "bank_extent": 6}),
