@@ -10,6 +10,7 @@ pytest.importorskip("transformers", reason="transformers is not installed")
 
 from tests.huggingface.deberta import RELEASED, batch, new_name, ours_of, theirs_of
 from tests.tolerances import assert_close, assert_gradients_close
+from tupe_fairseq.errors import DataError
 
 #: The values of each option.
 OPTIONS = {
@@ -73,14 +74,29 @@ def gradients(named):
 @pytest.mark.parametrize("length", [1, 2, 31, 128, 600])
 @pytest.mark.parametrize("backend", ["blocked", "eager", "sdpa"])
 def test_lengths_and_padding_on_both_sides(backend, length, left):
-    """As released; beyond the largest distance with a bucket of its own, too."""
+    """As released; beyond max_position_embeddings, too."""
     theirs = theirs_of("Model", **RELEASED, max_position_embeddings=512)
-    ours = ours_of(theirs, max_position_embeddings=640, attention_backend=backend)
+    ours = ours_of(theirs, attention_backend=backend)
     given = batch(length, 0, length // 3, length - 1, left=left)
     mask = given["attention_mask"].bool()
     with torch.no_grad():
         found, expected = (model(**given).last_hidden_state[mask] for model in (ours, theirs))
     assert_close(found, expected)
+
+
+@pytest.mark.parametrize("buckets", [-1, 16, 40])
+def test_texts_beyond_max_position_embeddings(buckets):
+    """24 here: more distances than rows of the table, and fewer."""
+    theirs = theirs_of(
+        "Model", **RELEASED | {"position_buckets": buckets, "max_relative_positions": 48}
+    )
+    given = batch(70, 0, 20)
+    mask = given["attention_mask"].bool()
+    found, expected = (model(**given).last_hidden_state for model in (ours_of(theirs), theirs))
+    assert_close(found[mask], expected[mask])
+    absolute = ours_of(theirs_of("Model", **RELEASED | {"position_biased_input": True}))
+    with pytest.raises(DataError, match="25 tokens, but max_position_embeddings is 24"):
+        absolute(**batch(25, 0))
 
 
 @pytest.mark.parametrize(("width", "heads", "layers"), [(24, 1, 3), (64, 4, 1), (96, 12, 2)])

@@ -261,7 +261,7 @@ class Encoder(nn.Module):
         if length < 1:
             raise DataError("a sequence has no tokens: it needs at least one, such as <s>.")
         longest = self.embed_positions.shape.max_positions
-        if length > longest:
+        if length > longest and not self.embed_positions.any_length:
             flag, remedy = self.length_limit
             raise DataError(
                 f"a sequence has {length} tokens, but {flag} is {longest}: {remedy}, or train "

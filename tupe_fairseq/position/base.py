@@ -53,6 +53,8 @@ class PositionEncoding(nn.Module):
     continues_by_distance = False
     #: Added to the scores of hidden keys; lower where terms of a layer can exceed it.
     hidden_score = HIDDEN
+    #: Whether encoders read texts beyond max_positions.
+    any_length = False
     #: Whether position 0 is [CLS], with scores of its own and outside of any window.
     untie_cls = False
     #: How many earlier tokens `embed` reads for each token.

@@ -104,6 +104,9 @@ class DebertaPosition(PositionEncoding):
             self.absolute = random_vectors(shape.max_positions, shape.embed_dim)
         if deberta_absolute:
             self.absolute_input = random_vectors(shape.max_positions, shape.embed_dim)
+        # As the released code: farther distances share the last rows.
+        no_tables = not (deberta_emd or deberta_absolute)
+        self.any_length = deberta_released and no_tables and shape.bidirectional
         self.norm = nn.LayerNorm(shape.embed_dim) if deberta_norm else None
         buckets = None
         if deberta_buckets:
@@ -142,11 +145,14 @@ class DebertaPosition(PositionEncoding):
             reverse: read them at δ(i,j), which descends in j − i; otherwise at δ(j,i).
         """
         near, exports = len(rows) // 2, torch.compiler.is_exporting()
-        if self.buckets is None or (not exports and self.reached[length - 1] == length - 1):
+        if self.buckets is None or (not exports and near == length <= len(self.buckets)):
             # One row for each distance
             vectors = per_head(rows, self.shape.num_heads)
             return ByDistance(vectors.flip(1), 1 - near) if reverse else ByDistance(vectors, -near)
         beyond = self.buckets if exports else self.buckets[:length]
+        if length > len(self.buckets) and not exports:
+            distance = torch.arange(length, device=rows.device)
+            beyond = log_buckets(distance, self.reach, self.relative_clip)
         # Of the distances −(T−1), ..., T − 1
         signed = torch.cat((-beyond[1:].flip(0), beyond))
         index = ((-signed if reverse else signed) + near).clamp(0, 2 * near - 1)
@@ -174,9 +180,11 @@ class DebertaPosition(PositionEncoding):
 
     def _near(self, length: int) -> int:
         """How many rows on each side this length reaches."""
-        if torch.compiler.is_exporting():
+        if self.buckets is None and not torch.compiler.is_exporting():
+            return min(self.reach, length)
+        if torch.compiler.is_exporting() or length > len(self.reached):
             return self.reach
-        return min(self.reach, length if self.buckets is None else self.reached[length - 1] + 1)
+        return min(self.reach, self.reached[length - 1] + 1)
 
 
 def check_options(terms: str, dropout: float) -> None:
