@@ -209,9 +209,11 @@ class _Attend(torch.autograd.Function):
             scores = _products(block, queries, k, prepared.workspace[0], tables[:2])
             grad_scores = _products(block, grad_rows, v, prepared.workspace[1], tables[2:])
             prepared.scale_(block, scores)
-            grad_product = None if factor is None else factor.multiply_(grad_scores)
+            if factor is not None:
+                grad_product = grad_scores.clone()
+                factor.multiply_(grad_scores)
             softmax_dropout_backward_(scores, grad_scores, grad_bias, terms)
-            if factor is not None and grad_product is not None:
+            if factor is not None:
                 factor.backward_(scores, grad_product)
             prepared.scale_(block, grad_scores)
             # The first queries see all keys and write, unless keys are hidden: then the gradients

@@ -139,17 +139,16 @@ class Factor(NamedTuple):
     values: Tensor
     gradient: Tensor | None
 
-    def multiply_(self, cells: Tensor) -> Tensor:
-        """Multiply M×R×S in place; returns a copy of what it was."""
-        copy = cells.clone()
+    def multiply_(self, cells: Tensor) -> None:
+        """Multiply M×R×S in place."""
         cells.unflatten(0, (len(self.values), -1)).mul_(self.values[:, None])
-        return copy
 
     def backward_(self, weights: Tensor, grad_product: Tensor) -> None:
         """Multiply the weights, M×R×S, and sum the gradient, given that of the product."""
-        product = self.multiply_(weights) * grad_product
         if self.gradient is not None:
-            self.gradient.add_(product.unflatten(0, (len(self.values), -1)).sum(1))
+            product = (weights * grad_product).unflatten(0, (len(self.values), -1))
+            self.gradient.add_(product.sum(1))
+        self.multiply_(weights)
 
 
 def joined(parts: list[Tensor]) -> Tensor:
