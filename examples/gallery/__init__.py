@@ -1,0 +1,1 @@
+"""A card for each registered encoding, written from the code."""
