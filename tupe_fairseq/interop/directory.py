@@ -21,6 +21,7 @@ from ..checks import read_dictionary
 from ..errors import CheckpointError, ConfigurationError, UsageError
 from ..files import move
 from ..hub.files import GPT2, SENTENCEPIECE, find_checkpoint
+from .card import training_of
 from .dictionaries import check_size, dictionary_text
 from .families import family_of
 from .models import Converted, arguments, sizes, with_recorded
@@ -134,4 +135,12 @@ def load(directory: str | Path) -> Converted:
     settings |= sizes(parameters, source, family.model, family)
     check_size(dictionary, len(parameters[family.embeddings]), path, family.adds_mask)
     order = order_of(folder, len(parameters[family.embeddings]))
-    return Converted(settings, parameters, dictionary, folder=folder, family=family, order=order)
+    return Converted(
+        settings,
+        parameters,
+        dictionary,
+        folder=folder,
+        family=family,
+        order=order,
+        training=training_of(state, source),
+    )

@@ -45,6 +45,7 @@ class Converted:
         family: the kind of model.
         files: texts of files that `write` adds, by name.
         order: the row of each id in the source's embeddings; empty: they have the same order.
+        training: what the source records of it: `data`, `updates` and `validation`, where known.
     """
 
     settings: dict[str, Any]
@@ -57,6 +58,7 @@ class Converted:
     family: Family = MASKED
     files: dict[str, str] = field(default_factory=dict)
     order: list[int] = field(default_factory=list)
+    training: dict[str, Any] = field(default_factory=dict)
 
 
 def arguments(settings: dict[str, Any], family: Family = MASKED) -> Namespace:

@@ -20,6 +20,7 @@ from ...hub.files import TOKENIZER
 from ...position import POSITION_ENCODINGS
 from ..architectures import ARCHITECTURES, Architecture
 from ..architectures.base import TOKEN_TYPES
+from ..card import model_card
 from ..classes import KEPT, class_of, library, reordered, to_transformers
 from ..conversion import Conversion, Forward, register
 from ..dictionaries import check_size, dictionary_text
@@ -252,6 +253,8 @@ def write(
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
         write_texts(folder, converted, lower_case, kind)
+        card = model_card(converted, model, (folder / "tokenizer.json").is_file(), kind == "tupe")
+        (folder / "README.md").write_text(card, encoding="utf-8")
 
 
 def write_texts(folder: Path, converted: Converted, lower_case: bool, kind: str = "tupe") -> None:

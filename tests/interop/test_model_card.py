@@ -1,0 +1,111 @@
+"""README.md of a directory for transformers, and the way of a directory to a hub and back."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tests.fairseq_commands import finetune
+from tests.interop.hub import stand_in
+from tests.interop.samples import language_model, masked_lm, run
+from tupe_fairseq.interop.formats import huggingface
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+yaml = pytest.importorskip("yaml")
+
+
+def read_card(folder) -> tuple[dict, dict[str, str], str]:
+    """The header, the table and the code of a card."""
+    _, header, text = (folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", text, flags=re.MULTILINE))
+    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    return yaml.safe_load(header), rows, code.replace("DIRECTORY", str(folder))
+
+
+def test_card_tells_what_the_checkpoint_records(trained, toy_masked_lm_data, tmp_path):
+    directory = trained("--position-encoding", "rope", "--rope-theta", 500)
+    run("--to", "huggingface", directory, tmp_path / "hf")
+    header, rows, code = read_card(tmp_path / "hf")
+    assert header["pipeline_tag"] == "fill-mask"
+    assert "license" not in header, "left to the user"
+    state = torch.load(directory / "checkpoint_last.pt", weights_only=False)
+    assert rows["position encoding"] == "`rope`"
+    assert "rope_theta 500" in rows["its options"]
+    assert rows["training"] == "3 updates"
+    assert rows["validation"] == f"{state['extra_state']['val_loss']:.3f} bits"
+    assert rows["data"].startswith(f"`{'/'.join(toy_masked_lm_data.parts[-2:])}`")
+    assert str(toy_masked_lm_data) not in (tmp_path / "hf" / "README.md").read_text()
+    assert rows["layers, width, heads"] == "2, 32, 4"
+    names: dict = {}
+    exec(code, names)
+    size = sum(parameter.numel() for parameter in names["model"].parameters())
+    assert rows["parameters"] == f"{size:,}"
+
+
+def test_card_of_a_classifier(toy_sentence_data, tmp_path):
+    data = toy_sentence_data["single"]
+    best = ("--best-checkpoint-metric", "accuracy", "--maximize-best-checkpoint-metric")
+    checkpoint = finetune(data, tmp_path / "model", "--num-classes", 2, *best)
+    (checkpoint.with_name("dict.txt")).write_bytes((data / "input0" / "dict.txt").read_bytes())
+    head = ("--head", "sentence_classification_head")
+    run("--to", "huggingface", tmp_path / "model", tmp_path / "hf", *head)
+    header, rows, code = read_card(tmp_path / "hf")
+    assert header["pipeline_tag"] == "text-classification"
+    assert "AutoModelForSequenceClassification" in code
+    accuracy = torch.load(checkpoint, weights_only=False)["extra_state"]["val_loss"]
+    assert rows["validation"] == f"{accuracy:.3f} accuracy"
+
+
+def test_card_of_what_records_nothing(tmp_path):
+    """A language model that was not read from a file; RoBERTa, whose class transformers has."""
+    for name, model in {"lm": language_model("alibi"), "roberta": masked_lm("learned")}.items():
+        huggingface.write(model[1], tmp_path / name)
+        _, rows, code = read_card(tmp_path / name)
+        known = {rows[key] for key in ("data", "training", "validation")}
+        assert known == {"not recorded"}
+        assert ("trust_remote_code" in code) == (name == "lm")
+
+
+#: Runs without this package and without fairseq: loads, uploads, downloads, compares.
+UPLOAD = """
+import sys
+for name in ("tupe_fairseq", "fairseq"):
+    sys.modules[name] = None
+import torch
+from huggingface_hub import HfApi
+from transformers import AutoModelForMaskedLM
+directory, ids = sys.argv[1], torch.arange(4, 24)[None]
+api = HfApi(token="hf_none")
+api.create_repo("me/whole")
+api.upload_folder(repo_id="me/whole", folder_path=directory)
+model = AutoModelForMaskedLM.from_pretrained(directory, trust_remote_code=True).eval()
+model.push_to_hub("me/model", token="hf_none")
+with torch.no_grad():
+    expected = model(ids).logits
+    for name in ("me/whole", "me/model"):
+        again = AutoModelForMaskedLM.from_pretrained(name, trust_remote_code=True).eval()
+        assert torch.equal(again(ids).logits, expected), name
+"""
+
+
+@pytest.mark.slow
+def test_upload_and_download(tmp_path):
+    _, converted = masked_lm("tupe_r")
+    huggingface.write(converted, tmp_path / "hf")
+    with stand_in() as hub:
+        own = {"HF_ENDPOINT": hub.address, "HF_HOME": str(tmp_path / "home")}
+        own |= {"HF_HUB_OFFLINE": "0", "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+        words = [sys.executable, "-W", "ignore", "-c", UPLOAD, str(tmp_path / "hf")]
+        done = subprocess.run(
+            words, capture_output=True, text=True, env={**os.environ, **own}, cwd=tmp_path
+        )
+    assert done.returncode == 0, done.stderr
+    files = {path.name: path.read_bytes() for path in (tmp_path / "hf").iterdir()}
+    assert hub.files["me/whole"] == files
+    code = {name for name in files if name.endswith(".py")}
+    assert code
+    assert code <= hub.files["me/model"].keys()
+    assert hub.files["me/model"]["model.safetensors"] == files["model.safetensors"]

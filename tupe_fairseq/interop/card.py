@@ -1,0 +1,127 @@
+"""The model card of a directory for transformers: README.md, as the Hugging Face Hub shows it."""
+
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+from ..checkpoints.settings import recorded_settings
+from .families import MASKED
+from .models import Converted
+
+#: Of each Auto class, by its name after "AutoModelFor".
+PIPELINES = {
+    "MaskedLM": "fill-mask",
+    "CausalLM": "text-generation",
+    "SequenceClassification": "text-classification",
+    "TokenClassification": "token-classification",
+    "QuestionAnswering": "question-answering",
+}
+LICENCES = "https://huggingface.co/docs/hub/repositories-licenses"
+UNKNOWN = "not recorded"
+
+
+def training_of(state: Mapping[str, Any], source: object) -> dict[str, Any]:
+    """What a checkpoint records of its training: `data`, `updates` and `validation`, where known.
+
+    Args:
+        state: the checkpoint.
+        source: the file, for messages.
+
+    Raises:
+        CheckpointError: the settings are not a table.
+    """
+    found: dict[str, Any] = {}
+    data = recorded_settings(state, "task", source).get("data")
+    if isinstance(data, str) and data:
+        # Without the folders of the machine that has trained.
+        found["data"] = "/".join(PurePath(data.partition(":")[0]).parts[-2:])
+    history = state.get("optimizer_history")
+    last = history[-1] if isinstance(history, list) and history else {}
+    updates = last.get("num_updates") if isinstance(last, Mapping) else None
+    if type(updates) is int and updates > 0:
+        found["updates"] = updates
+    extra = state.get("extra_state")
+    loss = extra.get("val_loss") if isinstance(extra, Mapping) else None
+    if type(loss) in (int, float):
+        metric = recorded_settings(state, "checkpoint", source).get("best_checkpoint_metric")
+        found["validation"] = f"{loss:.3f} {'bits' if metric in (None, 'loss') else metric}"
+    return found
+
+
+def model_card(converted: Converted, model: Any, tokenizer: bool, code: bool) -> str:
+    """The text of README.md.
+
+    Args:
+        converted: the model.
+        model: the same as a model of transformers.
+        tokenizer: whether the directory has one.
+        code: whether the directory has the code of its model.
+    """
+    task = type(model).__name__.partition("For")[2]
+    encoding = converted.settings["position_encoding"]
+    kind = "masked language model" if converted.family is MASKED else "language model"
+    return "\n".join(
+        [
+            "---",
+            "library_name: transformers",
+            *([f"pipeline_tag: {PIPELINES[task]}"] if task in PIPELINES else []),
+            "tags:\n- tupe_fairseq\n- position-encoding",
+            f"# license: yours to choose and to enter here, see {LICENCES}",
+            "---",
+            f"# A {kind} with the position encoding `{encoding}`",
+            "",
+            "Trained with tupe_fairseq, a plugin of fairseq for position encodings.",
+            *("", "| | |", "|---|---|"),
+            *(f"| {name} | {value} |" for name, value in _rows(converted, model)),
+            *("", "## How to load", "", "```python", *_loading(task, tokenizer, code), "```", ""),
+            *([_TRUST, ""] if code else []),
+            "## To be completed",
+            "",
+            "The licence, a description of the data, what the model is for, and its limits.",
+            "",
+        ]
+    )
+
+
+_TRUST = (
+    "`trust_remote_code=True` runs the Python files of this directory. They need torch and "
+    "transformers, and nothing else."
+)
+
+
+def _rows(converted: Converted, model: Any) -> list[tuple[str, str]]:
+    """What is known, by name."""
+    config, trained, settings = model.config, converted.training, converted.settings
+    options = getattr(config, "position_options", None) or {}
+    given = ", ".join(f"{name} {value}" for name, value in options.items())
+    size = sum(parameter.numel() for parameter in model.parameters())
+    updates = f"{trained['updates']:,} updates" if "updates" in trained else UNKNOWN
+    data = f"`{trained['data']}`, the name of its folder" if "data" in trained else UNKNOWN
+    return [
+        ("position encoding", f"`{settings['position_encoding']}`"),
+        *([("its options", given)] if given else []),
+        (
+            "layers, width, heads",
+            f"{config.num_hidden_layers}, {config.hidden_size}, {config.num_attention_heads}",
+        ),
+        ("longest text", f"{settings[converted.family.longest]} tokens"),
+        ("parameters", f"{size:,}"),
+        ("data", data),
+        ("training", updates),
+        ("validation", trained.get("validation", UNKNOWN)),
+    ]
+
+
+def _loading(task: str, tokenizer: bool, code: bool) -> list[str]:
+    """The lines of Python that load the model."""
+    auto, trust = f"AutoModelFor{task}", ", trust_remote_code=True" if code else ""
+    names = f"{auto}, AutoTokenizer" if tokenizer else auto
+    lines = [
+        f"from transformers import {names}",
+        "",
+        'name = "DIRECTORY"  # this one, or its name on the Hub',
+    ]
+    lines += [f"model = {auto}.from_pretrained(name{trust})"]
+    if tokenizer:
+        lines.append(f"tokenizer = AutoTokenizer.from_pretrained(name{trust})")
+    return lines
