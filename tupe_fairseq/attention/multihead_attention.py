@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..kernels.linear import is_plain, is_small, linear, project
+from ..kernels.linear import is_plain, is_small, joins_weights, linear, project
 from ..position import LayerTerms
 from ..position.relative import RelativeVectors
 from .backend import SharedAttention
@@ -80,8 +80,12 @@ class TupeMultiheadAttention(Projections):
         """Scaled queries, keys and values, B×H×T×D each."""
         projections = self.q_proj, self.k_proj, self.v_proj
         if all(map(is_plain, projections)) and not (cache is None and is_small(x)):
-            # One large product is faster than three.
-            qkv = shared.layout.to_attention(linear(x, *self._joint(cache))).chunk(3, -1)
+            if cache is None and not joins_weights(x):
+                products = (linear(x, *each) for each in self._scaled())
+                qkv = tuple(map(shared.layout.to_attention, products))
+            else:
+                # One large product is faster than three.
+                qkv = shared.layout.to_attention(linear(x, *self._joint(cache))).chunk(3, -1)
         else:
             q, k, v = (project(x, module) for module in projections)
             qkv = tuple(map(shared.layout.to_attention, (q * self.scaling, k, v)))
@@ -92,12 +96,16 @@ class TupeMultiheadAttention(Projections):
         """Weight and bias of the three projections concatenated, 3C×C and 3C."""
         if cache is not None and cache.joint is not None:
             return cache.joint
-        weight = (self.q_proj.weight * self.scaling, self.k_proj.weight, self.v_proj.weight)
-        bias = (self.q_proj.bias * self.scaling, self.k_proj.bias, self.v_proj.bias)
-        joint = torch.cat(weight), torch.cat(bias)
+        weights, biases = zip(*self._scaled(), strict=True)
+        joint = torch.cat(weights), torch.cat(biases)
         if cache is not None:
             cache.joint = joint
         return joint
+
+    def _scaled(self) -> list[tuple[Tensor, Tensor]]:
+        """Weight and bias of the three projections, those of the queries scaled."""
+        q, k, v = ((each.weight, each.bias) for each in (self.q_proj, self.k_proj, self.v_proj))
+        return [(q[0] * self.scaling, q[1] * self.scaling), k, v]
 
 
 def _with_vectors(

@@ -22,7 +22,9 @@ LEAST_WORK = 1 << 20
 LEAST_WORK_IN_C = 1 << 18
 #: Numbers in the inputs, and without AVX-512 their rows, up to which the kernel in C is faster.
 FEW_INPUTS, FEW_ROWS = 1 << 14, 32
-#: It computes 4 or 8 rows at a time of 16 numbers.
+#: Rows from which one product with joined weights is faster than three, where torch computes them.
+JOINING_ROWS = 512
+#: The kernel computes 4 or 8 rows at a time of 16 numbers.
 FEWEST_ROWS, LANES = 4, 16
 PLAIN = (Tensor, nn.Parameter)
 
@@ -75,6 +77,13 @@ def is_small(x: Tensor) -> bool:
         return False
     few = FEW_INPUTS if prefers_onednn() else FEW_ROWS * x.size(-1)
     return x.numel() <= few and bool(_instructions()) and native.kernels() is not None
+
+
+def joins_weights(x: Tensor) -> bool:
+    """Whether the product with weights that are joined for it is faster than one with each."""
+    if torch.is_grad_enabled() or torch.compiler.is_compiling() or _instructions() != "AVX2":
+        return True
+    return x.numel() >= JOINING_ROWS * x.size(-1)
 
 
 @functools.cache
