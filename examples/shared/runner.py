@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 import torch
 
 from examples.shared.markdown import ROOT, shown
+from examples.shared.own import import_own
 from examples.shared.results import NAME, Results, read_results
 from tupe_fairseq import UsageError
 from tupe_fairseq.checkpoints.intact import repair
@@ -60,19 +61,22 @@ def arguments(
 ) -> argparse.Namespace:
     """Parse a study's command line.
 
-    Adds --out, --workers and --only. Arguments after `--` are for fairseq-train and become
-    `flags`; `command` is the whole command line.
+    Adds --out, --workers, --only and --user-dir. Arguments after `--` are for fairseq-train and
+    become `flags`; `command` is the whole command line.
     """
     add = parser.add_argument
     add("--out", type=Path, required=True, help="directory of all output")
     add("--workers", type=int, default=1, help="runs at a time, spread over all GPUs")
     add("--only", nargs="+", metavar="NAME", help="runs with these names, as in 'rope/*'")
+    add("--user-dir", type=Path, metavar="FOLDER", help="with encodings of your own")
     parser.epilog = "Arguments after -- are passed to fairseq-train unchanged."
     argv = list(sys.argv[1:] if argv is None else argv)
     end = argv.index("--") if "--" in argv else len(argv)
     args = parser.parse_args(argv[:end])
     if args.workers < 1:
         raise UsageError(f"--workers must be at least 1, but is {args.workers}.")
+    if args.user_dir is not None:
+        import_own(args.user_dir)
     args.flags, args.command = argv[end + 1 :], ["python", "-m", module, *argv]
     return args
 

@@ -106,7 +106,9 @@ def tune(args: argparse.Namespace, execute: Execute, size: Size) -> dict[str, fl
     Returns:
         The best rate by encoding, without encodings whose runs are not complete.
     """
-    rates = {name: set(RATES) for name in args.encodings if name in size.encodings}
+    # Encodings of one's own are in no plan, so they take part at each size.
+    chosen = [name for name in args.encodings if name in size.encodings or name not in ENCODINGS]
+    rates = {name: set(RATES) for name in chosen}
     best: dict[str, float] = {}
     while rates:
         tried = [(name, rate) for name, own in rates.items() for rate in sorted(own)]

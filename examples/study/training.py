@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 import torch
 
 from examples.shared.logs import read_log
-from examples.shared.markdown import ROOT
+from examples.shared.own import user_dir
 from examples.shared.runner import Run, fingerprint
 from examples.study.encodings import flags_of
 from tupe_fairseq import UsageError
 from tupe_fairseq.checkpoints.reading import read_checkpoint
 
-PLUGIN = ROOT / "tupe_fairseq"
 LAST = "checkpoint_last.pt"
 
 
@@ -82,7 +81,7 @@ def fixed_flags(recipe: Recipe) -> list[str]:
     """Flags of all models."""
     share = recipe.updates // recipe.validations
     flags: list[Any] = [
-        *("--user-dir", PLUGIN, "--arch", recipe.arch),
+        *("--user-dir", user_dir(), "--arch", recipe.arch),
         *("--task", "masked_lm", "--criterion", "masked_lm"),
         # Blocks that ignore line ends: no text is dropped, and there is no padding.
         *("--sample-break-mode", "none", "--tokens-per-sample", recipe.tokens_per_sample),

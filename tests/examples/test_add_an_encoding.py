@@ -5,6 +5,9 @@ import math
 import pytest
 import torch
 
+from examples.shared.results import read_results
+from examples.study import benchmark
+from examples.study.benchmark_plan import PILOT, RATES, Size
 from tests import ROOT, processes
 from tests.pages import commands
 
@@ -14,7 +17,7 @@ PATH = f"{ROOT}:{EXAMPLE}"
 
 
 def test_readme_command(toy_masked_lm_data, tmp_path):
-    ((program, data, *flags),) = commands(EXAMPLE / "README.md")
+    ((program, data, *flags),) = commands(EXAMPLE / "README.md", "fairseq-train")
     assert (program, data) == ("fairseq-train", "data-bin")
     smaller = ["--max-update", "2", "--cpu", "--save-dir", str(tmp_path)]
     words = (toy_masked_lm_data, *flags, *smaller)
@@ -48,3 +51,47 @@ def test_equations(tmp_path):
     equations = (lambda d: -abs(2.0 * d**2 - 3), lambda d: -slope * d)
     for line, equation in zip(printed, equations, strict=True):
         assert [*map(float, line.split())] == pytest.approx([*map(equation, distances)])
+
+
+def study(name: str, *words: object, tiny: bool = True) -> dict[str, dict]:
+    """Run a study with the examples' encodings; the results of its runs."""
+    smaller = ["--", "--encoder-layers", "1", "--encoder-embed-dim", "16"] if tiny else []
+    own = ("--user-dir", EXAMPLE / "my_encodings")
+    done = processes.run(f"examples.{name}", *words, *own, *smaller)
+    assert done.returncode == 0, done.stderr
+    runs = read_results(words[words.index("--out") + 1])["runs"]
+    return {key: run["result"] for key, run in runs.items() if "result" in run}
+
+
+@pytest.mark.slow
+def test_studies_take_own_encodings(toy_masked_lm_data, tmp_path):
+    updates = ("--updates", "8", "--encodings", "gaussian+gaussian_width=4,token_slopes")
+    found = study(
+        "study.compare_encodings", toy_masked_lm_data, "--out", tmp_path / "compared", *updates
+    )
+    gaussian, slopes = (
+        found[f"{name}/1"] for name in ("gaussian+gaussian_width=4", "token_slopes")
+    )
+    # Two numbers for each of 4 heads; a vector of 16 for each in the one layer.
+    assert slopes["parameters"] - gaussian["parameters"] == 4 * 16 - 4 * 2
+    small = ("--masked-length", "16", "--masked-updates", "4", "--blocks", "1")
+    own = ("--masked-encodings", "gaussian", "--seeds", "1", "--only", "masked/*")
+    found = study("study.length", toy_masked_lm_data, "--out", tmp_path / "length", *small, *own)
+    assert found["masked/gaussian/1"]["losses"]
+    drawn = ("--updates", "1", "--only", "gaussian", "token_slopes")
+    found = study("gallery.build", "--out", tmp_path / "gallery", *drawn, tiny=False)
+    assert found.keys() == {"gaussian", "token_slopes"}
+    assert '<article id="token_slopes">' in (tmp_path / "gallery/gallery.html").read_text()
+
+
+def test_benchmark_tunes_encodings_that_are_in_no_plan(toy_masked_lm_data, tmp_path):
+    planned = []
+
+    def execute(runs):
+        planned.extend((run.settings["encoding"], run.settings["lr"]) for run in runs)
+        (tmp_path / "results.json").write_text('{"plan": {}, "runs": {}}')
+
+    size = Size("small", PILOT, PILOT, benchmark.BASELINE["base"], ("t5",), (1,))
+    words = [str(toy_masked_lm_data), "--out", str(tmp_path), "--encodings", "t5,rope,fire"]
+    benchmark.tune(benchmark.parse(words), execute, size)
+    assert sorted(planned) == [(name, rate) for name in ("fire", "t5") for rate in RATES]
