@@ -29,6 +29,8 @@ FAIRSEQ = [
 HF = ["safetensors>=0.4", "transformers>=4.57,<6", "accelerate>=1.1", "protobuf>=5.29"]
 # torch's exporter needs onnxscript, and quantization onnx.
 ONNX = [*HF, "onnx>=1.16", "onnxruntime>=1.18", "onnxscript>=0.5"]
+# API pages (scripts/api_pages.py).
+DOCS = "pdoc>=16"
 # Needs a newer hydra than fairseq 0.12.2 takes.
 SLURM = "hydra-submitit-launcher==1.2.0; python_version >= '3.11'"
 
@@ -66,6 +68,7 @@ setup(
         "hf": HF,
         "onnx": ONNX,
         "slurm": [SLURM],
+        "docs": [DOCS],
         "test": [
             "pytest>=8",
             "pytest-xdist>=3",
@@ -74,6 +77,7 @@ setup(
             "torchdiffeq>=0.2.4",
             *ONNX,
             SLURM,
+            DOCS,
             "import-linter>=2.5",
             "mypy>=1.15",
             "ruff",
