@@ -37,10 +37,22 @@ SLURM = "hydra-submitit-launcher==1.2.0; python_version >= '3.11'"
 setup(
     name="tupe_fairseq",
     version=VERSION,
-    description="TUPE and other position encodings for RoBERTa in fairseq",
+    description="TUPE and many other position encodings for fairseq and transformers, by one flag",
+    keywords="position encoding, Transformer, TUPE, RoPE, ALiBi, DeBERTa, RoBERTa, fairseq",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Science/Research",
+        "Operating System :: MacOS",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3 :: Only",
+        *(f"Programming Language :: Python :: 3.{minor}" for minor in range(10, 14)),
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
+    ],
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="MIT",
+    license_files=["LICENSE"],
     # An editable installation then puts this folder on Python's path, so that the scripts under
     # examples/ can import each other. Any other installation holds the package alone.
     package_dir={"": "."},

@@ -5,6 +5,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -73,18 +74,32 @@ def test_same_versions_everywhere(package, pythons):
                 assert str(constraints["omegaconf"]) == "==2.3.0"
 
 
-def test_a_wheel_has_code_kernels_and_the_mark_of_types(tmp_path):
-    folders = ("egg_info", "--egg-base", tmp_path, "build", "--build-base", tmp_path / "build")
-    command = (sys.executable, "setup.py", "-q", *folders, "bdist_wheel", "-d", tmp_path)
+def build(kind: str, out: Path) -> set[str]:
+    """Build a distribution; the names of its files."""
+    out.mkdir()
+    folders = ("egg_info", "--egg-base", out, "build", "--build-base", out / "build")
+    command = (sys.executable, "setup.py", "-q", *folders, kind, "-d", out)
     subprocess.run([str(word) for word in command], cwd=ROOT, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
+    if kind == "bdist_wheel":
+        (wheel,) = out.glob("*.whl")
+        return set(ZipFile(wheel).namelist())
+    (archive,) = out.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        return {name.partition("/")[2] for name in opened.getnames()}
+
+
+def test_distributions_have_code_kernels_and_the_mark_of_types(tmp_path):
     files = {
         file.relative_to(ROOT).as_posix()
         for file in (ROOT / "tupe_fairseq").rglob("*")
         if file.suffix in (".py", ".c", ".typed")
     }
     assert "tupe_fairseq/py.typed" in files
-    assert {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name} == files
+    wheel = build("bdist_wheel", tmp_path / "wheel")
+    assert {name for name in wheel if ".dist-info/" not in name} == files
+    source = build("sdist", tmp_path / "source")
+    assert files | {"setup.py", "README.md", "LICENSE"} <= source, "what the wheel is built from"
+    assert not {name for name in source if name.startswith(("tests/", "examples/", "outputs/"))}
 
 
 def test_documents_name_the_supported_versions(package, pythons):
