@@ -124,6 +124,26 @@ def test_pipeline_answers_as_with_the_class_of_transformers(saved, tokenizer):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("task", TASKS[:2])
+def test_program_in_onnx_has_the_ids_of_transformers(saved, task):
+    library = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed (extra onnx)")
+    source = saved(task, **RELEASED)
+    here, program = source.with_name("here"), source.with_name("program")
+    run("--from", "huggingface", source, here)
+    head = ("--head", HEADS[task]) if task in HEADS else ()
+    run("--to", "onnx", here, program, *head, "--check")
+    session = library.InferenceSession(str(program / "model.onnx"))
+    for length in (2, 5, 24):
+        given = batch(length, 0, length // 3)
+        numpy = {name: each.numpy() for name, each in given.items()}
+        found = torch.from_numpy(session.run(["logits"], numpy)[0])
+        expected = loaded(task, source)(**given).logits.detach()
+        mask = given["attention_mask"].bool() if task not in HEADS else slice(None)
+        assert_close(found[mask], expected[mask])
+
+
+@pytest.mark.slow
 def test_trainer_takes_the_same_steps_with_both_classes(saved, tokenizer):
     pytest.importorskip("accelerate", reason="accelerate is not installed, which Trainer needs")
     source = saved("ForSequenceClassification", **RELEASED)

@@ -164,20 +164,30 @@ def error_of(path: Path, model: Any) -> float:
 
 
 def session(path: Path) -> Any:
-    """A function of ids B×T, padded by 1, that runs a program."""
+    """A function of ids B×T that runs a program; ids of 1 are padding unless a mask is given."""
     library = import_extra("onnxruntime", KIND)
     loaded = library.InferenceSession(str(path), providers=["CPUExecutionProvider"])
 
-    def run(ids: Tensor) -> Tensor:
-        given = (ids.numpy(), ids.ne(1).long().numpy())
+    def run(ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        mask = ids.ne(1) if mask is None else mask
+        given = (ids.numpy(), mask.long().numpy())
         return torch.from_numpy(loaded.run(None, dict(zip(INPUTS, given, strict=True)))[0])
 
     return run
 
 
 def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
-    """The program in the directory, run by onnxruntime."""
-    return session(directory / FILE)
+    """The program in the directory, run by onnxruntime, for ids of fairseq."""
+    run = session(directory / FILE)
+    if not converted.order:
+        return run
+    order = torch.tensor(converted.order)
+
+    def reordered(tokens: Tensor) -> Tensor:
+        logits = run(order[tokens], tokens.ne(1))
+        return logits if head else logits[..., order]
+
+    return reordered
 
 
 SUMMARY = "a program for onnxruntime, of a masked language model or with --head of a classifier"
