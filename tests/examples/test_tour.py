@@ -1,5 +1,6 @@
 """The tour through a model runs from its first cell to its last, on tiny models."""
 
+import json
 import re
 import runpy
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from examples.quickstart.notebook import cells_of, execute
 from tests import ROOT
 from tests.fairseq_commands import parameters
 
@@ -27,6 +29,26 @@ def test_tour(in_quickstart, capsys):
     for part in ("parameters: ", "scores of the new head", "features of "):
         assert part in told
     assert re.search(r"mess \. -> (nega|posi)tive with probability (0\.[5-9]|1\.0)\d", told)
+
+
+def test_notebook(in_quickstart):
+    """The committed notebook has the tour's cells and their outputs; its cells run in order."""
+    committed = json.loads(TOUR.with_suffix(".ipynb").read_text(encoding="utf-8"))
+    code = [cell for cell in committed["cells"] if cell["cell_type"] == "code"]
+    sources = ["".join(cell["source"]) for cell in code]
+    again = "python -m examples.quickstart.notebook, after the quickstart, writes it again."
+    assert sources == [source for _, source in cells_of(TOUR.read_text("utf-8"))], again
+    names: dict = {}
+    kinds = []
+    for source, cell in zip(sources, code, strict=True):
+        outputs = execute(source, names)
+        kinds += [output["output_type"] for output in outputs]
+        assert [each["output_type"] for each in cell["outputs"]] == [
+            output["output_type"] for output in outputs
+        ]
+    assert kinds.count("display_data") == 1
+    assert kinds.count("stream") == len(code)
+    assert names["difference"] < 1e-5
 
 
 def test_tour_without_models(tmp_path, monkeypatch):
