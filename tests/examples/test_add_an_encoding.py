@@ -64,6 +64,7 @@ def study(name: str, *words: object, tiny: bool = True) -> dict[str, dict]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forking_python")
 def test_studies_take_own_encodings(toy_masked_lm_data, tmp_path):
     updates = ("--updates", "8", "--encodings", "gaussian+gaussian_width=4,token_slopes")
     found = study(
