@@ -99,7 +99,7 @@ def test_distributions_have_code_kernels_and_the_mark_of_types(tmp_path):
     assert {name for name in wheel if ".dist-info/" not in name} == files
     source = build("sdist", tmp_path / "source")
     assert files | {"setup.py", "README.md", "LICENSE"} <= source, "what the wheel is built from"
-    assert not {name for name in source if name.startswith(("tests/", "examples/", "outputs/"))}
+    assert not {name for name in source if name.startswith(("examples/", "outputs/"))}
 
 
 def test_documents_name_the_supported_versions(package, pythons):
