@@ -115,11 +115,7 @@ def _enters(
     encoding: PositionEncoding, seen: PositionEncoding, terms: LayerTerms | None
 ) -> Iterator[str]:
     """What positions change, in the words of the table of encodings."""
-    shape = encoding.shape
-    tokens = torch.arange(10)[None]
-    x = torch.randn(1, 10, shape.embed_dim)
-    # Some override `embed` for an option only, so what counts is what it does.
-    if not encoding.embed(x, tokens).equal(x):
+    if _changes_input(encoding):
         yield "input"
     if _rotates(seen, terms):
         yield "query, key"
@@ -129,6 +125,12 @@ def _enters(
         yield "weight"
     if terms is not None and terms.has_values:
         yield "value"
+
+
+def _changes_input(encoding: PositionEncoding) -> bool:
+    """Some override `embed` for an option only, so what counts is what it does."""
+    x = torch.randn(1, 10, encoding.shape.embed_dim)
+    return not encoding.embed(x, torch.arange(10)[None]).equal(x)
 
 
 def _rotates(seen: PositionEncoding, terms: LayerTerms | None) -> bool:
@@ -149,9 +151,7 @@ def cost_of(encoding: PositionEncoding) -> str:
 def _costs(encoding: PositionEncoding) -> Iterator[str]:
     seen = encoding.at(0)
     terms = seen.build_layer_terms()
-    tokens = torch.arange(10)[None]
-    x = torch.randn(1, 10, encoding.shape.embed_dim)
-    if not encoding.embed(x, tokens).equal(x):
+    if _changes_input(encoding):
         yield "vectors at the input, O(T)"
     if _rotates(seen, terms):
         yield "changes of queries and keys in each layer, O(T)"

@@ -22,8 +22,7 @@ from examples.shared.markdown import spread, table
 from examples.shared.results import missing, read_results, rows, write_report
 from examples.shared.runner import Run, arguments, fingerprint, runner
 from examples.study.length_measures import KINDS
-from examples.study.training import Recipe, losses_of, training_run
-from tupe_fairseq import UsageError
+from examples.study.training import Recipe, check_files, losses_of, training_run
 
 #: Flags of each way.
 WAYS: dict[str, tuple[str, ...]] = {
@@ -48,9 +47,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     add("--lr", type=float, default=1e-3, help="highest learning rate (default: 1e-3)")
     args = arguments(parser, argv, "examples.study.length_tuning")
     args.models = named_checkpoints(args.models)
-    for path in args.models.values():
-        if not path.is_file():
-            raise UsageError(f"there is no file {str(path)!r}.")
+    check_files(*args.models.values())
     return args
 
 

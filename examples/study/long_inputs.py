@@ -33,6 +33,7 @@ from examples.shared.runner import Run, arguments, fingerprint, runner
 from examples.study import long_inputs_data
 from examples.study.length_measures import KINDS
 from examples.study.long_inputs_report import report
+from examples.study.training import check_files
 from tupe_fairseq import UsageError
 
 #: Flags of each way; those of the way without a length of its own read --trained tokens.
@@ -58,9 +59,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     add("--lr", type=float, default=5e-4, help="highest learning rate (default: 5e-4)")
     args = arguments(parser, argv, "examples.study.long_inputs")
     args.models = named_checkpoints(args.models)
-    for path in (args.wheel, *args.models.values()):
-        if not path.is_file():
-            raise UsageError(f"there is no file {str(path)!r}.")
+    check_files(args.wheel, *args.models.values())
     return args
 
 

@@ -77,6 +77,13 @@ def check_recipe(data: Path, recipe: Recipe) -> None:
         )
 
 
+def check_files(*paths: Path) -> None:
+    """Raise a UsageError if one of the files is not there."""
+    for path in paths:
+        if not path.is_file():
+            raise UsageError(f"there is no file {str(path)!r}.")
+
+
 def fixed_flags(recipe: Recipe) -> list[str]:
     """Flags of all models."""
     share = recipe.updates // recipe.validations

@@ -106,10 +106,12 @@ def _is_served(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
 
     Written out: of a short text, such checks take a notable share of the time.
     """
-    if torch.compiler.is_compiling() or not (prefers_onednn() or is_small(x)):
+    if torch.compiler.is_compiling():
         return False
-    size = x.numel()
-    if size * weight.size(0) < (LEAST_WORK_IN_C if is_small(x) else LEAST_WORK):
+    small = is_small(x)
+    if not (small or prefers_onednn()):
+        return False
+    if x.numel() * weight.size(0) < (LEAST_WORK_IN_C if small else LEAST_WORK):
         return False
     return (
         x.dtype == weight.dtype == torch.float32

@@ -1,7 +1,5 @@
 """State of incremental decoding: keys and values of the layers, and positional terms."""
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
@@ -96,8 +94,9 @@ class DecoderCache:
         encoding, window = seen
         prepared = backend.prepare(bias, layout, encoding.shape.num_heads, dtype_of_queries(x))
         temperature = encoding.shape.temperature(position, position + 1, window, x.device)
-        shared = SharedAttention(backend, layout, prepared, encoding, start=position)
-        return replace(shared, temperature=temperature)
+        return SharedAttention(
+            backend, layout, prepared, encoding, start=position, temperature=temperature
+        )
 
     def _backend(self, index: int, name: str, device: str) -> Backend:
         """The backend of a layer, chosen once per generation and name."""
