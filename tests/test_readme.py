@@ -13,6 +13,7 @@ from tupe_fairseq.attention import ATTENTION_BACKENDS, required_features
 from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
 
 README = ROOT / "README.md"
+TRANSLATION = ROOT / "examples" / "translation" / "README.md"
 PAGES = [ROOT / "README.md"]
 for folder in (".github", "examples", "scripts", "tests", "tupe_fairseq"):
     PAGES += sorted((ROOT / folder).rglob("*.md"))
@@ -62,38 +63,82 @@ def test_scripts_and_links_exist(page):
     assert not missing
 
 
-def trainings() -> list[list[str]]:
-    """The flags of both calls of fairseq-train."""
-    found = commands(README, "fairseq-train")
-    assert [words[1] for words in found] == ["data-bin", "data-bin"]
-    return [words[2:] for words in found]
+def training_flags(page) -> list[str]:
+    """The flags of the page's call of fairseq-train."""
+    ((_, data, *flags),) = commands(page, "fairseq-train")
+    assert data == "data-bin"
+    return flags
 
 
 def test_training_command(toy_masked_lm_data, tmp_path):
     """The recipe as printed, with toy data in place of data-bin and a model small enough."""
-    words = trainings()[0]
     smaller = ("--encoder-layers", 1, "--encoder-embed-dim", 24, "--max-update", 2)
-    flags = (*words, *COMMON, *smaller, "--update-freq", 1, "--save-dir", tmp_path)
-    assert train(toy_masked_lm_data, *flags).exists()
+    flags = (*training_flags(README), *COMMON, *smaller, "--update-freq", 1)
+    assert train(toy_masked_lm_data, *flags, "--save-dir", tmp_path).exists()
 
 
 def test_translation_command(toy_translation_data, tmp_path):
     """The same with a small transformer."""
-    words = trainings()[1]
     smaller = ("--encoder-layers", 1, "--decoder-layers", 1, "--max-update", 2)
     narrower = ("--encoder-embed-dim", 24, "--decoder-embed-dim", 24)
-    flags = (*words, *COMMON, *smaller, *narrower, "--save-dir", tmp_path)
-    assert train(toy_translation_data, *flags).exists()
+    flags = (*training_flags(TRANSLATION), *COMMON, *smaller, *narrower)
+    assert train(toy_translation_data, *flags, "--save-dir", tmp_path).exists()
 
 
-def test_python(in_quickstart, toy_translation_data):
-    """With toy models where the quickstart and the recipe would have put theirs."""
-    translator = in_quickstart / "outputs" / "translation" / "tiny" / "tupe_r.1"
-    shutil.copytree(toy_translation_data, translator)
-    flags = ("--max-update", 1)
-    shutil.copy(train_translation(toy_translation_data, in_quickstart / "t", *flags), translator)
+def run_blocks(page) -> dict:
+    """The names after all Python blocks of a page."""
     namespace: dict = {}
-    for block in blocks(README, "python"):
+    for block in blocks(page, "python"):
         exec(block, namespace)
-    assert namespace["encoder"].config.d_head == 16
-    assert namespace["roberta"].positional_correlations(32).shape == (4, 32, 32)
+    return namespace
+
+
+def test_python(in_quickstart):
+    """With toy models where the quickstart would have put its own."""
+    names = run_blocks(README)
+    assert names["encoder"].config.d_head == 16
+    assert names["roberta"].positional_correlations(32).shape == (4, 32, 32)
+    assert "model" in run_blocks(ROOT / "tupe_fairseq" / "hub" / "README.md")["state"]
+
+
+def test_translation_in_python(toy_translation_data, tmp_path, monkeypatch):
+    translator = tmp_path / "outputs" / "translation" / "tiny" / "tupe_r.1"
+    shutil.copytree(toy_translation_data, translator)
+    shutil.copy(
+        train_translation(toy_translation_data, tmp_path / "t", "--max-update", 1), translator
+    )
+    monkeypatch.chdir(tmp_path)
+    assert run_blocks(TRANSLATION)["translator"]
+
+
+#: Versions of programs, addresses and code hold numbers that are no results.
+OTHERS = r"(?:Python|torch|transformers) [\d.]+(?: (?:to|or) [\d.]+)?|https://\S+|`.*?`"
+
+
+def sections() -> list[str]:
+    """Paragraphs, and tables with the explanations below them, without code blocks."""
+    text = re.sub(r"```.*?```", "", README.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return text.replace("|\n\n- **", "|\n- **").split("\n\n")
+
+
+def linked(section: str) -> str:
+    """The texts and results that a section links to."""
+    paths = [README.parent / link for link in re.findall(r"\]\(([^)#:]+)", section)]
+    paths = [path / "README.md" if path.is_dir() else path for path in paths]
+    files = [path for path in paths if path.suffix in (".md", ".json") and path.exists()]
+    return re.sub(r"(?<=\d),(?=\d{3})", "", " ".join(f.read_text(encoding="utf-8") for f in files))
+
+
+def test_numbers_are_in_the_files_that_are_linked():
+    """Decimal numbers, percentages and thousands are rounded values of numbers there."""
+    checked, missing = 0, []
+    for section in sections():
+        known = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", linked(section))]
+        told = re.sub(OTHERS, "", section)
+        for number in re.findall(r"\d+\.\d+|\d+(?= %)|\d,\d{3}", told):
+            value, places = float(number.replace(",", "")), len(number.partition(".")[2])
+            checked += 1
+            if value not in [round(each, places) for each in known]:
+                missing.append((number, section[:40]))
+    assert checked > 20
+    assert not missing
