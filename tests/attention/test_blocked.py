@@ -27,6 +27,8 @@ CASES = ("none", "learned", "rope", "alibi", "t5", "tupe_a", "tupe_a-tie_cls", "
 #: Vectors by distance, with clips shorter and longer than the sentences.
 RELATIVE = ("shaw", "shaw-wide", "shaw-long", "deberta", "deberta-wide", "deberta-long")
 RELATIVE += ("transformer_xl", "relative_bank", "relative_bank-long")
+#: Length and padding of sentences in groups: in a batch of fewer cells, all are one group.
+DIFFERENT = (310, (0, 9, 157, 309))
 #: As short a sequence as has a term too large to be stored for three heads.
 LONG = 6700
 LENGTH = 23
@@ -67,13 +69,18 @@ def assert_as_eager(case, length, padded=(), max_length=None, width=EMBED_DIM, h
 
 @pytest.mark.parametrize(
     ("length", "padded"),
-    [(LENGTH, ()), (LENGTH, (0, 9, 22)), (513, (0, 13, 40, 70)), (257, (0, 9, 130, 256))],
+    [(LENGTH, ()), (LENGTH, (0, 9, 22)), (513, (0, 13, 40, 70)), DIFFERENT],
     ids=str,
 )
 @pytest.mark.parametrize("case", CASES)
 def test_several_sentences(way, case, length, padded):
     """One block; sentences of similar length in blocks of 511 queries and fewer; and of others."""
     assert_as_eager(case, length, padded)
+
+
+@pytest.mark.parametrize("case", ["shaw", "deberta", "transformer_xl"])
+def test_relative_vectors_of_different_sentences(way, case):
+    assert_as_eager(case, *DIFFERENT)
 
 
 @pytest.mark.parametrize("how", [{}, {"causal": True}, {"window": 3}], ids=str)

@@ -204,6 +204,8 @@ def split_into_blocks(
 ) -> list[list[Block]]:
     """Blocks that cover the visible cells of all tokens; each inner list has the same queries.
 
+    Those of a small batch cover its padding too.
+
     Args:
         heads: H.
         lengths: tokens of each sequence, the longest first.
@@ -212,6 +214,9 @@ def split_into_blocks(
         untied_cls: whether query 0 sees all keys, and key 0 is seen by all queries.
     """
     longest = max(lengths)
+    if visible is None and heads * len(lengths) * longest**2 <= BLOCK:
+        # In a small batch, the calls for each group take longer than the cells of padding.
+        lengths = [longest] * len(lengths)
     low, high = visible or (-longest, longest)
     # A block computes more cells than its queries see, and the fewer queries the fewer of these.
     sees = min(high, longest) - max(low, -longest)
