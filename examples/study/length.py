@@ -14,8 +14,8 @@ An encoding may have options: `rope+randomize_positions=512`. All are trained wi
 --seeds, masked models and some causal ones with all. After an interruption the same command
 continues; `--only 'causal/*'` runs a part. DIRECTORY gets PART/ENCODING/SEED/
 (algorithmic/TASK/ENCODING/SEED/) with the model and log.txt, results.json, and the report
-(length_report.py): report.md, length.png and algorithmic.png, which need matplotlib (the extra
-`viz`).
+(length_report.py): report.md, causal.png, masked.png and algorithmic.png, which need matplotlib
+(the extra `viz`).
 """
 
 import argparse

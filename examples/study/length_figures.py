@@ -35,39 +35,34 @@ def verdict(change: float) -> str:
     return "holds" if change <= HOLDS else "breaks" if change > BREAKS else "degrades"
 
 
-def draw_growth(
-    results: dict[str, Found], lengths: dict[str, int], out: Path, command: str
-) -> None:
-    """Growth of the loss against the length, a panel for each kind of models.
+def draw_growth(part: str, found: Found, trained: int, out: Path, command: str) -> None:
+    """Growth of the loss of a kind of models against the length.
 
     Args:
-        results: by part.
-        lengths: trained, by part.
+        part: the kind, a key of `KINDS`.
+        found: its results, at least one.
+        trained: tokens of a sequence in training.
         out: a name ending in .png.
         command: that made the figure.
     """
-    figure = figure_class()(figsize=(7 * len(results), 6.5), dpi=150, layout="constrained")
-    panels = figure.subplots(1, len(results), squeeze=False)[0]
-    for axes, (part, found) in zip(panels, results.items(), strict=True):
-        changes = {name: growth(runs) for name, runs in found.items()}
-        ends = {name: values[FACTORS[-1]] for name, values in changes.items()}
-        colors = {name: COLORS[verdict(end)] for name, end in ends.items()}
-        for name, values in changes.items():
-            style = "--" if "," in name else "-"
-            axes.plot(FACTORS, values.values(), style, color=colors[name], linewidth=1.5)
-        scale_growth(axes)
-        extra = KINDS[part].special
-        sizes = [k * (lengths[part] - extra) + extra for k in FACTORS]
-        axes.set_xticks(FACTORS, [f"{n:,}\n{k}×" for n, k in zip(sizes, FACTORS, strict=True)])
-        axes.minorticks_off()
-        axes.set(xlabel="tokens in a sequence", ylabel="loss minus that at 1×, bits per token")
-        verdicts = [verdict(end) for name, end in ends.items() if "," not in name]
-        title = f"{KINDS[part].title}, trained at {lengths[part]} tokens"
-        if len(verdicts) > 1:
-            title += f"\n{verdicts.count('holds')} of {len(verdicts)} encodings hold"
-        axes.set_title(title)
-        axes.spines[["top", "right"]].set_visible(False)
-        label_ends(axes, FACTORS[-1], ends, colors, "{:+.2f}")
+    changes = {name: growth(runs) for name, runs in found.items()}
+    ends = {name: values[FACTORS[-1]] for name, values in changes.items()}
+    colors = {name: COLORS[verdict(end)] for name, end in ends.items()}
+    height = max(4.5, len(ends) * LINE / SHARE + 0.5)
+    figure = figure_class()(figsize=(7.5, height), dpi=150, layout="constrained")
+    axes = figure.subplots()
+    for name, values in changes.items():
+        style = "--" if "," in name else "-"
+        axes.plot(FACTORS, values.values(), style, color=colors[name], linewidth=1.5)
+    scale_growth(axes)
+    extra = KINDS[part].special
+    sizes = [k * (trained - extra) + extra for k in FACTORS]
+    axes.set_xticks(FACTORS, [f"{n:,}\n{k}×" for n, k in zip(sizes, FACTORS, strict=True)])
+    axes.minorticks_off()
+    axes.set(xlabel="tokens in a sequence", ylabel="loss minus that at 1×, bits per token")
+    axes.set_title(f"{KINDS[part].title}, trained at {trained} tokens")
+    axes.spines[["top", "right"]].set_visible(False)
+    label_ends(axes, FACTORS[-1], ends, colors, "{:+.2f}")
     save_png(figure, out, command)
 
 

@@ -79,7 +79,8 @@ def losses_part(part: str, found: Found, trained: int, planned: list[str]) -> li
     ends = [f"{start:,} to {stop - 1:,}" for start, stop in bands(unit)]
     positions = ([f"`{name}`", *by_position(runs)] for name, runs in found.items())
     return [
-        *(f"## {kind.title}", ""),
+        *(f"## {kind.title}", "", f"![Growth of the loss with the length]({part}.png)", ""),
+        *("Blue: holds; grey: degrades; red: breaks; dashed: with an option after a comma.", ""),
         f"Trained at {trained} tokens. Loss in bits per token of the same "
         f"{tokens:,} held-out tokens at all lengths; median and range over "
         "seeds, or one seed. Growth: the last length minus the first, mean over seeds. A model "
@@ -178,14 +179,8 @@ def report(out: Path) -> None:
     parts = {part: found for part in KINDS if (found := losses_by_model(results, part))}
     lengths, command = results["plan"]["trained"], results["command"]
     lines = ["# Longer texts than trained", ""]
-    if parts:
-        draw_growth(parts, lengths, out / "length.png", command)
-        lines += ["![Growth of the loss with the length](length.png)", ""]
-        lines += [
-            "Blue: holds; grey: degrades; red: breaks; dashed: scalings, windows and `toeplitz`.",
-            "",
-        ]
     for part, found in parts.items():
+        draw_growth(part, found, lengths[part], out / f"{part}.png", command)
         planned = [
             f"{each['encoding']} (seed {each['seed']})" for each in missing(results, part=part)
         ]

@@ -64,7 +64,7 @@ def check_report(out):
     assert "Planned and not run: `none (reverse_string)`." in report
     assert "| masked | 1 of 1 | " in report
     assert str(out) not in (out / "results.json").read_text()
-    figures = [out / "length.png", out / "algorithmic.png"]
+    figures = [out / f"{name}.png" for name in ("causal", "masked", "algorithmic")]
     for path in figures:
         path.unlink()
     length_report.report(out)

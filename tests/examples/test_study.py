@@ -129,10 +129,14 @@ def check_report(out: Path) -> None:
     assert "bash examples/pretraining/prepare.sh --out OUT/data " in numbers
 
 
-@pytest.mark.parametrize(("name", "written"), [("tiny", report), ("length", length_report)])
+COMMITTED = {"tiny": report, "length": length_report, "length/at_128": length_report}
+
+
+@pytest.mark.parametrize(("name", "written"), COMMITTED.items())
 def test_committed_report_is_that_of_the_committed_results(name, written, tmp_path):
     folder = ROOT / "examples/study" / name
-    shutil.copy(folder / "results.json", tmp_path)
+    for file in folder.glob("*.json"):
+        shutil.copy(file, tmp_path)
     written.report(tmp_path)
     assert (tmp_path / "report.md").read_text() == (folder / "report.md").read_text()
 
