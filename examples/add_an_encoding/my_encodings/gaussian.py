@@ -27,5 +27,5 @@ class GaussianPosition(PositionEncoding):
     def attention_bias(self, queries, keys, start=0):
         distance = distances(queries, keys, start, device=self.w.device)
         # H×1 and (T+S−1) -> H×(T+S−1), one value per distance
-        bias = -(self.w * distance**2 + self.b).abs()
-        return AttentionBias(keys, by_distance=bias.float(), start=start)
+        bias = -(self.w.float() * distance**2 + self.b.float()).abs()
+        return AttentionBias(keys, by_distance=bias, start=start)
