@@ -16,7 +16,7 @@ from fairseq import options
 
 from examples.shared.markdown import shown
 from examples.shared.results import read_results, rows
-from examples.study import length_report, plan, report, study, tables
+from examples.study import length_report, long_inputs_report, plan, report, study, tables
 from tests import ROOT
 from tests.examples.hydra_configs import GLUE, QUIET, composed
 from tests.processes import write_program
@@ -129,7 +129,10 @@ def check_report(out: Path) -> None:
     assert "bash examples/pretraining/prepare.sh --out OUT/data " in numbers
 
 
-COMMITTED = {"tiny": report, "length": length_report, "length/at_128": length_report}
+COMMITTED = {
+    **{"tiny": report, "length": length_report, "length/at_128": length_report},
+    "long_inputs": long_inputs_report,
+}
 
 
 @pytest.mark.parametrize(("name", "written"), COMMITTED.items())
