@@ -1,28 +1,26 @@
 """The table of conversions: listings, options, and a format added by one entry."""
 
-import re
-from pathlib import Path
 from typing import Annotated
 
 import pytest
 import torch
 
+from tests import ROOT
 from tests.interop import release
 from tests.interop.samples import run
+from tests.pages import commands
 from tupe_fairseq.interop import directory, models
 from tupe_fairseq.interop.check import outputs_of
 from tupe_fairseq.interop.conversion import CONVERSIONS, Conversion, register
 from tupe_fairseq.interop.convert import convert
 
 Suffix = Annotated[str, "of the file"]
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+PAGE = ROOT / "tupe_fairseq" / "interop" / "README.md"
 
 
-def test_readme_lists_every_conversion():
-    lines = re.findall(r"^python scripts/convert_checkpoint.py (.*)$", README, flags=re.MULTILINE)
-    assert [" ".join(line.split()) for line in lines] == [
-        each.command for _, each in CONVERSIONS.items()
-    ]
+def test_page_lists_every_conversion():
+    lines = [" ".join(words[2:]) for words in commands(PAGE, "python")]
+    assert lines == [each.command for _, each in CONVERSIONS.items()]
 
 
 def test_help_lists_every_conversion(capsys):
