@@ -16,7 +16,15 @@ from fairseq import options
 
 from examples.shared.markdown import shown
 from examples.shared.results import read_results, rows
-from examples.study import length_report, long_inputs_report, plan, report, study, tables
+from examples.study import (
+    length_report,
+    length_tuning,
+    long_inputs_report,
+    plan,
+    report,
+    study,
+    tables,
+)
 from tests import ROOT
 from tests.examples.hydra_configs import GLUE, QUIET, composed
 from tests.processes import write_program
@@ -130,7 +138,10 @@ def check_report(out: Path) -> None:
 
 
 COMMITTED = {
-    **{"tiny": report, "length": length_report, "length/at_128": length_report},
+    "tiny": report,
+    "length": length_report,
+    "length/at_128": length_report,
+    "length_tuning": length_tuning,
     "long_inputs": long_inputs_report,
 }
 
