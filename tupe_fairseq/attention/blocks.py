@@ -214,9 +214,6 @@ def split_into_blocks(
         untied_cls: whether query 0 sees all keys, and key 0 is seen by all queries.
     """
     longest = max(lengths)
-    if visible is None and heads * len(lengths) * longest**2 <= BLOCK:
-        # In a small batch, the calls for each group take longer than the cells of padding.
-        lengths = [longest] * len(lengths)
     low, high = visible or (-longest, longest)
     # A block computes more cells than its queries see, and the fewer queries the fewer of these.
     sees = min(high, longest) - max(low, -longest)
@@ -224,7 +221,7 @@ def split_into_blocks(
     most_keys = min(longest, most_rows + high - low + untied_cls)
     groups = [
         group
-        for start, stop in similar(lengths)
+        for start, stop in batched(heads, lengths, visible is None)
         for group in _groups(heads, start, stop, lengths, most_rows * most_keys)
     ]
     largest = max(group.matrices * min(group.keys, most_keys) for group in groups)
@@ -248,8 +245,14 @@ def split_into_blocks(
     return blocks
 
 
-def similar(lengths: Sequence[int]) -> list[tuple[int, int]]:
-    """Runs start, ..., stop − 1 of sequences of similar length, the longest first."""
+def batched(heads: int, lengths: Sequence[int], sees_all: bool) -> list[tuple[int, int]]:
+    """Runs start, ..., stop − 1 of sequences of similar length, the longest first.
+
+    Without hidden keys, a small batch is one run: calls for each run take longer than the cells of
+    padding.
+    """
+    if sees_all and heads * len(lengths) * lengths[0] ** 2 <= BLOCK:
+        return [(0, len(lengths))]
     runs, start = [], 0
     for i in range(1, len(lengths) + 1):
         if i == len(lengths) or lengths[i] < SIMILAR * lengths[start]:
