@@ -39,13 +39,10 @@ BASELINE = {
     "tokens=32": Setting(("--tokens-per-sample", "32", "--batch-size", "64")),
     "batch=4": Setting(("--batch-size", "4")),
     "heads=1": Setting(sizes(heads=1)),
-    "heads=16": Setting(sizes(heads=16)),
     "layers=4": Setting(sizes(layers=4)),
     "pre-norm": Setting(("--encoder-normalize-before",)),
     "warmup=600": Setting(("--warmup-updates", "600")),
     "dropout=0.1": Setting(("--dropout", "0.1", "--attention-dropout", "0.1")),
-    "width=256": Setting(sizes(width=256)),
-    "batch=64": Setting(("--batch-size", "64")),
 }
 #: The encodings of part 1, and the settings of each.
 STARVED = {
