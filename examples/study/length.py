@@ -35,11 +35,13 @@ from tupe_fairseq import UsageError
 
 #: Default encodings of each part. Four occur twice, because sequences shorter than their defaults
 #: leave parts untrained: T5's last bucket begins at 128, FIRE does not rescale texts below 512
-#: tokens, CoPE has vectors for 64 positions, the bank profiles up to distance 1,024.
+#: tokens, CoPE has vectors for 64 positions, the bank profiles up to distance 1,024. The last one
+#: is p-RoPE.
 ENCODINGS = {
     "causal": "none,sinusoidal,learned,rope,xpos,alibi,t5,tupe_r,kerple_log,fire,sandwich,fox,"
     "cable,cope,pope,relative_bank,urpe,t5+max_distance=32,fire+fire_threshold=16,"
-    "cope+cope_positions=16,relative_bank+bank_extent=64",
+    "cope+cope_positions=16,relative_bank+bank_extent=64,"
+    "rope+rope_fraction=0.75+rope_proportional=true",
     "masked": "learned,tupe_a,tupe_r,rope,alibi,kerple_log,learned+randomize_positions=512,"
     "rope+randomize_positions=512,t5,t5+max_distance=16",
     "algorithmic": "rope,rope+randomize_positions=2048,learned,"
