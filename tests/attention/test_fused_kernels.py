@@ -53,3 +53,16 @@ def test_what_kernels_are_called_with(name, case, padded):
         assert len({vector.size(-1) for vector in vectors}) == 1
         assert mask is None or not cudnn
     assert torch.backends.cuda.cudnn_sdp_enabled()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(("name", "case"), served(("sdpa", "flash"), ENCODINGS))
+def test_masks_have_the_dtype_of_queries(name, case, dtype):
+    """Kernels for GPUs refuse another one, kernels for CPUs do not."""
+    encoding, attention = build(case, 9, dtype)
+    x = normal(2, 9, EMBED_DIM, seed=0, dtype=dtype)
+    with Calls() as found:
+        run(encoding, attention, x, padding_mask(9, 0, 4), backend=name)
+    for vectors, mask, _ in found.made:
+        assert {vector.dtype for vector in vectors} == {dtype}
+        assert mask is None or mask.dtype == dtype

@@ -114,3 +114,10 @@ def test_replaced_modules_are_called():
     noisy = Noisy(7, 3)
     assert torch.equal(project(x, hooked), 2 * F.linear(x, hooked.weight, hooked.bias))
     assert torch.equal(project(x, noisy, "gelu"), F.gelu(noisy(x)))
+
+
+def test_a_replaced_forward_is_called():
+    """accelerate replaces it where it offloads weights."""
+    x, replaced = torch.randn(5, 7), nn.Linear(7, 3)
+    replaced.forward = lambda x: x[:, :3]
+    assert torch.equal(project(x, replaced), x[:, :3])

@@ -22,7 +22,6 @@ class Sdpa(Backend):
     def prepare(
         self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
     ) -> Any:
-        # The kernels require a bias in the dtype of the queries.
         mask = None if bias is None else bias.dense().to(dtype)[None]
         return mask, padding_scores(layout.padding_mask, dtype)
 
@@ -32,7 +31,8 @@ class Sdpa(Backend):
         bias, padding = shared.prepared
         if (added := shared.layer_scores(q, k)) is not None:
             added = shared.scaled(added)
-            bias = added if bias is None else bias + added
+            # The kernels require a bias in the dtype of the queries.
+            bias = (added if bias is None else bias + added).to(q.dtype)
         q = shared.scaled(q)
         if bias is None:
             return fused_attention([q], [k], v, padding, dropout)

@@ -43,8 +43,12 @@ def project(x: Tensor, module: nn.Module, activation: str = "none") -> Tensor:
 
 
 def is_plain(module: nn.Module, kind: type[nn.Module] = nn.Linear) -> bool:
-    """Whether the module is of this class itself, without hooks, e.g. of quantisation noise."""
-    return type(module) is kind and not (module._forward_pre_hooks or module._forward_hooks)
+    """Whether the module is of this class itself, and its forward neither hooked nor replaced.
+
+    Quantisation noise is a hook; accelerate replaces ``forward`` where it offloads weights.
+    """
+    hooked = module._forward_pre_hooks or module._forward_hooks or "forward" in vars(module)
+    return type(module) is kind and not hooked
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "none") -> Tensor:

@@ -9,7 +9,7 @@ and the rule commutes with linear maps, it acts on W_1 p, with the same solution
 follow each other, multiply by the small matrix W_1 W_2. One product for all returns to p.
 """
 
-from typing import Annotated
+from typing import Annotated, cast
 
 import torch
 import torch.nn.functional as F
@@ -115,7 +115,10 @@ class FloaterPosition(PositionEncoding):
         first = self.first.to(wide)
         if length == 1:
             return first[None]
-        weight, bias, back, shift = (p.to(wide) for p in self.dynamics.parameters())
+        inner, outer = (cast(nn.Linear, self.dynamics[i]) for i in (0, -1))
+        weight, bias, back, shift = (
+            each.to(wide) for each in (inner.weight, inner.bias, outer.weight, outer.bias)
+        )
         of_position, of_time = weight[:, :-1], weight[:, -1]
         step = STEP / self.steps
         # W_1 b_2 t is added to the inputs of tanh, so that no stage has to add it.

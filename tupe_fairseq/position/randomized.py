@@ -97,6 +97,10 @@ class BiasByDistance(RandomizedEncoding):
         raise NotImplementedError
 
     def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
-        device = next(chain(self.buffers(), self.parameters())).device
-        by_distance = self.bias(self.distances(queries, keys, start, device))
+        by_distance = self.bias(self.distances(queries, keys, start, self._device()))
         return AttentionBias(keys, by_distance=by_distance, start=start)
+
+    def _device(self) -> torch.device:
+        # Replicas of nn.DataParallel hold their parameters as plain attributes.
+        held = chain(self.buffers(), self.parameters(), vars(self).values())
+        return next(each.device for each in held if isinstance(each, Tensor))
