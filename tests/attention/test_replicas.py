@@ -1,4 +1,4 @@
-"""Replicas of nn.DataParallel, which transformers' Trainer makes on a machine with several GPUs."""
+"""Replicas of nn.DataParallel, which the Trainer of transformers makes for several GPUs."""
 
 import pytest
 import torch
