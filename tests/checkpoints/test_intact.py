@@ -8,6 +8,7 @@ import torch
 
 from tests.stress.damage import damaged
 from tupe_fairseq.checkpoints.intact import is_intact, newest_intact_checkpoint, repair
+from tupe_fairseq.checkpoints.reading import read_checkpoint
 
 
 @pytest.fixture
@@ -63,3 +64,18 @@ def test_nothing_is_removed_where_a_checkpoint_cannot_be_read(folder):
     with pytest.raises(IsADirectoryError):
         repair(folder)
     assert set(folder.iterdir()) == before
+
+
+def test_only_damaged_checkpoints_are_removed(tmp_path):
+    """torch's older format is no zip archive; a file of another kind may be the user's own."""
+    old = tmp_path / "checkpoint_old.pt"
+    torch.save({"model": {}}, old, _use_new_zipfile_serialization=False)
+    assert read_checkpoint(old) == {"model": {}}
+    (tmp_path / "checkpoint_mine.pt").write_bytes(b"mine")
+    (tmp_path / "notes.tmp").write_bytes(b"mine")
+    kept = set(tmp_path.iterdir())
+    for number, damage in enumerate((b"", b"P", b"PK\3\4", bytes(9))):
+        (tmp_path / f"checkpoint{number}.pt").write_bytes(damage)
+    (tmp_path / "checkpoint5.pt.tmp").write_bytes(b"of fairseq, killed while it wrote")
+    repair(tmp_path)
+    assert set(tmp_path.iterdir()) == kept

@@ -48,16 +48,31 @@ def newest_intact_checkpoint(folder: Path, besides: Path | None = None) -> Path 
 def repair(folder: Path) -> None:
     """Remove damaged checkpoints; make checkpoint_last.pt the newest intact one if it is missing.
 
+    Files that are no zip archives stay: torch's older format has no checksums to judge it by.
+
     Raises:
         OSError: a checkpoint cannot be read, in which case none is removed.
     """
-    damaged = [path for path in folder.glob("checkpoint*.pt") if not is_intact(path)]
-    for path in (*damaged, *folder.glob("*.tmp")):
+    damaged = [path for path in folder.glob("checkpoint*.pt") if _is_damaged(path)]
+    # fairseq writes checkpoint*.pt.tmp; this function, checkpoint_last.tmp.
+    for path in (*damaged, *folder.glob("checkpoint*.tmp")):
         path.unlink()
     last = folder / "checkpoint_last.pt"
     if not last.exists() and (newest := newest_intact_checkpoint(folder)) is not None:
         shutil.copyfile(newest, last.with_suffix(".tmp"))
         os.replace(last.with_suffix(".tmp"), last)
+
+
+def _is_damaged(checkpoint: Path) -> bool:
+    """Whether a file is a damaged zip archive, or a part of one; or is empty or begins with zeros.
+
+    The latter are left where the machine stopped before the file was on the disk.
+    """
+    if is_intact(checkpoint):
+        return False
+    with checkpoint.open("rb") as file:
+        begin = file.read(2)
+    return begin in (b"", b"P", b"PK", bytes(1), bytes(2)) or zipfile.is_zipfile(checkpoint)
 
 
 if __name__ == "__main__":
