@@ -50,4 +50,71 @@ def test_another_cls_is_refused_before_positions_are_extended(tied, tmp_path):
     given = Namespace(position_encoding="tupe_a", tie_cls=tied, extend_positions="hierarchical")
     args = Namespace(restore_file=str(tmp_path / "model.pt"), save_dir=str(tmp_path))
     with pytest.raises(UsageError, match=f"--tie-cls is {tied}, but .* with {not tied}"):
-        check_restore_file(args, completed(ROBERTA, given, Task(8)))
+        check_restore_file(ROBERTA, args, completed(ROBERTA, given, Task(8)))
+
+
+TOEPLITZ = {"extend_positions": "toeplitz", "trained_positions": 4}
+
+
+@pytest.mark.parametrize(
+    ("name", "trained", "given", "parts"),
+    [
+        (
+            "rope",
+            {"rope_theta": 500.0, "rope_values": True},
+            {"attention_window": 4},
+            [
+                "--attention-window is 4, but was None (to keep it, leave out --attention-window)",
+                "--rope-theta is 10000.0, but was 500.0 (to keep it, pass --rope-theta 500.0)",
+                "--rope-values is False, but was True (to keep it, pass --rope-values)",
+            ],
+        ),
+        ("alibi", {}, {"alibi_sides": True}, ["was False (to keep it, pass --no-alibi-sides)"]),
+        (
+            "t5",
+            {"max_distance": None},
+            {"max_distance": 64},
+            ["--max-distance is 64, but was 128"],
+        ),
+        ("rope", {"rope_scaling": "ntk"}, {}, ["--rope-scaling is None, but was 'ntk'"]),
+        (
+            "tupe_r",
+            TOEPLITZ,
+            {**TOEPLITZ, "toeplitz_far": 2},
+            ["--toeplitz-far is 2, but was None"],
+        ),
+        ("rope", {"rope_theta": 500}, {"rope_theta": 500.0}, None),
+        ("rope", {}, {"rope_scaling": "ntk", "rope_original_positions": 4}, None),
+        ("rope", {"randomize_positions": 16}, {"attention_backend": "eager"}, None),
+        ("tupe_r", {}, {**TOEPLITZ, "toeplitz_far": 2, "toeplitz_slope": 2.0}, None),
+    ],
+)
+def test_options_that_differ_are_named_in_one_warning(
+    name, trained, given, parts, tmp_path, caplog
+):
+    """Those that longer texts need may change, unless the checkpoint was trained with them."""
+    path = tmp_path / "checkpoint_last.pt"
+    torch.save({"model": {}, "cfg": {"model": {"position_encoding": name, **trained}}}, path)
+    complete = completed(ROBERTA, Namespace(position_encoding=name, **given), Task(8))
+    check_restore_file(ROBERTA, Namespace(save_dir=str(tmp_path)), complete)
+    assert len(caplog.messages) == (parts is not None)
+    for part in parts or []:
+        assert part in caplog.text
+        assert caplog.messages[0].startswith(f"{path} was trained with other options")
+
+
+def test_a_run_that_goes_on_is_compared_with_its_own_checkpoint(tmp_path, caplog):
+    """Not again with that of --finetune-from-model; stock fairseq's record no options."""
+    for name, theta in (("start.pt", 500.0), ("checkpoint_last.pt", 10000.0)):
+        recorded = {"position_encoding": "rope", "rope_theta": theta}
+        torch.save({"model": {}, "cfg": {"model": recorded}}, tmp_path / name)
+    torch.save({"model": {}, "cfg": {"model": {"dropout": 0.1}}}, tmp_path / "stock.pt")
+    complete = completed(ROBERTA, Namespace(position_encoding="rope", rope_theta=9.0), Task(8))
+    args = Namespace(save_dir=str(tmp_path), finetune_from_model=str(tmp_path / "start.pt"))
+    check_restore_file(ROBERTA, args, complete)
+    (tmp_path / "checkpoint_last.pt").unlink()
+    check_restore_file(ROBERTA, args, complete)
+    args.finetune_from_model = str(tmp_path / "stock.pt")
+    check_restore_file(ROBERTA, args, complete)
+    was = ["was 10000.0" in caplog.messages[0], "was 500.0" in caplog.messages[1]]
+    assert (was, len(caplog.messages)) == ([True, True], 2)

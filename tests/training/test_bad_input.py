@@ -147,13 +147,20 @@ def test_hostile_checkpoint(toy_masked_lm_data, tmp_path, toy_checkpoint, flag):
 
 @pytest.mark.usefixtures("under_fairseq_train")
 @pytest.mark.parametrize("flag", ["--restore-file", "--finetune-from-model"])
-def test_checkpoint_of_another_encoding_without_parameters(toy_masked_lm_data, tmp_path, flag):
+def test_checkpoint_of_another_encoding_without_parameters(
+    toy_masked_lm_data, tmp_path, flag, caplog
+):
     """State dicts of `rope` and `alibi` have the same names; the recorded setting differs."""
     rope = pretrain(toy_masked_lm_data, tmp_path / "rope", "--position-encoding", "rope")
     with pytest.raises(SystemExit, match=r"^error: --position-encoding is 'alibi'.*with 'rope'"):
         pretrain(toy_masked_lm_data, tmp_path / "m", "--position-encoding", "alibi", flag, rope)
     again = ("--position-encoding", "rope", "--rope-theta", 500, "--max-update", 9, flag, rope)
     assert pretrain(toy_masked_lm_data, tmp_path / "m", *again).is_file()
+    warned = [line for line in caplog.messages if "was trained with other options" in line]
+    assert len(warned) == 1
+    assert warned[0].endswith(
+        "--rope-theta is 500.0, but was 10000.0 (to keep it, pass --rope-theta 10000.0)"
+    )
 
 
 def fairseq_train(*flags: object) -> subprocess.CompletedProcess:

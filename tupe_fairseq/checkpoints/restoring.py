@@ -7,8 +7,9 @@ from typing import Any
 from fairseq import checkpoint_utils
 
 from ..arguments.completion import position_options
-from ..arguments.declaration import training_setting
+from ..arguments.declaration import ModelArguments, training_setting
 from ..errors import CheckpointError
+from .changes import warn_of_changes
 from .intact import newest_intact_checkpoint
 from .reading import read_checkpoint
 from .settings import recorded_settings
@@ -17,14 +18,17 @@ from .settings import recorded_settings
 DEFAULT_RESTORE_FILE = "checkpoint_last.pt"
 
 
-def check_restore_file(args: Any, complete: Namespace) -> None:
+def check_restore_file(model: ModelArguments, args: Any, complete: Namespace) -> None:
     """Check that the checkpoint of --restore-file or --finetune-from-model can be used.
 
     fairseq shows a traceback if it cannot be read, and silently loads the checkpoint of
     another encoding if neither has parameters. A checkpoint that is missing is reported later, by
     the model (`CheckedModel.forward`), because fairseq may look for it elsewhere.
 
+    Other options that differ from the recorded ones are named in a warning.
+
     Args:
+        model: what the model takes as arguments.
         args: fairseq's object with the settings.
         complete: arguments of the model.
 
@@ -32,11 +36,17 @@ def check_restore_file(args: Any, complete: Namespace) -> None:
         CheckpointError: the checkpoint is damaged, not fairseq's, or would run code; or it records
             another position encoding or --tie-cls. Stock fairseq's record none.
     """
-    if (path := restored_file(args)).is_file():
-        _check_encoding(_read_restored(path), path, complete)
     finetune_from = training_setting(args, "checkpoint", "finetune_from_model")
     if finetune_from and (path := Path(finetune_from)).is_file():
-        _check_encoding(read_checkpoint(path), path, complete)
+        recorded = recorded_settings(read_checkpoint(path), "model", path)
+        _check_encoding(recorded, path, complete)
+        # Otherwise, fairseq goes on from that file.
+        if not restored_file(args).is_file():
+            warn_of_changes(model, complete, recorded, path)
+    if (path := restored_file(args)).is_file():
+        recorded = recorded_settings(_read_restored(path), "model", path)
+        _check_encoding(recorded, path, complete)
+        warn_of_changes(model, complete, recorded, path)
 
 
 def forget_earlier_runs() -> None:
@@ -59,8 +69,7 @@ def restored_file(args: Any) -> Path:
     return Path(folder, name) if name == DEFAULT_RESTORE_FILE else Path(name)
 
 
-def _check_encoding(state: dict[str, Any], path: Path, complete: Namespace) -> None:
-    recorded = recorded_settings(state, "model", path)
+def _check_encoding(recorded: dict[str, Any], path: Path, complete: Namespace) -> None:
     encoding = complete.position_encoding
     other = recorded.get("position_encoding", encoding)
     if other != encoding:

@@ -46,7 +46,7 @@ class CheckedModel(BaseFairseqModel):
         complete = completed(cls.arguments, args, task)
         if commands.current() == "train":
             forget_earlier_runs()
-            check_restore_file(args, complete)
+            check_restore_file(cls.arguments, args, complete)
             check_data(training_setting(args, "task", "data") or "", cls.data_dictionary(task))
         model = cls.from_arguments(complete, task)
         write_back(args, complete)
