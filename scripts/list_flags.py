@@ -2,7 +2,7 @@
 
     python scripts/list_flags.py > tupe_fairseq/arguments/README.md
 
-`fairseq-train --help` shows no flags of models. A test compares the page with the parsers.
+`fairseq-train --help` does not show flags of models. A test compares the page with the parsers.
 """
 
 import logging
@@ -17,11 +17,11 @@ from tupe_fairseq.position import POSITION_ENCODINGS, known_options  # noqa: E40
 
 HEADER = """# Flags of the models
 
-`fairseq-train --help` shows no flags of models. This page shows those that the models add to
-fairseq's. In hydra, `--position-encoding` is the key `model.position_encoding`; a flag that is
-true or false also has the form `--no-tie-cls`.
+`fairseq-train --help` does not show the flags of models. This page lists the flags that the models
+add to fairseq's. In hydra, `--position-encoding` is the key `model.position_encoding`. A flag that
+is true or false, such as `--tie-cls`, also has the form `--no-tie-cls`.
 
-This page is written by `python scripts/list_flags.py`, and a test compares it with the programs.
+This page is written by `python scripts/list_flags.py`, and a test compares it with the parsers.
 """
 FAIRSEQ = """
 ## Flags of fairseq's models

@@ -46,7 +46,7 @@ REFUSED = [
     ("sandwich", {"sandwich_width": 5}, "--sandwich-width must be even .*, but is 5"),
     ("sandwich", {"sandwich_width": 0}, "--sandwich-width must be .* least 2, but is 0"),
     ("alibi", {"alibi_slopes": "steep"}, "--alibi-slopes is 'steep', but must be one of: geom"),
-    ("alibi", {"alibi_sides": True, "bidirectional": False}, "--alibi-sides is about keys on the"),
+    ("alibi", {"alibi_sides": True, "bidirectional": False}, "--alibi-sides changes the bias of"),
     ("xpos", {}, "xpos has no form for keys on the right, which an encoder .* use it in "),
     ("cope", {}, "cope has no form for keys on the right, which an encoder .* use it in "),
     ("dape", {"dape_base": "albi"}, "--dape-base is 'albi', but there is no such encoding"),

@@ -15,9 +15,9 @@ from ..position import POSITION_ENCODINGS, known_options
 
 @dataclass(frozen=True, kw_only=True)
 class CommonArguments:
-    """What every model adds to fairseq's arguments, beside the options of encodings.
+    """What every model adds to fairseq's arguments, besides the options of encodings.
 
-    Annotated as options of encodings are, fields become flags and keys of hydra.
+    Fields are annotated like options of encodings, and become flags and keys of hydra.
     """
 
     position_encoding: Annotated[
@@ -31,11 +31,13 @@ class CommonArguments:
         "tokens attend to each other up to this distance only; an untied [CLS] sees all tokens "
         "and is seen by all",
     ] = None
-    global_every: Annotated[int, "layers 0, N, 2N, ... have no --attention-window"] = 0
+    global_every: Annotated[
+        int, "layers 0, N, 2N, ... have no --attention-window; 0: all layers have it"
+    ] = 0
     extend_positions: Annotated[
         str | None,
         "how a checkpoint with fewer positions than --max-positions is extended: `hierarchical` "
-        "makes its position table longer, `toeplitz` reads TUPE's term by distance",
+        "makes its position table longer, `toeplitz` continues TUPE's term by distance",
     ] = None
 
 
@@ -46,7 +48,7 @@ class DecoderArguments(CommonArguments):
     log_scaling_floor: Annotated[
         int | None,
         "in decoder layers without a window, scores of the i-th token are multiplied by "
-        "1 + alpha ln(i / N) from the N-th on",
+        "1 + alpha ln(i / N) from the N-th token on",
     ] = None
     log_scaling_alpha: Annotated[float, "alpha of --log-scaling-floor"] = 0.1
 
@@ -61,9 +63,9 @@ class RobertaArguments(CommonArguments):
     checkpoint_activations: Annotated[
         bool, "recompute layers in the backward pass instead of storing their activations"
     ] = False
-    layer_norm_eps: Annotated[float, "what LayerNorms add to variances"] = 1e-5
+    layer_norm_eps: Annotated[float, "epsilon of LayerNorms, added to the variance"] = 1e-5
     type_vocab_size: Annotated[
-        int, "types of tokens with an embedding of their own; here, all tokens have type 0"
+        int, "number of token types, each with an embedding; all tokens have type 0"
     ] = 0
 
 
@@ -74,7 +76,7 @@ class ModelArguments:
     Attributes:
         name: of the model, and of its default architecture.
         architectures: for each architecture, where it differs from `stock_base`.
-        stock_base: fairseq's function that sets what is not set, in place.
+        stock_base: fairseq's function that sets missing arguments, in place.
         stock_flags: fairseq's function that adds its flags to a parser.
         unsupported: flags that the model does not support, and what to do instead.
         lengths: the arguments that limit the length of sequences.

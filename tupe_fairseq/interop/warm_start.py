@@ -9,7 +9,7 @@ from .models import POSITIONS, Converted, build
 
 #: Options of formats that can be read as a warm start.
 Encoding = Annotated[str, "NAME of an encoding other than `learned`: warm start"]
-Seed = Annotated[int, "of the new parameters (default: 1)"]
+Seed = Annotated[int, "seed of the new parameters (default: 1)"]
 
 
 def warm_start(converted: Converted, position_encoding: str, seed: int) -> Converted:

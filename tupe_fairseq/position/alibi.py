@@ -42,10 +42,12 @@ class Alibi(BiasByDistance):
         shape: Shape,
         *,
         alibi_slopes: Annotated[
-            str, "slopes of heads: geometric, or official, which differs if not a power of two"
+            str,
+            "slopes of the heads: geometric, or official, which differs if the number of heads is "
+            "not a power of two",
         ] = "geometric",
         alibi_sides: Annotated[
-            bool, "make keys on the right half a token nearer, so that the sides differ"
+            bool, "count keys on the right as half a token nearer, so that the sides differ"
         ] = False,
         randomize_positions: RandomizePositions = 0,
     ):
@@ -56,8 +58,8 @@ class Alibi(BiasByDistance):
             )
         if alibi_sides and not shape.bidirectional:
             raise ConfigurationError(
-                "--alibi-sides is about keys on the right, but a decoder hides them: use "
-                "--no-alibi-sides."
+                "--alibi-sides changes the bias of keys on the right, but a decoder hides them: "
+                "use --no-alibi-sides."
             )
         self.alibi_sides = alibi_sides
         self.slopes = ConstantTable(SLOPES[alibi_slopes](shape.num_heads))

@@ -43,12 +43,12 @@ TrainedPositions = Annotated[
     "positions of the checkpoint that --extend-positions toeplitz extends; checkpoints record it",
 ]
 FAR = (
-    "distance from which all read one value: of `toeplitz`, or with --extend-positions toeplitz, "
-    "where it is half of the trained positions by default"
+    "distance from which all distances share one value: of `toeplitz`, or with "
+    "--extend-positions toeplitz, where the default is half of the trained positions"
 )
 ToeplitzFar = Annotated[int | None, FAR]
 ToeplitzSlope = Annotated[
-    float, "how much ln(distance / far) lowers the value beyond --toeplitz-far"
+    float, "factor of ln(distance / far), which lowers the value beyond --toeplitz-far"
 ]
 
 

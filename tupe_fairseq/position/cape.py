@@ -27,7 +27,9 @@ class CapePosition(PositionEncoding):
         shape: Shape,
         *,
         cape_global_shift: Annotated[float, "largest shift of a sequence, in tokens"] = 5.0,
-        cape_local_shift: Annotated[float, "largest shift of a token; order needs ≤ 0.5"] = 0.5,
+        cape_local_shift: Annotated[
+            float, "largest shift of a token, in tokens; up to 0.5, tokens keep their order"
+        ] = 0.5,
         cape_scale: Annotated[float, "largest factor of the positions, at least 1"] = 1.03,
     ):
         super().__init__(shape)

@@ -48,7 +48,7 @@ class ContextualPosition(PositionEncoding):
         self,
         shape: Shape,
         *,
-        cope_positions: Annotated[int, "contextual positions P with a vector"] = 64,
+        cope_positions: Annotated[int, "number P of contextual positions, each a vector"] = 64,
     ):
         super().__init__(shape)
         check_at_least("--cope-positions", cope_positions, 1)

@@ -6,7 +6,7 @@ equation 3. The position-to-position term is left out.
 
 The released DeBERTa-v2 and v3 (He et al. 2021) depart from it; each departure is an option:
 q^R is read at δ(i,j), distances share rows in logarithmic buckets, a LayerNorm normalises P, W^K_R
-and W^Q_R are those of content, one or both terms are left out, which changes 3 to their number.
+and W^Q_R are those of content, one or both terms are left out, which changes the factor 3.
 """
 
 import copy
@@ -89,7 +89,7 @@ class DebertaPosition(PositionEncoding):
             bool, "project the relative table by the projections of content"
         ] = False,
         deberta_norm: Annotated[bool, "LayerNorm of the relative table"] = False,
-        deberta_dropout: Annotated[float, "of the relative table, in each layer"] = 0.0,
+        deberta_dropout: Annotated[float, "dropout of the relative table in each layer"] = 0.0,
     ):
         super().__init__(shape)
         check_at_least("--relative-clip", relative_clip, 1)

@@ -107,7 +107,9 @@ class FirePosition(PositionEncoding):
         shape: Shape,
         *,
         fire_width: Annotated[int, "hidden width of the function of distance"] = 32,
-        fire_threshold: Annotated[int, "L: longer texts are rescaled, relative to w = 1"] = 512,
+        fire_threshold: Annotated[
+            int, "L: up to position w·L, the bias depends on the distance alone; w starts at 1"
+        ] = 512,
     ):
         super().__init__(shape)
         check_at_least("--fire-width", fire_width, 1)

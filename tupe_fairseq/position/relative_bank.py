@@ -49,7 +49,7 @@ class RelativeBank(PositionEncoding):
         self,
         shape: Shape,
         *,
-        bank_width: Annotated[int, "profiles over distances that each token mixes"] = 16,
+        bank_width: Annotated[int, "number of profiles over distances that a token mixes"] = 16,
         bank_extent: Annotated[int, "distance from which nothing is added"] = 1024,
     ):
         super().__init__(shape)

@@ -54,7 +54,9 @@ class RnnPosition(PositionEncoding):
         self,
         shape: Shape,
         *,
-        rnn_recursive: Annotated[bool, "add positions p_{k+1} = f(p_k) instead"] = False,
+        rnn_recursive: Annotated[
+            bool, "add positions p_{k+1} = f(p_k) instead of a recurrent layer over the tokens"
+        ] = False,
     ):
         super().__init__(shape)
         width = shape.embed_dim

@@ -25,27 +25,27 @@ from .tables import ConstantTable
 
 RopeTheta = Annotated[float, "base of the rotation frequencies"]
 Proportional = Annotated[
-    bool, "with --rope-fraction: the highest frequencies of the whole head (p-RoPE)"
+    bool, "with --rope-fraction: use the highest frequencies of the whole head (p-RoPE)"
 ]
 SkipEvery = Annotated[
-    int, "every N-th layer does not rotate (layers N, 2N, ... counted from 1); 0: none"
+    int, "layers N, 2N, ..., counted from 1, do not rotate; 0: all layers rotate"
 ]
 ThetaLocal = Annotated[
-    float | None, "base in layers with --attention-window, whose frequencies stay unscaled"
+    float | None, "base in layers with --attention-window, whose frequencies are not scaled"
 ]
 ScalingName = Annotated[
     str | None, f"frequencies for longer texts, one of: {', '.join(ROPE_SCALINGS)}"
 ]
 ScalingFactor = Annotated[
-    float | None, "how much longer; without it --max-positions over the trained length"
+    float | None, "new length / trained length; by default --max-positions / trained length"
 ]
 ScalingSettings = Annotated[
     str | None, "settings of --rope-scaling as JSON, named as in transformers"
 ]
 OriginalPositions = Annotated[
     int | None,
-    "length trained without --rope-scaling; checkpoints record it, otherwise "
-    "--max-positions over --rope-scaling-factor",
+    "length trained without --rope-scaling; checkpoints record it; by default "
+    "--max-positions / --rope-scaling-factor",
 ]
 
 

@@ -20,13 +20,16 @@ from ..settings import known_settings
 
 KIND = "toeplitz"
 Far = Annotated[
-    int, "distance from which all read one value (default: as recorded, or half of the positions)"
+    int,
+    "distance from which all distances share one value (default: as recorded, or half of the "
+    "positions)",
 ]
-Slope = Annotated[float, "how much ln(distance / far) lowers that value (default: as recorded)"]
+Slope = Annotated[
+    float, "factor of ln(distance / far), which lowers that value (default: as recorded)"
+]
 #: Why `--check` compares nothing.
 NOT_COMPARABLE = (
-    "pairs of trained positions read the mean of their distance too, where TUPE has a score of "
-    "their own"
+    "pairs of trained positions get the mean of their distance too; in TUPE each has its own score"
 )
 
 
