@@ -146,13 +146,13 @@ def main(argv: list[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--lengths", metavar="N,N", default="128,512,2048", help="of sentences")
+    add("--lengths", metavar="N,N", default="128,512,2048", help="lengths of sentences, in tokens")
     add("--words", type=int, metavar="N", help=f"tokens in a batch (default: {WORDS})")
     add("--dtypes", metavar="NAMES", help=f"default: {DTYPE}")
-    add("--dropouts", metavar="P,P", default="0.1", help="of attention weights")
+    add("--dropouts", metavar="P,P", default="0.1", help="dropout of attention weights")
     add("--mode", choices=("training", "evaluation"), default="training")
-    add("--layers", type=int, default=6, help="that share a positional term")
-    add("--width", type=int, default=256, help="of all heads together")
+    add("--layers", type=int, default=6, help="number of layers that share a positional term")
+    add("--width", type=int, default=256, help="width of all heads together")
     add("--heads", type=int, default=4)
     add_arguments(parser, encodings="none,t5,tupe_a,tupe_r", backends=",".join(ATTENTION_BACKENDS))
     args = parser.parse_args(argv)

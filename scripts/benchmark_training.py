@@ -203,7 +203,7 @@ def main(argv: list[str] | None = None) -> int:
         epilog="\n".join(["workloads:", *(f"  {n:17} {w}" for n, w in WORKLOADS.items())]),
     )
     parser.add_argument("--workloads", metavar="NAMES", help="default: those of the device")
-    parser.add_argument("--dtypes", metavar="NAMES", help="default: the workload's own")
+    parser.add_argument("--dtypes", metavar="NAMES", help="default: that of the workload")
     names = ",".join(PEERS)
     told = f"models of transformers: {names} (default: all if it is installed), or ''"
     parser.add_argument("--peers", metavar="NAMES", default=",".join(available()), help=told)

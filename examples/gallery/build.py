@@ -22,7 +22,7 @@ from tupe_fairseq.position import POSITION_ENCODINGS
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--updates", type=int, default=200, help="of each model")
+    parser.add_argument("--updates", type=int, default=200, help="updates of each model")
     return arguments(parser, argv, "examples.gallery.build")
 
 

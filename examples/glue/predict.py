@@ -31,7 +31,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("models", nargs="+", type=Path, metavar="MODEL", help="folder of a model")
     parser.add_argument("--data", type=Path, required=True, help="output of preprocess_glue.sh")
     parser.add_argument("--out", type=Path, required=True, help="zip file to write")
-    parser.add_argument("--batch-size", type=int, default=32, help="examples (default: 32)")
+    parser.add_argument("--batch-size", type=int, default=32, help="batch size (default: 32)")
     return parser.parse_args(words)
 
 

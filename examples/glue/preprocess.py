@@ -47,7 +47,7 @@ def arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("glue", type=Path, metavar="GLUE_DIR", help="the GLUE download")
-    parser.add_argument("task", metavar="TASK", help="CoLA, SST-2, ...")
+    parser.add_argument("task", metavar="TASK", help="name of the task: CoLA, SST-2, ...")
     parser.add_argument("bpe", type=Path, metavar="BPE_DIR", help="tokenizer and dict.txt")
     parser.add_argument("out", type=Path, metavar="OUT", help="directory to write")
     positions = "of the pre-trained model (default: 512)"
@@ -55,7 +55,7 @@ def arguments() -> argparse.Namespace:
     case = parser.add_mutually_exclusive_group()
     lower = "the pre-training text was in lower case (default: if dict.txt has no capitals)"
     case.add_argument("--lowercase", action="store_true", default=None, help=lower)
-    case.add_argument("--cased", dest="lowercase", action="store_false", help="it was not")
+    case.add_argument("--cased", dest="lowercase", action="store_false", help="it was cased")
     parser.add_argument("--workers", type=int, default=cores(), help="processes (default: cores)")
     return parser.parse_args()
 

@@ -20,7 +20,7 @@ def main() -> None:
     """See the module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("directory", metavar="DIRECTORY", help="written by --to huggingface")
-    parser.add_argument("text", metavar="TEXT", help="with a <mask>")
+    parser.add_argument("text", metavar="TEXT", help="text with a <mask>")
     args = parser.parse_args()
     directory, text = args.directory, args.text
     if not Path(directory, "config.json").is_file():

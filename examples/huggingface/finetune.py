@@ -48,7 +48,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help=out)
     parser.add_argument("--lr", type=float, default=3e-5, help="peak learning rate")
     parser.add_argument("--epochs", type=int, default=10, help="5 for MNLI, QNLI and QQP")
-    parser.add_argument("--batch-size", type=int, default=32, help="examples")
+    parser.add_argument("--batch-size", type=int, default=32, help="examples in a batch")
     parser.add_argument("--max-positions", type=int, help="default: those of the model")
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args(words)

@@ -236,12 +236,12 @@ def main(argv: list[str] | None = None) -> None:
     """See the module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     add = parser.add_argument
-    add("inputs", type=Path, nargs="+", metavar="INPUT", help="files or folders")
+    add("inputs", type=Path, nargs="+", metavar="INPUT", help="text files or folders of them")
     add("--out", type=Path, required=True, metavar="DIRECTORY")
     add("--cased", action="store_true", help="keep upper case")
-    add("--longest", type=int, default=2000, help="maximal number of characters in a line")
+    add("--longest", type=int, default=2000, help="largest number of characters in a line")
     add("--valid-share", type=float, default=0.01, help="share of documents held out")
-    add("--workers", type=int, default=cores(), help="processes")
+    add("--workers", type=int, default=cores(), help="number of processes")
     args = parser.parse_args(argv)
     if args.longest < 1 or args.workers < 1:
         raise UsageError("--longest and --workers must be at least 1.")

@@ -246,7 +246,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     vocabulary.add_argument("--sentencepiece", metavar="SIZE|FILE", help="train or use a model")
     vocabulary.add_argument("--gpt2-bpe", type=Path, metavar="FOLDER", help="of GPT-2's two files")
     parser.add_argument("--binarise", action="store_true", help="write the input of fairseq-train")
-    parser.add_argument("--workers", type=int, default=cores(), help="processes")
+    parser.add_argument("--workers", type=int, default=cores(), help="number of processes")
     arguments = parser.parse_args(argv)
     if not (arguments.text / "train.txt").is_file():
         raise UsageError(f"TEXT is {str(arguments.text)!r}, but holds no train.txt.")

@@ -68,7 +68,7 @@ def arguments(
     add("--out", type=Path, required=True, help="directory of all output")
     add("--workers", type=int, default=1, help="runs at a time, spread over all GPUs")
     add("--only", nargs="+", metavar="NAME", help="runs with these names, as in 'rope/*'")
-    add("--user-dir", type=Path, metavar="FOLDER", help="with encodings of your own")
+    add("--user-dir", type=Path, metavar="FOLDER", help="folder with your own encodings")
     parser.epilog = "Arguments after -- are passed to fairseq-train unchanged."
     argv = list(sys.argv[1:] if argv is None else argv)
     end = argv.index("--") if "--" in argv else len(argv)

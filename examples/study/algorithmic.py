@@ -130,12 +130,12 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     add = parser.add_argument
     add("task", choices=TASKS)
-    add("encoding", help="perhaps with options: rope+randomize_positions=2048")
-    add("out", type=Path, metavar="FILE", help="the result, as JSON")
+    add("encoding", help="name, or name and options: rope+randomize_positions=2048")
+    add("out", type=Path, metavar="FILE", help="file for the result, as JSON")
     add("--seed", type=int, default=1)
     add("--updates", type=int, default=10000)
-    add("--batch-size", type=int, default=128, help="strings")
-    add("--longest", type=int, default=200, help="of the tested strings")
+    add("--batch-size", type=int, default=128, help="strings in a batch")
+    add("--longest", type=int, default=200, help="length of the longest tested strings")
     args = parser.parse_args(argv)
     options_of(args.encoding)
     if min(args.updates, args.batch_size) < 1 or args.longest < TRAINED + EVERY:

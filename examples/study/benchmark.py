@@ -53,7 +53,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line; arguments after `--` are for fairseq-train."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     add = parser.add_argument
-    add("data", type=Path, help="binarised text")
+    add("data", type=Path, help="folder of the binarised text")
     add("--blimp", type=Path, help="blimp.jsonl.xz (see blimp.py); without it, BLiMP is left out")
     add("--encodings", default=",".join(ENCODINGS), help="default: %(default)s")
     args = arguments(parser, argv, "examples.study.benchmark")

@@ -134,7 +134,7 @@ def main(argv: list[str] | None = None) -> None:
     add("folder", type=Path, help="directory of a model and its tokenizer")
     add("--data", type=Path, required=True, help="blimp.jsonl, perhaps .xz, or a folder of .jsonl")
     add("--checkpoint-file", help="default: as from_pretrained finds it")
-    add("--pairs", type=int, default=1000, help="of each paradigm (default: all 1,000)")
+    add("--pairs", type=int, default=1000, help="pairs of each paradigm (default: all 1,000)")
     args = parser.parse_args(argv)
     if args.pairs < 1:
         raise UsageError(f"--pairs must be at least 1, but is {args.pairs}.")

@@ -23,13 +23,13 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line; arguments after `--` are for fairseq-train."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     add = parser.add_argument
-    add("data", type=Path, help="binarised masked-LM data")
+    add("data", type=Path, help="folder of the binarised text")
     add("--encodings", default=",".join(FOR_ENCODERS), help="default: all that encoders take")
-    add("--updates", type=int, default=9600, help="per encoding")
-    add("--validations", type=int, default=8, help="of each model")
+    add("--updates", type=int, default=9600, help="updates of each model")
+    add("--validations", type=int, default=8, help="validations of each model")
     add("--arch", default="tupe_roberta_tiny")
-    add("--tokens-per-sample", type=int, default=32, help="length of a sequence")
-    add("--batch-size", type=int, default=32, help="sequences")
+    add("--tokens-per-sample", type=int, default=32, help="tokens in a sequence")
+    add("--batch-size", type=int, default=32, help="sequences in a batch")
     add("--lr", type=float, default=1e-3)
     add("--seed", type=int, default=1)
     return arguments(parser, argv, "examples.study.compare_encodings")

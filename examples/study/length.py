@@ -55,16 +55,16 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line; arguments after `--` are for fairseq-train."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     add = parser.add_argument
-    add("data", type=Path, help="binarised text")
+    add("data", type=Path, help="folder of the binarised text")
     for part, names in ENCODINGS.items():
         flag = "--encodings" if part == "causal" else f"--{part}-encodings"
         add(flag, dest=part, default=names, help="default: %(default)s")
-    add("--seeds", type=int, nargs="+", default=[1, 2], help="default: 1 2")
+    add("--seeds", type=int, nargs="+", default=[1, 2], help="seeds (default: 1 2)")
     add("--length", type=int, default=64, help="tokens of causal models (default: 64)")
-    add("--masked-length", type=int, default=32, help="tokens, with <s> (default: 32)")
-    add("--updates", type=int, default=4800, help="of a causal model, 32 sequences each")
-    add("--masked-updates", type=int, default=9600, help="of a masked model")
-    add("--algorithmic-updates", type=int, default=3000, help="the paper: 10,000")
+    add("--masked-length", type=int, default=32, help="tokens of masked models (default: 32)")
+    add("--updates", type=int, default=4800, help="updates of a causal model, 32 sequences each")
+    add("--masked-updates", type=int, default=9600, help="updates of a masked model")
+    add("--algorithmic-updates", type=int, default=3000, help="of a task (the paper: 10,000)")
     add("--blocks", type=int, default=64, help="held-out text, in sequences of the longest length")
     args = arguments(parser, argv, "examples.study.length")
     for part in ENCODINGS:

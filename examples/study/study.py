@@ -46,10 +46,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("--text", nargs="+", type=Path, required=True, help="text files or folders of them")
     add("--glue", type=Path, required=True, help="the GLUE download")
-    add("--scale", choices=SCALES, default="tiny", help="see plan.py (default: tiny)")
+    add("--scale", choices=SCALES, default="tiny", help="size, see plan.py (default: tiny)")
     add("--models", nargs="+", choices=MODELS, default=list(MODELS), help="default: all")
-    add("--seeds", nargs="+", type=int, help="of pre-training (default: the scale's)")
-    add("--tasks", nargs="+", help="of GLUE (default: the scale's)")
+    add("--seeds", nargs="+", type=int, help="seeds of pre-training (default: those of the scale)")
+    add("--tasks", nargs="+", help="tasks of GLUE (default: those of the scale)")
     args = arguments(parser, argv, "examples.study.study")
     args.plan = plan = SCALES[args.scale]
     args.seeds = args.seeds or list(plan.seeds)

@@ -95,7 +95,7 @@ def _write(path: Path, lines: list[str]) -> None:
 def main() -> None:
     """See the module's text."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("source", type=Path, help="parallel text")
+    parser.add_argument("source", type=Path, help="folder of the parallel text")
     parser.add_argument("out", type=Path, help="directory of the results")
     parser.add_argument("--vocabulary", type=int, default=6000, help="pieces of both languages")
     arguments = parser.parse_args()

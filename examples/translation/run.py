@@ -62,11 +62,11 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line; arguments after `--` are for fairseq-train."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     add = parser.add_argument
-    add("source", type=Path, help="parallel text")
+    add("source", type=Path, help="folder of the parallel text")
     add("--encodings", default=",".join(TABLE), help="default: %(default)s")
-    add("--seeds", default="1", help="default: 1")
+    add("--seeds", default="1", help="seeds, separated by commas (default: 1)")
     add("--size", choices=SIZES, default="tiny")
-    add("--updates", type=int, help="of each model (default: by size)")
+    add("--updates", type=int, help="updates of each model (default: by size)")
     add("--vocabulary", type=int, default=6000, help="number of pieces, for both languages")
     args = arguments(parser, argv, "examples.translation.run")
     args.updates = args.updates or SIZES[args.size]["updates"]

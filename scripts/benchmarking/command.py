@@ -50,10 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser, encodings: str, backends: str
     add("--encodings", default=encodings, help="default: %(default)s")
     add("--backends", default=backends, help="default: %(default)s")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda if available")
-    parser.add_argument("--threads", type=int, metavar="N", help="on the CPU (default: torch's)")
+    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: torch's)")
     parser.add_argument("--rounds", type=int, metavar="N", help="measurements of each row")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all times, by round")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file for all times, by round")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="file for the tables")
 
 
 def check(args: argparse.Namespace) -> None:

@@ -71,7 +71,7 @@ def parse(argv: list[str] | None = None) -> tuple[argparse.Namespace, Conversion
         kind = {"choices": ("yes", "no")} if option.type is bool else {"type": option.type}
         parser.add_argument(option.flag, help=option.help, **kind)
     if conversion.flag == "--from":
-        parser.add_argument("--dict", type=Path, help="default dict.txt beside SOURCE")
+        parser.add_argument("--dict", type=Path, help="default: dict.txt beside SOURCE")
     arguments = parser.parse_args(argv)
     options = {}
     for option in conversion.options:
