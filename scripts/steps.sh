@@ -116,7 +116,7 @@ lock_work() {
   # By Python, because not every system has `flock`. Some network file systems have no locks.
   local lock='import fcntl, sys; fcntl.flock(9, fcntl.LOCK_EX | (len(sys.argv) > 1) * fcntl.LOCK_NB)'
   python -c "$lock" now 2>/dev/null || {
-    echo "waiting for another call, or for processes of a killed one, to end"
+    echo "waiting for another call, or for processes left by a killed call, to end"
     python -c "$lock" 2>/dev/null || true
   }
 }

@@ -12,7 +12,7 @@ from examples.glue.tasks import HIGHEST, LOWEST, TASKS, Task, is_similarity
 HEADER = "index\tprediction"
 #: The files of a submission, with the task and the test set of each.
 FILES = {split.submission: (task, split) for task in TASKS.values() for split in task.tests}
-INCOMPLETE = "missing, and the leaderboard takes all or nothing"
+INCOMPLETE = "missing, but the leaderboard requires all files"
 
 
 def lines_of(predictions: list[str]) -> str:
@@ -77,4 +77,4 @@ if __name__ == "__main__":
     faults += [f"{INCOMPLETE}: {', '.join(missing)}"] if missing else []
     if faults:
         sys.exit("\n".join(f"error: {fault}" for fault in faults))
-    print(f"{sys.argv[1]} is complete and of the right form.")
+    print(f"{sys.argv[1]} is complete and has the right format.")

@@ -87,7 +87,8 @@ def named_checkpoints(words: list[str]) -> dict[str, Path]:
     for word in words:
         name, sign, path = word.partition("=")
         if not (name and sign and path) or "/" in name or name in models:
-            raise UsageError(f"--models has {word!r}; each must be NAME=CHECKPOINT, names once.")
+            told = "each must be NAME=CHECKPOINT, with a name of its own."
+            raise UsageError(f"--models has {word!r}; {told}")
         models[name] = Path(path)
     return models
 

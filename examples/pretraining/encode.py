@@ -234,7 +234,7 @@ def make_vocabulary(wanted: str, text: Path, model: Path, workers: int) -> None:
         with replacing(model) as aside:
             shutil.copyfile(wanted, aside)
     else:
-        raise UsageError(f"--sentencepiece is {wanted!r}: neither a size nor a file.")
+        raise UsageError(f"--sentencepiece is {wanted!r}, which is neither a size nor a file.")
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:

@@ -17,7 +17,7 @@ NAMES = ("tupe_r", "learned")
 NEXT = """
 Next:
   source .venv/bin/activate
-  python examples/quickstart/tour.py   # what one does with a model, in cells
+  python examples/quickstart/tour.py   # what you can do with a model, in cells
   bash scripts/test.sh                 # the test suite
   bash scripts/quickstart.sh --text FILE   # the same with a text of your own"""
 NEXT_OWN = """

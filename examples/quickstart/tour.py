@@ -1,4 +1,4 @@
-"""A tour of what one does with a model, in cells, with the models of the quickstart.
+"""A tour of what you can do with a model, in cells, with the models of the quickstart.
 
     source .venv/bin/activate
     python examples/quickstart/tour.py

@@ -41,7 +41,7 @@ def train(texts: Iterable[Path], model: Path, size: int, flag: str, **options: A
                 )
         except RuntimeError as error:
             reason = str(error).rsplit("] ", 1)[-1].strip() or str(error).strip()
-            raise UsageError(f"{flag} is {size}, but sentencepiece: {reason}") from error
+            raise UsageError(f"{flag} is {size}, but sentencepiece says: {reason}") from error
 
 
 def load(model: Path) -> sentencepiece.SentencePieceProcessor:

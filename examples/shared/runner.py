@@ -109,7 +109,8 @@ def runner(
     with (args.out / ".lock").open("a") as file:
         # Processes inherit the lock, so those that a killed call has left hold it as well.
         if not lock(file.fileno()):
-            raise UsageError(f"another call, or a process of a killed one, runs in {args.out}.")
+            told = f"another call, or a process left by a killed call, uses {args.out}."
+            raise UsageError(told)
         execute = Runner(args, plan, report, file.fileno())
         yield execute
     if (args.out / "report.md").exists():

@@ -38,6 +38,8 @@ def test_options_win(tmp_path):
     (tmp_path / "text").write_text(f"{line(random.Random(0), 5399)}\n")
     # The reason that sentencepiece gives here has no text after its condition.
     given = ([tmp_path / "text"], tmp_path / "model", 1000, "--size")
-    with pytest.raises(UsageError, match=r"--size is 1000, but sentencepiece: .*sentences.*empty"):
+    with pytest.raises(
+        UsageError, match=r"--size is 1000, but sentencepiece says: .*sentences.*empty"
+    ):
         pieces.train(*given, max_sentence_length=100)
     assert not (tmp_path / "model").exists()

@@ -141,7 +141,9 @@ def test_an_interruption_ends_all_processes_and_the_next_call_goes_on(how, tmp_p
     wait_until(lambda: len(pids(out)) == 2)
     second = processes.run(program, *words)
     assert second.returncode == 1
-    assert second.stderr.startswith("error: another call, or a process of a killed one, runs in")
+    assert second.stderr.startswith(
+        "error: another call, or a process left by a killed call, uses"
+    )
     time.sleep(0.2)
     os.kill(first.pid, how)
     ended = first.wait(60)

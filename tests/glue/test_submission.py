@@ -80,4 +80,4 @@ def test_archive_itself(tmp_path):
     command = [sys.executable, GLUE / "glue_submission.py", tmp_path / "s.zip"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "missing, and the leaderboard takes all or nothing: CoLA.tsv" in done.stderr
+    assert "missing, but the leaderboard requires all files: CoLA.tsv" in done.stderr

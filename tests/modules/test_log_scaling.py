@@ -138,7 +138,7 @@ def test_scalings_without_a_meaning(given, message):
 
 def test_an_encoder_is_refused():
     with pytest.raises(
-        UsageError, match=r"--log-scaling-floor is 3, but .* in an encoder are all"
+        UsageError, match=r"--log-scaling-floor is 3, but .* in an encoder it sees all"
     ):
         build_position_encoding("rope", 8, 2, LENGTH, **SCALING)
 

@@ -27,8 +27,8 @@ UNSUPPORTED = {
     "base_layers": "remove the flag, all layers are dense",
     "adaptive_input": "remove the flag, all embeddings have the same width",
     "decoder_xformers_att_config": "use --attention-backend",
-    "deberta_emd": "it adds positions for the prediction of masked words, but this model masks "
-    "none; remove the flag",
+    "deberta_emd": "it adds positions before the LM head of masked language models only; remove "
+    "the flag",
 }
 UNSUPPORTED_TRANSFORMER = {
     **UNSUPPORTED,
@@ -97,7 +97,7 @@ def _finish_lm(args: Namespace, given: Any, task: Any) -> dict[str, Any]:
     if tokens is not None and tokens > longest:
         raise ConfigurationError(
             f"--max-target-positions is {longest}, but samples have {tokens} tokens "
-            "(--tokens-per-sample, and one of --add-bos-token): give at least that number."
+            "(--tokens-per-sample, plus one for --add-bos-token): give at least that number."
         )
     return {**found, "max_target_positions": longest}
 

@@ -141,7 +141,7 @@ def find_dictionaries(
                 return folder, names
     needed = " or ".join(" and ".join(names) for names in alternatives)
     raise DataError(
-        f"no dictionary: {folders[0]} does not hold {needed}; copy the training data's there."
+        f"no dictionary: {folders[0]} does not hold {needed}; copy it from the training data."
     )
 
 
@@ -158,7 +158,7 @@ def find_tokenizer(directory: Path, bpe: str | None) -> dict[str, str]:
     if len(models) > 1:
         names = ", ".join(model.name for model in models)
         raise DataError(
-            f"{directory} holds several models: {names}; name one {SENTENCEPIECE}, or pass "
+            f"{directory} holds several models: {names}; rename one to {SENTENCEPIECE}, or pass "
             "bpe='sentencepiece' and sentencepiece_model=... to from_pretrained."
         )
     if models:

@@ -67,7 +67,7 @@ def collect(
     if not module.startswith(f"{PACKAGE}."):
         raise ConfigurationError(
             f"--position-encoding is {position_encoding!r} of {module}, whose code cannot be "
-            f"written: only encodings of {PACKAGE} can be used without it."
+            f"written: only the code of encodings in {PACKAGE} is written."
         )
     own = POSITION_ENCODINGS[position_encoding].options()
     values = {str(options.get(option.name, option.default)) for option in own}

@@ -201,7 +201,7 @@ def _check_complete(pieces: Collection[str], ids: dict[str, int], path: Path) ->
     if lacking:
         raise DataError(
             f"dict.txt lacks {len(lacking)} of the {len(pieces)} pieces of {path.name}, "
-            f"{lacking[0]!r} for instance; fairseq-preprocess --srcdict of all pieces, before "
+            f"{lacking[0]!r} for instance; fairseq-preprocess --srcdict with all pieces, before "
             "training, avoids this."
         )
 

@@ -117,7 +117,7 @@ class TupeRobertaModel(CheckedModel, RobertaFromPretrained, RobertaModel):
         """
         if "target" not in sample:
             raise DataError(
-                "the data has no labels: `label/` beside `input0/` must hold them for this split "
+                "the data have no labels: `label/` beside `input0/` must hold them for this split "
                 "(for regression: a file label/SPLIT.label)."
             )
         return super().get_targets(sample, net_output)

@@ -203,8 +203,8 @@ class RotaryPosition(RandomizedEncoding):
     def _check_local_theta(self, theta: float) -> None:
         if self.shape.window is None or self.randomize_positions:
             raise ConfigurationError(
-                f"--rope-theta-local is {theta}, but needs --attention-window and does not take "
-                "--randomize-positions: leave it out."
+                f"--rope-theta-local is {theta}, but it needs --attention-window and cannot be "
+                "used with --randomize-positions: leave it out."
             )
         check_rotation("rope", self.shape, theta, "--rope-theta-local")
 

@@ -53,7 +53,7 @@ class Shape:
         if self.bidirectional and self.log_scaling_floor is not None:
             raise ConfigurationError(
                 f"--log-scaling-floor is {self.log_scaling_floor}, but scales scores by the "
-                "number of tokens that a query sees, which in an encoder are all: leave it out."
+                "number of tokens that a query sees, and in an encoder it sees all: leave it out."
             )
 
     @property
