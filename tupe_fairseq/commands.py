@@ -76,7 +76,7 @@ def at_start(install: Callable[[], None]) -> Callable[[], None]:
 
 
 def ends_commands_in_one_line(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function that fairseq calls: a `UsageError` ends the command in one line.
+    """Decorate a function that fairseq calls: the command exits with the line of a `UsageError`.
 
     fairseq and hydra wrap ordinary exceptions in tracebacks of their own. SystemExit passes
     through both and prints its message. Outside of commands the error is raised unchanged.

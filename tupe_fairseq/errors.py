@@ -17,8 +17,8 @@ TRACEBACK = "TUPE_FAIRSEQ_TRACEBACK"
 class UsageError(ValueError):
     """Base class of the errors that a user can correct.
 
-    The message is one line that names the argument, its value and the way out. In Python and in
-    notebooks the error is raised as any other. A fairseq command prints that line on stderr and
+    The message is one line that names the argument, its value and what to do. In Python and in
+    notebooks the error is raised like any other. A fairseq command prints that line on stderr and
     exits with status 1 (`commands.ends_commands_in_one_line`).
     """
 
@@ -40,7 +40,7 @@ class DataError(UsageError):
 
 
 class BackendError(UsageError):
-    """An attention backend cannot compute what is asked of it."""
+    """An attention backend does not support the model, or cannot run here."""
 
 
 @contextmanager

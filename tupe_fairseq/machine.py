@@ -1,4 +1,4 @@
-"""What this process may use of the machine, and what reports say of it and of the source code."""
+"""The cores that this process may use, and what reports say of the machine and the commit."""
 
 import os
 import platform
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def cores() -> int:
-    """Cores that this process may use; Slurm and containers may leave it some of all."""
+    """Number of cores that this process may use; Slurm and containers may restrict them."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -19,12 +19,12 @@ class TUPEConfig:
         num_heads: heads H, a divisor of d_model.
         d_model: width C.
         max_len: longest sequence.
-        dropout: on attention weights and block outputs.
+        dropout: dropout of attention weights and block outputs.
         expansion_factor: feed-forward width / d_model.
         relative_bias: add T5's relative bias (TUPE-R); False gives TUPE-A.
         bidirectional_bias: buckets for keys on both sides; False: only for keys to the left.
-        num_buckets: of the relative bias.
-        max_distance: from which on relative positions share a bucket.
+        num_buckets: number of buckets of the relative bias.
+        max_distance: distance from which all relative positions share a bucket.
         untie_cls: position 0 holds [CLS], and its positional correlations are reset. Unlike
             `--tie-cls`, the default is False: sequences of vectors need not begin with [CLS].
         attention_backend: "auto" or a registered backend.

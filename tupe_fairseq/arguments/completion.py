@@ -98,7 +98,7 @@ def write_back(args: Any, complete: Namespace) -> None:
 
 
 def register_architectures(model: ModelArguments) -> None:
-    """Enter a model's architectures with fairseq; the model itself must be registered before."""
+    """Register a model's architectures with fairseq, in which the model is registered already."""
     for name in model.architectures:
         register_model_architecture(model.name, name)(
             # fairseq calls it with its own object, to be completed in place.

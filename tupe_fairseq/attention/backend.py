@@ -74,7 +74,7 @@ def required_features(
 
 @dataclass(frozen=True)
 class SharedAttention:
-    """What a backend knows beside queries, keys and values.
+    """What a backend knows besides queries, keys and values.
 
     All but the last two fields are shared by the layers that see the same of the encoding.
 
@@ -120,7 +120,7 @@ class Backend:
     supports: frozenset[Feature] = frozenset()
 
     def unsupported(self, features: Collection[Feature]) -> str | None:
-        """Why it cannot serve all of these features, or None."""
+        """Why it does not support all of these features, or None."""
         return next((f.value for f in Feature if f in features and f not in self.supports), None)
 
     def unavailable(self, device: str) -> str | None:

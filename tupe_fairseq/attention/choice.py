@@ -48,12 +48,12 @@ def share_attention(
         layout: the tokens of the batch, or None for B×T tokens without padding.
         layer_terms: the encoding's terms of one of the layers, or None.
         window: largest distance at which tokens attend to each other, or None.
-        backend: a registered name, or "auto" for the first in `AUTO` that serves the encoding.
+        backend: a registered name, or "auto" for the first in `AUTO` that supports the encoding.
         compiled: whether the layers are compiled.
         causal: whether later tokens are hidden.
 
     Raises:
-        BackendError: the backend is unknown, does not serve this encoding, or cannot run here.
+        BackendError: the backend is unknown, does not support this encoding, or cannot run here.
     """
     if layout is None:
         layout = Layout(x.size(0), x.size(1))

@@ -1,7 +1,7 @@
 """`--bpe tokenizer_json`: a tokenizer of transformers in fairseq's pipeline.
 
-`encode` gives numbers, as fairseq's `gpt2` does: ids of tokenizer.json. dict.txt has these numbers
-as its symbols, so that a text gets the rows that it has in transformers.
+`encode` returns ids of tokenizer.json, as fairseq's `gpt2` returns numbers. dict.txt has these ids
+as its symbols, so that a text gets the same embeddings as in transformers.
 """
 
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Keys and values of earlier tokens, with which `generate` computes new tokens alone."""
+"""The KV cache of `generate`: keys and values of earlier tokens."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`TupeForCausalLM`: the language model, and what `generate` asks of it."""
+"""`TupeForCausalLM`: the language model, and what `generate` needs of it."""
 
 from typing import Any, ClassVar
 
@@ -17,8 +17,8 @@ from .with_head import TupeWithHead
 class TupeForCausalLM(TupeWithHead, GenerationMixin):
     """`TupeModel` with hidden later tokens and an output layer without a bias.
 
-    `generate` keeps the keys and values of earlier tokens (`TupeCache`), unless the batch has
-    padding, the encoding does not decode token by token, or use_cache is False.
+    `generate` uses a KV cache (`TupeCache`), unless the batch has padding, the encoding does not
+    decode token by token, or use_cache is False.
     """
 
     output_class = CausalLMOutputWithPast

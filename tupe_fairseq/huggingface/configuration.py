@@ -39,36 +39,36 @@ class TupeConfig(PretrainedConfig):
         num_attention_heads: heads H, a divisor of hidden_size.
         intermediate_size: feed-forward width.
         hidden_act: activation of feed-forward blocks and of the language modeling head.
-        hidden_dropout_prob: on the input and on the output of every block.
-        attention_probs_dropout_prob: on attention weights.
-        activation_dropout: after the activation of feed-forward blocks.
+        hidden_dropout_prob: dropout of the input and of the output of every block.
+        attention_probs_dropout_prob: dropout of attention weights.
+        activation_dropout: dropout after the activation of feed-forward blocks.
         max_position_embeddings: longest sequence, in tokens.
         position_encoding: name of a registered encoding.
         position_options: the options of that encoding by name; others have their defaults.
         attention_window: largest distance at which tokens attend to each other; None: no limit.
             An untied [CLS] is outside of it: it is visible to all tokens and sees all.
         global_every: layers 0, N, 2N, ... have no window; 0: all layers have it.
-        extend_positions: "toeplitz" continues the bias of TUPE by distance, in a model that is
-            loaded with a larger max_position_embeddings than it was trained with.
+        extend_positions: "toeplitz" continues TUPE's positional term by distance, in a model that
+            is loaded with a larger max_position_embeddings than it was trained with.
         log_scaling_floor: in layers without a window of a language model, scores of the i-th token
-            are multiplied by 1 + log_scaling_alpha · ln(i / log_scaling_floor) from this one on.
+            are multiplied by 1 + log_scaling_alpha · ln(i / log_scaling_floor) from this token on.
         log_scaling_alpha: see log_scaling_floor.
         layernorm_embedding: LayerNorm on the input, as BERT has.
         normalize_before: pre-LN layers and a final LayerNorm.
         embedding_scale: factor of the token embeddings.
-        layer_norm_eps: what LayerNorms add to variances.
-        type_vocab_size: token types with an embedding; 0: `token_type_ids` has no effect.
+        layer_norm_eps: epsilon of LayerNorms, added to the variance.
+        type_vocab_size: number of token types; 0: `token_type_ids` has no effect.
         attention_backend: backend under attn_implementation "sdpa": "auto" or a registered one.
-        classifier_dropout: of classification heads; None: hidden_dropout_prob.
+        classifier_dropout: dropout of classification heads; None: hidden_dropout_prob.
         classifier_act: activation of the head for sequence classification.
-        pooler_dropout: of the vectors that this head reads; None: classifier_dropout.
+        pooler_dropout: dropout of the vectors that this head reads; None: classifier_dropout.
         initializer_range: standard deviation of new weights.
         is_decoder: later tokens are hidden, as in a language model.
         tie_word_embeddings: the output layer uses the token embeddings as its weight.
-        bos_token_id: of `<s>`.
-        pad_token_id: of padding.
-        eos_token_id: of `</s>`.
-        use_cache: `generate` keeps the keys and values of earlier tokens where it can.
+        bos_token_id: id of `<s>`.
+        pad_token_id: id of padding.
+        eos_token_id: id of `</s>`.
+        use_cache: `generate` uses a KV cache where it can.
         **kwargs: other settings of transformers.
     """
 

@@ -1,4 +1,4 @@
-"""The encoder with what transformers asks of it: checkpoints, hidden states, weights."""
+"""The encoder with what transformers needs: checkpointing, hidden states, attention weights."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -11,8 +11,8 @@ from ..modules.padding_shift import PaddingShift
 def read_mask(attention_mask: Tensor | None) -> tuple[Padding | None, PaddingShift | None]:
     """Padding at the end of each row, and how tokens are moved to the start where it is elsewhere.
 
-    A position is the index of a token among those that the mask shows: the outputs of a sequence
-    do not depend on where its padding is. While torch traces a graph, padding must be at the end.
+    Positions count unmasked tokens, so the outputs of a sequence do not depend on where its
+    padding is. While torch traces a graph, padding must be at the end.
 
     Args:
         attention_mask: B×T, 1 or True at tokens; None: all are tokens.

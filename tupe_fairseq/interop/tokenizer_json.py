@@ -62,7 +62,7 @@ def write_tokenizer(
         source: the model's directory.
         dictionary: its dictionary.
         longest: most tokens of the model.
-        lower_case: the text was lower-cased before the tokenizer saw it.
+        lower_case: whether the training text was lowercased.
         start: the symbol before a text that a language model continues; None for masked tokens.
 
     Returns:

@@ -63,11 +63,11 @@ class Encoder(nn.Module):
         causal: hide later tokens, as a language model does.
         source_dim: width of the source that every layer attends to, or None without a source.
         final_norm: LayerNorm after the last layer; by default that of pre-LN layers.
-        token_types: types of tokens with an embedding of their own, which BERT calls segments.
+        token_types: number of token types, each with an embedding; BERT calls them segments.
         **base: passed to the next class in the MRO.
 
     Raises:
-        BackendError: the backend does not serve the encoding, or there is no compiler.
+        BackendError: the backend does not support the encoding, or there is no compiler.
     """
 
     layer_class = TransformerLayer

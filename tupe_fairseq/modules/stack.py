@@ -50,7 +50,7 @@ class LayerStack(nn.ModuleList):
     model, and every method that reads it takes it as an argument.
 
     Raises:
-        BackendError: the backend does not serve the encoding, or there is no compiler.
+        BackendError: the backend does not support the encoding, or there is no compiler.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 score_ij = q_i·k_j / √D + c_i − c_j with c_i = −Σ_{l≤i} softplus(w·x_l + b) for each head, x the
 layer's input. A key is penalised by the tokens after it, up to the query. Because softplus(z) =
-−ln σ(−z), this is FoX (fox.py) with w and b negated, and rides on queries and keys likewise.
+−ln σ(−z), this is FoX (fox.py) with w and b negated, and a product of vectors in the same way.
 
 The code released with the paper is causal and does not divide q_i·k_j by √D. In an encoder, the
 term is −|c_i − c_j|, which is ours: the same penalty on both sides. It is no product of vectors.

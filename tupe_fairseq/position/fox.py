@@ -2,7 +2,7 @@
 
 score_ij = q_i·k_j / √D + Σ_{l=j+1..i} ln f_l with f_l = σ(w·x_l + b) for each head, x the layer's
 input. With the running sum F_i = Σ_{l≤i} ln f_l the term is F_i − F_j, the product of (F_i, 1) and
-(1, −F_j), which rides on queries and keys.
+(1, −F_j), which are appended to queries and keys.
 
 The paper is causal. In an encoder, keys on the right have gates g of their own and get
 Σ_{l=i+1..j} ln g_l, as in x-transformers; this is no product of vectors.

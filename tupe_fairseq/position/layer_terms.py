@@ -10,11 +10,11 @@ from .relative import RelativeVectors
 class LayerTerms(nn.Module):
     """The part of an encoding that belongs to one attention layer.
 
-    A subclass overrides at least one of four hooks. `rotate` changes queries, keys and values by
-    parameters of the layer (PoPE). `relative` serves products with vectors by distance (Shaw,
-    Transformer-XL, DeBERTa) in O(T) memory, with `relative_queries` also of vectors computed from
-    the layer's input (the relative bank). `vectors` serves products of vectors computed from the
-    layer's input (FoX). `content` serves any other term, as B×H×T×S.
+    A subclass overrides at least one of four hooks. `rotate` changes queries, keys and values with
+    parameters of the layer (PoPE). `relative` is for products with vectors by distance (Shaw,
+    Transformer-XL, DeBERTa), in O(T) memory; with `relative_queries`, other queries, computed from
+    the layer's input, replace the queries (the relative bank). `vectors` is for products of
+    vectors computed from the layer's input (FoX). `content` is for any other term, as B×H×T×S.
     The input of a layer, x, holds arbitrary values at padding.
 
     Raises:

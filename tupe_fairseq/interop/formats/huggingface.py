@@ -46,7 +46,7 @@ from ..warm_start import Encoding, Seed, warm_start
 KIND = "huggingface"
 #: Options of formats that are written with a tokenizer.
 Head = Annotated[str, "the classification head to write"]
-LowerCase = Annotated[bool, "yes: the tokenizer lower-cases texts, as in training"]
+LowerCase = Annotated[bool, "yes: the tokenizer lowercases texts, as in training"]
 Classes = Annotated[str, "roberta (default for `learned`), deberta-v2, or tupe with its own code"]
 
 
