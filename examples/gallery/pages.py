@@ -13,10 +13,10 @@ from tupe_fairseq.position import POSITION_ENCODINGS
 TITLE = "Position encodings"
 INTRO = (
     "A card for each value of `--position-encoding`, written from the code by `python -m "
-    "examples.gallery.build`. Figures: one head by query (rows) and key (columns), before and "
-    "after a short training of a tiny model. The task needs positions: name the token three "
-    "places to the left. The share of right answers tells whether a model has learned this task, "
-    "not which encoding is better; `none` can only count the tokens. "
+    "examples.gallery.build`. Each figure shows one head, with queries in rows and keys in "
+    "columns, before and after a short training of a tiny model. The task needs positions: "
+    "predict the token three positions to the left. The accuracy shows whether a model has "
+    "learned this task, not which encoding is better; `none` can only count the tokens. "
     "Parameters: what the encoding adds to a model of BERT-Base's size. Cost: what is stored for "
     "T tokens. Beyond the trained length: what can be computed, not how well."
 )
@@ -35,10 +35,10 @@ def write_pages(out: Path) -> None:
 
 def caption(result: dict[str, Any]) -> str:
     """What the figure of an encoding shows."""
-    right = f"{100 * result['right']:.0f} % right after {result['updates']} updates"
+    right = f"Accuracy {100 * result['right']:.0f} % after {result['updates']} updates"
     if "map" not in result:
         return f"Nothing is added, so there is no figure. {right}."
-    learned = "" if result["changed"] else " Nothing of it is learned."
+    learned = "" if result["changed"] else " Training does not change it."
     return f"{result['map'].capitalize()}: {result['meaning']}.{learned} {right}."
 
 

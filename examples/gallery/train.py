@@ -2,9 +2,9 @@
 
     python -m examples.gallery.train ENCODING --out DIRECTORY
 
-The task needs positions: at each one, name the token three places to the left. Tokens are drawn
-uniformly, so a model without positions can only count them. Position 0 holds [CLS]. Encodings for
-decoders only are trained in a decoder, all others in an encoder.
+The task needs positions: for each token, predict the token three positions to the left. Tokens are
+drawn uniformly, so a model without positions can only count them. Position 0 holds [CLS].
+Encodings for decoders only are trained in a decoder, all others in an encoder.
 
 DIRECTORY gets maps.png, a head by query and key, and result.json.
 """
