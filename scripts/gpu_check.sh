@@ -2,7 +2,7 @@
 # Run the tests and measurements for a GPU. Results are in outputs/gpu, or in the given folder.
 #
 #   bash scripts/gpu_check.sh [FOLDER]                               creates or updates .venv first
-#   PYTHON=python3 bash scripts/gpu_check.sh --no-install [FOLDER]   with that Python as it is
+#   PYTHON=python3 bash scripts/gpu_check.sh --no-install [FOLDER]   uses that Python and installs nothing
 #
 # Each step writes NAME.log; benchmarks also write NAME.json and NAME.md. A step that fails does not
 # stop the others, and the exit status is then 1. Without a GPU the steps run on the CPU at a tiny

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Train a model with N processes on this machine by torchrun: one for each GPU (NCCL), or on the CPU
+# Train a model with N processes on this machine with torchrun: one for each GPU (NCCL), or on the CPU
 # (Gloo) without a GPU or with --cpu. The arguments are those of fairseq-train:
 #
 #   bash scripts/train_distributed.sh 4 data-bin --user-dir tupe_fairseq --arch tupe_roberta_base ...

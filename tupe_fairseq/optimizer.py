@@ -1,4 +1,4 @@
-"""Adam by torch's fused kernel: `--optimizer fused_adam`, with the flags of fairseq's `adam`.
+"""Adam with torch's fused kernel: `--optimizer fused_adam`, with the flags of fairseq's `adam`.
 
 fairseq's Adam with decoupled weight decay (Kingma and Ba 2015; Loshchilov and Hutter 2019) reads
 and writes each parameter in about ten operations; the fused kernel does so once. At step t

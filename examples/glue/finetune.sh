@@ -7,10 +7,10 @@
 #   CHECKPOINT   of the pre-trained model, which determines architecture and encoding
 #   OUT          output: model/ (model of the best epoch, result.json) and logs/
 #   OVERRIDE     of config/TASK.yaml, e.g. 'optimization.lr=[2e-05]' common.seed=2
-#                +model.extend_positions=toeplitz: examples longer than the pre-training of tupe_a, tupe_r
+#                +model.extend_positions=toeplitz: tupe_a and tupe_r, examples longer than in pre-training
 #
-# After an interruption the same command continues; it starts over if the arguments have changed. Uses
-# a GPU if there is one. Needs this package installed (source .venv/bin/activate).
+# After an interruption the same command continues; it starts over if the arguments have changed. It
+# uses a GPU if there is one. This package must be installed (source .venv/bin/activate).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/../../scripts/steps.sh"

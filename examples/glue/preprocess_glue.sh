@@ -9,7 +9,7 @@
 #   OPTION     --max-positions N (default 512), --lowercase or --cased, --workers N
 #
 # Completed tasks are skipped unless their files or options have changed; interrupted ones are
-# repeated. Needs this package installed (source .venv/bin/activate).
+# repeated. This package must be installed (source .venv/bin/activate).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/../../scripts/steps.sh"

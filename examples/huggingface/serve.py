@@ -1,4 +1,4 @@
-"""Classify sentences or fill masks by onnxruntime, from standard input: one text a line.
+"""Classify sentences or fill masks with onnxruntime, from standard input: one text per line.
 
     python scripts/convert_checkpoint.py --to onnx MODEL --head NAME --out program
     python -m examples.huggingface.serve program < sentences.txt

@@ -3,8 +3,8 @@
     python -m examples.quickstart.train OUT ENCODING... -- FLAGS
 
 Each ENCODING is trained with the same FLAGS in OUT/ENCODING, one process per core, from its last
-checkpoint if there is one. Its output is appended to OUT/ENCODING/log.txt. Each validation is told
-in one line.
+checkpoint if there is one. Its output is appended to OUT/ENCODING/log.txt. Each validation is
+printed in one line.
 """
 
 import argparse

@@ -11,7 +11,7 @@ VARIABLE = "TUPE_EXAMPLES_USER_DIR"
 
 
 def user_dir() -> Path:
-    """The plugin of fairseq-train: the folder of own encodings, or the package."""
+    """The plugin of fairseq-train: the folder of the user's encodings, or the package."""
     return Path(os.environ.get(VARIABLE) or ROOT / "tupe_fairseq")
 
 

@@ -70,8 +70,8 @@ def rates(results: Results, size: str) -> Lines:
         cells.append([f"`{name}`", *marked])
     return [
         *("### Learning rates", ""),
-        "Loss after the shorter schedule, one seed; the best in bold. Empty: not tried, since the "
-        "best is inside of the rates that were tried.",
+        "Loss after the shorter schedule, one seed; the best in bold. Empty: not tried, because "
+        "the best is inside the range of the rates that were tried.",
         *("", *table(["encoding", *(f"{rate:g}" for rate in tried)], cells), ""),
     ]
 

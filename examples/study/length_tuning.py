@@ -1,9 +1,9 @@
-"""Train on at a longer length: how fast do continued positions get good there?
+"""Continue training at a longer length: how fast do continued positions improve there?
 
     python -m examples.study.length_tuning DATA_BIN --models NAME=CHECKPOINT... --out DIRECTORY
 
-Each CHECKPOINT is a masked model of length.py that was trained at --trained tokens. It is trained
-on at --longest tokens, with the same text, order and schedule:
+Each CHECKPOINT is a masked model of length.py that was trained at --trained tokens. Its training
+continues at --longest tokens, with the same text, order and schedule:
 
     toeplitz        with --extend-positions toeplitz
     hierarchical    with --extend-positions hierarchical
@@ -82,7 +82,7 @@ def report(out: Path) -> None:
         lines += [[way, len(found), *cells]] if found else []
     absent = (f"{each['part']} ({each['model']})" for each in missing(results))
     text = [
-        f"# {plan['encoding']}, trained on at {plan['longest']:,} tokens",
+        f"# {plan['encoding']}, training continued at {plan['longest']:,} tokens",
         "",
         f"Trained at {plan['trained']} tokens. Loss in bits per predicted token of held-out text "
         f"at {plan['longest']:,} tokens, after updates of 2,048 tokens: median and range over "
