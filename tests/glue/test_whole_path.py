@@ -156,7 +156,7 @@ def test_from_official_files_to_a_checked_zip(glue, bpe, checkpoint, bash, tmp_p
     assert result["score"] == pytest.approx(100 * right / len(examples), abs=1e-3)
     args = ["--data", str(data.parent), "--out", str(tmp_path / "s.zip"), str(model)]
     predict.main(predict.arguments(args))
-    assert "missing, and the leaderboard takes all" in capsys.readouterr().out
+    assert "missing, but the leaderboard requires all" in capsys.readouterr().out
     faults, missing = check(tmp_path / "s.zip")
     assert not faults
     assert len(missing) == 10
