@@ -76,3 +76,17 @@ def test_encoders(kind, name):
 @every_decoder
 def test_language_models(name):
     check(small(hf.TupeForCausalLM, name, is_decoder=True))
+
+
+@pytest.mark.parametrize("side", PLACES)
+@pytest.mark.parametrize(
+    ("kind", "name"), [(hf.TupeForMaskedLM, "tupe_r"), (hf.TupeForCausalLM, "rope")]
+)
+def test_compiled_models(kind, name, side):
+    """By graphs for any mask, with padding or without."""
+    model = small(kind, name, is_decoder=kind is hf.TupeForCausalLM)
+    compiled = torch.compile(model, backend="eager")
+    ids, mask = batch(PLACES[side], 1)
+    for given in ((ids, mask), (ids, None), (ids.clamp(min=4), torch.ones_like(mask))):
+        actual, expected = outputs(compiled, *given), outputs(model, *given)
+        torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)

@@ -12,13 +12,14 @@ def read_mask(attention_mask: Tensor | None) -> tuple[Padding | None, PaddingShi
     """Padding at the end of each row, and how tokens are moved to the start where it is elsewhere.
 
     Positions count unmasked tokens, so the outputs of a sequence do not depend on where its
-    padding is. While torch traces a graph, padding must be at the end.
+    padding is. In a graph that torch exports, padding must be at the end.
 
     Args:
         attention_mask: B×T, 1 or True at tokens; None: all are tokens.
 
     Raises:
-        DataError: the mask has another number of dimensions, or hides a whole sequence.
+        DataError: the mask has another number of dimensions, or hides a whole sequence. The
+            latter is not checked while torch traces a graph.
     """
     if attention_mask is None:
         return None, None
@@ -28,9 +29,9 @@ def read_mask(attention_mask: Tensor | None) -> tuple[Padding | None, PaddingShi
             "length, 1 at tokens and 0 at padding."
         )
     padding = Padding.read(attention_mask == 0)
-    if padding is None or padding.lengths is None:
-        return padding, None
-    if 0 in padding.lengths:
+    if padding is None:
+        return None, None
+    if padding.lengths is not None and 0 in padding.lengths:
         raise DataError(
             f"attention_mask hides all tokens of sequence {padding.lengths.index(0)}: leave that "
             "sequence out."

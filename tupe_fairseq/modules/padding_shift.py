@@ -24,8 +24,15 @@ class PaddingShift:
 
     @classmethod
     def of(cls, padding: Padding | None) -> "PaddingShift":
-        """The shift for a batch; where padding is at the end of each row, nothing moves."""
-        if padding is None or not (padding.leading or padding.scattered):
+        """The shift for a batch; where padding is at the end of each row, nothing moves.
+
+        A graph that torch compiles is for any batch, and computes what moves. In one that torch
+        exports, nothing moves: its padding must be at the end.
+        """
+        if padding is None:
+            return cls()
+        unknown = padding.lengths is None and not torch.compiler.is_exporting()
+        if not (padding.leading or padding.scattered or unknown):
             return cls(padding)
         sources = padding.mask.to(torch.int8).argsort(dim=1, stable=True)
         moved = replace(padding, mask=_take(padding.mask, sources), leading=False, scattered=False)
