@@ -137,6 +137,22 @@ def test_the_vocabulary_grows_and_shrinks(name, tmp_path):
     assert_close(again(ids).logits[SEEN], model(ids).logits[SEEN])
 
 
+@pytest.mark.parametrize("name", ["rope", "tupe_r", "complex_order"])
+def test_a_grown_model_stays_where_it_was_and_frozen(name):
+    """Constants too are on the device of the model; parameters of positions have its dtype."""
+    model = TupeForMaskedLM(config(name)).to("meta", torch.bfloat16)
+    positions = model.tupe.encoder.embed_positions
+    frozen = dict(positions.requires_grad_(False).named_parameters())
+    model.resize_token_embeddings(WORDS + 3, mean_resizing=False)
+    assert {buffer.device.type for buffer in model.buffers()} <= {"meta"}
+    assert model.tupe.encoder.embed_positions is not positions
+    grown = dict(model.tupe.encoder.embed_positions.named_parameters())
+    assert grown.keys() == frozen.keys()
+    for parameter in grown.values():
+        assert (parameter.device.type, parameter.dtype) == ("meta", torch.bfloat16)
+        assert not parameter.requires_grad
+
+
 @every_encoding
 def test_gradient_checkpointing_changes_nothing(name):
     def gradients(checkpointing):

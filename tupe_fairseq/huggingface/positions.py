@@ -92,13 +92,15 @@ def resized(encoder: Encoder, config: TupeConfig) -> PositionEncoding:
     """The encoding of an encoder for another size of the vocabulary.
 
     Rows of tokens that are not new are copied, those of new tokens have their initial values.
+    Device and dtype are those of the encoder, and frozen parameters stay frozen.
     """
     old = encoder.embed_positions
-    new = build_positions(config).train(old.training)
+    # The encoder's first parameters are the encoding's own, if it has any.
+    new = build_positions(config).train(old.training).to(next(encoder.parameters()))
     for name, value in new.named_parameters():
         kept = old.get_parameter(name)
         same = kept.shape == value.shape
         rows = ... if same else slice(min(len(kept), len(value)))
         value[rows].copy_(kept[rows])
-    like = next(old.parameters(), None)
-    return new if like is None else new.to(like)
+        value.requires_grad_(kept.requires_grad)
+    return new
