@@ -53,6 +53,7 @@ def copy(directories, tmp_path):
         (["tupe"], {"is_decoder": True}, "embeddings for 45"),
         (["lm"], {"is_decoder": False}, "has 45 symbols, but the checkpoint has embeddings for 4"),
         (["lm"], {"embedding_scale": 3}, "invalid embedding_scale in"),
+        (["lm"], {"layer_norm_eps": 1e-6}, "config.json: 1e-06; it must be 1e-05."),
         (
             KINDS,
             {"model_type": "vit"},

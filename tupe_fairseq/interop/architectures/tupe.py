@@ -31,4 +31,6 @@ TUPE_LM = Architecture(
     model_type="tupe",
     rules=(*stack_rules(CAUSAL), Rule("lm_head.weight", CAUSAL.output)),
     family=CAUSAL,
+    # fairseq's language models have no setting for it.
+    required={"layer_norm_eps": 1e-5},
 )
