@@ -61,7 +61,7 @@ class Rotation(nn.Module):
     def __init__(self, frequencies: Tensor, length: int, magnitude: float):
         super().__init__()
         self.width = 2 * len(frequencies)
-        positions = torch.arange(length, dtype=torch.float64)
+        positions = torch.arange(length, dtype=torch.float64, device=frequencies.device)
         # N×1 · 1×(R/2)
         angles = positions[:, None] * frequencies
         self.cos = ConstantTable(angles.cos() * magnitude)
@@ -158,7 +158,8 @@ class RotaryPosition(RandomizedEncoding):
         scaled = copy.copy(self)
         # The copy shares this dictionary, which the assignment would change.
         scaled._modules = dict(self._modules)
-        scaled.rotation = self._rotation(length, length).to(device)
+        # On the device, because copying a table to it for each pass takes longer.
+        scaled.rotation = self._rotation(length, length, device)
         return scaled
 
     def check_decoding(self) -> None:
@@ -183,9 +184,11 @@ class RotaryPosition(RandomizedEncoding):
         values = self.rotation(v, positions) if self.rotates_values else v
         return self.rotation(q, positions), self.rotation(k, positions), values
 
-    def _rotation(self, positions: int, length: int = 0) -> Rotation:
+    def _rotation(
+        self, positions: int, length: int = 0, device: torch.device | None = None
+    ) -> Rotation:
         """The rotation of this many positions, in a pass of this length."""
-        frequencies = self.scaling.frequencies(self.theta, self.spectrum, length)
+        frequencies = self.scaling.frequencies(self.theta, self.spectrum, length).to(device=device)
         return Rotation(frequencies[: self.width // 2], positions, self.scaling.magnitude)
 
     def _check_scaling(self, name: str | None) -> None:
