@@ -9,6 +9,7 @@
 # size, which shows that they work and measures nothing. Without fairseq, training is left out.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+case ${1-} in -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' scripts/gpu_check.sh && exit ;; esac
 if [[ ${1-} == --no-install ]]; then
   shift
   python=${PYTHON:-python3}

@@ -52,7 +52,9 @@ def classified(config: dict, logits: numpy.ndarray) -> str:
         return f"{logits[0]:.4f}"
     probabilities = softmax(logits)
     best = int(probabilities.argmax())
-    return f"{config['id2label'][str(best)]} {probabilities[best]:.3f}"
+    # transformers leaves the names of two classes out, if they are the default ones.
+    name = config.get("id2label", {}).get(str(best), f"LABEL_{best}")
+    return f"{name} {probabilities[best]:.3f}"
 
 
 def arguments() -> argparse.Namespace:

@@ -109,9 +109,10 @@ def test_models_that_cannot_be_written(model, options, part, tmp_path):
 
 
 @pytest.fixture
-def directory(tmp_path):
+def directory(tmp_path, request):
     """A `tupe_roberta` model with a tokenizer and a head."""
-    _, converted = masked_lm("tupe_r", 3, dictionary_of_pieces(train(tmp_path)))
+    classes = getattr(request, "param", 3)
+    _, converted = masked_lm("tupe_r", classes, dictionary_of_pieces(train(tmp_path)))
     write(converted, tmp_path / "model", tmp_path / "dict.txt")
     return tmp_path / "model"
 
@@ -126,7 +127,9 @@ runpy.run_path(sys.argv.pop(1), run_name="__main__")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("head", [None, HEAD])
+@pytest.mark.parametrize(
+    ("head", "directory"), [(None, 3), (HEAD, 3), (HEAD, 2)], indirect=["directory"]
+)
 @torch.no_grad()
 def test_serving(head, directory, tmp_path):
     """The example prints the words or the class that fairseq's model gives."""

@@ -21,3 +21,7 @@ def test_every_step_works_without_a_gpu(bash, tmp_path, monkeypatch):
     assert all(table["rows"] for found in tables.values() for table in found)
     assert '"wps"' in logs["train_tupe_r"]
     assert " passed" in logs["tests"]
+
+
+def test_help(bash):
+    assert bash(ROOT / "scripts/gpu_check.sh", "--help").stdout.startswith("Run the tests")
