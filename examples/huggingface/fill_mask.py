@@ -20,7 +20,7 @@ def main() -> None:
     """See the module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("directory", metavar="DIRECTORY", help="written by --to huggingface")
-    parser.add_argument("text", metavar="TEXT", help="text with a <mask>")
+    parser.add_argument("text", metavar="TEXT", help="text with a mask of the model")
     args = parser.parse_args()
     directory, text = args.directory, args.text
     if not Path(directory, "config.json").is_file():
@@ -37,7 +37,7 @@ def main() -> None:
     probabilities[tokenizer.all_special_ids] = 0
     for probability, token in zip(*probabilities.topk(5), strict=True):
         word = tokenizer.decode([int(token)]).strip()
-        print(f"{probability:.3f}  {text.replace('<mask>', word)}")
+        print(f"{probability:.3f}  {text.replace(tokenizer.mask_token, word)}")
 
 
 if __name__ == "__main__":
