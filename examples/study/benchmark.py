@@ -6,6 +6,7 @@ DATA_BIN is the output of examples/pretraining/prepare.sh. The plan and its reas
 benchmark/README.md, the settings in benchmark_plan.py. The parts:
 
     baseline   what ends the plateau of `learned`
+    plateau    the same with four times as many updates
     rates      the learning rate of each encoding, on a shorter schedule
     final      each encoding at its best rate, three seeds; BLiMP (with --blimp) and longer texts
     larger     the same with fewer encodings and a larger model
@@ -32,10 +33,9 @@ from examples.shared.runner import Run, arguments, runner
 from examples.study.benchmark_plan import (
     BASELINE,
     ENCODINGS,
-    PILOT,
     RATES,
     SIZES,
-    STARVED,
+    TRIALS,
     Setting,
     Size,
 )
@@ -63,13 +63,13 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 def baseline_runs(args: argparse.Namespace) -> list[Run]:
     """Part 1: what ends the plateau of `learned`."""
-    found = []
-    for encoding, settings in STARVED.items():
-        for name in settings:
-            own = {"part": "baseline", "setting": name}
-            run = changed_run(args, PILOT, encoding, name, 1, BASELINE[name], own)
-            found.append(run)
-    return found
+    return [
+        changed_run(args, trial.recipe, encoding, name, 1, BASELINE[name], own)
+        for part, trial in TRIALS.items()
+        for encoding, settings in trial.settings.items()
+        for name in settings
+        for own in [{"part": part, "setting": name}]
+    ]
 
 
 def changed_run(
@@ -163,7 +163,8 @@ def main(argv: list[str] | None = None) -> None:
     first = baseline_runs(args)
     tokens = [read_tokens(args.data / part) for part in ("train", "valid")]
     symbols = len(Dictionary.load(str(args.data / "dict.txt")))
-    plan = {"pilot": PILOT._asdict(), "unigram": unigram_loss(*tokens, symbols)}
+    plan: dict[str, Any] = {part: trial.recipe._asdict() for part, trial in TRIALS.items()}
+    plan["unigram"] = unigram_loss(*tokens, symbols)
     plan |= {size.name: size.recipe._asdict() for size in SIZES}
     with runner(args, plan, report) as execute:
         execute(first)

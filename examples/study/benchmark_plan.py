@@ -44,13 +44,6 @@ BASELINE = {
     "warmup=600": Setting(("--warmup-updates", "600")),
     "dropout=0.1": Setting(("--dropout", "0.1", "--attention-dropout", "0.1")),
 }
-#: The encodings of part 1, and the settings of each.
-STARVED = {
-    "none": ("base",),
-    "sinusoidal": ("base", "init=2.45", "lr=2e-3"),
-    "learned": tuple(BASELINE),
-}
-
 PILOT = Recipe(
     arch="tupe_roberta",
     updates=3000,
@@ -60,6 +53,40 @@ PILOT = Recipe(
     lr=1e-3,
     flags=[*sizes(), "--max-valid-steps", "20"],
 )
+
+
+class Trial(NamedTuple):
+    """Runs of part 1.
+
+    Attributes:
+        recipe: of all runs.
+        settings: by encoding, names of BASELINE.
+    """
+
+    recipe: Recipe
+    settings: dict[str, tuple[str, ...]]
+
+
+#: Part 1 by name. `plateau` was added after `baseline`: once over the whole text.
+TRIALS = {
+    "baseline": Trial(
+        PILOT,
+        {
+            "none": ("base",),
+            "sinusoidal": ("base", "init=2.45", "lr=2e-3"),
+            "learned": tuple(BASELINE),
+        },
+    ),
+    "plateau": Trial(
+        PILOT._replace(updates=12000, validations=60),
+        {
+            "learned": ("init=2.45", "base"),
+            "tupe_r": ("init=2.45", "base"),
+            "sinusoidal": ("init=2.45",),
+            "none": ("init=2.45",),
+        },
+    ),
+}
 
 #: Encodings of parts 2 and 3, and those of the larger size, part 4.
 ENCODINGS = (

@@ -14,7 +14,7 @@ from examples.shared.markdown import NOT_RUN, table
 from examples.shared.results import Results, missing, read_results, rows, write_report
 from examples.study.benchmark_figures import draw
 from examples.study.benchmark_hypotheses import LEFT, judged
-from examples.study.benchmark_plan import SIZES
+from examples.study.benchmark_plan import SIZES, TRIALS
 from examples.study.benchmark_results import Finals, finals, paired, with_interval
 from examples.study.length_measures import FACTORS
 from examples.study.measures import reaching
@@ -23,34 +23,31 @@ from examples.study.training import final_loss, losses_of
 Lines = list[str]
 
 
-def baseline(results: Results) -> Lines:
-    """Each departure from the base: loss by update, and the update that ends the plateau."""
-    lines = ["## 1. A strong baseline", ""]
-    found = rows(results, part="baseline")
+def baseline(results: Results, part: str) -> Lines:
+    """Runs of part 1: loss by update, and the update that ends the plateau."""
+    found = rows(results, part=part)
     if not found:
-        return [*lines, "Not run.", ""]
-    unigram, recipe = results["plan"]["unigram"], results["plan"]["pilot"]
-    floor = min(
-        (min(losses_of(r).values()) for r in found if r["encoding"] == "none"), default=None
-    )
+        return []
+    unigram, recipe = results["plan"]["unigram"], results["plan"][part]
+    floor = min((final_loss(r) for r in found if r["encoding"] == "none"), default=None)
     shown = [recipe["updates"] // 5 * k for k in range(1, 6)]
     cells = []
     for row in found:
         curve = losses_of(row)
         end = reaching(curve, floor - LEFT) if floor else None
         losses = [f"{curve[update]:.3f}" for update in shown]
-        said = f"{end:.0f}" if end else "not" if floor else NOT_RUN
+        said = f"{end:,.0f}" if end else "not" if floor else NOT_RUN
         cells.append([f"`{row['encoding']}`", f"`{row['setting']}`", *losses, said])
-    for each in missing(results, part="baseline"):
+    for each in missing(results, part=part):
         cells.append([f"`{each['encoding']}`", f"`{each['setting']}`", *[NOT_RUN] * 6])
     heads = ["encoding", "setting", *(f"{update:,}" for update in shown), "plateau ends"]
     return [
-        *lines,
+        *(f"### {recipe['updates']:,} updates", ""),
         f"Validation loss in bits by update, one seed. The base: {recipe['batch_size']} × "
-        f"{recipe['tokens_per_sample']} tokens an update, learning rate {recipe['lr']:g}; each "
+        f"{recipe['tokens_per_sample']} tokens per update, learning rate {recipe['lr']:g}; each "
         "setting changes one thing (README.md). The plateau ends at the update at which the loss "
-        f"is {LEFT} bits below that of `none`, which knows the words around but not their order. "
-        f"Word frequencies alone: {unigram:.3f}.",
+        f"is {LEFT} bits below the final loss of `none`, which knows the surrounding tokens but "
+        f"not their order. Token frequencies alone: {unigram:.3f}.",
         *("", *table(heads, cells), ""),
     ]
 
@@ -147,7 +144,10 @@ def report(out: Path) -> None:
     """Write the report of the results so far."""
     results = read_results(out)
     first = finals(results, SIZES[0].name) if SIZES else {}
-    lines = ["# Benchmark of position encodings", "", *judged(first), *baseline(results)]
+    lines = ["# Benchmark of position encodings", "", *judged(first)]
+    lines += ["## 1. A strong baseline", ""]
+    for part in TRIALS:
+        lines += baseline(results, part)
     for size in SIZES:
         found = finals(results, size.name)
         lines += [f"## {size.name}", "", *rates(results, size.name)]

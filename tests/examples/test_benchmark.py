@@ -18,8 +18,9 @@ def test_baseline(toy_masked_lm_data, tmp_path, forking_python, monkeypatch):
     monkeypatch.setattr("sys.executable", forking_python)
     out = tmp_path / "out"
     only = ["--only", "baseline/learned/base/1", "baseline/learned/init=6/1"]
-    shorter = benchmark.PILOT._replace(updates=5, validations=5)
-    monkeypatch.setattr(benchmark, "PILOT", shorter)
+    trial = benchmark.TRIALS["baseline"]
+    shorter = trial.recipe._replace(updates=5, validations=5)
+    monkeypatch.setitem(benchmark.TRIALS, "baseline", trial._replace(recipe=shorter))
     benchmark.main([str(toy_masked_lm_data), "--out", str(out), *only, "--", *SMALLER])
     found = {row["setting"]: row for row in rows(read_results(out))}
     assert set(found) == {"base", "init=6"}
@@ -88,7 +89,8 @@ MEANS = {
 
 
 def test_report(tmp_path, monkeypatch):
-    small = Size("small", benchmark.PILOT, benchmark.PILOT, benchmark.BASELINE["base"], (), ())
+    recipe = benchmark.TRIALS["baseline"].recipe
+    small = Size("small", recipe, recipe, benchmark.BASELINE["base"], (), ())
     monkeypatch.setattr(benchmark_report, "SIZES", (small,))
     (tmp_path / "results.json").write_text(json.dumps(results(LOSSES)))
     benchmark_report.report(tmp_path)

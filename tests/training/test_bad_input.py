@@ -59,7 +59,11 @@ def failed(request, tmp_path):
     [
         (pretrain, "--restore-file nowhere.pt", ["--restore-file is 'nowhere.pt'", "scratch"]),
         (pretrain, "--max-positions 16", ["64 tokens", "16"]),
-        (train_translation, "--position-encoding deberta --deberta-emd", ["--deberta-emd is True", "masked language models only"]),
+        (
+            train_translation,
+            "--position-encoding deberta --deberta-emd",
+            ["--deberta-emd is True", "masked language models only"],
+        ),
         (train_translation, "--encoder-learned-pos", ["--position-encoding learned"]),
         (train_translation, "--no-token-positional-embeddings", ["--position-encoding none"]),
         (train_translation, "--no-cross-attention --cross-self-attention", ["--cross-self-a"]),
