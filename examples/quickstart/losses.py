@@ -46,7 +46,7 @@ def read_losses(trainings: Path, data: Path) -> dict[str, Any]:
 
 
 def draw(losses: dict[str, Any], out: Path, command: str) -> None:
-    """A curve for each encoding, and the loss of word frequencies.
+    """A curve for each encoding, and the loss of token frequencies.
 
     Args:
         losses: as `read_losses` returns them.
@@ -58,7 +58,7 @@ def draw(losses: dict[str, Any], out: Path, command: str) -> None:
     axes = figure.subplots()
     axes.axhline(losses["frequencies"], color="0.5", linestyle="--", linewidth=1)
     above = {"xytext": (0, 4), "textcoords": "offset points", "fontsize": 9}
-    label = "word frequencies, without any context"
+    label = "token frequencies, without any context"
     axes.annotate(label, (updates[0], losses["frequencies"]), color="0.4", **above)
     for name, color in zip(NAMES, ("C0", "C3"), strict=True):
         axes.plot(updates, bits[name], color=color, linewidth=2, marker="o", markersize=4)

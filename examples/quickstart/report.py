@@ -38,7 +38,7 @@ def loss_table(losses: dict[str, Any]) -> list[str]:
         f"{'updates':>9}{'tupe_r':>9}{'learned':>9}{'difference':>12}",
         *(f"{n:>9,}{a:>9.2f}{b:>9.2f}{b - a:>12.2f}" for n, a, b in chosen),
     ]
-    return [*lines, f"word frequencies alone: {losses['frequencies']:.2f}"]
+    return [*lines, f"token frequencies alone: {losses['frequencies']:.2f}"]
 
 
 def length_table(lengths: dict[str, Any]) -> list[str]:
@@ -46,7 +46,8 @@ def length_table(lengths: dict[str, Any]) -> list[str]:
     rows = zip(lengths["tokens"], *(lengths["bits"][name] for name in NAMES), strict=True)
     return [
         "",
-        "the same text in longer sequences, without further training",
+        "part of this text in longer sequences, without further training (all masked tokens are",
+        "<mask>, so the losses are higher than above)",
         f"{'tokens':>9}{NAMES[0]:>9}{NAMES[1]:>9}",
         *(f"{n:>9,}{a:>9.2f}{b:>9.2f}" for n, a, b in rows),
     ]

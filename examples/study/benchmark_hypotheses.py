@@ -152,12 +152,7 @@ HYPOTHESES: tuple[tuple[str, str, tuple[str, ...], Judge], ...] = (
 
 
 def judged(found: Finals) -> list[str]:
-    """The table of hypotheses; `plateau` is the loss that ends it.
-
-    Args:
-        found: the runs of the first size.
-        plateau: loss below which `learned` has left it.
-    """
+    """The table of hypotheses, judged by the runs of the first size."""
     cells = []
     for name, said, needs, judge in HYPOTHESES:
         absent = [each for each in needs if each not in found]

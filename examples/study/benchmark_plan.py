@@ -72,7 +72,7 @@ TRIALS = {
     "baseline": Trial(
         PILOT,
         {
-            "none": ("base",),
+            "none": ("base", "tokens=32"),
             "sinusoidal": ("base", "init=2.45", "lr=2e-3"),
             "learned": tuple(BASELINE),
         },
@@ -80,7 +80,7 @@ TRIALS = {
     "plateau": Trial(
         PILOT._replace(updates=12000, validations=60),
         {
-            "learned": ("init=2.45", "base"),
+            "learned": ("tokens=32", "init=2.45", "base"),
             "tupe_r": ("init=2.45", "base"),
             "sinusoidal": ("init=2.45",),
             "none": ("init=2.45",),

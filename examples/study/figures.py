@@ -39,7 +39,7 @@ def draw_losses(
         curves: of each model, one for each seed.
         out: a name ending in .png.
         command: that made the figure.
-        unigram: loss of word frequencies alone.
+        unigram: loss of token frequencies alone.
     """
     figure = figure_class()(figsize=(7, 4.5), dpi=150, layout="constrained")
     axes = figure.subplots()
@@ -53,11 +53,11 @@ def draw_losses(
         if name == BASELINE:
             axes.axhline(means[-1], color=style["color"], linestyle=":", linewidth=1)
     if unigram:
-        label = "word frequencies alone"
+        label = "token frequencies alone"
         axes.axhline(unigram, color="0.5", linestyle="--", linewidth=1, label=label)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set(xlabel="updates", ylabel="validation loss (bits per masked token)")
-    # Opaque: the line of word frequencies passes behind it.
+    # Opaque: the line of token frequencies passes behind it.
     axes.legend(fontsize=8, framealpha=1, edgecolor="none", ncols=1 + len(points) // 10)
     axes.spines[["top", "right"]].set_visible(False)
     save_png(figure, out, command)

@@ -84,7 +84,7 @@ def pretraining(results: Results, unigram: float) -> Lines:
         f"{plan['arch']}, {plan['vocabulary']:,} symbols, {plan['updates']:,} updates of "
         f"{plan['batch_size']} × {plan['tokens_per_sample']} tokens ({tokens:,}), learning rate "
         f"{plan['lr']:g}. Loss: bits per masked token of held-out text after the last update, "
-        "median over the seeds (lowest to highest); word frequencies alone give "
+        "median over the seeds (lowest to highest); token frequencies alone give "
         f"{unigram:.3f}. Difference: mean over the seeds of the loss minus BERT-A's of the same "
         "seed, with a 95 % confidence interval. Share of updates: fraction of all updates after "
         "which the loss has first reached BERT-A's final loss. Time: processor time per update, "
