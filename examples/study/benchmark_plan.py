@@ -83,7 +83,7 @@ TRIALS = {
             "learned": ("tokens=32", "init=2.45", "base"),
             "tupe_r": ("init=2.45", "base"),
             "sinusoidal": ("init=2.45",),
-            "none": ("init=2.45",),
+            "none": ("init=2.45", "tokens=32"),
         },
     ),
 }

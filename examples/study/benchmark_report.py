@@ -14,7 +14,7 @@ from examples.shared.markdown import NOT_RUN, table
 from examples.shared.results import Results, missing, read_results, rows, write_report
 from examples.study.benchmark_figures import draw
 from examples.study.benchmark_hypotheses import LEFT, judged
-from examples.study.benchmark_plan import SIZES, TRIALS
+from examples.study.benchmark_plan import BASELINE, SIZES, TRIALS
 from examples.study.benchmark_results import Finals, finals, paired, with_interval
 from examples.study.length_measures import FACTORS
 from examples.study.measures import reaching
@@ -29,11 +29,14 @@ def baseline(results: Results, part: str) -> Lines:
     if not found:
         return []
     unigram, recipe = results["plan"]["unigram"], results["plan"][part]
-    floor = min((final_loss(r) for r in found if r["encoding"] == "none"), default=None)
+    floors = {row["setting"]: final_loss(row) for row in found if row["encoding"] == "none"}
     shown = [recipe["updates"] // 5 * k for k in range(1, 6)]
     cells = []
     for row in found:
-        curve = losses_of(row)
+        curve, setting = losses_of(row), row["setting"]
+        # Other lengths have another floor.
+        same = setting in floors or "--tokens-per-sample" in BASELINE[setting].flags
+        floor = floors.get(setting) if same else min(floors.values(), default=None)
         end = reaching(curve, floor - LEFT) if floor else None
         losses = [f"{curve[update]:.3f}" for update in shown]
         said = f"{end:,.0f}" if end else "not" if floor else NOT_RUN
@@ -47,7 +50,8 @@ def baseline(results: Results, part: str) -> Lines:
         f"{recipe['tokens_per_sample']} tokens per update, learning rate {recipe['lr']:g}; each "
         "setting changes one thing (README.md). The plateau ends at the update at which the loss "
         f"is {LEFT} bits below the final loss of `none`, which knows the surrounding tokens but "
-        f"not their order. Token frequencies alone: {unigram:.3f}.",
+        "not their order, with the same setting or, of the same length, with another one. Token "
+        f"frequencies alone: {unigram:.3f}.",
         *("", *table(heads, cells), ""),
     ]
 
