@@ -97,7 +97,7 @@ def rate_run(args: argparse.Namespace, size: Size, encoding: str, rate: float) -
     """A run of part 2, on a shorter schedule."""
     own = {"part": f"rates, {size.name}", "lr": rate}
     recipe = size.shorter._replace(lr=rate)
-    return changed_run(args, recipe, encoding, f"{rate:g}", 1, size.changed, own)
+    return changed_run(args, recipe, encoding, f"{rate:g}", 1, Setting(), own)
 
 
 def tune(args: argparse.Namespace, execute: Execute, size: Size) -> dict[str, float]:
@@ -134,7 +134,7 @@ def final_runs(args: argparse.Namespace, size: Size, best: dict[str, float]) -> 
         for encoding, rate in best.items():
             own = {"part": f"final, {size.name}", "lr": rate}
             recipe = size.recipe._replace(lr=rate)
-            run = changed_run(args, recipe, encoding, f"{rate:g}", seed, size.changed, own)
+            run = changed_run(args, recipe, encoding, f"{rate:g}", seed, Setting(), own)
             folder = args.out.absolute() / run.name
             tokens = recipe.batch_size * recipe.tokens_per_sample
             length = [sys.executable, "-m", "examples.study.length_measures", "masked", encoding]

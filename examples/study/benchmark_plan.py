@@ -67,7 +67,7 @@ class Trial(NamedTuple):
     settings: dict[str, tuple[str, ...]]
 
 
-#: Part 1 by name. `plateau` was added after `baseline`: once over the whole text.
+#: Part 1 by name. `plateau` was added after `baseline`: four times longer.
 TRIALS = {
     "baseline": Trial(
         PILOT,
@@ -80,10 +80,8 @@ TRIALS = {
     "plateau": Trial(
         PILOT._replace(updates=12000, validations=60),
         {
-            "learned": ("tokens=32", "init=2.45", "base"),
-            "tupe_r": ("init=2.45", "base"),
-            "sinusoidal": ("init=2.45",),
-            "none": ("init=2.45", "tokens=32"),
+            "learned": ("tokens=32", "init=2.45"),
+            "tupe_r": ("init=2.45",),
         },
     ),
 }
@@ -95,7 +93,7 @@ ENCODINGS = (
 )
 LARGER = ("learned", "rope", "deberta", "tupe_r")
 #: The first learning rates of each encoding; more follow while the best is at an end.
-RATES = (5e-4, 1e-3, 2e-3, 4e-3)
+RATES = (1e-3, 2e-3, 4e-3, 8e-3)
 SEEDS = (1, 2, 3)
 
 
@@ -106,7 +104,6 @@ class Size(NamedTuple):
         name: in the folders and in the report.
         recipe: of the full length; the learning rate is tuned.
         shorter: of the search for the learning rate.
-        changed: what part 1 has found.
         encodings: that are trained.
         seeds: at full length.
     """
@@ -114,10 +111,19 @@ class Size(NamedTuple):
     name: str
     recipe: Recipe
     shorter: Recipe
-    changed: Setting
     encodings: tuple[str, ...]
     seeds: tuple[int, ...]
 
 
-#: To be set from the results of part 1, before the first run of part 2.
-SIZES: tuple[Size, ...] = ()
+def recipe(updates: int, flags: tuple[str, ...]) -> Recipe:
+    """What part 1 has decided: 32 tokens, and a fifth of the updates for the warm-up."""
+    flags = (*flags, "--warmup-updates", str(updates // 5), "--max-valid-steps", "80")
+    found = PILOT._replace(updates=updates, validations=20, flags=flags)
+    return found._replace(tokens_per_sample=32, batch_size=64)
+
+
+#: Set from the results of part 1, before the first run of part 2.
+SIZES = (
+    Size("2x128", recipe(8000, sizes()), recipe(4000, sizes()), ENCODINGS, SEEDS),
+    Size("4x256", recipe(4000, sizes(4, 256)), recipe(2000, sizes(4, 256)), LARGER, SEEDS[:2]),
+)

@@ -92,7 +92,7 @@ def test_benchmark_tunes_encodings_that_are_in_no_plan(toy_masked_lm_data, tmp_p
         planned.extend((run.settings["encoding"], run.settings["lr"]) for run in runs)
         (tmp_path / "results.json").write_text('{"plan": {}, "runs": {}}')
 
-    size = Size("small", PILOT, PILOT, benchmark.BASELINE["base"], ("t5",), (1,))
+    size = Size("small", PILOT, PILOT, ("t5",), (1,))
     words = [str(toy_masked_lm_data), "--out", str(tmp_path), "--encodings", "t5,rope,fire"]
     benchmark.tune(benchmark.parse(words), execute, size)
     assert sorted(planned) == [(name, rate) for name in ("fire", "t5") for rate in RATES]

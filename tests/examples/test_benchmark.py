@@ -90,7 +90,7 @@ MEANS = {
 
 def test_report(tmp_path, monkeypatch):
     recipe = benchmark.TRIALS["baseline"].recipe
-    small = Size("small", recipe, recipe, benchmark.BASELINE["base"], (), ())
+    small = Size("small", recipe, recipe, (), ())
     monkeypatch.setattr(benchmark_report, "SIZES", (small,))
     (tmp_path / "results.json").write_text(json.dumps(results(LOSSES)))
     benchmark_report.report(tmp_path)
