@@ -39,7 +39,7 @@ def baseline(results: Results, part: str) -> Lines:
         floor = floors.get(setting) if same else min(floors.values(), default=None)
         end = reaching(curve, floor - LEFT) if floor else None
         losses = [f"{curve[update]:.3f}" for update in shown]
-        said = f"{end:,.0f}" if end else "not" if floor else NOT_RUN
+        said = f"{end:,.0f}" if end else "not" if floor else "`none` not run"
         cells.append([f"`{row['encoding']}`", f"`{row['setting']}`", *losses, said])
     for each in missing(results, part=part):
         cells.append([f"`{each['encoding']}`", f"`{each['setting']}`", *[NOT_RUN] * 6])
@@ -100,7 +100,7 @@ def losses(found: Finals) -> Lines:
         *("### Final losses", ""),
         "Bits per masked token of held-out text after the last update: mean over the seeds and 95 "
         "% interval (Student's t). Difference: paired by seed. BLiMP: mean accuracy over the 67 "
-        "paradigms; chance is 50.",
+        "paradigms, without pairs longer than the trained length; chance is 50.",
         *("", *table(heads, cells), ""),
     ]
 

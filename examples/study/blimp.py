@@ -5,8 +5,9 @@
 FOLDER holds a model of the hub. --data is the file of all pairs, one JSON object in each line, or
 the folder `data` of github.com/alexwarstadt/blimp. The score of a sentence is its
 pseudo-log-likelihood (Salazar et al. 2020, equation 1): each piece is masked alone, and the
-log-probabilities of the pieces are added. Equal scores count as wrong. Prints the accuracy of the
-12 phenomena and its mean over the 67 paradigms, and writes FOLDER/blimp.json.
+log-probabilities of the pieces are added. Equal scores count as wrong. Pairs that are longer than
+the model's --max-positions are left out. Prints the accuracy of the 12 phenomena and its mean over
+the 67 paradigms, and writes FOLDER/blimp.json.
 """
 
 import argparse
@@ -75,6 +76,21 @@ def encoder(hub: Any) -> Any:
     return lambda text: hub.encode(text if cased else text.lower())
 
 
+def encoded(hub: Any, pairs: list[Pair]) -> tuple[list[Pair], list[Tensor], int]:
+    """The pairs that the model can read, their sentences as ids, and the number of other pairs.
+
+    Raises:
+        UsageError: the model can read none.
+    """
+    encode, most = encoder(hub), hub.model.max_positions()
+    found = [(pair, (encode(pair.good), encode(pair.bad))) for pair in pairs]
+    fitting = [(pair, both) for pair, both in found if max(map(len, both)) <= most]
+    if not fitting:
+        raise UsageError(f"all pairs are longer than --max-positions, which is {most}.")
+    sentences = [each for _, both in fitting for each in both]
+    return [pair for pair, _ in fitting], sentences, len(pairs) - len(fitting)
+
+
 @torch.inference_mode()
 def scores(hub: Any, sentences: list[Tensor]) -> list[float]:
     """Pseudo-log-likelihoods of sentences, each <s> ... </s>."""
@@ -140,10 +156,12 @@ def main(argv: list[str] | None = None) -> None:
         raise UsageError(f"--pairs must be at least 1, but is {args.pairs}.")
     began, pairs = time.monotonic(), read_pairs(args.data, args.pairs)
     hub = TupeRobertaModel.from_pretrained(args.folder, args.checkpoint_file)
-    encode = encoder(hub)
-    found = scores(hub, [encode(text) for pair in pairs for text in (pair.good, pair.bad)])
+    pairs, sentences, left_out = encoded(hub, pairs)
+    if left_out:
+        print(f"left out: {left_out:,} pairs longer than --max-positions")
+    found = scores(hub, sentences)
     right = [good > bad for good, bad in zip(found[::2], found[1::2], strict=True)]
-    result = {"pairs": len(pairs), **accuracies(pairs, right)}
+    result = {"pairs": len(pairs), "left_out": left_out, **accuracies(pairs, right)}
     result["seconds"] = round(time.monotonic() - began, 1)
     for name, share in [*result["phenomena"].items(), ("mean of the paradigms", result["mean"])]:
         print(f"{share:6.2f} %  {name.replace('_', ' ')}")

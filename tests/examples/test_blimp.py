@@ -74,6 +74,18 @@ def test_against_one_mask_at_a_time(folder, data, monkeypatch):
     assert written["mean"] == pytest.approx(sum(shares.values()) / 3)
 
 
+def test_pairs_longer_than_the_model_reads_are_left_out(folder, data, tmp_path):
+    for file in ("dict.txt", "sentencepiece.bpe.model"):
+        shutil.copy(folder / file, tmp_path)
+    lengths = [len(blimp.encoder(TupeRobertaModel.from_pretrained(folder))(t)) for t in LINES]
+    short = ("--max-positions", str(min(lengths)), "--tokens-per-sample", str(min(lengths)))
+    shutil.copy(pretrain(folder, tmp_path / "save", *short), tmp_path / "model.pt")
+    blimp.main([str(tmp_path), "--data", str(data)])
+    written = json.loads((tmp_path / "blimp.json").read_text())
+    assert written["left_out"] > 0
+    assert written["pairs"] + written["left_out"] == len(PAIRS)
+
+
 def test_bad_data(folder, tmp_path):
     (tmp_path / "x.jsonl").write_text('{"UID": "a"}\n')
     with pytest.raises(UsageError, match=r"x\.jsonl, line 1: not a pair"):
