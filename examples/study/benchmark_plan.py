@@ -118,8 +118,9 @@ class Size(NamedTuple):
 def recipe(updates: int, flags: tuple[str, ...]) -> Recipe:
     """What part 1 has decided: 32 tokens, and a fifth of the updates for the warm-up."""
     flags = (*flags, "--warmup-updates", str(updates // 5), "--max-valid-steps", "80")
-    found = PILOT._replace(updates=updates, validations=20, flags=flags)
-    return found._replace(tokens_per_sample=32, batch_size=64)
+    return PILOT._replace(
+        updates=updates, validations=20, tokens_per_sample=32, batch_size=64, flags=flags
+    )
 
 
 #: Set from the results of part 1, before the first run of part 2.
