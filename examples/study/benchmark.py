@@ -13,7 +13,7 @@ benchmark/README.md, the settings in benchmark_plan.py. The parts:
 
 After an interruption the same command continues; `--only 'baseline/*'` runs a part. DIRECTORY gets
 PART/ENCODING/SETTING/SEED/ with the model and log.txt of each run, results.json, and the report
-(benchmark_report.py).
+(benchmark_report.py). `--scale gpu` is parts 2 to 4 for one GPU; it has not been run.
 """
 
 import argparse
@@ -21,27 +21,26 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from math import isnan
 from pathlib import Path
 from typing import Any
 
 from fairseq.data import Dictionary
 
 from examples.shared import script
-from examples.shared.results import read_results, rows
+from examples.shared.results import read_results
 from examples.shared.runner import Run, arguments, runner
 from examples.study.benchmark_plan import (
     BASELINE,
     ENCODINGS,
-    RATES,
     SIZES,
     TRIALS,
     Setting,
     Size,
 )
 from examples.study.benchmark_report import report
+from examples.study.benchmark_results import best_rate, by_rate
 from examples.study.figures import read_tokens, unigram_loss
-from examples.study.training import Recipe, final_loss, trained, training_run
+from examples.study.training import Recipe, trained, training_run
 
 #: Executes runs (see runner.py).
 Execute = Callable[[Sequence[Run]], None]
@@ -55,6 +54,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("data", type=Path, help="folder of the binarised text")
     add("--blimp", type=Path, help="blimp.jsonl.xz (see blimp.py); without it, BLiMP is left out")
+    add("--scale", choices=SIZES, default="cpu", help="see benchmark_plan.py (default: cpu)")
     add("--encodings", default=",".join(ENCODINGS), help="default: %(default)s")
     args = arguments(parser, argv, "examples.study.benchmark")
     args.encodings = args.encodings.split(",")
@@ -108,19 +108,18 @@ def tune(args: argparse.Namespace, execute: Execute, size: Size) -> dict[str, fl
     """
     # Encodings of one's own are in no plan, so they take part at each size.
     chosen = [name for name in args.encodings if name in size.encodings or name not in ENCODINGS]
-    rates = {name: set(RATES) for name in chosen}
+    rates = {name: set(size.rates) for name in chosen}
     best: dict[str, float] = {}
     while rates:
         tried = [(name, rate) for name, own in rates.items() for rate in sorted(own)]
         execute([rate_run(args, size, *each) for each in tried])
-        found = rows(read_results(args.out), part=f"rates, {size.name}")
+        found = by_rate(read_results(args.out), size.name)
         for name, own in [*rates.items()]:
-            losses = {row["lr"]: final_loss(row) for row in found if row["encoding"] == name}
-            # A diverged training has NaN.
-            lowest = min(losses, key=lambda rate: (isnan(losses[rate]), losses[rate]), default=0.0)
-            if own <= losses.keys() and min(own) < lowest < max(own):
+            losses = found.get(name, {})
+            if not own <= losses.keys():
+                del rates[name]
+            elif min(own) < (lowest := best_rate(losses)) < max(own):
                 best[name] = lowest
-            if name in best or not own <= losses.keys():
                 del rates[name]
             else:
                 own.add(lowest / 2 if lowest == min(own) else lowest * 2)
@@ -160,15 +159,15 @@ def measured(data: Path, tokens: int, folder: Path) -> dict[str, Any]:
 def main(argv: list[str] | None = None) -> None:
     """See the module's docstring."""
     args = parse(argv)
-    first = baseline_runs(args)
+    sizes, first = SIZES[args.scale], baseline_runs(args) if args.scale == "cpu" else []
     tokens = [read_tokens(args.data / part) for part in ("train", "valid")]
     symbols = len(Dictionary.load(str(args.data / "dict.txt")))
     plan: dict[str, Any] = {part: trial.recipe._asdict() for part, trial in TRIALS.items()}
     plan["unigram"] = unigram_loss(*tokens, symbols)
-    plan |= {size.name: size.recipe._asdict() for size in SIZES}
+    plan |= {size.name: size.recipe._asdict() for size in sizes}
     with runner(args, plan, report) as execute:
         execute(first)
-        for size in SIZES:
+        for size in sizes:
             execute(final_runs(args, size, tune(args, execute, size)))
 
 

@@ -1,10 +1,11 @@
 """The figures of the benchmark: loss against tokens and time, final losses, BLiMP."""
 
+from math import ceil
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from examples.study.benchmark_results import Finals
+from examples.study.benchmark_results import Finals, best_rate
 from examples.study.length_figures import label_ends
 from examples.study.measures import band, difference
 from examples.study.training import losses_of
@@ -22,6 +23,31 @@ def draw(found: Finals, size: str, out: Path, command: str) -> list[str]:
         draw_blimp(found, out / f"blimp_{name}.png", command)
         shown += [f"![BLiMP by phenomenon](blimp_{name}.png)", ""]
     return shown
+
+
+def draw_rates(found: dict[str, dict[float, float]], out: Path, command: str) -> None:
+    """Loss by learning rate, a panel for each encoding; the others are grey."""
+    rows, columns = ceil(len(found) / 3), min(len(found), 3)
+    size = (3.2 * columns, 2.4 * rows + 0.4)
+    figure = figure_class()(figsize=size, dpi=150, layout="constrained")
+    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat
+    for axes, name in zip(panels, [*found, *[None] * (rows * columns - len(found))], strict=True):
+        if name is None:
+            axes.set_axis_off()
+            continue
+        for other in found.values():
+            axes.plot(other.keys(), other.values(), color="0.85", linewidth=1, zorder=0)
+        own, best = found[name], best_rate(found[name])
+        axes.plot(own.keys(), own.values(), "o-", color="C0", markersize=4)
+        axes.annotate(f"{own[best]:.2f}", (best, own[best]), (0, -12), textcoords="offset points")
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(list(own), [f"{rate:g}" for rate in own])
+        axes.set_title(name)
+        axes.margins(y=0.15)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.supxlabel("learning rate")
+    figure.supylabel("final loss, bits per masked token")
+    save_png(figure, out, command)
 
 
 def draw_curves(found: Finals, out: Path, command: str) -> None:

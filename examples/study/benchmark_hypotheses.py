@@ -1,6 +1,7 @@
 """The hypotheses of benchmark/README.md, each judged by the runs at full length."""
 
 from collections.abc import Callable
+from itertools import combinations
 from statistics import mean
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ class Verdict(NamedTuple):
     figures: str
 
 
+WORDS = {True: "confirmed", False: "**refuted**", None: "undecided"}
 ONE_SEED = Verdict(None, "one seed")
 Judge = Callable[[Finals], Verdict]
 
@@ -120,6 +122,22 @@ def reads_longer(found: Finals) -> Verdict:
     return Verdict(growth["tupe_r"] <= 0 < growth["rope"], said)
 
 
+def same_order(small: Finals, large: Finals) -> Verdict:
+    """No two encodings change places by more than the range of the seeds of each."""
+    swapped, clearly = [], False
+    for pair in combinations([name for name in small if name in large], 2):
+        leads, sure = [], []
+        for found in (small, large):
+            one, other = (list(found[name].losses.values()) for name in pair)
+            leads.append(mean(one) - mean(other))
+            sure.append(abs(leads[-1]) > max(max(own) - min(own) for own in (one, other)))
+        if leads[0] * leads[1] < 0:
+            said = " and ".join(f"{lead:+.3f}" for lead in leads)
+            swapped.append(f"`{pair[0]}` minus `{pair[1]}`: {said}")
+            clearly |= all(sure)
+    return Verdict(None if swapped and not clearly else not swapped, "; ".join(swapped))
+
+
 #: Name, statement, encodings that are needed, and judge.
 HYPOTHESES: tuple[tuple[str, str, tuple[str, ...], Judge], ...] = (
     (
@@ -151,12 +169,15 @@ HYPOTHESES: tuple[tuple[str, str, tuple[str, ...], Judge], ...] = (
 )
 
 
-def judged(found: Finals) -> list[str]:
-    """The table of hypotheses, judged by the runs of the first size."""
+def judged(found: Finals, larger: Finals) -> list[str]:
+    """The table of hypotheses: the runs of the first size, and for H10 also of the larger one."""
     cells = []
     for name, said, needs, judge in HYPOTHESES:
         absent = [each for each in needs if each not in found]
         verdict = Verdict(None, "not run") if absent else judge(found)
-        word = {True: "confirmed", False: "**refuted**", None: "undecided"}[verdict.holds]
-        cells.append([name, said, word, verdict.figures])
+        cells.append([name, said, WORDS[verdict.holds], verdict.figures])
+    done = found.keys() & larger.keys()
+    order = same_order(found, larger) if len(done) > 1 else Verdict(None, "not run")
+    said = "the larger size has the same order"
+    cells.insert(9, ["H10", said, WORDS[order.holds], order.figures])
     return ["## Hypotheses", "", *table(["", "hypothesis", "verdict", "figures"], cells), ""]

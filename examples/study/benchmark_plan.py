@@ -106,6 +106,7 @@ class Size(NamedTuple):
         shorter: of the search for the learning rate.
         encodings: that are trained.
         seeds: at full length.
+        rates: the first learning rates of the search.
     """
 
     name: str
@@ -113,6 +114,7 @@ class Size(NamedTuple):
     shorter: Recipe
     encodings: tuple[str, ...]
     seeds: tuple[int, ...]
+    rates: tuple[float, ...] = RATES
 
 
 def recipe(updates: int, flags: tuple[str, ...]) -> Recipe:
@@ -123,8 +125,37 @@ def recipe(updates: int, flags: tuple[str, ...]) -> Recipe:
     )
 
 
-#: Set from the results of part 1, before the first run of part 2.
-SIZES = (
-    Size("2x128", recipe(8000, sizes()), recipe(4000, sizes()), ENCODINGS, SEEDS),
-    Size("4x256", recipe(4000, sizes(4, 256)), recipe(2000, sizes(4, 256)), LARGER, SEEDS[:2]),
-)
+def gpu_recipe(updates: int, flags: tuple[str, ...]) -> Recipe:
+    """One GPU: longer sequences, sixteen times as many tokens per update, fp16."""
+    longer = recipe(updates, (*flags, "--fp16"))
+    return longer._replace(tokens_per_sample=128, batch_size=256)
+
+
+BASE, GPU_RATES = sizes(12, 768, 12), (2.5e-4, 5e-4, 1e-3, 2e-3)
+SMALL = sizes(6, 512, 8)
+#: By scale. Those of `cpu` were set from the results of part 1, before the first run of part 2;
+#: those of `gpu` were not run.
+SIZES = {
+    "cpu": (
+        Size("2x128", recipe(8000, sizes()), recipe(4000, sizes()), ENCODINGS, SEEDS),
+        Size("4x256", recipe(4000, sizes(4, 256)), recipe(2000, sizes(4, 256)), LARGER, SEEDS[:2]),
+    ),
+    "gpu": (
+        Size(
+            "6x512",
+            gpu_recipe(10000, SMALL),
+            gpu_recipe(5000, SMALL),
+            ENCODINGS,
+            SEEDS,
+            GPU_RATES,
+        ),
+        Size(
+            "12x768",
+            gpu_recipe(5000, BASE),
+            gpu_recipe(2500, BASE),
+            LARGER,
+            SEEDS[:2],
+            GPU_RATES,
+        ),
+    ),
+}

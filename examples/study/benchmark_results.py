@@ -1,6 +1,7 @@
 """What the report of the benchmark reads from its results: final losses, and their intervals."""
 
 from collections.abc import Sequence
+from math import isnan
 from typing import Any, NamedTuple
 
 from examples.shared.results import Results, rows
@@ -32,6 +33,19 @@ def finals(results: Results, size: str) -> Finals:
         own.rows.append(row)
         own.losses[row["seed"]] = final_loss(row)
     return found
+
+
+def by_rate(results: Results, size: str) -> dict[str, dict[float, float]]:
+    """Final loss on the shorter schedule, by encoding and learning rate."""
+    found: dict[str, dict[float, float]] = {}
+    for row in rows(results, part=f"rates, {size}"):
+        found.setdefault(row["encoding"], {})[row["lr"]] = final_loss(row)
+    return {name: dict(sorted(losses.items())) for name, losses in found.items()}
+
+
+def best_rate(losses: dict[float, float]) -> float:
+    """The learning rate with the lowest loss; a diverged training has NaN, and counts as last."""
+    return min(losses, key=lambda rate: (isnan(losses[rate]), losses[rate]))
 
 
 def paired(one: dict[int, float], other: dict[int, float]) -> Difference | None:

@@ -1,6 +1,7 @@
 """examples/study/benchmark.py: its runs on toy data, and the report."""
 
 import json
+import math
 
 import pytest
 import torch
@@ -62,11 +63,14 @@ LOSSES = {
 }
 
 
-def results(losses):
+LARGER = {"learned": (6.0, 6.1), "rope": (5.0, 5.01), "deberta": (5.15, 5.15)}
+
+
+def results(**sizes):
     """As results.json has them after all runs."""
     runs = {}
-    for name, own in losses.items():
-        for seed, loss in enumerate(own, 1):
+    for size, name in [(group, each) for group in sizes for each in sizes[group]]:
+        for seed, loss in enumerate(sizes[size][name], 1):
             accuracy = 90 - 4 * loss
             row = {
                 "parameters": 1000,
@@ -76,9 +80,14 @@ def results(losses):
                 "longer": {way: {"mean": MEANS[name, way]} for way in ("", "toeplitz")},
                 "blimp": {"mean": accuracy, "phenomena": {"binding": accuracy, "ellipsis": 55.0}},
             }
-            own_settings = {"part": "final, small", "encoding": name, "seed": seed, "lr": 1e-3}
-            runs[f"{name}/{seed}"] = {"settings": own_settings, "commands": [], "result": row}
-    return {"command": "python -m x", "plan": {"unigram": 8.6}, "runs": runs}
+            own_settings = {"part": f"final, {size}", "encoding": name, "seed": seed, "lr": 1e-3}
+            runs[f"{size}/{name}/{seed}"] = {"settings": own_settings, "result": row}
+    for rate, loss in ((1e-3, 5.2), (2e-3, 5.1), (4e-3, math.nan)):
+        for name in LOSSES:
+            own_settings = {"part": "rates, small", "encoding": name, "seed": 1, "lr": rate}
+            row = {"losses": {"100": loss}}
+            runs[f"{name}/{rate}"] = {"settings": own_settings, "result": row}
+    return {"command": "python -m x", "plan": {"unigram": 8.6, **sizes}, "runs": runs}
 
 
 MEANS = {
@@ -90,9 +99,9 @@ MEANS = {
 
 def test_report(tmp_path, monkeypatch):
     recipe = benchmark.TRIALS["baseline"].recipe
-    small = Size("small", recipe, recipe, (), ())
-    monkeypatch.setattr(benchmark_report, "SIZES", (small,))
-    (tmp_path / "results.json").write_text(json.dumps(results(LOSSES)))
+    sizes = [Size(name, recipe, recipe, (), ()) for name in ("small", "large")]
+    monkeypatch.setattr(benchmark_report, "SIZES", {"cpu": sizes})
+    (tmp_path / "results.json").write_text(json.dumps(results(small=LOSSES, large=LARGER)))
     benchmark_report.report(tmp_path)
     lines = (tmp_path / "report.md").read_text().splitlines()
     verdicts = {line.split(" | ")[0][2:]: line.split(" | ")[2:] for line in lines}
@@ -105,8 +114,10 @@ def test_report(tmp_path, monkeypatch):
     assert verdicts["H7"] == ["confirmed", "the lowest: `deberta` |"]
     assert verdicts["H8"][0] == "confirmed"
     assert verdicts["H9"][0] == "confirmed"
+    assert verdicts["H10"] == ["**refuted**", "`rope` minus `deberta`: +0.110 and -0.145 |"]
     assert verdicts["H11"] == ["confirmed", "1.00 |"]
     assert verdicts["H12"] == ["confirmed", "`tupe_r` +0.000, `rope` +1.500 |"]
     assert any(line.startswith("| `deberta` | 1,000 | 0.001 | 5.310 ± 0.025") for line in lines)
-    for name in ("losses", "final", "blimp"):
+    for name in ("losses", "final", "blimp", "rates"):
         assert (tmp_path / f"{name}_small.png").stat().st_size
+    assert "| `tupe_r` | 5.200 | **5.100** | nan |" in lines
