@@ -1,5 +1,6 @@
 """The figures of the benchmark: loss against tokens and time, final losses, BLiMP."""
 
+from itertools import chain
 from math import ceil
 from pathlib import Path
 from statistics import mean
@@ -30,6 +31,7 @@ def draw_rates(found: dict[str, dict[float, float]], out: Path, command: str) ->
     rows, columns = ceil(len(found) / 3), min(len(found), 3)
     size = (3.2 * columns, 2.4 * rows + 0.4)
     figure = figure_class()(figsize=size, dpi=150, layout="constrained")
+    tried = sorted(set(chain(*found.values())))
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat
     for axes, name in zip(panels, [*found, *[None] * (rows * columns - len(found))], strict=True):
         if name is None:
@@ -41,11 +43,11 @@ def draw_rates(found: dict[str, dict[float, float]], out: Path, command: str) ->
         axes.plot(own.keys(), own.values(), "o-", color="C0", markersize=4)
         axes.annotate(f"{own[best]:.2f}", (best, own[best]), (0, -12), textcoords="offset points")
         axes.set_xscale("log", base=2)
-        axes.set_xticks(list(own), [f"{rate:g}" for rate in own])
+        axes.set_xticks(tried, [f"{1000 * rate:g}" for rate in tried])
         axes.set_title(name)
         axes.margins(y=0.15)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.supxlabel("learning rate")
+    figure.supxlabel("learning rate, thousandths")
     figure.supylabel("final loss, bits per masked token")
     save_png(figure, out, command)
 
