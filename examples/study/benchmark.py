@@ -30,8 +30,8 @@ from examples.shared import script
 from examples.shared.results import read_results
 from examples.shared.runner import Run, arguments, runner
 from examples.study.benchmark_plan import (
-    BASELINE,
     ENCODINGS,
+    SETTINGS,
     SIZES,
     TRIALS,
     Setting,
@@ -64,7 +64,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 def baseline_runs(args: argparse.Namespace) -> list[Run]:
     """Part 1: what ends the plateau of `learned`."""
     return [
-        changed_run(args, trial.recipe, encoding, name, 1, BASELINE[name], own)
+        changed_run(args, trial.recipe, encoding, name, 1, SETTINGS[name], own)
         for part, trial in TRIALS.items()
         for encoding, settings in trial.settings.items()
         for name in settings

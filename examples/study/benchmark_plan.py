@@ -44,6 +44,15 @@ BASELINE = {
     "warmup=600": Setting(("--warmup-updates", "600")),
     "dropout=0.1": Setting(("--dropout", "0.1", "--attention-dropout", "0.1")),
 }
+#: Initial positions 3 or 35 times as large as token embeddings (a root mean square of 0.06 or
+#: 0.71), random or sinusoids. Those of `sinusoidal` are 3 times as large.
+POSITIONS = {
+    "positions=3": Setting(initial=("*positions*=3",)),
+    "positions=35": Setting(initial=("*positions*=35",)),
+    "sinusoids=3": Setting(initial=("*positions*=sinusoids0.085",)),
+    "sinusoids=35": Setting(initial=("*positions*=sinusoids1",)),
+}
+SETTINGS = BASELINE | POSITIONS
 PILOT = Recipe(
     arch="tupe_roberta",
     updates=3000,
@@ -54,37 +63,6 @@ PILOT = Recipe(
     flags=[*sizes(), "--max-valid-steps", "20"],
 )
 
-
-class Trial(NamedTuple):
-    """Runs of part 1.
-
-    Attributes:
-        recipe: of all runs.
-        settings: by encoding, names of BASELINE.
-    """
-
-    recipe: Recipe
-    settings: dict[str, tuple[str, ...]]
-
-
-#: Part 1 by name. `plateau` was added after `baseline`: four times longer.
-TRIALS = {
-    "baseline": Trial(
-        PILOT,
-        {
-            "none": ("base", "tokens=32"),
-            "sinusoidal": ("base", "init=2.45", "lr=2e-3"),
-            "learned": tuple(BASELINE),
-        },
-    ),
-    "plateau": Trial(
-        PILOT._replace(updates=12000, validations=60),
-        {
-            "learned": ("tokens=32", "init=2.45"),
-            "tupe_r": ("init=2.45",),
-        },
-    ),
-}
 
 #: Encodings of parts 2 and 3, and those of the larger size, part 4.
 ENCODINGS = (
@@ -123,6 +101,40 @@ def recipe(updates: int, flags: tuple[str, ...]) -> Recipe:
     return PILOT._replace(
         updates=updates, validations=20, tokens_per_sample=32, batch_size=64, flags=flags
     )
+
+
+class Trial(NamedTuple):
+    """Runs of part 1.
+
+    Attributes:
+        recipe: of all runs.
+        settings: by encoding, names of SETTINGS.
+    """
+
+    recipe: Recipe
+    settings: dict[str, tuple[str, ...]]
+
+
+#: Part 1 by name. `plateau` was added after `baseline`: four times longer. `positions` was added
+#: after part 2, to explain why `sinusoidal` leaves the plateau before `learned`.
+TRIALS = {
+    "baseline": Trial(
+        PILOT,
+        {
+            "none": ("base", "tokens=32"),
+            "sinusoidal": ("base", "init=2.45", "lr=2e-3"),
+            "learned": tuple(BASELINE),
+        },
+    ),
+    "plateau": Trial(
+        PILOT._replace(updates=12000, validations=60),
+        {
+            "learned": ("tokens=32", "init=2.45"),
+            "tupe_r": ("init=2.45",),
+        },
+    ),
+    "positions": Trial(recipe(4000, sizes())._replace(lr=2e-3), {"learned": tuple(POSITIONS)}),
+}
 
 
 def gpu_recipe(updates: int, flags: tuple[str, ...]) -> Recipe:

@@ -15,7 +15,7 @@ from examples.shared.markdown import NOT_RUN, table
 from examples.shared.results import Results, missing, read_results, rows, write_report
 from examples.study.benchmark_figures import draw, draw_rates
 from examples.study.benchmark_hypotheses import LEFT, judged
-from examples.study.benchmark_plan import BASELINE, SIZES, TRIALS
+from examples.study.benchmark_plan import SETTINGS, SIZES, TRIALS
 from examples.study.benchmark_results import (
     Final,
     Finals,
@@ -44,7 +44,7 @@ def baseline(results: Results, part: str) -> Lines:
     for row in found:
         curve, setting = losses_of(row), row["setting"]
         # Other lengths have another floor.
-        same = setting in floors or "--tokens-per-sample" in BASELINE[setting].flags
+        same = setting in floors or "--tokens-per-sample" in SETTINGS[setting].flags
         floor = floors.get(setting) if same else min(floors.values(), default=None)
         end = reaching(curve, floor - LEFT) if floor else None
         losses = [f"{curve[update]:.3f}" for update in shown]

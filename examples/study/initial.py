@@ -4,7 +4,8 @@
 
 FLAGS are those of fairseq-train, which reads FILE by --finetune-from-model. PATTERN is of names of
 parameters, as in `*q_proj*=2`; `matrices` are all parameters with two dimensions. With the same
-seed, fairseq-train draws the same weights, so factors of 1 change nothing.
+seed, fairseq-train draws the same weights, so factors of 1 change nothing. `sinusoids` before the
+factor replaces a table of positions first, as in `*positions*=sinusoids1`.
 """
 
 import sys
@@ -20,6 +21,7 @@ from torch import nn
 from examples.shared import script
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
+from tupe_fairseq.position.tables import sinusoids
 
 
 def build(flags: list[str]) -> tuple[nn.Module, object]:
@@ -50,7 +52,9 @@ def multiply(model: nn.Module, factors: list[str]) -> None:
         if not found:
             raise UsageError(f"no parameter of the model matches {pattern!r}.")
         for weight in found:
-            weight.mul_(float(factor))
+            if factor.startswith("sinusoids"):
+                weight.copy_(sinusoids(torch.arange(weight.size(0)), weight.size(1)))
+            weight.mul_(float(factor.removeprefix("sinusoids")))
 
 
 def main() -> None:

@@ -44,6 +44,13 @@ def test_initial_weights(toy_masked_lm_data, tmp_path, monkeypatch):
         assert torch.equal(found["2"][name], expected), name
 
 
+def test_initial_sinusoids():
+    model = torch.nn.Embedding(10, 4)
+    initial.multiply(model, ["weight=sinusoids0.5"])
+    row = [0.5 * f(7 * speed) for speed in (1, 0.01) for f in (math.sin, math.cos)]
+    torch.testing.assert_close(model.weight[7], torch.tensor(row))
+
+
 def test_a_pattern_without_a_parameter():
     with pytest.raises(UsageError, match=r"no parameter of the model matches '\*pos\*'"):
         initial.multiply(torch.nn.Linear(2, 2), ["*pos*=2"])
