@@ -28,8 +28,9 @@ def draw(found: Finals, size: str, out: Path, command: str) -> list[str]:
 
 def draw_rates(found: dict[str, dict[float, float]], out: Path, command: str) -> None:
     """Loss by learning rate, a panel for each encoding; the others are grey."""
-    rows, columns = ceil(len(found) / 3), min(len(found), 3)
-    size = (3.2 * columns, 2.4 * rows + 0.4)
+    columns = min(len(found), 5)
+    rows = ceil(len(found) / columns)
+    size = (2.5 * columns, 2.3 * rows + 0.4)
     figure = figure_class()(figsize=size, dpi=150, layout="constrained")
     tried = sorted(set(chain(*found.values())))
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat
@@ -44,7 +45,7 @@ def draw_rates(found: dict[str, dict[float, float]], out: Path, command: str) ->
         axes.annotate(f"{own[best]:.2f}", (best, own[best]), (0, -12), textcoords="offset points")
         axes.set_xscale("log", base=2)
         axes.set_xticks(tried, [f"{1000 * rate:g}" for rate in tried])
-        axes.set_title(name)
+        axes.set_title(name, fontsize=10)
         axes.margins(y=0.15)
         axes.spines[["top", "right"]].set_visible(False)
     figure.supxlabel("learning rate, thousandths")

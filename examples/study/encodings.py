@@ -5,7 +5,7 @@ from typing import Any
 from tupe_fairseq import UsageError
 from tupe_fairseq.position import POSITION_ENCODINGS
 
-TRUTH = {"true": True, "false": False}
+TRUTH = {"": True, "true": True, "false": False}
 
 
 def options_of(encoding: str) -> tuple[str, dict[str, Any]]:
@@ -13,7 +13,7 @@ def options_of(encoding: str) -> tuple[str, dict[str, Any]]:
 
     Raises:
         UsageError: unknown encoding or option, or a value of another type; truth values are
-            `true` and `false`.
+            `true` and `false`; `NAME+OPTION` is true.
     """
     name, *given = encoding.split("+")
     known = {option.name: option for option in POSITION_ENCODINGS[name].options()}

@@ -59,7 +59,7 @@ def test_a_seed_gives_the_same_result(tmp_path):
 
 
 def test_options():
-    name, options = encodings.options_of("tupe_r+tie_cls=true+num_buckets=8")
+    name, options = encodings.options_of("tupe_r+tie_cls+num_buckets=8")
     assert (name, options) == ("tupe_r", {"tie_cls": True, "num_buckets": 8})
     assert encodings.flags_of("tupe_r+tie_cls=false+num_buckets=8") == [
         *("--position-encoding", "tupe_r", "--no-tie-cls", "--num-buckets", "8")

@@ -60,6 +60,7 @@ def test_a_pattern_without_a_parameter():
 LOSSES = {
     "none": (8.0, 8.1, 8.05),
     "learned": (6.5, 6.6, 6.55),
+    "learned+from_sinusoids": (6.45, 6.55, 6.5),
     "sinusoidal": (6.4, 6.5, 6.42),
     "t5": (5.5, 5.52, 5.54),
     "alibi": (5.9, 5.8, 5.85),
@@ -115,7 +116,7 @@ def test_report(tmp_path, monkeypatch):
     # The floor is 8.05 bits; learned is at 7.75 bits after 35 of 100 updates.
     assert verdicts["H1"] == ["**refuted**", "35%, 35%, 35% |"]
     assert verdicts["H2"][0] == "confirmed"
-    assert verdicts["H3"] == ["**refuted**", "**-1.100 ± 0.138** |"]
+    assert verdicts["H3"] == ["**refuted**", "**-1.050 ± 0.138** (`learned+from_sinusoids`) |"]
     assert verdicts["H4"][0] == "confirmed"
     assert verdicts["H6"][0] == "undecided"
     assert verdicts["H7"] == ["confirmed", "the lowest: `deberta` |"]

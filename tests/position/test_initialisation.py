@@ -1,5 +1,7 @@
 """What the parameters of each encoding begin at."""
 
+import math
+
 import pytest
 import torch
 
@@ -80,6 +82,15 @@ BEGINNINGS = {
 }
 #: In test_input_encodings.
 ELSEWHERE = {("complex_order", "frequency")}
+
+
+def test_learned_positions_from_sinusoids():
+    learned = build_position_encoding("learned", 4, 1, 10, from_sinusoids=True)
+    row = [0.06 * 2**0.5 * f(7 * speed) for speed in (1, 0.01) for f in (math.sin, math.cos)]
+    # fairseq's row of position 7 is 9.
+    torch.testing.assert_close(learned.weight[9], torch.tensor(row))
+    assert not learned.weight[1].any()
+    assert learned.weight.requires_grad
 
 
 @pytest.mark.parametrize("name", list(POSITION_ENCODINGS))

@@ -4,12 +4,17 @@ The paper's BERT-A and stock RoBERTa. In the scores it expands to four terms,
 (x+p)_i W^Q ((x+p)_j W^K)ᵀ / √D, two of which correlate tokens with positions; TUPE removes these.
 """
 
+from typing import Annotated
+
 import torch
 from torch import Tensor
 
 from .base import Shape, register_position_encoding
 from .randomized import RandomizedEncoding, RandomizePositions
-from .tables import random_vectors
+from .tables import random_vectors, sinusoids
+
+#: Root mean square of sinusoids as initial values: three times that of token embeddings.
+START = 0.06
 
 
 @register_position_encoding("learned")
@@ -22,11 +27,21 @@ class LearnedPosition(RandomizedEncoding):
 
     first_row = 2
 
-    def __init__(self, shape: Shape, *, randomize_positions: RandomizePositions = 0):
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        from_sinusoids: Annotated[bool, "begin with sinusoids, not with random vectors"] = False,
+        randomize_positions: RandomizePositions = 0,
+    ):
         super().__init__(shape, randomize_positions)
         self.weight = random_vectors(self.reach + self.first_row, shape.embed_dim)
         with torch.no_grad():
             self.weight[self.first_row - 1].zero_()
+            if from_sinusoids:
+                rows = sinusoids(torch.arange(self.reach), shape.embed_dim)
+                # The root mean square of sines and cosines is 1/√2.
+                self.weight[self.first_row :] = rows * (START * 2**0.5)
 
     def position_tables(self) -> dict[str, int]:
         return {} if self.randomize_positions else {"weight": self.first_row}
