@@ -35,6 +35,7 @@ def draw_rates(found: dict[str, dict[float, float]], out: Path, command: str) ->
     tried = sorted(set(chain(*found.values())))
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat
     for axes, name in zip(panels, [*found, *[None] * (rows * columns - len(found))], strict=True):
+        axes.margins(y=0.2)
         if name is None:
             axes.set_axis_off()
             continue
@@ -46,7 +47,6 @@ def draw_rates(found: dict[str, dict[float, float]], out: Path, command: str) ->
         axes.set_xscale("log", base=2)
         axes.set_xticks(tried, [f"{1000 * rate:g}" for rate in tried])
         axes.set_title(name, fontsize=10)
-        axes.margins(y=0.15)
         axes.spines[["top", "right"]].set_visible(False)
     figure.supxlabel("learning rate, thousandths")
     figure.supylabel("final loss, bits per masked token")
