@@ -86,6 +86,13 @@ def test_pairs_longer_than_the_model_reads_are_left_out(folder, data, tmp_path):
     assert written["pairs"] + written["left_out"] == len(PAIRS)
 
 
+def test_a_model_where_it_was_trained(folder, data):
+    # The tokenizer lies beside the training data only.
+    blimp.main([str(folder / "save"), "--data", str(data)])
+    written = json.loads((folder / "save" / "blimp.json").read_text())
+    assert written["pairs"] == len(PAIRS)
+
+
 def test_bad_data(folder, tmp_path):
     (tmp_path / "x.jsonl").write_text('{"UID": "a"}\n')
     with pytest.raises(UsageError, match=r"x\.jsonl, line 1: not a pair"):

@@ -130,7 +130,8 @@ def load_directory(
             and checkpoint_last.pt.
         data_name_or_path: directory of the dictionaries; relative to the checkpoint's if it begins
             with a dot. Default: the checkpoint's, and if it has none the training data's.
-        bpe: name of a fairseq tokenizer. Default: the one whose files are beside the checkpoint.
+        bpe: name of a fairseq tokenizer. Default: the one whose files are beside the checkpoint,
+            or else beside the dictionaries.
         **overrides: further fairseq arguments to override.
 
     Raises:
@@ -139,14 +140,15 @@ def load_directory(
     """
     checkpoint = files.find_checkpoint(Path(model_name_or_path), checkpoint_file)
     directory, recorded = checkpoint.parent, files.recorded_task(checkpoint, RobertaModel)
-    # Loading a model must not need the C++ compiler that training it may have used.
-    settings = {"compile_layers": False, **files.find_tokenizer(directory, bpe), **overrides}
     finetuned = recorded.get("_name") != "masked_lm"
     alternatives = [("input0/dict.txt",), ("dict.txt",)] if finetuned else [("dict.txt",)]
     training_data = recorded.get("data")
     data, (found,) = files.find_dictionaries(
         directory, data_name_or_path, training_data, alternatives
     )
+    tokenizer = files.find_tokenizer(directory, bpe) or files.find_tokenizer(data, bpe)
+    # Loading a model must not need the C++ compiler that training it may have used.
+    settings = {"compile_layers": False, **tokenizer, **overrides}
     if finetuned and found == "dict.txt":
         # Its heads work, but its classes have no names. "task" is the older setting, from which
         # fairseq takes what the task declares.
