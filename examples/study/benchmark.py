@@ -39,8 +39,9 @@ from examples.study.benchmark_plan import (
 )
 from examples.study.benchmark_report import report
 from examples.study.benchmark_results import best_rate, by_rate
+from examples.study.encodings import flags_of
 from examples.study.figures import read_tokens, unigram_loss
-from examples.study.training import Recipe, trained, training_run
+from examples.study.training import Recipe, check_data, check_files, trained, training_run
 
 #: Executes runs (see runner.py).
 Execute = Callable[[Sequence[Run]], None]
@@ -58,6 +59,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     add("--encodings", default=",".join(ENCODINGS), help="default: %(default)s")
     args = arguments(parser, argv, "examples.study.benchmark")
     args.encodings = args.encodings.split(",")
+    for name in args.encodings:
+        flags_of(name)
+    check_files(*[args.blimp] if args.blimp else [])
     return args
 
 
@@ -159,6 +163,7 @@ def measured(data: Path, tokens: int, folder: Path) -> dict[str, Any]:
 def main(argv: list[str] | None = None) -> None:
     """See the module's docstring."""
     args = parse(argv)
+    check_data(args.data)
     sizes, first = SIZES[args.scale], baseline_runs(args) if args.scale == "cpu" else []
     tokens = [read_tokens(args.data / part) for part in ("train", "valid")]
     symbols = len(Dictionary.load(str(args.data / "dict.txt")))

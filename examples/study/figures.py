@@ -30,13 +30,11 @@ SEQUENCES, BATCH = 100, 10
 CHUNK = 1 << 24
 
 
-def draw_losses(
-    curves: dict[str, list[Curve]], out: Path, command: str, unigram: float | None = None
-) -> None:
+def draw_losses(curves: dict[str, list[Curve]], out: Path, command: str, unigram: float) -> None:
     """Mean over seeds, with a band from lowest to highest; the final loss of `learned`.
 
     Args:
-        curves: of each model, one for each seed.
+        curves: of each model of plan.py, one for each seed.
         out: a name ending in .png.
         command: that made the figure.
         unigram: loss of token frequencies alone.
@@ -46,19 +44,17 @@ def draw_losses(
     points = {name: band(own) for name, own in curves.items() if own}
     for i, name in enumerate(points):
         updates, means, lows, highs = zip(*points[name], strict=True)
-        style = {"color": f"C{i % 10}", "linestyle": ("-", "--", ":")[i // 10 % 3]}
-        label = f"{MODELS[name][0]} ({name})" if unigram else name
-        axes.plot(updates, means, label=label, **style)
-        axes.fill_between(updates, lows, highs, color=style["color"], alpha=0.15, linewidth=0)
+        color = f"C{i}"
+        axes.plot(updates, means, label=f"{MODELS[name][0]} ({name})", color=color)
+        axes.fill_between(updates, lows, highs, color=color, alpha=0.15, linewidth=0)
         if name == BASELINE:
-            axes.axhline(means[-1], color=style["color"], linestyle=":", linewidth=1)
-    if unigram:
-        label = "token frequencies alone"
-        axes.axhline(unigram, color="0.5", linestyle="--", linewidth=1, label=label)
+            axes.axhline(means[-1], color=color, linestyle=":", linewidth=1)
+    label = "token frequencies alone"
+    axes.axhline(unigram, color="0.5", linestyle="--", linewidth=1, label=label)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set(xlabel="updates", ylabel="validation loss (bits per masked token)")
     # Opaque: the line of token frequencies passes behind it.
-    axes.legend(fontsize=8, framealpha=1, edgecolor="none", ncols=1 + len(points) // 10)
+    axes.legend(fontsize=8, framealpha=1, edgecolor="none")
     axes.spines[["top", "right"]].set_visible(False)
     save_png(figure, out, command)
 

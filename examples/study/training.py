@@ -68,13 +68,18 @@ def training_run(
 
 def check_recipe(data: Path, recipe: Recipe) -> None:
     """Raise a UsageError if there is no data, or the validations do not divide the updates."""
-    if not (data / "dict.txt").is_file():
-        raise UsageError(f"DATA_BIN is {str(data)!r}, but holds no dict.txt.")
+    check_data(data)
     if recipe.updates < 1 or recipe.updates % recipe.validations:
         raise UsageError(
             f"--updates must be a multiple of the {recipe.validations} validations, but is "
             f"{recipe.updates}."
         )
+
+
+def check_data(data: Path) -> None:
+    """Raise a UsageError if the folder of binarised text has no dictionary."""
+    if not (data / "dict.txt").is_file():
+        raise UsageError(f"DATA_BIN is {str(data)!r}, but holds no dict.txt.")
 
 
 def check_files(*paths: Path) -> None:

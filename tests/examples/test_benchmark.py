@@ -7,9 +7,13 @@ import pytest
 import torch
 
 from examples.shared.results import read_results, rows
+from examples.shared.runner import runner
 from examples.study import benchmark, benchmark_report, initial
 from examples.study.benchmark_plan import Size
-from tests.examples.test_compare_encodings import SMALLER
+from examples.study.training import Recipe
+from tests import toy_data
+from tests.examples.test_blimp import LINES
+from tests.examples.test_training_runs import SMALLER
 from tupe_fairseq import UsageError
 
 
@@ -27,6 +31,34 @@ def test_baseline(toy_masked_lm_data, tmp_path, forking_python, monkeypatch):
     assert set(found) == {"base", "init=6"}
     assert found["base"]["losses"] != found["init=6"]["losses"]
     assert "| `learned` | `init=6` |" in (out / "report.md").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("forking_python")
+def test_runs_at_full_length(tmp_path, forking_python, monkeypatch):
+    """A model is trained, and measured on longer texts and on BLiMP."""
+    monkeypatch.setattr("sys.executable", forking_python)
+    monkeypatch.setattr(benchmark, "BLOCKS", 1)
+    data, blimp = tmp_path / "data", tmp_path / "blimp.jsonl"
+    data.mkdir()
+    lines, symbols = toy_data.write_pieces(data, LINES * 20)
+    for split in ("train", "valid"):
+        toy_data.write_split(data, split, lines, symbols)
+    sentences = {"sentence_good": "the cat sat", "sentence_bad": "sat cat the"}
+    blimp.write_text(json.dumps({"UID": "one", "linguistics_term": "binding", **sentences}))
+    flags = (*SMALLER, "--warmup-updates", "1")
+    recipe = Recipe("tupe_roberta", 4, 2, 24, 4, 1e-3, flags)
+    size = Size("toy", recipe, recipe, ("tupe_r",), (1, 2))
+    out = tmp_path / "out"
+    args = benchmark.parse([str(data), "--out", str(out), "--blimp", str(blimp)])
+    with runner(args, {}, lambda _: None) as execute:
+        execute(benchmark.final_runs(args, size, {"tupe_r": 2e-3}))
+    found = rows(read_results(out))
+    assert [row["seed"] for row in found] == [1, 2]
+    for row in found:
+        assert (row["lr"], row["tokens"], [*row["losses"]]) == (2e-3, 96, ["2", "4"])
+        assert row["blimp"]["pairs"] == 1
+        assert row["longer"]["toeplitz"]["mean"].keys() == {"1", "2", "4", "8", "16"}
 
 
 def test_initial_weights(toy_masked_lm_data, tmp_path, monkeypatch):

@@ -2,14 +2,14 @@
 
 import pytest
 
-from examples.study import algorithmic, compare_encodings, length, study
+from examples.study import algorithmic, benchmark, length, study
 from examples.translation import run as translation
 from tupe_fairseq import UsageError
 
 #: What each program needs, and where flags go.
 PROGRAMS = {
     "algorithmic": (algorithmic, "reverse_string {} OUT"),
-    "compare_encodings": (compare_encodings, "DATA --out OUT {}"),
+    "benchmark": (benchmark, "DATA --out OUT {}"),
     "length": (length, "DATA --out OUT {}"),
     "study": (study, "--text DATA --glue DATA --scale smoke --out OUT {}"),
     "translation": (translation, "DATA --out OUT {}"),
@@ -25,9 +25,8 @@ PROGRAMS = {
         ("algorithmic", "tupe_a+tie_cls=1", "has 'tie_cls=1'"),
         ("algorithmic", "none --updates 0", "--updates and --batch-size must be at least 1"),
         ("algorithmic", "none --longest 40", "must be at least 1, --longest 50"),
-        ("compare_encodings", "--encodings tupe", "the known ones are"),
-        ("compare_encodings", "--validations 7", "multiple of the 7 validations, but is 9600"),
-        ("compare_encodings", "--updates 0", "a multiple of the 8 validations, but is 0"),
+        ("benchmark", "--encodings tupe", "the known ones are"),
+        ("benchmark", "--blimp /not/there", "there is no file '/not/there'"),
         ("length", "--encodings tupe", "--position-encoding is 'tupe'"),
         ("length", "--updates 6", "must be a multiple of the 4 validations, but is 6"),
         ("length", "--blocks 0", "--blocks must be at least 1"),
@@ -52,4 +51,4 @@ def test_mistakes(name, flags, message, toy_masked_lm_data, tmp_path):
 
 def test_data_without_a_dictionary(tmp_path):
     with pytest.raises(UsageError, match=r"holds no dict\.txt"):
-        compare_encodings.main([str(tmp_path), "--out", str(tmp_path / "out")])
+        benchmark.main([str(tmp_path), "--out", str(tmp_path / "out")])

@@ -1,17 +1,16 @@
-"""examples/study/compare_encodings.py: a kill, the table."""
+"""The trainings of the studies: a kill, and the guards of fairseq-train."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from examples.shared.logs import read_log
 from examples.shared.results import read_results, rows
-from examples.study import compare_encodings as compare
-from examples.study import comparison
+from examples.study import length
 from examples.study.training import Recipe, fixed_flags
 from tests import ROOT, processes
 from tests.processes import wait_for_the_lock, wait_until
@@ -24,42 +23,32 @@ SMALLER = (
 )
 
 
-def arguments(data: Path, out: Path, *more: str) -> list[str]:
-    """Two encodings; a validation and a checkpoint after each second update."""
-    own = ("--encodings", "learned,none", "--updates", "24", "--validations", "12")
-    return [str(data), "--out", str(out), *own, *more, "--", *SMALLER]
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("forking_python")
-def test_killed_comparison_goes_on(toy_masked_lm_data, tmp_path, monkeypatch, forking_python):
+def test_killed_study_goes_on(toy_masked_lm_data, tmp_path, monkeypatch, forking_python):
+    """Two encodings; a validation and a checkpoint after each epoch, of 7 updates."""
     out = tmp_path / "out"
-    words = arguments(toy_masked_lm_data, out)
-    killed = processes.Program(ROOT / "examples/study/compare_encodings.py", *words)
-    last = out / "learned/1/checkpoint_last.pt"
+    own = ("--masked-encodings", "learned,none", "--seeds", "1", "--only", "masked/*")
+    own += ("--masked-length", "16", "--masked-updates", "84", "--blocks", "1")
+    words = [str(toy_masked_lm_data), "--out", str(out), *own, "--", *SMALLER]
+    killed = processes.Program(ROOT / "examples/study/length.py", *words)
+    last = out / "masked/learned/1/checkpoint_last.pt"
     try:
         wait_until(last.exists)
     finally:
         os.killpg(killed.pid, signal.SIGKILL)
     wait_for_the_lock(out)
     monkeypatch.setattr(sys, "executable", forking_python)
-    compare.main(words)
+    length.main(words)
     made = {row["encoding"]: row for row in rows(read_results(out))}
     for name, row in made.items():
-        assert list(row["losses"]) == [*map(str, range(2, 25, 2))], name
-    log = (out / "learned/1/log.txt").read_text()
+        assert list(row["losses"]) == [*map(str, range(7, 85, 7))], name
+    log = (out / "masked/learned/1/log.txt").read_text()
     assert log.count("Loaded checkpoint") == 1, "went on from a checkpoint"
-    # learned has a table of 32 positions of width 16, and fairseq's two rows before them.
-    assert made["learned"]["parameters"] - made["none"]["parameters"] == 34 * 16
-    table = (out / "report.md").read_bytes()
-    assert (out / "losses.png").stat().st_size
-    (out / "report.md").unlink()
-    comparison.report(out)
-    assert (out / "report.md").read_bytes() == table
-    with pytest.raises(UsageError, match="other settings"):
-        compare.main(arguments(toy_masked_lm_data, out, "--lr", "1"))
-    with pytest.raises(UsageError, match="1 runs failed: t5/1"):
-        compare.main([*arguments(toy_masked_lm_data, out, "--encodings", "t5"), "--no-such-flag"])
+    # learned has a table of 16 positions of width 16, and fairseq's two rows before them.
+    assert made["learned"]["parameters"] - made["none"]["parameters"] == 18 * 16
+    shutil.rmtree(out)
+    with pytest.raises(UsageError, match="2 runs failed: masked/learned/1, masked/none/1"):
+        length.main([*words, "--no-such-flag"])
 
 
 def test_timed_training_has_the_guards_of_fairseq_train(toy_masked_lm_data, tmp_path):
@@ -84,21 +73,3 @@ def test_timed_training_has_the_guards_of_fairseq_train(toy_masked_lm_data, tmp_
     entries = read_log(tmp_path / "log.txt")
     assert [kind for kind, _ in entries] == ["train_inner", "train_inner", "valid", "clock"]
     assert entries[-1][1]["updates"] == 1
-
-
-def test_table_has_the_lowest_loss_first_and_what_was_not_run():
-    def run(encoding, **result):
-        settings = {"encoding": encoding, "seed": 1}
-        return {"settings": settings, **({"result": result} if result else {})}
-
-    runs = [
-        run("learned", parameters=1000, losses={"2": 9.0, "10": 7.5}, seconds=1.0),
-        run("rope"),
-        run("t5", parameters=900, losses={"2": 8.0, "10": 7.0}, seconds=2.0),
-    ]
-    lines = comparison.table({"runs": dict(enumerate(runs))})
-    assert lines[2:] == [
-        "| `t5` | 1 | 900 | 7.000 | 0.50 |",
-        "| `learned` | 1 | 1,000 | 7.500 | 1.00 |",
-        "| `rope` | 1 | not run | not run | not run |",
-    ]
