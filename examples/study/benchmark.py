@@ -10,6 +10,7 @@ benchmark/README.md, the settings in benchmark_plan.py. The parts:
     rates      the learning rate of each encoding, on a shorter schedule
     final      each encoding at its best rate, three seeds; BLiMP (with --blimp) and longer texts
     larger     the same with fewer encodings and a larger model
+    time       short trainings of each encoding in turn, to compare the time of an update
 
 After an interruption the same command continues; `--only 'baseline/*'` runs a part. DIRECTORY gets
 PART/ENCODING/SETTING/SEED/ with the model and log.txt of each run, results.json, and the report
@@ -47,6 +48,8 @@ from examples.study.training import Recipe, check_data, check_files, trained, tr
 Execute = Callable[[Sequence[Run]], None]
 #: Held-out blocks of 16 times the trained length.
 BLOCKS = 32
+#: How often each encoding is timed, and the updates of each time.
+ROUNDS, TIMED = 5, 150
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -151,6 +154,18 @@ def final_runs(args: argparse.Namespace, size: Size, best: dict[str, float]) -> 
     return found
 
 
+def time_runs(args: argparse.Namespace, size: Size, best: dict[str, float]) -> list[Run]:
+    """Short trainings of all encodings in turn: machines differ, and change with time."""
+    recipe = size.recipe._replace(updates=TIMED, validations=1)
+    recipe = recipe._replace(flags=[*recipe.flags, "--max-valid-steps", "1"])
+    own = {"part": f"time, {size.name}"}
+    return [
+        changed_run(args, recipe, encoding, "time", seed, Setting(), own)
+        for seed in range(1, ROUNDS + 1)
+        for encoding in best
+    ]
+
+
 def measured(data: Path, tokens: int, folder: Path) -> dict[str, Any]:
     """The result of the training, the tokens of an update, and what was measured afterwards."""
     found = {**trained(data, folder), "tokens": tokens}
@@ -173,7 +188,9 @@ def main(argv: list[str] | None = None) -> None:
     with runner(args, plan, report) as execute:
         execute(first)
         for size in sizes:
-            execute(final_runs(args, size, tune(args, execute, size)))
+            best = tune(args, execute, size)
+            execute(final_runs(args, size, best))
+            execute(time_runs(args, size, best))
 
 
 if __name__ == "__main__":

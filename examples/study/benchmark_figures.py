@@ -4,19 +4,29 @@ from itertools import chain
 from math import ceil
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
-from examples.study.benchmark_results import Finals, best_rate
+from examples.study.benchmark_results import Finals, best_rate, by_loss
 from examples.study.length_figures import label_ends
 from examples.study.measures import band, difference
 from examples.study.training import losses_of
 from tupe_fairseq.plots import figure_class, save_png
 
 
-def draw(found: Finals, size: str, out: Path, command: str) -> list[str]:
-    """Draw all figures of a size; the lines that show them in the report."""
+def draw(found: Finals, time: dict[str, float], size: str, out: Path, command: str) -> list[str]:
+    """Draw all figures of a size.
+
+    Args:
+        found: the runs at full length.
+        time: of an update relative to `learned`, by encoding.
+        size: a part of the names of the figures.
+        out: folder of the figures.
+        command: that made the figures.
+
+    Returns:
+        The lines that show them in the report.
+    """
     name = size.replace(" ", "_")
-    draw_curves(found, out / f"losses_{name}.png", command)
+    draw_curves(found, time, out / f"losses_{name}.png", command)
     draw_final(found, out / f"final_{name}.png", command)
     shown = [f"![Loss against tokens and time](losses_{name}.png)", ""]
     shown += [f"![Final losses](final_{name}.png)", ""]
@@ -53,40 +63,34 @@ def draw_rates(found: dict[str, dict[float, float]], out: Path, command: str) ->
     save_png(figure, out, command)
 
 
-def draw_curves(found: Finals, out: Path, command: str) -> None:
-    """Loss against tokens, and against processor time: mean over seeds, and their range."""
-    figure = figure_class()(figsize=(14, 6), dpi=150, layout="constrained")
-    panels = figure.subplots(1, 2, sharey=True)
+def draw_curves(found: Finals, time: dict[str, float], out: Path, command: str) -> None:
+    """Loss against tokens, and against time: mean over seeds, and their range."""
+    units = ["tokens", "time"] if found.keys() <= time.keys() else ["tokens"]
+    figure = figure_class()(figsize=(7 * len(units), 6), dpi=150, layout="constrained")
+    panels = figure.subplots(1, len(units), sharey=True, squeeze=False).flat
     colors = {name: f"C{i % 10}" for i, name in enumerate(found)}
-    for axes, unit in zip(panels, ("tokens", "time"), strict=True):
+    for axes, unit in zip(panels, units, strict=True):
         ends, last = {}, 0.0
         for name, own in found.items():
-            factor = _per_update(own.rows, unit)
             points = band([losses_of(row) for row in own.rows])
             updates, means, lows, highs = zip(*points, strict=True)
-            places = [update * factor for update in updates]
+            whole = time[name] / updates[-1] if unit == "time" else own.rows[0]["tokens"] / 1e6
+            places = [update * whole for update in updates]
             axes.plot(places, means, color=colors[name])
             axes.fill_between(places, lows, highs, color=colors[name], alpha=0.15, linewidth=0)
             ends[name], last = means[-1], max(last, places[-1])
-        label = "tokens, millions" if unit == "tokens" else "processor time, minutes"
+        label = "tokens, millions" if unit == "tokens" else "time, × the training of learned"
         axes.set(xlabel=label, ylabel="validation loss, bits per masked token")
         axes.spines[["top", "right"]].set_visible(False)
         label_ends(axes, last, ends, colors, "{:.2f}")
     save_png(figure, out, command)
 
 
-def _per_update(rows: list[dict[str, Any]], unit: str) -> float:
-    """Millions of tokens or minutes of an update."""
-    if unit == "tokens":
-        return rows[0]["tokens"] / 1e6
-    return mean(row["seconds"] for row in rows) / 60
-
-
 def draw_final(found: Finals, out: Path, command: str) -> None:
     """Final losses with their intervals, sorted."""
     figure = figure_class()(figsize=(7, 0.45 * len(found) + 1.2), dpi=150, layout="constrained")
     axes = figure.subplots()
-    order = sorted(found, key=lambda name: mean(found[name].losses.values()), reverse=True)
+    order = [*by_loss(found)][::-1]
     for i, name in enumerate(order):
         values = list(found[name].losses.values())
         own = difference(values)

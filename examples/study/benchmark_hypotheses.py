@@ -9,7 +9,7 @@ from scipy import stats
 
 from examples.shared.markdown import table
 from examples.study.benchmark_plan import STARTED
-from examples.study.benchmark_results import Finals, paired
+from examples.study.benchmark_results import Finals, growth, paired
 from examples.study.measures import Difference, reaching
 from examples.study.training import losses_of
 
@@ -128,15 +128,9 @@ def blimp_follows(found: Finals) -> Verdict:
 
 def reads_longer(found: Finals) -> Verdict:
     """`tupe_r` by distance does not lose at 16 times the length; `rope` without a window does."""
-    growth = {
-        name: mean(
-            row["longer"][way]["mean"]["16"] - row["longer"][way]["mean"]["1"]
-            for row in found[name].rows
-        )
-        for name, way in (("tupe_r", "toeplitz"), ("rope", ""))
-    }
-    said = ", ".join(f"`{name}` {value:+.3f}" for name, value in growth.items())
-    return Verdict(growth["tupe_r"] <= 0 < growth["rope"], said)
+    tupe_r, rope = growth(found["tupe_r"], "toeplitz"), growth(found["rope"])
+    said = f"`tupe_r` {tupe_r.mean:+.3f}, `rope` {rope.mean:+.3f}"
+    return Verdict(tupe_r.mean <= 0 < rope.mean, said)
 
 
 def same_order(small: Finals, large: Finals) -> Verdict:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from math import isnan
+from statistics import mean, median
 from typing import Any, NamedTuple
 
 from examples.shared.results import Results, rows
@@ -35,6 +36,11 @@ def finals(results: Results, size: str) -> Finals:
     return found
 
 
+def by_loss(found: Finals) -> Finals:
+    """The lowest mean loss first."""
+    return dict(sorted(found.items(), key=lambda item: mean(item[1].losses.values())))
+
+
 def by_rate(results: Results, size: str) -> dict[str, dict[float, float]]:
     """Final loss on the shorter schedule, by encoding and learning rate."""
     found: dict[str, dict[float, float]] = {}
@@ -46,6 +52,30 @@ def by_rate(results: Results, size: str) -> dict[str, dict[float, float]]:
 def best_rate(losses: dict[float, float]) -> float:
     """The learning rate with the lowest loss; a diverged training has NaN, and counts as last."""
     return min(losses, key=lambda rate: (isnan(losses[rate]), losses[rate]))
+
+
+def times(results: Results, size: str) -> dict[str, float]:
+    """Time of an update relative to `learned`, by encoding: the median over the rounds."""
+    seconds: dict[str, dict[int, float]] = {}
+    for row in rows(results, part=f"time, {size}"):
+        seconds.setdefault(row["encoding"], {})[row["seed"]] = row["seconds"]
+    learned = seconds.get("learned", {})
+    return {
+        name: median(own[each] / learned[each] for each in own.keys() & learned.keys())
+        for name, own in seconds.items()
+        if own.keys() & learned.keys()
+    }
+
+
+def growth(found: Final, way: str = "") -> Difference:
+    """Loss at 16 times the trained length minus that at it, without further training.
+
+    Args:
+        found: the runs of an encoding.
+        way: a change of the model that reads the longer text, or none.
+    """
+    means = [row["longer"][way]["mean"] for row in found.rows]
+    return difference([each["16"] - each["1"] for each in means])
 
 
 def paired(one: dict[int, float], other: dict[int, float]) -> Difference | None:

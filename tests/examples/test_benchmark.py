@@ -10,6 +10,7 @@ from examples.shared.results import read_results, rows
 from examples.shared.runner import runner
 from examples.study import benchmark, benchmark_report, initial
 from examples.study.benchmark_plan import Size
+from examples.study.benchmark_results import times
 from examples.study.training import Recipe
 from tests import toy_data
 from tests.examples.test_blimp import LINES
@@ -53,7 +54,11 @@ def test_runs_at_full_length(tmp_path, forking_python, monkeypatch):
     args = benchmark.parse([str(data), "--out", str(out), "--blimp", str(blimp)])
     with runner(args, {}, lambda _: None) as execute:
         execute(benchmark.final_runs(args, size, {"tupe_r": 2e-3}))
-    found = rows(read_results(out))
+        monkeypatch.setattr(benchmark, "ROUNDS", 1)
+        monkeypatch.setattr(benchmark, "TIMED", 40)
+        execute(benchmark.time_runs(args, size, {"learned": 2e-3, "tupe_r": 2e-3}))
+    assert times(read_results(out), "toy").keys() == {"learned", "tupe_r"}
+    found = rows(read_results(out), part="final, toy")
     assert [row["seed"] for row in found] == [1, 2]
     for row in found:
         assert (row["lr"], row["tokens"], [*row["losses"]]) == (2e-3, 96, ["2", "4"])
@@ -127,6 +132,11 @@ def results(**sizes):
             own_settings = {"part": "rates, small", "encoding": name, "seed": 1, "lr": rate}
             row = {"losses": {"100": loss}}
             runs[f"{name}/{rate}"] = {"settings": own_settings, "result": row}
+    for seed, seconds in enumerate((0.1, 0.2), 1):
+        for name in LOSSES:
+            own_settings = {"part": "time, small", "encoding": name, "seed": seed}
+            row = {"seconds": seconds * (1 + (name == "tupe_r") * seed / 10)}
+            runs[f"time/{name}/{seed}"] = {"settings": own_settings, "result": row}
     return {"command": "python -m x", "plan": {"unigram": 8.6, **sizes}, "runs": runs}
 
 
@@ -157,7 +167,11 @@ def test_report(tmp_path, monkeypatch):
     assert verdicts["H10"] == ["**refuted**", "`rope` minus `deberta`: +0.110 and -0.145 |"]
     assert verdicts["H11"] == ["confirmed", "1.00 |"]
     assert verdicts["H12"] == ["confirmed", "`tupe_r` +0.000, `rope` +1.500 |"]
-    assert any(line.startswith("| `deberta` | 1,000 | 0.001 | 5.310 ± 0.025") for line in lines)
+    assert "| `deberta` | 1,000 | 0.001 | 5.300 | 5.320 | 5.310 |" in lines
+    (row,) = (
+        line for line in lines if line.startswith("| `tupe_r` | 1.15 | 5.43 ± 0.02 | **-1.12")
+    )
+    assert row.endswith("| 68.3 ± 0.1 | **+1.50 ± 0.00**; toeplitz: +0.00 ± 0.00 (noise) |")
     for name in ("losses", "final", "blimp", "rates"):
         assert (tmp_path / f"{name}_small.png").stat().st_size
     assert "| `tupe_r` | 5.200 | **5.100** | nan |" in lines
