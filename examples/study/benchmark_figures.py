@@ -118,10 +118,11 @@ def draw_blimp(found: Finals, out: Path, command: str) -> None:
     axes = figure.subplots()
     for i, (name, own) in enumerate(shares.items()):
         values = [mean(row[key] for row in own) for key in phenomena]
-        marker = "osD^v<>PX"[i % 9]
+        marker = "osD^v<>PX*"[i % 10]
         axes.plot(values, range(len(phenomena)), marker, color=f"C{i % 10}", label=name, alpha=0.8)
     axes.axvline(50, color="0.6", linestyle="--", linewidth=1)
-    axes.annotate("chance", (50, len(phenomena) - 0.6), fontsize=8, color="0.4", ha="center")
+    place = {"xy": (50, 1.01), "xycoords": axes.get_xaxis_transform()}
+    axes.annotate("chance", **place, fontsize=8, color="0.4", ha="center")
     axes.set_yticks(range(len(phenomena)), [key.replace("_", " ") for key in phenomena])
     axes.set(xlabel="accuracy, % of pairs")
     axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
