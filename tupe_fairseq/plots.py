@@ -133,7 +133,6 @@ def figure_class() -> "type[Figure]":
     Raises:
         UsageError: matplotlib is not installed.
     """
-    figure = import_extra("matplotlib.figure", "viz").figure.Figure
-    # fairseq enables the debugging output of all libraries.
+    # fairseq enables the debugging output of all libraries; matplotlib's begins at its import.
     logging.getLogger("matplotlib").setLevel(logging.WARNING)
-    return figure
+    return import_extra("matplotlib.figure", "viz").figure.Figure
