@@ -41,6 +41,16 @@ def test_layers_are_one_graph(backend, name):
     assert_close(out, expected)
 
 
+@pytest.mark.parametrize("name", ["tupe_r", "rope", "deberta", "alibi"])
+def test_whole_encoder_is_one_graph(name):
+    """As with torch.compile(encoder, fullgraph=True), for texts of equal length."""
+    encoder, x = encoder_of(name, LENGTH), normal(2, LENGTH, EMBED_DIM, seed=0)
+    expected = encoder(x, None, words(x))
+    torch._dynamo.reset()
+    encoder.compile(backend="eager", fullgraph=True)
+    assert_close(encoder(x, None, words(x)), expected)
+
+
 def test_compiled_layers_give_the_same():
     """Through the compiler, forward and backward, with dropout in training."""
     if native.find_compiler() is None:

@@ -68,7 +68,8 @@ def share_attention(
     chosen = choose_backend(backend, features, device)
     if reason := chosen.unavailable(device):
         raise _unusable(backend, reason)
-    _log_choice(backend, chosen.name, type(encoding).__name__, device)
+    if not torch.compiler.is_compiling():
+        _log_choice(backend, chosen.name, type(encoding).__name__, device)
     bias = positional_bias(encoding, layout.length, x.device, causal, window)
     with without_autocast(device):
         heads = encoding.shape.num_heads
