@@ -88,7 +88,7 @@ def test_damaged_directories(copy):
         with refused("config.json"):
             huggingface.read(folder)
     config.unlink()
-    with refused("config.json cannot be read"):
+    with refused(f"there is no {config}: give a folder"):
         huggingface.read(folder)
 
 

@@ -96,6 +96,10 @@ def _read_config(folder: Path) -> tuple[Any, Architecture]:
         UsageError: config.json cannot be read, or is of other models.
     """
     path, auto = folder / "config.json", library().AutoConfig
+    if not path.is_file():
+        raise CheckpointError(
+            f"there is no {path}: give a folder that save_pretrained of transformers has written."
+        )
     try:
         config = auto.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
     # transformers raises errors of any type.
