@@ -18,14 +18,14 @@ from ...errors import CheckpointError, ConfigurationError
 from ...extras import import_extra
 from ...hub.files import TOKENIZER
 from ...position import POSITION_ENCODINGS
-from ..architectures import ARCHITECTURES, Architecture
+from ..architectures import Architecture
 from ..architectures.base import TOKEN_TYPES
 from ..card import model_card
-from ..classes import KEPT, class_of, library, reordered, to_transformers
+from ..classes import KEPT, class_of, reordered, to_transformers
 from ..conversion import Conversion, Forward, register
 from ..dictionaries import check_size, dictionary_text
 from ..directory import building
-from ..families import CAUSAL, MASKED
+from ..families import MASKED
 from ..keys import left_out, to_ours
 from ..models import (
     ANSWERS,
@@ -38,6 +38,7 @@ from ..models import (
     matrix,
     task_of,
 )
+from ..saved import read_config, read_tensors
 from ..settings import from_config
 from ..sources import AUTO_MAP, collect
 from ..vocabularies import Vocabulary, vocabulary_of, write_config
@@ -57,7 +58,7 @@ def read(
     position_encoding: Encoding = "learned",
     seed: Seed = 1,
 ) -> Converted:
-    """Read a directory of one of `ARCHITECTURES`.
+    """Read a directory of one of the models of `architectures/`.
 
     The default dictionary is dict.txt in the directory, or else the tokens of the tokenizer. Any
     other encoding than `learned` is a warm start, with parameters from `seed`.
@@ -68,7 +69,7 @@ def read(
     # An unknown name is an error before anything is read.
     POSITION_ENCODINGS[position_encoding]
     folder = Path(source)
-    config, architecture = _read_config(folder)
+    config, architecture = read_config(folder)
     if architecture.model_type == "tupe" and (position_encoding != "learned" or seed != 1):
         raise ConfigurationError(
             f"{folder} has an encoding of its own; leave out --position-encoding and --seed."
@@ -87,40 +88,6 @@ def read(
     if kept := {name: getattr(config, name) for name in architecture.kept}:
         converted.files[KEPT] = json.dumps(kept, indent=2) + "\n"
     return warm_start(converted, position_encoding, seed)
-
-
-def _read_config(folder: Path) -> tuple[Any, Architecture]:
-    """The configuration of a directory, and the table of its models.
-
-    Raises:
-        UsageError: config.json cannot be read, or is of other models.
-    """
-    path, auto = folder / "config.json", library().AutoConfig
-    if not path.is_file():
-        raise CheckpointError(
-            f"there is no {path}: give a folder that save_pretrained of transformers has written."
-        )
-    try:
-        config = auto.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
-    # transformers raises errors of any type.
-    except Exception as error:
-        reason = " ".join(str(error).split())[:200].rstrip(".")
-        raise CheckpointError(f"{path} cannot be read: {reason}.") from error
-    kind, causal = config.model_type, bool(getattr(config, "is_decoder", False))
-    found = [a for a in ARCHITECTURES if (a.model_type, a.family is CAUSAL) == (kind, causal)]
-    if not found:
-        known = dict.fromkeys(each.model_type for each in ARCHITECTURES)
-        raise CheckpointError(
-            f"{path} has the model_type {kind!r} and is_decoder {causal}; those that can be read "
-            f"are: {', '.join(known)}."
-        )
-    (architecture,) = found
-    for name, value in architecture.required.items():
-        if (given := getattr(config, name, value)) != value:
-            raise CheckpointError(
-                f"unsupported {name} in {path}: {given!r}; it must be {value!r}."
-            )
-    return config, architecture
 
 
 def _tupe_config(config: Any, architecture: Architecture, ours: dict[str, Tensor]) -> Any:
@@ -188,26 +155,6 @@ def _add_token_type(types: Tensor, ours: dict[str, Tensor], target: str) -> str:
     ours[target] = ours[target] + types[:1]
     more = f"; left out: {len(types) - 1} other" if len(types) > 1 else ""
     return f"token type 0 is added to the {'positions' if target == POSITIONS else 'tokens'}{more}"
-
-
-def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """The parameters of a directory, from one file or from its parts.
-
-    Raises:
-        UsageError: `safetensors` is not installed; a file is missing or damaged.
-    """
-    safetensors = import_extra("safetensors.torch", "hf")
-    whole = folder / "model.safetensors"
-    parts = [whole] if whole.is_file() else sorted(folder.glob("model-*-of-*.safetensors"))
-    tensors: dict[str, Tensor] = {}
-    for path in parts or [whole]:
-        try:
-            tensors |= safetensors.torch.load_file(str(path))
-        except OSError as error:
-            raise CheckpointError(f"cannot read {path}: {error.strerror or error}.") from error
-        except (safetensors.SafetensorError, ValueError, KeyError) as error:
-            raise CheckpointError(f"{path} cannot be loaded as safetensors: {error}.") from error
-    return tensors
 
 
 def _vocabulary(

@@ -1,0 +1,66 @@
+"""What `save_pretrained` of transformers has written: config.json and model.safetensors."""
+
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ..errors import CheckpointError
+from ..extras import import_extra
+from .architectures import ARCHITECTURES, Architecture
+from .classes import library
+from .families import CAUSAL
+
+
+def read_config(folder: Path) -> tuple[Any, Architecture]:
+    """The configuration of a directory, and the table of its models.
+
+    Raises:
+        UsageError: config.json cannot be read, or is of other models.
+    """
+    path, auto = folder / "config.json", library().AutoConfig
+    if not path.is_file():
+        raise CheckpointError(
+            f"there is no {path}: give a folder that save_pretrained of transformers has written."
+        )
+    try:
+        config = auto.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
+    # transformers raises errors of any type.
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200].rstrip(".")
+        raise CheckpointError(f"{path} cannot be read: {reason}.") from error
+    kind, causal = config.model_type, bool(getattr(config, "is_decoder", False))
+    found = [a for a in ARCHITECTURES if (a.model_type, a.family is CAUSAL) == (kind, causal)]
+    if not found:
+        known = dict.fromkeys(each.model_type for each in ARCHITECTURES)
+        raise CheckpointError(
+            f"{path} has the model_type {kind!r} and is_decoder {causal}; those that can be read "
+            f"are: {', '.join(known)}."
+        )
+    (architecture,) = found
+    for name, value in architecture.required.items():
+        if (given := getattr(config, name, value)) != value:
+            raise CheckpointError(
+                f"unsupported {name} in {path}: {given!r}; it must be {value!r}."
+            )
+    return config, architecture
+
+
+def read_tensors(folder: Path) -> dict[str, Tensor]:
+    """The parameters of a directory, from one file or from its parts.
+
+    Raises:
+        UsageError: `safetensors` is not installed; a file is missing or damaged.
+    """
+    safetensors = import_extra("safetensors.torch", "hf")
+    whole = folder / "model.safetensors"
+    parts = [whole] if whole.is_file() else sorted(folder.glob("model-*-of-*.safetensors"))
+    tensors: dict[str, Tensor] = {}
+    for path in parts or [whole]:
+        try:
+            tensors |= safetensors.torch.load_file(str(path))
+        except OSError as error:
+            raise CheckpointError(f"cannot read {path}: {error.strerror or error}.") from error
+        except (safetensors.SafetensorError, ValueError, KeyError) as error:
+            raise CheckpointError(f"{path} cannot be loaded as safetensors: {error}.") from error
+    return tensors
