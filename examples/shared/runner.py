@@ -67,7 +67,7 @@ def arguments(
     add = parser.add_argument
     add("--out", type=Path, required=True, help="directory of all output")
     add("--workers", type=int, default=1, help="runs at a time, spread over all GPUs")
-    add("--only", nargs="+", metavar="NAME", help="runs with these names, as in 'rope/*'")
+    add("--only", nargs="+", metavar="NAME", help="runs with these names, as in '*/rope/*'")
     add("--user-dir", type=Path, metavar="FOLDER", help="folder with your own encodings")
     parser.epilog = "Arguments after -- are passed to fairseq-train unchanged."
     argv = list(sys.argv[1:] if argv is None else argv)
@@ -116,7 +116,10 @@ def runner(
     if (args.out / "report.md").exists():
         print(f"report: {args.out / 'report.md'}")
     if args.only and not execute.names:
-        raise UsageError(f"--only is {' '.join(args.only)!r}, but no run has such a name.")
+        raise UsageError(
+            f"--only is {' '.join(args.only)!r}, but no run has such a name; {args.out / NAME} "
+            "has the names so far."
+        )
     if execute.failed:
         raise UsageError(f"{len(execute.failed)} runs failed: {', '.join(execute.failed)}.")
 

@@ -42,7 +42,8 @@ from examples.study.benchmark_report import report
 from examples.study.benchmark_results import best_rate, by_rate
 from examples.study.encodings import flags_of
 from examples.study.figures import read_tokens, unigram_loss
-from examples.study.training import Recipe, check_data, check_files, trained, training_run
+from examples.study.training import Recipe, check_data, trained, training_run
+from tupe_fairseq import UsageError
 
 #: Executes runs (see runner.py).
 Execute = Callable[[Sequence[Run]], None]
@@ -57,14 +58,15 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     add = parser.add_argument
     add("data", type=Path, help="folder of the binarised text")
-    add("--blimp", type=Path, help="blimp.jsonl.xz (see blimp.py); without it, BLiMP is left out")
+    add("--blimp", type=Path, help="the pairs of BLiMP (see blimp.py); default: leave it out")
     add("--scale", choices=SIZES, default="cpu", help="see benchmark_plan.py (default: cpu)")
     add("--encodings", default=",".join(ENCODINGS), help="default: %(default)s")
     args = arguments(parser, argv, "examples.study.benchmark")
     args.encodings = args.encodings.split(",")
     for name in args.encodings:
         flags_of(name)
-    check_files(*[args.blimp] if args.blimp else [])
+    if args.blimp and not args.blimp.exists():
+        raise UsageError(f"--blimp is {str(args.blimp)!r}, but there is no such path.")
     return args
 
 

@@ -15,7 +15,7 @@ from examples.shared.markdown import NOT_RUN, table
 from examples.shared.results import Results, missing, read_results, rows, write_report
 from examples.study.benchmark_figures import draw, draw_rates
 from examples.study.benchmark_hypotheses import LEFT, judged
-from examples.study.benchmark_plan import SETTINGS, SIZES, TRIALS
+from examples.study.benchmark_plan import SETTINGS, SIZES, TRIALS, Size
 from examples.study.benchmark_results import (
     Final,
     Finals,
@@ -61,16 +61,16 @@ def baseline(results: Results, part: str) -> Lines:
         f"Validation loss in bits by update, one seed. The base: {recipe['batch_size']} × "
         f"{recipe['tokens_per_sample']} tokens per update, learning rate {recipe['lr']:g}; each "
         "setting changes one thing (README.md). The plateau ends at the update at which the loss "
-        f"is {LEFT} bits below the final loss of `none`, which knows the surrounding tokens but "
-        "not their order, with the same setting or, of the same length, with another one. Token "
-        f"frequencies alone: {unigram:.3f}. Empty: this table has no such `none`.",
+        f"is {LEFT} bits below the final loss of `none` on sequences of the same length. `none` "
+        "uses the surrounding tokens but not their order. "
+        f"Token frequencies alone: {unigram:.3f} bits. Empty: `none` was not trained so.",
         *("", *table(heads, cells), ""),
     ]
 
 
-def rates(results: Results, size: str, out: Path) -> Lines:
+def rates(results: Results, size: Size, out: Path) -> Lines:
     """Loss by learning rate."""
-    found = by_rate(results, size)
+    found = by_rate(results, size.name)
     if not found:
         return ["### Learning rates", "", "Not run.", ""]
     tried = sorted(set(chain(*found.values())))
@@ -79,11 +79,11 @@ def rates(results: Results, size: str, out: Path) -> Lines:
         said = {rate: f"{loss:.3f}" for rate, loss in own.items()}
         said[best_rate(own)] = f"**{said[best_rate(own)]}**"
         cells.append([f"`{name}`", *(said.get(rate, "") for rate in tried)])
-    draw_rates(found, out / (image := f"rates_{size}.png"), results["command"])
+    draw_rates(found, out / (image := f"rates_{size.name}.png"), results["command"])
     return [
         *("### Learning rates", ""),
-        "Loss after the shorter schedule, one seed; the best in bold. Empty: not tried, because "
-        "the best is inside the range of the rates that were tried.",
+        f"Loss after {size.shorter.updates:,} updates, one seed; the best in bold. "
+        "Empty: not tried, because the best is inside the range of the rates that were tried.",
         *("", *table(["encoding", *(f"{rate:g}" for rate in tried)], cells), ""),
         *(f"![Loss by learning rate]({image})", ""),
     ]
@@ -195,7 +195,7 @@ def report(out: Path) -> None:
     for part in TRIALS:
         lines += baseline(results, part)
     for size, found in zip(sizes, found_all, strict=True):
-        lines += [f"## {size.name}", "", *rates(results, size.name, out)]
+        lines += [f"## {size.name}", "", *rates(results, size, out)]
         if found:
             time = times(results, size.name)
             lines += [

@@ -26,7 +26,7 @@ PROGRAMS = {
         ("algorithmic", "none --updates 0", "--updates and --batch-size must be at least 1"),
         ("algorithmic", "none --longest 40", "must be at least 1, --longest 50"),
         ("benchmark", "--encodings tupe", "the known ones are"),
-        ("benchmark", "--blimp /not/there", "there is no file '/not/there'"),
+        ("benchmark", "--blimp /not/there", "--blimp is '/not/there', but there is no such path"),
         ("length", "--encodings tupe", "--position-encoding is 'tupe'"),
         ("length", "--updates 6", "must be a multiple of the 4 validations, but is 6"),
         ("length", "--blocks 0", "--blocks must be at least 1"),
