@@ -52,7 +52,9 @@ POSITIONS = {
     "sinusoids=3": Setting(initial=("*positions*=sinusoids0.085",)),
     "sinusoids=35": Setting(initial=("*positions*=sinusoids1",)),
 }
-SETTINGS = BASELINE | POSITIONS
+#: TUPE's table of positions begins with sinusoids. It is normalised, so its scale has no effect.
+TABLE = {"table=sinusoids": Setting(initial=("*positions.weight=sinusoids1",))}
+SETTINGS = BASELINE | POSITIONS | TABLE
 PILOT = Recipe(
     arch="tupe_roberta",
     updates=3000,
@@ -118,7 +120,8 @@ class Trial(NamedTuple):
 
 
 #: Part 1 by name. `plateau` was added after `baseline`: four times longer. `positions` was added
-#: after part 2, to explain why `sinusoidal` leaves the plateau before `learned`.
+#: after part 2, to explain why `sinusoidal` leaves the plateau before `learned`; its runs of TUPE
+#: after part 3.
 TRIALS = {
     "baseline": Trial(
         PILOT,
@@ -135,7 +138,10 @@ TRIALS = {
             "tupe_r": ("init=2.45",),
         },
     ),
-    "positions": Trial(recipe(4000, sizes())._replace(lr=2e-3), {"learned": tuple(POSITIONS)}),
+    "positions": Trial(
+        recipe(4000, sizes())._replace(lr=2e-3),
+        {"learned": tuple(POSITIONS), "tupe_a": tuple(TABLE), "tupe_r": tuple(TABLE)},
+    ),
 }
 
 
