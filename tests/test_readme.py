@@ -129,6 +129,13 @@ def linked(section: str) -> str:
     return re.sub(r"(?<=\d),(?=\d{3})", "", " ".join(f.read_text(encoding="utf-8") for f in files))
 
 
+def test_table_of_choice_is_that_of_the_benchmark():
+    report = (ROOT / "examples/study/benchmark/report.md").read_text(encoding="utf-8")
+    table = [line for line in README.read_text(encoding="utf-8").splitlines() if " ± " in line]
+    assert len(table) == 10
+    assert set(table) <= set(report.splitlines())
+
+
 def test_numbers_are_in_the_files_that_are_linked():
     """Decimal numbers, percentages and thousands are rounded values of numbers there."""
     checked, missing = 0, []

@@ -25,6 +25,7 @@ from examples.study.benchmark_results import (
     finals,
     growth,
     paired,
+    signed,
     times,
     with_interval,
 )
@@ -100,7 +101,7 @@ def summary(found: Finals, time: dict[str, float]) -> Lines:
                 f"`{name}`",
                 f"{time[name]:.2f}" if name in time else NOT_RUN,
                 with_interval(list(own.losses.values()), 2),
-                apart.written(2) if apart else "0" if name == "learned" else NOT_RUN,
+                signed(apart, 2) if apart else "0" if name == "learned" else NOT_RUN,
                 with_interval(blimp, 1) if blimp else NOT_RUN,
                 _beyond(own),
             ]
@@ -115,8 +116,7 @@ def summary(found: Finals, time: dict[str, float]) -> Lines:
         "paradigms, without pairs longer than the trained length; chance is 50, and GPT-2 trained "
         "on the 10 M words of BabyLM has 65.1. 16 times the length: growth of the loss of the "
         "same tokens, without further training, and with the option for which it is lowest. All "
-        "with 95 % intervals over the seeds (Student's t); bold: a difference that exceeds its "
-        "interval.",
+        "with 95 % intervals over the seeds (Student's t).",
         *("", *table(heads, cells), ""),
     ]
 
@@ -126,9 +126,9 @@ def _beyond(found: Final) -> str:
     ways = found.rows[0].get("longer", {})
     if not ways:
         return NOT_RUN
-    said = growth(found).written(2)
+    said = signed(growth(found), 2)
     best = min(ways, key=lambda way: growth(found, way).mean)
-    return f"{said}; {best}: {growth(found, best).written(2)}" if best else said
+    return f"{said}; {best}: {signed(growth(found, best), 2)}" if best else said
 
 
 def losses(found: Finals) -> Lines:
