@@ -95,7 +95,7 @@ def draw_final(found: Finals, out: Path, command: str) -> None:
         values = list(found[name].losses.values())
         own = difference(values)
         axes.errorbar(own.mean, i, xerr=own.half_width, fmt="o", color="C0", capsize=3)
-        axes.plot(values, [i] * len(values), ".", color="0.6", markersize=4, zorder=0)
+        axes.plot(values, [i - 0.25] * len(values), ".", color="0.6", markersize=4)
         axes.annotate(
             f"{own.mean:.3f}",
             (own.mean, i),
