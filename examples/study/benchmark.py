@@ -159,7 +159,9 @@ def final_runs(args: argparse.Namespace, size: Size, best: dict[str, float]) -> 
 def time_runs(args: argparse.Namespace, size: Size, best: dict[str, float]) -> list[Run]:
     """Short trainings of all encodings in turn: machines differ, and change with time."""
     recipe = size.recipe._replace(updates=TIMED, validations=1)
-    recipe = recipe._replace(flags=[*recipe.flags, "--max-valid-steps", "1"])
+    # Without a buffer: fairseq's thread that fills it can abort a process that ends so early.
+    short = ("--max-valid-steps", "1", "--data-buffer-size", "0")
+    recipe = recipe._replace(flags=[*recipe.flags, *short])
     own = {"part": f"time, {size.name}"}
     return [
         changed_run(args, recipe, encoding, "time", seed, Setting(), own)
