@@ -70,7 +70,7 @@ def draw_curves(found: Finals, time: dict[str, float], out: Path, command: str) 
     panels = figure.subplots(1, len(units), sharey=True, squeeze=False).flat
     colors = {name: f"C{i % 10}" for i, name in enumerate(found)}
     for axes, unit in zip(panels, units, strict=True):
-        ends, last = {}, 0.0
+        ends = {}
         for name, own in found.items():
             points = band([losses_of(row) for row in own.rows])
             updates, means, lows, highs = zip(*points, strict=True)
@@ -78,11 +78,11 @@ def draw_curves(found: Finals, time: dict[str, float], out: Path, command: str) 
             places = [update * whole for update in updates]
             axes.plot(places, means, color=colors[name])
             axes.fill_between(places, lows, highs, color=colors[name], alpha=0.15, linewidth=0)
-            ends[name], last = means[-1], max(last, places[-1])
+            ends[name] = places[-1], means[-1]
         label = "tokens, millions" if unit == "tokens" else "time, × the training of learned"
         axes.set(xlabel=label, ylabel="validation loss, bits per masked token")
         axes.spines[["top", "right"]].set_visible(False)
-        label_ends(axes, last, ends, colors, "{:.2f}")
+        label_ends(axes, ends, colors, "{:.2f}")
     save_png(figure, out, command)
 
 

@@ -62,7 +62,7 @@ def draw_growth(part: str, found: Found, trained: int, out: Path, command: str) 
     axes.set(xlabel="tokens in a sequence", ylabel="loss minus that at 1×, bits per token")
     axes.set_title(f"{KINDS[part].title}, trained at {trained} tokens")
     axes.spines[["top", "right"]].set_visible(False)
-    label_ends(axes, FACTORS[-1], ends, colors, "{:+.2f}")
+    label_ends(axes, {name: (FACTORS[-1], end) for name, end in ends.items()}, colors, "{:+.2f}")
     save_png(figure, out, command)
 
 
@@ -96,40 +96,39 @@ def draw_accuracy(solved: Solved, out: Path, command: str) -> None:
             means = [100 * mean(line["by_length"][n] for line in lines) for n in lengths]
             style = "--" if "+" in name else "-"
             axes.plot([int(n) for n in lengths], means, style, color=colors[name], linewidth=1.5)
-            ends[name], last = means[-1], int(lengths[-1])
+            ends[name] = int(lengths[-1]), means[-1]
         axes.axvline(TRAINED, color="0.8", linewidth=0.8, zorder=0)
         axes.set(xlabel=f"symbols (trained: up to {TRAINED})", ylabel="correct symbols, percent")
         axes.set_ylim(40, 102)
         axes.set_title(task)
         axes.spines[["top", "right"]].set_visible(False)
-        label_ends(axes, last, ends, colors, "{:.0f} %")
+        label_ends(axes, ends, colors, "{:.0f} %")
     save_png(figure, out, command)
 
 
 def label_ends(
-    axes: Any, last: float, ends: dict[str, float], colors: dict[str, str], form: str
+    axes: Any, ends: dict[str, tuple[float, float]], colors: dict[str, str], form: str
 ) -> None:
     """Names and values beside the ends of lines, moved apart where they would overlap.
 
     Args:
         axes: the panel.
-        last: horizontal place of the ends.
-        ends: vertical places, by name.
+        ends: last points, by name.
         colors: of the lines.
         form: of a value.
     """
-    names = sorted(ends, key=lambda name: ends[name])
+    names = sorted(ends, key=lambda name: ends[name][1])
     gap = LINE / (axes.figure.get_figheight() * SHARE)
     to_panel = axes.transData + axes.transAxes.inverted()
     heights: list[float] = []
     for name in names:
-        height = to_panel.transform((last, ends[name]))[1]
+        height = to_panel.transform(ends[name])[1]
         heights.append(max(height, heights[-1] + gap if heights else 0))
     for i, name in enumerate(names):
         line = {"arrowstyle": "-", "color": colors[name], "linewidth": 0.4, "relpos": (0, 0.5)}
         axes.annotate(
-            f"{name}  {form.format(ends[name])}",
-            (last, ends[name]),
+            f"{name}  {form.format(ends[name][1])}",
+            ends[name],
             (1.06, min(heights[i], 1 - gap * (len(names) - 1 - i))),
             textcoords=axes.transAxes,
             arrowprops=line | {"shrinkA": 0, "shrinkB": 0},
