@@ -62,15 +62,15 @@ def tupe_is_better(found: Finals) -> Verdict:
     return verdict._replace(figures=f"{verdict.figures} (`{other}`)")
 
 
-def equal(one: str, other: str) -> Judge:
-    """The interval of the difference lies within EQUAL bits; refuted if it lies outside."""
+def within(bound: float, one: str, other: str) -> Judge:
+    """The interval of the difference lies within the bound; refuted if it lies outside."""
 
     def judge(found: Finals) -> Verdict:
         if not (apart := _apart(found, one, other)):
             return ONE_SEED
         nearest = abs(apart.mean) - (apart.half_width or 0)
         farthest = abs(apart.mean) + (apart.half_width or 0)
-        holds = True if farthest <= EQUAL else False if nearest > EQUAL else None
+        holds = True if farthest <= bound else False if nearest > bound else None
         return Verdict(holds, apart.written(3))
 
     return judge
@@ -89,10 +89,8 @@ def short_plateau(found: Finals) -> Verdict:
 def small_lead(found: Finals) -> Verdict:
     """`tupe_a` leads `learned` with the better start by less than SMALL bits."""
     other = _best(found, LEARNED)
-    apart = paired(found["tupe_a"].losses, found[other].losses)
-    if not apart:
-        return ONE_SEED
-    return Verdict(abs(apart.mean) < SMALL, f"{apart.written(3)} (`{other}`)")
+    verdict = within(SMALL, "tupe_a", other)(found)
+    return verdict._replace(figures=f"{verdict.figures} (`{other}`)")
 
 
 def best(found: Finals) -> Verdict:
@@ -165,8 +163,18 @@ HYPOTHESES: tuple[tuple[str, str, tuple[str, ...], Judge], ...] = (
     ),
     ("H3", f"its lead is smaller than {SMALL} bits", ("tupe_a", *LEARNED), small_lead),
     ("H4", "`tupe_r` is better than `t5`", ("tupe_r", "t5"), better("tupe_r", "t5")),
-    ("H5", "`tupe_r` and `tupe_a` are equal", ("tupe_r", "tupe_a"), equal("tupe_r", "tupe_a")),
-    ("H6", "`rope` and `tupe_r` are equal", ("rope", "tupe_r"), equal("rope", "tupe_r")),
+    (
+        "H5",
+        "`tupe_r` and `tupe_a` are equal",
+        ("tupe_r", "tupe_a"),
+        within(EQUAL, "tupe_r", "tupe_a"),
+    ),
+    (
+        "H6",
+        "`rope` and `tupe_r` are equal",
+        ("rope", "tupe_r"),
+        within(EQUAL, "rope", "tupe_r"),
+    ),
     ("H7", "`deberta` is the best", ("learned", *RELATIVE), best),
     ("H8", "`alibi` is the worst of the relative encodings", RELATIVE, worst_relative),
     ("H9", "every encoding gains more than 0.5 bits", ("none", *RELATIVE), above_the_floor),
