@@ -25,7 +25,6 @@ from examples.study.benchmark_results import (
     finals,
     growth,
     paired,
-    signed,
     times,
     with_interval,
 )
@@ -101,7 +100,7 @@ def summary(found: Finals, time: dict[str, float]) -> Lines:
                 f"`{name}`",
                 f"{time[name]:.2f}" if name in time else NOT_RUN,
                 with_interval(list(own.losses.values()), 2),
-                signed(apart, 2) if apart else "0" if name == "learned" else NOT_RUN,
+                apart.plain(2) if apart else "0" if name == "learned" else NOT_RUN,
                 with_interval(blimp, 1) if blimp else NOT_RUN,
                 _beyond(own),
             ]
@@ -126,10 +125,10 @@ def _beyond(found: Final) -> str:
     ways = found.rows[0].get("longer", {})
     if not ways:
         return NOT_RUN
-    said = signed(growth(found), 2)
-    single = [way for way in ways if "," not in way]
-    best = min(single, key=lambda way: growth(found, way).mean)
-    return f"{said}; {best}: {signed(growth(found, best), 2)}" if best else said
+    changes = {way: growth(found, way) for way in ways if "," not in way}
+    best = min(changes, key=lambda way: changes[way].mean)
+    said = changes[""].plain(2)
+    return f"{said}; {best}: {changes[best].plain(2)}" if best else said
 
 
 def losses(found: Finals) -> Lines:

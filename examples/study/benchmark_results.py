@@ -86,10 +86,4 @@ def paired(one: dict[int, float], other: dict[int, float]) -> Difference | None:
 
 def with_interval(values: Sequence[float], digits: int) -> str:
     """Mean ± half the width of its 95 % interval."""
-    return signed(difference(values), digits).removeprefix("+")
-
-
-def signed(found: Difference, digits: int) -> str:
-    """A difference ± half the width of its interval."""
-    said = f"{found.mean:+.{digits}f}"
-    return said if found.half_width is None else f"{said} ± {found.half_width:.{digits}f}"
+    return difference(values).plain(digits).removeprefix("+")

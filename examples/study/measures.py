@@ -55,11 +55,16 @@ class Difference(NamedTuple):
         """Whether the interval contains 0, or is unknown."""
         return self.half_width is None or abs(self.mean) <= self.half_width
 
+    def plain(self, digits: int) -> str:
+        """With its sign, and its interval if it has one."""
+        said = f"{self.mean:+.{digits}f}"
+        return said if self.half_width is None else f"{said} ± {self.half_width:.{digits}f}"
+
     def written(self, digits: int) -> str:
         """With its interval; bold unless it is noise."""
+        said = self.plain(digits)
         if self.half_width is None:
-            return f"{self.mean:+.{digits}f} (one seed)"
-        said = f"{self.mean:+.{digits}f} ± {self.half_width:.{digits}f}"
+            return f"{said} (one seed)"
         return f"{said} (noise)" if self.is_noise else f"**{said}**"
 
 
