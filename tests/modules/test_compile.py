@@ -1,5 +1,7 @@
 """--compile-layers: no graph breaks, the same results, and a compiler."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -13,6 +15,12 @@ LENGTH = 9
 MASK = torch.arange(LENGTH) >= torch.tensor([9, 4])[:, None]
 
 
+def counted(graphs, graph, inputs):
+    """In place of a compiler."""
+    graphs.append(graph)
+    return graph.forward
+
+
 @pytest.mark.parametrize(
     ("backend", "name"),
     [
@@ -22,23 +30,32 @@ MASK = torch.arange(LENGTH) >= torch.tensor([9, 4])[:, None]
     ],
 )
 def test_layers_are_one_graph(backend, name):
-    """With fullgraph, a break is an error; graphs are counted in place of a compiler."""
+    """With fullgraph, a break is an error."""
     encoder = encoder_of(name, LENGTH, attention_backend=backend)
     x = normal(2, LENGTH, EMBED_DIM, seed=0)
     expected = encoder(x, MASK, words(x))
     graphs = []
-
-    def count(graph, inputs):
-        graphs.append(graph)
-        return graph.forward
-
     torch._dynamo.reset()
     for layer in encoder.layers:
-        layer.compile(backend=count, fullgraph=True)
+        layer.compile(backend=partial(counted, graphs), fullgraph=True)
     out = encoder(x, MASK, words(x))
     out.sum().backward()
     assert 1 <= len(graphs) <= len(encoder.layers)
     assert_close(out, expected)
+
+
+def test_any_number_of_tokens_read_is_one_graph():
+    """The last layer has a graph for its first number, and one for all others."""
+    encoder = encoder_of("tupe_r", LENGTH, num_layers=1, attention_backend="sdpa")
+    x = normal(2, LENGTH, EMBED_DIM, seed=0)
+    expected = encoder(x).flatten(0, 1)
+    graphs = []
+    torch._dynamo.reset()
+    encoder.layers[0].compile(backend=partial(counted, graphs), fullgraph=True)
+    for number in (7, 5, 3, 11):
+        cells = torch.randperm(2 * LENGTH)[:number]
+        assert_close(encoder.encode(x, cells=cells).x, expected[cells])
+    assert len(graphs) == 2
 
 
 @pytest.mark.parametrize("name", ["tupe_r", "rope", "deberta", "alibi"])

@@ -54,6 +54,7 @@ class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
         src_lengths: Tensor | None = None,
         return_all_hiddens: bool = False,
         token_embeddings: Tensor | None = None,
+        cells: Tensor | None = None,
     ) -> dict[str, list[Tensor]]:
         """As fairseq's TransformerEncoder; without padding, the list of padding masks is empty.
 
@@ -62,6 +63,8 @@ class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
             src_lengths: not used, as in fairseq.
             return_all_hiddens: also return the first layer's input and each layer's output.
             token_embeddings: B×T×C, used in place of the token embeddings.
+            cells: indices of the tokens that are read (see `Encoder.encode`); `encoder_out` is
+                then M×C. For encoders that do not move padding.
 
         Raises:
             UsageError: too many tokens, padding before a token where that is refused, unknown ids.
@@ -77,10 +80,12 @@ class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
             embedded = shift.to_end(token_embeddings)
         if self.embed_scale != 1:
             embedded = self.embed_scale * embedded
-        x, states, _ = self.encode(embedded, padding, src_tokens, keep_states=return_all_hiddens)
+        x, states, _ = self.encode(
+            embedded, padding, src_tokens, cells=cells, keep_states=return_all_hiddens
+        )
         return {
             # B×T×C -> T×B×C
-            "encoder_out": [shift.back(x).transpose(0, 1)],
+            "encoder_out": [shift.back(x).transpose(0, 1) if cells is None else x],
             "encoder_padding_mask": [] if padding is None else [mask],
             # No decoder of a translation model reads it.
             "encoder_embedding": [] if self.shifts_padding else [embedded],

@@ -7,9 +7,14 @@ ours.
 from argparse import Namespace
 from typing import Any
 
+import torch
 from fairseq.data import Dictionary
 from fairseq.models import register_model
-from fairseq.models.roberta.model import RobertaEncoder, RobertaModel
+from fairseq.models.roberta.model import (
+    RobertaClassificationHead,
+    RobertaEncoder,
+    RobertaModel,
+)
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from torch import Tensor, nn
 
@@ -47,15 +52,48 @@ class TupeRobertaEncoder(RobertaEncoder):
         return_all_hiddens: bool = False,
         masked_tokens: Tensor | None = None,
         token_embeddings: Tensor | None = None,
+        first_token: bool = False,
         **unused: Any,
     ) -> tuple[Tensor, dict[str, Any]]:
-        """As RobertaEncoder's, which drops the token_embeddings (B×T×C) that R3F passes to it."""
-        x, extra = self.extract_features(
-            src_tokens, return_all_hiddens, token_embeddings=token_embeddings
+        """As RobertaEncoder's, which drops the token_embeddings (B×T×C) that R3F passes to it.
+
+        The last feed-forward block is computed only for the tokens that are read: those that are
+        masked, or with `first_token` the first of each sequence. Features are then B×1×C.
+        """
+        cells = None
+        if features_only:
+            if first_token and not return_all_hiddens:
+                cells = torch.arange(len(src_tokens), device=src_tokens.device)
+                cells = cells * src_tokens.size(1)
+            x, extra = self.extract_features(
+                src_tokens, return_all_hiddens, token_embeddings, cells
+            )
+            return (x if cells is None else x[:, None]), extra
+        positions = self.sentence_encoder.embed_positions
+        whole = return_all_hiddens or positions.uses("before_lm_head")
+        if masked_tokens is not None and not whole:
+            cells, masked_tokens = masked_tokens.flatten().nonzero().squeeze(1), None
+        x, extra = self.extract_features(src_tokens, return_all_hiddens, token_embeddings, cells)
+        return self.output_layer(x, masked_tokens=masked_tokens), extra
+
+    def extract_features(
+        self,
+        src_tokens: Tensor,
+        return_all_hiddens: bool = False,
+        token_embeddings: Tensor | None = None,
+        cells: Tensor | None = None,
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """As RobertaEncoder's; the features at `cells` are M×C (see `Encoder.encode`)."""
+        encoded = self.sentence_encoder(
+            src_tokens,
+            return_all_hiddens=return_all_hiddens,
+            token_embeddings=token_embeddings,
+            cells=cells,
         )
-        if not features_only:
-            x = self.output_layer(x, masked_tokens=masked_tokens)
-        return x, extra
+        (x,), states = encoded["encoder_out"], encoded["encoder_states"]
+        # T×B×C -> B×T×C
+        x = x.transpose(0, 1) if cells is None else x
+        return x, {"inner_states": states if return_all_hiddens else None}
 
 
 class TokenHead(nn.Module):
@@ -86,6 +124,21 @@ class TupeRobertaModel(CheckedModel, RobertaFromPretrained, RobertaModel):
     @classmethod
     def data_dictionary(cls, task: Any) -> Dictionary:
         return task.source_dictionary
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        features_only: bool = False,
+        return_all_hiddens: bool = False,
+        classification_head_name: str | None = None,
+        **kwargs: Any,
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """As RobertaModel's, whose heads for sentences read the first token alone."""
+        name = classification_head_name
+        if name is not None:
+            head = self.classification_heads[name]
+            kwargs["first_token"] = type(head) is RobertaClassificationHead
+        return super().forward(src_tokens, features_only, return_all_hiddens, name, **kwargs)
 
     def register_token_head(self, name: str, num_classes: int) -> None:
         """Register a head that classifies each token, among the heads for sentences."""

@@ -31,7 +31,7 @@ class Encoded(NamedTuple):
     """The output of a stack of layers.
 
     Attributes:
-        x: B×T×C.
+        x: B×T×C, or M×C of the tokens that were chosen.
         states: the first layer's input and each layer's output, B×T×C, where asked for.
         weights: of one layer's attention to the source, B×H×T×S, where asked for.
     """
@@ -151,6 +151,7 @@ class Encoder(nn.Module):
         backend: str | None = None,
         source: Source | None = None,
         types: Tensor | None = None,
+        cells: Tensor | None = None,
         **how: Any,
     ) -> Encoded:
         """As `forward`, for padding that has been read.
@@ -158,7 +159,8 @@ class Encoder(nn.Module):
         `types` are those of the tokens, B×T; by default all have type 0.
         With `causal=False`, a causal stack does not hide later tokens in this pass. `backend` is
         used in place of that of the layers. The sequences of `source` are those of x. It and
-        further arguments are passed to `run`.
+        further arguments are passed to `run`. With `cells`, indices b·T + t of M tokens, the
+        output is that of these tokens alone, M×C.
         """
         self._check(x, padding)
         batch, length = x.shape[:2]
@@ -177,7 +179,8 @@ class Encoder(nn.Module):
         if layout.padding_mask is not None and x.dim() == 3:
             x = x.masked_fill(layout.padding_mask[:, :, None], 0)
         shared = self.layers.share(positions, x, layout, causal, backend)
-        return self.run(x, shared, layout, source=source, **how)
+        rows = None if cells is None else layout.rows_of(cells)
+        return self.run(x, shared, layout, source=source, rows=rows, **how)
 
     def extend(
         self,
@@ -224,6 +227,7 @@ class Encoder(nn.Module):
         observe: Observer | None = None,
         source: Source | None = None,
         aligned: int | None = None,
+        rows: Tensor | None = None,
     ) -> Encoded:
         """The layers and the final LayerNorm.
 
@@ -237,18 +241,22 @@ class Encoder(nn.Module):
                 what the layer is called with.
             source: what the layers attend to, in the decoder of a translation model.
             aligned: the layer whose attention to the source is returned, or None.
+            rows: indices of the tokens of x whose output is wanted; by default all.
         """
-        states, weights = [layout.unpack(x)] if keep_states else [], None
+        states, weights, is_last = [layout.unpack(x)] if keep_states else [], None, False
         for index, layer in self.layers.active():
             given = (x, shared[index]) if observe is None else observe(x, shared[index])
             cache = None if caches is None else caches[index]
-            x, found = layer(*given, cache, source, index == aligned)
+            is_last = index == len(self.layers) - 1
+            x, found = layer(*given, cache, source, index == aligned, rows if is_last else None)
             weights = found if index == aligned else weights
             if keep_states:
                 states.append(layout.unpack(x))
+        if rows is not None and not is_last:  # layerdrop has skipped the last layer
+            x = x.flatten(0, -2).index_select(0, rows)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
-        return Encoded(layout.unpack(x), states, weights)
+        return Encoded(layout.unpack(x) if rows is None else x, states, weights)
 
     def normalise_and_drop(self, x: Tensor) -> Tensor:
         """LayerNorm and dropout of the input, B×T×C or N×C."""
