@@ -14,6 +14,12 @@ from tupe_fairseq import UsageError  # noqa: E402
 from tupe_fairseq import huggingface as hf  # noqa: E402
 
 IDS = tokens()
+MASKS = {
+    "none": [[1, 1, 1, 1, 1]] * 3,
+    "right": [[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 0, 0, 0, 0]],
+    "left": [[1, 1, 1, 1, 1], [0, 0, 0, 1, 1], [0, 1, 1, 1, 1]],
+    "scattered": [[0, 1, 0, 1, 1], [1, 1, 0, 0, 1], [0, 0, 1, 1, 0]],
+}
 
 
 def cross_entropy(logits: torch.Tensor, targets: list[int]) -> float:
@@ -209,3 +215,30 @@ def test_accumulated_batches(kind, tmp_path):
         found.append(dict(model.named_parameters()))
     for name, value in found[0].items():
         torch.testing.assert_close(value, found[1][name], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("states", [False, True])
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+def test_heads_of_sentences_read_the_first_unmasked_token(mask, states):
+    """The vectors of other tokens are computed only where hidden states are wanted."""
+    model = filled(hf.TupeForSequenceClassification, config(num_labels=3))
+    mask, ids = torch.tensor(mask), torch.arange(5, 20).view(3, 5)
+    whole = model.tupe(ids, mask).last_hidden_state
+    first = [row.index(1) for row in mask.tolist()]
+    out = model(ids, mask, output_hidden_states=states)
+    assert_close(out.logits, model.classifier(whole[[0, 1, 2], first]))
+    assert (out.hidden_states is not None) is states
+    if states:
+        assert_close(out.hidden_states[-1][mask == 1], whole[mask == 1])
+    found = model.tupe(ids, mask, output_hidden_states=states, first_token_only=True)
+    assert found.last_hidden_state.shape == (3, 1, 32)
+
+
+@pytest.mark.parametrize("kind", [hf.TupeForSequenceClassification, hf.TupeForMultipleChoice])
+def test_work_of_the_last_feed_forward_block(kind):
+    model, counts = filled(kind, config()), []
+    model.tupe.encoder.layers[-1].activation_dropout_module.register_forward_hook(
+        lambda _, given, __: counts.append(given[0].flatten(0, -2).size(0))
+    )
+    model(IDS if kind is hf.TupeForSequenceClassification else IDS[:, None])
+    assert counts == [len(IDS)]

@@ -18,7 +18,7 @@ from ..modules.padding_shift import PaddingShift
 from .cache import TupeCache
 from .configuration import TupeConfig
 from .encoder import Record, TupeEncoder
-from .padding import read_mask, visible
+from .padding import first_tokens, read_mask, visible
 from .positions import build_positions, resized, restore
 
 #: The token embeddings in the state dict of a model with a head, which may tie them to its output.
@@ -132,6 +132,7 @@ class TupeModel(TupePreTrainedModel):
         past_key_values: TupeCache | None = None,
         use_cache: bool | None = None,
         token_type_ids: Tensor | None = None,
+        first_token_only: bool = False,
     ) -> BaseModelOutputWithPast | tuple[Tensor, ...]:
         """Encode.
 
@@ -146,9 +147,11 @@ class TupeModel(TupePreTrainedModel):
             past_key_values: of a language model: the cache of earlier tokens, without padding.
             use_cache: also return past_key_values, if the encoding can decode token by token.
             token_type_ids: B×T, of config.type_vocab_size types; None: all tokens have type 0.
+            first_token_only: compute only what the last vector of the first unmasked token needs.
 
         Returns:
-            last_hidden_state, B×T×C; vectors at padding have no meaning.
+            last_hidden_state, B×T×C, or B×1×C with first_token_only; vectors at padding have no
+            meaning.
 
         Raises:
             UsageError: the inputs cannot be used.
@@ -160,8 +163,12 @@ class TupeModel(TupePreTrainedModel):
         padding, shift = read_mask(attention_mask)
         record = self._record(shift, output_attentions, output_hidden_states)
         cache = self._cache(past_key_values, use_cache, padding)
-        x = self._encode(input_ids, inputs_embeds, padding, cache, record, token_type_ids)
-        output = BaseModelOutputWithPast(x, cache, record.hidden_states(x), record.attentions())
+        first = first_token_only and cache is None and not record.wants_states
+        x = self._encode(input_ids, inputs_embeds, padding, cache, record, token_type_ids, first)
+        states = record.hidden_states(x)
+        if first_token_only and not first:
+            x = first_tokens(x, attention_mask)[:, None]
+        output = BaseModelOutputWithPast(x, cache, states, record.attentions())
         return self.returned(output, return_dict)
 
     def _encode(
@@ -172,8 +179,9 @@ class TupeModel(TupePreTrainedModel):
         cache: TupeCache | None,
         record: Record,
         types: Tensor | None,
+        first: bool,
     ) -> Tensor:
-        """The last hidden states, B×T×C; the cache is extended."""
+        """The last hidden states, B×T×C, or B×1×C with `first`; the cache is extended."""
         shift, weights = record.shift, record.wants_weights
         x = self.embed_tokens(tokens) if vectors is None else vectors
         x = self.config.embedding_scale * x
@@ -190,6 +198,9 @@ class TupeModel(TupePreTrainedModel):
         if cache is not None:
             return self.encoder.extend(x, cache, tokens, backend, observe=record).x
         how: dict[str, Any] = {"backend": backend, "observe": record, "types": types}
+        if first:
+            cells = torch.arange(0, x.size(0) * x.size(1), x.size(1), device=x.device)
+            return self.encoder.encode(x, padding, tokens, cells=cells, **how).x[:, None]
         x = self.encoder.encode(x, padding, tokens, **how).x
         return x if shift is None else shift.back(x)
 

@@ -16,7 +16,6 @@ from ..errors import ConfigurationError
 from ..modules.activations import ACTIVATIONS
 from .configuration import TupeConfig
 from .modeling import EMBED_TOKENS
-from .padding import first_tokens
 from .with_head import TupeWithHead
 
 #: Activations of the head for sequence classification.
@@ -104,6 +103,7 @@ class TupeForSequenceClassification(TupeWithHead):
     """
 
     output_class = SequenceClassifierOutput
+    reads_first_token = True
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
@@ -111,7 +111,7 @@ class TupeForSequenceClassification(TupeWithHead):
         self.post_init()
 
     def logits(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
-        return self.classifier(first_tokens(x, attention_mask))
+        return self.classifier(x[:, 0])
 
     def loss(self, logits: Tensor, labels: Tensor, num_items_in_batch: Any) -> Tensor:
         kind = self.config.problem_type
@@ -125,6 +125,7 @@ class TupeForMultipleChoice(TupeWithHead):
     """A head that scores each choice: logits B×choices of inputs B×choices×T; labels B."""
 
     output_class = MultipleChoiceModelOutput
+    reads_first_token = True
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
@@ -153,7 +154,7 @@ class TupeForMultipleChoice(TupeWithHead):
         return self.output(out, return_dict, loss=loss, logits=logits)
 
     def logits(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
-        return self.classifier(first_tokens(x, attention_mask))
+        return self.classifier(x[:, 0])
 
 
 class TupeForTokenClassification(TupeWithHead):

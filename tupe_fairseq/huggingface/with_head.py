@@ -19,6 +19,8 @@ class TupeWithHead(TupePreTrainedModel):
     output_class: ClassVar[type]
     #: Whether Trainer passes num_items_in_batch to `forward`.
     accepts_loss_kwargs = False
+    #: Whether `logits` gets the vector of the first unmasked token alone, B×1×C.
+    reads_first_token = False
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
@@ -55,7 +57,8 @@ class TupeWithHead(TupePreTrainedModel):
         if attention_mask is None:
             attention_mask = visible(input_ids, self.config.pad_token_id)
         given = (input_ids, attention_mask, inputs_embeds)
-        out = self.tupe(*given, return_dict=True, token_type_ids=token_type_ids, **more)
+        more |= {"token_type_ids": token_type_ids, "first_token_only": self.reads_first_token}
+        out = self.tupe(*given, return_dict=True, **more)
         logits = self.logits(out.last_hidden_state, attention_mask)
         loss = None if labels is None else self.loss(logits, labels, num_items_in_batch)
         return self.output(out, return_dict, loss=loss, logits=logits)

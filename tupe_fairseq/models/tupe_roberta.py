@@ -63,8 +63,8 @@ class TupeRobertaEncoder(RobertaEncoder):
         cells = None
         if features_only:
             if first_token and not return_all_hiddens:
-                cells = torch.arange(len(src_tokens), device=src_tokens.device)
-                cells = cells * src_tokens.size(1)
+                end, length = src_tokens.numel(), src_tokens.size(1)
+                cells = torch.arange(0, end, length, device=src_tokens.device)
             x, extra = self.extract_features(
                 src_tokens, return_all_hiddens, token_embeddings, cells
             )
