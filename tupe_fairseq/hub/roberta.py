@@ -71,10 +71,11 @@ class TupeRobertaHubInterface(RobertaHubInterface):
         tokens = dictionary.encode_line(
             f"<s> {before} <mask> {after} </s>", append_eos=False, add_if_not_exist=False
         ).long()
+        tokens = tokens[None].to(self.device)
         with utils.model_eval(self.model):
-            logits, _ = self.model(tokens[None].to(self.device))
-        # 1×T×V -> V
-        probabilities = logits[0, tokens == self.task.mask_idx].float().softmax(-1)[0]
+            logits, _ = self.model(tokens, masked_tokens=tokens == self.task.mask_idx)
+        # 1×V -> V
+        probabilities = logits[0].float().softmax(-1)
         # Below 0, which the probability of a piece may be.
         probabilities[special] = -1
         best = probabilities.topk(topk).indices.tolist()
@@ -101,7 +102,9 @@ class TupeRobertaHubInterface(RobertaHubInterface):
         if head not in heads:
             known = ", ".join(heads) or "none"
             raise ConfigurationError(f"head is {head!r}, but the model's heads are: {known}.")
-        return super().predict(head, tokens, return_logits)
+        tokens = tokens[None] if tokens.dim() == 1 else tokens
+        logits, _ = self.model(tokens.to(self.device), classification_head_name=head)
+        return logits if return_logits else logits.log_softmax(-1)
 
     def positional_correlations(self, length: int) -> Tensor:
         """Terms that positions alone add to the scores, H×T×T; see `tupe_fairseq.analysis`."""
