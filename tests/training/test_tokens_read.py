@@ -64,7 +64,7 @@ def test_masked_tokens(name, lengths):
         {"checkpoint_activations": True},
         {"encoder_layerdrop": 0.5},
         {"encoder_layerdrop": 1.0},
-        {"position_encoding": "deberta", "deberta_released": True},
+        {"position_encoding": "deberta", "deberta_emd": True},
     ],
     ids=str,
 )

@@ -69,12 +69,13 @@ class TupeRobertaEncoder(RobertaEncoder):
                 src_tokens, return_all_hiddens, token_embeddings, cells
             )
             return (x if cells is None else x[:, None]), extra
-        positions = self.sentence_encoder.embed_positions
-        whole = return_all_hiddens or positions.uses("before_lm_head")
-        if masked_tokens is not None and not whole:
-            cells, masked_tokens = masked_tokens.flatten().nonzero().squeeze(1), None
+        if masked_tokens is not None and not return_all_hiddens:
+            cells = masked_tokens.flatten().nonzero().squeeze(1)
         x, extra = self.extract_features(src_tokens, return_all_hiddens, token_embeddings, cells)
-        return self.output_layer(x, masked_tokens=masked_tokens), extra
+        if cells is None:
+            return self.output_layer(x, masked_tokens=masked_tokens), extra
+        encoding, positions = self.sentence_encoder.embed_positions, cells % src_tokens.size(1)
+        return self.lm_head(encoding.before_lm_head(x, positions)), extra
 
     def extract_features(
         self,

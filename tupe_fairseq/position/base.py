@@ -164,8 +164,16 @@ class PositionEncoding(nn.Module):
         """
         return {}
 
-    def before_lm_head(self, x: Tensor) -> Tensor:
-        """Positions that enter between the last layer and the LM head: B×T×C -> B×T×C."""
+    def before_lm_head(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
+        """Positions that enter between the last layer and the LM head.
+
+        Args:
+            x: B×T×C, or M×C of chosen tokens.
+            positions: of the chosen tokens, M; None: all, at positions 0, ..., T − 1.
+
+        Returns:
+            The shape of x.
+        """
         return x
 
     @classmethod

@@ -175,8 +175,10 @@ class DebertaPosition(PositionEncoding):
         names = ("absolute", "absolute_input")
         return {name: 0 for name in names if getattr(self, name) is not None}
 
-    def before_lm_head(self, x: Tensor) -> Tensor:
-        return x if self.absolute is None else x + self.absolute[: x.size(1)]
+    def before_lm_head(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
+        if self.absolute is None:
+            return x
+        return x + (self.absolute[: x.size(1)] if positions is None else self.absolute[positions])
 
     def _near(self, length: int) -> int:
         """How many rows on each side this length reaches."""
