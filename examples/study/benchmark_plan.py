@@ -76,6 +76,7 @@ ENCODINGS = (
 LARGER = ("learned", STARTED, "rope", "deberta", "tupe_r")
 #: The first learning rates of each encoding; more follow while the best is at an end.
 RATES = (1e-3, 2e-3, 4e-3, 8e-3)
+LARGER_RATES = (5e-4, 1e-3, 2e-3, 4e-3)
 SEEDS = (1, 2, 3)
 
 
@@ -158,7 +159,14 @@ SMALL = sizes(6, 512, 8)
 SIZES = {
     "cpu": (
         Size("2x128", recipe(8000, sizes()), recipe(4000, sizes()), ENCODINGS, SEEDS),
-        Size("4x256", recipe(4000, sizes(4, 256)), recipe(2000, sizes(4, 256)), LARGER, SEEDS[:2]),
+        Size(
+            "4x256",
+            recipe(4000, sizes(4, 256)),
+            recipe(2000, sizes(4, 256)),
+            LARGER,
+            SEEDS[:2],
+            LARGER_RATES,
+        ),
     ),
     "gpu": (
         Size(
