@@ -59,7 +59,7 @@ def draw_rates(found: dict[str, dict[float, float]], out: Path, command: str) ->
         axes.set_title(name, fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
     figure.supxlabel("learning rate, thousandths")
-    figure.supylabel("final loss, bits per masked token")
+    figure.supylabel("final loss, bits")
     save_png(figure, out, command)
 
 
