@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.huggingface.samples import WORDS, config, filled, masked_lm, tokens
-from tests.tolerances import assert_close
+from tests.tolerances import assert_close, assert_gradients_close
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
@@ -230,8 +230,6 @@ def test_heads_of_sentences_read_the_first_unmasked_token(mask, states):
     assert (out.hidden_states is not None) is states
     if states:
         assert_close(out.hidden_states[-1][mask == 1], whole[mask == 1])
-    found = model.tupe(ids, mask, output_hidden_states=states, first_token_only=True)
-    assert found.last_hidden_state.shape == (3, 1, 32)
 
 
 @pytest.mark.parametrize("kind", [hf.TupeForSequenceClassification, hf.TupeForMultipleChoice])
@@ -242,3 +240,31 @@ def test_work_of_the_last_feed_forward_block(kind):
     )
     model(IDS if kind is hf.TupeForSequenceClassification else IDS[:, None])
     assert counts == [len(IDS)]
+
+
+@pytest.mark.parametrize("states", [False, True])
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize("options", [{}, {"name": "deberta", "deberta_emd": True}], ids=str)
+def test_sparse_prediction(options, mask, states):
+    """Logits, loss and gradients of the tokens with a label, in the order of the batch."""
+    name = options.get("name", "tupe_r")
+    own = {key: value for key, value in options.items() if key != "name"}
+    dense = masked_lm(name, position_options=own)
+    sparse = masked_lm(name, position_options=own, sparse_prediction=True)
+    mask, ids = torch.tensor(mask), torch.arange(5, 20).view(3, 5)
+    labels = ids.masked_fill((mask == 0) | (ids % 2 == 0), -100)
+    given = {"labels": labels, "num_items_in_batch": 4, "output_hidden_states": states}
+    found, expected = sparse(ids, mask, **given), dense(ids, mask, **given)
+    assert_close(found.logits, expected.logits[labels != -100])
+    assert_close(found.loss, expected.loss)
+    found.loss.backward()
+    expected.loss.backward()
+    gradients = [dict(model.named_parameters()) for model in (sparse, dense)]
+    found, expected = ({name: p.grad for name, p in each.items()} for each in gradients)
+    assert_gradients_close(found, expected, torch.float32)
+    assert_close(sparse(ids, mask).logits[mask == 1], dense(ids, mask).logits[mask == 1])
+
+
+def test_sparse_prediction_is_saved(tmp_path):
+    masked_lm(sparse_prediction=True).save_pretrained(tmp_path)
+    assert hf.TupeForMaskedLM.from_pretrained(tmp_path).config.sparse_prediction

@@ -69,6 +69,8 @@ class TupeConfig(PretrainedConfig):
         pad_token_id: id of padding.
         eos_token_id: id of `</s>`.
         use_cache: `generate` uses a KV cache where it can.
+        sparse_prediction: with labels, a masked language model computes logits for the tokens
+            that have a label alone, as ModernBERT in transformers.
         **kwargs: other settings of transformers.
     """
 
@@ -107,6 +109,7 @@ class TupeConfig(PretrainedConfig):
     pad_token_id: int | None = 1
     eos_token_id: int | None = 2
     use_cache: bool = True
+    sparse_prediction: bool = False
 
     def __init__(self, **kwargs: Any):
         defaults = {name: getattr(TupeConfig, name) for name in TupeConfig.__annotations__}

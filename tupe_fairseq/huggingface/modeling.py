@@ -18,7 +18,7 @@ from ..modules.padding_shift import PaddingShift
 from .cache import TupeCache
 from .configuration import TupeConfig
 from .encoder import Record, TupeEncoder
-from .padding import first_tokens, read_mask, visible
+from .padding import Read, read_mask, visible
 from .positions import build_positions, resized, restore
 
 #: The token embeddings in the state dict of a model with a head, which may tie them to its output.
@@ -132,7 +132,7 @@ class TupeModel(TupePreTrainedModel):
         past_key_values: TupeCache | None = None,
         use_cache: bool | None = None,
         token_type_ids: Tensor | None = None,
-        first_token_only: bool = False,
+        read: Read | None = None,
     ) -> BaseModelOutputWithPast | tuple[Tensor, ...]:
         """Encode.
 
@@ -147,11 +147,10 @@ class TupeModel(TupePreTrainedModel):
             past_key_values: of a language model: the cache of earlier tokens, without padding.
             use_cache: also return past_key_values, if the encoding can decode token by token.
             token_type_ids: B×T, of config.type_vocab_size types; None: all tokens have type 0.
-            first_token_only: compute only what the last vector of the first unmasked token needs.
+            read: rows and columns of the tokens whose last vectors are read, M each; None: all.
 
         Returns:
-            last_hidden_state, B×T×C, or B×1×C with first_token_only; vectors at padding have no
-            meaning.
+            last_hidden_state, B×T×C, or M×C with `read`; vectors at padding have no meaning.
 
         Raises:
             UsageError: the inputs cannot be used.
@@ -163,11 +162,11 @@ class TupeModel(TupePreTrainedModel):
         padding, shift = read_mask(attention_mask)
         record = self._record(shift, output_attentions, output_hidden_states)
         cache = self._cache(past_key_values, use_cache, padding)
-        first = first_token_only and cache is None and not record.wants_states
-        x = self._encode(input_ids, inputs_embeds, padding, cache, record, token_type_ids, first)
+        whole = cache is not None or record.wants_states
+        given = (input_ids, inputs_embeds, padding, cache, record, token_type_ids)
+        x = self._encode(*given, None if whole else read)
         states = record.hidden_states(x)
-        if first_token_only and not first:
-            x = first_tokens(x, attention_mask)[:, None]
+        x = x[read] if whole and read is not None else x
         output = BaseModelOutputWithPast(x, cache, states, record.attentions())
         return self.returned(output, return_dict)
 
@@ -179,9 +178,9 @@ class TupeModel(TupePreTrainedModel):
         cache: TupeCache | None,
         record: Record,
         types: Tensor | None,
-        first: bool,
+        read: Read | None,
     ) -> Tensor:
-        """The last hidden states, B×T×C, or B×1×C with `first`; the cache is extended."""
+        """The last hidden states, B×T×C or M×C; the cache is extended."""
         shift, weights = record.shift, record.wants_weights
         x = self.embed_tokens(tokens) if vectors is None else vectors
         x = self.config.embedding_scale * x
@@ -198,9 +197,9 @@ class TupeModel(TupePreTrainedModel):
         if cache is not None:
             return self.encoder.extend(x, cache, tokens, backend, observe=record).x
         how: dict[str, Any] = {"backend": backend, "observe": record, "types": types}
-        if first:
-            cells = torch.arange(0, x.size(0) * x.size(1), x.size(1), device=x.device)
-            return self.encoder.encode(x, padding, tokens, cells=cells, **how).x[:, None]
+        if read is not None:
+            cells = read[0] * x.size(1) + _columns(read, shift)
+            return self.encoder.encode(x, padding, tokens, cells=cells, **how).x
         x = self.encoder.encode(x, padding, tokens, **how).x
         return x if shift is None else shift.back(x)
 
@@ -238,17 +237,31 @@ class TupeModel(TupePreTrainedModel):
         states = self.config.output_hidden_states if states is None else states
         return Record(shift, self.config.num_hidden_layers, bool(states), bool(attentions))
 
-    def before_lm_head(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    def before_lm_head(
+        self,
+        x: Tensor,
+        attention_mask: Tensor | None,
+        read: Read | None = None,
+    ) -> Tensor:
         """Positions that enter between the last layer and the language modeling head.
 
         Args:
-            x: last hidden states, B×T×C.
+            x: last hidden states, B×T×C or M×C.
             attention_mask: as in `forward`.
+            read: as in `forward`.
         """
         positions = self.encoder.embed_positions
         if not positions.uses("before_lm_head"):
             return x
         _, shift = read_mask(attention_mask)
+        if read is not None:
+            return positions.before_lm_head(x, _columns(read, shift))
         if shift is None:
             return positions.before_lm_head(x)
         return shift.back(positions.before_lm_head(shift.to_end(x)))
+
+
+def _columns(read: Read, shift: PaddingShift | None) -> Tensor:
+    """The columns of tokens once padding has been moved."""
+    rows, columns = read
+    return columns if shift is None or shift.targets is None else shift.targets[rows, columns]

@@ -7,6 +7,9 @@ from ..attention import Padding
 from ..errors import DataError
 from ..modules.padding_shift import PaddingShift
 
+#: Rows and columns of the M tokens that a head reads, M each.
+Read = tuple[Tensor, Tensor]
+
 
 def read_mask(attention_mask: Tensor | None) -> tuple[Padding | None, PaddingShift | None]:
     """Padding at the end of each row, and how tokens are moved to the start where it is elsewhere.
@@ -47,10 +50,15 @@ def visible(input_ids: Tensor | None, pad_token_id: int | None) -> Tensor | None
     return input_ids.ne(pad_token_id).to(torch.int64)
 
 
-def first_tokens(x: Tensor, attention_mask: Tensor | None) -> Tensor:
-    """The vector of each sequence's first visible token, B×T×C -> B×C; mask None: all are."""
+def first_tokens(x: Tensor, attention_mask: Tensor | None) -> Read:
+    """Rows and columns of each sequence's first unmasked token, B each.
+
+    Args:
+        x: ids or vectors, B×T or B×T×C.
+        attention_mask: B×T; None: all tokens are unmasked.
+    """
+    rows = torch.arange(x.size(0), device=x.device)
     if attention_mask is None:
-        return x[:, 0]
+        return rows, torch.zeros_like(rows)
     # The first of several largest values.
-    first = attention_mask.ne(0).int().argmax(1)
-    return x[torch.arange(x.size(0), device=x.device), first]
+    return rows, attention_mask.ne(0).int().argmax(1)

@@ -16,8 +16,11 @@ from ..errors import ConfigurationError
 from ..modules.activations import ACTIVATIONS
 from .configuration import TupeConfig
 from .modeling import EMBED_TOKENS
+from .padding import Read, first_tokens
 from .with_head import TupeWithHead
 
+#: The label of tokens that have none.
+NO_LABEL = -100
 #: Activations of the head for sequence classification.
 CLASSIFIER_ACTIVATIONS = {**ACTIVATIONS, "linear": lambda x: x}
 
@@ -71,7 +74,11 @@ def classifier_dropout(config: TupeConfig) -> nn.Dropout:
 
 
 class TupeForMaskedLM(TupeWithHead):
-    """RoBERTa's language modeling head: logits B×T×V; labels B×T, −100 where there is none."""
+    """RoBERTa's language modeling head: logits B×T×V; labels B×T, −100 where there is none.
+
+    With `config.sparse_prediction` and labels, logits are computed for the M tokens that have a
+    label alone, M×V.
+    """
 
     output_class = MaskedLMOutput
     accepts_loss_kwargs = True
@@ -88,30 +95,50 @@ class TupeForMaskedLM(TupeWithHead):
     def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
         self.lm_head.decoder = new_embeddings
 
-    def logits(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
-        return self.lm_head(self.tupe.before_lm_head(x, attention_mask))
+    def tokens_read(
+        self, x: Tensor, attention_mask: Tensor | None, labels: Tensor | None
+    ) -> Read | None:
+        if labels is None or not self.config.sparse_prediction:
+            return None
+        rows, columns = labels.ne(NO_LABEL).nonzero(as_tuple=True)
+        return rows, columns
+
+    def logits(self, x: Tensor, attention_mask: Tensor | None, read: Read | None) -> Tensor:
+        return self.lm_head(self.tupe.before_lm_head(x, attention_mask, read))
 
     def loss(self, logits: Tensor, labels: Tensor, num_items_in_batch: Any) -> Tensor:
         size = self.config.vocab_size
+        if self.config.sparse_prediction:
+            labels = labels[labels.ne(NO_LABEL)]
         return self.loss_function(logits, labels, size, num_items_in_batch=num_items_in_batch)
 
 
-class TupeForSequenceClassification(TupeWithHead):
+class TupeWithSentenceHead(TupeWithHead):
+    """A head on the first unmasked token of each sequence."""
+
+    classifier: ClassificationHead
+
+    def tokens_read(
+        self, x: Tensor, attention_mask: Tensor | None, labels: Tensor | None
+    ) -> Read | None:
+        return first_tokens(x, attention_mask)
+
+    def logits(self, x: Tensor, attention_mask: Tensor | None, read: Read | None) -> Tensor:
+        return self.classifier(x)
+
+
+class TupeForSequenceClassification(TupeWithSentenceHead):
     """RoBERTa's head on the first token: logits B×classes.
 
     `config.problem_type` names the loss. Labels are B, or B×classes of 0 and 1 for several each.
     """
 
     output_class = SequenceClassifierOutput
-    reads_first_token = True
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
         self.classifier = ClassificationHead(config, config.num_labels)
         self.post_init()
-
-    def logits(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
-        return self.classifier(x[:, 0])
 
     def loss(self, logits: Tensor, labels: Tensor, num_items_in_batch: Any) -> Tensor:
         kind = self.config.problem_type
@@ -121,11 +148,10 @@ class TupeForSequenceClassification(TupeWithHead):
         return self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
 
 
-class TupeForMultipleChoice(TupeWithHead):
+class TupeForMultipleChoice(TupeWithSentenceHead):
     """A head that scores each choice: logits B×choices of inputs B×choices×T; labels B."""
 
     output_class = MultipleChoiceModelOutput
-    reads_first_token = True
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
@@ -153,9 +179,6 @@ class TupeForMultipleChoice(TupeWithHead):
         loss = None if labels is None else F.cross_entropy(logits, labels.to(logits.device))
         return self.output(out, return_dict, loss=loss, logits=logits)
 
-    def logits(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
-        return self.classifier(x[:, 0])
-
 
 class TupeForTokenClassification(TupeWithHead):
     """A linear layer on each token: logits B×T×classes; labels B×T, −100 where there is none."""
@@ -169,7 +192,7 @@ class TupeForTokenClassification(TupeWithHead):
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         self.post_init()
 
-    def logits(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    def logits(self, x: Tensor, attention_mask: Tensor | None, read: Read | None) -> Tensor:
         return self.classifier(self.dropout(x))
 
     def loss(self, logits: Tensor, labels: Tensor, num_items_in_batch: Any) -> Tensor:

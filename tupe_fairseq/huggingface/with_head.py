@@ -6,7 +6,7 @@ from torch import Tensor
 
 from .configuration import TupeConfig
 from .modeling import TupeModel, TupePreTrainedModel
-from .padding import visible
+from .padding import Read, visible
 
 
 class TupeWithHead(TupePreTrainedModel):
@@ -19,16 +19,26 @@ class TupeWithHead(TupePreTrainedModel):
     output_class: ClassVar[type]
     #: Whether Trainer passes num_items_in_batch to `forward`.
     accepts_loss_kwargs = False
-    #: Whether `logits` gets the vector of the first unmasked token alone, B×1×C.
-    reads_first_token = False
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
         self.num_labels = config.num_labels
         self.tupe = TupeModel(config)
 
-    def logits(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """Outputs of the head for last hidden states, B×T×C."""
+    def tokens_read(
+        self, x: Tensor, attention_mask: Tensor | None, labels: Tensor | None
+    ) -> Read | None:
+        """Rows and columns of the tokens that `logits` reads, M each; None: all.
+
+        Args:
+            x: ids or vectors, B×T or B×T×C.
+            attention_mask: B×T, or None.
+            labels: as the class takes them, or None.
+        """
+        return None
+
+    def logits(self, x: Tensor, attention_mask: Tensor | None, read: Read | None) -> Tensor:
+        """Outputs of the head for last hidden states, B×T×C, or M×C of the tokens read."""
         raise NotImplementedError
 
     def loss(self, logits: Tensor, labels: Tensor, num_items_in_batch: Any) -> Tensor:
@@ -57,9 +67,11 @@ class TupeWithHead(TupePreTrainedModel):
         if attention_mask is None:
             attention_mask = visible(input_ids, self.config.pad_token_id)
         given = (input_ids, attention_mask, inputs_embeds)
-        more |= {"token_type_ids": token_type_ids, "first_token_only": self.reads_first_token}
+        x = inputs_embeds if input_ids is None else input_ids
+        read = None if x is None else self.tokens_read(x, attention_mask, labels)
+        more |= {"token_type_ids": token_type_ids, "read": read}
         out = self.tupe(*given, return_dict=True, **more)
-        logits = self.logits(out.last_hidden_state, attention_mask)
+        logits = self.logits(out.last_hidden_state, attention_mask, read)
         loss = None if labels is None else self.loss(logits, labels, num_items_in_batch)
         return self.output(out, return_dict, loss=loss, logits=logits)
 
