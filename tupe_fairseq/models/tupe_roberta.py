@@ -61,17 +61,14 @@ class TupeRobertaEncoder(RobertaEncoder):
         masked, or with `first_token` the first of each sequence. Features are then B×1×C.
         """
         cells = None
-        if features_only:
-            if first_token and not return_all_hiddens:
-                end, length = src_tokens.numel(), src_tokens.size(1)
-                cells = torch.arange(0, end, length, device=src_tokens.device)
-            x, extra = self.extract_features(
-                src_tokens, return_all_hiddens, token_embeddings, cells
-            )
-            return (x if cells is None else x[:, None]), extra
-        if masked_tokens is not None and not return_all_hiddens:
+        if first_token and not return_all_hiddens:
+            end, length = src_tokens.numel(), src_tokens.size(1)
+            cells = torch.arange(0, end, length, device=src_tokens.device)
+        elif masked_tokens is not None and not (features_only or return_all_hiddens):
             cells = masked_tokens.flatten().nonzero().squeeze(1)
         x, extra = self.extract_features(src_tokens, return_all_hiddens, token_embeddings, cells)
+        if features_only:
+            return (x if cells is None else x[:, None]), extra
         if cells is None:
             return self.output_layer(x, masked_tokens=masked_tokens), extra
         encoding, positions = self.sentence_encoder.embed_positions, cells % src_tokens.size(1)
