@@ -244,13 +244,11 @@ def test_work_of_the_last_feed_forward_block(kind):
 
 @pytest.mark.parametrize("states", [False, True])
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
-@pytest.mark.parametrize("options", [{}, {"name": "deberta", "deberta_emd": True}], ids=str)
-def test_sparse_prediction(options, mask, states):
+@pytest.mark.parametrize(("name", "options"), [("tupe_r", {}), ("deberta", {"deberta_emd": True})])
+def test_sparse_prediction(name, options, mask, states):
     """Logits, loss and gradients of the tokens with a label, in the order of the batch."""
-    name = options.get("name", "tupe_r")
-    own = {key: value for key, value in options.items() if key != "name"}
-    dense = masked_lm(name, position_options=own)
-    sparse = masked_lm(name, position_options=own, sparse_prediction=True)
+    dense = masked_lm(name, position_options=options)
+    sparse = masked_lm(name, position_options=options, sparse_prediction=True)
     mask, ids = torch.tensor(mask), torch.arange(5, 20).view(3, 5)
     labels = ids.masked_fill((mask == 0) | (ids % 2 == 0), -100)
     given = {"labels": labels, "num_items_in_batch": 4, "output_hidden_states": states}

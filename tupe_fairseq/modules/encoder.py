@@ -31,7 +31,7 @@ class Encoded(NamedTuple):
     """The output of a stack of layers.
 
     Attributes:
-        x: B×T×C, or M×C of the tokens that were chosen.
+        x: B×T×C, or M×C of the tokens that are read.
         states: the first layer's input and each layer's output, B×T×C, where asked for.
         weights: of one layer's attention to the source, B×H×T×S, where asked for.
     """

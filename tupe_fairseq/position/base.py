@@ -168,8 +168,8 @@ class PositionEncoding(nn.Module):
         """Positions that enter between the last layer and the LM head.
 
         Args:
-            x: B×T×C, or M×C of chosen tokens.
-            positions: of the chosen tokens, M; None: all, at positions 0, ..., T − 1.
+            x: B×T×C, or M×C of the tokens that are read.
+            positions: of the tokens that are read, M; None: all, at positions 0, ..., T − 1.
 
         Returns:
             The shape of x.
