@@ -11,26 +11,27 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fairseq.data import Dictionary
-
 from examples.quickstart.progress import validations
 from examples.shared import script
+from examples.shared.frequencies import context_free_loss
 from examples.shared.markdown import shown
-from examples.study.figures import read_tokens, unigram_loss
+from examples.shared.panels import draw_floor, panels
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
-from tupe_fairseq.plots import figure_class, save_png
+from tupe_fairseq.plots import save_png
 
 #: Names in the figure, in the order of the table.
 NAMES = {"tupe_r": "TUPE-R", "learned": "BERT's learned positions"}
+#: Tokens of a sequence in quickstart.sh.
+LENGTH = 32
 
 
 def read_losses(trainings: Path, data: Path) -> dict[str, Any]:
     """Validation losses after the numbers of updates that all trainings have in common.
 
     Returns:
-        `updates`; `bits` per masked token of each encoding; `frequencies`: bits per token of a
-        model that knows the frequencies of tokens and nothing else.
+        `updates`; `bits` per masked token of each encoding; `context_free`: those of a model that
+        uses only the frequencies of tokens.
 
     Raises:
         UsageError: a log has no validations.
@@ -40,13 +41,11 @@ def read_losses(trainings: Path, data: Path) -> dict[str, Any]:
     if not updates:
         raise UsageError(f"the logs in {trainings} have no validations in common.")
     bits = {name: [curve[n]["valid_loss"] for n in updates] for name, curve in curves.items()}
-    symbols = len(Dictionary.load(str(data / "dict.txt")))
-    splits = (read_tokens(data / split) for split in ("train", "valid"))
-    return {"updates": updates, "bits": bits, "frequencies": unigram_loss(*splits, symbols)}
+    return {"updates": updates, "bits": bits, "context_free": context_free_loss(data, LENGTH)}
 
 
 def draw(losses: dict[str, Any], out: Path, command: str) -> None:
-    """A curve for each encoding, and the loss of token frequencies.
+    """A curve for each encoding, and the loss without context.
 
     Args:
         losses: as `read_losses` returns them.
@@ -54,12 +53,9 @@ def draw(losses: dict[str, Any], out: Path, command: str) -> None:
         command: that made the figure.
     """
     updates, bits = losses["updates"], losses["bits"]
-    figure = figure_class()(figsize=(7, 4), dpi=150, layout="constrained")
-    axes = figure.subplots()
-    axes.axhline(losses["frequencies"], color="0.5", linestyle="--", linewidth=1)
+    figure, (axes,) = panels(7, 4)
+    draw_floor(axes, losses["context_free"])
     above = {"xytext": (0, 4), "textcoords": "offset points", "fontsize": 9}
-    label = "token frequencies, without any context"
-    axes.annotate(label, (updates[0], losses["frequencies"]), color="0.4", **above)
     for name, color in zip(NAMES, ("C0", "C3"), strict=True):
         axes.plot(updates, bits[name], color=color, linewidth=2, marker="o", markersize=4)
         end = f"{NAMES[name]}: {bits[name][-1]:.2f}"
@@ -76,7 +72,6 @@ def draw(losses: dict[str, Any], out: Path, command: str) -> None:
     axes.set_xlim(0)
     low, high = axes.get_ylim()
     axes.set_ylim(low - 0.1 * (high - low), high)
-    axes.spines[["top", "right"]].set_visible(False)
     save_png(figure, out, command)
 
 

@@ -38,7 +38,7 @@ def loss_table(losses: dict[str, Any]) -> list[str]:
         f"{'updates':>9}{'tupe_r':>9}{'learned':>9}{'difference':>12}",
         *(f"{n:>9,}{a:>9.2f}{b:>9.2f}{b - a:>12.2f}" for n, a, b in chosen),
     ]
-    return [*lines, f"token frequencies alone: {losses['frequencies']:.2f}"]
+    return [*lines, f"token frequencies alone, without context: {losses['context_free']:.2f}"]
 
 
 def length_table(lengths: dict[str, Any]) -> list[str]:

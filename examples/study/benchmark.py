@@ -25,9 +25,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fairseq.data import Dictionary
-
 from examples.shared import script
+from examples.shared.frequencies import context_free_loss
 from examples.shared.results import read_results
 from examples.shared.runner import Run, arguments, runner
 from examples.study.benchmark_plan import (
@@ -41,7 +40,6 @@ from examples.study.benchmark_plan import (
 from examples.study.benchmark_report import report
 from examples.study.benchmark_results import best_rate, by_rate
 from examples.study.encodings import flags_of
-from examples.study.figures import read_tokens, unigram_loss
 from examples.study.training import Recipe, check_data, trained, training_run
 from tupe_fairseq import UsageError
 
@@ -49,6 +47,8 @@ from tupe_fairseq import UsageError
 Execute = Callable[[Sequence[Run]], None]
 #: Held-out blocks of 16 times the trained length.
 BLOCKS = 32
+#: Tokens of a sequence in all runs.
+LENGTHS = (32, 128)
 #: How often each encoding is timed, and the updates of each time.
 ROUNDS, TIMED = 5, 150
 
@@ -184,10 +184,8 @@ def main(argv: list[str] | None = None) -> None:
     args = parse(argv)
     check_data(args.data)
     sizes, first = SIZES[args.scale], baseline_runs(args) if args.scale == "cpu" else []
-    tokens = [read_tokens(args.data / part) for part in ("train", "valid")]
-    symbols = len(Dictionary.load(str(args.data / "dict.txt")))
     plan: dict[str, Any] = {part: trial.recipe._asdict() for part, trial in TRIALS.items()}
-    plan["unigram"] = unigram_loss(*tokens, symbols)
+    plan["context_free"] = {str(n): context_free_loss(args.data, n) for n in LENGTHS}
     plan |= {size.name: size.recipe._asdict() for size in sizes}
     with runner(args, plan, report) as execute:
         execute(first)

@@ -54,7 +54,9 @@ POSITIONS = {
 }
 #: TUPE's table of positions begins with sinusoids. It is normalised, so its scale has no effect.
 TABLE = {"table=sinusoids": Setting(initial=("*positions.weight=sinusoids1",))}
-SETTINGS = BASELINE | POSITIONS | TABLE
+#: ALiBi's biases of two tokens at the same distance differ on both sides.
+SIDES = {"alibi-sides": Setting(("--alibi-sides",))}
+SETTINGS = BASELINE | POSITIONS | TABLE | SIDES
 PILOT = Recipe(
     arch="tupe_roberta",
     updates=3000,
@@ -122,7 +124,7 @@ class Trial(NamedTuple):
 
 #: Part 1 by name. `plateau` was added after `baseline`: four times longer. `positions` was added
 #: after part 2, to explain why `sinusoidal` leaves the plateau before `learned`; its runs of TUPE
-#: after part 3.
+#: after part 3, and then `sides`.
 TRIALS = {
     "baseline": Trial(
         PILOT,
@@ -143,6 +145,7 @@ TRIALS = {
         recipe(4000, sizes())._replace(lr=2e-3),
         {"learned": tuple(POSITIONS), "tupe_a": tuple(TABLE), "tupe_r": tuple(TABLE)},
     ),
+    "sides": Trial(recipe(4000, sizes())._replace(lr=4e-3), {"alibi": tuple(SIDES)}),
 }
 
 

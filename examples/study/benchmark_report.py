@@ -11,10 +11,10 @@ from pathlib import Path
 from statistics import mean
 
 from examples.shared import script
-from examples.shared.markdown import NOT_RUN, table
+from examples.shared.markdown import NOT_RUN, spread, table
 from examples.shared.results import Results, missing, read_results, rows, write_report
 from examples.study.benchmark_figures import draw, draw_rates
-from examples.study.benchmark_hypotheses import LEFT, judged
+from examples.study.benchmark_hypotheses import LEFT, judged, shares_of_plateau
 from examples.study.benchmark_plan import SETTINGS, SIZES, TRIALS, Size
 from examples.study.benchmark_results import (
     Final,
@@ -25,14 +25,33 @@ from examples.study.benchmark_results import (
     finals,
     growth,
     paired,
+    shares,
     times,
     with_interval,
 )
 from examples.study.length_measures import FACTORS
-from examples.study.measures import reaching
+from examples.study.measures import difference, reaching
 from examples.study.training import final_loss, losses_of
 
 Lines = list[str]
+
+
+def first_part(results: Results) -> Lines:
+    """What the tables of part 1 have in common, and the tables."""
+    least = " and ".join(
+        f"{loss:.3f} bits in sequences of {length} tokens"
+        for length, loss in results["plan"]["context_free"].items()
+    )
+    return [
+        *("## 1. A strong baseline", ""),
+        "Validation loss in bits by update, one seed; each setting changes one thing in the base "
+        "(README.md). A model that uses no context, only the frequencies of tokens, has at least "
+        f"{least}. The plateau ends at the update at which the loss is {LEFT} bits below the "
+        "final loss of `none` on sequences of the same length. Empty: no run of `none` has this "
+        "schedule.",
+        "",
+        *chain(*(baseline(results, part) for part in TRIALS)),
+    ]
 
 
 def baseline(results: Results, part: str) -> Lines:
@@ -40,7 +59,7 @@ def baseline(results: Results, part: str) -> Lines:
     found = rows(results, part=part)
     if not found:
         return []
-    unigram, recipe = results["plan"]["unigram"], results["plan"][part]
+    recipe = results["plan"][part]
     floors = {row["setting"]: final_loss(row) for row in found if row["encoding"] == "none"}
     shown = [recipe["updates"] // 5 * k for k in range(1, 6)]
     cells = []
@@ -57,13 +76,9 @@ def baseline(results: Results, part: str) -> Lines:
         cells.append([f"`{each['encoding']}`", f"`{each['setting']}`", *[NOT_RUN] * 6])
     heads = ["encoding", "setting", *(f"{update:,}" for update in shown), "plateau ends"]
     return [
-        *(f"### {recipe['updates']:,} updates", ""),
-        f"Validation loss in bits by update, one seed. The base: {recipe['batch_size']} × "
-        f"{recipe['tokens_per_sample']} tokens per update, learning rate {recipe['lr']:g}; each "
-        "setting changes one thing (README.md). The plateau ends at the update at which the loss "
-        f"is {LEFT} bits below the final loss of `none` on sequences of the same length. `none` "
-        "uses the surrounding tokens but not their order. "
-        f"Token frequencies alone: {unigram:.3f} bits. Empty: `none` was not trained so.",
+        *(f"### `{part}`", ""),
+        f"The base: {recipe['updates']:,} updates of {recipe['batch_size']} × "
+        f"{recipe['tokens_per_sample']} tokens, learning rate {recipe['lr']:g}.",
         *("", *table(heads, cells), ""),
     ]
 
@@ -73,34 +88,38 @@ def rates(results: Results, size: Size, out: Path) -> Lines:
     found = by_rate(results, size.name)
     if not found:
         return ["### Learning rates", "", "Not run.", ""]
-    tried = sorted(set(chain(*found.values())))
+    planned = missing(results, part=f"rates, {size.name}")
+    tried = sorted({*chain(*found.values()), *(row["lr"] for row in planned)})
     cells = []
     for name, own in found.items():
         said = {rate: f"{loss:.3f}" for rate, loss in own.items()}
-        said[best_rate(own)] = f"**{said[best_rate(own)]}**"
+        if min(own) < (best := best_rate(own)) < max(own):
+            said[best] = f"**{said[best]}**"
+        said |= {row["lr"]: NOT_RUN for row in planned if row["encoding"] == name}
         cells.append([f"`{name}`", *(said.get(rate, "") for rate in tried)])
-    draw_rates(found, out / (image := f"rates_{size.name}.png"), results["command"])
+    image = f"rates_{size.name}.png"
+    draw_rates(found, size.shorter.updates, out / image, results["command"])
     return [
         *("### Learning rates", ""),
-        f"Loss after {size.shorter.updates:,} updates, one seed; the best in bold. "
-        "Empty: not tried, because the best is inside the range of the rates that were tried.",
+        f"Loss in bits after {size.shorter.updates:,} updates, one seed. The best is bold if it "
+        "is inside the range of the rates that were tried. Empty: not planned.",
         *("", *table(["encoding", *(f"{rate:g}" for rate in tried)], cells), ""),
         *(f"![Loss by learning rate]({image})", ""),
     ]
 
 
-def summary(found: Finals, time: dict[str, float]) -> Lines:
+def summary(found: Finals, time: dict[str, list[float]]) -> Lines:
     """What decides between the encodings, the lowest loss first."""
     learned, cells = found.get("learned"), []
     for name, own in by_loss(found).items():
         blimp = [row["blimp"]["mean"] for row in own.rows if "blimp" in row]
-        apart = paired(own.losses, learned.losses) if learned and name != "learned" else None
+        apart = paired(own.losses, learned.losses) if learned and name != "learned" else []
         cells.append(
             [
                 f"`{name}`",
-                f"{time[name]:.2f}" if name in time else NOT_RUN,
+                spread(time[name], "{:.2f}") if name in time else NOT_RUN,
                 with_interval(list(own.losses.values()), 2),
-                apart.plain(2) if apart else "0" if name == "learned" else NOT_RUN,
+                difference(apart).plain(2) if apart else "0" if name == "learned" else NOT_RUN,
                 with_interval(blimp, 1) if blimp else NOT_RUN,
                 _beyond(own),
             ]
@@ -109,13 +128,15 @@ def summary(found: Finals, time: dict[str, float]) -> Lines:
     heads += ["16 times the length, Δ bits"]
     return [
         *("### Summary", ""),
-        "Time of an update relative to `learned`: the median over short trainings of all "
-        "encodings in turn. Loss: per masked token of held-out text after the last update, and "
-        "its difference from `learned`, paired by seed. BLiMP: mean accuracy over the 67 "
-        "paradigms, without pairs longer than the trained length; chance is 50, and GPT-2 trained "
-        "on the 10 M words of BabyLM has 65.1. 16 times the length: growth of the loss of the "
-        "same tokens, without further training, and with the one option for which it is lowest. "
-        "All with 95 % intervals over the seeds (Student's t).",
+        "Time of an update relative to `learned`, in short trainings of all encodings in turn: "
+        "the median (lowest to highest). Loss: per masked token of held-out text after the last "
+        "update, and its difference from `learned`, paired by seed. BLiMP: mean accuracy over the "
+        "67 paradigms, without pairs longer than the trained length; chance is 50, and "
+        "BabyLM's baseline of 2026 for 10 M words (`BabyLM-2026-Baseline-GPT2-Strict-Small`) has "
+        "65.1. 16 times the length: "
+        "growth of the loss of the same tokens, without further training, and with the one option "
+        "for which it is lowest on these tokens. ±: 95 % interval over the seeds (Student's t), "
+        "for each comparison alone.",
         *("", *table(heads, cells), ""),
     ]
 
@@ -132,7 +153,7 @@ def _beyond(found: Final) -> str:
 
 
 def losses(found: Finals) -> Lines:
-    """Parameters, learning rate and the final loss of each seed."""
+    """Parameters, learning rate, the final loss of each seed, and the end of the plateau."""
     seeds = sorted({seed for own in found.values() for seed in own.losses})
     base = found["learned"].rows[0]["parameters"] if "learned" in found else None
     cells = []
@@ -140,26 +161,25 @@ def losses(found: Finals) -> Lines:
         size = own.rows[0]["parameters"]
         more = f" ({size / base - 1:+.1%})" if base and size != base else ""
         by_seed = [f"{own.losses[k]:.3f}" if k in own.losses else NOT_RUN for k in seeds]
-        cells.append([f"`{name}`", f"{size:,}{more}", f"{own.rows[0]['lr']:g}", *by_seed])
+        ends = ", ".join(shares_of_plateau(found, name)) if "none" in found else NOT_RUN
+        cells.append([f"`{name}`", f"{size:,}{more}", f"{own.rows[0]['lr']:g}", *by_seed, ends])
     heads = ["encoding", "parameters (from `learned`)", "lr", *(f"seed {seed}" for seed in seeds)]
-    return ["### Final losses", "", "Bits per masked token.", "", *table(heads, cells), ""]
+    return [
+        *("### Final losses", ""),
+        "Bits per masked token, and after which share of the updates the plateau ends (see 1).",
+        *("", *table([*heads, "plateau ends"], cells), ""),
+    ]
 
 
 def phenomena(found: Finals) -> Lines:
     """Accuracy on BLiMP by phenomenon, mean over the seeds."""
-    shares: dict[str, dict[str, float]] = {}
-    for name, own in found.items():
-        for row in own.rows:
-            for key, value in row.get("blimp", {}).get("phenomena", {}).items():
-                shares.setdefault(key, {}).setdefault(name, 0.0)
-                shares[key][name] += value / len(own.rows)
-    if not shares:
+    if not (ranked := shares(by_loss(found))):
         return []
     cells = [
-        [key.replace("_", " "), *(f"{own[name]:.1f}" for name in found)]
-        for key, own in shares.items()
+        [key.replace("_", " "), *(f"{own[key]:.1f}" for own in ranked.values())]
+        for key in next(iter(ranked.values()))
     ]
-    heads = ["phenomenon, %", *(f"`{name}`" for name in found)]
+    heads = ["phenomenon, %", *(f"`{name}`" for name in ranked)]
     return ["### BLiMP by phenomenon", "", *table(heads, cells), ""]
 
 
@@ -188,22 +208,21 @@ def report(out: Path) -> None:
     """Write the report of the results so far."""
     results = read_results(out)
     sizes = [size for size in chain(*SIZES.values()) if size.name in results["plan"]]
+    floors = results["plan"]["context_free"]
     found_all = [finals(results, size.name) for size in sizes]
     first, larger = (*found_all, {}, {})[:2]
     lines = ["# Benchmark of position encodings", "", *judged(first, larger)]
-    lines += ["## 1. A strong baseline", ""]
-    for part in TRIALS:
-        lines += baseline(results, part)
+    lines += first_part(results)
     for size, found in zip(sizes, found_all, strict=True):
         lines += [f"## {size.name}", "", *rates(results, size, out)]
         if found:
-            time = times(results, size.name)
+            time, tokens = times(results, size.name), size.recipe.tokens_per_sample
             lines += [
                 *summary(found, time),
-                *draw(found, time, size.name, out, results["command"]),
+                *draw(found, time, floors[str(tokens)], size.name, out, results["command"]),
             ]
             lines += losses(found)
-            lines += [*phenomena(found), *longer(found, size.recipe.tokens_per_sample)]
+            lines += [*phenomena(found), *longer(found, tokens)]
     write_report(out, results, lines)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from math import isnan
-from statistics import mean, median
+from statistics import mean
 from typing import Any, NamedTuple
 
 from examples.shared.results import Results, rows
@@ -21,6 +21,11 @@ class Final(NamedTuple):
     rows: list[dict[str, Any]]
     losses: dict[int, float]
 
+    @property
+    def loss(self) -> float:
+        """Mean over the seeds."""
+        return mean(self.losses.values())
+
 
 #: By encoding.
 Finals = dict[str, Final]
@@ -38,7 +43,7 @@ def finals(results: Results, size: str) -> Finals:
 
 def by_loss(found: Finals) -> Finals:
     """The lowest mean loss first."""
-    return dict(sorted(found.items(), key=lambda item: mean(item[1].losses.values())))
+    return dict(sorted(found.items(), key=lambda item: item[1].loss))
 
 
 def by_rate(results: Results, size: str) -> dict[str, dict[float, float]]:
@@ -54,14 +59,14 @@ def best_rate(losses: dict[float, float]) -> float:
     return min(losses, key=lambda rate: (isnan(losses[rate]), losses[rate]))
 
 
-def times(results: Results, size: str) -> dict[str, float]:
-    """Time of an update relative to `learned`, by encoding: the median over the rounds."""
+def times(results: Results, size: str) -> dict[str, list[float]]:
+    """Time of an update relative to `learned`, by encoding: of each round, in order of size."""
     seconds: dict[str, dict[int, float]] = {}
     for row in rows(results, part=f"time, {size}"):
         seconds.setdefault(row["encoding"], {})[row["seed"]] = row["seconds"]
     learned = seconds.get("learned", {})
     return {
-        name: median(own[each] / learned[each] for each in own.keys() & learned.keys())
+        name: sorted(own[each] / learned[each] for each in own.keys() & learned.keys())
         for name, own in seconds.items()
         if own.keys() & learned.keys()
     }
@@ -78,10 +83,22 @@ def growth(found: Final, way: str = "") -> Difference:
     return difference([each["16"] - each["1"] for each in means])
 
 
-def paired(one: dict[int, float], other: dict[int, float]) -> Difference | None:
-    """Mean over the shared seeds of one minus other; None without a shared seed."""
-    apart = [one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())]
-    return difference(apart) if apart else None
+def paired(one: dict[int, float], other: dict[int, float]) -> list[float]:
+    """One minus other, of each shared seed."""
+    return [one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())]
+
+
+def shares(found: Finals) -> dict[str, dict[str, float]]:
+    """Accuracy on BLiMP by encoding and phenomenon, mean over the seeds; empty if one lacks it."""
+    if not all("blimp" in row for own in found.values() for row in own.rows):
+        return {}
+    measured = {
+        name: [row["blimp"]["phenomena"] for row in own.rows] for name, own in found.items()
+    }
+    return {
+        name: {key: mean(row[key] for row in own) for key in own[0]}
+        for name, own in measured.items()
+    }
 
 
 def with_interval(values: Sequence[float], digits: int) -> str:

@@ -5,9 +5,10 @@
 FOLDER holds a model of the hub. --data is the file of all pairs, one JSON object in each line, or
 the folder `data` of github.com/alexwarstadt/blimp. The score of a sentence is its
 pseudo-log-likelihood (Salazar et al. 2020, equation 1): each piece is masked alone, and the
-log-probabilities of the pieces are added. Equal scores count as wrong. Pairs that are longer than
-the model's --max-positions are left out. Prints the accuracy of the 12 phenomena and its mean over
-the 67 paradigms, and writes FOLDER/blimp.json.
+log-probabilities of the pieces are added. Equal scores count as wrong; those of the same words in
+another order are equal for a model without positions. Pairs that are longer than the model's
+--max-positions are left out. Prints the accuracy of the 12 phenomena and its mean over the 67
+paradigms, and writes FOLDER/blimp.json.
 """
 
 import argparse
@@ -30,6 +31,8 @@ from tupe_fairseq.files import replacing
 PHENOMENA = {"s-selection": "argument_structure"}
 #: Tokens of a forward pass.
 TOKENS = 16384
+#: Scores are equal within this difference, which is larger than the rounding of float32.
+EQUAL = 1e-4
 
 
 class Pair(NamedTuple):
@@ -160,7 +163,7 @@ def main(argv: list[str] | None = None) -> None:
     if left_out:
         print(f"left out: {left_out:,} pairs longer than --max-positions")
     found = scores(hub, sentences)
-    right = [good > bad for good, bad in zip(found[::2], found[1::2], strict=True)]
+    right = [good > bad + EQUAL for good, bad in zip(found[::2], found[1::2], strict=True)]
     result = {"pairs": len(pairs), "left_out": left_out, **accuracies(pairs, right)}
     result["seconds"] = round(time.monotonic() - began, 1)
     for name, share in [*result["phenomena"].items(), ("mean of the paradigms", result["mean"])]:

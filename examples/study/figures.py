@@ -13,49 +13,44 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from fairseq.data.indexed_dataset import MMapIndexedDataset
 from torch import Tensor
 
 from examples.shared import script
+from examples.shared.frequencies import read_tokens
+from examples.shared.panels import draw_floor, label_ends, panels
 from examples.study.measures import Curve, band
 from examples.study.plan import BASELINE, MODELS
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.analysis import CORRELATION_TERMS, correlation_terms, position_maps
 from tupe_fairseq.files import replacing
-from tupe_fairseq.plots import draw_positional_correlations, figure_class, save_png
+from tupe_fairseq.plots import draw_positional_correlations, save_png
 
 #: Sequences over which the correlations are averaged, and number in a batch.
 SEQUENCES, BATCH = 100, 10
-#: Tokens that are counted at a time.
-CHUNK = 1 << 24
 
 
-def draw_losses(curves: dict[str, list[Curve]], out: Path, command: str, unigram: float) -> None:
-    """Mean over seeds, with a band from lowest to highest; the final loss of `learned`.
+def draw_losses(curves: dict[str, list[Curve]], out: Path, command: str, floor: float) -> None:
+    """Mean over seeds, with a band from lowest to highest.
 
     Args:
         curves: of each model of plan.py, one for each seed.
         out: a name ending in .png.
         command: that made the figure.
-        unigram: loss of token frequencies alone.
+        floor: loss of token frequencies alone.
     """
-    figure = figure_class()(figsize=(7, 4.5), dpi=150, layout="constrained")
-    axes = figure.subplots()
-    points = {name: band(own) for name, own in curves.items() if own}
-    for i, name in enumerate(points):
-        updates, means, lows, highs = zip(*points[name], strict=True)
-        color = f"C{i}"
-        axes.plot(updates, means, label=f"{MODELS[name][0]} ({name})", color=color)
-        axes.fill_between(updates, lows, highs, color=color, alpha=0.15, linewidth=0)
-        if name == BASELINE:
-            axes.axhline(means[-1], color=color, linestyle=":", linewidth=1)
-    label = "token frequencies alone"
-    axes.axhline(unigram, color="0.5", linestyle="--", linewidth=1, label=label)
+    figure, (axes,) = panels(7, 4.5)
+    draw_floor(axes, floor)
+    ends, colors = {}, {}
+    for i, (name, own) in enumerate(curves.items()):
+        if own:
+            updates, means, lows, highs = zip(*band(own), strict=True)
+            title, color = MODELS[name][0], f"C{i}"
+            axes.plot(updates, means, color=color)
+            axes.fill_between(updates, lows, highs, color=color, alpha=0.15, linewidth=0)
+            ends[title], colors[title] = (updates[-1], means[-1]), color
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set(xlabel="updates", ylabel="validation loss (bits per masked token)")
-    # Opaque: the line of token frequencies passes behind it.
-    axes.legend(fontsize=8, framealpha=1, edgecolor="none")
-    axes.spines[["top", "right"]].set_visible(False)
+    label_ends(axes, ends, colors, "{:.2f}")
     save_png(figure, out, command)
 
 
@@ -97,32 +92,11 @@ def draw_terms(
     return dict(zip(CORRELATION_TERMS, pairs, strict=True))
 
 
-def read_tokens(prefix: Path) -> np.ndarray:
-    """All tokens of binarised data, concatenated; read from the file where they are used.
-
-    fairseq's dataset makes a tensor of each example. PREFIX.bin holds the ids of all, in order.
-    """
-    dtype = MMapIndexedDataset.Index(f"{prefix}.idx").dtype
-    return np.memmap(f"{prefix}.bin", dtype, mode="r")
-
-
 def sequences(tokens: np.ndarray, first: int, length: int) -> Tensor:
     """SEQUENCES×T: blocks of text after `first`, as in pre-training."""
     count = min(SEQUENCES, len(tokens) // (length - 1))
     blocks = tokens[: count * (length - 1)].astype(np.int64).reshape(count, length - 1)
     return F.pad(torch.from_numpy(blocks), (1, 0), value=first)
-
-
-def unigram_loss(train: np.ndarray, valid: np.ndarray, symbols: int) -> float:
-    """Bits per token of `valid` by the frequencies of `train`, with every count increased by 1."""
-    seen, predicted = _counts(train, symbols) + 1, _counts(valid, symbols)
-    return float(-np.log2(seen / seen.sum()) @ predicted / predicted.sum())
-
-
-def _counts(tokens: np.ndarray, symbols: int) -> np.ndarray:
-    """How often each id occurs, in memory that does not grow with the text."""
-    parts = (tokens[start : start + CHUNK] for start in range(0, len(tokens), CHUNK))
-    return sum(np.bincount(part, minlength=symbols) for part in parts)
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from examples.shared import script
-from examples.study.figures import read_tokens
+from examples.shared.frequencies import read_tokens
 from tupe_fairseq import TupeRobertaModel, TupeTransformerLM, UsageError
 from tupe_fairseq.files import replacing
 

@@ -49,10 +49,10 @@ def report(out: Path) -> None:
     results = read_results(out)
     lines = ["# Position encodings in language pre-training: the paper's study", ""]
     if found := rows(results, part="text"):
-        unigram = found[0]["unigram"]
+        floor = found[0]["context_free"]
         losses = {model: list(curves(results, model).values()) for model in MODELS}
-        figures.draw_losses(losses, out / "losses.png", results["command"], unigram)
-        lines += pretraining(results, unigram)
+        figures.draw_losses(losses, out / "losses.png", results["command"], floor)
+        lines += pretraining(results, floor)
     write_report(out, results, lines + glue(results) + positions(results))
 
 

@@ -20,16 +20,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import fairseq
 import torch
 
 from examples.glue.readers import read_split
 from examples.glue.sweep import finetuning
 from examples.glue.tasks import TASKS
 from examples.shared import script
+from examples.shared.frequencies import context_free_loss
 from examples.shared.markdown import ROOT
 from examples.shared.runner import Run, Runner, arguments, runner
-from examples.study import figures
 from examples.study.measures import without_model
 from examples.study.plan import BASELINE, MODELS, SCALES, Finetuning
 from examples.study.report import report
@@ -71,9 +70,7 @@ def text_run(args: argparse.Namespace) -> Run:
     command = ["bash", PREPARE, "--out", args.data.absolute().parent, *flags, *texts]
 
     def result(folder: Path) -> dict[str, Any]:
-        train, valid = (figures.read_tokens(args.data / split) for split in ("train", "valid"))
-        symbols = len(fairseq.data.Dictionary.load(str(args.data / "dict.txt")))
-        return {"unigram": figures.unigram_loss(train, valid, symbols)}
+        return {"context_free": context_free_loss(args.data, plan.tokens_per_sample)}
 
     return Run("prepare/text", {"part": "text"}, [command], result)
 

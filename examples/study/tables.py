@@ -74,7 +74,7 @@ def pretraining_rows(results: Results) -> Iterable[Lines]:
         ]
 
 
-def pretraining(results: Results, unigram: float) -> Lines:
+def pretraining(results: Results, context_free: float) -> Lines:
     """Losses, and the updates that are needed for the loss of BERT-A."""
     plan = results["plan"]
     tokens = plan["updates"] * plan["batch_size"] * plan["tokens_per_sample"]
@@ -84,11 +84,11 @@ def pretraining(results: Results, unigram: float) -> Lines:
         f"{plan['arch']}, {plan['vocabulary']:,} symbols, {plan['updates']:,} updates of "
         f"{plan['batch_size']} × {plan['tokens_per_sample']} tokens ({tokens:,}), learning rate "
         f"{plan['lr']:g}. Loss: bits per masked token of held-out text after the last update, "
-        "median over the seeds (lowest to highest); token frequencies alone give "
-        f"{unigram:.3f}. Difference: mean over the seeds of the loss minus BERT-A's of the same "
-        "seed, with a 95 % confidence interval. Share of updates: fraction of all updates after "
-        "which the loss has first reached BERT-A's final loss. Time: processor time per update, "
-        "on a GPU wall-clock time.",
+        "median over the seeds (lowest to highest); a model without context has at least "
+        f"{context_free:.3f}. Difference: mean over the seeds of the loss minus BERT-A's of the "
+        "same seed, with a 95 % confidence interval. Share of updates: fraction of all updates "
+        "after which the loss has first reached BERT-A's final loss. Time: processor time per "
+        "update, on a GPU wall-clock time.",
         "",
         *table(
             ["model", "parameters", "loss", "difference", "share of updates", "ms", "seeds"],

@@ -137,7 +137,11 @@ def results(**sizes):
             own_settings = {"part": "time, small", "encoding": name, "seed": seed}
             row = {"seconds": seconds * (1 + (name == "tupe_r") * seed / 10)}
             runs[f"time/{name}/{seed}"] = {"settings": own_settings, "result": row}
-    return {"command": "python -m x", "plan": {"unigram": 8.6, **sizes}, "runs": runs}
+    return {
+        "command": "python -m x",
+        "plan": {"context_free": {"128": 8.6}, **sizes},
+        "runs": runs,
+    }
 
 
 MEANS = {
@@ -165,10 +169,11 @@ def test_report(tmp_path, monkeypatch):
     assert verdicts["H8"][0] == "confirmed"
     assert verdicts["H9"][0] == "confirmed"
     assert verdicts["H10"] == ["**refuted**", "`rope` minus `deberta`: +0.110 and -0.145 |"]
-    assert verdicts["H11"] == ["confirmed", "1.00 |"]
+    assert verdicts["H11"] == ["confirmed", "1.00 (1.00 to 1.00) |"]
     assert verdicts["H12"] == ["confirmed", "`tupe_r` +0.000, `rope` +1.500 |"]
-    assert "| `deberta` | 1,000 | 0.001 | 5.300 | 5.320 | 5.310 |" in lines
-    (row,) = (line for line in lines if line.startswith("| `tupe_r` | 1.15 | 5.43 ± 0.02 | -1.12"))
+    assert "| `learned` | 1,000 | 0.001 | 6.500 | 6.600 | 6.550 | 35%, 35%, 35% |" in lines
+    start = "| `tupe_r` | 1.15 (1.10 to 1.20) | 5.43 ± 0.02 | -1.12"
+    (row,) = (line for line in lines if line.startswith(start))
     assert row.endswith("| 68.3 ± 0.1 | +1.50 ± 0.00; toeplitz: +0.00 ± 0.00 |")
     for name in ("losses", "final", "blimp", "rates"):
         assert (tmp_path / f"{name}_small.png").stat().st_size

@@ -3,6 +3,7 @@
 import json
 import lzma
 import shutil
+from itertools import permutations
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ PAIRS = [
     ("one", "binding", "The cat sat on the mat", "the cat sat on mat the"),
     ("one", "binding", "a dog ran", "ran dog a the hill"),
     ("one", "binding", "cats run", "cats cats run"),
-    ("two", "s-selection", "the mat sat", "sat the mat"),
+    ("two", "s-selection", "the mat sat", "mat mat mat"),
     # Equal sentences have equal scores.
     ("three", "argument_structure", "dogs run", "dogs run"),
 ]
@@ -34,13 +35,16 @@ def folder(tmp_path_factory):
     return root
 
 
+def write_pairs(path, pairs):
+    keys = ("UID", "linguistics_term", "sentence_good", "sentence_bad")
+    with lzma.open(path, "wt") as out:
+        out.writelines(json.dumps(dict(zip(keys, pair, strict=True))) + "\n" for pair in pairs)
+    return path
+
+
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    keys = ("UID", "linguistics_term", "sentence_good", "sentence_bad")
-    path = tmp_path_factory.mktemp("data") / "blimp.jsonl.xz"
-    with lzma.open(path, "wt") as out:
-        out.writelines(json.dumps(dict(zip(keys, pair, strict=True))) + "\n" for pair in PAIRS)
-    return path
+    return write_pairs(tmp_path_factory.mktemp("data") / "blimp.jsonl.xz", PAIRS)
 
 
 def one_by_one(hub, text):
@@ -91,6 +95,19 @@ def test_a_model_where_it_was_trained(folder, data):
     blimp.main([str(folder / "save"), "--data", str(data)])
     written = json.loads((folder / "save" / "blimp.json").read_text())
     assert written["pairs"] == len(PAIRS)
+
+
+def test_orders_that_a_model_cannot_distinguish_are_equal(folder, tmp_path):
+    words = ["the", "cat", "sat", "on", "the", "mat", "and", "dogs", "ran", "over", "the", "hill"]
+    orders = [" ".join(words[i:] + words[:i]) for i in range(len(words))]
+    pairs = [("one", "binding", *both) for both in permutations(orders, 2)]
+    data = write_pairs(tmp_path / "blimp.jsonl.xz", pairs)
+    for file in ("dict.txt", "sentencepiece.bpe.model"):
+        shutil.copy(folder / file, tmp_path)
+    none = ("--position-encoding", "none")
+    shutil.copy(pretrain(folder, tmp_path / "save", *none), tmp_path / "model.pt")
+    blimp.main([str(tmp_path), "--data", str(data)])
+    assert json.loads((tmp_path / "blimp.json").read_text())["paradigms"]["one"] == 0
 
 
 def test_bad_data(folder, tmp_path):

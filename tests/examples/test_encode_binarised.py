@@ -1,21 +1,15 @@
 """examples/pretraining/encode.py --binarise: the files of fairseq-preprocess, to the byte."""
 
-import math
 import shutil
-from collections import Counter
 from pathlib import Path
 
 import pytest
 import sentencepiece
-import torch
 from fairseq import options
-from fairseq.data import Dictionary
-from fairseq.data.indexed_dataset import MMapIndexedDataset
 from fairseq_cli import preprocess
 
 from examples.pretraining import encode
 from examples.shared import binarised
-from examples.study import figures
 from tests.examples.conftest import sentences
 from tests.examples.test_encode import run
 from tupe_fairseq import UsageError
@@ -99,25 +93,3 @@ def test_vocabulary_that_fairseq_cannot_use(text, tmp_path):
     with pytest.raises(UsageError, match=r"fairseq cannot use this vocabulary: Duplicate .*<pad>"):
         run(text, tmp_path / "out", "--sentencepiece", model)
     assert not (tmp_path / "out/dict.txt").exists()
-
-
-@pytest.mark.parametrize("chunk", [7, 1 << 24])
-def test_tokens_are_those_of_the_dataset(toy_masked_lm_data, monkeypatch, chunk):
-    """Read as one array, for the study's loss of frequencies."""
-    monkeypatch.setattr(figures, "CHUNK", chunk)
-    found, expected = [], []
-    for split in ("train", "valid"):
-        dataset = MMapIndexedDataset(str(toy_masked_lm_data / split))
-        expected.append([int(token) for example in dataset for token in example])
-        found.append(figures.read_tokens(toy_masked_lm_data / split))
-        assert found[-1].tolist() == expected[-1]
-    train, valid = expected
-    symbols = len(Dictionary.load(str(toy_masked_lm_data / "dict.txt")))
-    seen = Counter(train)
-    shares = [(seen[token] + 1) / (len(train) + symbols) for token in valid]
-    loss = -sum(map(math.log2, shares)) / len(valid)
-    assert figures.unigram_loss(*found, symbols) == pytest.approx(loss)
-    sequences = figures.sequences(found[0], 0, 9)
-    assert sequences.dtype == torch.long
-    assert sequences[:, 0].tolist() == [0] * figures.SEQUENCES
-    assert sequences[:, 1:].flatten().tolist() == train[: figures.SEQUENCES * 8]

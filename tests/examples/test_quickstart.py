@@ -61,7 +61,7 @@ def test_a_review_with_both_labels_is_in_one_split():
 LOSSES = {
     "updates": list(range(100, 1900, 100)),
     "bits": {"tupe_r": [8 - i / 8 for i in range(18)], "learned": [8.0] * 18},
-    "frequencies": 7.91,
+    "context_free": 7.91,
 }
 
 
@@ -79,7 +79,7 @@ def test_closing_table():
         "50.4 %",
         "good (25 %), great (10 %)",
         "bash scripts/test.sh",
-        "alone: 7.91",
+        "without context: 7.91",
     ):
         assert part in rendered
     rows = [line.split() for line in rendered.splitlines()]
