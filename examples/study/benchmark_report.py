@@ -223,6 +223,12 @@ def report(out: Path) -> None:
             ]
             lines += losses(found)
             lines += [*phenomena(found), *longer(found, tokens)]
+    lines += [
+        *("## One run", ""),
+        "`--only` with a name from `results.json` repeats a run, as in `--only "
+        "'rates, 2x128/rope/0.004/1'`. Final runs need all rates of their encoding (README.md).",
+        "",
+    ]
     write_report(out, results, lines)
 
 
