@@ -34,7 +34,7 @@ class Tokenizer:
     """
 
     def __init__(self, folder: Path, lowercase: bool | None = None):
-        settings, words = find_tokenizer(folder, None), folder / "dict.txt"
+        settings, words = find_tokenizer(folder), folder / "dict.txt"
         if not settings:
             raise UsageError(
                 f"BPE_DIR is {folder}, but must hold {SENTENCEPIECE}, or encoder.json and "

@@ -5,7 +5,7 @@ import shutil
 import pytest
 import torch
 
-from tests import processes
+from tests import processes, toy_data
 from tests.fairseq_commands import generate, train_translation
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeTransformerLM, TupeTransformerModel, UsageError
@@ -116,6 +116,15 @@ def test_a_damaged_tokenizer(translator_directory, tmp_path):
     (directory / "sentencepiece.bpe.model").write_bytes(b"no model")
     with pytest.raises(UsageError, match=r"sentencepiece\.bpe\.model cannot be loaded"):
         TupeTransformerModel.from_pretrained(directory)
+
+
+def test_a_tokenizer_beside_the_dictionaries(translator_directory, tmp_path):
+    shutil.copy(translator_directory / "model.pt", tmp_path)
+    data = shutil.copytree(translator_directory, tmp_path / "data")
+    (data / "model.pt").unlink()
+    toy_data.write_sentencepiece(data / "sentencepiece.bpe.model")
+    found = TupeTransformerModel.from_pretrained(tmp_path, data_name_or_path=data)
+    assert found.bpe is not None
 
 
 def test_data_in_parts(translator_directory, toy_translation_data, tmp_path):

@@ -168,8 +168,19 @@ def test_bad_directories(pretrained, tmp_path):
         shutil.copy(pretrained / "sentencepiece.bpe.model", tmp_path / name)
     refused("one.model, two.model", "sentencepiece_model=")
     shutil.copy(pretrained / "sentencepiece.bpe.model", tmp_path)
-    settings = find_tokenizer(tmp_path, None)
+    settings = find_tokenizer(tmp_path)
     assert settings["sentencepiece_model"] == str(tmp_path / "sentencepiece.bpe.model")
+
+
+def test_tokenizer_json_of_another_model(pretrained, tmp_path):
+    """Its ids are not those of dict.txt."""
+    tokenizers = pytest.importorskip("tokenizers", reason="transformers is not installed")
+    for name in ("model.pt", "dict.txt"):
+        shutil.copy(pretrained / name, tmp_path)
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<s>": 0, "cat": 1}, "<s>"))
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(UsageError, match=r"has no \[CLS\], .*, so it is not DeBERTa's"):
+        TupeRobertaModel.from_pretrained(tmp_path)
 
 
 def test_no_tokenizer(pretrained, tmp_path):

@@ -51,6 +51,20 @@ def test_logits_and_states(name, normalize_before):
         assert_close(torch.cat(actual, 1), other)
 
 
+@torch.no_grad()
+def test_token_types():
+    lm = model("rope", type_vocab_size=2)
+    types = torch.randint(2, (2, 20), generator=torch.Generator().manual_seed(0))
+    for given in ({}, {"token_type_ids": types}):
+        expected, past, logits = lm(ids(), **given).logits, None, []
+        for part in torch.arange(20).split([7, 1, 12]):
+            own = {name: value[:, part] for name, value in given.items()}
+            out = lm(ids()[:, part], past_key_values=past, use_cache=True, **own)
+            past = out.past_key_values
+            logits.append(out.logits)
+        assert_close(torch.cat(logits, 1), expected)
+
+
 @pytest.mark.parametrize("name", SEARCHED)
 @pytest.mark.parametrize("beams", [1, 3])
 def test_generated_texts(name, beams, monkeypatch):

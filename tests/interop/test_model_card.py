@@ -54,9 +54,22 @@ def test_card_of_a_classifier(toy_sentence_data, tmp_path):
     run("--to", "huggingface", tmp_path / "model", tmp_path / "hf", *head)
     header, rows, code = read_card(tmp_path / "hf")
     assert header["pipeline_tag"] == "text-classification"
+    assert "# A sequence classifier with" in (tmp_path / "hf" / "README.md").read_text()
     assert "AutoModelForSequenceClassification" in code
     accuracy = torch.load(checkpoint, weights_only=False)["extra_state"]["val_loss"]
     assert rows["validation"] == f"{accuracy:.3f} accuracy"
+
+
+def test_card_of_a_regression(toy_sentence_data, tmp_path):
+    """fairseq divides each loss by ln 2; a squared error is not in bits."""
+    data = toy_sentence_data["regression"]
+    flags = ("--num-classes", 1, "--regression-target")
+    checkpoint = finetune(data, tmp_path / "model", *flags)
+    (checkpoint.with_name("dict.txt")).write_bytes((data / "input0" / "dict.txt").read_bytes())
+    head = ("--head", "sentence_classification_head")
+    run("--to", "huggingface", tmp_path / "model", tmp_path / "hf", *head)
+    _, rows, _ = read_card(tmp_path / "hf")
+    assert rows["validation"].endswith(" loss")
 
 
 def test_card_of_what_records_nothing(tmp_path):

@@ -10,6 +10,7 @@ import safetensors.torch
 import torch
 
 from tests.decoder.samples import every_language_model
+from tests.huggingface import samples as there
 from tests.interop import samples
 from tests.interop.samples import language_model, masked_lm
 from tests.tolerances import FORWARD, assert_close
@@ -17,7 +18,7 @@ from tupe_fairseq import UsageError
 from tupe_fairseq.interop import sources
 from tupe_fairseq.interop.check import outputs_of
 from tupe_fairseq.interop.formats import huggingface
-from tupe_fairseq.interop.models import HEAD
+from tupe_fairseq.interop.models import HEAD, build
 from tupe_fairseq.position import POSITION_ENCODINGS, PositionEncoding, register_position_encoding
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -115,6 +116,28 @@ def assert_there_and_back(model, folder):
 @torch.no_grad()
 def test_language_models_there_and_back(variant, tmp_path):
     assert_there_and_back(language_model(variant), tmp_path / "hf")
+
+
+@torch.no_grad()
+def assert_back_from_transformers(model, folder):
+    """A model with the defaults of transformers' classes computes the same here."""
+    model.save_pretrained(folder)
+    samples.WORDS.save(str(folder / "dict.txt"))
+    back = huggingface.read(folder)
+    here = build(back.settings, back.dictionary, back.state, back.family)
+    here.load_state_dict(back.state)
+    seen = samples.ids().ne(1)
+    assert_close(model(samples.ids()).logits[seen], outputs_of(here, None)(samples.ids())[seen])
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_new_models_of_transformers(name, tmp_path):
+    assert_back_from_transformers(there.masked_lm(name, vocab_size=45), tmp_path)
+
+
+@pytest.mark.parametrize("name", list(POSITION_ENCODINGS))
+def test_new_language_models_of_transformers(name, tmp_path):
+    assert_back_from_transformers(there.causal_lm(name, vocab_size=44), tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -93,20 +93,12 @@ def test_invalid_configs(changes, message):
         build(**changes)
 
 
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ([0, 1], "pad on the right"),
-        ([4], "between the tokens of a sequence: move it behind"),
-        ([3, 4, 5], "between the tokens of a sequence: move it behind"),
-        ([1, 8], "between the tokens of a sequence: move it behind"),
-    ],
-)
-def test_padding_before_a_token_is_refused(columns, message):
+@pytest.mark.parametrize("columns", [[0, 1], [4], [3, 4, 5], [1, 8]])
+def test_padding_before_a_token_is_refused(columns):
     """Padding is taken out by the number of tokens alone: results would be wrong."""
     mask = torch.zeros(2, 12, dtype=torch.bool)
     mask[1, columns] = True
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(UsageError, match="padding stands before a token: pad on the right"):
         build()(vectors(), mask)
 
 

@@ -145,14 +145,12 @@ def find_dictionaries(
     )
 
 
-def find_tokenizer(directory: Path, bpe: str | None) -> dict[str, str]:
-    """Arguments of the tokenizer named ``bpe``, or of the one whose files are in the directory.
+def find_tokenizer(directory: Path) -> dict[str, str]:
+    """Arguments of the tokenizer whose files are in a directory; empty if there is none.
 
     Raises:
         DataError: the directory holds several sentencepiece models, none of the usual name.
     """
-    if bpe is not None:
-        return {"bpe": bpe}
     usual = directory / SENTENCEPIECE
     models = [usual] if usual.is_file() else sorted(directory.glob("*.model"))
     if len(models) > 1:
@@ -169,6 +167,17 @@ def find_tokenizer(directory: Path, bpe: str | None) -> dict[str, str]:
     if (directory / TOKENIZER).is_file():
         return {"bpe": "tokenizer_json", "tokenizer_json": str(directory / TOKENIZER)}
     return {}
+
+
+def choose_tokenizer(bpe: str | None, *folders: Path) -> dict[str, str]:
+    """Arguments of the tokenizer named ``bpe``, or else of that in the first folder with one.
+
+    Raises:
+        DataError: see `find_tokenizer`.
+    """
+    if bpe is not None:
+        return {"bpe": bpe}
+    return next(filter(None, map(find_tokenizer, folders)), {})
 
 
 @contextmanager

@@ -79,7 +79,8 @@ def load_generator(
     directory, training_data = checkpoint.parent, recorded.get("data")
     data, _ = files.find_dictionaries(directory, data_name_or_path, training_data, [names])
     # Translating needs no BLEU, whose settings the checkpoint may have recorded.
-    settings = {"eval_bleu": False, **files.find_tokenizer(directory, bpe), **overrides}
+    tokenizer = files.choose_tokenizer(bpe, directory, data)
+    settings = {"eval_bleu": False, **tokenizer, **overrides}
     loaded = files.load_checkpoint(checkpoint, data, **settings)
     models = [model.eval() for model in loaded["models"]]
     translates = len(names) == 2

@@ -32,19 +32,6 @@ class TupeRobertaHubInterface(RobertaHubInterface):
         files.check_text(sentence, *addl_sentences)
         return super().encode(sentence, *addl_sentences, no_separator=no_separator)
 
-    def extract_features(self, tokens: Tensor, return_all_hiddens: bool = False) -> Tensor:
-        """Hidden states B×T×C of token ids B×T or T; with ``return_all_hiddens`` of each layer.
-
-        Raises:
-            DataError: there are more tokens than positions.
-        """
-        if tokens.size(-1) > self.model.max_positions():
-            raise DataError(
-                f"the text has {tokens.size(-1)} tokens, but the model has "
-                f"{self.model.max_positions()} positions: cut the text."
-            )
-        return super().extract_features(tokens, return_all_hiddens)
-
     @torch.no_grad()
     def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
         """The likeliest pieces at `<mask>`, each as (filled sentence, probability, piece).
@@ -149,7 +136,7 @@ def load_directory(
     data, (found,) = files.find_dictionaries(
         directory, data_name_or_path, training_data, alternatives
     )
-    tokenizer = files.find_tokenizer(directory, bpe) or files.find_tokenizer(data, bpe)
+    tokenizer = files.choose_tokenizer(bpe, directory, data)
     # Loading a model must not need the C++ compiler that training it may have used.
     settings = {"compile_layers": False, **tokenizer, **overrides}
     if finetuned and found == "dict.txt":

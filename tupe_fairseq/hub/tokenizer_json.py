@@ -6,6 +6,7 @@ as its symbols, so that a text gets the same embeddings as in transformers.
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from fairseq.data.encoders import register_bpe
 from fairseq.dataclass import FairseqDataclass
@@ -13,8 +14,29 @@ from fairseq.dataclass import FairseqDataclass
 from ..errors import DataError
 from ..extras import import_extra
 
-#: Symbols of a text that are fairseq's own.
+#: DeBERTa's symbols, in the order of fairseq's first four, and the mask.
 SYMBOLS = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>", "[UNK]": "<unk>", "[MASK]": "<mask>"}
+
+
+def load_tokenizer(path: Path) -> Any:
+    """The tokenizer of a file.
+
+    Raises:
+        UsageError: the library `tokenizers` is missing, the file cannot be read, or it has not the
+            symbols of DeBERTa.
+    """
+    library = import_extra("tokenizers", "hf")
+    try:
+        tokenizer = library.Tokenizer.from_file(str(path))
+    # The library raises Exception itself.
+    except Exception as error:
+        raise DataError(f"{path} cannot be read: {error}.") from error
+    if lacking := [symbol for symbol in SYMBOLS if tokenizer.token_to_id(symbol) is None]:
+        raise DataError(
+            f"{path} has no {', '.join(lacking)}, so it is not DeBERTa's: use the files of its "
+            "model's own tokenizer, encoder.json and vocab.bpe or sentencepiece.bpe.model."
+        )
+    return tokenizer
 
 
 @dataclass
@@ -29,20 +51,14 @@ class TokenizerJson:
     """The tokenizer of a file.
 
     Raises:
-        UsageError: the library `tokenizers` is missing, or the file cannot be read.
+        UsageError: see `load_tokenizer`.
     """
 
     def __init__(self, cfg: TokenizerJsonConfig):
-        library = import_extra("tokenizers", "hf")
-        try:
-            self.tokenizer = library.Tokenizer.from_file(str(Path(cfg.tokenizer_json)))
-        # The library raises Exception itself.
-        except Exception as error:
-            raise DataError(f"{cfg.tokenizer_json} cannot be read: {error}.") from error
+        self.tokenizer = load_tokenizer(Path(cfg.tokenizer_json))
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
-        ids = ((self.tokenizer.token_to_id(there), here) for there, here in SYMBOLS.items())
-        self.symbols = {number: here for number, here in ids if number is not None}
+        self.symbols = {self.tokenizer.token_to_id(each): own for each, own in SYMBOLS.items()}
 
     def encode(self, x: str) -> str:
         """Ids of a text, separated by spaces; without [CLS] and [SEP]."""

@@ -55,7 +55,8 @@ class TupeConfig(PretrainedConfig):
         log_scaling_alpha: see log_scaling_floor.
         layernorm_embedding: LayerNorm on the input, as BERT has.
         normalize_before: pre-LN layers and a final LayerNorm.
-        embedding_scale: factor of the token embeddings.
+        embedding_scale: factor of the token embeddings; None: √C for encodings whose positions
+            need it (`sinusoidal`, `cape`, `shape`), else 1. The model enters the number.
         layer_norm_eps: epsilon of LayerNorms, added to the variance.
         type_vocab_size: number of token types; 0: `token_type_ids` has no effect.
         attention_backend: backend under attn_implementation "sdpa": "auto" or a registered one.
@@ -63,7 +64,8 @@ class TupeConfig(PretrainedConfig):
         classifier_act: activation of the head for sequence classification.
         pooler_dropout: dropout of the vectors that this head reads; None: classifier_dropout.
         initializer_range: standard deviation of new weights.
-        is_decoder: later tokens are hidden, as in a language model.
+        is_decoder: later tokens are hidden, as in a language model. For TUPE, add `tie_cls=True`
+            to position_options unless each text begins with `<s>`.
         tie_word_embeddings: the output layer uses the token embeddings as its weight.
         bos_token_id: id of `<s>`.
         pad_token_id: id of padding.
@@ -95,7 +97,7 @@ class TupeConfig(PretrainedConfig):
     log_scaling_alpha: float = 0.1
     layernorm_embedding: bool = True
     normalize_before: bool = False
-    embedding_scale: float = 1.0
+    embedding_scale: float | None = None
     layer_norm_eps: float = 1e-5
     type_vocab_size: int = 0
     attention_backend: str = "auto"

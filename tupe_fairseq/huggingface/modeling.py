@@ -116,6 +116,8 @@ class TupeModel(TupePreTrainedModel):
             causal=config.is_decoder,
             token_types=config.type_vocab_size,
         )
+        if config.embedding_scale is None:
+            config.embedding_scale = self.encoder.embed_positions.token_scale
         set_epsilon(self.encoder, config.layer_norm_eps)
         self.encoder.length_limit = ("max_position_embeddings", "shorten it (truncation=True)")
         self.gradient_checkpointing = False
@@ -195,7 +197,7 @@ class TupeModel(TupePreTrainedModel):
         eager = weights or self.config._attn_implementation == "eager"
         backend = "eager" if eager else self.config.attention_backend
         if cache is not None:
-            return self.encoder.extend(x, cache, tokens, backend, observe=record).x
+            return self.encoder.extend(x, cache, tokens, backend, types, observe=record).x
         how: dict[str, Any] = {"backend": backend, "observe": record, "types": types}
         if read is not None:
             cells = read[0] * x.size(1) + _columns(read, shift)

@@ -5,17 +5,18 @@ from pathlib import PurePath
 from typing import Any
 
 from ..checkpoints.settings import recorded_settings
-from .families import MASKED
 from .models import Converted
 
-#: Of each Auto class, by its name after "AutoModelFor".
-PIPELINES = {
-    "MaskedLM": "fill-mask",
-    "CausalLM": "text-generation",
-    "SequenceClassification": "text-classification",
-    "TokenClassification": "token-classification",
-    "QuestionAnswering": "question-answering",
+#: Pipeline and kind of model of each Auto class, by its name after "AutoModelFor".
+TASKS = {
+    "MaskedLM": ("fill-mask", "masked language model"),
+    "CausalLM": ("text-generation", "language model"),
+    "SequenceClassification": ("text-classification", "sequence classifier"),
+    "TokenClassification": ("token-classification", "token classifier"),
+    "QuestionAnswering": ("question-answering", "model for question answering"),
 }
+#: Criteria of fairseq whose loss is in bits per token.
+IN_BITS = ("masked_lm", "cross_entropy")
 LICENCES = "https://huggingface.co/docs/hub/repositories-licenses"
 UNKNOWN = "not recorded"
 
@@ -44,7 +45,10 @@ def training_of(state: Mapping[str, Any], source: object) -> dict[str, Any]:
     loss = extra.get("val_loss") if isinstance(extra, Mapping) else None
     if type(loss) in (int, float):
         metric = recorded_settings(state, "checkpoint", source).get("best_checkpoint_metric")
-        found["validation"] = f"{loss:.3f} {'bits' if metric in (None, 'loss') else metric}"
+        criterion = recorded_settings(state, "criterion", source)
+        name = criterion.get("_name", criterion.get("criterion"))
+        bits = metric in (None, "loss") and name in IN_BITS
+        found["validation"] = f"{loss:.3f} {'bits' if bits else metric or 'loss'}"
     return found
 
 
@@ -59,12 +63,12 @@ def model_card(converted: Converted, model: Any, tokenizer: bool, code: bool) ->
     """
     task = type(model).__name__.partition("For")[2]
     encoding = converted.settings["position_encoding"]
-    kind = "masked language model" if converted.family is MASKED else "language model"
+    pipeline, kind = TASKS[task]
     return "\n".join(
         [
             "---",
             "library_name: transformers",
-            *([f"pipeline_tag: {PIPELINES[task]}"] if task in PIPELINES else []),
+            f"pipeline_tag: {pipeline}",
             "tags:\n- tupe_fairseq\n- position-encoding",
             f"# license: yours to choose and to enter here, see {LICENCES}",
             "---",

@@ -64,8 +64,9 @@ def to_transformers(converted: Converted, kind: str, head: str | None) -> Any:
     if found := differences(theirs, model.state_dict()):
         raise CheckpointError(f"the model has no counterpart there; parameters: {found}.")
     model.load_state_dict(theirs)
-    if kind == "tupe":
-        model.config.embedding_scale = _embedding_scale(converted, model)
+    if kind == "tupe" and family is CAUSAL:
+        unscaled = converted.settings.get("no_scale_embedding")
+        model.config.embedding_scale = 1.0 if unscaled else math.sqrt(model.config.hidden_size)
     return model
 
 
@@ -117,14 +118,6 @@ def _kept(converted: Converted, head: str | None) -> dict[str, Any]:
     # Names of classes are those of the head.
     labels = ("id2label", "label2id")
     return {name: value for name, value in found.items() if head or name not in labels}
-
-
-def _embedding_scale(converted: Converted, model: Any) -> float:
-    """The factor of the token embeddings, which masked models have from their encoding."""
-    if converted.family is not CAUSAL:
-        return model.tupe.encoder.embed_positions.token_scale
-    unscaled = converted.settings.get("no_scale_embedding")
-    return 1.0 if unscaled else math.sqrt(model.config.hidden_size)
 
 
 def class_of(converted: Converted, head: str | None) -> Any:

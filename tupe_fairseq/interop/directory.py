@@ -127,7 +127,7 @@ def load(directory: str | Path) -> Converted:
     settings = recorded_settings(state, "model", source)
     if "position_encoding" not in settings:
         raise CheckpointError(
-            f"{source} is not a tupe_roberta checkpoint: it records no encoding."
+            f"{source} is not a checkpoint of this package: it records no position encoding."
         )
     parameters, family = state["model"], family_of(state["model"], source)
     task = recorded_settings(state, "task", source)

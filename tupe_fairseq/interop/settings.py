@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from ..errors import CheckpointError
+from ..position import POSITION_ENCODINGS
 from .families import CAUSAL, Family
 from .models import HEADS, SENTENCES, Converted, options_of, sizes, task_of
 
@@ -77,8 +78,11 @@ def from_config(
         raise CheckpointError(
             f"invalid position_options in {source}: {', '.join(map(str, unknown))}."
         )
+    # A model of transformers has the defaults of its encoding, a language model here others.
+    options = POSITION_ENCODINGS[config.position_encoding].options()
     return {
         **settings,
+        **{option.name: option.default for option in options},
         **config.position_options,
         **sizes(state, source, config.model_type, family),
     }

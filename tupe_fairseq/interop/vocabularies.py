@@ -7,9 +7,10 @@ from typing import Any
 
 from fairseq.data import Dictionary
 
-from ..errors import DataError, UsageError
+from ..errors import DataError
 from ..extras import import_extra
-from ..hub.files import GPT2, TOKENIZER
+from ..hub.files import GPT2, TOKENIZER, find_tokenizer
+from ..hub.tokenizer_json import SYMBOLS, load_tokenizer
 from .dictionaries import MASK, dictionary_of
 
 #: fairseq's name of rows without a token.
@@ -98,38 +99,27 @@ def vocabulary_of(folder: Path, rows: int) -> Vocabulary:
     return Vocabulary(dictionary, first + others, files, (note,))
 
 
-#: DeBERTa's symbols in the order of fairseq's first four, and the mask.
-SYMBOLS, SYMBOL_OF_MASK = ("[CLS]", "[PAD]", "[SEP]", "[UNK]"), "[MASK]"
-
-
 def order_of(folder: Path, rows: int) -> list[int]:
-    """`Vocabulary.order` of a converted directory; empty without tokenizer.json.
+    """`Vocabulary.order` of a converted directory; empty unless tokenizer.json is its tokenizer.
 
     Raises:
-        UsageError: tokenizer.json cannot be read, or has not the symbols of DeBERTa.
+        UsageError: see `load_tokenizer`.
     """
-    path = folder / TOKENIZER
-    if not path.is_file():
+    if not (folder / TOKENIZER).is_file() or find_tokenizer(folder)["bpe"] != "tokenizer_json":
         return []
-    try:
-        tokenizer = import_extra("tokenizers", "hf").Tokenizer.from_file(str(path))
-        first = [int(tokenizer.token_to_id(symbol)) for symbol in SYMBOLS]
-    except UsageError:
-        raise
-    # The library raises Exception itself.
-    except Exception as error:
-        raise DataError(f"{path} cannot be read: {error}.") from error
+    tokenizer = load_tokenizer(folder / TOKENIZER)
+    first = [tokenizer.token_to_id(symbol) for symbol in [*SYMBOLS][:4]]
     return first + [number for number in range(rows) if number not in first]
 
 
 def write_config(folder: Path, kind: str, longest: int) -> None:
     """Write tokenizer_config.json beside the tokenizer.json of DeBERTa."""
-    first, padding, last, unknown = SYMBOLS
+    first, padding, last, unknown, mask = SYMBOLS
     own = "DebertaV2Tokenizer" if kind == "deberta-v2" else "PreTrainedTokenizerFast"
     config = {
         "tokenizer_class": own,
         **{"bos_token": first, "cls_token": first, "eos_token": last, "sep_token": last},
-        **{"pad_token": padding, "unk_token": unknown, "mask_token": SYMBOL_OF_MASK},
+        **{"pad_token": padding, "unk_token": unknown, "mask_token": mask},
         "clean_up_tokenization_spaces": False,
         "model_max_length": longest,
     }

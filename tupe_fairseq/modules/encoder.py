@@ -171,8 +171,7 @@ class Encoder(nn.Module):
             layout = Layout(batch, length, padding.mask)
         else:
             layout = Layout.of(padding, batch, length)
-        if (embed := self.embed_token_types) is not None:
-            x = x + (embed.weight[0] if types is None else embed(types))
+        x = self._add_types(x, types)
         positions = self.embed_positions.for_pass(length, x.device)
         x = positions.embed(x, tokens, None if padding is None else padding.mask)
         x = self.normalise_and_drop(layout.pack(x))
@@ -188,6 +187,7 @@ class Encoder(nn.Module):
         cache: DecoderCache,
         tokens: Tensor | None = None,
         backend: str | None = None,
+        types: Tensor | None = None,
         **how: Any,
     ) -> Encoded:
         """Encode the tokens that follow those in a cache, and store their keys and values.
@@ -203,7 +203,7 @@ class Encoder(nn.Module):
         width = 1 if cache.length else x.size(1)
         ids = [None] * x.size(1) if tokens is None else tokens.split(width, 1)
         found = []
-        for part, own in zip(x.split(width, 1), ids, strict=False):
+        for part, own in zip(self._add_types(x, types).split(width, 1), ids, strict=False):
             layout = Layout(*part.shape[:2])
             part = self.normalise_and_drop(cache.embed(part, own))
             if part.size(1) == 1:
@@ -216,6 +216,11 @@ class Encoder(nn.Module):
         outputs, states, _ = zip(*found, strict=True)
         joined = [torch.cat(each, 1) for each in zip(*states, strict=True)]
         return Encoded(torch.cat(outputs, 1), joined)
+
+    def _add_types(self, x: Tensor, types: Tensor | None) -> Tensor:
+        """Input vectors with the embeddings of token types, if the encoder has any."""
+        embed = self.embed_token_types
+        return x if embed is None else x + (embed.weight[0] if types is None else embed(types))
 
     def run(
         self,
@@ -278,14 +283,9 @@ class Encoder(nn.Module):
 
     def _check(self, x: Tensor, padding: Padding | None) -> None:
         self.check_length(x.size(1))
-        if padding is not None and padding.leading:
+        if padding is not None and (padding.leading or padding.scattered):
             raise DataError(
-                "padding stands before the first token of a sequence: pad on the right "
-                "(position 0 must hold <s>)."
-            )
-        if padding is not None and padding.scattered:
-            raise DataError(
-                "padding stands between the tokens of a sequence: move it behind the last one."
+                "padding stands before a token: pad on the right (position 0 must hold <s>)."
             )
 
     def apply(self, fn: Callable[[nn.Module], None]) -> "Encoder":
