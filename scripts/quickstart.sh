@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Compare TUPE with BERT's learned positions, from raw text on: pre-train two small RoBERTas side by
 # side that differ only in their position encoding, draw their losses and what TUPE-R has learned about
-# positions, and train a TUPE-R that classifies film reviews. Needs Python 3.11 or uv, takes minutes on
-# two CPU cores, and uses a GPU if there is one.
+# positions, and train a TUPE-R that classifies film reviews. Needs Python 3.10 to 3.13 or uv, takes
+# minutes on two CPU cores, and uses a GPU if there is one.
 #
 #   bash scripts/quickstart.sh               continue the last call
 #   bash scripts/quickstart.sh --fresh       start over

@@ -86,12 +86,10 @@ def test_extension_of_length(trained, model, name):
 
 @every_encoding
 def test_is_told(name):
-    """Its own file, a reference and a YAML; test_readme checks the row of the table."""
+    """Its own file and a reference; test_readme checks the row of the table."""
     encoding = POSITION_ENCODINGS[name]
     module = inspect.getmodule(encoding)
     assert module.__name__.startswith("tupe_fairseq.position.")
     reference = module.__name__.rsplit(".", 1)[1]
     assert (ROOT / "tests" / "reference" / f"{reference}.py").is_file()
-    pretraining = ROOT / "examples/pretraining/config/position" / f"{name}.yaml"
-    assert pretraining.is_file() or causal(name)
     assert inspect.getdoc(encoding)

@@ -2,7 +2,7 @@
 
     python -m examples.gallery.build --out examples/gallery/cards
 
-An encoding that has its figure already is not trained again. So after an interruption the same
+An encoding that has a result already is not trained again. So after an interruption the same
 command continues, and for a new encoding it adds one card. The folder gets gallery.md,
 gallery.html, results.json, and for each encoding a folder with maps.png. matplotlib is needed
 (extra `viz`).
@@ -23,7 +23,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--updates", type=int, default=200, help="updates of each model")
-    return arguments(parser, argv, "examples.gallery.build")
+    return arguments(parser, argv, "examples.gallery.build", trains=False)
 
 
 def run_of(name: str, args: argparse.Namespace) -> Run:

@@ -6,7 +6,7 @@ from typing import Any
 
 from examples.gallery.card import Card, card
 from examples.shared.markdown import table
-from examples.shared.results import read_results
+from examples.shared.results import read_results, rows
 from tupe_fairseq.files import replacing
 from tupe_fairseq.position import POSITION_ENCODINGS
 
@@ -25,7 +25,7 @@ TEMPLATE = Path(__file__).with_name("page.html")
 
 def write_pages(out: Path) -> None:
     """Write gallery.md and gallery.html into a folder with results.json."""
-    runs = read_results(out)["runs"]
+    runs = {row["encoding"]: row for row in rows(read_results(out))}
     cards = [card(name) for name in POSITION_ENCODINGS]
     pages = {"gallery.md": markdown_page, "gallery.html": html_page}
     for name, page in pages.items():
@@ -40,12 +40,6 @@ def caption(result: dict[str, Any]) -> str:
         return f"Nothing is added, so there is no figure. {right}."
     learned = "" if result["changed"] else " Training does not change it."
     return f"{result['map'].capitalize()}: {result['meaning']}.{learned} {right}."
-
-
-def result_of(runs: dict[str, Any], name: str) -> dict[str, Any] | None:
-    """Settings and result of a run; None while there is none."""
-    run = runs.get(name, {})
-    return run["settings"] | run["result"] if "result" in run else None
 
 
 def flag_of(of: Card) -> str:
@@ -65,7 +59,7 @@ def markdown_page(cards: list[Card], runs: dict[str, Any]) -> str:
     chosen = "[gallery.html](gallery.html) shows chosen encodings side by side."
     lines = [f"# {TITLE}", "", INTRO, "", chosen, "", names, ""]
     for each in cards:
-        lines += [f"## {each.name}", "", *_markdown_card(each, result_of(runs, each.name))]
+        lines += [f"## {each.name}", "", *_markdown_card(each, runs.get(each.name))]
     return "\n".join(lines)
 
 
@@ -91,7 +85,7 @@ def html_page(cards: list[Card], runs: dict[str, Any]) -> str:
         "TITLE": TITLE,
         "INTRO": _code(INTRO),
         "CHIPS": "\n".join(chips),
-        "CARDS": "\n".join(_html_card(each, result_of(runs, each.name)) for each in cards),
+        "CARDS": "\n".join(_html_card(each, runs.get(each.name)) for each in cards),
     }
     page = TEMPLATE.read_text(encoding="utf-8")
     for name, text in parts.items():

@@ -43,7 +43,7 @@ train() {
   [[ -t 2 ]] && format=tqdm
   repair_checkpoints "$out/checkpoints"
   run fairseq-hydra-train --config-dir "$here/config" --config-name "$config" \
-    common.user_dir="$(quoted "$root/tupe_fairseq")" task.data="$(quoted "$data")" \
+    common.user_dir="$(quoted "${TUPE_EXAMPLES_USER_DIR:-$root/tupe_fairseq}")" task.data="$(quoted "$data")" \
     hydra.run.dir="$(quoted "$out")" common.log_format=$format \
     checkpoint.finetune_from_model="$(quoted "$checkpoint")" \
     "${described[@]+"${described[@]}"}" "${overrides[@]+"${overrides[@]}"}"

@@ -37,7 +37,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     add("--seeds", nargs="+", type=int, default=SEEDS, metavar="SEED", help="default: 1 2 3 4 5")
     add("--keep-models", action="store_true", help="keep the best model of each run")
     add("--overrides", nargs="+", default=[], metavar="KEY=VALUE", help="of config/TASK.yaml")
-    return arguments(parser, argv, "examples.glue.sweep")
+    return arguments(parser, argv, "examples.glue.sweep", trains=False)
 
 
 def finetuning(

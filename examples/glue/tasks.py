@@ -60,11 +60,6 @@ class Task(NamedTuple):
         return ("accuracy", "f1", "mcc") if self.labels == BINARY else ("accuracy",)
 
     @property
-    def config(self) -> str:
-        """Name of the YAML file."""
-        return self.name.lower().replace("-", "_")
-
-    @property
     def tests(self) -> list[Split]:
         """Splits for which the leaderboard accepts predictions."""
         return [split for split in self.splits if split.submission]

@@ -33,7 +33,8 @@ from tupe_fairseq.files import replacing
 METRICS = {
     "accuracy": accuracy_score,
     "mcc": matthews_corrcoef,
-    "pearson": lambda true, predicted: pearsonr(true, predicted).statistic,
+    # 0 where all predictions are equal.
+    "pearson": lambda true, predicted: float(np.nan_to_num(pearsonr(true, predicted).statistic)),
 }
 CHECKPOINTS, RESULT = "checkpoints", "result.json"
 

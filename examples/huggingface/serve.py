@@ -18,6 +18,8 @@ from tokenizers import Tokenizer
 
 #: Words that are printed for a mask.
 BEST = 5
+#: DeBERTa's mask and that of others.
+MASKS = ("[MASK]", "<mask>")
 
 
 def softmax(logits: numpy.ndarray) -> numpy.ndarray:
@@ -37,11 +39,12 @@ def batch(tokenizer: Tokenizer, texts: list[str]) -> dict[str, numpy.ndarray]:
 
 def filled(tokenizer: Tokenizer, ids: numpy.ndarray, logits: numpy.ndarray) -> str:
     """The likeliest words at the first mask of a text: ids T, logits T×V."""
-    places = numpy.flatnonzero(ids == tokenizer.token_to_id("<mask>"))
+    masks = [found for name in MASKS if (found := tokenizer.token_to_id(name)) is not None]
+    places = numpy.flatnonzero(numpy.isin(ids, masks))
     if not len(places):
-        return "(no <mask>)"
+        return "(no mask)"
     probabilities = softmax(logits[places[0]])
-    probabilities[[0, 1, 2, 3, tokenizer.token_to_id("<mask>")]] = 0
+    probabilities[[0, 1, 2, 3, *masks]] = 0
     best = probabilities.argsort()[::-1][:BEST]
     return ", ".join(f"{tokenizer.decode([int(i)]).strip()} {probabilities[i]:.3f}" for i in best)
 

@@ -57,21 +57,23 @@ class Run(NamedTuple):
 
 
 def arguments(
-    parser: argparse.ArgumentParser, argv: Sequence[str] | None, module: str
+    parser: argparse.ArgumentParser, argv: Sequence[str] | None, module: str, trains: bool = True
 ) -> argparse.Namespace:
     """Parse a study's command line.
 
-    Adds --out, --workers, --only and --user-dir. Arguments after `--` are for fairseq-train and
-    become `flags`; `command` is the whole command line.
+    Adds --out, --workers, --only and --user-dir. If the study `trains`, arguments after `--` are
+    for fairseq-train and become `flags`; `command` is the whole command line.
     """
     add = parser.add_argument
     add("--out", type=Path, required=True, help="directory of all output")
     add("--workers", type=int, default=1, help="runs at a time, spread over all GPUs")
     add("--only", nargs="+", metavar="NAME", help="runs with these names, as in '*/rope/*'")
     add("--user-dir", type=Path, metavar="FOLDER", help="folder with your own encodings")
-    parser.epilog = "Arguments after -- are passed to fairseq-train unchanged."
     argv = list(sys.argv[1:] if argv is None else argv)
-    end = argv.index("--") if "--" in argv else len(argv)
+    end = len(argv)
+    if trains:
+        parser.epilog = "Arguments after -- are passed to fairseq-train unchanged."
+        end = argv.index("--") if "--" in argv else end
     args = parser.parse_args(argv[:end])
     if args.workers < 1:
         raise UsageError(f"--workers must be at least 1, but is {args.workers}.")
@@ -149,16 +151,20 @@ class Runner:
         self.processes: set[subprocess.Popen] = set()
         self.stopped = False
 
-    def __call__(self, runs: Sequence[Run]) -> None:
+    def __call__(self, runs: Sequence[Run], always: bool = False) -> None:
         """Execute the runs that are not complete, and write the report after each.
+
+        Args:
+            runs: those of `--only` are executed.
+            always: execute all; for the data that other runs need.
 
         Raises:
             UsageError: the folder holds a run with other settings; nothing was executed.
         """
-        wanted = self.args.only or ["*"]
+        wanted = ["*"] if always else self.args.only or ["*"]
         chosen = [run for run in runs if any(fnmatch(run.name, name) for name in wanted)]
         names = [run.name for run in chosen]
-        self.names += names
+        self.names += [] if always else names
         known = self.results["runs"]
         entries = {run.name: self._entry(run) for run in runs}
         for run in chosen:

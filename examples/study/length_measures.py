@@ -129,7 +129,8 @@ def read_blocks(data: Path, size: int, most: int) -> Tensor:
 
 def chosen_tokens(kind: Kind, blocks: Tensor) -> Tensor:
     """Which tokens after the first of each block are predicted; the same in every call."""
-    drawn = torch.rand(len(blocks), blocks.size(1) - 1, generator=_generator())
+    generator = torch.Generator().manual_seed(SEED)
+    drawn = torch.rand(len(blocks), blocks.size(1) - 1, generator=generator)
     return drawn < kind.share
 
 
@@ -229,10 +230,6 @@ def main() -> None:
             found[way] = measure(kind, checkpoint, data, trained, blocks, changed)
             with replacing(out) as aside:
                 aside.write_text(json.dumps(found) + "\n")
-
-
-def _generator() -> torch.Generator:
-    return torch.Generator().manual_seed(SEED)
 
 
 if __name__ == "__main__":

@@ -57,16 +57,13 @@ def explained_by_distance(checkpoint: Path, data: Path, trained: int) -> list[fl
 
 def ways(trained: int) -> dict[str, dict[str, Any]]:
     """Options with which a model is measured, by their name, at a trained length."""
-    changes = {f"far {far}": {"toeplitz_far": far} for far in _distances(trained)}
+    # Eighths of the trained length but its half, the default.
+    distances = (trained // 8, trained // 4, 3 * trained // 4)
+    changes = {f"far {far}": {"toeplitz_far": far} for far in distances}
     found = {"default": {}, **changes}
     found |= {f"slope {s:g}": {"toeplitz_slope": s} for s in (0.0, 0.5, 2.0)}
     # The one choice that the trained length alone shows: which distances may share a value.
     return found | {FOLDED: {}} | {f"{FOLDED}, {name}": each for name, each in changes.items()}
-
-
-def _distances(trained: int) -> list[int]:
-    """Values of --toeplitz-far: eighths of the trained length but its half, the default."""
-    return [trained // 8, trained // 4, 3 * trained // 4]
 
 
 @contextmanager

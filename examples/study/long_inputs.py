@@ -19,7 +19,6 @@ results.json and report.md (long_inputs_report.py).
 
 import argparse
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ import torch
 from examples.glue.sweep import named_checkpoints
 from examples.shared import script
 from examples.shared.logs import read_log
-from examples.shared.markdown import ROOT
+from examples.shared.own import user_dir
 from examples.shared.runner import Run, arguments, fingerprint, runner
 from examples.study import long_inputs_data
 from examples.study.length_measures import KINDS
@@ -36,7 +35,7 @@ from examples.study.long_inputs_report import report
 from examples.study.training import check_files
 from tupe_fairseq import UsageError
 
-#: Flags of each way; those of the way without a length of its own read --trained tokens.
+#: Flags of each way. `truncated` reads --trained tokens, the others --longest.
 WAYS: dict[str, tuple[str, ...]] = {
     "truncated": (),
     "toeplitz": ("--extend-positions", "toeplitz"),
@@ -78,7 +77,7 @@ def tuning_run(args: argparse.Namespace, way: str, name: str, seed: int) -> Run:
     longest = args.trained if way == "truncated" else args.longest
     folder, checkpoint = args.out.absolute() / way / name / str(seed), args.models[name].absolute()
     flags: list[Any] = [
-        *("--user-dir", ROOT / "tupe_fairseq", "--arch", KINDS["masked"].arch),
+        *("--user-dir", user_dir(), "--arch", KINDS["masked"].arch),
         *("--position-encoding", "tupe_r", "--max-positions", longest, *WAYS[way]),
         *("--task", "sentence_prediction", "--criterion", "sentence_prediction"),
         *("--num-classes", len(long_inputs_data.SECTIONS), "--init-token", 0),
@@ -100,7 +99,7 @@ def tuning_run(args: argparse.Namespace, way: str, name: str, seed: int) -> Run:
     command = [sys.executable, "-m", "examples.shared.timed", "train", data, *flags, *args.flags]
     settings = {"part": way, "model": name, "seed": seed, "tokens": longest}
     settings |= {"updates": args.updates, "lr": args.lr, "made of": fingerprint(checkpoint)}
-    return Run(f"{way}/{name}/{seed}", settings, [command], partial(tuned))
+    return Run(f"{way}/{name}/{seed}", settings, [command], tuned)
 
 
 def tuned(folder: Path) -> dict[str, Any]:
@@ -121,11 +120,8 @@ def main(argv: list[str] | None = None) -> None:
     names = [(name, seed) for seed in args.seeds for name in args.models]
     runs = [tuning_run(args, way, name, seed) for name, seed in names for way in args.ways]
     with runner(args, {"trained": args.trained, "longest": args.longest}, report) as execute:
-        data = data_run(args)
-        only, args.only = args.only, None
-        execute([data])
-        args.only = only
-        if execute.is_done(data.name):
+        execute([data_run(args)], always=True)
+        if not execute.failed:
             execute(runs)
 
 

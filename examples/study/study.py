@@ -2,8 +2,8 @@
 
     python -m examples.study.study --text wiki/AA --glue glue_data --out outputs/study --workers 2
 
-TEXT is an argument of examples/pretraining/prepare.sh, the GLUE folder one of
-examples/glue/preprocess_glue.sh; plan.py has the settings of each scale. OUT gets
+--text takes the text as examples/pretraining/prepare.sh does, --glue the folder of GLUE as
+examples/glue/preprocess_glue.sh does; plan.py has the settings of each scale. OUT gets
 
     data/, glue-data/     the text and the tasks, binarised
     pretraining/          MODEL/SEED: input of TupeRobertaModel.from_pretrained, log.txt
@@ -163,7 +163,7 @@ def drawn(folder: Path) -> dict[str, Any]:
 
 def run_all(args: argparse.Namespace, execute: Runner) -> None:
     """All stages; those after a failed preparation are left out."""
-    execute([text_run(args)])
+    execute([text_run(args)], always=True)
     if execute.failed:
         return
     runs = pretraining_runs(args)

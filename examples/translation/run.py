@@ -25,7 +25,7 @@ import torch
 
 from examples.shared import script
 from examples.shared.logs import read_log
-from examples.shared.markdown import ROOT
+from examples.shared.own import user_dir
 from examples.shared.runner import Run, arguments, fingerprint, runner
 from examples.translation.prepare import LANGUAGES, TOKENIZER
 from examples.translation.scores import BASELINE, hypotheses, references, report, score, speed
@@ -33,7 +33,6 @@ from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
 from tupe_fairseq.position import POSITION_ENCODINGS
 
-PLUGIN = ROOT / "tupe_fairseq"
 TABLE = (BASELINE, "sinusoidal", "learned", "t5", "shaw", "rope", "tupe_a", "tupe_r")
 #: Size -> fairseq's architecture and flags, ours, default of --updates, flags for training.
 SIZES: dict[str, dict[str, Any]] = {
@@ -116,7 +115,8 @@ def train_command(args: argparse.Namespace, name: str, seed: int, out: Path) -> 
     if name == BASELINE:
         command += ["--arch", *size["stock"]]
     else:
-        command += ["--user-dir", PLUGIN, "--arch", size["ours"], "--position-encoding", name]
+        command += ["--user-dir", user_dir(), "--arch", size["ours"]]
+        command += ["--position-encoding", name]
     # Of two equal flags, the last takes effect.
     return [*command, "--seed", seed, "--save-dir", out, *args.flags]
 
@@ -127,7 +127,7 @@ def generate_command(args: argparse.Namespace, out: Path) -> list[object]:
     command += [args.out.absolute() / "data", *([] if torch.cuda.is_available() else ["--cpu"])]
     command += ["--beam", 5, "--max-len-a", 1.2, "--max-len-b", 10, "--batch-size", 64]
     command += ["--task", "timed_translation", "--path", out / "checkpoint_best.pt"]
-    command += ["--user-dir", PLUGIN, "--results-path", out]
+    command += ["--user-dir", user_dir(), "--results-path", out]
     command += ["--source-lang", LANGUAGES[0], "--target-lang", LANGUAGES[1]]
     return [*command, "--post-process", "sentencepiece", "--required-batch-size-multiple", 1]
 
@@ -172,7 +172,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parse(argv)
     plan = {"flags": {size: [*map(str, SIZES[size]["training"])] for size in SIZES}}
     with runner(args, plan, report) as execute:
-        execute([prepare_run(args)])
+        execute([prepare_run(args)], always=True)
         if not execute.failed:
             pairs = ((name, seed) for seed in args.seeds for name in args.encodings)
             execute([model_run(args, name, seed) for name, seed in pairs])

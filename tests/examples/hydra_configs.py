@@ -25,9 +25,8 @@ except ImportError:  # hydra 1.0, which fairseq 0.12.2 asks for
 PRETRAINING = ROOT / "examples/pretraining/config"
 GLUE = ROOT / "examples/glue/config"
 FILES = sorted((ROOT / "examples").rglob("*.yaml"))
-#: Files to be named by --config-name; the others are pieces, added by +FOLDER=NAME.
+#: Files to be named by --config-name.
 MAIN = [path for path in FILES if path.parent.name == "config"]
-PIECES = [path for path in FILES if path.parent.name == "position"]
 #: What the files of one folder share, included by their defaults lists.
 SHARED = [path for path in FILES if path.parent.name == "recipe"]
 #: Files that say where jobs run, added by +slurm=NAME.

@@ -88,7 +88,7 @@ def test_glue_file_is_the_papers_finetuning(name):
     assert cfg.checkpoint.best_checkpoint_metric == metric
     assert cfg.criterion._name == "glue_prediction"
     assert cfg.criterion.regression_target is (metric == "pearson")
-    (task,) = (task for task in TASKS.values() if task.config == name)
+    (task,) = (each for key, each in TASKS.items() if key.lower().replace("-", "_") == name)
     assert (len(task.labels) or 1, task.metric) == (outputs, metric)
     valid = [split.name for split in task.splits if split.name.startswith("valid")]
     assert cfg.dataset.valid_subset.split(",") == valid

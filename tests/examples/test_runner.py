@@ -108,6 +108,28 @@ def test_only_and_stages(tmp_path):
         execute(tmp_path, first, more=("--only", "d"))
 
 
+def test_data_is_made_whatever_only_selects(tmp_path):
+    """And does not count as a run that has the name."""
+    args = runner.arguments(ArgumentParser(), ["--out", str(tmp_path), "--only", "c"], "x")
+
+    def study():
+        with runner.runner(args, {}, lambda _: None) as run:
+            run([shell("data", script(tmp_path, "data", 1))], always=True)
+            run([shell("a", script(tmp_path, "a", 1))])
+
+    with pytest.raises(UsageError, match="--only is 'c', but no run has such a name"):
+        study()
+    assert [*read_results(tmp_path)["runs"]] == ["data", "a"]
+    assert (tmp_path / "data/result").exists()
+
+
+def test_a_study_that_does_not_train_takes_no_flags_for_training(tmp_path, capsys):
+    words = ["--out", str(tmp_path), "--", "--lr", "1"]
+    with pytest.raises(SystemExit):
+        runner.arguments(ArgumentParser(), words, "x", trains=False)
+    assert "unrecognized arguments: -- --lr 1" in capsys.readouterr().err
+
+
 def test_other_settings_are_refused(tmp_path):
     execute(tmp_path, [shell("a", script(tmp_path, "a", 1), rate=1)])
     changed = [shell("a", script(tmp_path, "a", 1), rate=2)]

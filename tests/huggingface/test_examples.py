@@ -63,41 +63,18 @@ def test_training_from_scratch(directory, monkeypatch):
     assert loss < math.log(model.config.vocab_size) - 1, "better than equal probabilities"
 
 
-def test_fill_mask(directory, monkeypatch, capsys):
-    capsys.readouterr()
-    run("fill_mask", monkeypatch, directory, "a <mask> movie .")
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.endswith(" movie .")]
-    assert len(lines) == 5
-    probabilities = [float(line.split()[0]) for line in lines]
-    assert probabilities == sorted(probabilities, reverse=True)
-
-
-def test_text_without_a_mask(directory, monkeypatch):
-    with pytest.raises(SystemExit) as ended:
-        run("fill_mask", monkeypatch, directory, "a good movie .")
-    assert ended.value.code == "error: TEXT is 'a good movie .', but has no <mask>."
-
-
 @pytest.mark.parametrize(
-    ("name", "words", "message"),
+    ("words", "message"),
     [
-        ("fill_mask", (), "the following arguments are required: DIRECTORY, TEXT"),
-        ("fill_mask", ("nowhere", "a <mask>"), "DIRECTORY is 'nowhere', but has no config.json"),
-        ("serve", (), "the following arguments are required: PROGRAM"),
-        ("serve", ("nowhere",), "PROGRAM is 'nowhere', but has no config.json"),
+        ((), "the following arguments are required: PROGRAM"),
+        (("nowhere",), "PROGRAM is 'nowhere', but has no config.json"),
     ],
 )
-def test_mistakes(name, words, message, tmp_path, monkeypatch, capsys):
-    if name != "fill_mask":
-        pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (extra onnx)")
+def test_mistakes_in_serving(words, message, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (extra onnx)")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["serve", *words])
     with pytest.raises(SystemExit) as ended:
-        run(name, monkeypatch, *words)
+        runpy.run_module("examples.huggingface.serve", run_name="__main__")
     assert ended.value.code == 2
     assert message in capsys.readouterr().err
-
-
-def run(name: str, monkeypatch: pytest.MonkeyPatch, *words: object) -> None:
-    """The example as a program."""
-    monkeypatch.setattr(sys, "argv", [name, *map(str, words)])
-    runpy.run_module(f"examples.huggingface.{name}", run_name="__main__")

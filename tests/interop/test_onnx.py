@@ -149,7 +149,7 @@ def test_serving(head, directory, tmp_path):
         # A token can be a space alone.
         found = [part.rpartition(" ")[0].strip() for part in lines[0][0].split(", ")]
         assert found == words
-        assert lines[3][0] == "(no <mask>)"
+        assert lines[3][0] == "(no mask)"
     else:
         probabilities = hub.predict(head, hub.encode("good"))[0].exp()
         best = probabilities.argmax().item()
