@@ -85,17 +85,6 @@ def test_the_program_is_the_fallback(program, command, monkeypatch):
     assert commands.current() == command
 
 
-def test_a_driver_gets_what_commands_install(monkeypatch):
-    calls = []
-    monkeypatch.setattr(commands, "_installations", [])
-    commands.at_start(lambda: calls.append(commands.current()))
-    assert calls == []
-    with commands.running("train"):
-        assert calls == ["train"]
-        commands.at_start(lambda: calls.append("at once"))
-    assert calls == ["train", "at once"]
-
-
 def test_importing_the_package_changes_nothing_else(tmp_path):
     (tmp_path / "program.py").write_text(SNAPSHOT)
     ended = processes.run(tmp_path / "program.py")

@@ -1,4 +1,4 @@
-"""Which fairseq command this process runs: checks and installations that only commands need.
+"""Which fairseq command this process runs.
 
 The value is the environment variable `TUPE_FAIRSEQ_COMMAND`, so that processes which a command
 spawns inherit it. Programs that call fairseq's `main` themselves set it by `running`. Where it is
@@ -20,8 +20,6 @@ R = TypeVar("R")
 
 #: Environment variable with the name of the command.
 COMMAND = "TUPE_FAIRSEQ_COMMAND"
-#: What `at_start` has registered.
-_installations: list[Callable[[], None]] = []
 
 
 def current() -> str | None:
@@ -46,7 +44,7 @@ def _of_program(program: Path) -> str | None:
 def running(name: str) -> Iterator[None]:
     """Declare that the block runs a fairseq command, for programs with a name of their own.
 
-    What commands need is installed in this process (see `at_start`) and stays after the block.
+    These also call `models.prepare_process`.
 
     Args:
         name: of the command, without `fairseq-`, e.g. "train".
@@ -54,25 +52,12 @@ def running(name: str) -> Iterator[None]:
     before = os.environ.get(COMMAND)
     os.environ[COMMAND] = name
     try:
-        for install in _installations:
-            install()
         yield
     finally:
         if before is None:
             del os.environ[COMMAND]
         else:
             os.environ[COMMAND] = before
-
-
-def at_start(install: Callable[[], None]) -> Callable[[], None]:
-    """Decorate what changes the whole process: it is called only where a command runs.
-
-    That is now, or when `running` begins. It must be harmless to call twice.
-    """
-    _installations.append(install)
-    if current():
-        install()
-    return install
 
 
 def ends_commands_in_one_line(function: Callable[P, R]) -> Callable[P, R]:

@@ -23,6 +23,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq_cli import generate
 
 from tupe_fairseq import commands
+from tupe_fairseq.models import prepare_process
 
 #: Loggers of validation and checkpoints.
 OTHERS = ("valid", "fairseq.checkpoint_utils")
@@ -75,6 +76,7 @@ if __name__ == "__main__":
         # `Clock` reads these reports; of two equal flags, the last takes effect.
         sys.argv += ["--log-format", "json"]
     with commands.running(name):
+        prepare_process()
         (train if name == "train" else generate).cli_main()
     timed, key = (clock, "updates") if name == "train" else (TimedTranslation, "tokens")
     found = {key: getattr(timed, key), "seconds": round(timed.seconds, 3)}

@@ -20,6 +20,7 @@ from omegaconf import DictConfig
 
 from .. import commands
 from ..errors import one_line_endings
+from ..models import prepare_process
 from . import end_with
 from .resume import resumed
 
@@ -58,6 +59,7 @@ def main(flags: list[str]) -> None:
     arguments = options.parse_args_and_arch(parser, rank_flags(flags, dict(os.environ)))
     try:
         with commands.running("train"):
+            prepare_process()
             fairseq_distributed.call_main(convert_namespace_to_omegaconf(arguments), train)
     finally:
         # Otherwise Gloo's threads would abort the process when it exits.

@@ -7,14 +7,6 @@ import numpy as np
 from scipy.stats import rankdata
 
 
-def matthews(predicted: np.ndarray, true: np.ndarray) -> float:
-    """Matthews correlation of two binary vectors (N zeros and ones each), the metric of CoLA.
-
-    (TP·TN - FP·FN) / √((TP+FP)(TP+FN)(TN+FP)(TN+FN)), which is their Pearson correlation.
-    """
-    return pearson(predicted, true)
-
-
 def f1(predicted: np.ndarray, true: np.ndarray) -> float:
     """F1 of class 1 (N zeros and ones each), for MRPC and QQP: 2·TP / (2·TP + FP + FN)."""
     found, wrong = np.sum(predicted * true), np.sum(predicted != true)
@@ -22,7 +14,10 @@ def f1(predicted: np.ndarray, true: np.ndarray) -> float:
 
 
 def pearson(predicted: np.ndarray, true: np.ndarray) -> float:
-    """Pearson correlation of two vectors (N numbers each), the metric of STS-B."""
+    """Pearson correlation of two vectors (N numbers each), the metric of STS-B.
+
+    Of zeros and ones, it is Matthews correlation, the metric of CoLA.
+    """
     x, y = (v - v.mean() for v in (predicted.astype(np.float64), true.astype(np.float64)))
     scale = np.sqrt((x @ x) * (y @ y))
     # Also False where a diverged model predicts NaN.

@@ -28,7 +28,7 @@ from . import metrics as glue_metrics
 
 #: Decimals of a percent in logs and results.
 DECIMALS = 4
-BINARY = {"f1": glue_metrics.f1, "mcc": glue_metrics.matthews}
+BINARY = {"f1": glue_metrics.f1, "mcc": glue_metrics.pearson}
 REGRESSION = {"pearson": glue_metrics.pearson, "spearman": glue_metrics.spearman}
 
 

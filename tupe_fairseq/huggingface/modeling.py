@@ -38,19 +38,9 @@ class TupePreTrainedModel(PreTrainedModel):
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         """RoBERTa's initialisation; that of positions follows in `initialize_weights`."""
-        std = self.config.initializer_range
-        if isinstance(module, nn.Linear):
-            nn.init.normal_(module.weight, std=std)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
-        elif isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight, std=std)
-            known = getattr(module.weight, "_is_hf_initialized", False)
-            if module.padding_idx is not None and not known:
-                module.weight[module.padding_idx].zero_()
-        elif isinstance(module, nn.LayerNorm):
-            nn.init.ones_(module.weight)
-            nn.init.zeros_(module.bias)
+        # Modules of other kinds, in encodings, keep their own.
+        if isinstance(module, (nn.Linear, nn.Embedding, nn.LayerNorm)):
+            super()._init_weights(module)
 
     def initialize_weights(self) -> None:
         """As transformers' method, which calls this for what was not loaded."""

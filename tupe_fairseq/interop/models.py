@@ -20,7 +20,7 @@ from ..errors import CheckpointError, ConfigurationError, UsageError
 from ..position import POSITION_ENCODINGS
 from .families import MASKED, Family
 
-ENCODER, EMBED_TOKENS, VERSION = MASKED.stack, MASKED.embeddings, MASKED.version
+ENCODER, EMBED_TOKENS = MASKED.stack, MASKED.embeddings
 POSITIONS, LM_HEAD = f"{ENCODER}embed_positions.weight", "encoder.lm_head."
 HEADS = "classification_heads."
 #: The name of a classification head that was trained in transformers; fairseq's default.

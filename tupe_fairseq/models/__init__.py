@@ -5,7 +5,6 @@ from ..checkpoints.reading import add_safe_checkpoint_globals
 from ..hub.files import import_numpy_compat
 
 
-@commands.at_start
 def prepare_process() -> None:
     """Install in this process what fairseq's commands need; no other import or call does so.
 
@@ -14,3 +13,7 @@ def prepare_process() -> None:
     # fairseq reads checkpoints by torch.load, which refuses the settings and meters in them.
     add_safe_checkpoint_globals()
     import_numpy_compat()
+
+
+if commands.current():
+    prepare_process()
