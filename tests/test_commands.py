@@ -69,6 +69,7 @@ def nothing_said(monkeypatch):
         ("/x/fairseq_cli/hydra_train.py", "train"),
         ("fairseq-generate", "generate"),
         ("/x/fairseq_cli/eval_lm.py", "eval-lm"),
+        ("/x/submitit/core/_submit.py", "train"),
         ("/x/train.py", None),
         ("/usr/bin/pytest", None),
         ("", None),

@@ -17,8 +17,8 @@ from .errors import DataError
 #: number of tokens (int32), and for each its first byte in the .bin file (int64).
 HEADER = struct.Struct("<9sQBQ")
 MAGIC, VERSION = b"MMIDIDX\x00\x00", 1
-#: Begins an index of fairseq's other formats (--dataset-impl lazy and cached).
-OTHER_MAGIC = b"TNTIDX\x00\x00"
+#: Begin an index of fairseq's other formats (--dataset-impl lazy, cached and huffman).
+OTHER_MAGIC = (b"TNTIDX\x00\x00", b"HUFFIDX\x00\x00")
 #: Types of token ids by code. Float codes are omitted: token ids are integers.
 ID_TYPES = {
     **{1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64},

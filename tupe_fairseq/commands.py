@@ -35,6 +35,9 @@ def _of_program(program: Path) -> str | None:
         name = program.name.removeprefix("fairseq-")
     elif program.parent.name == "fairseq_cli":
         name = program.stem.replace("_", "-")
+    elif program.parts[-3:] == ("submitit", "core", "_submit.py"):
+        # A job of fairseq-hydra-train with hydra's launcher for Slurm.
+        name = "train"
     else:
         return None
     return name.removeprefix("hydra-")

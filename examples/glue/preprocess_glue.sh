@@ -48,7 +48,8 @@ inputs() {
     "$here"/{preprocess,tasks,readers,tokenizer}.py; do
     [[ ! -f $file ]] || printf '%s\n' "$file"
   done
-  find -L "${folders[@]}" \( -name '*.tsv' -o -name '*.txt' \) -type f 2>/dev/null | sort
+  # A folder may be missing, which is a failure of find.
+  { find -L "${folders[@]}" \( -name '*.tsv' -o -name '*.txt' \) -type f 2>/dev/null || true; } | sort
   printf '%s\n' "$work/.steps/options-$1"
 }
 

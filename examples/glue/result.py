@@ -18,7 +18,7 @@ LINE = re.compile(r"epoch (\d+) \| valid on '(valid1?)' subset \| (.*\bnum_updat
 
 
 def best_epoch(task: Task, log: str) -> dict[str, Any] | None:
-    """The epoch whose checkpoint fairseq keeps as the best: the last of equal ones.
+    """The validation whose checkpoint fairseq keeps as the best: the last of equal ones.
 
     Args:
         task: of the fine-tuning.
@@ -27,20 +27,22 @@ def best_epoch(task: Task, log: str) -> dict[str, Any] | None:
     Returns:
         None if there was no validation.
     """
-    epochs: dict[tuple[str, int], dict[str, float]] = {}
-    for number, subset, stats in LINE.findall(log):
+    # By subset and number of updates: an epoch may have several validations.
+    found: dict[tuple[str, int], dict[str, float]] = {}
+    for epoch, subset, stats in LINE.findall(log):
         pairs = (stat.rsplit(" ", 1) for stat in stats.split(" | "))
-        epochs[subset, int(number)] = {key: float(value) for key, value in pairs}
-    scores = {n: stats[task.metric] for (subset, n), stats in epochs.items() if subset == "valid"}
+        entry = {"epoch": int(epoch), **{key: float(value) for key, value in pairs}}
+        found[subset, int(entry["num_updates"])] = entry
+    scores = {n: stats[task.metric] for (subset, n), stats in found.items() if subset == "valid"}
     if not scores:
         return None
     best = max(sorted(scores, reverse=True), key=scores.__getitem__)
-    metrics = {name: epochs["valid", best][name] for name in task.metrics}
-    if ("valid1", best) in epochs:
-        metrics["mismatched_accuracy"] = epochs["valid1", best]["accuracy"]
-    updates = int(epochs["valid", best]["num_updates"])
-    found = {"task": task.name, "metric": task.metric, "score": scores[best], "metrics": metrics}
-    return found | {"epoch": best, "updates": updates}
+    entry = found["valid", best]
+    metrics = {name: entry[name] for name in task.metrics}
+    if ("valid1", best) in found:
+        metrics["mismatched_accuracy"] = found["valid1", best]["accuracy"]
+    result = {"task": task.name, "metric": task.metric, "score": scores[best], "metrics": metrics}
+    return result | {"epoch": entry["epoch"], "updates": best}
 
 
 if __name__ == "__main__":

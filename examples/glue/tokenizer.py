@@ -55,8 +55,10 @@ class Tokenizer:
             words = {piece for piece, number in pieces.items() if str(number) in words}
         if self.files[0].name == TOKENIZER:
             model = json.loads(self.files[0].read_text(encoding="utf-8"))["model"]
-            words = {piece for piece, _ in model["vocab"] if not piece.startswith("[")}
-        # ASCII only: GPT-2 represents a space by a letter that counts as a capital.
+            words = {piece for piece, _ in model["vocab"]}
+        # ASCII only: GPT-2 represents a space by a letter that counts as a capital. Bytes, such as
+        # <0x0A>, and symbols such as [MASK] are no words.
+        words = {word for word in words if not re.fullmatch(r"<.*>|\[.*\]", word)}
         return any(re.search("[A-Z]", word) for word in words)
 
     def encode(self, text: str) -> Tensor:

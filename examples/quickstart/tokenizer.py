@@ -33,7 +33,10 @@ def main() -> None:
             continue
         (out / folder).mkdir(parents=True, exist_ok=True)
         model = out / folder / pieces.MODEL
-        # All characters: the text has few, and an unknown character could not be decoded.
+        # All characters, because an unknown one could not be decoded. A text of one's own may
+        # have many, as Chinese has.
+        characters = len(set((text / TRAINING).read_text(encoding="utf-8")))
+        size = max(size, 2 * characters)
         pieces.train([text / TRAINING], model, size, "VOCABULARIES", character_coverage=1.0)
         write_dictionary(load_sentencepiece(model), out / folder / "dict.txt")
         for name in names:

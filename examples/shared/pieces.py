@@ -32,7 +32,7 @@ def train(texts: Iterable[Path], model: Path, size: int, flag: str, **options: A
         try:
             with aside.open("wb") as out:
                 sentencepiece.SentencePieceTrainer.train(
-                    input=",".join(map(str, texts)),
+                    input=[*map(str, texts)],
                     model_writer=out,
                     model_type="bpe",
                     vocab_size=size,

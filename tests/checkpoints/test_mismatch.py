@@ -9,7 +9,9 @@ from tests.toy_data import Task
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.arguments.completion import completed
 from tupe_fairseq.arguments.roberta import ROBERTA
+from tupe_fairseq.arguments.transformers import TRANSFORMER
 from tupe_fairseq.checkpoints.restoring import check_restore_file
+from tupe_fairseq.position import POSITION_ENCODINGS
 
 
 def build(name, **options):
@@ -51,6 +53,29 @@ def test_another_cls_is_refused_before_positions_are_extended(tied, tmp_path):
     args = Namespace(restore_file=str(tmp_path / "model.pt"), save_dir=str(tmp_path))
     with pytest.raises(UsageError, match=f"--tie-cls is {tied}, but .* with {not tied}"):
         check_restore_file(ROBERTA, args, completed(ROBERTA, given, Task(8)))
+
+
+@pytest.mark.parametrize(
+    ("recorded", "encoding"),
+    [
+        ({"_name": "transformer_iwslt_de_en"}, "sinusoidal"),
+        ({"arch": "transformer", "no_token_positional_embeddings": True}, "none"),
+        ({"arch": "transformer_lm", "decoder_learned_pos": True}, "learned"),
+    ],
+)
+def test_stock_checkpoints_have_an_encoding(recorded, encoding, tmp_path):
+    """Those without parameters of positions would load with any other such encoding."""
+    torch.save({"model": {}, "cfg": {"model": recorded}}, tmp_path / "stock.pt")
+    args = Namespace(restore_file=str(tmp_path / "stock.pt"), save_dir=str(tmp_path))
+    for given in (encoding, "rope"):
+        complete = Namespace(position_encoding=given)
+        options = POSITION_ENCODINGS[given].options()
+        vars(complete).update({option.name: option.default for option in options})
+        if given == encoding:
+            check_restore_file(TRANSFORMER, args, complete)
+        else:
+            with pytest.raises(UsageError, match=f"is 'rope', but .* with '{encoding}'"):
+                check_restore_file(TRANSFORMER, args, complete)
 
 
 TOEPLITZ = {"extend_positions": "toeplitz", "trained_positions": 4}

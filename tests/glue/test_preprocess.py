@@ -218,6 +218,21 @@ def test_script_resumes_and_does_changed_tasks_again(download, bpe, bash, tmp_pa
     assert "train   3 examples" in changed.stdout
 
 
+@pytest.mark.slow
+def test_script_does_a_task_again_with_other_options(download, bpe, bash, tmp_path):
+    """Also MNLI, whose diagnostic set is in one of two folders."""
+    mnli = {k: v for k, v in OFFICIAL.items() if k[:4] in ("MNLI", "diag")}
+    folder = write(tmp_path / "glue", mnli)
+    first = bash(SCRIPT, folder, "MNLI", bpe, tmp_path / "out", "--max-positions", 16)
+    assert first.returncode == 0, first.stderr
+    again = bash(SCRIPT, folder, "MNLI", bpe, tmp_path / "out", "--max-positions", 16)
+    assert "== MNLI: done already" in again.stdout
+    changed = bash(SCRIPT, folder, "MNLI", bpe, tmp_path / "out", "--max-positions", 20)
+    assert "== MNLI: done already" not in changed.stdout
+    task = json.loads((tmp_path / "out/MNLI-bin/task.json").read_text())
+    assert task["max_positions"] == 20
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

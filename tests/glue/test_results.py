@@ -51,6 +51,15 @@ def test_mismatched_set_is_of_the_epoch_that_is_best_on_the_matched():
     assert found["metrics"] == {"accuracy": 72, "mismatched_accuracy": 70.5}
 
 
+def test_an_epoch_with_several_validations():
+    log = "".join(
+        validation(epoch, "valid", updates, accuracy=score)
+        for epoch, updates, score in ((1, 10, 80), (1, 20, 70), (2, 30, 75))
+    )
+    found = best_epoch(TASKS["RTE"], log)
+    assert (found["score"], found["epoch"], found["updates"]) == (80, 1, 10)
+
+
 def test_log_without_validation():
     assert best_epoch(TASKS["RTE"], "[train][INFO] - epoch 001 | loss 3\n") is None
 

@@ -89,7 +89,7 @@ def _check_kept_layers(args: Namespace, side: str) -> None:
         return
     try:
         # fairseq keeps the layers in their order and counts them anew.
-        kept = sorted(int(index) for index in given.split(","))
+        kept = sorted(int(index) for index in str(given).strip("[]").split(","))
     except ValueError:
         raise ConfigurationError(
             f"--{side}-layers-to-keep must be numbers of layers such as 0,2,4, but is {given}."

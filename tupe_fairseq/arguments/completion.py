@@ -15,6 +15,8 @@ from .declaration import ModelArguments
 #: What models read that neither their flags nor fairseq's functions set in every case.
 MORE_DEFAULTS: dict[str, Any] = {
     "compile_layers": False,
+    # The hub interface can set only what is recorded.
+    "load_checkpoint_heads": False,
     "type_vocab_size": 0,
     # argparse sets it on the command line; hydra has no such default.
     "min_params_to_wrap": DEFAULT_MIN_PARAMS_TO_WRAP,

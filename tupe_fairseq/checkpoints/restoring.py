@@ -33,8 +33,8 @@ def check_restore_file(model: ModelArguments, args: Any, complete: Namespace) ->
         complete: arguments of the model.
 
     Raises:
-        CheckpointError: the checkpoint is damaged, not fairseq's, or would run code; or it records
-            another position encoding or --tie-cls. Stock fairseq's record none.
+        CheckpointError: the checkpoint is damaged, not fairseq's, or would run code; or it has
+            another position encoding or --tie-cls.
     """
     finetune_from = training_setting(args, "checkpoint", "finetune_from_model")
     if finetune_from and (path := Path(finetune_from)).is_file():
@@ -71,8 +71,8 @@ def restored_file(args: Any) -> Path:
 
 def _check_encoding(recorded: dict[str, Any], path: Path, complete: Namespace) -> None:
     encoding = complete.position_encoding
-    other = recorded.get("position_encoding", encoding)
-    if other != encoding:
+    other = _encoding_of(recorded)
+    if other not in (None, encoding):
         raise CheckpointError(
             f"--position-encoding is {encoding!r}, but {path} was trained with {other!r}: give "
             "that encoding, or train from scratch."
@@ -81,6 +81,21 @@ def _check_encoding(recorded: dict[str, Any], path: Path, complete: Namespace) -
     tied, other = position_options(complete).get("tie_cls"), recorded.get("tie_cls")
     if None not in (tied, other) and bool(tied) != bool(other):
         raise CheckpointError(f"--tie-cls is {tied}, but {path} was trained with {other}.")
+
+
+def _encoding_of(recorded: dict[str, Any]) -> str | None:
+    """The encoding of a checkpoint; None for a stock model whose parameters tell it.
+
+    Stock fairseq records none. Its sinusoids are no parameters.
+    """
+    if "position_encoding" in recorded:
+        return recorded["position_encoding"]
+    if not str(recorded.get("_name") or recorded.get("arch")).startswith("transformer"):
+        return None
+    if recorded.get("no_token_positional_embeddings"):
+        return "none"
+    learned = recorded.get("encoder_learned_pos") or recorded.get("decoder_learned_pos")
+    return "learned" if learned else "sinusoidal"
 
 
 def _read_restored(path: Path) -> dict[str, Any]:

@@ -73,9 +73,10 @@ class TupeRobertaHubInterface(RobertaHubInterface):
 
     def _filled(self, masked_input: str, piece: str, probability: float) -> tuple[str, float, str]:
         word = self.bpe.decode(piece)
-        # Decoding strips the space, which sentencepiece writes as ▁ before a word.
-        if piece.startswith("▁"):
-            word = f" {word}"
+        # Decoding may strip the space before a word.
+        begins = getattr(self.bpe, "is_beginning_of_word", lambda piece: piece.startswith("▁"))
+        if begins(piece):
+            word = f" {word.lstrip(' ')}"
         place = " <mask>" if " <mask>" in masked_input else "<mask>"
         return masked_input.replace(place, word), probability, word
 
