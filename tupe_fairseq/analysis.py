@@ -1,5 +1,6 @@
 """What a trained model has learned about positions, as tensors; `plots` draws them."""
 
+import copy
 from dataclasses import replace
 from typing import NamedTuple, cast
 
@@ -85,8 +86,12 @@ def position_maps(encoder: Encoder, length: int, layer: int = 1) -> PositionMaps
     if encoding.uses("rotate"):
         device = next(encoder.parameters()).device
         ones = torch.ones(1, 1, length, encoding.shape.head_dim, device=device)
+        if not getattr(encoding, "randomize_positions", 0):
+            # Frequencies may depend on the length.
+            encoding = encoder.embed_positions.for_pass(length, device).at(layer - 1)
         q, k, _ = encoding.rotate(ones, ones, ones)
-        maps = (q @ k.mT)[0] / encoding.shape.head_dim
+        maps = (q @ k.mT)[0]
+        maps = maps / maps[:, :1, :1]
         return PositionMaps(maps, ["all heads"], "q · k of equal tokens, relative to distance 0")
     if encoder.embed_positions.uses("embed"):
         vectors = encoder.embed_positions.position_vectors(length)
@@ -165,8 +170,8 @@ def correlation_terms(encoder: Encoder, tokens: Tensor) -> Tensor:
 
     Equation 6 and figure 2 of the paper: w_i W^Q (w_j W^K)ᵀ/√D, w_i p_j, p_i w_j and p_i p_j, for
     token embeddings w and positions p. A LayerNorm of the sum is linear for a given standard
-    deviation, so it is applied to both parts. Its shift and the biases of W^Q and W^K are
-    constants; all products with them form the last term.
+    deviation, so it is applied to both parts. Its shift, the biases of W^Q and W^K and the
+    embedding of token type 0 are constants; all products with them form the last term.
 
     Args:
         encoder: with token embeddings `embed_tokens`, e.g. `model.encoder.sentence_encoder`; its
@@ -181,8 +186,10 @@ def correlation_terms(encoder: Encoder, tokens: Tensor) -> Tensor:
         ConfigurationError: positions are not added to tokens, or there are too many tokens.
     """
     in_layer = _encoding_of(encoder, tokens.size(1), layer=1)
-    encoding = encoder.embed_positions
-    embedded = encoding.token_scale * encoder.get_submodule("embed_tokens")(tokens)
+    # In evaluation: `cape` and `shape` draw positions in training.
+    encoding = copy.deepcopy(encoder.embed_positions).eval()
+    scale = getattr(encoder, "embed_scale", encoding.token_scale)
+    embedded = scale * encoder.get_submodule("embed_tokens")(tokens)
     positions = encoding.embed(torch.zeros_like(embedded), tokens)
     both = encoding.embed(embedded, tokens)
     elsewhere = map(in_layer.uses, ("attention_bias", "rotate", "build_layer_terms"))
@@ -207,7 +214,8 @@ def _layer(encoder: Encoder, layer: int) -> TransformerLayer:
 
 def _normalised(encoder: Encoder, embedded: Tensor, positions: Tensor) -> Tensor:
     """Parts of the first attention's input: tokens, positions and constants, 3×B×T×C."""
-    parts = torch.stack([embedded, positions, torch.zeros_like(embedded)])
+    constants = encoder.add_types(torch.zeros_like(embedded), None)
+    parts = torch.stack([embedded, positions, constants])
     layer = _layer(encoder, 1)
     norms = [encoder.layernorm_embedding]
     if layer.normalize_before:

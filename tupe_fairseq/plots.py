@@ -76,7 +76,7 @@ def draw_positional_correlations(
 
 def _draw_map(panel: "Axes", values: Tensor, name: str, limits: tuple[float, float]) -> None:
     """One heat map with its colour bar, and ticks at [CLS] and at round positions."""
-    image = panel.imshow(values.cpu().numpy(), vmin=limits[0], vmax=limits[1])
+    image = panel.imshow(values.float().cpu().numpy(), vmin=limits[0], vmax=limits[1])
     figure = panel.figure
     bar = figure.colorbar(image, ax=panel, extend="both", shrink=0.75, pad=0.02, aspect=25)
     bar.ax.tick_params(labelsize=6, length=2)

@@ -67,11 +67,22 @@ def test_terms_sum_to_the_scores(name, layernorm_embedding, normalize_before):
     built = encoder(
         name, layernorm_embedding=layernorm_embedding, normalize_before=normalize_before
     )
+    assert_sum_to_the_scores(built, built.embed_positions.token_scale)
+
+
+def test_scale_and_types_of_the_encoder():
+    """Encoders of translation models multiply token embeddings themselves."""
+    built = encoder("learned", layernorm_embedding=True, token_types=2)
+    built.embed_scale = 3.0
+    assert_sum_to_the_scores(built, 3.0)
+
+
+def assert_sum_to_the_scores(built: Encoder, scale: float) -> None:
     layer, ids = built.layers[0], tokens()
-    words = built.embed_positions.token_scale * built.embed_tokens(ids)
+    words = scale * built.embed_tokens(ids)
     with torch.no_grad():
         x = built.encode(words, tokens=ids, keep_states=True).states[0]
-        x = layer.self_attn_layer_norm(x) if normalize_before else x
+        x = layer.self_attn_layer_norm(x) if layer.normalize_before else x
         q, k = (
             project(x).unflatten(-1, (HEADS, HEAD)).transpose(1, 2)
             for project in (layer.self_attn.q_proj, layer.self_attn.k_proj)

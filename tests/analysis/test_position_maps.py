@@ -109,6 +109,18 @@ def test_rope_depends_on_the_distance():
     assert_close(position_maps(encoder("rope"), LENGTH).maps[0], expected.float())
 
 
+def test_rope_as_it_is_scaled_at_this_length():
+    """The frequencies of the whole text; the magnitude of yarn cancels."""
+    options = {"rope_original_positions": 4, "rope_scaling_factor": 2.0}
+    dynamic = encoder("rope", rope_scaling="dynamic", **options)
+    theta = 10000 * (2 * LENGTH / 4 - 1) ** (HEAD / (HEAD - 2))
+    angles = [theta ** (-2 * i / HEAD) for i in range(HEAD // 2)]
+    expected = cells(lambda i, j: sum(math.cos((i - j) * a) for a in angles) / len(angles))
+    assert_close(position_maps(dynamic, LENGTH).maps[0], expected.float())
+    yarn = position_maps(encoder("rope", rope_scaling="yarn", **options), LENGTH)
+    assert_close(yarn.maps[0].diagonal(), torch.ones(LENGTH))
+
+
 def test_pope_depends_on_the_distance_and_its_phases():
     built = encoder("pope")
     phase = built.layers[0].self_attn.layer_terms.phase.clamp(-2 * math.pi, 0)[:, 0]

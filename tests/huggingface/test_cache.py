@@ -183,3 +183,13 @@ def test_refusals():
     with pytest.raises(UsageError, match="assisted generation is not supported"):
         past.crop(3)
     assert WORDS > past.get_seq_length() == 20
+
+
+@torch.no_grad()
+def test_states_and_weights_of_generated_texts():
+    lm = model("rope")
+    given = {"max_new_tokens": 3, "min_new_tokens": 3, "return_dict_in_generate": True}
+    out = lm.generate(ids(), output_attentions=True, output_hidden_states=True, **given)
+    assert len(out.attentions) == len(out.hidden_states) == 3
+    assert [each[0].shape[2:] for each in out.attentions] == [(20, 20), (1, 21), (1, 22)]
+    assert [each[-1].size(1) for each in out.hidden_states] == [20, 1, 1]

@@ -10,6 +10,7 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 
 from transformers.modeling_layers import GradientCheckpointingLayer  # noqa: E402
 
+from tupe_fairseq import UsageError  # noqa: E402
 from tupe_fairseq import huggingface as hf  # noqa: E402
 
 IDS = tokens()
@@ -126,3 +127,12 @@ def test_device_maps(device_map, tmp_path):
     seen = IDS.ne(1)
     device = next(loaded.parameters()).device
     assert_close(loaded(IDS.to(device)).logits.cpu()[seen], model(IDS).logits[seen])
+
+
+def test_offloaded_parameters_are_refused():
+    accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
+    for name in ("learned", "shaw"):
+        model = masked_lm(name)
+        accelerate.cpu_offload(model, execution_device="cpu")
+        with pytest.raises(UsageError, match="use a device_map without offloading"):
+            model(tokens())

@@ -1,11 +1,12 @@
 """Heads, losses and refusals of the models for transformers."""
 
 import math
+import pickle
 
 import pytest
 import torch
 
-from tests.huggingface.samples import WORDS, config, filled, masked_lm, tokens
+from tests.huggingface.samples import WORDS, causal_lm, config, filled, masked_lm, tokens
 from tests.tolerances import assert_close, assert_gradients_close
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -266,3 +267,21 @@ def test_sparse_prediction(name, options, mask, states):
 def test_sparse_prediction_is_saved(tmp_path):
     masked_lm(sparse_prediction=True).save_pretrained(tmp_path)
     assert hf.TupeForMaskedLM.from_pretrained(tmp_path).config.sparse_prediction
+
+
+def test_label_smoothing_of_next_tokens(tmp_path):
+    """Trainer shifts the labels only of classes that it knows as language models."""
+    pytest.importorskip("accelerate", reason="accelerate is not installed, which Trainer needs")
+    lm, ids = causal_lm("rope"), tokens((20, 20))
+    settings = transformers.TrainingArguments(
+        str(tmp_path), label_smoothing_factor=0.1, report_to="none", use_cpu=True
+    )
+    loss = transformers.Trainer(lm, settings).compute_loss(lm, {"input_ids": ids, "labels": ids})
+    scores = lm(ids).logits[:, :-1].log_softmax(-1)
+    hits = scores.gather(-1, ids[:, 1:, None]).mean()
+    assert_close(loss, -0.9 * hits - 0.1 * scores.mean())
+
+
+def test_every_head_can_be_pickled():
+    for kind in (hf.TupeForSequenceClassification, hf.TupeForMultipleChoice):
+        pickle.dumps(kind(config(classifier_act="linear")))

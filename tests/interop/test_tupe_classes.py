@@ -215,3 +215,39 @@ def test_saved_by_transformers_in_several_files(tmp_path):
     words = "encoder.sentence_encoder.embed_tokens.weight"
     assert torch.equal(back.state[words], 2 * converted.state[words])
     assert back.settings["untie_weights_roberta"]
+
+
+def test_saved_with_the_installed_package(tmp_path):
+    """The directory gets no code, so it must not name any."""
+    import tupe_fairseq.huggingface  # noqa: F401
+
+    huggingface.write(masked_lm("rope")[1], tmp_path / "hf")
+    model = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "hf")
+    model.save_pretrained(tmp_path / "again")
+    assert "auto_map" in json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert "auto_map" not in json.loads((tmp_path / "again" / "config.json").read_text())
+
+
+@pytest.mark.parametrize("changes", [{"randomize_positions": 48}, {}])
+def test_check_of_drawn_positions_and_half_precision(changes, tmp_path):
+    """The converter compares in fp32, with equal random numbers."""
+    torch.manual_seed(0)
+    options = {"position_options": changes, "vocab_size": 45}
+    there.masked_lm("learned", **options).bfloat16().save_pretrained(tmp_path / "hf")
+    samples.WORDS.save(str(tmp_path / "hf" / "dict.txt"))
+    lines = samples.run("--from", "huggingface", tmp_path / "hf", tmp_path / "back", "--check")
+    assert any("largest difference" in line for line in lines)
+
+
+def test_labels_and_their_problem_stay(tmp_path):
+    from tupe_fairseq.huggingface import TupeForSequenceClassification
+
+    labels = {"id2label": {0: "x", 1: "y", 2: "z"}, "problem_type": "multi_label_classification"}
+    model = TupeForSequenceClassification(there.config("rope", vocab_size=45, **labels))
+    model.save_pretrained(tmp_path / "hf")
+    samples.WORDS.save(str(tmp_path / "hf" / "dict.txt"))
+    samples.run("--from", "huggingface", tmp_path / "hf", tmp_path / "here")
+    samples.run("--to", "huggingface", tmp_path / "here", tmp_path / "back", "--head", HEAD)
+    config = json.loads((tmp_path / "back" / "config.json").read_text())
+    assert config["problem_type"] == "multi_label_classification"
+    assert config["id2label"] == {"0": "x", "1": "y", "2": "z"}

@@ -115,3 +115,20 @@ def test_strided_and_empty_inputs(way):
     out = Dropout(0.5)(x)
     assert_close(out, torch.where(out != 0, 2 * x, 0))
     assert Dropout(0.5)(torch.empty(0, 4)).shape == (0, 4)
+
+
+@pytest.mark.parametrize("kernels", [True, False])
+def test_second_derivatives(kernels, monkeypatch):
+    """With the mask as a constant factor."""
+    if not kernels:
+        monkeypatch.setattr(native, "kernels", lambda: None)
+    x = torch.linspace(-1, 1, 64).requires_grad_()
+    torch.manual_seed(0)
+    dropped = Dropout(0.3)(x**2)
+    mask = dropped.detach() / x.detach() ** 2
+    for y, expected in ((dropped, False), (mask * x**2, True)):
+        (gradient,) = torch.autograd.grad(y.pow(2).sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(gradient.sum(), x)
+        if not expected:
+            found = second
+    assert_close(found, second)

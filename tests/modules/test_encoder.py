@@ -104,7 +104,31 @@ def test_padding_before_a_token_is_refused(columns):
 
 @pytest.mark.parametrize("backend", ["auto", "blocked", "eager", "sdpa"])
 def test_an_empty_batch(backend):
-    assert build(attention_backend=backend)(vectors(batch=0)).shape == (0, 12, 16)
+    encoder = build(attention_backend=backend)
+    for mask in (None, torch.zeros(0, 12, dtype=torch.bool)):
+        assert encoder(vectors(batch=0), mask).shape == (0, 12, 16)
+
+
+def test_hooks_of_projections_are_called():
+    encoder, called = build(), []
+    for name, module in encoder.named_modules():
+        if isinstance(module, nn.Linear):
+            module.register_full_backward_hook(lambda *_, name=name: called.append(name))
+    encoder(vectors().requires_grad_()).sum().backward()
+    projections = ("q_proj", "k_proj", "v_proj", "out_proj")
+    names = {*(f"self_attn.{each}" for each in projections), "fc1", "fc2"}
+    assert {f"layers.{i}.{name}" for i in (0, 1) for name in names} <= {*called}
+
+
+def test_projections_without_a_bias():
+    encoder, other = build(), build()
+    for each in (encoder, other):
+        each.load_state_dict(enlarged(build(), 1).state_dict())
+    own, weight = other.layers[0].self_attn, encoder.layers[0].self_attn.k_proj.weight
+    nn.init.zeros_(encoder.layers[0].self_attn.k_proj.bias)
+    own.k_proj = nn.Linear(16, 16, bias=False)
+    own.k_proj.weight = weight
+    assert_close(other(vectors()), encoder(vectors()))
 
 
 def test_lengths_without_a_position_are_refused():

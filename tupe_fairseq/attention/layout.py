@@ -37,7 +37,7 @@ class Padding:
     @classmethod
     def read(cls, mask: Tensor | None) -> "Padding | None":
         """Read a mask, B×T, with one synchronisation of host and device; None without padding."""
-        if mask is None:
+        if mask is None or not len(mask):
             return None
         if torch.compiler.is_compiling():
             return cls(mask)
@@ -89,9 +89,10 @@ class Layout:
         """
         if padding is None:
             return cls(batch, length)
-        if padding.lengths is None or sum(padding.lengths) > (1 - WORTHWHILE) * batch * length:
+        count = sum(padding.lengths or ())
+        if not padding.lengths or not 0 < count <= (1 - WORTHWHILE) * batch * length:
             return cls(batch, length, padding.mask)
-        device, count = padding.mask.device, sum(padding.lengths)
+        device = padding.mask.device
         lengths, order = (~padding.mask).sum(1).sort(descending=True, stable=True)
         # N: the row of attention of each token, and its position
         rows = torch.repeat_interleave(lengths, output_size=count)

@@ -79,7 +79,8 @@ class TupeMultiheadAttention(Projections):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Scaled queries, keys and values, B×H×T×D each."""
         projections = self.q_proj, self.k_proj, self.v_proj
-        if all(map(is_plain, projections)) and not (cache is None and is_small(x)):
+        plain = all(is_plain(each) and each.bias is not None for each in projections)
+        if plain and not (cache is None and is_small(x)):
             if cache is None and not joins_weights(x):
                 products = (linear(x, *each) for each in self._scaled())
                 qkv = tuple(map(shared.layout.to_attention, products))

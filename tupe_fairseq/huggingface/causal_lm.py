@@ -6,12 +6,18 @@ import torch
 from torch import Tensor, nn
 from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import CausalLMOutputWithPast
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from ..errors import ConfigurationError
 from .cache import TupeCache
 from .configuration import TupeConfig
 from .modeling import EMBED_TOKENS
 from .with_head import TupeWithHead
+
+#: Arguments of `generate` that every step takes.
+STEPS = ("output_attentions", "output_hidden_states")
+# By this, Trainer shifts the labels for its label smoothing.
+MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.setdefault(TupeConfig.model_type, "TupeForCausalLM")
 
 
 class TupeForCausalLM(TupeWithHead, GenerationMixin):
@@ -47,7 +53,8 @@ class TupeForCausalLM(TupeWithHead, GenerationMixin):
         attention_mask: Tensor | None = None,
         use_cache: bool | None = None,
         next_sequence_length: int | None = None,
-        **unused: Any,
+        token_type_ids: Tensor | None = None,
+        **more: Any,
     ) -> dict[str, Any]:
         """The tokens that the cache does not hold, and the mask of all tokens."""
         new = length = input_ids.size(1)
@@ -61,11 +68,14 @@ class TupeForCausalLM(TupeWithHead, GenerationMixin):
             # transformers 5 leaves out a mask of ones. Without a mask, a generated padding symbol
             # would be padding.
             attention_mask = torch.ones_like(input_ids)
+        types = None if token_type_ids is None else token_type_ids[:, length - new :]
         return {
             "input_ids": input_ids[:, length - new :],
+            "token_type_ids": types,
             "attention_mask": attention_mask,
             "past_key_values": past_key_values,
             "use_cache": use_cache,
+            **{name: more[name] for name in STEPS if name in more},
         }
 
     def forward(
@@ -78,6 +88,7 @@ class TupeForCausalLM(TupeWithHead, GenerationMixin):
         num_items_in_batch: Tensor | int | None = None,
         past_key_values: TupeCache | None = None,
         use_cache: bool | None = None,
+        token_type_ids: Tensor | None = None,
         **more: Any,
     ) -> Any:
         """Logits B×T×V of the next token; labels are input_ids, −100 at padding.
@@ -89,6 +100,7 @@ class TupeForCausalLM(TupeWithHead, GenerationMixin):
         """
         shifted = {"shift_labels": more.pop("shift_labels")} if "shift_labels" in more else {}
         more |= {"past_key_values": past_key_values, "use_cache": use_cache}
+        more["token_type_ids"] = token_type_ids
         out = self.tupe(input_ids, attention_mask, inputs_embeds, return_dict=True, **more)
         logits, loss = self.lm_head(out.last_hidden_state), None
         if labels is not None:

@@ -60,6 +60,12 @@ class TupePreTrainedModel(PreTrainedModel):
         function = partial(gradient_checkpointing_func, use_reentrant=False)
         super()._set_gradient_checkpointing(enable, function, **kwargs)
 
+    def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
+        """As transformers' method. Classes of this package write no code, so none is named."""
+        if type(self).__module__.startswith("tupe_fairseq."):
+            self.config.__dict__.pop("auto_map", None)
+        super().save_pretrained(*args, **kwargs)
+
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
         """As transformers' method; encodings with values for each token are resized too."""
         embeddings = super().resize_token_embeddings(*args, **kwargs)
@@ -149,6 +155,7 @@ class TupeModel(TupePreTrainedModel):
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise DataError("exactly one of input_ids and inputs_embeds must be given.")
+        self._check_not_offloaded()
         if attention_mask is None and past_key_values is None:
             attention_mask = visible(input_ids, self.config.pad_token_id)
         padding, shift = read_mask(attention_mask)
@@ -161,6 +168,16 @@ class TupeModel(TupePreTrainedModel):
         x = x[read] if whole and read is not None else x
         output = BaseModelOutputWithPast(x, cache, states, record.attentions())
         return self.returned(output, return_dict)
+
+    def _check_not_offloaded(self) -> None:
+        """Encodings read parameters outside of `forward`, where accelerate does not load them."""
+        positional = [self.encoder.embed_positions, *filter(None, self.encoder.layers.terms())]
+        parameters = (p for module in positional for p in module.parameters())
+        if not torch.compiler.is_compiling() and any(p.device.type == "meta" for p in parameters):
+            raise ConfigurationError(
+                "the parameters of positions are offloaded, which these models do not support: "
+                "use a device_map without offloading."
+            )
 
     def _encode(
         self,

@@ -1,5 +1,6 @@
 """Encoders with a head, with the names and interfaces of transformers."""
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch.nn.functional as F
@@ -12,7 +13,7 @@ from transformers.modeling_outputs import (
     TokenClassifierOutput,
 )
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, DataError
 from ..modules.activations import ACTIVATIONS
 from .configuration import TupeConfig
 from .modeling import EMBED_TOKENS
@@ -22,7 +23,10 @@ from .with_head import TupeWithHead
 #: The label of tokens that have none.
 NO_LABEL = -100
 #: Activations of the head for sequence classification.
-CLASSIFIER_ACTIVATIONS = {**ACTIVATIONS, "linear": lambda x: x}
+CLASSIFIER_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    **ACTIVATIONS,
+    "linear": nn.Identity(),
+}
 
 
 class MaskedLMHead(nn.Module):
@@ -171,7 +175,10 @@ class TupeForMultipleChoice(TupeWithSentenceHead):
     ) -> Any:
         """See `TupeWithHead.forward`; states and weights have B·choices rows."""
         given = (input_ids, attention_mask, inputs_embeds, token_type_ids)
-        choices = next(each for each in (input_ids, inputs_embeds) if each is not None).size(1)
+        one = input_ids if inputs_embeds is None else inputs_embeds
+        if one is None:
+            raise DataError("exactly one of input_ids and inputs_embeds must be given.")
+        choices = one.size(1)
         flat = (None if each is None else each.flatten(0, 1) for each in given)
         ids, mask, vectors, more["token_type_ids"] = flat
         out = super().forward(ids, mask, vectors, return_dict=True, **more)

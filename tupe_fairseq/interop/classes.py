@@ -11,7 +11,7 @@ from ..checkpoints.mismatch import differences
 from ..errors import CheckpointError, ConfigurationError
 from ..extras import import_extra
 from .architectures import ARCHITECTURES
-from .architectures.base import TOKEN_TYPES, Architecture
+from .architectures.base import LABELS, TOKEN_TYPES, Architecture
 from .families import CAUSAL, Family
 from .keys import to_theirs
 from .models import LM_HEAD, Converted, building_model, task_of, with_head
@@ -115,9 +115,7 @@ def _kept(converted: Converted, head: str | None) -> dict[str, Any]:
         found = dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}.") from error
-    # Names of classes are those of the head.
-    labels = ("id2label", "label2id")
-    return {name: value for name, value in found.items() if head or name not in labels}
+    return {name: value for name, value in found.items() if head or name not in LABELS}
 
 
 def class_of(converted: Converted, head: str | None) -> Any:

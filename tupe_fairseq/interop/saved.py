@@ -47,7 +47,7 @@ def read_config(folder: Path) -> tuple[Any, Architecture]:
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """The parameters of a directory, from one file or from its parts.
+    """The parameters of a directory in fp32, from one file or from its parts.
 
     Raises:
         UsageError: `safetensors` is not installed; a file is missing or damaged.
@@ -63,4 +63,5 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
             raise CheckpointError(f"cannot read {path}: {error.strerror or error}.") from error
         except (safetensors.SafetensorError, ValueError, KeyError) as error:
             raise CheckpointError(f"{path} cannot be loaded as safetensors: {error}.") from error
-    return tensors
+    # fairseq trains on parameters in fp32.
+    return {k: v.float() if v.is_floating_point() else v for k, v in tensors.items()}

@@ -33,7 +33,8 @@ class _Dropout(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        grad_x = _dropped(gradient, None, ctx.p, ctx.key).to(ctx.dtype)
+        # As a function, so that the gradient has a gradient too.
+        grad_x = _Dropout.apply(gradient, None, ctx.p, ctx.key).to(ctx.dtype)
         return grad_x, gradient if ctx.needs_input_grad[1] else None, None, None
 
 

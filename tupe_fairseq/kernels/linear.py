@@ -43,12 +43,14 @@ def project(x: Tensor, module: nn.Module, activation: str = "none") -> Tensor:
 
 
 def is_plain(module: nn.Module, kind: type[nn.Module] = nn.Linear) -> bool:
-    """Whether the module is of this class itself, and its forward neither hooked nor replaced.
+    """Whether the module is of this class itself, has no hooks, and its forward is its own.
 
     Quantisation noise is a hook; accelerate replaces ``forward`` where it offloads weights.
     """
-    hooked = module._forward_pre_hooks or module._forward_hooks or "forward" in vars(module)
-    return type(module) is kind and not hooked
+    if type(module) is not kind or "forward" in vars(module):
+        return False
+    hooks = module._forward_pre_hooks or module._forward_hooks
+    return not (hooks or module._backward_pre_hooks or module._backward_hooks)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "none") -> Tensor:

@@ -171,7 +171,7 @@ class Encoder(nn.Module):
             layout = Layout(batch, length, padding.mask)
         else:
             layout = Layout.of(padding, batch, length)
-        x = self._add_types(x, types)
+        x = self.add_types(x, types)
         positions = self.embed_positions.for_pass(length, x.device)
         x = positions.embed(x, tokens, None if padding is None else padding.mask)
         x = self.normalise_and_drop(layout.pack(x))
@@ -203,7 +203,7 @@ class Encoder(nn.Module):
         width = 1 if cache.length else x.size(1)
         ids = [None] * x.size(1) if tokens is None else tokens.split(width, 1)
         found = []
-        for part, own in zip(self._add_types(x, types).split(width, 1), ids, strict=False):
+        for part, own in zip(self.add_types(x, types).split(width, 1), ids, strict=False):
             layout = Layout(*part.shape[:2])
             part = self.normalise_and_drop(cache.embed(part, own))
             if part.size(1) == 1:
@@ -217,7 +217,7 @@ class Encoder(nn.Module):
         joined = [torch.cat(each, 1) for each in zip(*states, strict=True)]
         return Encoded(torch.cat(outputs, 1), joined)
 
-    def _add_types(self, x: Tensor, types: Tensor | None) -> Tensor:
+    def add_types(self, x: Tensor, types: Tensor | None) -> Tensor:
         """Input vectors with the embeddings of token types, if the encoder has any."""
         embed = self.embed_token_types
         return x if embed is None else x + (embed.weight[0] if types is None else embed(types))

@@ -216,6 +216,7 @@ def log_buckets(distance: Tensor, buckets: int, farthest: int) -> Tensor:
     In fp32, as the released models were trained: exact arithmetic can differ by one bucket.
     """
     middle = buckets // 2
-    whole = torch.log(torch.tensor((farthest - 1) / middle))
-    steps = torch.log(distance.clamp(min=1) / middle) / whole * (middle - 1)
+    # Under any default dtype.
+    whole = torch.log(torch.tensor((farthest - 1) / middle, dtype=torch.float32))
+    steps = torch.log(distance.float().clamp(min=1) / middle) / whole * (middle - 1)
     return torch.where(distance <= middle, distance, steps.ceil().long() + middle)

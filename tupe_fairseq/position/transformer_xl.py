@@ -29,7 +29,7 @@ class TransformerXLTerms(LayerTerms):
 
     def relative(self, encoding: Any, length: int, attention: Any = None) -> RelativeVectors:
         """W_{K,R} R of the distances j − i from −(length−1) to length − 1, with u and v."""
-        waves = project(encoding.waves(length, self.r_proj.weight.dtype), self.r_proj)
+        waves = project(encoding.waves(length, self.position_bias.dtype), self.r_proj)
         # (2·length−1)×C -> H×(2·length−1)×D
         vectors = per_head(waves, self.shape.num_heads)
         scale = self.shape.head_dim**-0.5

@@ -9,6 +9,8 @@ from ..keys import Table
 
 #: The name here of a table of token types, which is added to positions or tokens.
 TOKEN_TYPES = "token_types"
+#: Settings of a classification head without a counterpart here.
+LABELS = ("id2label", "label2id", "problem_type")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ transformers also has a table of token types, which is zero in what is written h
 
 from ..keys import Rule, Table
 from ..models import EMBED_TOKENS, ENCODER, HEAD, HEADS, LM_HEAD, POSITIONS
-from .base import TOKEN_TYPES, Architecture
+from .base import LABELS, TOKEN_TYPES, Architecture
 
 #: What BERT and RoBERTa do, by the names of `TupeConfig`.
 SETTINGS = {
@@ -59,6 +59,7 @@ BERT = Architecture(
     required=REQUIRED,
     is_written=False,
     first_position=0,
+    kept=LABELS,
 )
 ROBERTA = Architecture(
     model_type="roberta",
@@ -75,4 +76,5 @@ ROBERTA = Architecture(
     required={**REQUIRED, "pad_token_id": 1},
     written={"type_vocab_size": 1},
     first_position=2,
+    kept=LABELS,
 )

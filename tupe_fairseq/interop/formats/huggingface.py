@@ -19,7 +19,7 @@ from ...extras import import_extra
 from ...hub.files import TOKENIZER
 from ...position import POSITION_ENCODINGS
 from ..architectures import Architecture
-from ..architectures.base import TOKEN_TYPES
+from ..architectures.base import LABELS, TOKEN_TYPES
 from ..card import model_card
 from ..classes import KEPT, class_of, reordered, to_transformers
 from ..conversion import Conversion, Forward, register
@@ -85,7 +85,8 @@ def read(
     converted = imported(settings, ours, vocabulary.dictionary, folder, KIND, family, scale)
     converted.notes = [*vocabulary.notes, *notes, *converted.notes]
     converted.order, converted.files = vocabulary.order, dict(vocabulary.files)
-    if kept := {name: getattr(config, name) for name in architecture.kept}:
+    names = [each for each in architecture.kept if converted.head or each not in LABELS]
+    if kept := {name: getattr(config, name) for name in names}:
         converted.files[KEPT] = json.dumps(kept, indent=2) + "\n"
     return warm_start(converted, position_encoding, seed)
 
@@ -194,13 +195,15 @@ def write(
     kind = classes or ("roberta" if family is MASKED and encoding == "learned" else "tupe")
     model, files = to_transformers(converted, kind, head), {}
     if kind == "tupe":
-        model.config.auto_map = AUTO_MAP
         files = collect(encoding, model.config.position_options)
     with building(out) as folder:
         try:
             model.save_pretrained(folder)
         except import_extra("safetensors", "hf").SafetensorError as error:
             raise OSError(str(error)) from error
+        if kind == "tupe":
+            model.config.auto_map = AUTO_MAP
+            model.config.save_pretrained(folder)
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
         write_texts(folder, converted, lower_case, kind)
@@ -231,7 +234,8 @@ def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
     Raises:
         UsageError: `transformers` is not installed.
     """
-    model = class_of(converted, head).from_pretrained(str(directory)).eval()
+    loaded = class_of(converted, head).from_pretrained(str(directory), dtype=torch.float32)
+    model = loaded.eval()
     order = torch.tensor(converted.order or range(model.config.vocab_size))
 
     def forward(tokens: Tensor) -> Tensor:

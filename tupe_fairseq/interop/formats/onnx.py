@@ -24,7 +24,7 @@ from ..classes import to_transformers
 from ..conversion import Conversion, Forward, register
 from ..directory import building
 from ..families import MASKED
-from ..models import Converted
+from ..models import ANSWERS, Converted, task_of
 from .huggingface import Head, LowerCase, write_texts
 
 KIND = "onnx"
@@ -56,6 +56,11 @@ def write(
     if converted.family is not MASKED:
         raise ConfigurationError(
             f"the model is a {converted.family.model}, which --to onnx does not take: use "
+            "--to huggingface."
+        )
+    if head and task_of(converted.state, head) == ANSWERS:
+        raise ConfigurationError(
+            f"--head is {head!r}, which has two outputs, but a program of --to onnx has one: use "
             "--to huggingface."
         )
     for library in ("onnxruntime", "onnxscript", "transformers"):
