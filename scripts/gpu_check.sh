@@ -8,6 +8,7 @@
 # stop the others, and the exit status is then 1. Without a GPU the steps run on the CPU at a tiny
 # size, which shows that they work and measures nothing. Without fairseq, training is left out.
 set -euo pipefail
+called_in=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 case ${1-} in -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' scripts/gpu_check.sh && exit ;; esac
 if [[ ${1-} == --no-install ]]; then
@@ -17,7 +18,8 @@ else
   source scripts/environment.sh
   python=python
 fi
-out=${1:-outputs/gpu}
+out=${1:-$PWD/outputs/gpu}
+[[ $out == /* ]] || out=$called_in/$out
 mkdir -p "$out"
 export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
 

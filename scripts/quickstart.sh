@@ -14,7 +14,6 @@
 set -euo pipefail
 called_in=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-source scripts/environment.sh
 source scripts/steps.sh
 
 fresh=
@@ -36,6 +35,7 @@ while (($#)); do
   shift
 done
 
+source scripts/environment.sh
 examples=examples/quickstart
 # Trainings show their progress themselves.
 quiet=yes

@@ -91,6 +91,13 @@ def test_invalid_arguments(spec, given, message):
             completed(spec, args, Task())
 
 
+def test_keys_of_stock_roberta():
+    """One that has no effect here is refused; the hub interface can set another later."""
+    with pytest.raises(ConfigurationError, match="use --position-encoding none"):
+        completed(ROBERTA, OmegaConf.create({"no_token_positional_embeddings": True}), Task())
+    assert completed(ROBERTA, OmegaConf.create({}), Task()).load_checkpoint_heads is False
+
+
 def test_interpolations_stay():
     tree = OmegaConf.create({"model": {"dropout": "${rate}"}, "rate": 0.5})
     args = tree.model

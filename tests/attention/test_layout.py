@@ -86,6 +86,12 @@ def test_gradients_are_those_of_each_sentence_alone(backend):
     assert_gradients_close(batched, gradients(sum(alone)), torch.float32)
 
 
+def test_a_batch_of_padding_alone():
+    layout = Layout.of(Padding.read(torch.ones(2, 5, dtype=torch.bool)), 2, 5)
+    assert layout.padding_mask.all()
+    assert layout.lengths is None
+
+
 def test_only_words_are_computed():
     encoder, rows = encoder_of("tupe_r", LONGEST), []
     for layer in encoder.layers:

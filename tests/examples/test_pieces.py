@@ -34,6 +34,14 @@ def test_characters_of_a_long_line_are_known(tmp_path):
     assert model.unk_id() not in model.encode("äöü")
 
 
+def test_a_comma_in_a_path(tmp_path):
+    folder = tmp_path / "a,b"
+    folder.mkdir()
+    (folder / "text").write_text(f"{line(random.Random(0), 3000)}\n" * 9)
+    pieces.train([folder / "text"], folder / "model", 60, "--size")
+    assert len(pieces.load(folder / "model")) == 60
+
+
 def test_options_win(tmp_path):
     (tmp_path / "text").write_text(f"{line(random.Random(0), 5399)}\n")
     # The reason that sentencepiece gives here has no text after its condition.

@@ -207,7 +207,9 @@ def test_texts_have_the_ids_of_transformers(saved, tokenizer):
     pair = hub.encode("a model", "of pieces", no_separator=True)
     assert [order[i] for i in pair] == tokenizer("a model", "of pieces")["input_ids"]
     assert hub.decode(hub.encode("a model of pieces")) == "a model of pieces"
-    assert len(hub.fill_mask("a <mask> of", topk=3)) == 3
+    for text, _, word in hub.fill_mask("a <mask> of", topk=20):
+        assert text == f"a{word} of", "a word begins with a space, as its token with ▁"
+    assert any(word.startswith(" ") for _, _, word in hub.fill_mask("a <mask> of", topk=20))
 
 
 @pytest.mark.parametrize(

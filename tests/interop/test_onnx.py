@@ -108,6 +108,14 @@ def test_models_that_cannot_be_written(model, options, part, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_head_with_two_outputs_cannot_be_written(tmp_path):
+    _, converted = masked_lm("rope")
+    name = "classification_heads.question_answering_head.out_proj"
+    converted.state |= {f"{name}.weight": torch.zeros(2, 32), f"{name}.bias": torch.zeros(2)}
+    with refused("--head is 'question_answering_head', which has two outputs"):
+        onnx.write(converted, tmp_path / "out", head="question_answering_head")
+
+
 @pytest.fixture
 def directory(tmp_path, request):
     """A `tupe_roberta` model with a tokenizer and a head."""

@@ -7,7 +7,7 @@ import torch
 
 from tests.toy_data import Task
 from tupe_fairseq import TupeRobertaModel, TupeTransformerLM, TupeTransformerModel, commands
-from tupe_fairseq.errors import CheckpointError
+from tupe_fairseq.errors import CheckpointError, ConfigurationError
 
 every_model = pytest.mark.parametrize(
     "cls", [TupeRobertaModel, TupeTransformerModel, TupeTransformerLM]
@@ -30,6 +30,14 @@ def test_training_checks_the_data(cls, tmp_path):
     cls.build_model(arguments(data=str(tmp_path)), Task(8))
     with commands.running("train"), pytest.raises(SystemExit, match=r"train\.idx is cut off"):
         cls.build_model(arguments(data=str(tmp_path)), Task(8))
+
+
+@every_model
+def test_dropout_is_not_retained(cls):
+    model = cls.build_model(arguments(), Task(8))
+    generation = Namespace(beam=1, retain_dropout=True, retain_dropout_modules=None)
+    with pytest.raises(ConfigurationError, match="--retain-dropout is not supported"):
+        model.prepare_for_inference_(Namespace(generation=generation))
 
 
 @every_model

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.reference import buckets as reference
 from tupe_fairseq import UsageError
 from tupe_fairseq.position import Shape
+from tupe_fairseq.position.deberta import log_buckets
 from tupe_fairseq.position.indices import check_buckets, distances, relative_buckets, toeplitz
 from tupe_fairseq.position.t5 import RelativeBias
 
@@ -89,3 +90,14 @@ def test_smallest_defined_buckets_are_accepted():
     check_buckets(2, 2, bidirectional=False)
     check_buckets(13, 128, bidirectional=False)
     check_buckets(32, 9, bidirectional=True)
+
+
+def test_buckets_of_deberta_under_another_default_dtype():
+    """transformers builds models under that of their parameters."""
+    distance = torch.arange(512)
+    expected = log_buckets(distance, 256, 512)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        assert torch.equal(log_buckets(distance, 256, 512), expected)
+    finally:
+        torch.set_default_dtype(torch.float32)

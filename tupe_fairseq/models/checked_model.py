@@ -13,7 +13,7 @@ from ..arguments.declaration import ModelArguments, training_setting
 from ..checkpoints.mismatch import explain_mismatch
 from ..checkpoints.restoring import DEFAULT_RESTORE_FILE, check_restore_file, forget_earlier_runs
 from ..checks import check_data
-from ..errors import CheckpointError
+from ..errors import CheckpointError, ConfigurationError
 
 
 class CheckedModel(BaseFairseqModel):
@@ -81,6 +81,19 @@ class CheckedModel(BaseFairseqModel):
                 "from scratch."
             )
         return super().forward(*args, **kwargs)
+
+    @commands.ends_commands_in_one_line
+    def prepare_for_inference_(self, cfg: Any) -> None:
+        """As fairseq's.
+
+        Raises:
+            ConfigurationError: --retain-dropout.
+        """
+        if getattr(cfg.generation, "retain_dropout", False):
+            raise ConfigurationError(
+                "--retain-dropout is not supported: these models have dropout in training only."
+            )
+        super().prepare_for_inference_(cfg)
 
     @commands.ends_commands_in_one_line
     def load_state_dict(
