@@ -192,7 +192,9 @@ def write(
         UsageError: `out` exists, or there is no counterpart of the model.
     """
     family, encoding = converted.family, converted.settings["position_encoding"]
-    kind = classes or ("roberta" if family is MASKED and encoding == "learned" else "tupe")
+    stock = family is MASKED and encoding == "learned"
+    drawn = converted.settings.get("randomize_positions")
+    kind = classes or ("roberta" if stock and not drawn else "tupe")
     model, files = to_transformers(converted, kind, head), {}
     if kind == "tupe":
         files = collect(encoding, model.config.position_options)
