@@ -91,10 +91,7 @@ def test_invalid_arguments(spec, given, message):
             completed(spec, args, Task())
 
 
-def test_keys_of_stock_roberta():
-    """One that has no effect here is refused; the hub interface can set another later."""
-    with pytest.raises(ConfigurationError, match="use --position-encoding none"):
-        completed(ROBERTA, OmegaConf.create({"no_token_positional_embeddings": True}), Task())
+def test_what_the_hub_interface_sets_is_recorded():
     assert completed(ROBERTA, OmegaConf.create({}), Task()).load_checkpoint_heads is False
 
 

@@ -13,9 +13,6 @@ from .declaration import ModelArguments, RobertaArguments, training_setting
 UNSUPPORTED = {
     "mha_heads_to_keep": "all layers share the positional terms of a head, and AdaPrune removes "
     "different heads in each layer; remove the flag",
-    # Keys of hydra.
-    "no_token_positional_embeddings": "use --position-encoding none",
-    "adaptive_input": "remove the flag, all embeddings have the same width",
 }
 
 

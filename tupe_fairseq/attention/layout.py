@@ -37,10 +37,12 @@ class Padding:
     @classmethod
     def read(cls, mask: Tensor | None) -> "Padding | None":
         """Read a mask, B×T, with one synchronisation of host and device; None without padding."""
-        if mask is None or not len(mask):
+        if mask is None:
             return None
         if torch.compiler.is_compiling():
             return cls(mask)
+        if not len(mask):
+            return None
         before_a_token = mask[:, :-1] & ~mask[:, 1:]
         # B×3: tokens of each sequence, whether it begins with padding, tokens after padding
         facts = ((~mask).sum(1), mask[:, :1].sum(1), before_a_token.sum(1))
