@@ -60,12 +60,6 @@ class TupePreTrainedModel(PreTrainedModel):
         function = partial(gradient_checkpointing_func, use_reentrant=False)
         super()._set_gradient_checkpointing(enable, function, **kwargs)
 
-    def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
-        """As transformers' method. Classes of this package write no code, so none is named."""
-        if type(self).__module__.startswith("tupe_fairseq."):
-            self.config.__dict__.pop("auto_map", None)
-        super().save_pretrained(*args, **kwargs)
-
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
         """As transformers' method; encodings with values for each token are resized too."""
         embeddings = super().resize_token_embeddings(*args, **kwargs)
@@ -89,6 +83,9 @@ class TupeModel(TupePreTrainedModel):
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
+        if type(self).__module__.startswith("tupe_fairseq."):
+            # Classes of the package are saved without code, so the configuration names none.
+            config.__dict__.pop("auto_map", None)
         config.check_numbers()
         if config.hidden_act not in ACTIVATIONS:
             raise ConfigurationError(
@@ -171,9 +168,11 @@ class TupeModel(TupePreTrainedModel):
 
     def _check_not_offloaded(self) -> None:
         """Encodings read parameters outside of `forward`, where accelerate does not load them."""
+        # One parameter, because this is called for each generated token.
+        if torch.compiler.is_compiling() or not _is_offloaded(self.encoder):
+            return
         positional = [self.encoder.embed_positions, *filter(None, self.encoder.layers.terms())]
-        parameters = (p for module in positional for p in module.parameters())
-        if not torch.compiler.is_compiling() and any(p.device.type == "meta" for p in parameters):
+        if any(map(_is_offloaded, positional)):
             raise ConfigurationError(
                 "the parameters of positions are offloaded, which these models do not support: "
                 "use a device_map without offloading."
@@ -274,3 +273,9 @@ def _columns(read: Read, shift: PaddingShift | None) -> Tensor:
     """The columns of tokens once padding has been moved."""
     rows, columns = read
     return columns if shift is None or shift.targets is None else shift.targets[rows, columns]
+
+
+def _is_offloaded(module: nn.Module) -> bool:
+    """Whether accelerate has taken the values of a module's first parameter, and so of all."""
+    first = next(module.parameters(), None)
+    return first is not None and first.device.type == "meta"

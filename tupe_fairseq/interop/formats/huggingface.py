@@ -197,15 +197,13 @@ def write(
     kind = classes or ("roberta" if stock and not drawn else "tupe")
     model, files = to_transformers(converted, kind, head), {}
     if kind == "tupe":
+        model.config.auto_map = AUTO_MAP
         files = collect(encoding, model.config.position_options)
     with building(out) as folder:
         try:
             model.save_pretrained(folder)
         except import_extra("safetensors", "hf").SafetensorError as error:
             raise OSError(str(error)) from error
-        if kind == "tupe":
-            model.config.auto_map = AUTO_MAP
-            model.config.save_pretrained(folder)
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
         write_texts(folder, converted, lower_case, kind)
