@@ -103,6 +103,8 @@ def test_multiple_choice():
     assert out.logits.shape == (3, 2)
     assert_close(out.logits[0, 0], out.logits[2, 1])
     assert out.loss.item() == pytest.approx(cross_entropy(out.logits, [0, 1, 1]), rel=1e-5)
+    with pytest.raises(UsageError, match="exactly one of input_ids and inputs_embeds"):
+        model()
 
 
 @torch.no_grad()

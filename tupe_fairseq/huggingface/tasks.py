@@ -13,7 +13,7 @@ from transformers.modeling_outputs import (
     TokenClassifierOutput,
 )
 
-from ..errors import ConfigurationError, DataError
+from ..errors import ConfigurationError
 from ..modules.activations import ACTIVATIONS
 from .configuration import TupeConfig
 from .modeling import EMBED_TOKENS
@@ -176,9 +176,8 @@ class TupeForMultipleChoice(TupeWithSentenceHead):
         """See `TupeWithHead.forward`; states and weights have B·choices rows."""
         given = (input_ids, attention_mask, inputs_embeds, token_type_ids)
         one = input_ids if inputs_embeds is None else inputs_embeds
-        if one is None:
-            raise DataError("exactly one of input_ids and inputs_embeds must be given.")
-        choices = one.size(1)
+        # Without either, `TupeModel` raises its error.
+        choices = 1 if one is None else one.size(1)
         flat = (None if each is None else each.flatten(0, 1) for each in given)
         ids, mask, vectors, more["token_type_ids"] = flat
         out = super().forward(ids, mask, vectors, return_dict=True, **more)
