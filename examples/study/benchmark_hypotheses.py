@@ -77,15 +77,15 @@ def plateau(found: Finals, name: str) -> list[float]:
     return [math.inf if end is None else end / last for end, last in ends]
 
 
-def shares_of_plateau(found: Finals, name: str) -> list[str]:
-    """`plateau` in words."""
-    return [f"{share:.0%}" if share < math.inf else "never" for share in plateau(found, name)]
+def in_words(shares: list[float]) -> str:
+    """What `plateau` returns, in percent."""
+    return ", ".join(f"{share:.0%}" if share < math.inf else "never" for share in shares)
 
 
 def short_plateau(found: Finals) -> Verdict:
     """`learned` leaves its plateau within a tenth of the updates, in every seed."""
-    said = ", ".join(shares_of_plateau(found, "learned"))
-    return Verdict(max(plateau(found, "learned")) <= 0.1, said)
+    shares = plateau(found, "learned")
+    return Verdict(max(shares) <= 0.1, in_words(shares))
 
 
 def against_learned(judge: Callable[[str, str], Judge]) -> Judge:

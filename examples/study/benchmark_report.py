@@ -14,7 +14,7 @@ from examples.shared import script
 from examples.shared.markdown import NOT_RUN, spread, table
 from examples.shared.results import Results, missing, read_results, rows, write_report
 from examples.study.benchmark_figures import draw, draw_rates
-from examples.study.benchmark_hypotheses import LEFT, judged, shares_of_plateau
+from examples.study.benchmark_hypotheses import LEFT, in_words, judged, plateau
 from examples.study.benchmark_plan import SETTINGS, SIZES, TRIALS, Size
 from examples.study.benchmark_results import (
     Final,
@@ -131,12 +131,11 @@ def summary(found: Finals, time: dict[str, list[float]]) -> Lines:
         "Time of an update relative to `learned`, in short trainings of all encodings in turn: "
         "the median (lowest to highest). Loss: per masked token of held-out text after the last "
         "update, and its difference from `learned`, paired by seed. BLiMP: mean accuracy over the "
-        "67 paradigms, without pairs longer than the trained length; chance is 50, and "
-        "BabyLM's baseline of 2026 for 10 M words (`BabyLM-2026-Baseline-GPT2-Strict-Small`) has "
-        "65.1. 16 times the length: "
-        "growth of the loss of the same tokens, without further training, and with the one option "
-        "for which it is lowest on these tokens. ±: 95 % interval over the seeds (Student's t), "
-        "for each comparison alone.",
+        "67 paradigms, without pairs longer than the trained length; chance is 50, and BabyLM's "
+        "baseline of 2026 for 10 M words (`BabyLM-2026-Baseline-GPT2-Strict-Small`) has 65.1. 16 "
+        "times the length: growth of the loss of the same tokens, without further training, and "
+        "with the one option for which it is lowest on these tokens. ±: 95 % interval over the "
+        "seeds (Student's t), for each comparison alone.",
         *("", *table(heads, cells), ""),
     ]
 
@@ -161,7 +160,7 @@ def losses(found: Finals) -> Lines:
         size = own.rows[0]["parameters"]
         more = f" ({size / base - 1:+.1%})" if base and size != base else ""
         by_seed = [f"{own.losses[k]:.3f}" if k in own.losses else NOT_RUN for k in seeds]
-        ends = ", ".join(shares_of_plateau(found, name)) if "none" in found else NOT_RUN
+        ends = in_words(plateau(found, name)) if "none" in found else NOT_RUN
         cells.append([f"`{name}`", f"{size:,}{more}", f"{own.rows[0]['lr']:g}", *by_seed, ends])
     heads = ["encoding", "parameters (from `learned`)", "lr", *(f"seed {seed}" for seed in seeds)]
     return [
