@@ -11,7 +11,7 @@ from scipy import stats
 
 from examples.shared.markdown import table
 from examples.study.benchmark_plan import STARTED
-from examples.study.benchmark_results import Finals, growth, paired
+from examples.study.benchmark_results import Finals, by_loss, growth, paired
 from examples.study.measures import Difference, difference, reaching
 from examples.study.training import losses_of
 
@@ -142,9 +142,16 @@ def reads_longer(found: Finals) -> Verdict:
 
 
 def same_order(small: Finals, large: Finals) -> Verdict:
-    """No two encodings change places by more than the range of the seeds of each."""
+    """No two encodings change places by more than the range of the seeds of each.
+
+    Encodings with one seed are left out.
+    """
     swapped, clearly = [], False
-    for pair in combinations([name for name in small if name in large], 2):
+    names = [name for name in by_loss(large) if name in small]
+    done = [name for name in names if min(len(found[name].losses) for found in (small, large)) > 1]
+    if len(done) < 2:
+        return Verdict(None, "not run")
+    for pair in combinations([name for name in small if name in done], 2):
         leads, sure = [], []
         for found in (small, large):
             one, other = (list(found[name].losses.values()) for name in pair)
@@ -154,7 +161,10 @@ def same_order(small: Finals, large: Finals) -> Verdict:
             said = " and ".join(f"{lead:+.3f}" for lead in leads)
             swapped.append(f"`{pair[0]}` minus `{pair[1]}`: {said}")
             clearly |= all(sure)
-    return Verdict(None if swapped and not clearly else not swapped, "; ".join(swapped))
+    figures = swapped or [" < ".join(f"`{name}`" for name in done)]
+    if alone := [f"`{name}`" for name in names if name not in done]:
+        figures = [*figures, f"one seed: {', '.join(alone)}"]
+    return Verdict(None if swapped and not clearly else not swapped, "; ".join(figures))
 
 
 #: Name, statement, encodings that are needed, and judge.
@@ -210,8 +220,7 @@ def judged(found: Finals, larger: Finals) -> list[str]:
         absent = [each for each in needs if each not in found]
         verdict = Verdict(None, "not run") if absent else judge(found)
         cells.append([name, said, WORDS[verdict.holds], verdict.figures])
-    done = found.keys() & larger.keys()
-    order = same_order(found, larger) if len(done) > 1 else Verdict(None, "not run")
+    order = same_order(found, larger)
     said = "the larger size has the same order"
     cells.insert(9, ["H10", said, WORDS[order.holds], order.figures])
     return ["## Hypotheses", "", *table(["", "hypothesis", "verdict", "figures"], cells), ""]

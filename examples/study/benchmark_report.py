@@ -160,14 +160,14 @@ def losses(found: Finals) -> Lines:
         size = own.rows[0]["parameters"]
         more = f" ({size / base - 1:+.1%})" if base and size != base else ""
         by_seed = [f"{own.losses[k]:.3f}" if k in own.losses else NOT_RUN for k in seeds]
-        ends = in_words(plateau(found, name)) if "none" in found else NOT_RUN
-        cells.append([f"`{name}`", f"{size:,}{more}", f"{own.rows[0]['lr']:g}", *by_seed, ends])
+        ends = [in_words(plateau(found, name))] if "none" in found else []
+        cells.append([f"`{name}`", f"{size:,}{more}", f"{own.rows[0]['lr']:g}", *by_seed, *ends])
     heads = ["encoding", "parameters (from `learned`)", "lr", *(f"seed {seed}" for seed in seeds)]
-    return [
-        *("### Final losses", ""),
-        "Bits per masked token, and after which share of the updates the plateau ends (see 1).",
-        *("", *table([*heads, "plateau ends"], cells), ""),
-    ]
+    said = "Bits per masked token."
+    if "none" in found:
+        heads.append("plateau ends")
+        said = "Bits per masked token, and after which share of the updates the plateau ends (see 1)."
+    return ["### Final losses", "", said, "", *table(heads, cells), ""]
 
 
 def phenomena(found: Finals) -> Lines:
