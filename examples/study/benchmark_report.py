@@ -163,11 +163,11 @@ def losses(found: Finals) -> Lines:
         ends = [in_words(plateau(found, name))] if "none" in found else []
         cells.append([f"`{name}`", f"{size:,}{more}", f"{own.rows[0]['lr']:g}", *by_seed, *ends])
     heads = ["encoding", "parameters (from `learned`)", "lr", *(f"seed {seed}" for seed in seeds)]
-    said = "Bits per masked token."
+    said = "Bits per masked token"
     if "none" in found:
         heads.append("plateau ends")
-        said = "Bits per masked token, and after which share of the updates the plateau ends (see 1)."
-    return ["### Final losses", "", said, "", *table(heads, cells), ""]
+        said += ", and after which share of the updates the plateau ends (see 1)"
+    return ["### Final losses", "", f"{said}.", "", *table(heads, cells), ""]
 
 
 def phenomena(found: Finals) -> Lines:
