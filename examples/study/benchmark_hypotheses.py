@@ -146,12 +146,12 @@ def same_order(small: Finals, large: Finals) -> Verdict:
 
     Encodings with one seed are left out.
     """
-    swapped, clearly = [], False
-    names = [name for name in by_loss(large) if name in small]
-    done = [name for name in names if min(len(found[name].losses) for found in (small, large)) > 1]
+    names = [name for name in small if name in large]
+    done = [name for name in names if min(len(small[name].losses), len(large[name].losses)) > 1]
     if len(done) < 2:
         return Verdict(None, "not run")
-    for pair in combinations([name for name in small if name in done], 2):
+    swapped, clearly = [], False
+    for pair in combinations(done, 2):
         leads, sure = [], []
         for found in (small, large):
             one, other = (list(found[name].losses.values()) for name in pair)
@@ -161,10 +161,11 @@ def same_order(small: Finals, large: Finals) -> Verdict:
             said = " and ".join(f"{lead:+.3f}" for lead in leads)
             swapped.append(f"`{pair[0]}` minus `{pair[1]}`: {said}")
             clearly |= all(sure)
-    figures = swapped or [" < ".join(f"`{name}`" for name in done)]
+    holds = None if swapped and not clearly else not swapped
+    figures = swapped or [" < ".join(f"`{name}`" for name in by_loss(large) if name in done)]
     if alone := [f"`{name}`" for name in names if name not in done]:
-        figures = [*figures, f"one seed: {', '.join(alone)}"]
-    return Verdict(None if swapped and not clearly else not swapped, "; ".join(figures))
+        figures.append(f"one seed: {', '.join(alone)}")
+    return Verdict(holds, "; ".join(figures))
 
 
 #: Name, statement, encodings that are needed, and judge.
@@ -220,7 +221,6 @@ def judged(found: Finals, larger: Finals) -> list[str]:
         absent = [each for each in needs if each not in found]
         verdict = Verdict(None, "not run") if absent else judge(found)
         cells.append([name, said, WORDS[verdict.holds], verdict.figures])
-    order = same_order(found, larger)
-    said = "the larger size has the same order"
+    order, said = same_order(found, larger), "the larger size has the same order"
     cells.insert(9, ["H10", said, WORDS[order.holds], order.figures])
     return ["## Hypotheses", "", *table(["", "hypothesis", "verdict", "figures"], cells), ""]
