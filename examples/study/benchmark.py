@@ -73,10 +73,11 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 def baseline_runs(args: argparse.Namespace) -> list[Run]:
     """Part 1: what ends the plateau of `learned`."""
     return [
-        changed_run(args, trial.recipe, encoding, name, 1, SETTINGS[name], own)
+        changed_run(args, trial.recipe, encoding, name, seed, SETTINGS[name], own)
         for part, trial in TRIALS.items()
         for encoding, settings in trial.settings.items()
         for name in settings
+        for seed in trial.seeds
         for own in [{"part": part, "setting": name}]
     ]
 

@@ -56,7 +56,9 @@ POSITIONS = {
 TABLE = {"table=sinusoids": Setting(initial=("*positions.weight=sinusoids1",))}
 #: ALiBi's biases of two tokens at the same distance differ on both sides.
 SIDES = {"alibi-sides": Setting(("--alibi-sides",))}
-SETTINGS = BASELINE | POSITIONS | TABLE | SIDES
+#: The second best learning rate of an encoding, if it is close to the best.
+RATE = {"lr=8e-3": Setting(("--lr", "8e-3"))}
+SETTINGS = BASELINE | POSITIONS | TABLE | SIDES | RATE
 PILOT = Recipe(
     arch="tupe_roberta",
     updates=3000,
@@ -116,15 +118,17 @@ class Trial(NamedTuple):
     Attributes:
         recipe: of all runs.
         settings: by encoding, names of SETTINGS.
+        seeds: of each setting.
     """
 
     recipe: Recipe
     settings: dict[str, tuple[str, ...]]
+    seeds: tuple[int, ...] = (1,)
 
 
 #: Part 1 by name. `plateau` was added after `baseline`: four times longer. `positions` was added
 #: after part 2, to explain why `sinusoidal` leaves the plateau before `learned`; its runs of TUPE
-#: after part 3, and then `sides`.
+#: after part 3, and then `sides` and `second-rate`.
 TRIALS = {
     "baseline": Trial(
         PILOT,
@@ -146,6 +150,11 @@ TRIALS = {
         {"learned": tuple(POSITIONS), "tupe_a": tuple(TABLE), "tupe_r": tuple(TABLE)},
     ),
     "sides": Trial(recipe(4000, sizes())._replace(lr=4e-3), {"alibi": tuple(SIDES)}),
+    "second-rate": Trial(
+        recipe(8000, sizes())._replace(lr=4e-3),
+        {"tupe_r": ("lr=4e-3",), "rope": ("lr=8e-3",), "deberta": ("lr=8e-3",)},
+        SEEDS,
+    ),
 }
 
 

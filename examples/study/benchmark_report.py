@@ -9,6 +9,7 @@ matplotlib (the extra `viz`).
 from itertools import chain
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 from examples.shared import script
 from examples.shared.markdown import NOT_RUN, spread, table
@@ -43,8 +44,8 @@ def first_part(results: Results) -> Lines:
         for length, loss in results["plan"]["context_free"].items()
     )
     return [
-        *("## 1. A strong baseline", ""),
-        "Validation loss in bits by update, one seed; each setting changes one thing in the base "
+        *("## 1. A strong baseline, and trials that were added", ""),
+        "Validation loss in bits by update; each setting changes one thing in the base "
         "(README.md). A model that uses no context, only the frequencies of tokens, has at least "
         f"{least}. The plateau ends at the update at which the loss is {LEFT} bits below the "
         "final loss of `none` on sequences of the same length. Empty: no run of `none` has this "
@@ -71,16 +72,21 @@ def baseline(results: Results, part: str) -> Lines:
         end = reaching(curve, floor - LEFT) if floor else None
         losses = [f"{curve[update]:.3f}" for update in shown]
         said = f"{end:,.0f}" if end else "not" if floor else ""
-        cells.append([f"`{row['encoding']}`", f"`{row['setting']}`", *losses, said])
-    for each in missing(results, part=part):
-        cells.append([f"`{each['encoding']}`", f"`{each['setting']}`", *[NOT_RUN] * 6])
-    heads = ["encoding", "setting", *(f"{update:,}" for update in shown), "plateau ends"]
+        cells.append([*named(row), *losses, said])
+    cells += [[*named(each), *[NOT_RUN] * 6] for each in missing(results, part=part)]
+    updates = [f"{update:,}" for update in shown]
+    heads = ["encoding", "setting", "seed", *updates, "plateau ends"]
     return [
         *(f"### `{part}`", ""),
         f"The base: {recipe['updates']:,} updates of {recipe['batch_size']} × "
         f"{recipe['tokens_per_sample']} tokens, learning rate {recipe['lr']:g}.",
         *("", *table(heads, cells), ""),
     ]
+
+
+def named(row: dict[str, Any]) -> list[str]:
+    """Cells that name a run of part 1."""
+    return [f"`{row['encoding']}`", f"`{row['setting']}`", str(row["seed"])]
 
 
 def rates(results: Results, size: Size, out: Path) -> Lines:
