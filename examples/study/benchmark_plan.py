@@ -56,8 +56,8 @@ POSITIONS = {
 TABLE = {"table=sinusoids": Setting(initial=("*positions.weight=sinusoids1",))}
 #: ALiBi's biases of two tokens at the same distance differ on both sides.
 SIDES = {"alibi-sides": Setting(("--alibi-sides",))}
-#: The second best learning rate of an encoding, if it is close to the best.
-RATE = {"lr=8e-3": Setting(("--lr", "8e-3"))}
+#: Further rates of `second-rate`.
+RATE = {"lr=1e-3": Setting(("--lr", "1e-3")), "lr=8e-3": Setting(("--lr", "8e-3"))}
 SETTINGS = BASELINE | POSITIONS | TABLE | SIDES | RATE
 PILOT = Recipe(
     arch="tupe_roberta",
@@ -152,7 +152,12 @@ TRIALS = {
     "sides": Trial(recipe(4000, sizes())._replace(lr=4e-3), {"alibi": tuple(SIDES)}),
     "second-rate": Trial(
         recipe(8000, sizes())._replace(lr=4e-3),
-        {"tupe_r": ("lr=4e-3",), "rope": ("lr=8e-3",), "deberta": ("lr=8e-3",)},
+        {
+            "tupe_r": ("lr=4e-3",),
+            "rope": ("lr=8e-3",),
+            "deberta": ("lr=8e-3",),
+            "learned": ("lr=1e-3",),
+        },
         SEEDS,
     ),
 }
