@@ -48,28 +48,36 @@ def read_pairs(path: Path, most: int) -> list[Pair]:
     """The first `most` pairs of each paradigm.
 
     Raises:
-        UsageError: a line is not a pair, or there are none.
+        UsageError: a file cannot be read, a line is not a pair, or there are none.
     """
     files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
     found: dict[str, list[Pair]] = {}
     for file in files:
-        with (lzma.open if file.suffix == ".xz" else open)(file, "rt", encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                try:
-                    row = json.loads(line)
-                    term = row["linguistics_term"]
-                    pair = Pair(
-                        row["UID"],
-                        PHENOMENA.get(term, term),
-                        row["sentence_good"],
-                        row["sentence_bad"],
-                    )
-                except (ValueError, KeyError, TypeError) as error:
-                    raise UsageError(f"{file}, line {number}: not a pair ({error}).") from error
-                found.setdefault(pair.paradigm, []).append(pair)
+        try:
+            with (lzma.open if file.suffix == ".xz" else open)(
+                file, "rt", encoding="utf-8"
+            ) as text:
+                lines = list(text)
+        except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
+            raise UsageError(f"--data: cannot read {str(file)!r}: {error}.") from error
+        for number, line in enumerate(lines, 1):
+            try:
+                pair = read_pair(line)
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise UsageError(f"{file}, line {number}: not a pair ({error}).") from error
+            found.setdefault(pair.paradigm, []).append(pair)
     if not found:
         raise UsageError(f"--data is {str(path)!r}, but holds no pairs.")
     return [pair for pairs in found.values() for pair in pairs[:most]]
+
+
+def read_pair(line: str) -> Pair:
+    """The pair of a JSON object; a ValueError or another error tells what it is not."""
+    row = json.loads(line)
+    term, good, bad = row["linguistics_term"], row["sentence_good"], row["sentence_bad"]
+    if not (good.strip() and bad.strip()):
+        raise ValueError("a sentence is empty")
+    return Pair(row["UID"], PHENOMENA.get(term, term), good, bad)
 
 
 def encoder(hub: Any) -> Any:

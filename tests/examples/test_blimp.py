@@ -117,3 +117,15 @@ def test_bad_data(folder, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="holds no pairs"):
         blimp.main([str(folder), "--data", str(tmp_path / "empty")])
+    write_pairs(tmp_path / "empty.jsonl.xz", [("one", "binding", "a dog ran", " ")])
+    with pytest.raises(UsageError, match=r"line 1: not a pair \(a sentence is empty\)"):
+        blimp.main([str(folder), "--data", str(tmp_path / "empty.jsonl.xz")])
+
+
+def test_damaged_data(folder, data, tmp_path):
+    whole = data.read_bytes()
+    damaged = {"cut.jsonl.xz": whole[:-20], "no.jsonl.xz": b"no xz", "no.jsonl": b"\xff\xfe"}
+    for name, content in damaged.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(UsageError, match=rf"--data: cannot read .*{name}"):
+            blimp.main([str(folder), "--data", str(tmp_path / name)])
