@@ -3,7 +3,7 @@
     {"command": of the last call, "plan": its settings, "runs": {NAME: RUN}}
 
 RUN has `settings` and `commands`; from its start on also `seconds`, `date`, `device`, `commit` and
-`torch`; and `result` if it is complete.
+`torch`; and `result` if it is complete. The report shows a `note`, written by hand.
 """
 
 import json

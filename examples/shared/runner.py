@@ -138,8 +138,10 @@ class Runner:
     ):
         self.args, self.report, self.lock = args, report, lock
         self.out = args.out.absolute()
-        known = read_results(self.out)["runs"] if (self.out / NAME).exists() else {}
-        self.results: Results = {"command": self._shown(args.command), "plan": plan, "runs": known}
+        known = read_results(self.out) if (self.out / NAME).exists() else {}
+        new = {"command": self._shown(args.command), "plan": plan}
+        # The runs and the note of earlier calls are kept.
+        self.results: Results = {**new, "runs": {}, **known, **new}
         self.names: list[str] = []
         self.failed: list[str] = []
         self.machine = machine()
@@ -161,6 +163,7 @@ class Runner:
         Raises:
             UsageError: the folder holds a run with other settings; nothing was executed.
         """
+        runs = [*{run.name: run for run in runs}.values()]
         wanted = ["*"] if always else self.args.only or ["*"]
         chosen = [run for run in runs if any(fnmatch(run.name, name) for name in wanted)]
         names = [run.name for run in chosen]

@@ -1,5 +1,6 @@
 """examples/shared/runner.py: a plan of shell commands that is interrupted, fails and goes on."""
 
+import json
 import os
 import re
 import signal
@@ -78,6 +79,21 @@ def test_results_are_recorded_and_complete_runs_skipped(tmp_path, capsys):
     assert (tmp_path / "b/times").read_text() == "x\n"
     table = "\n".join(what_ran(results))
     assert "| a | 1 of 1 | 0.0 |" in table
+
+
+def test_a_repeated_run_is_executed_once(tmp_path):
+    run = shell("a", script(tmp_path, "a", 3))
+    execute(tmp_path, [run, run], more=("--workers", "2"))
+    assert (tmp_path / "a/times").read_text() == "x\n"
+
+
+def test_a_note_is_kept(tmp_path):
+    plan = [shell("a", script(tmp_path, "a", 3))]
+    execute(tmp_path, plan)
+    results = read_results(tmp_path) | {"note": "On two machines."}
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    execute(tmp_path, plan)
+    assert "On two machines." in what_ran(read_results(tmp_path))
 
 
 def test_a_failed_run_is_told_and_does_not_stop_the_others(tmp_path, capsys):
