@@ -17,6 +17,7 @@ from fairseq import options
 from examples.shared.markdown import shown
 from examples.shared.results import read_results, rows
 from examples.study import (
+    benchmark_report,
     length_report,
     length_tuning,
     long_inputs_report,
@@ -139,6 +140,7 @@ def check_report(out: Path) -> None:
 
 COMMITTED = {
     "tiny": report,
+    "benchmark": benchmark_report,
     "length": length_report,
     "length/at_128": length_report,
     "length_tuning": length_tuning,
