@@ -3,7 +3,7 @@
     python -m examples.study.benchmark DATA_BIN --out DIRECTORY --workers 2
 
 DATA_BIN is the output of examples/pretraining/prepare.sh. The plan and its reasons are in
-benchmark/README.md, the settings in benchmark_plan.py. The parts:
+benchmark/plan.md, the settings in benchmark_plan.py. The parts:
 
     baseline   what ends the plateau of `learned`
     plateau    the same with four times as many updates

@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any
 
 from examples.shared.panels import draw_floor, label_ends, panels
+from examples.study.benchmark_plan import ENCODINGS
 from examples.study.benchmark_results import Finals, best_rate, by_loss, paired, shares
 from examples.study.measures import band, difference
 from examples.study.training import losses_of
@@ -84,7 +85,9 @@ def draw_curves(
     """Loss against tokens, and against time; below, the last half of those near the best."""
     units = ["tokens", "time"] if found.keys() <= time.keys() else ["tokens"]
     figure, all_axes = panels(7 * len(units), 11, 2, len(units), sharey="row")
-    colors = {name: f"C{i % 10}" for i, name in enumerate(found)}
+    # An encoding has the same color at each size.
+    names = dict.fromkeys((*ENCODINGS, *found))
+    colors = {name: f"C{i % 10}" for i, name in enumerate(names)}
     for i, axes in enumerate(all_axes):
         unit, larger = units[i % len(units)], i >= len(units)
         draw_panel(axes, near(found) if larger else found, time, unit, larger, colors)

@@ -1,4 +1,4 @@
-"""The hypotheses of benchmark/README.md, each judged by the runs at full length."""
+"""The hypotheses of benchmark/plan.md, each judged by the runs at full length."""
 
 import math
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""All settings of benchmark.py; the reasons are in benchmark/README.md."""
+"""All settings of benchmark.py; the reasons are in benchmark/plan.md."""
 
 from typing import NamedTuple
 

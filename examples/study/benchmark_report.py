@@ -46,7 +46,7 @@ def first_part(results: Results) -> Lines:
     return [
         *("## 1. A strong baseline, and trials that were added", ""),
         "Validation loss in bits by update; each setting changes one thing in the base "
-        "(README.md). A model that uses no context, only the frequencies of tokens, has at least "
+        "(plan.md). A model that uses no context, only the frequencies of tokens, has at least "
         f"{least}. The plateau ends at the update at which the loss is {LEFT} bits below the "
         "final loss of `none` on sequences of the same length. Empty: no run of `none` has this "
         "schedule.",
