@@ -91,18 +91,21 @@ class FloaterPosition(PositionEncoding):
             # fairseq's fp16 optimizers write to `.data`, which alters neither version nor address.
             self._cache = None
             return x + self.path(stop)[start:].to(x.dtype)
-        return x + self._cached_path()[start:stop].to(x.dtype)
+        return x + self._cached_path(stop)[start:stop].to(x.dtype)
 
     def path(self, length: int) -> Tensor:
         """p(t_0), ..., p(t_{length−1}): length×C."""
         with without_autocast(self.first.device.type):
             return self._solve(length)
 
-    def _cached_path(self) -> Tensor:
-        """The path of all positions, without gradients; solved again if a parameter changes."""
+    def _cached_path(self, length: int) -> Tensor:
+        """At least `length` positions, without gradients; solved again if a parameter changes."""
         if torch.compiler.is_exporting() and self._cache is not None:
             # A program has it as a constant.
             return self._cache[1]
+        if any(p.is_inference() for p in self.parameters()):
+            # They have no version, so that a change would not be seen.
+            return self.path(length)
         # In-place changes alter a parameter's version; moving or casting it alters its address.
         state = [(p.data_ptr(), p._version) for p in self.parameters()]
         if self._cache is None or self._cache[0] != state:
