@@ -174,6 +174,8 @@ REFUSED = [
     (scaled("yarn", {"beta_slow": False}), "beta_slow must be a positive number, but is False"),
     (scaled("yarn", {"beta_slow": None}), "beta_slow must be a positive number, but is None"),
     (scaled("yarn", {"truncate": 1.0}), "truncate must be true or false, but is 1.0"),
+    (scaled("yarn", {"beta_slow": 40}), "beta_fast must be at least beta_slow 40, but is 32.0"),
+    (scaled("yarn", {"beta_fast": 0.5}), "beta_fast must be at least beta_slow 1.0, but is 0.5"),
     (scaled("yarn", "{beta"), "must be a JSON object"),
     (scaled("yarn", "[1]"), "must be a JSON object"),
     (scaled("yarn", rope_theta=1.0), "yarn needs --rope-theta above 1"),

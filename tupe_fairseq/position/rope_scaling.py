@@ -132,6 +132,12 @@ class Yarn(Scaling):
     def __init__(self, factor: float, original: int, settings: Mapping[str, Any]):
         super().__init__(factor, original, settings)
         self.magnitude = self.settings["attention_factor"] or 0.1 * math.log(factor) + 1
+        fast, slow = self.settings["beta_fast"], self.settings["beta_slow"]
+        if fast < slow:
+            raise ConfigurationError(
+                f"--rope-scaling-settings: beta_fast must be at least beta_slow {slow}, but is "
+                f"{fast}."
+            )
 
     def frequencies(self, theta: float, width: int, length: int = 0) -> Tensor:
         def dimension(turns: float) -> float:
