@@ -54,6 +54,7 @@ REFUSED = [
     ("dape", {"dape_base": "urpe"}, "--dape-base is 'urpe', but must be an encoding that adds"),
     ("dape", {"dape_base": "none"}, "--dape-base is 'none', but must be an encoding that adds"),
     ("dape", {"dape_base": "dape"}, "--dape-base is 'dape', but must be an encoding that adds"),
+    ("dape", {"dape_base": "fire"}, "--dape-base is 'fire', but .* has a bias for each layer"),
     ("rope", {"rope_theta_local": 10.0}, "--rope-theta-local .* needs --attention-window"),
     ("rope", {"rope_theta_local": -1.0, "window": 2}, "--rope-theta-local must .*, but is -1"),
     ("rope", {"rope_theta": 0.0}, "--rope-theta must .*, but is 0"),
