@@ -137,14 +137,10 @@ class AttentionBias:
     def with_untied_cls(self, from_cls: Tensor, to_cls: Tensor) -> "AttentionBias":
         """Reset what involves [CLS], at position 0 (Ke et al., ICLR 2021, section 3.2).
 
-        Row 0 becomes θ1 and column 0 of the other rows θ2, whatever was there. Two more
-        dimensions of queries and keys do it, so that the term stays a product: position 0 has no
-        vector, one dimension gives θ2 − b_{−i} to column 0, the other θ1 − b_j to row 0, and the
-        relative part b leaves θ of them.
-
-        Args:
-            from_cls: θ1, H.
-            to_cls: θ2, H.
+        Row 0 becomes θ1 (`from_cls`, H) and column 0 of the other rows θ2 (`to_cls`, H), whatever
+        was there. Two more dimensions of queries and keys do it, so that the term stays a product:
+        position 0 has no vector, one dimension gives θ2 − b_{−i} to column 0, the other θ1 − b_j
+        to row 0, and the relative part b leaves θ of them.
         """
         assert self.queries is not None
         assert self.keys is not None

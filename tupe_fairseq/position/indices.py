@@ -13,11 +13,7 @@ def distances(
 ) -> Tensor:
     """All distances j − i in ascending order: T+S−1 values, from −(start+T−1) to S−1−start.
 
-    Args:
-        queries: T queries at positions start, ..., start+T−1.
-        keys: S keys at positions 0, ..., S−1.
-        start: position of the first query.
-        device: of the result.
+    The T queries are at positions start, ..., start+T−1, the S keys at 0, ..., S−1.
     """
     return torch.arange(-(start + queries - 1), keys - start, device=device)
 

@@ -51,12 +51,9 @@ OriginalPositions = Annotated[
 
 
 class Rotation(nn.Module):
-    """Rotates neighbouring pairs of the first R dimensions of vectors.
+    """Rotates pairs of neighbours among the first R dimensions, at positions below `length`.
 
-    Args:
-        frequencies: by pair, R/2 values in fp64.
-        length: number of positions N.
-        magnitude: factor of cosines and sines.
+    There are R/2 frequencies, in fp64. `magnitude` is a factor of cosines and sines.
     """
 
     def __init__(self, frequencies: Tensor, length: int, magnitude: float):

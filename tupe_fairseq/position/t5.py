@@ -19,13 +19,7 @@ MaxDistance = Annotated[int, "distance from which all relative positions share a
 
 
 class RelativeBias(nn.Module):
-    """The table b, shared by all layers.
-
-    Args:
-        shape: of the model.
-        num_buckets: buckets over both directions (all on the left where one-sided).
-        max_distance: distance from which all share the last bucket.
-        untie_cls: add rows for [CLS], see `cls`.
+    """The table b, shared by all layers; with `untie_cls` also rows for [CLS], see `cls`.
 
     Raises:
         ConfigurationError: T5's formula is not defined for these numbers.
