@@ -23,7 +23,6 @@ from .by_distance import (
     ToeplitzFar,
     ToeplitzSlope,
     TrainedPositions,
-    at_distances,
     bias_by_distance,
     check_far,
     mean_by_distance,
@@ -117,11 +116,9 @@ class TupeAbsolute(PositionEncoding):
         self, q: Tensor, k: Tensor, queries: int, keys: int, start: int = 0
     ) -> AttentionBias:
         """The term by distance; q and k are the `_vectors` of all trained positions."""
-        means = self._means(q, k)
-        distance = distances(queries, keys, start, device=means.device)
-        values = at_distances(means, distance, self.far, self.slope)
         cls = self._cls(q, k) if self.untie_cls else None
-        return bias_by_distance(values, queries, keys, start, cls)
+        means = self._means(q, k)
+        return bias_by_distance(means, self.far, self.slope, queries, keys, start, cls)
 
     def _means(self, q: Tensor, k: Tensor) -> Tensor:
         """The means by distance, H×(2c+1); q and k are the `_vectors` of all trained positions."""
