@@ -32,10 +32,8 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from ..errors import ConfigurationError
 from .bias import AttentionBias
 from .indices import diagonal_sums, distances
-from .sizes import Shape
 
 TrainedPositions = Annotated[
     int | None,
@@ -49,39 +47,6 @@ ToeplitzFar = Annotated[int | None, FAR]
 ToeplitzSlope = Annotated[
     float, "factor of ln(distance / far), which lowers the value beyond --toeplitz-far"
 ]
-
-
-def trained_length(shape: Shape, trained_positions: int | None) -> int:
-    """How many positions have a row in the table.
-
-    Raises:
-        ConfigurationError: with --extend-positions toeplitz, more than --max-positions.
-    """
-    longest = shape.max_positions
-    if shape.extension != "toeplitz" or trained_positions is None:
-        return longest
-    if not 2 < trained_positions <= longest:
-        raise ConfigurationError(
-            f"--trained-positions is {trained_positions}, but must be at least 3 and at most "
-            f"--max-positions, which is {longest}."
-        )
-    return trained_positions
-
-
-def check_far(far: int | None, size: int) -> int:
-    """--toeplitz-far, or its default, for a term of N×N cells.
-
-    Raises:
-        ConfigurationError: no cell is so far away.
-    """
-    if far is None:
-        return max(1, size // 2)
-    if not 0 < far < size:
-        raise ConfigurationError(
-            f"--toeplitz-far is {far}, but must be at least 1 and below {size}, the trained "
-            "positions without an untied [CLS]."
-        )
-    return far
 
 
 def mean_by_distance(cells: Tensor, far: int) -> Tensor:

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor, nn
 
+from ..errors import ConfigurationError
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .bias import AttentionBias
 from .by_distance import (
@@ -24,9 +25,7 @@ from .by_distance import (
     ToeplitzSlope,
     TrainedPositions,
     bias_by_distance,
-    check_far,
     mean_by_distance,
-    trained_length,
 )
 from .indices import distances
 from .t5 import MaxDistance, NumBuckets, RelativeBias
@@ -42,6 +41,10 @@ class TupeAbsolute(PositionEncoding):
     Rows of the table `weight`, with [CLS] untied as in the authors' release: 0 for θ1, 1 for θ2,
     k + 1 for position k ≥ 1; position 0 has none, because the reset overwrites its scores. With
     [CLS] tied: row k for position k.
+
+    Raises:
+        ConfigurationError: more trained positions than there are, or no cell of theirs is so far
+            away as --toeplitz-far.
     """
 
     score_terms = 2
@@ -61,8 +64,21 @@ class TupeAbsolute(PositionEncoding):
         check_at_least("--toeplitz-slope", toeplitz_slope, 0)
         self.untie_cls = not tie_cls
         #: Positions that have a row in the table; others are continued by distance.
-        self.trained = trained_length(shape, trained_positions)
-        self.far = check_far(toeplitz_far, self.trained - self.untie_cls)
+        self.trained = shape.max_positions
+        if shape.extension == "toeplitz" and trained_positions is not None:
+            if not 2 < trained_positions <= shape.max_positions:
+                raise ConfigurationError(
+                    f"--trained-positions is {trained_positions}, but must be at least 3 and at "
+                    f"most --max-positions, which is {shape.max_positions}."
+                )
+            self.trained = trained_positions
+        size = self.trained - self.untie_cls
+        self.far = max(1, size // 2) if toeplitz_far is None else toeplitz_far
+        if toeplitz_far is not None and not 0 < toeplitz_far < size:
+            raise ConfigurationError(
+                f"--toeplitz-far is {toeplitz_far}, but must be at least 1 and below {size}, the "
+                "trained positions without an untied [CLS]."
+            )
         self.slope = toeplitz_slope
         # A term by distance is not a product.
         self.bias_is_product = self.bias_is_product and self.trained == shape.max_positions
