@@ -67,6 +67,8 @@ REFUSED = [
     ("rope", {"embed_dim": 9}, "rope rotates pairs: the head width must be even, but is 3"),
     ("rnn", {"embed_dim": 9}, "the model width into two directions, but it is odd: 9"),
     ("t5", {"randomize_positions": -3}, "--randomize-positions is -3, but must be"),
+    ("learned", {"extension": "no"}, "--extend-positions is 'no', but must be one of: hier"),
+    ("learned", {"extension": "toeplitz"}, "that tupe_a, tupe_r have, but .* is 'learned'"),
     ("none", {"num_heads": 5}, "5 heads do not divide 12"),
 ]
 
