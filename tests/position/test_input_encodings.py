@@ -109,8 +109,14 @@ def test_floater_equals_torchdiffeq(steps):
     for seed, parameter in enumerate(encoding.parameters()):
         nn.init.normal_(parameter, std=0.5, generator=torch.Generator().manual_seed(seed))
     times = 0.1 * torch.arange(LONGEST, dtype=torch.float64)
+    of = dict(encoding.named_parameters())
+
+    def dynamics(time, p):
+        wide = of["dynamics.0.weight"] @ torch.cat((p, time[None])) + of["dynamics.0.bias"]
+        return of["dynamics.2.weight"] @ wide.tanh() + of["dynamics.2.bias"]
+
     expected = solver.odeint(
-        lambda time, p: encoding.dynamics(torch.cat((p, time[None]))),
+        dynamics,
         encoding.first,
         times,
         method="rk4",
@@ -186,4 +192,4 @@ def test_floater_begins_standing_still_and_learns_to_move():
         optimizer.step()
     path = encoding.path(20)
     assert_not_zero(path[19] - path[0])
-    assert_not_zero(encoding.dynamics[0].weight.grad)
+    assert_not_zero(encoding.get_parameter("dynamics.0.weight").grad)
