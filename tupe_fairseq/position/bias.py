@@ -113,26 +113,16 @@ class AttentionBias:
 
     def computed(self) -> "AttentionBias":
         """The same with its cells in place of the parts."""
-        return replace(
-            self,
-            cells=self.dense(),
-            queries=None,
-            keys=None,
-            by_distance=None,
-            exact=None,
-            temperature=None,
-        )
+        parts: dict[str, Any] = dict.fromkeys(("queries", "keys", "by_distance", "exact"))
+        return replace(self, cells=self.dense(), temperature=None, **parts)
 
     def times(self, temperature: Tensor) -> "AttentionBias":
         """The term multiplied by a factor of each query, T×1; it stays a product of vectors."""
-        if self.by_distance is not None:
+        if self.by_distance is not None or self.exact is not None:
             return replace(self, temperature=temperature)
-        names = ("queries", "cells", "exact")
-        found = {name: part for name, part in self.parts().items() if name in names}
-        scaled = {
-            name: part * temperature[: part.size(1)].to(part.dtype) for name, part in found.items()
-        }
-        return replace(self, **scaled)
+        name = "queries" if self.cells is None else "cells"
+        part = getattr(self, name)
+        return replace(self, **{name: part * temperature.to(part.dtype)})
 
     def with_untied_cls(self, from_cls: Tensor, to_cls: Tensor) -> "AttentionBias":
         """Reset what involves [CLS], at position 0 (Ke et al., ICLR 2021, section 3.2).
