@@ -2,7 +2,7 @@
 
 import copy
 from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +13,8 @@ from .errors import ConfigurationError
 from .modules.encoder import Encoder
 from .modules.layer import TransformerLayer
 from .position import PositionEncoding
+
+M = TypeVar("M", bound=nn.Module)
 
 
 @torch.no_grad()
@@ -79,7 +81,7 @@ def position_maps(encoder: Encoder, length: int, layer: int = 1) -> PositionMaps
     if encoding.uses("attention_bias"):
         maps = positional_correlations(encoder, length, layer)
         return PositionMaps(maps, heads, "what positions add to the scores")
-    attention = _layer(encoder, layer).self_attn
+    attention = _in_evaluation(_layer(encoder, layer).self_attn)
     if attention.layer_terms is not None:
         maps, meaning = _layer_maps(attention, encoding, length)
         return PositionMaps(maps, heads, f"{meaning}, layer {layer}")
@@ -94,7 +96,7 @@ def position_maps(encoder: Encoder, length: int, layer: int = 1) -> PositionMaps
         maps = maps / maps[:, :1, :1]
         return PositionMaps(maps, ["all heads"], "q · k of equal tokens, relative to distance 0")
     if encoder.embed_positions.uses("embed"):
-        vectors = encoder.embed_positions.position_vectors(length)
+        vectors = _in_evaluation(encoder.embed_positions).position_vectors(length)
         maps = F.cosine_similarity(vectors[:, None], vectors[None], dim=-1)[None]
         return PositionMaps(maps, ["input"], "cosine of position vectors")
     raise ConfigurationError(
@@ -186,8 +188,7 @@ def correlation_terms(encoder: Encoder, tokens: Tensor) -> Tensor:
         ConfigurationError: positions are not added to tokens, or there are too many tokens.
     """
     in_layer = _encoding_of(encoder, tokens.size(1), layer=1)
-    # In evaluation: `cape` and `shape` draw positions in training.
-    encoding = copy.deepcopy(encoder.embed_positions).eval()
+    encoding = _in_evaluation(encoder.embed_positions)
     scale = getattr(encoder, "embed_scale", encoding.token_scale)
     embedded = scale * encoder.get_submodule("embed_tokens")(tokens)
     positions = encoding.embed(torch.zeros_like(embedded), tokens)
@@ -206,6 +207,11 @@ def correlation_terms(encoder: Encoder, tokens: Tensor) -> Tensor:
     terms = [queries[i] @ keys[j].mT for i in (0, 1) for j in (0, 1)]
     scores = queries.sum(0) @ keys.sum(0).mT
     return torch.stack([*terms, scores - sum(terms)])
+
+
+def _in_evaluation(module: M) -> M:
+    """A copy: in training, `cape` and `shape` draw positions, and `deberta` drops vectors."""
+    return copy.deepcopy(module).eval()
 
 
 def _layer(encoder: Encoder, layer: int) -> TransformerLayer:

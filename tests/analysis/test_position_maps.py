@@ -66,6 +66,18 @@ def test_every_encoding_is_drawn_or_refused(name):
     assert maps.std() > 0
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("cape", {}), ("shape", {}), ("deberta", {"deberta_dropout": 0.5})],
+)
+def test_maps_are_those_of_evaluation(name, options):
+    """In training, these positions are drawn or dropped at random; the model's mode stays."""
+    built = encoder(name, **options)
+    expected = position_maps(built.eval(), LENGTH).maps
+    assert torch.equal(position_maps(built.train(), LENGTH).maps, expected)
+    assert all(module.training for module in built.modules())
+
+
 def test_vectors_of_the_input():
     learned = encoder("learned")
     table = learned.embed_positions.weight

@@ -70,7 +70,6 @@ def test_position_options_are_read_only(spec):
     [
         ({"position_encoding": "t6"}, "--position-encoding is 't6'"),
         ({"relative_clip": 3}, "--relative-clip is 3, but --position-encoding tupe_r"),
-        ({"extend_positions": "no"}, "--extend-positions is 'no'"),
         ({"tie_cls": "no"}, "--tie-cls must be true or false, but is 'no'"),
         ({"num_buckets": 32.0}, "--num-buckets must be a whole number, but is 32.0"),
         ({"num_buckets": True}, "--num-buckets must be a whole number, but is True"),

@@ -1,5 +1,7 @@
 """What models begin with, and that they learn."""
 
+import math
+
 import pytest
 import torch
 
@@ -27,6 +29,20 @@ def test_learned_positions_begin_as_large_as_fairseqs():
         tables = [getattr(model, side).embed_positions.weight for model in (ours, theirs)]
         assert tables[0].std().item() == pytest.approx(tables[1].std().item(), rel=0.1)
         assert not tables[0][1].any()
+
+
+@pytest.mark.parametrize("arch", ["tupe_transformer", "tupe_transformer_lm"])
+def test_positions_from_sinusoids_begin_as_large_as_sinusoids(arch):
+    """Beside words times √C, as in Vaswani et al. 2017."""
+    model = stock(arch, position_encoding="learned", from_sinusoids=True)
+    waves = [k / 10000 ** (2 * i / 16) for k in range(80) for i in range(8)]
+    expected = torch.tensor([f(angle) for angle in waves for f in (math.sin, math.cos)])
+    for side in ("encoder", "decoder"):
+        if (stack := getattr(model, side, None)) is not None:
+            # fairseq's row of position 0 is 2; that of padding is 1.
+            table = stack.embed_positions.weight.detach()
+            torch.testing.assert_close(table[2:], expected.view(80, 16))
+            assert not table[1].any()
 
 
 @pytest.mark.parametrize("width", [64, 80], ids=["as wide", "wider"])

@@ -25,9 +25,9 @@ from tests.attention.cases import (
 from tests.tolerances import assert_close, assert_gradients_close
 from tests.toy_data import Task
 from tupe_fairseq import UsageError, build_position_encoding
-from tupe_fairseq.arguments.completion import completed
-from tupe_fairseq.arguments.transformers import LANGUAGE_MODEL, TRANSFORMER
 from tupe_fairseq.attention import ATTENTION_BACKENDS, required_features
+from tupe_fairseq.models.tupe_transformer import TupeTransformerModel
+from tupe_fairseq.models.tupe_transformer_lm import TupeTransformerLM
 from tupe_fairseq.modules.cache import DecoderCache
 from tupe_fairseq.position import POSITION_ENCODINGS
 
@@ -128,9 +128,9 @@ def test_layers_with_a_window_are_not_scaled():
     ],
 )
 def test_scalings_without_a_meaning(given, message):
-    for specification in (LANGUAGE_MODEL, TRANSFORMER):
+    for model in (TupeTransformerLM, TupeTransformerModel):
         with pytest.raises(UsageError, match=message):
-            completed(specification, Namespace(**given), Task())
+            model.build_model(Namespace(**given), Task())
     with pytest.raises(UsageError, match=message) as raised:
         build_position_encoding("rope", 8, 2, LENGTH, False, **given)
     assert "\n" not in str(raised.value)

@@ -28,9 +28,10 @@ from tests.toy_data import Task
 from tupe_fairseq import UsageError, build_position_encoding
 from tupe_fairseq.arguments.completion import completed
 from tupe_fairseq.arguments.roberta import ROBERTA
-from tupe_fairseq.arguments.transformers import TRANSFORMER
 from tupe_fairseq.attention import Feature
 from tupe_fairseq.attention.backend import ATTENTION_BACKENDS
+from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
+from tupe_fairseq.models.tupe_transformer import TupeTransformerModel
 from tupe_fairseq.modules.stack import positions_of_layers
 from tupe_fairseq.position import POSITION_ENCODINGS
 
@@ -109,10 +110,10 @@ def test_encoders_of_the_registry_have_windows_in_local_layers():
     ],
 )
 def test_windows_without_a_meaning(given, message):
-    for spec in (ROBERTA, TRANSFORMER):
+    for model in (TupeRobertaModel, TupeTransformerModel):
         for args in (Namespace(**given), OmegaConf.create(given)):
             with pytest.raises(UsageError, match=message) as raised:
-                completed(spec, args, Task())
+                model.build_model(args, Task())
             assert "\n" not in str(raised.value)
     options = {name.removeprefix("attention_"): value for name, value in given.items()}
     with pytest.raises(UsageError, match=message):

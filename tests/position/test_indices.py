@@ -9,7 +9,7 @@ from tests.reference import buckets as reference
 from tupe_fairseq import UsageError
 from tupe_fairseq.position import Shape
 from tupe_fairseq.position.deberta import log_buckets
-from tupe_fairseq.position.indices import check_buckets, distances, relative_buckets, toeplitz
+from tupe_fairseq.position.indices import distances, relative_buckets, toeplitz
 from tupe_fairseq.position.t5 import RelativeBias
 
 #: T queries at start, ..., start + T − 1 and S keys; S may be smaller than start + T.
@@ -30,7 +30,6 @@ def bucket_arguments(draw):
 @given(bucket_arguments())
 def test_buckets_equal_the_definition(arguments):
     """Also beyond the largest distance that has a bucket of its own."""
-    check_buckets(*arguments)
     distance = torch.cat((torch.arange(-165, 166), torch.tensor([-(10**6), 10**6])))
     expected = [reference.bucket(int(d), *arguments) for d in distance]
     assert relative_buckets(distance, *arguments).tolist() == expected
@@ -78,18 +77,21 @@ def test_rows_of_cls_in_the_official_release():
         ((1, 128, False), "--num-buckets must be at least 2, but is 1"),
         ((32, 8, True), "--max-distance must be larger than 8.*, but is 8"),
         ((32, 16, False), "--max-distance must be larger than 16.*, but is 16"),
+        ((32, -3, True), "--max-distance must be larger than 8.*, but is -3"),
     ],
 )
 def test_undefined_buckets_are_refused(arguments, message):
+    num_buckets, max_distance, bidirectional = arguments
     with pytest.raises(UsageError, match=message):
-        check_buckets(*arguments)
+        RelativeBias(Shape(8, 2, 16, bidirectional), num_buckets, max_distance)
 
 
-def test_smallest_defined_buckets_are_accepted():
-    check_buckets(4, 2, bidirectional=True)
-    check_buckets(2, 2, bidirectional=False)
-    check_buckets(13, 128, bidirectional=False)
-    check_buckets(32, 9, bidirectional=True)
+@pytest.mark.parametrize(
+    "arguments", [(4, 2, True), (2, 2, False), (13, 128, False), (32, 9, True)]
+)
+def test_smallest_defined_buckets_are_accepted(arguments):
+    num_buckets, max_distance, bidirectional = arguments
+    RelativeBias(Shape(8, 2, 16, bidirectional), num_buckets, max_distance)
 
 
 def test_buckets_of_deberta_under_another_default_dtype():

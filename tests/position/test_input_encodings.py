@@ -109,8 +109,14 @@ def test_floater_equals_torchdiffeq(steps):
     for seed, parameter in enumerate(encoding.parameters()):
         nn.init.normal_(parameter, std=0.5, generator=torch.Generator().manual_seed(seed))
     times = 0.1 * torch.arange(LONGEST, dtype=torch.float64)
+    of = dict(encoding.named_parameters())
+
+    def dynamics(time, p):
+        wide = of["dynamics.0.weight"] @ torch.cat((p, time[None])) + of["dynamics.0.bias"]
+        return of["dynamics.2.weight"] @ wide.tanh() + of["dynamics.2.bias"]
+
     expected = solver.odeint(
-        lambda time, p: encoding.dynamics(torch.cat((p, time[None]))),
+        dynamics,
         encoding.first,
         times,
         method="rk4",
@@ -162,6 +168,19 @@ def test_sinusoids_of_fairseq_are_exact_at_far_positions():
     assert_close(found, torch.tensor(expected, dtype=torch.float64))
 
 
+@torch.inference_mode()
+def test_floater_built_in_inference_mode():
+    """Such parameters have no version: a change in place must be seen nonetheless."""
+    encoding, x = build("floater"), torch.zeros(1, 7, EMBED_DIM, dtype=torch.float64)
+    first = encoding.embed(x)
+    for scale in (1, 3):
+        encoding.first.mul_(scale)
+        expected = floater.embed(x, dict(encoding.named_parameters()), floater_width=5)
+        found = torch.cat((encoding.embed(x[:, :5]), encoding.embed(x[:, 5:], start=5)), 1)
+        assert_close(found, expected)
+    assert not torch.equal(found, first)
+
+
 def test_floater_begins_standing_still_and_learns_to_move():
     """Also where fairseq's RoBERTa has initialised it; at random it would drown the words."""
     encoding = build_position_encoding("floater", 64, 4, 512).apply(init_bert_params)
@@ -173,4 +192,4 @@ def test_floater_begins_standing_still_and_learns_to_move():
         optimizer.step()
     path = encoding.path(20)
     assert_not_zero(path[19] - path[0])
-    assert_not_zero(encoding.dynamics[0].weight.grad)
+    assert_not_zero(encoding.get_parameter("dynamics.0.weight").grad)

@@ -8,8 +8,6 @@ from typing import Any
 from ..errors import ConfigurationError
 from ..options import Option
 from ..position import POSITION_ENCODINGS, known_options
-from ..position.base import check_extension
-from ..position.sizes import check_log_scaling, check_window
 from .declaration import ModelArguments
 
 #: Types of options, in words.
@@ -34,7 +32,7 @@ def check_arguments(model: ModelArguments, args: Namespace) -> None:
 
     Raises:
         ConfigurationError: a flag is not supported by the model, has no effect with the encoding,
-            or has a value of another type or without a meaning.
+            or has a value of another type.
     """
     for name, way_out in model.unsupported.items():
         # -1 is fairseq's value of --mha-heads-to-keep for all.
@@ -45,11 +43,6 @@ def check_arguments(model: ModelArguments, args: Namespace) -> None:
             )
     for option in model.options():
         _check_type(option, getattr(args, option.name))
-    check_extension(args.position_encoding, args.extend_positions)
-    check_window(args.attention_window, args.global_every)
-    check_log_scaling(
-        getattr(args, "log_scaling_floor", None), getattr(args, "log_scaling_alpha", 0.1)
-    )
     _check_options(args)
     for side in ("encoder", "decoder"):
         _check_kept_layers(args, side)

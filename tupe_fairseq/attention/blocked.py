@@ -85,8 +85,7 @@ class Blocked(Backend):
             # Vectors by distance meet this in empty batches alone: `DecoderCache` gives them to
             # `eager`.
             return _attend_other(shared.scaled(q), k, v, prepared, dropout).to(dtype)
-        relative = None if shared.relative is None else shared.relative.to(wide)
-        is_fused = dropout == 0 and relative is None and prepared.factor is None
+        is_fused = dropout == 0 and shared.relative is None and prepared.factor is None
         if is_fused and (fused := _attend_fused(prepared, shared.scaled(q), k, v)) is not None:
             return fused.to(dtype)
         if shared.temperature is not None:
@@ -94,7 +93,7 @@ class Blocked(Backend):
         terms = filter(None, (prepared.bias, prepared.factor))
         parts = [part for term in terms for part in term.parts().values()]
         key = draw_key() if dropout else 0
-        q, *inputs = relative_inputs(q, relative)
+        q, *inputs = relative_inputs(q, shared.relative)
         return _Attend.apply(q, k, v, prepared, dropout, key, *inputs, *parts).to(dtype)
 
 

@@ -181,7 +181,7 @@ def tables_of(
 
 
 def relative_inputs(q: Tensor, relative: RelativeVectors | None) -> tuple[Any, ...]:
-    """The vectors by distance as tensors, which autograd needs as arguments.
+    """The vectors by distance as tensors of the dtype of q, which autograd needs as arguments.
 
     Args:
         q: scaled queries, B×H×T×E; E may be larger than the width of the vectors.
@@ -195,11 +195,11 @@ def relative_inputs(q: Tensor, relative: RelativeVectors | None) -> tuple[Any, .
         return q, (None, None, None), None, None, None, None
     tables = (relative.for_queries, relative.for_keys, relative.for_values)
     firsts = tuple(None if table is None else table.first for table in tables)
-    vectors = (None if table is None else table.vectors for table in tables)
+    vectors = (None if table is None else table.vectors.to(q.dtype) for table in tables)
     other = None
     biases = relative.query_bias, relative.key_bias, relative.queries
     if any(bias is not None for bias in biases):
-        other = relative.biased(q[..., : relative.width])
+        other = relative.biased(q[..., : relative.width]).to(q.dtype)
     if (bias := relative.key_bias) is not None:
         q = q + F.pad(bias, (0, q.size(-1) - bias.size(-1)))
     return q, firsts, other, *vectors

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from fairseq import utils
 from fairseq.data import Dictionary
@@ -33,7 +32,7 @@ class FairseqStack(Encoder):
     version: Tensor
     #: The argument that limits the length of sequences.
     longest: str
-    #: Whether learned positions begin as large as token embeddings, as in fairseq's transformers.
+    #: Whether learned positions begin as large as in fairseq's transformers.
     large_positions = True
     #: LayerNorms of a layer, in the order in which old checkpoints number them.
     norms: tuple[str, ...] = ("self_attn_layer_norm", "final_layer_norm")
@@ -86,10 +85,9 @@ class FairseqStack(Encoder):
         )
         if self.large_positions:
             # Around the second condition, so that all encodings leave the same random numbers.
-            with isolated_rng(), torch.no_grad():
+            with isolated_rng():
                 if isinstance(encoding, LearnedPosition):
-                    nn.init.normal_(encoding.weight, std=encoding.shape.embed_dim**-0.5)
-                    encoding.weight[encoding.first_row - 1].zero_()
+                    encoding.enlarge()
         return encoding
 
     def max_positions(self) -> int:

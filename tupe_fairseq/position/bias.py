@@ -113,38 +113,24 @@ class AttentionBias:
 
     def computed(self) -> "AttentionBias":
         """The same with its cells in place of the parts."""
-        return replace(
-            self,
-            cells=self.dense(),
-            queries=None,
-            keys=None,
-            by_distance=None,
-            exact=None,
-            temperature=None,
-        )
+        parts: dict[str, Any] = dict.fromkeys(("queries", "keys", "by_distance", "exact"))
+        return replace(self, cells=self.dense(), temperature=None, **parts)
 
     def times(self, temperature: Tensor) -> "AttentionBias":
         """The term multiplied by a factor of each query, T×1; it stays a product of vectors."""
-        if self.by_distance is not None:
+        if self.by_distance is not None or self.exact is not None:
             return replace(self, temperature=temperature)
-        names = ("queries", "cells", "exact")
-        found = {name: part for name, part in self.parts().items() if name in names}
-        scaled = {
-            name: part * temperature[: part.size(1)].to(part.dtype) for name, part in found.items()
-        }
-        return replace(self, **scaled)
+        name = "queries" if self.cells is None else "cells"
+        part = getattr(self, name)
+        return replace(self, **{name: part * temperature.to(part.dtype)})
 
     def with_untied_cls(self, from_cls: Tensor, to_cls: Tensor) -> "AttentionBias":
         """Reset what involves [CLS], at position 0 (Ke et al., ICLR 2021, section 3.2).
 
-        Row 0 becomes θ1 and column 0 of the other rows θ2, whatever was there. Two more
-        dimensions of queries and keys do it, so that the term stays a product: position 0 has no
-        vector, one dimension gives θ2 − b_{−i} to column 0, the other θ1 − b_j to row 0, and the
-        relative part b leaves θ of them.
-
-        Args:
-            from_cls: θ1, H.
-            to_cls: θ2, H.
+        Row 0 becomes θ1 (`from_cls`, H) and column 0 of the other rows θ2 (`to_cls`, H), whatever
+        was there. Two more dimensions of queries and keys do it, so that the term stays a product:
+        position 0 has no vector, one dimension gives θ2 − b_{−i} to column 0, the other θ1 − b_j
+        to row 0, and the relative part b leaves θ of them.
         """
         assert self.queries is not None
         assert self.keys is not None

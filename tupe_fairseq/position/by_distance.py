@@ -27,16 +27,13 @@ There is no paper. Wang & Chen (2020, "What Do Position Embeddings Learn?") desc
 of learned positions.
 """
 
-from dataclasses import replace
 from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from ..errors import ConfigurationError
 from .bias import AttentionBias
-from .indices import diagonal_sums
-from .sizes import Shape
+from .indices import diagonal_sums, distances
 
 TrainedPositions = Annotated[
     int | None,
@@ -50,39 +47,6 @@ ToeplitzFar = Annotated[int | None, FAR]
 ToeplitzSlope = Annotated[
     float, "factor of ln(distance / far), which lowers the value beyond --toeplitz-far"
 ]
-
-
-def trained_length(shape: Shape, trained_positions: int | None) -> int:
-    """How many positions have a row in the table.
-
-    Raises:
-        ConfigurationError: with --extend-positions toeplitz, more than --max-positions.
-    """
-    longest = shape.max_positions
-    if shape.extension != "toeplitz" or trained_positions is None:
-        return longest
-    if not 2 < trained_positions <= longest:
-        raise ConfigurationError(
-            f"--trained-positions is {trained_positions}, but must be at least 3 and at most "
-            f"--max-positions, which is {longest}."
-        )
-    return trained_positions
-
-
-def check_far(far: int | None, size: int) -> int:
-    """--toeplitz-far, or its default, for a term of N×N cells.
-
-    Raises:
-        ConfigurationError: no cell is so far away.
-    """
-    if far is None:
-        return max(1, size // 2)
-    if not 0 < far < size:
-        raise ConfigurationError(
-            f"--toeplitz-far is {far}, but must be at least 1 and below {size}, the trained "
-            "positions without an untied [CLS]."
-        )
-    return far
 
 
 def mean_by_distance(cells: Tensor, far: int) -> Tensor:
@@ -106,26 +70,10 @@ def mean_by_distance(cells: Tensor, far: int) -> Tensor:
     return torch.cat((left, near, right), -1)
 
 
-def at_distances(values: Tensor, distance: Tensor, far: int, slope: float) -> Tensor:
-    """The values of any distances.
-
-    Args:
-        values: H×R, of the distances −c, −c + 1, ...; farther ones read the last on their side.
-        distance: N distances.
-        far: c.
-        slope: s.
-
-    Returns:
-        H×N.
-    """
-    last = values.size(-1) - 1
-    found = values[:, (distance + far).clamp(0, last)]
-    beyond = (distance.abs().clamp(min=far).to(values.dtype) / far).log()
-    return found - slope * beyond
-
-
 def bias_by_distance(
-    by_distance: Tensor,
+    values: Tensor,
+    far: int,
+    slope: float,
     queries: int,
     keys: int,
     start: int = 0,
@@ -134,19 +82,19 @@ def bias_by_distance(
     """The term of values by distance.
 
     Args:
-        by_distance: H×(T+S−1), in the order of `distances`.
+        values: H×R, of the distances −c, −c + 1, ...; farther ones read the last on their side.
+        far: c.
+        slope: s.
         queries: T.
         keys: S.
         start: position of the first query.
         cls: θ1 and θ2 of an untied [CLS], H each.
     """
-    found = AttentionBias(keys, by_distance=by_distance, start=start)
+    distance = distances(queries, keys, start, values.device)
+    beyond = (distance.abs().clamp(min=far).to(values.dtype) / far).log()
+    found = values[:, (distance + far).clamp(0, values.size(-1) - 1)] - slope * beyond
     if cls is None:
-        return found
-    heads = len(by_distance)
-    empty = replace(
-        found,
-        queries=by_distance.new_empty(heads, queries, 0),
-        keys=by_distance.new_empty(heads, keys, 0),
-    )
-    return empty.with_untied_cls(*cls)
+        return AttentionBias(keys, by_distance=found, start=start)
+    # A product of width 0, to which [CLS] adds its dimensions.
+    q, k = (values.new_empty(len(values), size, 0) for size in (queries, keys))
+    return AttentionBias(keys, q, k, found, start).with_untied_cls(*cls)

@@ -73,6 +73,11 @@ class AdaptivePosition(PositionEncoding):
             )
         base = POSITION_ENCODINGS[dape_base]
         others = [hook for hook in ("embed", "rotate", "build_layer_terms") if base.uses(hook)]
+        if base.uses("at") and not others:
+            raise ConfigurationError(
+                f"--dape-base is {dape_base!r}, but this encoding has a bias for each layer, and "
+                "dape corrects one bias for all, as alibi, kerple_log and t5 have."
+            )
         if (
             others
             or base.multiplies_weights

@@ -31,13 +31,7 @@ HIDDEN_VALUES = 1 << 24
 
 
 class FireLayer(PositionEncoding):
-    """c, w and the MLP of one layer.
-
-    Args:
-        shape: of the model.
-        width: of the hidden layer.
-        threshold: L.
-    """
+    """c, w and the MLP of one layer; `width` is that of its hidden layer, `threshold` is L."""
 
     #: |w|·L where it has been read from the device.
     reach: float | None = None

@@ -12,7 +12,6 @@ follow each other, multiply by the small matrix W_1 W_2. One product for all ret
 from typing import Annotated, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
@@ -20,23 +19,6 @@ from .tables import random_vectors, widened, without_autocast
 
 #: Time between neighbouring positions.
 STEP = 0.1
-
-
-class ZeroLinear(nn.Module):
-    """A linear map that is zero at initialisation, so that all positions start equal.
-
-    With random dynamics |p| grows with time: at position 127 it is 13 times the norm of token
-    embeddings, at 511 it is 100 times. Not nn.Linear, which fairseq's RoBERTa initialises
-    randomly.
-    """
-
-    def __init__(self, inputs: int, outputs: int):
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(outputs, inputs))
-        self.bias = nn.Parameter(torch.zeros(outputs))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight, self.bias)
 
 
 def _average_tanhs(start: Tensor, matrix: Tensor, inputs: Tensor) -> Tensor:
@@ -75,11 +57,15 @@ class FloaterPosition(PositionEncoding):
         check_at_least("--floater-width", floater_width, 1)
         self.steps = floater_steps
         self.first = random_vectors(shape.embed_dim)
-        self.dynamics = nn.Sequential(
-            nn.Linear(shape.embed_dim + 1, floater_width),
-            nn.Tanh(),
-            ZeroLinear(floater_width, shape.embed_dim),
-        )
+        # Zeros, so that all positions start equal: with random dynamics |p| grows with time, at
+        # position 127 to 13 times the norm of token embeddings, at 511 to 100 times. Not of
+        # nn.Linear, which fairseq's RoBERTa initialises randomly.
+        outer = nn.Module()
+        outer.weight = nn.Parameter(torch.zeros(shape.embed_dim, floater_width))
+        outer.bias = nn.Parameter(torch.zeros(shape.embed_dim))
+        inner = nn.Linear(shape.embed_dim + 1, floater_width)
+        # The names of checkpoints; tanh stands between them.
+        self.dynamics = nn.ModuleDict({"0": inner, "2": outer})
         #: The parameters' state, and the path of all positions that follows from it.
         self._cache: tuple[object, Tensor] | None = None
 
@@ -91,18 +77,21 @@ class FloaterPosition(PositionEncoding):
             # fairseq's fp16 optimizers write to `.data`, which alters neither version nor address.
             self._cache = None
             return x + self.path(stop)[start:].to(x.dtype)
-        return x + self._cached_path()[start:stop].to(x.dtype)
+        return x + self._cached_path(stop)[start:stop].to(x.dtype)
 
     def path(self, length: int) -> Tensor:
         """p(t_0), ..., p(t_{length−1}): length×C."""
         with without_autocast(self.first.device.type):
             return self._solve(length)
 
-    def _cached_path(self) -> Tensor:
-        """The path of all positions, without gradients; solved again if a parameter changes."""
+    def _cached_path(self, length: int) -> Tensor:
+        """At least `length` positions, without gradients; solved again if a parameter changes."""
         if torch.compiler.is_exporting() and self._cache is not None:
             # A program has it as a constant.
             return self._cache[1]
+        if any(p.is_inference() for p in self.parameters()):
+            # They have no version, so that a change would not be seen.
+            return self.path(length)
         # In-place changes alter a parameter's version; moving or casting it alters its address.
         state = [(p.data_ptr(), p._version) for p in self.parameters()]
         if self._cache is None or self._cache[0] != state:
@@ -115,7 +104,7 @@ class FloaterPosition(PositionEncoding):
         first = self.first.to(wide)
         if length == 1:
             return first[None]
-        inner, outer = (cast(nn.Linear, self.dynamics[i]) for i in (0, -1))
+        inner, outer = (cast(nn.Linear, self.dynamics[i]) for i in "02")
         weight, bias, back, shift = (
             each.to(wide) for each in (inner.weight, inner.bias, outer.weight, outer.bias)
         )

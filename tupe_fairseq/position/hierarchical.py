@@ -17,15 +17,7 @@ ALPHA = 0.4
 
 
 def decompose(table: Tensor, positions: Tensor) -> Tensor:
-    """The vectors of positions below n², from the table of the first n.
-
-    Args:
-        table: p, n×C.
-        positions: counted from 0, N.
-
-    Returns:
-        N×C.
-    """
+    """The vectors of N positions below n², counted from 0: N×C, from those of the first n, n×C."""
     u = (table - ALPHA * table[0]) / (1 - ALPHA)
     n = len(table)
     return ALPHA * u[positions // n] + (1 - ALPHA) * u[positions % n]

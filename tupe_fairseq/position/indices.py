@@ -13,11 +13,7 @@ def distances(
 ) -> Tensor:
     """All distances j − i in ascending order: T+S−1 values, from −(start+T−1) to S−1−start.
 
-    Args:
-        queries: T queries at positions start, ..., start+T−1.
-        keys: S keys at positions 0, ..., S−1.
-        start: position of the first query.
-        device: of the result.
+    The T queries are at positions start, ..., start+T−1, the S keys at 0, ..., S−1.
     """
     return torch.arange(-(start + queries - 1), keys - start, device=device)
 
@@ -65,8 +61,21 @@ def relative_buckets(
     Half of the buckets hold one distance each, the others logarithmic ranges up to max_distance,
     beyond which all share the last. Bidirectional: keys to the right (j > i) use the upper half of
     num_buckets. One-sided: keys to the right share bucket 0 with the query itself.
+
+    Raises:
+        ConfigurationError: the formula is not defined for these numbers.
     """
     sided = num_buckets // 2 if bidirectional else num_buckets
+    if bidirectional and num_buckets % 2:
+        raise ConfigurationError(f"--num-buckets must be even, but is {num_buckets}.")
+    if sided < 2:
+        least = 4 if bidirectional else 2
+        raise ConfigurationError(f"--num-buckets must be at least {least}, but is {num_buckets}.")
+    if max_distance <= sided // 2:
+        raise ConfigurationError(
+            f"--max-distance must be larger than {sided // 2} (the distances that have buckets of "
+            f"their own with --num-buckets {num_buckets}), but is {max_distance}."
+        )
     starts = torch.tensor(bucket_starts(sided, max_distance))
     reach = distance.abs() if bidirectional else (-distance).clamp(min=0)
     bucket = torch.bucketize(reach, starts, right=True) - 1
@@ -90,22 +99,3 @@ def bucket_starts(sided: int, max_distance: int) -> tuple[int, ...]:
             n += 1
         starts.append(n)
     return tuple(starts)
-
-
-def check_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> None:
-    """Check that T5's formula is defined for these numbers.
-
-    Raises:
-        ConfigurationError: it is not.
-    """
-    sided = num_buckets // 2 if bidirectional else num_buckets
-    if bidirectional and num_buckets % 2:
-        raise ConfigurationError(f"--num-buckets must be even, but is {num_buckets}.")
-    if sided < 2:
-        least = 4 if bidirectional else 2
-        raise ConfigurationError(f"--num-buckets must be at least {least}, but is {num_buckets}.")
-    if max_distance <= sided // 2:
-        raise ConfigurationError(
-            f"--max-distance must be larger than {sided // 2} (the distances that have buckets of "
-            f"their own with --num-buckets {num_buckets}), but is {max_distance}."
-        )

@@ -7,13 +7,13 @@ The paper's BERT-A and stock RoBERTa. In the scores it expands to four terms,
 from typing import Annotated
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .base import Shape, register_position_encoding
 from .randomized import RandomizedEncoding, RandomizePositions
 from .tables import random_vectors, sinusoids
 
-#: Root mean square of sinusoids as initial values: three times that of token embeddings.
+#: Root mean square of sinusoids as initial values: three times that of BERT's token embeddings.
 START = 0.06
 
 
@@ -35,13 +35,27 @@ class LearnedPosition(RandomizedEncoding):
         randomize_positions: RandomizePositions = 0,
     ):
         super().__init__(shape, randomize_positions)
+        self.from_sinusoids = from_sinusoids
         self.weight = random_vectors(self.reach + self.first_row, shape.embed_dim)
-        with torch.no_grad():
-            self.weight[self.first_row - 1].zero_()
-            if from_sinusoids:
-                rows = sinusoids(torch.arange(self.reach), shape.embed_dim)
-                # The root mean square of sines and cosines is 1/√2.
-                self.weight[self.first_row :] = rows * (START * 2**0.5)
+        # The root mean square of sines and cosines is 1/√2.
+        self._begin(START * 2**0.5)
+
+    def enlarge(self) -> None:
+        """Begin as large as positions in fairseq's transformers, where tokens have a factor √C.
+
+        Random vectors have a norm of about 1, as fairseq's; sinusoids are not scaled, as those of
+        `sinusoidal`.
+        """
+        nn.init.normal_(self.weight, std=self.shape.embed_dim**-0.5)
+        self._begin(1.0)
+
+    @torch.no_grad()
+    def _begin(self, amplitude: float) -> None:
+        """Set the row of padding to 0, and the others, if wanted, to sinusoids."""
+        self.weight[self.first_row - 1].zero_()
+        if self.from_sinusoids:
+            rows = sinusoids(torch.arange(self.reach), self.shape.embed_dim)
+            self.weight[self.first_row :] = amplitude * rows
 
     def position_tables(self) -> dict[str, int]:
         return {} if self.randomize_positions else {"weight": self.first_row}

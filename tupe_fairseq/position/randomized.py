@@ -29,11 +29,7 @@ RandomizePositions = Annotated[
 
 
 class RandomizedEncoding(PositionEncoding):
-    """Base of the encodings that can have the option --randomize-positions.
-
-    Args:
-        shape: what the encoding is built for.
-        randomize_positions: N, or 0.
+    """Base of the encodings that can have the option --randomize-positions, N or 0.
 
     Raises:
         ConfigurationError: N is smaller than the longest sequence.

@@ -1,6 +1,6 @@
 """Vectors by distance, which backends multiply by queries, keys and attention weights."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -17,10 +17,6 @@ class ByDistance:
 
     vectors: Tensor
     first: int
-
-    def to(self, dtype: torch.dtype) -> "ByDistance":
-        """The same in another dtype."""
-        return ByDistance(self.vectors.to(dtype), self.first)
 
     def reached(self, nearest: int, farthest: int) -> tuple[int, int]:
         """Rows start, ..., stop − 1 that the distances nearest, ..., farthest read."""
@@ -115,11 +111,6 @@ class RelativeVectors:
     query_bias: Tensor | None = None
     key_bias: Tensor | None = None
     queries: Tensor | None = None
-
-    def to(self, dtype: torch.dtype) -> "RelativeVectors":
-        """The same in another dtype."""
-        parts = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return replace(self, **{name: part.to(dtype) for name, part in parts if part is not None})
 
     @property
     def width(self) -> int:

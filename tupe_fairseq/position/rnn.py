@@ -20,11 +20,9 @@ from .tables import random_vectors
 
 
 class RecursivePath(nn.Module):
-    """Positions p_0, p_1, ... in steps of one network, shared by all sequences.
+    """Positions p_0, p_1, ... of width C in steps of one network, shared by all sequences.
 
-    Args:
-        width: C.
-        longest: positions among which it should be able to tell at the start.
+    At the start, it should be able to tell the first `longest` of them apart.
     """
 
     def __init__(self, width: int, longest: int):

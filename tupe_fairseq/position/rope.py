@@ -12,6 +12,7 @@ Gemma 3).
 """
 
 import copy
+import math
 from typing import Annotated, Any
 
 import torch
@@ -50,12 +51,9 @@ OriginalPositions = Annotated[
 
 
 class Rotation(nn.Module):
-    """Rotates neighbouring pairs of the first R dimensions of vectors.
+    """Rotates pairs of neighbours among the first R dimensions, at positions below `length`.
 
-    Args:
-        frequencies: by pair, R/2 values in fp64.
-        length: number of positions N.
-        magnitude: factor of cosines and sines.
+    There are R/2 frequencies, in fp64. `magnitude` is a factor of cosines and sines.
     """
 
     def __init__(self, frequencies: Tensor, length: int, magnitude: float):
@@ -85,7 +83,7 @@ def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def check_rotation(name: str, shape: Shape, theta: float, flag: str = "--rope-theta") -> None:
-    """Check that the head width has pairs, and that the base, of this flag, is positive."""
+    """Check that the head width has pairs, and the base, of this flag, as `check_base`."""
     if shape.head_dim % 2:
         raise ConfigurationError(
             f"{name} rotates pairs: the head width must be even, but is {shape.head_dim}."
@@ -94,9 +92,9 @@ def check_rotation(name: str, shape: Shape, theta: float, flag: str = "--rope-th
 
 
 def check_base(theta: float, flag: str = "--rope-theta") -> None:
-    """Check that the base, of this flag, is positive."""
-    if not theta > 0:
-        raise ConfigurationError(f"{flag} must be positive, but is {theta}.")
+    """Check that the base, of this flag, is positive and finite."""
+    if not 0 < theta < math.inf:
+        raise ConfigurationError(f"{flag} must be positive and finite, but is {theta}.")
 
 
 @register_position_encoding("rope")

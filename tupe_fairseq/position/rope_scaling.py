@@ -33,7 +33,8 @@ class Scaling:
         settings: those that differ from `defaults`.
 
     Raises:
-        ConfigurationError: a factor below 1, or a setting that is unknown or cannot be used.
+        ConfigurationError: a factor below 1 or infinite, or a setting that is unknown or cannot be
+            used.
     """
 
     #: The settings and their defaults.
@@ -44,8 +45,10 @@ class Scaling:
     magnitude = 1.0
 
     def __init__(self, factor: float, original: int, settings: Mapping[str, Any]):
-        if not factor >= 1:
-            raise ConfigurationError(f"--rope-scaling-factor must be at least 1, but is {factor}.")
+        if not 1 <= factor < math.inf:
+            raise ConfigurationError(
+                f"--rope-scaling-factor must be a finite number of at least 1, but is {factor}."
+            )
         if original < 2:
             raise ConfigurationError(
                 f"--rope-original-positions must be at least 2, but is {original}."
@@ -132,6 +135,12 @@ class Yarn(Scaling):
     def __init__(self, factor: float, original: int, settings: Mapping[str, Any]):
         super().__init__(factor, original, settings)
         self.magnitude = self.settings["attention_factor"] or 0.1 * math.log(factor) + 1
+        fast, slow = self.settings["beta_fast"], self.settings["beta_slow"]
+        if fast < slow:
+            raise ConfigurationError(
+                f"--rope-scaling-settings: beta_fast must be at least beta_slow {slow}, but is "
+                f"{fast}."
+            )
 
     def frequencies(self, theta: float, width: int, length: int = 0) -> Tensor:
         def dimension(turns: float) -> float:
@@ -268,7 +277,7 @@ def _read_settings(given: str | Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _is_positive(value: Any) -> bool:
-    return not isinstance(value, bool) and isinstance(value, int | float) and value > 0
+    return not isinstance(value, bool) and isinstance(value, int | float) and 0 < value < math.inf
 
 
 def _with_larger_base(theta: float, width: int, by: float) -> Tensor:

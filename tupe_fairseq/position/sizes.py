@@ -48,12 +48,36 @@ class Shape:
     log_scaling_alpha: float = 0.1
 
     def __post_init__(self) -> None:
-        check_window(self.window, self.global_every)
-        check_log_scaling(self.log_scaling_floor, self.log_scaling_alpha)
-        if self.bidirectional and self.log_scaling_floor is not None:
+        window, every, floor = self.window, self.global_every, self.log_scaling_floor
+        if window is not None and window < 1:
             raise ConfigurationError(
-                f"--log-scaling-floor is {self.log_scaling_floor}, but scales scores by the "
-                "number of tokens that a query sees, and in an encoder it sees all: leave it out."
+                f"--attention-window is {window}, but must be at least 1 (the neighbours of a "
+                "token): leave it out for no window."
+            )
+        if every < 0 or every == 1:
+            raise ConfigurationError(
+                f"--global-every is {every}, but must be at least 2, or 0 for no global layer: "
+                "leave out --attention-window if all layers are to be global."
+            )
+        if every and window is None:
+            raise ConfigurationError(
+                f"--global-every is {every}, but without --attention-window all layers are "
+                "global: give both, or none."
+            )
+        if floor is not None and floor < 1:
+            raise ConfigurationError(
+                f"--log-scaling-floor is {floor}, but must be at least 1, the tokens from which "
+                "on scores are scaled: leave it out for no scaling."
+            )
+        if not 0 <= self.log_scaling_alpha < math.inf:
+            raise ConfigurationError(
+                "--log-scaling-alpha must be a number of at least 0, but is "
+                f"{self.log_scaling_alpha}."
+            )
+        if self.bidirectional and floor is not None:
+            raise ConfigurationError(
+                f"--log-scaling-floor is {floor}, but scales scores by the number of tokens that "
+                "a query sees, and in an encoder it sees all: leave it out."
             )
 
     @property
@@ -78,43 +102,3 @@ class Shape:
         seen = torch.arange(start + 1, stop + 1, dtype=torch.float64, device=device)
         logarithm = (seen / self.log_scaling_floor).clamp(min=1.0).log()
         return 1 + self.log_scaling_alpha * logarithm[:, None]
-
-
-def check_log_scaling(floor: int | None, alpha: float) -> None:
-    """Check the scaling of scores; the arguments are those of `Shape`.
-
-    Raises:
-        ConfigurationError: n is not positive, or scores would change their sign or be infinite.
-    """
-    if floor is not None and floor < 1:
-        raise ConfigurationError(
-            f"--log-scaling-floor is {floor}, but must be at least 1, the tokens from which on "
-            "scores are scaled: leave it out for no scaling."
-        )
-    if not 0 <= alpha < math.inf:
-        raise ConfigurationError(
-            f"--log-scaling-alpha must be a number of at least 0, but is {alpha}."
-        )
-
-
-def check_window(window: int | None, global_every: int) -> None:
-    """Check the window and the layers that have it; the arguments are those of `Shape`.
-
-    Raises:
-        ConfigurationError: it is too small, or it is not clear which layers have it.
-    """
-    if window is not None and window < 1:
-        raise ConfigurationError(
-            f"--attention-window is {window}, but must be at least 1 (the neighbours of a token): "
-            "leave it out for no window."
-        )
-    if global_every < 0 or global_every == 1:
-        raise ConfigurationError(
-            f"--global-every is {global_every}, but must be at least 2, or 0 for no global layer: "
-            "leave out --attention-window if all layers are to be global."
-        )
-    if global_every and window is None:
-        raise ConfigurationError(
-            f"--global-every is {global_every}, but without --attention-window all layers are "
-            "global: give both, or none."
-        )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .base import Shape, register_position_encoding
-from .indices import check_buckets, relative_buckets
+from .indices import relative_buckets
 from .randomized import BiasByDistance, RandomizePositions
 from .tables import random_vectors, widened
 
@@ -19,13 +19,7 @@ MaxDistance = Annotated[int, "distance from which all relative positions share a
 
 
 class RelativeBias(nn.Module):
-    """The table b, shared by all layers.
-
-    Args:
-        shape: of the model.
-        num_buckets: buckets over both directions (all on the left where one-sided).
-        max_distance: distance from which all share the last bucket.
-        untie_cls: add rows for [CLS], see `cls`.
+    """The table b, shared by all layers; with `untie_cls` also rows for [CLS], see `cls`.
 
     Raises:
         ConfigurationError: T5's formula is not defined for these numbers.
@@ -35,9 +29,9 @@ class RelativeBias(nn.Module):
 
     def __init__(self, shape: Shape, num_buckets: int, max_distance: int, untie_cls: bool = False):
         super().__init__()
-        check_buckets(num_buckets, max_distance, shape.bidirectional)
-        # Distances beyond max_distance are in the bucket of max_distance.
-        self.max_distance, reach = max_distance, torch.arange(-max_distance, max_distance + 1)
+        # Distances beyond max_distance are in its bucket. The buckets refuse a negative one.
+        self.max_distance, far = max_distance, abs(max_distance)
+        reach = torch.arange(-far, far + 1)
         buckets = relative_buckets(reach, num_buckets, max_distance, shape.bidirectional)
         self.register_buffer("buckets", buckets, persistent=False)
         # Of buckets in both directions, none reaches num_buckets/2 (distance 0 is in the lower

@@ -11,11 +11,8 @@ class ConstantTable(nn.Module):
     """A constant table that is not saved and stays exact in a half-precision model.
 
     --fp16 and --bf16 cast every floating-point buffer, and the rounding error of an angle grows to
-    several radians at far positions. The table is therefore stored as integers, which are not
-    cast.
-
-    Args:
-        table: fp64, N×anything.
+    several radians at far positions. The table, fp64 of N×anything, is therefore stored as
+    integers, which are not cast.
     """
 
     bits: Tensor

@@ -14,12 +14,11 @@ The scale is that of TUPE, so that all other parameters of a TUPE checkpoint sta
 
 from typing import Annotated
 
-from torch import Tensor
+import torch
 
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .bias import AttentionBias
-from .by_distance import FAR, ToeplitzSlope, at_distances, bias_by_distance
-from .indices import distances
+from .by_distance import FAR, ToeplitzSlope, bias_by_distance
 from .tables import random_vectors, widened
 from .tupe import TieCls
 
@@ -53,12 +52,6 @@ class ToeplitzBias(PositionEncoding):
 
     def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
         table = self.weight.to(widened(self.weight.dtype))
-        distance = distances(queries, keys, start, device=table.device)
-        values = at_distances(table[:, : self.distances], distance, self.far, self.slope)
-        cls = self._cls(table) if self.untie_cls else None
-        return bias_by_distance(values, queries, keys, start, cls)
-
-    def _cls(self, table: Tensor) -> tuple[Tensor, Tensor]:
-        """The constants of [CLS] -> others and of others -> [CLS], H each."""
-        to_cls = table[:, self.distances]
-        return to_cls.new_zeros(to_cls.shape), to_cls
+        values, to_cls = table[:, : self.distances], table[:, -1]
+        cls = (torch.zeros_like(to_cls), to_cls) if self.untie_cls else None
+        return bias_by_distance(values, self.far, self.slope, queries, keys, start, cls)

@@ -17,17 +17,15 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor, nn
 
+from ..errors import ConfigurationError
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .bias import AttentionBias
 from .by_distance import (
     ToeplitzFar,
     ToeplitzSlope,
     TrainedPositions,
-    at_distances,
     bias_by_distance,
-    check_far,
     mean_by_distance,
-    trained_length,
 )
 from .indices import distances
 from .t5 import MaxDistance, NumBuckets, RelativeBias
@@ -43,6 +41,10 @@ class TupeAbsolute(PositionEncoding):
     Rows of the table `weight`, with [CLS] untied as in the authors' release: 0 for θ1, 1 for θ2,
     k + 1 for position k ≥ 1; position 0 has none, because the reset overwrites its scores. With
     [CLS] tied: row k for position k.
+
+    Raises:
+        ConfigurationError: more trained positions than there are, or no cell of theirs is so far
+            away as --toeplitz-far.
     """
 
     score_terms = 2
@@ -62,8 +64,21 @@ class TupeAbsolute(PositionEncoding):
         check_at_least("--toeplitz-slope", toeplitz_slope, 0)
         self.untie_cls = not tie_cls
         #: Positions that have a row in the table; others are continued by distance.
-        self.trained = trained_length(shape, trained_positions)
-        self.far = check_far(toeplitz_far, self.trained - self.untie_cls)
+        self.trained = shape.max_positions
+        if shape.extension == "toeplitz" and trained_positions is not None:
+            if not 2 < trained_positions <= shape.max_positions:
+                raise ConfigurationError(
+                    f"--trained-positions is {trained_positions}, but must be at least 3 and at "
+                    f"most --max-positions, which is {shape.max_positions}."
+                )
+            self.trained = trained_positions
+        size = self.trained - self.untie_cls
+        self.far = max(1, size // 2) if toeplitz_far is None else toeplitz_far
+        if toeplitz_far is not None and not 0 < toeplitz_far < size:
+            raise ConfigurationError(
+                f"--toeplitz-far is {toeplitz_far}, but must be at least 1 and below {size}, the "
+                "trained positions without an untied [CLS]."
+            )
         self.slope = toeplitz_slope
         # A term by distance is not a product.
         self.bias_is_product = self.bias_is_product and self.trained == shape.max_positions
@@ -117,11 +132,9 @@ class TupeAbsolute(PositionEncoding):
         self, q: Tensor, k: Tensor, queries: int, keys: int, start: int = 0
     ) -> AttentionBias:
         """The term by distance; q and k are the `_vectors` of all trained positions."""
-        means = self._means(q, k)
-        distance = distances(queries, keys, start, device=means.device)
-        values = at_distances(means, distance, self.far, self.slope)
         cls = self._cls(q, k) if self.untie_cls else None
-        return bias_by_distance(values, queries, keys, start, cls)
+        means = self._means(q, k)
+        return bias_by_distance(means, self.far, self.slope, queries, keys, start, cls)
 
     def _means(self, q: Tensor, k: Tensor) -> Tensor:
         """The means by distance, H×(2c+1); q and k are the `_vectors` of all trained positions."""
