@@ -140,8 +140,9 @@ def test_options_that_do_not_apply(directories):
         huggingface.read(directories / "bert", directories / "bert" / "dict.txt")
     with refused("'tupe', but the known ones are"):
         huggingface.read(directories / "bert", position_encoding="tupe")
-    with refused("has an encoding of its own"):
-        huggingface.read(directories / "tupe", position_encoding="rope")
+    for name in ("rope", "learned"):
+        with refused("has an encoding of its own"):
+            huggingface.read(directories / "tupe", position_encoding=name)
 
 
 LEARNED = ("--position-encoding", "learned")

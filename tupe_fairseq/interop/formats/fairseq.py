@@ -83,7 +83,7 @@ def read_roberta(
     checkpoint: str | Path,
     dictionary: str | Path | None = None,
     *,
-    position_encoding: Encoding = "learned",
+    position_encoding: Encoding | None = None,
     seed: Seed = 1,
 ) -> Converted:
     """Read a stock RoBERTa.
@@ -93,8 +93,9 @@ def read_roberta(
     Raises:
         UsageError: the file is not such a checkpoint, or its contents do not fit.
     """
-    # An unknown name is an error before anything is read.
-    POSITION_ENCODINGS[position_encoding]
+    if position_encoding is not None:
+        # An unknown name is an error before anything is read.
+        POSITION_ENCODINGS[position_encoding]
     state, words, path = read_source(checkpoint, dictionary)
     ours = todays_names(state["model"], ROBERTA_RULES)
     settings = _settings(state, ours, checkpoint, ROBERTA, "learned")
