@@ -169,14 +169,15 @@ def _vocabulary(
         UsageError: neither can be read, or the number of tokens differs.
     """
     fairseqs, path = config.pad_token_id == 1, Path(given or folder / "dict.txt")
+    adds_mask = architecture.family.adds_mask
     if given and not fairseqs:
         raise ConfigurationError(
             f"--dict does not apply to {architecture.model_type}: its tokenizer has the tokens."
         )
     if not fairseqs or not (given or path.is_file()):
-        return vocabulary_of(folder, rows)
+        return vocabulary_of(folder, rows, adds_mask)
     dictionary = read_dictionary(path)
-    check_size(dictionary, rows, path, architecture.family.adds_mask)
+    check_size(dictionary, rows, path, adds_mask)
     return Vocabulary(dictionary)
 
 
