@@ -33,9 +33,10 @@ def training_of(state: Mapping[str, Any], source: object) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     data = recorded_settings(state, "task", source).get("data")
-    if isinstance(data, str) and data:
-        # Without the folders of the machine that has trained.
-        found["data"] = "/".join(PurePath(data.partition(":")[0]).parts[-2:])
+    path = PurePath(data.partition(":")[0] if isinstance(data, str) else "")
+    # Without the folders of the machine that has trained.
+    if folders := path.relative_to(path.anchor).parts[-2:]:
+        found["data"] = "/".join(folders)
     history = state.get("optimizer_history")
     last = history[-1] if isinstance(history, list) and history else {}
     updates = last.get("num_updates") if isinstance(last, Mapping) else None
