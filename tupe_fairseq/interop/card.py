@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-from ..checkpoints.settings import recorded_settings
+from ..checkpoints.reading import recorded_settings
 from .models import Converted
 
 #: Pipeline and kind of model of each Auto class, by its name after "AutoModelFor".

@@ -15,8 +15,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from ..checkpoints.reading import read_checkpoint
-from ..checkpoints.settings import recorded_settings
+from ..checkpoints.reading import read_checkpoint, recorded_settings
 from ..checks import read_dictionary
 from ..errors import CheckpointError, ConfigurationError, UsageError
 from ..files import move

@@ -18,8 +18,7 @@ from fairseq.models.roberta import RobertaModel
 from torch import Tensor
 
 from ...checkpoints.migration import SECOND_COPY, rename_old_layers
-from ...checkpoints.reading import read_checkpoint
-from ...checkpoints.settings import recorded_settings
+from ...checkpoints.reading import read_checkpoint, recorded_settings
 from ...errors import CheckpointError
 from ...position import POSITION_ENCODINGS
 from ..check import outputs_of
