@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
@@ -13,7 +14,6 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 from ..attention import Padding
 from ..errors import ConfigurationError, DataError
 from ..kernels.layer_norm import set_epsilon
-from ..modules.activations import ACTIVATIONS
 from ..modules.padding_shift import PaddingShift
 from .cache import TupeCache
 from .configuration import TupeConfig
@@ -23,6 +23,12 @@ from .positions import build_positions, resized, restore
 
 #: The token embeddings in the state dict of a model with a head, which may tie them to its output.
 EMBED_TOKENS = "tupe.embed_tokens.weight"
+#: By fairseq's names; gelu is exact, not the approximation by tanh.
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "relu": F.relu,
+    "tanh": torch.tanh,
+}
 
 
 class TupePreTrainedModel(PreTrainedModel):
