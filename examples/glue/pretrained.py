@@ -19,8 +19,7 @@ import torch
 from examples.shared import script
 from tupe_fairseq import UsageError
 from tupe_fairseq.arguments.architectures import ROBERTA_ARCHITECTURES
-from tupe_fairseq.checkpoints.reading import read_checkpoint
-from tupe_fairseq.checkpoints.settings import recorded_settings
+from tupe_fairseq.checkpoints.reading import read_checkpoint, recorded_settings
 from tupe_fairseq.position import POSITION_ENCODINGS
 
 #: Arguments on which the meaning of the weights depends, beside the options of the encoding.

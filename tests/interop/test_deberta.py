@@ -212,6 +212,40 @@ def test_texts_have_the_ids_of_transformers(saved, tokenizer):
     assert any(word.startswith(" ") for _, _, word in hub.fill_mask("a <mask> of", topk=20))
 
 
+@pytest.mark.parametrize("encoding", ["learned", "tupe_r"])
+@pytest.mark.parametrize("options", [RELEASED, OTHER], ids=["released", "other-options"])
+def test_warm_start(saved, options, encoding):
+    """Words and layers are copied; all positions are left out by name, and their options too."""
+    source = saved("ForMaskedLM", **options)
+    out = source.with_name("out")
+    lines = run("--from", "huggingface", source, out, "--position-encoding", encoding)
+    model = TupeRobertaModel.from_pretrained(out).model
+    assert model.args.position_encoding == encoding
+    state, theirs = model.state_dict(), loaded("ForMaskedLM", source).state_dict()
+    key, ours = "deberta.encoder.layer.1.attention.self.key_proj", "layers.1.self_attn.k_proj"
+    stack = "encoder.sentence_encoder."
+    assert torch.equal(state[f"{stack}{ours}.weight"], theirs[f"{key}.weight"])
+    types = theirs.get("deberta.embeddings.token_type_embeddings.weight")
+    assert types is None or torch.equal(state[f"{stack}embed_token_types.weight"], types)
+    positions, terms = f"{stack}embed_positions.", f"{stack}layers.*.self_attn.layer_terms."
+    parts = [f"{positions}weight"]
+    if options is RELEASED:
+        parts += [f"{positions}norm.weight", f"{positions}norm.bias"]
+    else:
+        parts += [f"{positions}absolute_input"]
+        parts += [f"{terms}pos_q_proj.weight", f"{terms}pos_q_proj.bias"]
+    told = {part for line in lines if "left out: " in line for part in line[10:].split(", ")}
+    assert set(parts) <= told
+    assert not any("deberta" in part for part in told)
+
+
+def test_own_encoding_by_name_is_no_warm_start(saved):
+    source = saved("ForMaskedLM", **RELEASED)
+    flags = ("--position-encoding", "deberta", "--check")
+    lines = run("--from", "huggingface", source, source.with_name("out"), *flags)
+    assert lines[-1].startswith("logits")
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

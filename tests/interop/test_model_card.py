@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -43,6 +44,21 @@ def test_card_tells_what_the_checkpoint_records(trained, toy_masked_lm_data, tmp
     exec(code, names)
     size = sum(parameter.numel() for parameter in names["model"].parameters())
     assert rows["parameters"] == f"{size:,}"
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [("/data", "`data`"), ("/home/me/data", "`me/data`"), ("a:b", "`a`"), ("/", "not recorded")],
+)
+def test_name_of_the_data(trained, tmp_path, data, shown):
+    """At most two folders, as they are read in a path."""
+    directory = shutil.copytree(trained("--position-encoding", "rope"), tmp_path / "model")
+    state = torch.load(directory / "checkpoint_last.pt", weights_only=False)
+    state["cfg"]["task"]["data"] = data
+    torch.save(state, directory / "model.pt")
+    run("--to", "huggingface", directory, tmp_path / "hf")
+    told = read_card(tmp_path / "hf")[1]["data"]
+    assert told.partition(",")[0] == shown
 
 
 def test_card_of_a_classifier(toy_sentence_data, tmp_path):

@@ -119,6 +119,19 @@ def test_tokenizers(text, part, copy):
         huggingface.read(folder)
 
 
+def test_a_tokenizer_without_a_mask(copy):
+    """The dictionary has a symbol for each row: fairseq needs its mask among them."""
+    folder = copy("bert")
+    path = folder / "tokenizer.json"
+    path.write_text(path.read_text().replace("[MASK]", "mask"))
+    (folder / "tokenizer_config.json").write_text(
+        '{"tokenizer_class": "PreTrainedTokenizerFast",'
+        '"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]", "unk_token": "[UNK]"}'
+    )
+    with refused("lacks the special tokens: mask"):
+        huggingface.read(folder)
+
+
 def test_tokenizers_in_the_older_format(copy):
     """vocab.txt alone; more tokens than the model has rows."""
     folder = copy("bert")
@@ -140,8 +153,9 @@ def test_options_that_do_not_apply(directories):
         huggingface.read(directories / "bert", directories / "bert" / "dict.txt")
     with refused("'tupe', but the known ones are"):
         huggingface.read(directories / "bert", position_encoding="tupe")
-    with refused("has an encoding of its own"):
-        huggingface.read(directories / "tupe", position_encoding="rope")
+    for name in ("rope", "learned"):
+        with refused("has an encoding of its own"):
+            huggingface.read(directories / "tupe", position_encoding=name)
 
 
 LEARNED = ("--position-encoding", "learned")

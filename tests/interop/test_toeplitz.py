@@ -8,6 +8,7 @@ from tests.interop.samples import language_model, masked_lm, refused, run
 from tests.reference import tupe
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel, TupeTransformerLM
+from tupe_fairseq.interop.dictionaries import dictionary_of
 from tupe_fairseq.interop.directory import write
 
 TRAINED, LONGER, FAR = 24, 60, 9
@@ -114,6 +115,28 @@ def test_language_models(tmp_path):
     made = [hub.generate(tokens[:1, :5], beam=1, max_len_b=40) for hub in (found, expected)]
     one, other = (beams[0][0]["tokens"].tolist() for beams in made)
     assert one == other
+
+
+def test_tokenizer_and_labels_stay(tmp_path):
+    """The hub gives a text the same ids, and `--to huggingface` finds the names of labels."""
+    tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+    words = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]", "a", "cat"]
+    vocabulary = {word: number for number, word in enumerate(words)}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    _, converted = masked_lm("tupe_r", dictionary=dictionary_of(map(str, range(40))))
+    before = tmp_path / "tupe"
+    write(converted, before, tmp_path / "dict.txt")
+    tokenizer.save(str(before / "tokenizer.json"))
+    (before / "transformers.json").write_text('{"id2label": {"0": "x"}}')
+    run("--to", "toeplitz", before, tmp_path / "folded")
+    files = {path.name for path in (tmp_path / "folded").iterdir()}
+    assert files == {"model.pt", "dict.txt", "tokenizer.json", "transformers.json"}
+    ids = [
+        TupeRobertaModel.from_pretrained(tmp_path / name).encode("a cat")
+        for name in ("tupe", "folded")
+    ]
+    assert ids[0].tolist() == ids[1].tolist() == [0, 9, 10, 2]
 
 
 def test_commands_train_the_values(

@@ -15,6 +15,7 @@ from tests.fairseq_commands import (
     load,
     parameters,
     pretrain,
+    train,
     updates,
 )
 from tests.tolerances import assert_trained_alike
@@ -35,6 +36,17 @@ def test_configuration_is_that_of_fairseq_train(tmp_path):
     flags = [*map(str, words), *COMMON, "--store-ema", "--adam-betas", "(0.9, 0.98)"]
     arguments = options.parse_args_and_arch(options.get_training_parser(), flags)
     assert str(configuration(arguments)) == str(convert_namespace_to_omegaconf(arguments))
+
+
+def test_a_task_without_data_reads_no_files(tmp_path, monkeypatch):
+    """fairseq's task for measurements makes its batches; the folder has data of others."""
+    monkeypatch.setattr("sys.argv", ["fairseq-train"])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.idx").write_bytes(b"not fairseq's")
+    task = ("--task", "dummy_masked_lm", "--criterion", "masked_lm", "--tokens-per-sample", 16)
+    sizes = ("--dict-size", 50, "--dataset-size", 32, "--max-update", 1)
+    saved = train(*task, *sizes, *COMMON, *SMALL, "--save-dir", tmp_path / "model")
+    assert updates(saved) == 1
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)

@@ -51,7 +51,7 @@ def check_arguments(model: ModelArguments, args: Namespace) -> None:
 def _check_options(args: Namespace) -> None:
     """Check the options of encodings that are set."""
     chosen = args.position_encoding
-    own = {option.name for option in POSITION_ENCODINGS[chosen].options()}
+    own = POSITION_ENCODINGS[chosen].defaults()
     for option in known_options().values():
         given = getattr(args, option.name, option.default)
         if option.name not in own and given not in (None, option.default):

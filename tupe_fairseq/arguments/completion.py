@@ -46,10 +46,8 @@ def completed(model: ModelArguments, args: Any, task: Any) -> Namespace:
     sizes = with_architecture(model, model.name, args)
     check_arguments(model, sizes)
     encoding = POSITION_ENCODINGS[sizes.position_encoding]
-    options = {
-        option.name: model.option_defaults.get(option.name, option.default)
-        for option in encoding.options()
-    }
+    defaults = encoding.defaults()
+    options = {name: model.option_defaults.get(name, defaults[name]) for name in defaults}
     chosen = Namespace(**{**options, **vars(sizes)})
     complete = {**vars(chosen), **model.finish(chosen, args, task)}
     longest = {complete[name] for name in model.lengths}
@@ -79,8 +77,8 @@ def known_keys(model: ModelArguments) -> set[str]:
 
 def position_options(complete: Any) -> dict[str, Any]:
     """The options of the chosen encoding, from complete arguments."""
-    options = POSITION_ENCODINGS[complete.position_encoding].options()
-    return {option.name: getattr(complete, option.name) for option in options}
+    names = POSITION_ENCODINGS[complete.position_encoding].defaults()
+    return {name: getattr(complete, name) for name in names}
 
 
 def write_back(args: Any, complete: Namespace) -> None:

@@ -5,7 +5,7 @@ Most have no parameters, so the checkpoint loads, and another model than the tra
 
 import logging
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,20 +32,25 @@ FREE_UNLESS_TRAINED = {"rope_scaling", "toeplitz_far", "toeplitz_slope"}
 def warn_of_changes(
     model: ModelArguments, complete: Namespace, recorded: Mapping[str, Any], path: Path
 ) -> None:
-    """Log one warning that names the options whose values differ from the recorded ones.
+    """Log one warning that names the options whose values differ from those of the checkpoint.
 
-    Args:
-        model: what the model takes as arguments.
-        complete: its arguments.
-        recorded: settings in the checkpoint. Options that it does not record had their default.
-            Stock fairseq's checkpoints record no encoding, and are compared with nothing.
-        path: of the checkpoint.
+    Options that it does not record had their default. Stock fairseq's checkpoints record no
+    encoding, and are compared with nothing.
     """
     if "position_encoding" not in recorded or get_global_rank() != 0:
         return
+    encoding, extension = complete.position_encoding, recorded.get("extend_positions")
+    # Whether options for longer texts acted in training.
+    extended = "toeplitz" in (encoding, extension) or recorded.get("rope_scaling") is not None
+    free = FREE if extended else FREE | FREE_UNLESS_TRAINED
     told = []
-    for option, then in _recorded_options(model, complete.position_encoding, recorded):
-        if (now := getattr(complete, option.name)) != then:
+    for option in (*model.options(), *POSITION_ENCODINGS[encoding].options()):
+        if option.name in free:
+            continue
+        now, then = getattr(complete, option.name), recorded.get(option.name)
+        if then is None:
+            then = model.option_defaults.get(option.name, option.default)
+        if now != then:
             told.append(f"{option.flag} is {now!r}, but was {then!r} ({_way_back(option, then)})")
     if told:
         logger.warning(
@@ -53,24 +58,6 @@ def warn_of_changes(
             path,
             "; ".join(told),
         )
-
-
-def _recorded_options(
-    model: ModelArguments, encoding: str, recorded: Mapping[str, Any]
-) -> Iterator[tuple[Option, Any]]:
-    """The options that should stay, and their values in training."""
-    free = FREE if _trained_beyond(encoding, recorded) else FREE | FREE_UNLESS_TRAINED
-    for option in (*model.options(), *POSITION_ENCODINGS[encoding].options()):
-        if option.name not in free:
-            default = model.option_defaults.get(option.name, option.default)
-            value = recorded.get(option.name)
-            yield option, default if value is None else value
-
-
-def _trained_beyond(encoding: str, recorded: Mapping[str, Any]) -> bool:
-    """Whether the options for longer texts acted in training."""
-    extended = recorded.get("extend_positions") == "toeplitz"
-    return extended or encoding == "toeplitz" or recorded.get("rope_scaling") is not None
 
 
 def _way_back(option: Option, then: Any) -> str:

@@ -10,6 +10,8 @@ whole process, and importing this package leaves it as it is:
 
       with safe_checkpoint_globals():
           models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([path])
+
+`recorded_settings` are a checkpoint's settings, in today's form or in an older one.
 """
 
 import argparse
@@ -20,7 +22,7 @@ import re
 import threading
 import typing
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,6 +30,7 @@ import torch
 from fairseq.distributed.utils import _TensorPlaceholder
 from omegaconf import DictConfig, ListConfig, nodes
 from omegaconf.base import ContainerMetadata, Metadata
+from omegaconf.errors import OmegaConfBaseException
 
 from ..errors import CheckpointError, UsageError
 from .safe_numpy import NUMPY_GLOBALS
@@ -131,3 +134,35 @@ def _check_form(state: typing.Any, path: str | Path) -> None:
 
 def _unreadable(path: str | Path) -> CheckpointError:
     return CheckpointError(f"{path} cannot be loaded: it is not a checkpoint, or is damaged.")
+
+
+def recorded_settings(
+    state: Mapping[str, typing.Any], group: str, source: object
+) -> dict[str, typing.Any]:
+    """One group of a checkpoint's settings.
+
+    Args:
+        state: the checkpoint.
+        group: "model", "task", "distributed_training", ...
+        source: the file, for the message.
+
+    Raises:
+        CheckpointError: the settings are not a table of names and values.
+    """
+    # Until 2020 fairseq recorded `args`, a flat Namespace. Since then it records `cfg`, a tree
+    # whose branches may be Namespaces.
+    settings = state.get("args")
+    if settings is None:
+        settings = _as_dict(state.get("cfg"), source).get(group)
+    return _as_dict(settings, source)
+
+
+def _as_dict(settings: typing.Any, source: object) -> dict[str, typing.Any]:
+    try:
+        if settings is None:
+            return {}
+        return dict(vars(settings) if isinstance(settings, argparse.Namespace) else settings)
+    except (TypeError, ValueError, OmegaConfBaseException) as error:
+        raise CheckpointError(
+            f"{source} cannot be loaded: its settings are not a table of names and values."
+        ) from error

@@ -11,8 +11,7 @@ from ..arguments.declaration import ModelArguments, training_setting
 from ..errors import CheckpointError
 from .changes import warn_of_changes
 from .intact import newest_intact_checkpoint
-from .reading import read_checkpoint
-from .settings import recorded_settings
+from .reading import read_checkpoint, recorded_settings
 
 #: This value of --restore-file means the last checkpoint in --save-dir, if there is one.
 DEFAULT_RESTORE_FILE = "checkpoint_last.pt"

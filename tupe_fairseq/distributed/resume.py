@@ -13,9 +13,8 @@ import torch
 import torch.distributed as dist
 from omegaconf import DictConfig
 
-from ..checkpoints.reading import read_checkpoint
+from ..checkpoints.reading import read_checkpoint, recorded_settings
 from ..checkpoints.restoring import restored_file
-from ..checkpoints.settings import recorded_settings
 
 #: In --save-dir during a training; after a kill, the next training overwrites it.
 COPY = ".restored.pt"

@@ -10,8 +10,7 @@ from fairseq import hub_utils
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from fairseq.tasks import TASK_REGISTRY
 
-from ..checkpoints.reading import read_checkpoint, safe_checkpoint_globals
-from ..checkpoints.settings import recorded_settings
+from ..checkpoints.reading import read_checkpoint, recorded_settings, safe_checkpoint_globals
 from ..checks import read_dictionary
 from ..errors import CheckpointError, DataError, UsageError
 

@@ -12,6 +12,7 @@ from ..attention.eager import Eager
 from ..modules.encoder import Encoder
 from ..modules.layer import TransformerLayer
 from ..modules.padding_shift import PaddingShift
+from .configuration import TupeConfig
 
 
 class TupeLayer(GradientCheckpointingLayer, TransformerLayer):
@@ -31,14 +32,17 @@ class Record:
 
     Args:
         shift: how padding was moved to the end of each row.
-        num_layers: number of layers L.
+        config: of the model; it decides where an argument is None.
         states: whether to collect the input of each layer.
         weights: whether to collect attention weights; the backend is then `eager`.
     """
 
-    def __init__(self, shift: PaddingShift | None, num_layers: int, states: bool, weights: bool):
-        self.shift, self.num_layers = shift, num_layers
-        self.wants_states, self.wants_weights = states, weights
+    def __init__(
+        self, shift: PaddingShift, config: TupeConfig, states: bool | None, weights: bool | None
+    ):
+        self.shift, self.num_layers = shift, config.num_hidden_layers
+        self.wants_states = bool(config.output_hidden_states if states is None else states)
+        self.wants_weights = bool(config.output_attentions if weights is None else weights)
         # With padding where the user has it.
         self._states: list[Tensor] = []
         self._weights: list[Tensor] = []
@@ -67,16 +71,10 @@ class Record:
         return tuple(self._weights) if self.wants_weights else None
 
     def _add_state(self, x: Tensor) -> Tensor:
-        if self.shift is None:
-            self._states.append(x)
-            return x
         self._states.append(self.shift.back(x))
         return self.shift.to_end(self._states[-1])
 
     def _add_weights(self, weights: Tensor) -> Tensor:
-        if self.shift is None:
-            self._weights.append(weights)
-            return weights
         self._weights.append(self.shift.weights_back(weights))
         return self.shift.weights_to_end(self._weights[-1])
 

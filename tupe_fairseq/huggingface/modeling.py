@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
@@ -13,7 +14,6 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 from ..attention import Padding
 from ..errors import ConfigurationError, DataError
 from ..kernels.layer_norm import set_epsilon
-from ..modules.activations import ACTIVATIONS
 from ..modules.padding_shift import PaddingShift
 from .cache import TupeCache
 from .configuration import TupeConfig
@@ -23,6 +23,12 @@ from .positions import build_positions, resized, restore
 
 #: The token embeddings in the state dict of a model with a head, which may tie them to its output.
 EMBED_TOKENS = "tupe.embed_tokens.weight"
+#: By fairseq's names; gelu is exact, not the approximation by tanh.
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "relu": F.relu,
+    "tanh": torch.tanh,
+}
 
 
 class TupePreTrainedModel(PreTrainedModel):
@@ -150,19 +156,16 @@ class TupeModel(TupePreTrainedModel):
         Raises:
             UsageError: the inputs cannot be used.
         """
-        if (input_ids is None) == (inputs_embeds is None):
-            raise DataError("exactly one of input_ids and inputs_embeds must be given.")
         self._check_not_offloaded()
         if attention_mask is None and past_key_values is None:
             attention_mask = visible(input_ids, self.config.pad_token_id)
-        padding, shift = read_mask(attention_mask)
-        record = self._record(shift, output_attentions, output_hidden_states)
-        cache = self._cache(past_key_values, use_cache, padding)
-        whole = cache is not None or record.wants_states
-        given = (input_ids, inputs_embeds, padding, cache, record, token_type_ids)
-        x = self._encode(*given, None if whole else read)
+        shift = read_mask(attention_mask)
+        record = Record(shift, self.config, output_hidden_states, output_attentions)
+        cache = self._cache(past_key_values, use_cache, shift.padding)
+        part = None if cache is not None or record.wants_states else read
+        x = self._encode(input_ids, inputs_embeds, cache, record, token_type_ids, part)
         states = record.hidden_states(x)
-        x = x[read] if whole and read is not None else x
+        x = x if part is read else x[read]
         output = BaseModelOutputWithPast(x, cache, states, record.attentions())
         return self.returned(output, return_dict)
 
@@ -182,21 +185,22 @@ class TupeModel(TupePreTrainedModel):
         self,
         tokens: Tensor | None,
         vectors: Tensor | None,
-        padding: Padding | None,
         cache: TupeCache | None,
         record: Record,
         types: Tensor | None,
         read: Read | None,
     ) -> Tensor:
         """The last hidden states, B×T×C or M×C; the cache is extended."""
+        if (tokens is None) == (vectors is None):
+            raise DataError("exactly one of input_ids and inputs_embeds must be given.")
         shift, weights = record.shift, record.wants_weights
         x = self.embed_tokens(tokens) if vectors is None else vectors
         x = self.config.embedding_scale * x
-        if shift is not None:
-            x = shift.to_end(x)
-            tokens, types = (None if t is None else shift.to_end(t) for t in (tokens, types))
+        x = shift.to_end(x)
+        tokens, types = (None if t is None else shift.to_end(t) for t in (tokens, types))
         if weights and cache is not None and cache.length and x.size(1) > 1:
             raise DataError("output_attentions needs one token at a time after past_key_values.")
+        padding = shift.padding
         if weights and padding is not None:
             # Keeps the sequences of a batch in their order.
             padding = Padding(padding.mask)
@@ -208,8 +212,7 @@ class TupeModel(TupePreTrainedModel):
         if read is not None:
             cells = read[0] * x.size(1) + _columns(read, shift)
             return self.encoder.encode(x, padding, tokens, cells=cells, **how).x
-        x = self.encoder.encode(x, padding, tokens, **how).x
-        return x if shift is None else shift.back(x)
+        return shift.back(self.encoder.encode(x, padding, tokens, **how).x)
 
     def _cache(
         self, past: Any, use_cache: bool | None, padding: Padding | None
@@ -237,14 +240,6 @@ class TupeModel(TupePreTrainedModel):
             # The encoding changes earlier keys when the text grows.
             return None
 
-    def _record(
-        self, shift: PaddingShift | None, attentions: bool | None, states: bool | None
-    ) -> Record:
-        """What to collect, by the arguments of `forward` or the configuration."""
-        attentions = self.config.output_attentions if attentions is None else attentions
-        states = self.config.output_hidden_states if states is None else states
-        return Record(shift, self.config.num_hidden_layers, bool(states), bool(attentions))
-
     def before_lm_head(
         self,
         x: Tensor,
@@ -261,18 +256,16 @@ class TupeModel(TupePreTrainedModel):
         positions = self.encoder.embed_positions
         if not positions.uses("before_lm_head"):
             return x
-        _, shift = read_mask(attention_mask)
+        shift = read_mask(attention_mask)
         if read is not None:
             return positions.before_lm_head(x, _columns(read, shift))
-        if shift is None:
-            return positions.before_lm_head(x)
         return shift.back(positions.before_lm_head(shift.to_end(x)))
 
 
-def _columns(read: Read, shift: PaddingShift | None) -> Tensor:
+def _columns(read: Read, shift: PaddingShift) -> Tensor:
     """The columns of tokens once padding has been moved."""
     rows, columns = read
-    return columns if shift is None or shift.targets is None else shift.targets[rows, columns]
+    return columns if shift.targets is None else shift.targets[rows, columns]
 
 
 def _is_offloaded(module: nn.Module) -> bool:

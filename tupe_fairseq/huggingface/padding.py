@@ -11,8 +11,8 @@ from ..modules.padding_shift import PaddingShift
 Read = tuple[Tensor, Tensor]
 
 
-def read_mask(attention_mask: Tensor | None) -> tuple[Padding | None, PaddingShift | None]:
-    """Padding at the end of each row, and how tokens are moved to the start where it is elsewhere.
+def read_mask(attention_mask: Tensor | None) -> PaddingShift:
+    """How padding is moved to the end of each row, where it is elsewhere.
 
     Positions count unmasked tokens, so the outputs of a sequence do not depend on where its
     padding is. In a graph that torch exports, padding must be at the end.
@@ -25,22 +25,19 @@ def read_mask(attention_mask: Tensor | None) -> tuple[Padding | None, PaddingShi
             latter is not checked while torch traces a graph.
     """
     if attention_mask is None:
-        return None, None
+        return PaddingShift()
     if attention_mask.dim() != 2:
         raise DataError(
             f"attention_mask has the shape {tuple(attention_mask.shape)}, but must be batch × "
             "length, 1 at tokens and 0 at padding."
         )
     padding = Padding.read(attention_mask == 0)
-    if padding is None:
-        return None, None
-    if padding.lengths is not None and 0 in padding.lengths:
+    if padding is not None and padding.lengths is not None and 0 in padding.lengths:
         raise DataError(
             f"attention_mask hides all tokens of sequence {padding.lengths.index(0)}: leave that "
             "sequence out."
         )
-    shift = PaddingShift.of(padding)
-    return shift.padding, shift
+    return PaddingShift.of(padding)
 
 
 def visible(input_ids: Tensor | None, pad_token_id: int | None) -> Tensor | None:

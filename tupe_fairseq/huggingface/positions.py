@@ -24,8 +24,8 @@ def build_positions(config: TupeConfig) -> PositionEncoding:
         ConfigurationError: unknown encoding, unknown option, or an invalid value.
     """
     name = config.position_encoding
-    known = {option.name for option in POSITION_ENCODINGS[name].options()}
-    if unknown := sorted(config.position_options.keys() - known):
+    known = POSITION_ENCODINGS[name].defaults()
+    if unknown := sorted(config.position_options.keys() - known.keys()):
         raise ConfigurationError(
             f"position_options has {', '.join(map(repr, unknown))}, but the options of {name} "
             f"are: {', '.join(sorted(known)) or 'none'}."

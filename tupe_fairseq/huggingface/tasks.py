@@ -14,9 +14,8 @@ from transformers.modeling_outputs import (
 )
 
 from ..errors import ConfigurationError
-from ..modules.activations import ACTIVATIONS
 from .configuration import TupeConfig
-from .modeling import EMBED_TOKENS
+from .modeling import ACTIVATIONS, EMBED_TOKENS
 from .padding import Read, first_tokens
 from .with_head import TupeWithHead
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-from ..checkpoints.settings import recorded_settings
+from ..checkpoints.reading import recorded_settings
 from .models import Converted
 
 #: Pipeline and kind of model of each Auto class, by its name after "AutoModelFor".
@@ -33,9 +33,10 @@ def training_of(state: Mapping[str, Any], source: object) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     data = recorded_settings(state, "task", source).get("data")
-    if isinstance(data, str) and data:
-        # Without the folders of the machine that has trained.
-        found["data"] = "/".join(PurePath(data.partition(":")[0]).parts[-2:])
+    path = PurePath(data.partition(":")[0] if isinstance(data, str) else "")
+    # Without the folders of the machine that has trained.
+    if folders := path.relative_to(path.anchor).parts[-2:]:
+        found["data"] = "/".join(folders)
     history = state.get("optimizer_history")
     last = history[-1] if isinstance(history, list) and history else {}
     updates = last.get("num_updates") if isinstance(last, Mapping) else None

@@ -15,8 +15,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from ..checkpoints.reading import read_checkpoint
-from ..checkpoints.settings import recorded_settings
+from ..checkpoints.reading import read_checkpoint, recorded_settings
 from ..checks import read_dictionary
 from ..errors import CheckpointError, ConfigurationError, UsageError
 from ..files import move
@@ -52,13 +51,11 @@ def read_source(
     return state | {"model": copy.deepcopy(model)}, read_dictionary(path), path
 
 
-def write(converted: Converted, out: Path, dictionary: Path) -> None:
-    """Write a directory atomically.
+def write(converted: Converted, out: Path, dictionary: Path, more: tuple[str, ...] = ()) -> None:
+    """Write a directory atomically; `out` must not exist.
 
-    Args:
-        converted: the model.
-        out: the directory; must not exist.
-        dictionary: path of its dictionary; tokenizers beside it are copied.
+    The files of `--bpe sentencepiece` and `--bpe gpt2` beside the source's dictionary are copied,
+    and those named by `more`.
     """
     family = converted.family
     given = arguments(with_recorded(converted.settings, family), family)
@@ -83,9 +80,9 @@ def write(converted: Converted, out: Path, dictionary: Path) -> None:
         texts = {"dict.txt": dictionary_text(converted.dictionary), **converted.files}
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8")
-        for name in (SENTENCEPIECE, *GPT2):
-            if (tokenizer := dictionary.with_name(name)).is_file():
-                shutil.copyfile(tokenizer, folder / name)
+        for name in (SENTENCEPIECE, *GPT2, *more):
+            if (file_there := dictionary.with_name(name)).is_file():
+                shutil.copyfile(file_there, folder / name)
 
 
 @contextmanager

@@ -150,17 +150,14 @@ def build(
 
 def options_of(settings: Mapping[str, Any]) -> set[str]:
     """Names of the options of a model's position encoding."""
-    options = POSITION_ENCODINGS[settings["position_encoding"]].options()
-    return {option.name for option in options}
+    return set(POSITION_ENCODINGS[settings["position_encoding"]].defaults())
 
 
 def with_recorded(settings: Mapping[str, Any], family: Family) -> dict[str, Any]:
     """The settings with the options that a checkpoint records, as the trained length."""
     encoding = POSITION_ENCODINGS[settings["position_encoding"]]
     given = {**family.defaults, **settings}
-    options = {
-        option.name: given.get(option.name, option.default) for option in encoding.options()
-    }
+    options = {name: given.get(name, value) for name, value in encoding.defaults().items()}
     return {**settings, **encoding.recorded(options, settings[family.longest])}
 
 

@@ -78,11 +78,10 @@ def from_config(
         raise CheckpointError(
             f"invalid position_options in {source}: {', '.join(map(str, unknown))}."
         )
-    # A model of transformers has the defaults of its encoding, a language model here others.
-    options = POSITION_ENCODINGS[config.position_encoding].options()
     return {
         **settings,
-        **{option.name: option.default for option in options},
+        # A model of transformers has the defaults of its encoding, a language model here others.
+        **POSITION_ENCODINGS[config.position_encoding].defaults(),
         **config.position_options,
         **sizes(state, source, config.model_type, family),
     }

@@ -69,8 +69,8 @@ def collect(
             f"--position-encoding is {position_encoding!r} of {module}, whose code cannot be "
             f"written: only the code of encodings in {PACKAGE} is written."
         )
-    own = POSITION_ENCODINGS[position_encoding].options()
-    values = {str(options.get(option.name, option.default)) for option in own}
+    own = POSITION_ENCODINGS[position_encoding].defaults() | options
+    values = set(map(str, own.values()))
     named = [POSITION_ENCODINGS[value] for value in values if value in POSITION_ENCODINGS]
     bases = (cls.__module__.partition(".")[2] for cls in named)
     registered = (module.partition(".")[2], *bases, *BACKENDS)

@@ -55,14 +55,15 @@ def read_tokenizer(folder: Path) -> tuple[Any, dict[str, Any]]:
         ) from error
 
 
-def vocabulary_of(folder: Path, rows: int) -> Vocabulary:
+def vocabulary_of(folder: Path, rows: int, masked: bool = True) -> Vocabulary:
     """The tokens of a tokenizer, with [CLS], padding, [SEP] and the unknown token put first.
 
     A byte-pair encoding of bytes, as RoBERTa has it, becomes the files of `--bpe gpt2`, whose
     symbols are numbers. sentencepiece's unigrams, as DeBERTa-v3 has them, become tokenizer.json.
 
     Raises:
-        UsageError: see `read_tokenizer`; it has more tokens than `rows`, or lacks a special one.
+        UsageError: see `read_tokenizer`; it has more tokens than `rows`, or lacks a special one,
+            which the mask is only to `masked` language models.
     """
     tokenizer, model = read_tokenizer(folder)
     tokens = {number: token for token, number in tokenizer.get_vocab().items()}
@@ -71,14 +72,12 @@ def vocabulary_of(folder: Path, rows: int) -> Vocabulary:
             f"the tokenizer of {folder} has {max(tokens) + 1} tokens, but its model has {rows} "
             "rows."
         )
-    kinds = ("cls", "pad", "sep", "unk")
-    first = [getattr(tokenizer, f"{kind}_token_id") for kind in kinds]
-    if None in first:
-        raise DataError(f"the tokenizer of {folder} lacks one of the tokens {', '.join(kinds)}.")
+    *first, mask = _special_ids(tokenizer, folder, masked)
     others = [number for number in range(rows) if number not in first]
-    mask, numbered = tokenizer.mask_token_id, model["type"] in ("BPE", "Unigram")
+    numbered = model["type"] in ("BPE", "Unigram")
     names = {n: str(n) if numbered else tokens.get(n, FILLER.format(n)) for n in others}
-    dictionary = dictionary_of({**names, mask: MASK}.values())
+    names |= {} if mask is None else {mask: MASK}
+    dictionary = dictionary_of(names.values())
     if not numbered:
         note = (
             "dict.txt holds the tokenizer's tokens: binarise "
@@ -97,6 +96,17 @@ def vocabulary_of(folder: Path, rows: int) -> Vocabulary:
     note = "dict.txt, encoder.json and vocab.bpe are from the tokenizer: binarise with --bpe gpt2"
     files = dict(zip(GPT2, texts, strict=True))
     return Vocabulary(dictionary, first + others, files, (note,))
+
+
+def _special_ids(tokenizer: Any, folder: Path, masked: bool) -> list[Any]:
+    """Ids of [CLS], padding, [SEP], the unknown token and the mask; None without a mask."""
+    kinds = ("cls", "pad", "sep", "unk", "mask")
+    ids = {kind: getattr(tokenizer, f"{kind}_token_id") for kind in kinds}
+    if lacking := [k for k in kinds if ids[k] is None and (masked or k != "mask")]:
+        raise DataError(
+            f"the tokenizer of {folder} lacks the special tokens: {', '.join(lacking)}."
+        )
+    return [*ids.values()]
 
 
 def order_of(folder: Path, rows: int) -> list[int]:

@@ -47,7 +47,8 @@ class CheckedModel(BaseFairseqModel):
         if commands.current() == "train":
             forget_earlier_runs()
             check_restore_file(cls.arguments, args, complete)
-            check_data(training_setting(args, "task", "data") or "", cls.data_dictionary(task))
+            if data := training_setting(args, "task", "data"):
+                check_data(data, cls.data_dictionary(task))
         model = cls.from_arguments(complete, task)
         write_back(args, complete)
         model.args = args

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoder
+from fairseq.models.transformer import TransformerEncoderBase
 from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 
@@ -27,6 +28,9 @@ class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
     large_positions = False
     #: Whether padding before a token is moved to the end, or refused.
     shifts_padding = False
+
+    #: Makes sequence i what sequence new_order[i] was.
+    reorder_encoder_out = TransformerEncoderBase.reorder_encoder_out
 
     def __init__(self, args: Any, dictionary: Dictionary, embed_tokens: nn.Embedding):
         super().__init__(
@@ -100,16 +104,6 @@ class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
 
     def set_num_updates(self, num_updates: int) -> None:
         """Do nothing: fairseq's method would call `apply` on all modules at every update."""
-
-    def reorder_encoder_out(
-        self, encoder_out: dict[str, list[Tensor]], new_order: Tensor
-    ) -> dict[str, list[Tensor]]:
-        """Make sequence i what sequence new_order[i] was."""
-        time_first = ("encoder_out", "encoder_states")
-        return {
-            key: [x.index_select(1 if key in time_first else 0, new_order) for x in values]
-            for key, values in encoder_out.items()
-        }
 
     def _looked_up(self, tokens: Tensor) -> Tensor:
         """Token embeddings, B×T×C."""

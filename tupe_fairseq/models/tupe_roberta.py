@@ -5,6 +5,7 @@ ours.
 """
 
 from argparse import Namespace
+from collections import OrderedDict
 from typing import Any
 
 import torch
@@ -94,18 +95,6 @@ class TupeRobertaEncoder(RobertaEncoder):
         return x, {"inner_states": states if return_all_hiddens else None}
 
 
-class TokenHead(nn.Module):
-    """Classes of each token, B×T×C -> B×T×classes: dropout and one linear layer."""
-
-    def __init__(self, width: int, num_classes: int, dropout: float):
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-        self.out_proj = nn.Linear(width, num_classes)
-
-    def forward(self, features: Tensor, **unused: Any) -> Tensor:
-        return self.out_proj(self.dropout(features))
-
-
 @register_model("tupe_roberta")
 class TupeRobertaModel(CheckedModel, RobertaFromPretrained, RobertaModel):
     """RoBERTa with `--position-encoding`."""
@@ -139,9 +128,15 @@ class TupeRobertaModel(CheckedModel, RobertaFromPretrained, RobertaModel):
         return super().forward(src_tokens, features_only, return_all_hiddens, name, **kwargs)
 
     def register_token_head(self, name: str, num_classes: int) -> None:
-        """Register a head that classifies each token, among the heads for sentences."""
-        width, dropout = self.args.encoder_embed_dim, self.args.pooler_dropout
-        self.classification_heads[name] = TokenHead(width, num_classes, dropout)
+        """Register a head that classifies each token, among the heads for sentences.
+
+        It maps B×T×C to B×T×classes by dropout and one linear layer.
+        """
+        parts = OrderedDict(
+            dropout=nn.Dropout(self.args.pooler_dropout),
+            out_proj=nn.Linear(self.args.encoder_embed_dim, num_classes),
+        )
+        self.classification_heads[name] = nn.Sequential(parts)
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """As fairseq's, which expects that all heads are for sentences."""

@@ -182,6 +182,11 @@ class PositionEncoding(nn.Module):
         return options_of(cls)
 
     @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        """The encoding's options by name, with their default values."""
+        return {option.name: option.default for option in cls.options()}
+
+    @classmethod
     def recorded(cls, options: dict[str, Any], max_positions: int) -> dict[str, Any]:
         """The options as checkpoints keep them, with those that follow from the length.
 

@@ -18,8 +18,7 @@ from fairseq.models.roberta import RobertaModel
 from torch import Tensor
 
 from ...checkpoints.migration import SECOND_COPY, rename_old_layers
-from ...checkpoints.reading import read_checkpoint
-from ...checkpoints.settings import recorded_settings
+from ...checkpoints.reading import read_checkpoint, recorded_settings
 from ...errors import CheckpointError
 from ...position import POSITION_ENCODINGS
 from ..check import outputs_of
@@ -83,7 +82,7 @@ def read_roberta(
     checkpoint: str | Path,
     dictionary: str | Path | None = None,
     *,
-    position_encoding: Encoding = "learned",
+    position_encoding: Encoding | None = None,
     seed: Seed = 1,
 ) -> Converted:
     """Read a stock RoBERTa.
@@ -93,8 +92,9 @@ def read_roberta(
     Raises:
         UsageError: the file is not such a checkpoint, or its contents do not fit.
     """
-    # An unknown name is an error before anything is read.
-    POSITION_ENCODINGS[position_encoding]
+    if position_encoding is not None:
+        # An unknown name is an error before anything is read.
+        POSITION_ENCODINGS[position_encoding]
     state, words, path = read_source(checkpoint, dictionary)
     ours = todays_names(state["model"], ROBERTA_RULES)
     settings = _settings(state, ours, checkpoint, ROBERTA, "learned")

@@ -55,27 +55,29 @@ def read(
     source: str | Path,
     dictionary: str | Path | None = None,
     *,
-    position_encoding: Encoding = "learned",
+    position_encoding: Encoding | None = None,
     seed: Seed = 1,
 ) -> Converted:
     """Read a directory of one of the models of `architectures/`.
 
     The default dictionary is dict.txt in the directory, or else the tokens of the tokenizer. Any
-    other encoding than `learned` is a warm start, with parameters from `seed`.
+    other encoding than the source's is a warm start, with parameters from `seed`.
 
     Raises:
         UsageError: it is not such a directory, or its contents do not fit.
     """
-    # An unknown name is an error before anything is read.
-    POSITION_ENCODINGS[position_encoding]
+    if position_encoding is not None:
+        # An unknown name is an error before anything is read.
+        POSITION_ENCODINGS[position_encoding]
     folder = Path(source)
     config, architecture = read_config(folder)
-    if architecture.model_type == "tupe" and (position_encoding != "learned" or seed != 1):
+    if architecture.model_type == "tupe" and (position_encoding or seed != 1):
         raise ConfigurationError(
             f"{folder} has an encoding of its own; leave out --position-encoding and --seed."
         )
     family = architecture.family
-    ours, notes = _read_parameters(folder, architecture, position_encoding == "learned")
+    kept = position_encoding in (None, architecture.settings.get("position_encoding"))
+    ours, notes = _read_parameters(folder, architecture, kept)
     rows = len(ours[family.embeddings])
     vocabulary = _vocabulary(folder, dictionary, rows, architecture, config)
     ours = reordered(ours, vocabulary.order, family, back=False)
@@ -86,8 +88,8 @@ def read(
     converted.notes = [*vocabulary.notes, *notes, *converted.notes]
     converted.order, converted.files = vocabulary.order, dict(vocabulary.files)
     names = [each for each in architecture.kept if converted.head or each not in LABELS]
-    if kept := {name: getattr(config, name) for name in names}:
-        converted.files[KEPT] = json.dumps(kept, indent=2) + "\n"
+    if others := {name: getattr(config, name) for name in names}:
+        converted.files[KEPT] = json.dumps(others, indent=2) + "\n"
     return warm_start(converted, position_encoding, seed)
 
 
@@ -104,14 +106,14 @@ def _tupe_config(config: Any, architecture: Architecture, ours: dict[str, Tensor
 
 
 def _read_parameters(
-    folder: Path, architecture: Architecture, learned: bool
+    folder: Path, architecture: Architecture, positions: bool
 ) -> tuple[dict[str, Tensor], list[str]]:
     """Parameters by their names here, and what was left out or changed.
 
     Args:
         folder: the directory.
         architecture: the table of its models.
-        learned: whether positions are kept; False for a warm start.
+        positions: whether they are kept; False for a warm start.
 
     Raises:
         UsageError: a file or a table of embeddings is missing or damaged.
@@ -134,13 +136,13 @@ def _read_parameters(
     family = architecture.family
     tokens = matrix(ours, family.embeddings, folder, KIND)
     if architecture.first_position is not None:
-        positions = matrix(ours, POSITIONS, folder, KIND)
-        unused = positions.new_zeros(2 - architecture.first_position, positions.size(1))
-        ours[POSITIONS] = torch.cat((unused, positions))
+        table = matrix(ours, POSITIONS, folder, KIND)
+        unused = table.new_zeros(2 - architecture.first_position, table.size(1))
+        ours[POSITIONS] = torch.cat((unused, table))
     if (types := ours.pop(TOKEN_TYPES, None)) is not None and types.any():
-        if not learned and torch.equal(ours.get(family.output, tokens), tokens):
+        if not positions and torch.equal(ours.get(family.output, tokens), tokens):
             ours.pop(family.output, None)
-        notes.append(_add_token_type(types, ours, POSITIONS if learned else family.embeddings))
+        notes.append(_add_token_type(types, ours, POSITIONS if positions else family.embeddings))
     # A tied output layer is not saved.
     ours.setdefault(family.output, ours[family.embeddings])
     return ours, notes
@@ -167,14 +169,15 @@ def _vocabulary(
         UsageError: neither can be read, or the number of tokens differs.
     """
     fairseqs, path = config.pad_token_id == 1, Path(given or folder / "dict.txt")
+    adds_mask = architecture.family.adds_mask
     if given and not fairseqs:
         raise ConfigurationError(
             f"--dict does not apply to {architecture.model_type}: its tokenizer has the tokens."
         )
     if not fairseqs or not (given or path.is_file()):
-        return vocabulary_of(folder, rows)
+        return vocabulary_of(folder, rows, adds_mask)
     dictionary = read_dictionary(path)
-    check_size(dictionary, rows, path, architecture.family.adds_mask)
+    check_size(dictionary, rows, path, adds_mask)
     return Vocabulary(dictionary)
 
 

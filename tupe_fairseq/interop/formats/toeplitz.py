@@ -12,7 +12,9 @@ import torch
 
 from ...checkpoints.mismatch import differences
 from ...errors import CheckpointError, ConfigurationError
+from ...hub.files import TOKENIZER
 from ...position import POSITION_ENCODINGS
+from ..classes import KEPT
 from ..conversion import Conversion, register
 from ..directory import write as write_directory
 from ..models import Converted, build, options_of
@@ -55,8 +57,9 @@ def write(
             f"--to toeplitz folds the term of absolute positions that {', '.join(able)} have, but "
             f"the model's --position-encoding is {encoding!r}."
         )
-    folder = converted.folder or Path()
-    write_directory(folded(converted, settings), out, folder / "dict.txt")
+    dictionary = (converted.folder or Path()) / "dict.txt"
+    more = (KEPT, TOKENIZER) if converted.order else (KEPT,)
+    write_directory(folded(converted, settings), out, dictionary, more)
     converted.not_comparable = NOT_COMPARABLE
 
 
