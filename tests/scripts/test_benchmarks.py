@@ -19,7 +19,9 @@ def test_training(measure, capsys):
     flags = "--encodings tupe_r,learned --backends auto,eager,blocked --peers="
     results, markdown = measure("training", f"--workloads 4x512,half-padding {flags}")
     assert {"command", "device", "threads", "torch", "date", "commit"} < results.keys()
-    assert results["command"].startswith("python scripts/benchmark_training.py --device cpu")
+    command = results["command"]
+    assert command.startswith("python scripts/benchmark_training.py --device cpu")
+    assert command.endswith("--json=results.json --markdown results.markdown")
     assert [table["title"] for table in results["tables"]] == [
         "4x512, changed",
         "half-padding, changed",
@@ -47,7 +49,7 @@ def test_training(measure, capsys):
         assert len(printed) == len(written) == 2
         for line, cells in zip(printed, written, strict=True):
             assert line == " ".join(cells).strip("| ").split()
-    assert f"command: `{results['command']}`" in markdown
+    assert f"command: `{command}`" in markdown
 
 
 def test_evaluation_in_two_dtypes(measure):
