@@ -29,7 +29,7 @@ FAIRSEQ = [
 HF = ["safetensors>=0.4", "transformers>=4.57,<6", "accelerate>=1.1", "protobuf>=5.29"]
 # torch's exporter needs onnxscript, and quantization onnx.
 ONNX = [*HF, "onnx>=1.16", "onnxruntime>=1.18", "onnxscript>=0.5"]
-# API pages (scripts/api_pages.py).
+# API pages; .github/CONTRIBUTING.md has the command.
 DOCS = "pdoc>=16"
 # Needs a newer hydra than fairseq 0.12.2 takes.
 SLURM = "hydra-submitit-launcher==1.2.0; python_version >= '3.11'"

@@ -13,7 +13,6 @@ its dictionary. The command is written below the figure and into the file's meta
 
 import argparse
 import logging
-import shlex
 import sys
 import warnings
 from pathlib import Path
@@ -21,6 +20,7 @@ from pathlib import Path
 # Importing fairseq would advise to install tensorboardX.
 logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
+from examples.shared.markdown import shown  # noqa: E402
 from tupe_fairseq import TupeRobertaModel, UsageError  # noqa: E402
 from tupe_fairseq.analysis import position_maps  # noqa: E402
 from tupe_fairseq.errors import one_line_endings  # noqa: E402
@@ -65,9 +65,7 @@ def main(argv: list[str] | None = None) -> None:
     """Draw; a UsageError ends the program with one line."""
     args = parse_arguments(argv)
     words = sys.argv[1:] if argv is None else argv
-    # Without the folders of this machine.
-    words = [Path(word).name if Path(word).is_absolute() else word for word in words]
-    command = shlex.join(["python", "scripts/plot_positional_correlations.py", *words])
+    command = shown(["python", "scripts/plot_positional_correlations.py", *words], {})
     # Importing fairseq turns on the debugging output of all libraries, and its use of hydra warns.
     logging.getLogger().setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", module="hydra|fairseq")

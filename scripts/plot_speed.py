@@ -10,11 +10,11 @@ the same round. The command is written into the file's metadata.
 import argparse
 import json
 import re
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from examples.shared.markdown import shown
 from tupe_fairseq import UsageError
 from tupe_fairseq.errors import one_line_endings
 from tupe_fairseq.plots import figure_class, save_png
@@ -125,7 +125,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     command = ["python", "scripts/plot_speed.py", *(sys.argv[1:] if argv is None else argv)]
     with one_line_endings():
-        save_png(draw(read(args.results)), args.out, shlex.join(command))
+        save_png(draw(read(args.results)), args.out, shown(command, {}))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import copy
 import functools
 import io
+import re
 from argparse import Namespace
 from pathlib import Path
 from unittest import mock
@@ -133,6 +134,11 @@ def train_lm(data: Path, save_dir: Path, *flags: object) -> Path:
 
 def generate(data: Path, checkpoint: Path, *flags: object) -> dict[int, str]:
     """Run `fairseq-generate` on the split test; returns the hypotheses by sentence."""
+    return {i: found["H"][-1] for i, found in generated(data, checkpoint, *flags).items()}
+
+
+def generated(data: Path, checkpoint: Path, *flags: object) -> dict[int, dict[str, list[str]]]:
+    """Run `fairseq-generate`; by sentence, what follows S (source), H (hypothesis), ..."""
     parser = options.get_generation_parser()
     common = ("--path", checkpoint, "--user-dir", PLUGIN, "--cpu", "--num-workers", 0)
     # Without the last, fairseq leaves out what does not fill a batch.
@@ -140,8 +146,12 @@ def generate(data: Path, checkpoint: Path, *flags: object) -> dict[int, str]:
     given = [str(flag) for flag in (data, *common, *more, *flags)]
     out = io.StringIO()
     fairseq_generate._main(configuration(options.parse_args_and_arch(parser, given)), out)
-    lines = (line.split("\t") for line in out.getvalue().splitlines())
-    return {int(tag[2:]): text[-1] for tag, *text in lines if tag.startswith("H-")}
+    found: dict[int, dict[str, list[str]]] = {}
+    for line in out.getvalue().splitlines():
+        tag, *fields = line.split("\t")
+        if mark := re.fullmatch(r"(\w)-(\d+)", tag):
+            found.setdefault(int(mark[2]), {})[mark[1]] = fields
+    return found
 
 
 def parameters(checkpoint: Path) -> dict[str, torch.Tensor]:

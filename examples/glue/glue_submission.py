@@ -5,6 +5,7 @@ python -m examples.glue.glue_submission submission.zip
 
 import sys
 import zipfile
+import zlib
 from pathlib import Path
 
 from examples.glue.tasks import HIGHEST, LOWEST, TASKS, Task, is_similarity
@@ -65,7 +66,8 @@ def check(path: str | Path) -> tuple[list[str], list[str]]:
                 else:
                     text = archive.read(name).decode("utf-8", errors="replace")
                     faults += [f"{name}: {fault}" for fault in faults_of(name, text)]
-    except (zipfile.BadZipFile, OSError) as error:
+    # An encrypted file is a RuntimeError; so is another kind of compression.
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, OSError, EOFError) as error:
         return [f"{path} cannot be read: {error}"], []
     return faults, [name for name in FILES if name not in names]
 

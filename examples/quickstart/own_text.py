@@ -33,7 +33,7 @@ def read(file: Path) -> list[str]:
             "examples/pretraining/README.md."
         )
     try:
-        with file.open(encoding="utf-8") as lines:
+        with file.open(encoding="utf-8-sig") as lines:
             texts = [text for line in lines if (text := clean(line))]
     except UnicodeDecodeError as error:
         raise UsageError(

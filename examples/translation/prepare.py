@@ -12,6 +12,7 @@ gets
 
 import argparse
 import gzip
+import zlib
 from pathlib import Path
 
 from fairseq import options
@@ -36,7 +37,7 @@ def read_lines(folder: Path, name: str) -> list[str]:
         raw = plain.read_bytes() if plain.is_file() else gzip.decompress(packed.read_bytes())
         # splitlines() would also split at rarer separators.
         lines = raw.decode("utf-8").removesuffix("\n").split("\n")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {plain} or {packed.name}: {error}.") from error
     for number, line in enumerate(lines, start=1):
         if not line.strip():

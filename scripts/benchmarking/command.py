@@ -5,7 +5,6 @@ import functools
 import json
 import logging
 import os
-import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterable
@@ -15,6 +14,7 @@ from typing import Any
 
 import torch
 
+from examples.shared.markdown import shown
 from tupe_fairseq import UsageError, build_position_encoding
 from tupe_fairseq.attention import ATTENTION_BACKENDS, choose_backend, required_features
 from tupe_fairseq.files import replacing
@@ -129,11 +129,10 @@ def tell_once(message: str) -> None:
 
 
 def surroundings(device: str, script: str, argv: list[str] | None) -> dict[str, str]:
-    """What the figures depend on; of absolute paths, the last part."""
+    """What the figures depend on."""
     words = sys.argv[1:] if argv is None else argv
-    words = [Path(word).name if Path(word).is_absolute() else word for word in words]
     return {
-        "command": shlex.join(["python", f"scripts/{script}", *words]),
+        "command": shown(["python", f"scripts/{script}", *words], {}),
         "device": device_name(device),
         "threads": str(torch.get_num_threads()),
         "torch": torch.__version__,

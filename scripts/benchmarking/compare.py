@@ -52,7 +52,12 @@ class Case:
     def measure(self, device: str) -> None:
         """Run all rounds; the measurement of memory warms up. An interruption drops its round."""
         progress = partial(tqdm, leave=False, disable=None, unit="step")
-        steps = {contender: self.prepare(contender) for contender in self.contenders}
+        steps: dict[Contender, Step] = {}
+        for contender in list(self.contenders):
+            try:
+                steps[contender] = self.prepare(contender)
+            except torch.OutOfMemoryError:
+                self._leave_out(contender)
         for contender in progress(list(steps), "memory"):
             try:
                 self.peaks[contender] = peak_memory(steps[contender], device)
@@ -102,10 +107,10 @@ class Case:
 
     def table(self) -> list[list[str]]:
         """The rows as text, after a row of headings."""
-        first = next(iter(self.references))
-        unit = self.peaks[self.references[first]]
-        ratios = [f"/ {heading}" for heading in self.references]
-        rows = [["", "backend", "ms", *ratios, "MiB", f"MiB / {first}"]]
+        headings = [f"/ {heading}" for heading in self.references]
+        first = [f"MiB {heading}" for heading in headings[:1]]
+        units = [self.peaks[reference] for reference in self.references.values()][:1]
+        rows = [["", "backend", "ms", *headings, "MiB", *first]]
         for row in self.results():
             peak = row["peak_bytes"]
             cells = [row["name"], row["backend"], f"{row['median_seconds'] * 1e3:.1f}"]
@@ -113,7 +118,7 @@ class Case:
                 low, middle, high = (f"{value:.2f}" for value in quartiles)
                 cells.append(middle if low == middle == high else f"{middle} ({low}-{high})")
             cells.append(f"{peak / 2**20:.0f}" if peak else "-")
-            cells.append(f"{peak / unit:.2f}" if peak and unit else "-")
+            cells += [f"{peak / unit:.2f}" if peak and unit else "-" for unit in units]
             rows.append(cells)
         return rows
 

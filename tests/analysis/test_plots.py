@@ -4,6 +4,7 @@ import importlib.util
 import re
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -44,10 +45,12 @@ def model_of(toy_masked_lm_data, tmp_path_factory):
 @pytest.mark.parametrize("encoding", ["tupe_r", "t5", "learned", "shaw"])
 def test_draws(model_of, tmp_path, encoding):
     out = tmp_path / "heads.png"
-    script().main([model_of(encoding), "--out", str(out), "--length", "20"])
+    model = model_of(encoding)
+    script().main([model, f"--out={out}", "--length", "20"])
     content = out.read_bytes()
     assert content.startswith(PNG)
-    assert b"--out" in content, "the command that made it"
+    made = f"plot_positional_correlations.py {Path(model).name} --out=heads.png --length 20"
+    assert made.encode() in content
     assert [file.name for file in tmp_path.iterdir()] == ["heads.png"]
 
 

@@ -27,6 +27,8 @@ CASES = ("none", "learned", "rope", "alibi", "t5", "tupe_a", "tupe_a-tie_cls", "
 #: Vectors by distance, with clips shorter and longer than the sentences.
 RELATIVE = ("shaw", "shaw-wide", "shaw-long", "deberta", "deberta-wide", "deberta-long")
 RELATIVE += ("transformer_xl", "relative_bank", "relative_bank-long")
+#: With a window, an untied [CLS] still sees all tokens, and all tokens see it.
+UNTIED, TIED = ("tupe_a", "tupe_r"), ("tupe_a-tie_cls", "tupe_r-tie_cls")
 #: Length and padding of sentences in groups: in a batch of fewer cells, all are one group.
 DIFFERENT = (310, (0, 9, 157, 309))
 #: As short a sequence as has a term too large to be stored for three heads.
@@ -111,7 +113,9 @@ def test_tiles_of_relative_vectors(way, case, length, causal, padded):
     [{"causal": True}, {"window": 3}, {"window": 150}, {"causal": True, "window": 3}],
     ids=str,
 )
-@pytest.mark.parametrize("case", ["none", "alibi", "tupe_r", "shaw", "deberta", "transformer_xl"])
+@pytest.mark.parametrize(
+    "case", ["none", "alibi", *UNTIED, *TIED, "shaw", "deberta", "transformer_xl"]
+)
 def test_blocks_leave_out_hidden_keys(way, case, how, padded):
     assert_as_eager(case, 300, padded, **how)
 

@@ -137,6 +137,9 @@ def test_own_text(tmp_path):
     file.write_text("\n\n".join(lines), encoding="utf-8")
     found = own_text.read(file)
     assert found == [f"sentence {i} goes on & on." for i in range(400)]
+    # With the mark that some editors put first.
+    file.write_text("\n".join(lines), encoding="utf-8-sig")
+    assert own_text.read(file) == found
     file.write_text("\n".join(lines[:199]), encoding="utf-8")
     with pytest.raises(UsageError, match=r"own.txt' with 199 lines, but at least 200 are needed"):
         own_text.read(file)

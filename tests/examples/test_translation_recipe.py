@@ -76,6 +76,16 @@ def test_an_empty_line(source, tmp_path):
         prepare.prepare(source, tmp_path / "out", 60)
 
 
+def test_a_damaged_gz(source, tmp_path):
+    """Its tail is missing, or its compressed part is none."""
+    packed = source / "train.de.gz"
+    whole = packed.read_bytes()
+    for damaged in (whole[:-12], whole[:10] + b"\xff" * 50, b"text\n"):
+        packed.write_bytes(damaged)
+        with pytest.raises(UsageError, match=r"cannot read .*train\.de or train\.de\.gz: "):
+            prepare.prepare(source, tmp_path / "out", 60)
+
+
 def test_command_ends_in_one_line(tmp_path):
     ended = processes.run(ROOT / "examples/translation/prepare.py", tmp_path, tmp_path)
     assert ended.returncode == 1

@@ -75,9 +75,29 @@ def test_archive_itself(tmp_path):
     faults, missing = check(write(tmp_path / "s.zip", {"folder/RTE.tsv": predictions("RTE.tsv")}))
     assert faults == ["folder/RTE.tsv: not a file of a submission"]
     assert len(missing) == 11
-    (tmp_path / "s.txt").write_text("x")
-    assert "cannot be read" in check(tmp_path / "s.txt")[0][0]
     command = [sys.executable, GLUE / "glue_submission.py", tmp_path / "s.zip"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "missing, but the leaderboard requires all files: CoLA.tsv" in done.stderr
+
+
+def test_archive_that_cannot_be_read(tmp_path):
+    """No archive, an encrypted file, and one whose compressed part is none."""
+    path = tmp_path / "s.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("RTE.tsv", predictions("RTE.tsv"))
+        first = archive.getinfo("RTE.tsv").header_offset + 30 + len("RTE.tsv")
+    whole = path.read_bytes()
+    assert check(path)[0] == []
+    # The flags follow 6 bytes after the beginning of a local header and 8 after a central one.
+    local, central = 6, whole.rindex(b"PK\1\2") + 8
+    encrypted = bytearray(whole)
+    encrypted[local] |= 1
+    encrypted[central] |= 1
+    damaged = whole[:first] + b"\xff" * 50 + whole[first + 50 :]
+    for content, why in ((b"x", "not a zip"), (encrypted, "encrypted"), (damaged, "invalid")):
+        path.write_bytes(content)
+        (told,), missing = check(path)
+        assert told.startswith(f"{path} cannot be read: ")
+        assert why in told
+        assert missing == []

@@ -62,15 +62,25 @@ def test_regression(shape):
         (None, 1, [1, 5, 2]),
         ("regression", 1, [1, 5, 2]),
         ("multi_label_classification", 2, [[1, 0], [0, 0], [1, 1]]),
-        ("single_label_classification", 1, [0, 0, 0]),
-        ("single_label_classification", 3, [2, 0, 1]),
     ],
 )
+@torch.no_grad()
 def test_integer_labels(kind, classes, labels):
-    """Serve for every problem_type."""
+    """Serve where floating-point numbers are expected; their losses are tested above."""
     model = filled(hf.TupeForSequenceClassification, config(num_labels=classes))
-    model.config.problem_type = kind
-    model(IDS, labels=torch.tensor(labels)).loss.backward()
+    losses = []
+    for dtype in (torch.long, torch.float):
+        model.config.problem_type = kind
+        losses.append(model(IDS, labels=torch.tensor(labels, dtype=dtype)).loss)
+    assert losses[0] == losses[1] > 0
+
+
+@torch.no_grad()
+def test_classification_into_one_class():
+    """Only problem_type tells it from regression."""
+    model = filled(hf.TupeForSequenceClassification, config(num_labels=1))
+    model.config.problem_type = "single_label_classification"
+    assert model(IDS, labels=torch.tensor([0, 0, 0])).loss == 0
 
 
 @torch.no_grad()

@@ -1,16 +1,12 @@
-"""README.md of a directory for transformers, and the way of a directory to a hub and back."""
+"""README.md of a directory for transformers."""
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 
 import pytest
 import torch
 
 from tests.fairseq_commands import finetune
-from tests.interop.hub import stand_in
 from tests.interop.samples import language_model, masked_lm, run
 from tupe_fairseq.interop.formats import huggingface
 
@@ -96,45 +92,3 @@ def test_card_of_what_records_nothing(tmp_path):
         known = {rows[key] for key in ("data", "training", "validation")}
         assert known == {"not recorded"}
         assert ("trust_remote_code" in code) == (name == "lm")
-
-
-#: Runs without this package and without fairseq: loads, uploads, downloads, compares.
-UPLOAD = """
-import sys
-for name in ("tupe_fairseq", "fairseq"):
-    sys.modules[name] = None
-import torch
-from huggingface_hub import HfApi
-from transformers import AutoModelForMaskedLM
-directory, ids = sys.argv[1], torch.arange(4, 24)[None]
-api = HfApi(token="hf_none")
-api.create_repo("me/whole")
-api.upload_folder(repo_id="me/whole", folder_path=directory)
-model = AutoModelForMaskedLM.from_pretrained(directory, trust_remote_code=True).eval()
-model.push_to_hub("me/model", token="hf_none")
-with torch.no_grad():
-    expected = model(ids).logits
-    for name in ("me/whole", "me/model"):
-        again = AutoModelForMaskedLM.from_pretrained(name, trust_remote_code=True).eval()
-        assert torch.equal(again(ids).logits, expected), name
-"""
-
-
-@pytest.mark.slow
-def test_upload_and_download(tmp_path):
-    _, converted = masked_lm("tupe_r")
-    huggingface.write(converted, tmp_path / "hf")
-    with stand_in() as hub:
-        own = {"HF_ENDPOINT": hub.address, "HF_HOME": str(tmp_path / "home")}
-        own |= {"HF_HUB_OFFLINE": "0", "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
-        words = [sys.executable, "-W", "ignore", "-c", UPLOAD, str(tmp_path / "hf")]
-        done = subprocess.run(
-            words, capture_output=True, text=True, env={**os.environ, **own}, cwd=tmp_path
-        )
-    assert done.returncode == 0, done.stderr
-    files = {path.name: path.read_bytes() for path in (tmp_path / "hf").iterdir()}
-    assert hub.files["me/whole"] == files
-    code = {name for name in files if name.endswith(".py")}
-    assert code
-    assert code <= hub.files["me/model"].keys()
-    assert hub.files["me/model"]["model.safetensors"] == files["model.safetensors"]

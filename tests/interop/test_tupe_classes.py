@@ -43,7 +43,8 @@ def directories(tmp_path_factory):
     return folder, {name: write(masked_lm(name), folder / name) for name in ENCODERS}
 
 
-#: Loads all directories of a folder without this package and without fairseq.
+#: Loads all directories of a folder, and what transformers saves of them, without this package and
+#: without fairseq.
 ALONE = """
 import json, sys
 for name in ("tupe_fairseq", "fairseq"):
@@ -52,15 +53,25 @@ import torch
 from pathlib import Path
 from safetensors.torch import load_file
 import transformers
+def load(folder):
+    model = auto.from_pretrained(folder, trust_remote_code=True).eval()
+    assert type(model).__module__.startswith("transformers_modules.")
+    return model
+auto = getattr(transformers, sys.argv[2])
 found = {}
 for folder in sorted(Path(sys.argv[1]).iterdir()):
     expected = load_file(folder / "expected")
-    auto = getattr(transformers, sys.argv[2])
-    model = auto.from_pretrained(folder, trust_remote_code=True).eval()
-    assert type(model).__module__.startswith("transformers_modules.")
+    model, again = load(folder), Path("again", f"{folder.name}_again")
+    model.save_pretrained(again)
+    code, kept = ({path.name for path in each.glob("*.py")} for each in (folder, again))
+    assert type(model).__module__.rpartition(".")[2] + ".py" in kept
+    # A language model needs no file of other tasks.
+    assert code - kept <= {"modeling_tupe.py"}, code - kept
     seen = expected["ids"].ne(1)
     with torch.no_grad():
-        error = (model(expected["ids"]).logits - expected["logits"])[seen].abs().max().item()
+        logits = model(expected["ids"]).logits
+        assert torch.equal(load(again)(expected["ids"]).logits, logits), folder
+    error = (logits - expected["logits"])[seen].abs().max().item()
     found[folder.name] = error / expected["logits"].abs().max().item()
 print(json.dumps(found))
 """

@@ -30,7 +30,7 @@ def measure(script, tmp_path: Path) -> Callable[..., tuple[dict, str]]:
 
     def run(kind: str, flags: str, status: int = 0) -> tuple[dict, str]:
         files = [tmp_path / f"results.{name}" for name in ("json", "markdown")]
-        words = f"--device cpu {TINY[kind]} {flags} --json {files[0]} --markdown {files[1]}"
+        words = f"--device cpu {TINY[kind]} {flags} --json={files[0]} --markdown {files[1]}"
         assert script(f"benchmark_{kind}").main(words.split()) == status
         assert sorted(tmp_path.iterdir()) == files
         return json.loads(files[0].read_text()), files[1].read_text()

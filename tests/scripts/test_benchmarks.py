@@ -19,7 +19,9 @@ def test_training(measure, capsys):
     flags = "--encodings tupe_r,learned --backends auto,eager,blocked --peers="
     results, markdown = measure("training", f"--workloads 4x512,half-padding {flags}")
     assert {"command", "device", "threads", "torch", "date", "commit"} < results.keys()
-    assert results["command"].startswith("python scripts/benchmark_training.py --device cpu")
+    command = results["command"]
+    assert command.startswith("python scripts/benchmark_training.py --device cpu")
+    assert command.endswith("--json=results.json --markdown results.markdown")
     assert [table["title"] for table in results["tables"]] == [
         "4x512, changed",
         "half-padding, changed",
@@ -47,7 +49,7 @@ def test_training(measure, capsys):
         assert len(printed) == len(written) == 2
         for line, cells in zip(printed, written, strict=True):
             assert line == " ".join(cells).strip("| ").split()
-    assert f"command: `{results['command']}`" in markdown
+    assert f"command: `{command}`" in markdown
 
 
 def test_evaluation_in_two_dtypes(measure):
@@ -161,23 +163,45 @@ def test_peak_memory_is_that_of_the_step(script):
     assert len(kept)
 
 
-def test_a_row_that_needs_too_much_memory_is_left_out(script, capsys):
+@pytest.mark.parametrize("where", ["prepare", "step"])
+@pytest.mark.parametrize("references", [("big", "small"), ("big",)])
+def test_a_row_that_needs_too_much_memory_is_left_out(script, capsys, where, references):
     compare = script("benchmarking.compare")
-    big, small = compare.Contender("big", "eager"), compare.Contender("small", "flash")
+    rows = {name: compare.Contender(name, "eager") for name in ("big", "small")}
+
+    def allocate(contender, now):
+        if (contender.name, now) == ("big", where):
+            raise torch.OutOfMemoryError
 
     def prepare(contender):
-        def step():
-            if contender == big:
-                raise torch.OutOfMemoryError
+        allocate(contender, "prepare")
+        return lambda: allocate(contender, "step")
 
-        return step
-
-    references = {"big": big, "small": small}
-    case = compare.Case("T", "facts", prepare, [big, small], references, rounds=2)
+    references = {name: rows[name] for name in references}
+    case = compare.Case("T", "facts", prepare, list(rows.values()), references, rounds=2)
     case.measure("cpu")
     assert capsys.readouterr().err == "left out: big with eager: out of memory\n"
     assert [row["name"] for row in case.results()] == ["small"]
-    assert case.table()[0][:4] == ["", "backend", "ms", "/ small"]
+    header, (name, _, milliseconds, *ratios) = case.table()
+    assert (name, float(milliseconds) >= 0) == ("small", True)
+    if "small" in references:
+        assert header == ["", "backend", "ms", "/ small", "MiB", "MiB / small"]
+        assert ratios[0] == "1.00"
+    else:
+        assert header == ["", "backend", "ms", "MiB"]
+
+
+def test_no_row_fits(script, capsys):
+    compare = script("benchmarking.compare")
+
+    def prepare(contender):
+        raise torch.OutOfMemoryError
+
+    row = compare.Contender("big", "eager")
+    case = compare.Case("T", "facts", prepare, [row], {"big": row}, rounds=2)
+    case.measure("cpu")
+    assert "left out: big" in capsys.readouterr().err
+    assert case.seconds == {}
 
 
 def test_models_without_fairseq_compute_the_same(script):

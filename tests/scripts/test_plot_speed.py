@@ -23,6 +23,9 @@ def test_points_are_the_medians(script, measure, tmp_path):
     rows = [row for table in results["tables"][:2] for row in table["rows"][1:3]]
     medians = [row["quartiles_of_ratios"]["stock"][1] for row in rows]
     assert points == set(zip([0, 0, 1, 1], medians, strict=True))
+    plot.main([str(tmp_path / "results.json"), f"--out={tmp_path / 'speed.png'}"])
+    written = (tmp_path / "speed.png").read_bytes()
+    assert b"python scripts/plot_speed.py results.json --out=speed.png" in written
 
 
 def test_another_file_is_told(tmp_path):

@@ -11,7 +11,6 @@ from examples.glue.glue_submission import FILES
 from examples.pretraining import clean, encode
 from examples.shared import runner
 from examples.shared.results import write_report
-from tests.glue import samples  # noqa: F401  (whose import finds the scripts of examples/glue)
 from tests.interop import release
 from tests.stress.commands import digests
 from tests.stress.disks import full_disk, read_only

@@ -5,6 +5,7 @@ import json
 import logging
 import math
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,12 +19,14 @@ from tests.fairseq_commands import (
     PLUGIN,
     configuration,
     generate,
+    generated,
     load,
     parameters,
     train_lm,
     train_translation,
 )
 from tests.tolerances import LOSSES, assert_close, assert_trained_alike
+from tests.toy_data import word_dictionary
 
 USER = ("--user-dir", str(PLUGIN), "--cpu", "--num-workers", "0", "--no-progress-bar")
 #: Flags of language modelling that are the task's, and their values.
@@ -37,18 +40,69 @@ def translator(toy_translation_data, tmp_path_factory):
     return train_translation(toy_translation_data, tmp_path_factory.mktemp("m"), *FLAGS)
 
 
+@torch.no_grad()
+def logs_of(
+    models: list[torch.nn.Module], words: str, source: str | None = None, temperature: float = 1
+) -> torch.Tensor:
+    """Base 2, of the mean probability of each word and of </s>: all words at once, in double."""
+    symbols = word_dictionary()
+    encode = partial(symbols.encode_line, add_if_not_exist=False)
+    ids = encode(words).long()
+    read = [] if source is None else [encode(source).long()[None], None]
+    given = ids.roll(1)[None]
+    logits = [model.double()(*read, given)[0][0] / temperature for model in models]
+    probabilities = torch.stack(logits).softmax(-1).mean(0)
+    return probabilities.gather(1, ids[:, None])[:, 0].log2()
+
+
+def is_shown(lines: dict[str, list[str]]) -> bool:
+    """Whether the hypothesis has no <s> or further </s>, which fairseq does not print."""
+    return len(lines["H"][1].split()) + 1 == len(lines["P"][0].split())
+
+
 @pytest.mark.parametrize(
-    "flags",
+    ("flags", "lenpen", "temperature"),
     [
-        ("--beam", 2, "--lenpen", 0.6, "--no-repeat-ngram-size", 2, "--prefix-size", 1),
-        ("--sampling", "--sampling-topk", 3, "--temperature", 2, "--beam", 2),
-        ("--diverse-beam-groups", 2, "--beam", 4),
-        ("--print-alignment", "--left-pad-source", "--match-source-len"),
+        (("--lenpen", 0.6, "--no-repeat-ngram-size", 2, "--prefix-size", 1), 0.6, 1),
+        (("--sampling", "--sampling-topk", 3, "--temperature", 2), 1, 2),
+        # A penalty of groups that are alike would be part of the scores.
+        (("--beam", 4, "--diverse-beam-groups", 2, "--diverse-beam-strength", 0), 1, 1),
     ],
-    ids=lambda flags: str(flags[0]),
+    ids=["beams", "sampling", "groups"],
 )
-def test_generation(toy_translation_data, translator, flags):
-    assert len(generate(toy_translation_data, translator, *flags)) == 16
+def test_scores_of_translations(toy_translation_data, translator, flags, lenpen, temperature):
+    found = generated(toy_translation_data, translator, "--beam", 2, *flags)
+    assert len(found) == 16
+    model = load(translator)
+    complete = [lines for lines in found.values() if is_shown(lines)]
+    # A group goes on after </s>.
+    assert len(complete) == 16 or "--diverse-beam-groups" in flags
+    assert complete
+    for lines in complete:
+        told, words = lines["H"]
+        logs = logs_of([model], words, *lines["S"], temperature)
+        assert_close(torch.tensor(float(told)), (logs.sum() / len(logs) ** lenpen).float())
+
+
+def test_translations_of_the_length_of_the_source(toy_translation_data, translator):
+    """Each has as many words as the source with its </s>, and </s> costs nothing."""
+    flags = ("--print-alignment", "--match-source-len")
+    # --left-pad-source turns off what is on by default.
+    found, padded_right = (
+        generated(toy_translation_data, translator, *flags, *more)
+        for more in ((), ("--left-pad-source",))
+    )
+    assert found.keys() == padded_right.keys()
+    model = load(translator)
+    for i, lines in found.items():
+        (source,), (told, words) = lines["S"], lines["H"]
+        length = len(source.split()) + 1
+        assert len(words.split()) == length
+        logs = logs_of([model], words, source)[:-1]
+        assert_close(torch.tensor(float(told)), (logs.sum() / (length + 1)).float())
+        targets = [int(pair.partition("-")[2]) for pair in lines["A"][0].split()]
+        assert targets == list(range(length))
+        assert (padded_right[i]["A"], padded_right[i]["H"][1]) == (lines["A"], words)
 
 
 def test_padding_of_batches_changes_no_translation(toy_translation_data, translator):
@@ -60,7 +114,13 @@ def test_padding_of_batches_changes_no_translation(toy_translation_data, transla
 def test_an_ensemble_translates(toy_translation_data, translator, tmp_path):
     flags = ("--share-all-embeddings", "--seed", 3)
     other = train_translation(toy_translation_data, tmp_path, *flags)
-    assert len(generate(toy_translation_data, f"{translator}:{other}")) == 16
+    found = generated(toy_translation_data, f"{translator}:{other}", "--max-len-b", 10)
+    assert len(found) == 16
+    models = [load(translator), load(other)]
+    for lines in found.values():
+        told, words = lines["H"]
+        expected = logs_of(models, words, *lines["S"]).mean()
+        assert_close(torch.tensor(float(told)), expected.float())
 
 
 def test_interactive(toy_translation_data, translator, monkeypatch, capsys):
@@ -170,5 +230,13 @@ def loss_of_each(checkpoint: Path) -> torch.Tensor:
 def test_generation_with_a_language_model(toy_masked_lm_data, toy_language_model):
     """--sample-break-mode eos: each line is a prefix."""
     task = ("--task", "language_modeling", "--sample-break-mode", "eos", "--gen-subset", "valid")
-    flags = (*task, "--max-len-b", 20, "--beam", 2)
-    assert len(generate(toy_masked_lm_data, toy_language_model, *flags)) == 60
+    flags = (*task, "--max-len-b", 30, "--beam", 2)
+    found = generated(toy_masked_lm_data, toy_language_model, *flags)
+    assert len(found) == 60
+    assert all(lines["H"][1].startswith(lines["S"][0]) for lines in found.values())
+    model = load(toy_language_model)
+    complete = [lines for lines in found.values() if is_shown(lines)]
+    assert len(complete) > 50
+    for lines in complete:
+        told, words = lines["H"]
+        assert_close(torch.tensor(float(told)), logs_of([model], words).mean().float())
