@@ -31,12 +31,9 @@ MORE_KEYS = {
 
 
 def completed(model: ModelArguments, args: Any, task: Any) -> Namespace:
-    """Check and complete the arguments of a model; ``args`` stays as it is.
+    """Check and complete the arguments of a model.
 
-    Args:
-        model: what it takes.
-        args: a Namespace (command line) or DictConfig (hydra).
-        task: fairseq's task.
+    ``args``, a Namespace (command line) or DictConfig (hydra), stays as it is.
 
     Raises:
         ConfigurationError: an argument is unknown, invalid, or not available in this model.

@@ -34,12 +34,7 @@ def is_intact(checkpoint: Path) -> bool:
 
 
 def newest_intact_checkpoint(folder: Path, besides: Path | None = None) -> Path | None:
-    """The intact checkpoint*.pt of a folder that was written last, or None.
-
-    Args:
-        folder: where to look.
-        besides: a checkpoint to leave out.
-    """
+    """The intact checkpoint*.pt of a folder that was written last, without `besides`, or None."""
     checkpoints = [path for path in folder.glob("checkpoint*.pt") if path != besides]
     checkpoints.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     return next(filter(is_intact, checkpoints), None)

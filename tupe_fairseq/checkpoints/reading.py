@@ -139,15 +139,10 @@ def _unreadable(path: str | Path) -> CheckpointError:
 def recorded_settings(
     state: Mapping[str, typing.Any], group: str, source: object
 ) -> dict[str, typing.Any]:
-    """One group of a checkpoint's settings.
-
-    Args:
-        state: the checkpoint.
-        group: "model", "task", "distributed_training", ...
-        source: the file, for the message.
+    """One group of a checkpoint's settings: "model", "task", "distributed_training", ...
 
     Raises:
-        CheckpointError: the settings are not a table of names and values.
+        CheckpointError: the settings of `source` are not a table of names and values.
     """
     # Until 2020 fairseq recorded `args`, a flat Namespace. Since then it records `cfg`, a tree
     # whose branches may be Namespaces.

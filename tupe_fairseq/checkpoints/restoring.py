@@ -26,11 +26,6 @@ def check_restore_file(model: ModelArguments, args: Any, complete: Namespace) ->
 
     Other options that differ from the recorded ones are named in a warning.
 
-    Args:
-        model: what the model takes as arguments.
-        args: fairseq's object with the settings.
-        complete: arguments of the model.
-
     Raises:
         CheckpointError: the checkpoint is damaged, not fairseq's, or would run code; or it has
             another position encoding or --tie-cls.

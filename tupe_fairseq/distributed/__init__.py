@@ -8,11 +8,8 @@ import time
 def end_with(parent: int, every: float = 1.0) -> None:
     """Exit when the parent process exits, even by SIGKILL.
 
-    Otherwise this process would continue beside the next run, in the same folder.
-
-    Args:
-        parent: number of the process.
-        every: seconds between two looks.
+    Otherwise this process would continue beside the next run, in the same folder. `parent` is its
+    process id, `every` the seconds between two looks.
     """
 
     def watch() -> None:

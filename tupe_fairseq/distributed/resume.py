@@ -24,9 +24,8 @@ COPY = ".restored.pt"
 def resumed(cfg: DictConfig) -> Iterator[None]:
     """Inside the block, fairseq resumes at the position in the data that the checkpoint records.
 
-    Args:
-        cfg: fairseq's settings. If another number of processes wrote the checkpoint, they are
-            changed to name a recounted copy of it in --save-dir, which is removed at the end.
+    If another number of processes wrote the checkpoint, fairseq's settings are changed to name a
+    recounted copy of it in --save-dir, which is removed at the end.
 
     Raises:
         CheckpointError: the checkpoint is damaged, of another kind, or would run code.

@@ -26,11 +26,9 @@ from .resume import resumed
 
 
 def rank_flags(flags: list[str], environment: dict[str, str]) -> list[str]:
-    """The flags for the rank of this process among those that torchrun started.
+    """Flags of fairseq-train for the rank of this process among those that torchrun started.
 
-    Args:
-        flags: of fairseq-train, the same in all processes.
-        environment: with torchrun's RANK, WORLD_SIZE, LOCAL_RANK.
+    `flags` are the same in all processes; the environment has RANK, WORLD_SIZE and LOCAL_RANK.
     """
     own = [
         *("--distributed-init-method", "env://", "--distributed-no-spawn"),

@@ -62,11 +62,7 @@ def restore(encoder: Encoder, config: TupeConfig, initialise: Callable[[nn.Modul
 
     transformers 5 loads models without the values of what is not in the file, and its own
     initialisation does not know an encoding's. Loaded parameters are left as they are.
-
-    Args:
-        encoder: whose positions are completed.
-        config: its configuration.
-        initialise: initialisation of linear layers and embeddings, as fairseq applies it.
+    `initialise` is the initialisation of linear layers and embeddings, as fairseq applies it.
     """
     fresh = build_positions(config)
     _complete(encoder.embed_positions, fresh.apply(initialise))

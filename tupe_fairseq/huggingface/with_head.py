@@ -30,10 +30,7 @@ class TupeWithHead(TupePreTrainedModel):
     ) -> Read | None:
         """Rows and columns of the tokens that `logits` reads, M each; None: all.
 
-        Args:
-            x: ids or vectors, B×T or B×T×C.
-            attention_mask: B×T, or None.
-            labels: as the class takes them, or None.
+        `x` are ids, B×T, or vectors, B×T×C; the mask is B×T; labels are as the class takes them.
         """
         return None
 

@@ -24,12 +24,8 @@ UNKNOWN = "not recorded"
 def training_of(state: Mapping[str, Any], source: object) -> dict[str, Any]:
     """What a checkpoint records of its training: `data`, `updates` and `validation`, where known.
 
-    Args:
-        state: the checkpoint.
-        source: the file, for messages.
-
     Raises:
-        CheckpointError: the settings are not a table.
+        CheckpointError: the settings of `source` are not a table.
     """
     found: dict[str, Any] = {}
     data = recorded_settings(state, "task", source).get("data")
@@ -54,13 +50,9 @@ def training_of(state: Mapping[str, Any], source: object) -> dict[str, Any]:
 
 
 def model_card(converted: Converted, model: Any, tokenizer: bool, code: bool) -> str:
-    """The text of README.md.
+    """The text of README.md, for the same model here and in transformers.
 
-    Args:
-        converted: the model.
-        model: the same as a model of transformers.
-        tokenizer: whether the directory has one.
-        code: whether the directory has the code of its model.
+    `tokenizer` and `code` say whether the directory has a tokenizer and the code of the model.
     """
     task = type(model).__name__.partition("For")[2]
     encoding = converted.settings["position_encoding"]

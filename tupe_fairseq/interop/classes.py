@@ -34,12 +34,9 @@ def library() -> Any:
 
 
 def to_transformers(converted: Converted, kind: str, head: str | None) -> Any:
-    """The model of transformers, with the classification `head` alone if there is one.
+    """The model of transformers whose model_type is `kind`.
 
-    Args:
-        converted: the model.
-        kind: its model_type there.
-        head: name of the head.
+    It has the classification head of the name `head` alone, if there is one.
 
     Raises:
         UsageError: the model has no counterpart, or no such head.

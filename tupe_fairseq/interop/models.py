@@ -73,13 +73,7 @@ def arguments(settings: dict[str, Any], family: Family = MASKED) -> Namespace:
 def sizes(
     state: Mapping[str, Tensor], source: object, kind: str, family: Family = MASKED
 ) -> dict[str, Any]:
-    """Settings that the parameters show, whatever a file records of them.
-
-    Args:
-        state: parameters by their names here.
-        source: the file, for messages.
-        kind: what the file should be, for messages.
-        family: the kind of model.
+    """Settings that the parameters show, whatever `source`, a checkpoint of `kind`, records.
 
     Raises:
         CheckpointError: token embeddings or layer 0 are missing, or no matrices.
@@ -165,8 +159,7 @@ def with_recorded(settings: Mapping[str, Any], family: Family) -> dict[str, Any]
 def building_model(longest: str) -> Iterator[None]:
     """Explain why a model cannot be built inside the block: settings have any type and size.
 
-    Args:
-        longest: the setting that most often needs too much memory, with its value.
+    `longest` is the setting that most often needs too much memory, with its value.
 
     Raises:
         CheckpointError: in place of an error that is not a UsageError.

@@ -55,16 +55,10 @@ def to_config(converted: Converted, head: str | None) -> dict[str, Any]:
 def from_config(
     config: Any, state: Mapping[str, Tensor], source: object, family: Family
 ) -> dict[str, Any]:
-    """Arguments of fairseq's model.
-
-    Args:
-        config: a `TupeConfig`. What parameters show is taken from them.
-        state: parameters by their names here.
-        source: the directory, for messages.
-        family: the kind of model.
+    """Arguments of fairseq's model from a `TupeConfig`; what parameters show is taken from them.
 
     Raises:
-        UsageError: a setting is invalid.
+        UsageError: a setting of `source` is invalid.
     """
     config.check_numbers()
     settings = {here: getattr(config, there) for there, here in family.settings.items()}

@@ -56,9 +56,7 @@ def collect(
 ) -> dict[str, str]:
     """Names and contents of all files for a model with this encoding.
 
-    Args:
-        position_encoding: its name.
-        options: its options, of which one may name another encoding.
+    One of its options may name another encoding, whose files are then among them.
 
     Raises:
         ConfigurationError: the encoding is not one of this package.

@@ -55,15 +55,10 @@ def write_tokenizer(
     lower_case: bool = False,
     start: str | None = None,
 ) -> str:
-    """Write the tokenizer whose files are in `source`.
+    """Write the tokenizer whose files are in `source`, for a model of at most `longest` tokens.
 
-    Args:
-        folder: where to write.
-        source: the model's directory.
-        dictionary: its dictionary.
-        longest: most tokens of the model.
-        lower_case: whether the training text was lowercased.
-        start: the symbol before a text that a language model continues; None for masked tokens.
+    With `lower_case`, it lowercases texts, as that of training was. `start` is the symbol before a
+    text that a language model continues; None for masked language models.
 
     Returns:
         A note for the user: why no tokenizer was written, or "".

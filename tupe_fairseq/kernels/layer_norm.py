@@ -11,12 +11,9 @@ from .linear import is_plain
 
 
 def add_and_normalise(x: Tensor, residual: Tensor, norm: nn.LayerNorm) -> Tensor:
-    """Compute norm(x + residual); on CPUs in one pass over memory where no gradient is needed.
+    """Compute norm(x + residual) over C, both N×C or B×T×C.
 
-    Args:
-        x: N×C or B×T×C.
-        residual: of the same shape.
-        norm: over C.
+    On CPUs this takes one pass over memory where no gradient is needed.
     """
     tensors = (x, residual, norm.weight, norm.bias)
     is_served = is_plain(norm, nn.LayerNorm) and norm.bias is not None and _are_served(*tensors)

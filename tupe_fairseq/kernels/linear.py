@@ -30,12 +30,9 @@ PLAIN = (Tensor, nn.Parameter)
 
 
 def project(x: Tensor, module: nn.Module, activation: str = "none") -> Tensor:
-    """``module(x)``, and the activation, for a projection that may have been replaced.
+    """``module(x)`` and the activation, "none" or "gelu": B×T×I -> B×T×O, or N×I -> N×O.
 
-    Args:
-        x: B×T×I or N×I.
-        module: nn.Linear, or what replaces it, e.g. with noise, adapters or quantised weights.
-        activation: "none" or "gelu".
+    The module is nn.Linear, or what replaces it, e.g. with noise, adapters or quantised weights.
     """
     if isinstance(module, nn.Linear) and is_plain(module):
         return linear(x, module.weight, module.bias, activation)
@@ -54,13 +51,9 @@ def is_plain(module: nn.Module, kind: type[nn.Module] = nn.Linear) -> bool:
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "none") -> Tensor:
-    """activation(x weightᵀ + bias): B×T×I -> B×T×O, or N×I -> N×O.
+    """activation(x weightᵀ + bias), with "none" or "gelu": B×T×I -> B×T×O, or N×I -> N×O.
 
-    Args:
-        x: the inputs.
-        weight: O×I.
-        bias: O, or None.
-        activation: "none" or "gelu".
+    The weight is O×I, the bias O.
     """
     if not _is_served(x, weight, bias):
         out = F.linear(x, weight, bias)

@@ -42,14 +42,9 @@ def words_per_mask(rows: int, columns: int) -> int:
 
 
 def keep_mask(rows: int, columns: int, p: float, key: int, first: int = 0) -> Tensor:
-    """The mask of one key, rows×columns, True where an entry is kept.
+    """The mask of one key of `draw_key`, rows×columns, True where an entry is kept.
 
-    Args:
-        rows: number of rows.
-        columns: entries per row.
-        p: probability of dropping an entry, below 1.
-        key: from `draw_key`.
-        first: counter of the first word.
+    `p` is the probability of dropping an entry, below 1; `first` the counter of the first word.
     """
     bits = torch.arange(first, first + words_per_mask(rows, columns))
     bits.mul_(_signed(STEP)).add_(_signed(key))
