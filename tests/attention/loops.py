@@ -1,6 +1,8 @@
 """What the loops of tests/reference give: outputs, weights and every gradient, in float64."""
 
 import functools
+import importlib
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -15,55 +17,22 @@ from tests.attention.cases import (
     normal,
     padding_mask,
 )
-from tests.reference import (
-    alibi,
-    cable,
-    cope,
-    dape,
-    deberta,
-    fire,
-    fox,
-    kerple,
-    learned,
-    none,
-    pope,
-    relative_bank,
-    rope,
-    sandwich,
-    shaw,
-    t5,
-    toeplitz,
-    transformer_xl,
-    tupe,
-    urpe,
-    xpos,
-)
+from tupe_fairseq.position import POSITION_ENCODINGS
 
-REFERENCES = {
-    "none": none.attend,
-    "learned": learned.attend,
-    "t5": t5.attend,
-    "tupe_a": tupe.attend,
-    "tupe_r": tupe.attend,
-    "rope": rope.attend,
-    "shaw": shaw.attend,
-    "transformer_xl": transformer_xl.attend,
-    "deberta": deberta.attend,
-    "alibi": alibi.attend,
-    "fire": fire.attend,
-    "kerple_log": kerple.attend_log,
-    "kerple_power": kerple.attend_power,
-    "sandwich": sandwich.attend,
-    "fox": fox.attend,
-    "urpe": urpe.attend,
-    "pope": pope.attend,
-    "relative_bank": relative_bank.attend,
-    "cable": cable.attend,
-    "cope": cope.attend,
-    "dape": dape.attend,
-    "xpos": xpos.attend,
-    "toeplitz": toeplitz.attend,
-}
+
+def _references() -> dict[str, Callable]:
+    """For an encoding of position/NAME.py, `attend` of reference/NAME.py, or `attend_LAST`."""
+    found = {}
+    for name, cls in POSITION_ENCODINGS.items():
+        file = cls.__module__.rpartition(".")[2]
+        loops = vars(importlib.import_module(f"tests.reference.{file}"))
+        # Others enter the input: test_input_encodings.py.
+        if attend := loops.get(f"attend_{name.rpartition('_')[2]}", loops.get("attend")):
+            found[name] = attend
+    return found
+
+
+REFERENCES = _references()
 DTYPES = (torch.float64, torch.float32, torch.bfloat16)
 #: Length, and padding at the end of each of two sentences.
 SENTENCES = ((1, None), (2, None), (2, (0, 1)), (7, None), (7, (3, 0)))

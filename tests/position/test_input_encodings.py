@@ -17,7 +17,7 @@ from tests.attention.cases import (
     normal,
     words,
 )
-from tests.attention.loops import inputs
+from tests.attention.loops import REFERENCES, inputs
 from tests.reference import (
     cape,
     cnn,
@@ -31,6 +31,7 @@ from tests.reference import (
 )
 from tests.tolerances import assert_close, assert_gradients_close, assert_not_zero, assert_zero
 from tupe_fairseq import build_position_encoding
+from tupe_fairseq.position import POSITION_ENCODINGS
 
 LONGEST = 33
 #: Test id -> reference, registered name, arguments. Six rows reach 36 positions.
@@ -59,6 +60,12 @@ CASES = {
 #: Length, and padding at the end of each of two sentences.
 SENTENCES = ((1, None), (2, None), (2, (0, 1)), (7, None), (7, (3, 0)), (33, (0, 20)))
 DTYPES = (torch.float64, torch.float32, torch.bfloat16)
+
+
+def test_every_registered_encoding_has_its_reference():
+    """Here, or among those that tests/attention compares."""
+    entering = {name for _, name, _ in CASES.values()}
+    assert REFERENCES.keys() | entering == set(POSITION_ENCODINGS)
 
 
 def build(case, dtype=torch.float64):
