@@ -159,7 +159,8 @@ def draw_blimp(found: Finals, out: Path, command: str) -> None:
     axes.imshow(cells, cmap="RdBu", vmin=10, vmax=90, aspect="auto")
     for i, row in enumerate(cells):
         for j, value in enumerate(row):
-            axes.text(j, i, f"{value:.0f}", ha="center", va="center", fontsize=9)
+            color = "black" if 25 < value < 80 else "white"
+            axes.text(j, i, f"{value:.0f}", ha="center", va="center", fontsize=9, color=color)
     names = [name.replace("+", "\n+") for name in ranked]
     axes.set_xticks(range(len(ranked)), names, rotation=45, ha="right")
     axes.set_yticks(range(len(phenomena)), [key.replace("_", " ") for key in phenomena])
