@@ -14,7 +14,7 @@ from .modules.encoder import Encoder
 from .modules.layer import TransformerLayer
 from .position import PositionEncoding
 
-M = TypeVar("M", bound=nn.Module)
+_M = TypeVar("_M", bound=nn.Module)
 
 
 @torch.no_grad()
@@ -209,7 +209,7 @@ def correlation_terms(encoder: Encoder, tokens: Tensor) -> Tensor:
     return torch.stack([*terms, scores - sum(terms)])
 
 
-def _in_evaluation(module: M) -> M:
+def _in_evaluation(module: _M) -> _M:
     """A copy: in training, `cape` and `shape` draw positions, and `deberta` drops vectors."""
     return copy.deepcopy(module).eval()
 
