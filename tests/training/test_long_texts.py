@@ -88,7 +88,10 @@ def test_tuning_and_resuming_beyond_the_trained_length(toy_checkpoint, long_revi
             {"max_positions": 128, "trained_positions": None},
             "--trained-positions is 128, but the checkpoint has 64 positions: give that number",
         ),
-        ({"position_encoding": "rope"}, "that tupe_a, tupe_r have, but .* is 'rope'"),
+        (
+            {"position_encoding": "rope", "trained_positions": None},
+            "that tupe_a, tupe_r have, but .* is 'rope'",
+        ),
         (
             {"max_positions": 128, "extend_positions": None},
             "continue beyond them with --extend-positions hierarchical or toeplitz",
