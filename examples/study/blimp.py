@@ -53,10 +53,9 @@ def read_pairs(path: Path, most: int) -> list[Pair]:
     files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
     found: dict[str, list[Pair]] = {}
     for file in files:
+        opened = lzma.open if file.suffix == ".xz" else open
         try:
-            with (lzma.open if file.suffix == ".xz" else open)(
-                file, "rt", encoding="utf-8"
-            ) as text:
+            with opened(file, "rt", encoding="utf-8") as text:
                 lines = list(text)
         except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
             raise UsageError(f"--data: cannot read {str(file)!r}: {error}.") from error
