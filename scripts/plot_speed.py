@@ -14,9 +14,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from examples.shared.markdown import shown
 from tupe_fairseq import UsageError
 from tupe_fairseq.errors import one_line_endings
+from tupe_fairseq.machine import shown
 from tupe_fairseq.plots import figure_class, save_png
 
 if TYPE_CHECKING:

@@ -1,9 +1,13 @@
-"""The cores that this process may use, and what reports say of the machine and the commit."""
+"""The cores that this process may use, and what reports say of machine, commit and command."""
 
 import os
 import platform
+import shlex
 import subprocess
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def cores() -> int:
@@ -41,3 +45,25 @@ def commit(folder: Path) -> str:
         return git("describe", "--always") + ("-dirty" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
+
+
+def shown(words: Iterable[object], places: Mapping[str, Path]) -> str:
+    """A command line without absolute paths, which say more about a machine than about a run.
+
+    A path below the repository becomes relative to it, a path in one of the `places` begins with
+    that place's name, and of any other absolute path the last part remains.
+    """
+    return shlex.join(_relative(str(word), places) for word in words)
+
+
+def _relative(word: str, places: Mapping[str, Path]) -> str:
+    # The path of a run's folder may hold a "=" too.
+    key, equals, value = ("", "", word) if Path(word).is_absolute() else word.partition("=")
+    path = Path(value)
+    if not path.is_absolute():
+        return word
+    for name, folder in {**places, "": ROOT}.items():
+        if path.is_relative_to(folder.absolute()):
+            path = Path(name, path.relative_to(folder.absolute()))
+            return f"{key}{equals}{path}"
+    return f"{key}{equals}{path.name}"

@@ -30,13 +30,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from examples.shared.markdown import ROOT, shown
+from examples.shared.markdown import ROOT
 from examples.shared.own import import_own
 from examples.shared.results import NAME, Results, read_results
 from tupe_fairseq import UsageError
 from tupe_fairseq.checkpoints.intact import repair
 from tupe_fairseq.files import lock, replacing
-from tupe_fairseq.machine import commit, cores, processor
+from tupe_fairseq.machine import commit, cores, processor, shown
 
 
 class Run(NamedTuple):
@@ -111,8 +111,7 @@ def runner(
     with (args.out / ".lock").open("a") as file:
         # Processes inherit the lock, so those that a killed call has left hold it as well.
         if not lock(file.fileno()):
-            told = f"another call, or a process left by a killed call, uses {args.out}."
-            raise UsageError(told)
+            raise UsageError(f"another call, or a process left by a killed call, uses {args.out}.")
         execute = Runner(args, plan, report, file.fileno())
         yield execute
     if (args.out / "report.md").exists():
@@ -138,10 +137,10 @@ class Runner:
     ):
         self.args, self.report, self.lock = args, report, lock
         self.out = args.out.absolute()
-        known = read_results(self.out) if (self.out / NAME).exists() else {}
-        new = {"command": self._shown(args.command), "plan": plan}
-        # The runs and the note of earlier calls are kept.
-        self.results: Results = {**new, "runs": {}, **known, **new}
+        self.results: Results = {"command": "", "plan": {}, "runs": {}}
+        if (self.out / NAME).exists():
+            self.results = read_results(self.out)
+        self.results |= {"command": self._shown(args.command), "plan": plan}
         self.names: list[str] = []
         self.failed: list[str] = []
         self.machine = machine()
@@ -288,9 +287,8 @@ def say(text: str) -> None:
 
 def machine() -> dict[str, str]:
     """Date, device and versions."""
-    device = f"{processor()}, {os.cpu_count()} cores"
-    if torch.cuda.is_available():
-        device = torch.cuda.get_device_name()
+    on_gpu = torch.cuda.is_available()
+    device = torch.cuda.get_device_name() if on_gpu else f"{processor()}, {os.cpu_count()} cores"
     found = {"date": str(date.today()), "device": device}
     return {**found, "commit": commit(ROOT), "torch": torch.__version__}
 

@@ -14,11 +14,10 @@ from typing import Any
 
 import torch
 
-from examples.shared.markdown import shown
 from tupe_fairseq import UsageError, build_position_encoding
 from tupe_fairseq.attention import ATTENTION_BACKENDS, choose_backend, required_features
 from tupe_fairseq.files import replacing
-from tupe_fairseq.machine import commit, processor
+from tupe_fairseq.machine import commit, processor, shown
 
 from .compare import Case, Contender
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from fairseq import options
 
-from examples.shared.markdown import shown
 from examples.shared.results import read_results, rows
 from examples.study import (
     benchmark_report,
@@ -30,6 +29,7 @@ from tests import ROOT
 from tests.examples.hydra_configs import GLUE, QUIET, composed
 from tests.processes import write_program
 from tupe_fairseq import UsageError
+from tupe_fairseq.machine import shown
 
 STAND_IN = """#!/usr/bin/env bash
 score=50
