@@ -70,6 +70,15 @@ def pytest_fixture_setup(request: pytest.FixtureRequest) -> Iterator[object]:
 
 
 @pytest.fixture(scope="session")
+def released_bert() -> Path:
+    """A released BERT, a directory of transformers and sentence-transformers."""
+    folder = ROOT / ".released/all-MiniLM-L6-v2"
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is not there: bash scripts/released_model.sh")
+    return folder
+
+
+@pytest.fixture(scope="session")
 def toy_masked_lm_data(tmp_path_factory) -> Path:
     """Data for the task `masked_lm`."""
     return toy_data.write_masked_lm(tmp_path_factory.mktemp("masked_lm"))
