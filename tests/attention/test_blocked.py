@@ -245,3 +245,31 @@ def test_dropout_differs_between_blocks():
     nn.init.zeros_(attention.q_proj.weight)
     rows = dropped(7).flatten(0, 1) == 0
     assert len(rows.unique(dim=0)) == len(rows)
+
+
+class GivenCells(PositionEncoding):
+    """A bias as cells that some encoding of a user's has computed."""
+
+    def __init__(self, shape: Shape, cells: torch.Tensor):
+        super().__init__(shape)
+        self.cells = nn.Parameter(cells)
+
+    def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
+        return AttentionBias(keys, cells=self.cells.mT)
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("how", [{}, {"causal": True}, {"window": 3}])
+def test_cells_in_any_order_of_memory(way, how, gradients):
+    encoding = GivenCells(Shape(12, 3, 40), torch.randn(3, 40, 40))
+    x, *vectors = torch.randn(1, 40, 12), *torch.randn(3, 1, 3, 40, 4)
+    found = []
+    for backend in ("blocked", "eager"):
+        encoding.zero_grad()
+        with torch.set_grad_enabled(gradients):
+            shared = share_attention(encoding, x, backend=backend, **how)
+            found.append(shared.backend.attend(*vectors, shared))
+        if gradients:
+            found[-1].square().sum().backward()
+            found[-1] = torch.cat((found[-1].flatten(), encoding.cells.grad.flatten()))
+    assert_close(*found)

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from tests.tolerances import assert_close, assert_gradients_close
-from tupe_fairseq.kernels.linear import linear, project
+from tupe_fairseq.kernels.linear import linear, prefers_onednn, project
 
 #: Inputs, outputs, whether there is a bias: products too small for anything but torch, products of
 #: few rows, by the kernel in C if rows are multiples of 16, and products that oneDNN computes.
@@ -121,3 +121,17 @@ def test_a_replaced_forward_is_called():
     x, replaced = torch.randn(5, 7), nn.Linear(7, 3)
     replaced.forward = lambda x: x[:, :3]
     assert torch.equal(project(x, replaced), x[:, :3])
+
+
+@torch.no_grad()
+def test_few_programs_for_many_lengths():
+    """oneDNN keeps one for each number of rows, and a server has batches of all sizes."""
+    if not prefers_onednn():
+        pytest.skip("oneDNN is not used on this processor")
+    layer = nn.Linear(64, 128)
+    with torch.profiler.profile(record_shapes=True) as profile:
+        for rows in range(512, 2048, 7):
+            x = torch.randn(rows, 64)
+            assert_close(linear(x, layer.weight, layer.bias), layer(x))
+    shapes = {str(event.input_shapes) for event in profile.events() if "pointwise" in event.name}
+    assert 0 < len(shapes) <= 34

@@ -57,6 +57,8 @@ class Blocked(Backend):
         if bias is not None:
             bias = bias.to(dtype)
             factor, bias = bias.factors(), replace(bias, factor=None)
+            if bias.cells is not None and bias.cells.stride(-1) != 1:
+                bias = replace(bias, cells=bias.cells.contiguous())
         if layout.other_queries or not layout.batch:
             # No blocks: the mask that is added to the scores, broadcastable to B×H×T×S
             mask = None if bias is None else bias.dense()[None]
@@ -101,7 +103,7 @@ def _attend_fused(blocks: Blocks, q: Tensor, k: Tensor, v: Tensor) -> Tensor | N
     """The output without dropout and terms of content, where a kernel for it is faster."""
     cells = None if blocks.bias is None else blocks.bias.cells
     by_torch = _is_torch_faster(blocks)
-    # Of keys that are not consecutive, the kernel knows nothing.
+    # The kernel requires contiguous keys.
     is_served = blocks.bias is None or (cells is not None and not blocks.bias.has_cls)
     if is_served and not torch.is_grad_enabled() and not (by_torch and q.size(2) < SHORT):
         # Of sequences with known lengths, no padding is read.

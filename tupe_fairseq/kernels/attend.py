@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ..errors import DataError
 from . import native
 from .products import has_kernel
 from .softmax import ScoreTerms
@@ -33,20 +34,27 @@ def attend(
     Returns:
         B×H×T×D, with 0 after the tokens of a sequence; its transpose, B×T×H×D, is contiguous.
     """
-    kernels = native.kernels() if has_kernel(q.dtype) else None
+    kernels = native.serving(q, k, v) if has_kernel(q.dtype) else None
     if kernels is None or terms.p:
         return None
     q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
     batch, heads, length, width = q.shape
-    make = torch.empty if lengths is None else torch.zeros
-    out = make(batch, length, heads, v.size(-1)).transpose(1, 2)
+    lengths, depth = lengths or [length] * batch, v.size(-1)
+    if len(lengths) != batch or not all(0 <= each <= length for each in lengths):
+        raise DataError(f"lengths are {lengths}, but there are {batch} × {length} tokens.")
+    make = torch.empty if min(lengths, default=0) == length else torch.zeros
+    out = make(batch, length, heads, depth).transpose(1, 2)
     strides = [stride for x in (q, k, v, out) for stride in x.stride()[:3]]
+    widths = (depth, width, width, depth)
     served = kernels.attend(
-        *(x.data_ptr() for x in (out, q, k, v)),
-        ctypes.byref(terms.in_c(batch * heads)),
-        (ctypes.c_long * batch)(*(lengths or [length] * batch)),
+        *(
+            native.pointer(x, batch, heads, length, each, strided=True)
+            for x, each in zip((out, q, k, v), widths, strict=True)
+        ),
+        ctypes.byref(terms.in_c(batch * heads, length, length)),
+        (ctypes.c_long * batch)(*lengths),
         (ctypes.c_long * len(strides))(*strides),
-        *(batch, heads, length, width, v.size(-1)),
+        *(batch, heads, length, width, depth),
         *((-length, length) if visible is None else visible),
     )
     return out if served else None

@@ -5,11 +5,10 @@ table of W columns, or to the first or last where c is outside. The table has ro
 M×I×W, or of keys, M×J×W: the rows of a product with vectors by distance.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
+from ..errors import DataError
 from . import native
 
 
@@ -22,7 +21,7 @@ def add_by_distance_(cells: Tensor, table: Tensor, offset: int, by_key: bool = F
         offset: see above.
         by_key: whether the rows of the table are keys.
     """
-    if (kernels := _kernels(cells)) is not None:
+    if (kernels := native.serving(cells, table)) is not None:
         kernels.add_by_distance(*_arguments(cells, table, offset, by_key))
         return
     if by_key:
@@ -32,7 +31,7 @@ def add_by_distance_(cells: Tensor, table: Tensor, offset: int, by_key: bool = F
 
 def sum_by_distance(cells: Tensor, table: Tensor, offset: int, by_key: bool = False) -> None:
     """The transpose of `add_by_distance_`: overwrite the table by the sums of its cells."""
-    if (kernels := _kernels(cells)) is not None:
+    if (kernels := native.serving(cells, table)) is not None:
         kernels.sum_by_distance(*_arguments(cells, table, offset, by_key))
         return
     if by_key:
@@ -40,14 +39,15 @@ def sum_by_distance(cells: Tensor, table: Tensor, offset: int, by_key: bool = Fa
     table.zero_().scatter_add_(-1, _columns(cells, table, offset, by_key), cells)
 
 
-def _kernels(cells: Tensor) -> Any:
-    return native.kernels() if cells.dtype == torch.float32 else None
-
-
 def _arguments(cells: Tensor, table: Tensor, offset: int, by_key: bool) -> tuple[int, ...]:
-    matrix, row, _ = cells.stride()
-    pointers = (cells.data_ptr(), table.data_ptr())
-    return *pointers, *cells.shape, matrix, row, table.size(-1), offset, by_key
+    (matrices, i, j), (matrix, row, step), columns = cells.shape, cells.stride(), table.size(-1)
+    if step != 1:
+        raise DataError(f"cells have the strides {cells.stride()}, the last is not 1.")
+    return (
+        native.pointer(cells, matrices, i, j, strided=True),
+        native.pointer(table, matrices, j if by_key else i, columns),
+        *(matrices, i, j, matrix, row, columns, offset, by_key),
+    )
 
 
 def _columns(rows: Tensor, table: Tensor, offset: int, by_key: bool) -> Tensor:

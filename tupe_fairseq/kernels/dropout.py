@@ -4,7 +4,6 @@ The same seed gives the same mask, with and without the C kernels. The probabili
 multiple of 1/65536.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -39,13 +38,13 @@ class _Dropout(torch.autograd.Function):
 
 
 def _dropped(x: Tensor, residual: Tensor | None, p: float, key: int) -> Tensor:
-    scale, kernels = 1 / (1 - rounded(p)), native.kernels()
-    inputs: Sequence[Tensor] = (x,) if residual is None else (x, residual)
-    if kernels is not None and all(i.dtype == torch.float32 for i in inputs):
+    scale, inputs = 1 / (1 - rounded(p)), [x] if residual is None else [x, residual]
+    if (kernels := native.serving(*inputs)) is not None:
         inputs = [i.contiguous() for i in inputs]
         out = torch.empty_like(inputs[0])
-        pointers = [i.data_ptr() for i in (out, *inputs)] + [None] * (2 - len(inputs))
-        kernels.dropout(*pointers, key, threshold(p), scale, x.numel())
+        pointers = (native.pointer(i, *x.shape) for i in (out, *inputs))
+        none = [None] * (2 - len(inputs))
+        kernels.dropout(*pointers, *none, key, threshold(p), scale, x.numel())
         return out
     kept = keep_mask(1, x.numel(), p, key).view(x.shape) * x * scale
     return kept if residual is None else residual + kept

@@ -16,13 +16,16 @@ def add_and_normalise(x: Tensor, residual: Tensor, norm: nn.LayerNorm) -> Tensor
     On CPUs this takes one pass over memory where no gradient is needed.
     """
     tensors = (x, residual, norm.weight, norm.bias)
-    is_served = is_plain(norm, nn.LayerNorm) and norm.bias is not None and _are_served(*tensors)
-    kernels = native.kernels() if is_served else None
+    is_served = is_plain(norm, nn.LayerNorm) and norm.bias is not None and x.numel() > 0
+    is_served = is_served and not torch.is_grad_enabled()
+    kernels = native.serving(*tensors) if is_served else None
     if kernels is None:
         return norm(residual + x)
     inputs = [tensor.contiguous() for tensor in tensors]
     out = torch.empty_like(inputs[0])
-    pointers = [tensor.data_ptr() for tensor in (out, *inputs)]
+    shapes = (x.shape, x.shape, x.shape, x.shape[-1:], x.shape[-1:])
+    given = zip((out, *inputs), shapes, strict=True)
+    pointers = [native.pointer(tensor, *shape) for tensor, shape in given]
     kernels.add_layer_norm(*pointers, norm.eps, x.numel() // x.size(-1), x.size(-1))
     return out
 
@@ -33,9 +36,3 @@ def set_epsilon(model: nn.Module, epsilon: float) -> None:
     for norm in norms:
         if hasattr(norm, "normalized_shape"):
             norm.eps = epsilon
-
-
-def _are_served(x: Tensor, *others: Tensor) -> bool:
-    if torch.compiler.is_compiling() or torch.is_grad_enabled() or not x.numel():
-        return False
-    return all(tensor.is_cpu and tensor.dtype == torch.float32 for tensor in (x, *others))

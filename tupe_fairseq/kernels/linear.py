@@ -26,7 +26,6 @@ FEW_INPUTS, FEW_ROWS = 1 << 14, 32
 JOINING_ROWS = 512
 #: The kernel computes 4 or 8 rows at a time of 16 numbers.
 FEWEST_ROWS, LANES = 4, 16
-PLAIN = (Tensor, nn.Parameter)
 
 
 def project(x: Tensor, module: nn.Module, activation: str = "none") -> Tensor:
@@ -62,7 +61,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "no
     else:
         small = _small_product(x, weight, bias)
         if small is None and prefers_onednn():
-            return _product(x, weight, bias, activation)
+            return _product_of_some_rows(x, weight, bias, activation)
         out = F.linear(x, weight, bias) if small is None else small
     if activation == "none":
         return out
@@ -115,8 +114,9 @@ def _is_served(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     return (
         x.dtype == weight.dtype == torch.float32
         and (x.is_cpu and weight.is_cpu)
-        and (type(x) is Tensor and type(weight) in PLAIN)
-        and (bias is None or (bias.dtype == x.dtype and bias.is_cpu and type(bias) in PLAIN))
+        and (type(x) in native.PLAIN and type(weight) in native.PLAIN)
+        and (bias is None or (bias.dtype == x.dtype and bias.is_cpu))
+        and (bias is None or type(bias) in native.PLAIN)
         and not torch._C._are_functorch_transforms_active()
         and not torch.is_autocast_enabled("cpu")
         and torch._C._get_mkldnn_enabled()
@@ -136,9 +136,29 @@ def _small_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | N
     if kernels is None or (bias is not None and not bias.is_contiguous()):
         return None
     out = x.new_empty(*x.shape[:-1], outputs)
-    pointers = [None if t is None else t.data_ptr() for t in (out, x, weight, bias)]
-    served = kernels.small_linear(*pointers, x.numel() // width, width, outputs)
+    served = kernels.small_linear(
+        native.pointer(out, *x.shape[:-1], outputs),
+        native.pointer(x, *x.shape[:-1], width),
+        native.pointer(weight, outputs, width),
+        None if bias is None else native.pointer(bias, outputs),
+        *(x.numel() // width, width, outputs),
+    )
     return out if served else None
+
+
+def _product_of_some_rows(
+    x: Tensor, weight: Tensor, bias: Tensor | None, activation: str
+) -> Tensor:
+    """`_product` for a number of rows of which few exist: up to 1/16 are added and left out.
+
+    oneDNN keeps a program of about 400 kB for each number of rows, which a server has many of.
+    """
+    rows = x.numel() // x.size(-1)
+    added = -rows % (1 << max(0, rows.bit_length() - 5))
+    if not added:
+        return _product(x, weight, bias, activation)
+    padded = F.pad(x.flatten(0, -2), (0, 0, 0, added))
+    return _product(padded, weight, bias, activation)[:rows].view(*x.shape[:-1], -1)
 
 
 def _product(

@@ -26,7 +26,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..errors import UsageError
+import torch
+from torch import Tensor, nn
+
+from ..errors import DataError, UsageError
 from ..files import lock, replacing
 from ..machine import fact_of_processor
 from .random_bits import ENTRIES_PER_WORD, MULTIPLIERS, SHIFTS, STEP
@@ -41,6 +44,8 @@ FLAGS = (
     *("-march=native", "-fopenmp"),
 )
 COMPILERS = ("cc", "gcc", "clang")
+#: Subclasses of tensors may have no memory, or other memory than their shape says.
+PLAIN = (Tensor, nn.Parameter)
 SECONDS = 60
 
 POINTER, LONG, INT = ctypes.c_void_p, ctypes.c_long, ctypes.c_int
@@ -87,6 +92,37 @@ ARGUMENTS = {
     "attend": (*(POINTER,) * 4, TERMS, LONGS, LONGS, *(LONG,) * 7),
 }
 RESULTS = dict.fromkeys(("small_linear", "serves_products", "attend"), INT)
+
+
+def serving(*tensors: Tensor) -> ctypes.CDLL | None:
+    """The kernels if they can read these tensors, or None: torch computes then."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return None
+    for x in tensors:
+        if x.dtype != torch.float32 or not x.is_cpu or type(x) not in PLAIN:
+            return None
+    return None if torch._C._are_functorch_transforms_active() else kernels()
+
+
+def pointer(x: Tensor, *shape: int, strided: bool = False) -> int:
+    """The address of a tensor for a kernel: every kernel gets its pointers from here.
+
+    Args:
+        x: fp32 on the CPU.
+        shape: what the kernel reads or writes.
+        strided: whether the kernel takes strides, so that x need not be contiguous.
+
+    Raises:
+        DataError: x is another tensor.
+    """
+    if x.shape != shape or x.dtype != torch.float32 or not x.is_cpu:
+        raise DataError(
+            f"a kernel needs torch.float32 of shape {shape} on cpu, but gets {x.dtype} of shape "
+            f"{tuple(x.shape)} on {x.device}."
+        )
+    if not strided and not x.is_contiguous():
+        raise DataError(f"a kernel needs a contiguous tensor, but gets the strides {x.stride()}.")
+    return x.data_ptr()
 
 
 @functools.cache

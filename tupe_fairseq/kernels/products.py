@@ -54,12 +54,18 @@ def has_kernel(dtype: torch.dtype) -> bool:
 
 def _by_kernel(a: Tensor, b: Tensor, out: Tensor, accumulate: bool = False) -> bool:
     """Whether the kernel in C has computed the product."""
-    kernels = native.kernels() if has_kernel(out.dtype) else None
+    kernels = native.serving(a, b, out) if has_kernel(out.dtype) else None
     if kernels is None or out.stride(-1) != 1 or 1 not in b.stride()[1:]:
         return False
-    pointers = (tensor.data_ptr() for tensor in (out, a, b))
-    strides = (*out.stride()[:2], *a.stride(), *b.stride())
-    kernels.multiply(*pointers, *a.shape, b.size(-1), *strides, accumulate)
+    (matrices, rows, depth), columns = a.shape, b.size(-1)
+    kernels.multiply(
+        native.pointer(out, matrices, rows, columns, strided=True),
+        native.pointer(a, matrices, rows, depth, strided=True),
+        native.pointer(b, matrices, depth, columns, strided=True),
+        *(matrices, rows, depth, columns),
+        *(*out.stride()[:2], *a.stride(), *b.stride()),
+        accumulate,
+    )
     return True
 
 

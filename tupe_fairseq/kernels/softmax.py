@@ -6,9 +6,9 @@ Each function has a counterpart in kernels.c for fp32 that takes one pass over m
 import ctypes
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
+from ..errors import DataError
 from . import native
 from .random_bits import keep_mask, rounded, threshold
 
@@ -37,8 +37,12 @@ class ScoreTerms:
         """Factor of the weights that are kept."""
         return 1 / (1 - rounded(self.p))
 
-    def in_c(self, matrices: int) -> native.ScoreTerms:
-        """The struct that the C kernels read, for M matrices."""
+    def in_c(self, matrices: int, rows: int, columns: int) -> native.ScoreTerms:
+        """The struct that the C kernels read, for M×R×S scores.
+
+        Raises:
+            DataError: the terms have other shapes or strides.
+        """
         found = native.ScoreTerms(
             key=self.key,
             first=self.first,
@@ -47,22 +51,29 @@ class ScoreTerms:
             scale=self.scale,
         )
         if (bias := self.bias) is not None:
-            found.bias, found.matrices_per_bias = bias.data_ptr(), matrices // len(bias)
-            found.bias_matrix, found.bias_row, _ = bias.stride()
+            found.bias = native.pointer(bias, len(bias), rows, columns, strided=True)
+            found.bias_matrix, found.bias_row, step = bias.stride()
+            found.matrices_per_bias = matrices // len(bias)
+            if step != 1 or matrices % len(bias):
+                raise DataError(
+                    f"a bias of shape {tuple(bias.shape)} and strides {bias.stride()} cannot be "
+                    f"added to {matrices} matrices."
+                )
         if (padding := self.padding) is not None:
-            found.padding, found.paddings = padding.data_ptr(), len(padding)
-            found.padding_matrix = padding.stride(0)
+            found.padding = native.pointer(padding, len(padding), 1, columns, strided=True)
+            found.paddings, found.padding_matrix = len(padding), padding.stride(0)
+            if padding.stride(-1) != 1:
+                raise DataError(f"padding has the strides {padding.stride()}, the last is not 1.")
         return found
 
 
 def softmax_dropout_(scores: Tensor, terms: ScoreTerms) -> None:
     """Replace scores, M×R×S, by dropout(softmax(scores + bias + padding))."""
-    kernels = native.kernels()
-    if kernels is not None and scores.dtype == torch.float32:
-        arguments = (scores.data_ptr(), ctypes.byref(terms.in_c(len(scores))), *scores.shape)
-        kernels.softmax_dropout(*arguments)
+    if (kernels := native.serving(scores)) is not None:
+        at, shape = native.pointer(scores, *scores.shape), scores.shape
+        kernels.softmax_dropout(at, ctypes.byref(terms.in_c(*shape)), *shape)
         return
-    torch.mul(_softmax(scores, terms), _scales(scores, terms), out=scores)
+    scores.copy_(_softmax(scores, terms) * _scales(scores, terms))
 
 
 def softmax_dropout_backward_(
@@ -76,19 +87,20 @@ def softmax_dropout_backward_(
         grad_bias: the bias's gradient is added to it, in the bias's shape and strides; or None.
         terms: as for `softmax_dropout_`.
     """
-    kernels = native.kernels()
-    if kernels is not None and scores.dtype == torch.float32:
-        pointers = (scores.data_ptr(), grad_dropped.data_ptr())
-        bias = None if grad_bias is None else grad_bias.data_ptr()
-        kernels.softmax_dropout_backward(
-            *pointers, bias, ctypes.byref(terms.in_c(len(scores))), *scores.shape
-        )
+    if (kernels := native.serving(scores)) is not None:
+        shape, bias = scores.shape, None
+        if grad_bias is not None:
+            if terms.bias is None or grad_bias.stride() != terms.bias.stride():
+                raise DataError(f"grad_bias has other strides, {grad_bias.stride()}, than bias.")
+            bias = native.pointer(grad_bias, *terms.bias.shape, strided=True)
+        pointers = (native.pointer(each, *shape) for each in (scores, grad_dropped))
+        kernels.softmax_dropout_backward(*pointers, bias, ctypes.byref(terms.in_c(*shape)), *shape)
         return
     weights, scales = _softmax(scores, terms), _scales(scores, terms)
-    torch.mul(weights, scales, out=scores)
+    scores.copy_(weights * scales)
     grad_weights = grad_dropped * scales
     mean = (weights * grad_weights).sum(-1, keepdim=True)
-    torch.mul(weights, grad_weights - mean, out=grad_dropped)
+    grad_dropped.copy_(weights * (grad_weights - mean))
     if grad_bias is not None:
         grad_bias += grad_dropped.unflatten(0, (len(grad_bias), -1)).sum(1)
 
