@@ -6,7 +6,9 @@ from fairseq.optim import adam
 
 from tests.fairseq_commands import parameters, pretrain
 from tests.tolerances import FORWARD, assert_trained_alike, error, largest
+from tupe_fairseq import UsageError
 from tupe_fairseq.checkpoints.reading import read_checkpoint
+from tupe_fairseq.commands import running
 from tupe_fairseq.optimizer import FusedAdam
 
 #: ε and weight decay are large enough to be seen.
@@ -71,3 +73,49 @@ def test_training_goes_on_with_the_other(toy_masked_lm_data, trained_by_adam, tm
     assert_trained_alike(parameters(found), parameters(trained_by_adam))
     history = read_checkpoint(found)["optimizer_history"]
     assert [entry["num_updates"] for entry in history] == [4, 8], "resumed"
+
+
+@pytest.mark.parametrize(
+    "shapes", [((64, 4), (192, 4)), ((3, 4), (5, 4)), ((5, 4), (3, 4)), ((4,), ())]
+)
+def test_a_state_of_another_shape_is_refused(shapes):
+    """Of a model with more positions, or with other classes."""
+    old, new = (torch.nn.Parameter(torch.ones(shape)) for shape in shapes)
+    before, after = FusedAdam([old]), FusedAdam([new])
+    old.grad, new.grad = torch.ones_like(old), torch.ones_like(new)
+    before.step()
+    after.load_state_dict(before.state_dict())
+    with pytest.raises(UsageError, match=r"exp_avg of shape .* give --reset-optimizer") as error:
+        after.step()
+    assert "\n" not in str(error.value)
+    assert torch.equal(new, torch.ones_like(new))
+
+
+def test_more_positions_end_a_resumed_training_in_one_line(
+    toy_masked_lm_data, trained_by_adam, tmp_path, capfd
+):
+    flags = ("--optimizer", "fused_adam", "--restore-file", trained_by_adam)
+    flags += ("--max-positions", 128, "--extend-positions", "hierarchical", "--max-update", 12)
+    with running("train"), pytest.raises(SystemExit, match="--reset-optimizer"):
+        pretrain(toy_masked_lm_data, tmp_path, *flags)
+
+
+@pytest.mark.parametrize("strided", ["parameter", "gradient", "state"])
+def test_numbers_in_any_order_of_memory(strided):
+    tensors = [torch.nn.Parameter(torch.arange(12.0).view(3, 4)) for _ in range(2)]
+    if strided == "parameter":
+        tensors[0].data = torch.arange(12.0).view(3, 4).t().contiguous().t()
+    ours, theirs = FusedAdam(tensors[:1], **SETTINGS), adam.Adam(tensors[1:], **SETTINGS)
+    for step in range(3):
+        gradient = torch.randn(3, 4, generator=torch.Generator().manual_seed(step))
+        for tensor in tensors:
+            tensor.grad = gradient.clone()
+        if strided == "gradient":
+            tensors[0].grad = gradient.t().contiguous().t()
+        ours.step()
+        theirs.step()
+        if strided == "state":
+            for name, value in ours.state[tensors[0]].items():
+                if name != "step":
+                    ours.state[tensors[0]][name] = value.t().contiguous().t()
+    assert error(tensors[0], tensors[1], largest(tensors[1])) <= FORWARD[torch.float32]

@@ -20,12 +20,14 @@ from fairseq.optim import FairseqOptimizer, adam, register_optimizer
 from torch import Tensor
 from torch.optim.adamw import adamw
 
-from .errors import ConfigurationError
+from .commands import ends_commands_in_one_line
+from .errors import CheckpointError, ConfigurationError
 
 
 class FusedAdam(adam.Adam):
     """fairseq's Adam; parameters in half precision and AMSGrad are left to it."""
 
+    @ends_commands_in_one_line
     @torch.no_grad()
     def step(self, closure: Callable | None = None) -> Any:
         """Perform an optimization step."""
@@ -48,7 +50,14 @@ class FusedAdam(adam.Adam):
         state["step"] = state.get("step", 0) + 1
         for name in ("exp_avg", "exp_avg_sq"):
             old = state.get(name)
-            state[name] = torch.zeros_like(parameter) if old is None else old.to(parameter)
+            if old is not None and old.shape != parameter.shape:
+                raise CheckpointError(
+                    f"the optimizer's state has {name} of shape {tuple(old.shape)} for a "
+                    f"parameter of shape {tuple(parameter.shape)}: the checkpoint is of another "
+                    "model; give --reset-optimizer."
+                )
+            old = torch.zeros_like(parameter) if old is None else old.to(parameter)
+            state[name] = old.contiguous()
         return state
 
     def _update(
@@ -82,8 +91,10 @@ def _is_fusable(group: dict[str, Any]) -> bool:
         return False
     found = [p for p in group["params"] if p.grad is not None]
     tensors = [tensor for p in found for tensor in (p, p.grad)]
+    # The kernel reads all numbers in the order of memory.
     return all(
         tensor.layout == torch.strided
+        and tensor.is_contiguous()
         and tensor.dtype in (torch.float32, torch.float64)
         and tensor.device.type in ("cpu", "cuda")
         for tensor in tensors
