@@ -87,9 +87,10 @@ def test_gradients_are_those_of_each_sentence_alone(backend):
 
 
 def test_a_batch_of_padding_alone():
+    """Its first symbols count as tokens, so that each row has an output of its own."""
     layout = Layout.of(Padding.read(torch.ones(2, 5, dtype=torch.bool)), 2, 5)
-    assert layout.padding_mask.all()
-    assert layout.lengths is None
+    assert layout.lengths == (1, 1)
+    assert layout.batch_cells.tolist() == [0, 5]
 
 
 def test_only_words_are_computed():

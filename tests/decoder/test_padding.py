@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tests.decoder.samples import (
+    MODELS,
     PAD,
     build,
     every_variant,
@@ -38,6 +39,19 @@ def test_of_the_target(variant, left):
     found, _ = model(source, None, padded(words, left))
     found = found[:, 4:] if left else found[:, :5]
     assert_close(found, model(source, None, words)[0])
+
+
+@pytest.mark.parametrize(("kind", "variant"), MODELS)
+@torch.no_grad()
+def test_nothing_before_a_token_depends_on_it(kind, variant):
+    """Padding on its left included, which a shifted loss would read."""
+    model, words = build(variant, kind), padded(targets(2, 5), left=True)
+    other = words.clone()
+    other[:, -1] = targets(1, 5, seed=3)[0, -1]
+    inputs = (sentences(2, 6), None) if kind == "tupe_transformer" else ()
+    found, expected = (model(*inputs, each)[0][:, :-1] for each in (words, other))
+    assert not torch.equal(words, other)
+    assert_close(found, expected)
 
 
 @pytest.mark.parametrize("left", [True, False], ids=["left", "right"])

@@ -36,7 +36,10 @@ class Padding:
 
     @classmethod
     def read(cls, mask: Tensor | None) -> "Padding | None":
-        """Read a mask, B×T, with one synchronisation of host and device; None without padding."""
+        """Read a mask, B×T, with one synchronisation of host and device; None without padding.
+
+        In a sequence of padding alone, the first symbol counts as a token.
+        """
         if mask is None:
             return None
         if torch.compiler.is_compiling():
@@ -49,6 +52,10 @@ class Padding:
         lengths, leading, scattered = zip(*torch.stack(facts, 1).tolist(), strict=True)
         if sum(lengths) == mask.numel():
             return None
+        if 0 in lengths and mask.size(1):
+            # So that each row has a first token, which depends on no other row.
+            first = torch.arange(mask.size(1), device=mask.device) == 0
+            return cls.read(mask & ~(first & mask.all(1, keepdim=True)))
         return cls(mask, lengths, any(leading), any(scattered))
 
 
@@ -66,7 +73,8 @@ class Layout:
         lengths: tokens of each sequence, the longest first.
         batch_cells: N, the cell of the batch that each token comes from.
         attention_cells: N, the cell of attention that each token goes to.
-        token_of_cell: B·T, the token that each cell of attention reads; any token at padding.
+        token_of_cell: B·T, the token that each cell of attention reads; at padding, the first
+            token of the same sequence.
         other_queries: whether queries are at other positions than the keys: a new token in
             incremental decoding, or the target of a translation.
     """
@@ -101,8 +109,11 @@ class Layout:
         positions = torch.arange(count, device=device) - (lengths.cumsum(0) - lengths)[rows]
         batch_cells = order[rows] * length + positions
         attention_cells = rows * length + positions
-        # Padding reads token 0, whose values are finite; attention masks the result.
-        token_of_cell = torch.zeros(batch * length, dtype=torch.int64, device=device)
+        # Attention masks what padding reads, but a weight of 0 times NaN is NaN: so padding reads
+        # its own sequence.
+        token_of_cell = torch.repeat_interleave(
+            lengths.cumsum(0) - lengths, length, output_size=batch * length
+        )
         token_of_cell[attention_cells] = torch.arange(count, device=device)
         mask = torch.arange(length, device=device) >= lengths[:, None]
         longest_first = tuple(sorted(padding.lengths, reverse=True))
@@ -123,7 +134,7 @@ class Layout:
         return batch.index_copy(0, self.batch_cells, x).unflatten(0, (-1, self.length))
 
     def rows_of(self, cells: Tensor) -> Tensor:
-        """The tokens at these cells of the batch, M; any token at padding."""
+        """The tokens at these cells of the batch, M; token 0 at padding."""
         if self.batch_cells is None:
             return cells
         rows = cells.new_zeros(self.batch * self.length)
@@ -131,7 +142,7 @@ class Layout:
         return rows[cells]
 
     def to_attention(self, x: Tensor) -> Tensor:
-        """Tokens to cells of attention: N×C -> B×T×C, any token's values at padding."""
+        """Tokens to cells of attention: N×C -> B×T×C; padding gets the row's first token."""
         if self.attention_cells is None:
             return x
         cells = _Gather.apply(x, self.token_of_cell, self.attention_cells)

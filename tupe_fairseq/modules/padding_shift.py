@@ -16,11 +16,13 @@ class PaddingShift:
         padding: of the batch once it has been moved.
         sources: B×T, the column that each column is filled from; None where nothing moves.
         targets: B×T, the column that each column goes to; None where nothing moves.
+        hidden: B×T, True at padding before it is moved; None where nothing moves.
     """
 
     padding: Padding | None = None
     sources: Tensor | None = None
     targets: Tensor | None = None
+    hidden: Tensor | None = None
 
     @classmethod
     def of(cls, padding: Padding | None) -> "PaddingShift":
@@ -36,15 +38,19 @@ class PaddingShift:
             return cls(padding)
         sources = padding.mask.to(torch.int8).argsort(dim=1, stable=True)
         moved = replace(padding, mask=_take(padding.mask, sources), leading=False, scattered=False)
-        return cls(moved, sources, sources.argsort(dim=1))
+        return cls(moved, sources, sources.argsort(dim=1), padding.mask)
 
     def to_end(self, x: Tensor) -> Tensor:
         """Tokens first: B×T or B×T×C."""
         return _take(x, self.sources)
 
     def back(self, x: Tensor) -> Tensor:
-        """The original order: B×T or B×T×C."""
-        return _take(x, self.targets)
+        """The original order, with 0 at padding: B×T×C.
+
+        In a causal stack, moved padding has seen the whole text.
+        """
+        x = _take(x, self.targets)
+        return x if self.hidden is None else x.masked_fill(self.hidden[:, :, None], 0)
 
     def weights_to_end(self, weights: Tensor) -> Tensor:
         """As `to_end`, of the queries and keys of attention weights, B×H×T×T."""
@@ -52,7 +58,10 @@ class PaddingShift:
 
     def weights_back(self, weights: Tensor) -> Tensor:
         """As `back`, of the queries and keys of attention weights, B×H×T×T."""
-        return _take_pairs(weights, self.targets)
+        if self.hidden is None:
+            return weights
+        weights = _take_pairs(weights, self.targets)
+        return weights.masked_fill(self.hidden[:, None, :, None], 0)
 
 
 def _take(x: Tensor, columns: Tensor | None) -> Tensor:
