@@ -1,13 +1,13 @@
 """Randomised positions (Ruoss et al. 2023): drawn from a range longer than the texts.
 
-A sequence of T tokens gets T positions, drawn without replacement from 0, ..., N − 1 and sorted,
-in training and in evaluation. Encodings whose scores depend on the distance alone draw T − 1
-distances from 1, ..., N − 1 instead, which replace 1, ..., T − 1 on both sides, so that scores
-still depend on j − i alone. There is one draw for each forward pass, for all sequences and layers;
+In training, a sequence of T tokens gets T positions, drawn without replacement from 0, ..., N − 1
+and sorted. Encodings whose scores depend on the distance alone draw T − 1 distances from 1, ...,
+N − 1 instead, which replace 1, ..., T − 1 on both sides, so that scores still depend on j − i
+alone. There is one draw for each forward pass, for all sequences and layers;
 the authors' code draws anew in each layer where positions act in attention.
 
-Where positions are not drawn (incremental decoding, figures), the longest sequence is spread
-evenly over the range: token k of at most L stands at ⌊kN/L⌋. This is not in the paper.
+Departure: evaluation draws nothing. It spreads the longest sequence evenly over the range: token k
+of at most L stands at ⌊kN/L⌋. So outputs are the same each time, with and without a cache.
 """
 
 import copy
@@ -55,7 +55,7 @@ class RandomizedEncoding(PositionEncoding):
         return self.randomize_positions or self.shape.max_positions
 
     def for_pass(self, length: int, device: torch.device) -> PositionEncoding:
-        if not self.randomize_positions:
+        if not self.randomize_positions or not self.training:
             return self
         kept = int(self.draws_distances)
         order = torch.randperm(self.randomize_positions - kept, device=device)
