@@ -24,7 +24,7 @@ from .base import (
 )
 from .bias import AttentionBias
 from .layer_terms import LayerTerms
-from .tables import without_autocast
+from .tables import dtype_of, without_autocast
 
 
 class AdaptiveTerms(LayerTerms):
@@ -40,14 +40,10 @@ class AdaptiveTerms(LayerTerms):
         scores = (q @ k.mT).to(bias.dtype)
         # B×2H×T×S -> B×T×S×2H -> B×T×S×H -> B×H×T×S
         both = torch.cat((scores, bias.expand_as(scores)), 1).permute(0, 2, 3, 1)
-        hidden = F.leaky_relu(_apply(self.fc1, both))
-        return _apply(self.fc2, hidden).permute(0, 3, 1, 2)
-
-
-def _apply(linear: nn.Linear, x: Tensor) -> Tensor:
-    """In the dtype of x, which is that of the bias: its values at far distances are large."""
-    with without_autocast(x.device.type):
-        return F.linear(x, linear.weight.to(x.dtype), linear.bias.to(x.dtype))
+        # Not in half precision under autocast: the bias at far distances is large.
+        with without_autocast(x.device.type):
+            hidden = F.leaky_relu(self.fc1(both.to(dtype_of(self.fc1))))
+            return self.fc2(hidden).to(bias.dtype).permute(0, 3, 1, 2)
 
 
 @register_position_encoding("dape")

@@ -9,13 +9,14 @@ and the rule commutes with linear maps, it acts on W_1 p, with the same solution
 follow each other, multiply by the small matrix W_1 W_2. One product for all returns to p.
 """
 
-from typing import Annotated, cast
+from typing import Annotated
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
-from .tables import random_vectors, widened, without_autocast
+from .tables import affine, random_vectors, widened, without_autocast
 
 #: Time between neighbouring positions.
 STEP = 0.1
@@ -41,6 +42,19 @@ def _average_tanhs(start: Tensor, matrix: Tensor, inputs: Tensor) -> Tensor:
     return torch.stack(found) / 8
 
 
+class _Linear(nn.Module):
+    """As nn.Linear, but it begins with zeros, and the models' initialisation leaves it alone."""
+
+    def __init__(self, inputs: int, outputs: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(outputs, inputs))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """N×I -> N×O."""
+        return F.linear(x, self.weight, self.bias)
+
+
 @register_position_encoding("floater")
 class FloaterPosition(PositionEncoding):
     """x + p(t_k) at the input; gradients pass through the solver."""
@@ -60,54 +74,56 @@ class FloaterPosition(PositionEncoding):
         # Zeros, so that all positions start equal: with random dynamics |p| grows with time, at
         # position 127 to 13 times the norm of token embeddings, at 511 to 100 times. Not of
         # nn.Linear, which fairseq's RoBERTa initialises randomly.
-        outer = nn.Module()
-        outer.weight = nn.Parameter(torch.zeros(shape.embed_dim, floater_width))
-        outer.bias = nn.Parameter(torch.zeros(shape.embed_dim))
+        outer = _Linear(floater_width, shape.embed_dim)
         inner = nn.Linear(shape.embed_dim + 1, floater_width)
         # The names of checkpoints; tanh stands between them.
         self.dynamics = nn.ModuleDict({"0": inner, "2": outer})
-        #: The parameters' state, and the path of all positions that follows from it.
-        self._cache: tuple[object, Tensor] | None = None
+        #: The equation's constants, and the path of all positions that follows from them.
+        self._cache: tuple[list[Tensor], Tensor] | None = None
 
     def embed(
         self, x: Tensor, tokens: object = None, padding_mask: object = None, start: int = 0
     ) -> Tensor:
         stop = start + x.size(1)
         if torch.is_grad_enabled() and not torch.compiler.is_exporting():
-            # fairseq's fp16 optimizers write to `.data`, which alters neither version nor address.
             self._cache = None
             return x + self.path(stop)[start:].to(x.dtype)
-        return x + self._cached_path(stop)[start:stop].to(x.dtype)
+        return x + self._cached_path()[start:stop].to(x.dtype)
 
     def path(self, length: int) -> Tensor:
         """p(t_0), ..., p(t_{length−1}): length×C."""
         with without_autocast(self.first.device.type):
-            return self._solve(length)
+            return self._solve(self._constants(), length)
 
-    def _cached_path(self, length: int) -> Tensor:
-        """At least `length` positions, without gradients; solved again if a parameter changes."""
+    def _cached_path(self) -> Tensor:
+        """All positions, without gradients; solved again if a value changes."""
         if torch.compiler.is_exporting() and self._cache is not None:
             # A program has it as a constant.
             return self._cache[1]
-        if any(p.is_inference() for p in self.parameters()):
-            # They have no version, so that a change would not be seen.
-            return self.path(length)
-        # In-place changes alter a parameter's version; moving or casting it alters its address.
-        state = [(p.data_ptr(), p._version) for p in self.parameters()]
-        if self._cache is None or self._cache[0] != state:
-            self._cache = state, self.path(self.shape.max_positions)
+        with without_autocast(self.first.device.type):
+            constants = self._constants()
+            if self._cache is None or not all(map(torch.equal, constants, self._cache[0])):
+                # Copies, because some may be parameters themselves.
+                kept = [each.clone() for each in constants]
+                self._cache = kept, self._solve(constants, self.shape.max_positions)
         return self._cache[1]
 
-    def _solve(self, length: int) -> Tensor:
-        # Not in half precision, in which neighbouring times coincide and rounding errors add up.
+    def _constants(self) -> list[Tensor]:
+        """p(0), W_1 with w, b_1, W_2 and b_2, in fp32 or wider.
+
+        In half precision, neighbouring times coincide and rounding errors add up.
+        """
         wide = widened(self.first.dtype)
         first = self.first.to(wide)
+        inner = affine(self.dynamics["0"], F.pad(first, (0, 1)))
+        outer = affine(self.dynamics["2"], inner[1])
+        return [first, *inner, *outer]
+
+    def _solve(self, constants: list[Tensor], length: int) -> Tensor:
+        first, weight, bias, back, shift = constants
+        wide = first.dtype
         if length == 1:
             return first[None]
-        inner, outer = (cast(nn.Linear, self.dynamics[i]) for i in "02")
-        weight, bias, back, shift = (
-            each.to(wide) for each in (inner.weight, inner.bias, outer.weight, outer.bias)
-        )
         of_position, of_time = weight[:, :-1], weight[:, -1]
         step = STEP / self.steps
         # W_1 b_2 t is added to the inputs of tanh, so that no stage has to add it.

@@ -41,7 +41,7 @@ class RelativeBias(nn.Module):
         rows = self.to_cls + 1 if untie_cls else num_buckets
         self.weight = random_vectors(rows, shape.num_heads)
 
-    def forward(self, distance: Tensor) -> Tensor:
+    def by_distance(self, distance: Tensor) -> Tensor:
         """The bias of distances j − i: N -> H×N."""
         far = self.max_distance
         return self._values()[self.buckets[distance.clamp(-far, far) + far]].t()
@@ -71,4 +71,4 @@ class T5Bias(BiasByDistance):
         self.relative_bias = RelativeBias(shape, num_buckets, max_distance)
 
     def bias(self, distance: Tensor) -> Tensor:
-        return self.relative_bias(distance)
+        return self.relative_bias.by_distance(distance)

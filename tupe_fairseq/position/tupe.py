@@ -173,7 +173,7 @@ class TupeAbsolute(PositionEncoding):
         if self.relative_bias is None:
             return None
         distance = distances(queries, keys, start, device=self.weight.device)
-        return self.relative_bias(distance)
+        return self.relative_bias.by_distance(distance)
 
     def _cls(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """θ1 and θ2, H each."""

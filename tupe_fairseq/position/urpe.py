@@ -33,5 +33,5 @@ class UniversalPosition(T5Bias):
 
     def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
         device = self.relative_factor.buckets.device
-        factor = self.relative_factor(self.distances(queries, keys, start, device))
+        factor = self.relative_factor.by_distance(self.distances(queries, keys, start, device))
         return replace(super().attention_bias(queries, keys, start), factor=factor)
