@@ -170,3 +170,9 @@ def test_needs_torch_only():
     )
     assert done.returncode == 0, done.stderr
     assert not done.stdout, "the import must not print"
+
+
+def test_tracing_is_refused():
+    encoder = TUPEEncoder(TUPEConfig(num_layers=1, num_heads=4, d_model=64))
+    with pytest.raises(UsageError, match=r"torch\.jit\.trace would record .* --to onnx"):
+        torch.jit.trace(encoder, torch.randn(2, 9, 64))

@@ -16,7 +16,7 @@ from ..attention import (
     Source,
     TupeMultiheadAttention,
 )
-from ..errors import DataError
+from ..errors import ConfigurationError, DataError
 from ..kernels.dropout import Dropout
 from ..position import PositionEncoding
 from ..position.tables import isolated_rng
@@ -220,7 +220,9 @@ class Encoder(nn.Module):
     def add_types(self, x: Tensor, types: Tensor | None) -> Tensor:
         """Input vectors with the embeddings of token types, if the encoder has any."""
         embed = self.embed_token_types
-        return x if embed is None else x + (embed.weight[0] if types is None else embed(types))
+        if embed is None:
+            return x
+        return x + embed(x.new_zeros(1, dtype=torch.int64) if types is None else types)
 
     def run(
         self,
@@ -270,7 +272,13 @@ class Encoder(nn.Module):
         return self.dropout_module(x)
 
     def check_length(self, length: int) -> None:
-        """Raise a DataError for more tokens than there are positions, or for none."""
+        """Raise a UsageError for more tokens than there are positions, for none, or in tracing."""
+        if torch.jit.is_tracing():
+            raise ConfigurationError(
+                "torch.jit.trace would record the program of this batch, which computes others "
+                "wrongly: write ONNX (scripts/convert_checkpoint.py --to onnx), or use "
+                "torch.export."
+            )
         if length < 1:
             raise DataError("a sequence has no tokens: it needs at least one, such as <s>.")
         longest = self.embed_positions.shape.max_positions
