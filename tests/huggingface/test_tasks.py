@@ -147,7 +147,12 @@ def test_tuples():
         ({}, "exactly one of input_ids and inputs_embeds"),
         ({"input_ids": IDS, "inputs_embeds": torch.zeros(3, 24, 32)}, "exactly one of"),
         ({"input_ids": IDS, "attention_mask": torch.ones(3, 1, 24, 24)}, r"\(3, 1, 24, 24\)"),
-        ({"input_ids": IDS, "attention_mask": torch.zeros(3, 24)}, "all tokens of sequence 0"),
+        ({"input_ids": IDS[0]}, r"input_ids has the shape \(24,\)"),
+        ({"input_ids": IDS, "attention_mask": torch.ones(3, 23)}, r"\(3, 23\), but must"),
+        ({"input_ids": IDS, "attention_mask": torch.ones(1, 24)}, r"\(1, 24\), but must"),
+        ({"input_ids": IDS, "token_type_ids": IDS.T}, r"token_type_ids has the shape \(24, 3\)"),
+        ({"inputs_embeds": torch.zeros(3, 24, 16)}, r"\(3, 24, 16\), but must have \(3, 24, 32\)"),
+        ({"input_ids": IDS, "labels": IDS.T}, r"labels has the shape \(24, 3\)"),
         ({"input_ids": torch.full((1, 25), 7)}, "25 tokens, but max_position_embeddings is 24"),
     ],
 )
@@ -260,8 +265,8 @@ def test_work_of_the_last_feed_forward_block(kind):
 @pytest.mark.parametrize(("name", "options"), [("tupe_r", {}), ("deberta", {"deberta_emd": True})])
 def test_sparse_prediction(name, options, mask, states):
     """Logits, loss and gradients of the tokens with a label, in the order of the batch."""
-    dense = masked_lm(name, position_options=options)
-    sparse = masked_lm(name, position_options=options, sparse_prediction=True)
+    dense = masked_lm(name, position_options=options).train()
+    sparse = masked_lm(name, position_options=options, sparse_prediction=True).train()
     mask, ids = torch.tensor(mask), torch.arange(5, 20).view(3, 5)
     labels = ids.masked_fill((mask == 0) | (ids % 2 == 0), -100)
     given = {"labels": labels, "num_items_in_batch": 4, "output_hidden_states": states}
@@ -274,6 +279,10 @@ def test_sparse_prediction(name, options, mask, states):
     found, expected = ({name: p.grad for name, p in each.items()} for each in gradients)
     assert_gradients_close(found, expected, torch.float32)
     assert_close(sparse(ids, mask).logits[mask == 1], dense(ids, mask).logits[mask == 1])
+    # In an evaluation, Trainer's metrics need a row for each label.
+    evaluated, expected = (model.eval()(ids, mask, labels=labels) for model in (sparse, dense))
+    assert_close(evaluated.logits[mask == 1], expected.logits[mask == 1])
+    assert_close(evaluated.loss, expected.loss)
 
 
 def test_sparse_prediction_is_saved(tmp_path):

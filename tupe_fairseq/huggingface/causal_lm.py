@@ -12,6 +12,7 @@ from ..errors import ConfigurationError
 from .cache import TupeCache
 from .configuration import TupeConfig
 from .modeling import EMBED_TOKENS
+from .padding import check_shape, scored_labels, visible
 from .with_head import TupeWithHead
 
 #: Arguments of `generate` that every step takes.
@@ -91,20 +92,31 @@ class TupeForCausalLM(TupeWithHead, GenerationMixin):
         token_type_ids: Tensor | None = None,
         **more: Any,
     ) -> Any:
-        """Logits B×T×V of the next token; labels are input_ids, −100 at padding.
+        """Logits B×T×V of the next token; labels are input_ids, B×T.
+
+        Padding has no part in the loss: neither its labels, nor those that it would predict.
 
         See `TupeModel.forward`, which gets ``more``, and `TupeWithHead.forward`. With the keyword
         `shift_labels`, its labels are those of the logits, and `labels` are not shifted. The
         signature lacks it: Trainer requires each argument whose name contains "label" in an
         evaluation.
         """
-        shifted = {"shift_labels": more.pop("shift_labels")} if "shift_labels" in more else {}
+        shifted = more.pop("shift_labels", None)
+        if attention_mask is None and past_key_values is None:
+            attention_mask = visible(input_ids, self.config.pad_token_id)
         more |= {"past_key_values": past_key_values, "use_cache": use_cache}
         more["token_type_ids"] = token_type_ids
         out = self.tupe(input_ids, attention_mask, inputs_embeds, return_dict=True, **more)
         logits, loss = self.lm_head(out.last_hidden_state), None
-        if labels is not None:
-            given = {"num_items_in_batch": num_items_in_batch, **shifted}
-            loss = self.loss_function(logits, labels, self.config.vocab_size, **given)
+        if (scored := labels if shifted is None else shifted) is not None:
+            check_shape("labels", scored, logits.shape[:2])
+            scored = scored_labels(scored, attention_mask, shifted is not None)
+            loss = self.loss_function(
+                logits,
+                scored,
+                self.config.vocab_size,
+                num_items_in_batch=num_items_in_batch,
+                shift_labels=None if shifted is None else scored,
+            )
         own = {"loss": loss, "logits": logits, "past_key_values": out.past_key_values}
         return self.output(out, return_dict, **own)

@@ -3,6 +3,7 @@
 It imports nothing of the package but errors: transformers 4 loads it from a directory by itself.
 """
 
+import math
 from typing import Any
 
 from transformers import PretrainedConfig
@@ -71,8 +72,8 @@ class TupeConfig(PretrainedConfig):
         pad_token_id: id of padding.
         eos_token_id: id of `</s>`.
         use_cache: `generate` uses a KV cache where it can.
-        sparse_prediction: with labels, a masked language model computes logits for the tokens
-            that have a label alone, as ModernBERT in transformers.
+        sparse_prediction: with labels, a masked language model in training computes logits for
+            the tokens that have a label alone, as ModernBERT in transformers.
         **kwargs: other settings of transformers.
     """
 
@@ -143,7 +144,8 @@ class TupeConfig(PretrainedConfig):
             raise ConfigurationError(
                 f"type_vocab_size is {self.type_vocab_size!r}, but must be a number, 0 for none."
             )
-        if type(self.layer_norm_eps) not in (int, float) or not 0 < self.layer_norm_eps < 1:
+        epsilon = self.layer_norm_eps
+        if type(epsilon) not in (int, float) or not 0 < epsilon < math.inf:
             raise ConfigurationError(
-                f"layer_norm_eps is {self.layer_norm_eps!r}, but must be a small number above 0."
+                f"layer_norm_eps is {epsilon!r}, but must be a number above 0."
             )

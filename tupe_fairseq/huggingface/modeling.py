@@ -1,6 +1,7 @@
 """`TupeModel` and the base class of all models for transformers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar
 
@@ -18,7 +19,7 @@ from ..modules.padding_shift import PaddingShift
 from .cache import TupeCache
 from .configuration import TupeConfig
 from .encoder import Record, TupeEncoder
-from .padding import Read, read_mask, visible
+from .padding import Read, check_inputs, read_mask, visible
 from .positions import build_positions, resized, restore
 
 #: The token embeddings in the state dict of a model with a head, which may tie them to its output.
@@ -156,30 +157,21 @@ class TupeModel(TupePreTrainedModel):
         Raises:
             UsageError: the inputs cannot be used.
         """
-        self._check_not_offloaded()
+        seen = past_key_values.get_seq_length() if isinstance(past_key_values, TupeCache) else 0
+        given = (input_ids, inputs_embeds, attention_mask, token_type_ids)
+        check_inputs(*given, self.config.hidden_size, seen)
         if attention_mask is None and past_key_values is None:
             attention_mask = visible(input_ids, self.config.pad_token_id)
         shift = read_mask(attention_mask)
         record = Record(shift, self.config, output_hidden_states, output_attentions)
         cache = self._cache(past_key_values, use_cache, shift.padding)
         part = None if cache is not None or record.wants_states else read
-        x = self._encode(input_ids, inputs_embeds, cache, record, token_type_ids, part)
+        with _loaded(self.encoder):
+            x = self._encode(input_ids, inputs_embeds, cache, record, token_type_ids, part)
         states = record.hidden_states(x)
         x = x if part is read else x[read]
         output = BaseModelOutputWithPast(x, cache, states, record.attentions())
         return self.returned(output, return_dict)
-
-    def _check_not_offloaded(self) -> None:
-        """Encodings read parameters outside of `forward`, where accelerate does not load them."""
-        # One parameter, because this is called for each generated token.
-        if torch.compiler.is_compiling() or not _is_offloaded(self.encoder):
-            return
-        positional = [self.encoder.embed_positions, *filter(None, self.encoder.layers.terms())]
-        if any(map(_is_offloaded, positional)):
-            raise ConfigurationError(
-                "the parameters of positions are offloaded, which these models do not support: "
-                "use a device_map without offloading."
-            )
 
     def _encode(
         self,
@@ -191,8 +183,6 @@ class TupeModel(TupePreTrainedModel):
         read: Read | None,
     ) -> Tensor:
         """The last hidden states, B×T×C or M×C; the cache is extended."""
-        if (tokens is None) == (vectors is None):
-            raise DataError("exactly one of input_ids and inputs_embeds must be given.")
         shift, weights = record.shift, record.wants_weights
         x = self.embed_tokens(tokens) if vectors is None else vectors
         x = self.config.embedding_scale * x
@@ -257,9 +247,10 @@ class TupeModel(TupePreTrainedModel):
         if not positions.uses("before_lm_head"):
             return x
         shift = read_mask(attention_mask)
-        if read is not None:
-            return positions.before_lm_head(x, _columns(read, shift))
-        return shift.back(positions.before_lm_head(shift.to_end(x)))
+        with _loaded(self.encoder):
+            if read is not None:
+                return positions.before_lm_head(x, _columns(read, shift))
+            return shift.back(positions.before_lm_head(shift.to_end(x)))
 
 
 def _columns(read: Read, shift: PaddingShift) -> Tensor:
@@ -268,7 +259,24 @@ def _columns(read: Read, shift: PaddingShift) -> Tensor:
     return columns if shift.targets is None else shift.targets[rows, columns]
 
 
-def _is_offloaded(module: nn.Module) -> bool:
-    """Whether accelerate has taken the values of a module's first parameter, and so of all."""
-    first = next(module.parameters(), None)
-    return first is not None and first.device.type == "meta"
+@contextmanager
+def _loaded(encoder: TupeEncoder) -> Iterator[None]:
+    """Load the parameters of positions that accelerate has offloaded, and offload them afterwards.
+
+    accelerate loads a module's parameters where it is called, but encodings have several hooks.
+    """
+    first = next(encoder.parameters(), None)
+    # One parameter, because this is called for each generated token.
+    if torch.compiler.is_compiling() or first is None or not first.is_meta:
+        yield
+        return
+    positional = [encoder.embed_positions, *filter(None, encoder.layers.terms())]
+    modules: list[Any] = [module for part in positional for module in part.modules()]
+    hooks = [(module, module._hf_hook) for module in modules if hasattr(module, "_hf_hook")]
+    for module, hook in hooks:
+        hook.pre_forward(module)
+    try:
+        yield
+    finally:
+        for module, hook in hooks:
+            hook.post_forward(module, None)

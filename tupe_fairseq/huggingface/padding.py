@@ -1,12 +1,15 @@
 """What transformers' attention masks mean here."""
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ..attention import Padding
 from ..errors import DataError
 from ..modules.padding_shift import PaddingShift
 
+#: The label of tokens that have none.
+NO_LABEL = -100
 #: Rows and columns of the M tokens that a head reads, M each.
 Read = tuple[Tensor, Tensor]
 
@@ -19,25 +22,64 @@ def read_mask(attention_mask: Tensor | None) -> PaddingShift:
 
     Args:
         attention_mask: B×T, 1 or True at tokens; None: all are tokens.
-
-    Raises:
-        DataError: the mask has another number of dimensions, or hides a whole sequence. The
-            latter is not checked while torch traces a graph.
     """
     if attention_mask is None:
         return PaddingShift()
-    if attention_mask.dim() != 2:
-        raise DataError(
-            f"attention_mask has the shape {tuple(attention_mask.shape)}, but must be batch × "
-            "length, 1 at tokens and 0 at padding."
-        )
-    padding = Padding.read(attention_mask == 0)
-    if padding is not None and padding.lengths is not None and 0 in padding.lengths:
-        raise DataError(
-            f"attention_mask hides all tokens of sequence {padding.lengths.index(0)}: leave that "
-            "sequence out."
-        )
-    return PaddingShift.of(padding)
+    return PaddingShift.of(Padding.read(attention_mask == 0))
+
+
+def check_inputs(
+    input_ids: Tensor | None,
+    inputs_embeds: Tensor | None,
+    attention_mask: Tensor | None,
+    token_type_ids: Tensor | None,
+    width: int,
+    seen: int = 0,
+) -> None:
+    """Check the arguments of `TupeModel.forward`; not their shapes while torch traces a graph.
+
+    Args:
+        input_ids: B×T, or None.
+        inputs_embeds: B×T×C, or None.
+        attention_mask: B×T, or None.
+        token_type_ids: B×T, or None.
+        width: C.
+        seen: tokens in the cache.
+
+    Raises:
+        DataError: both or none of the first two are given, or one has another shape.
+    """
+    if (input_ids is None) == (inputs_embeds is None):
+        raise DataError("exactly one of input_ids and inputs_embeds must be given.")
+    x = input_ids if inputs_embeds is None else inputs_embeds
+    assert x is not None
+    batch, length = (*x.shape, 0, 0)[:2]
+    check_shape("input_ids", input_ids, (batch, length))
+    check_shape("inputs_embeds", inputs_embeds, (batch, length, width))
+    if attention_mask is not None:
+        # Of a text that goes on, the mask has no padding, and may have columns of earlier tokens.
+        columns = attention_mask.size(-1) if seen else length
+        check_shape("attention_mask", attention_mask, (batch, columns))
+    check_shape("token_type_ids", token_type_ids, (batch, length))
+
+
+def check_shape(name: str, x: Tensor | None, shape: tuple[int, ...]) -> None:
+    """Raise a DataError if an argument of this name is given and has another shape."""
+    if x is not None and not torch.compiler.is_compiling() and x.shape != shape:
+        raise DataError(f"{name} has the shape {tuple(x.shape)}, but must have {tuple(shape)}.")
+
+
+def scored_labels(labels: Tensor, attention_mask: Tensor | None, shifted: bool) -> Tensor:
+    """Labels of a language model, B×T, without those that padding has or would predict.
+
+    Column t − 1 predicts the label of column t, or with `shifted` column t itself.
+    """
+    if attention_mask is None:
+        return labels
+    hidden = attention_mask[:, -labels.size(1) :] == 0
+    if not shifted:
+        hidden = hidden | F.pad(hidden[:, :-1], (1, 0))
+    return labels.masked_fill(hidden, NO_LABEL)
 
 
 def visible(input_ids: Tensor | None, pad_token_id: int | None) -> Tensor | None:

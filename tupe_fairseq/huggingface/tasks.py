@@ -16,11 +16,9 @@ from transformers.modeling_outputs import (
 from ..errors import ConfigurationError
 from .configuration import TupeConfig
 from .modeling import ACTIVATIONS, EMBED_TOKENS
-from .padding import Read, first_tokens
+from .padding import NO_LABEL, Read, check_shape, first_tokens
 from .with_head import TupeWithHead
 
-#: The label of tokens that have none.
-NO_LABEL = -100
 #: Activations of the head for sequence classification.
 CLASSIFIER_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     **ACTIVATIONS,
@@ -79,8 +77,8 @@ def classifier_dropout(config: TupeConfig) -> nn.Dropout:
 class TupeForMaskedLM(TupeWithHead):
     """RoBERTa's language modeling head: logits B×T×V; labels B×T, −100 where there is none.
 
-    With `config.sparse_prediction` and labels, logits are computed for the M tokens that have a
-    label alone, M×V.
+    With `config.sparse_prediction` and labels, in training, logits are computed for the M tokens
+    that have a label alone, M×V.
     """
 
     output_class = MaskedLMOutput
@@ -92,6 +90,10 @@ class TupeForMaskedLM(TupeWithHead):
         self.lm_head = MaskedLMHead(config)
         self.post_init()
 
+    @property
+    def _is_sparse(self) -> bool:
+        return self.training and self.config.sparse_prediction
+
     def get_output_embeddings(self) -> nn.Module:
         return self.lm_head.decoder
 
@@ -101,7 +103,7 @@ class TupeForMaskedLM(TupeWithHead):
     def tokens_read(
         self, x: Tensor, attention_mask: Tensor | None, labels: Tensor | None
     ) -> Read | None:
-        if labels is None or not self.config.sparse_prediction:
+        if labels is None or not self._is_sparse:
             return None
         rows, columns = labels.ne(NO_LABEL).nonzero(as_tuple=True)
         return rows, columns
@@ -111,7 +113,7 @@ class TupeForMaskedLM(TupeWithHead):
 
     def loss(self, logits: Tensor, labels: Tensor, num_items_in_batch: Any) -> Tensor:
         size = self.config.vocab_size
-        if self.config.sparse_prediction:
+        if self._is_sparse:
             labels = labels[labels.ne(NO_LABEL)]
         return self.loss_function(logits, labels, size, num_items_in_batch=num_items_in_batch)
 
@@ -125,6 +127,10 @@ class TupeWithSentenceHead(TupeWithHead):
         self, x: Tensor, attention_mask: Tensor | None, labels: Tensor | None
     ) -> Read | None:
         return first_tokens(x, attention_mask)
+
+    def check_labels(self, labels: Tensor, batch: int, length: int) -> None:
+        # Of several scores each, B×classes.
+        check_shape("labels", labels, (batch, *labels.shape[1:]))
 
     def logits(self, x: Tensor, attention_mask: Tensor | None, read: Read | None) -> Tensor:
         return self.classifier(x)

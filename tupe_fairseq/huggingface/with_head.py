@@ -6,7 +6,7 @@ from torch import Tensor
 
 from .configuration import TupeConfig
 from .modeling import TupeModel, TupePreTrainedModel
-from .padding import Read, visible
+from .padding import Read, check_shape, visible
 
 
 class TupeWithHead(TupePreTrainedModel):
@@ -33,6 +33,10 @@ class TupeWithHead(TupePreTrainedModel):
         `x` are ids, B×T, or vectors, B×T×C; the mask is B×T; labels are as the class takes them.
         """
         return None
+
+    def check_labels(self, labels: Tensor, batch: int, length: int) -> None:
+        """Raise a DataError for labels of another shape than the class takes; here B×T."""
+        check_shape("labels", labels, (batch, length))
 
     def logits(self, x: Tensor, attention_mask: Tensor | None, read: Read | None) -> Tensor:
         """Outputs of the head for last hidden states, B×T×C, or M×C of the tokens read."""
@@ -65,6 +69,8 @@ class TupeWithHead(TupePreTrainedModel):
             attention_mask = visible(input_ids, self.config.pad_token_id)
         given = (input_ids, attention_mask, inputs_embeds)
         x = inputs_embeds if input_ids is None else input_ids
+        if x is not None and labels is not None:
+            self.check_labels(labels, *x.shape[:2])
         read = None if x is None else self.tokens_read(x, attention_mask, labels)
         more |= {"token_type_ids": token_type_ids, "read": read}
         out = self.tupe(*given, return_dict=True, **more)

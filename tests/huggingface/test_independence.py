@@ -1,0 +1,229 @@
+"""What an output may depend on: earlier tokens of the same text, and the modules as they are."""
+
+import contextlib
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from tests.huggingface.samples import (
+    causal_lm,
+    config,
+    every_decoder,
+    every_encoding,
+    filled,
+    masked_lm,
+    tokens,
+)
+from tests.tolerances import assert_close, assert_gradients_close
+
+pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
+
+from tupe_fairseq import UsageError
+from tupe_fairseq import huggingface as hf
+
+#: 1 at tokens: padding before, between and after them.
+MASK = torch.tensor([[0, 0, 1, 1, 1, 1], [0, 1, 0, 1, 1, 0], [1, 1, 1, 1, 1, 1]])
+RANDOMIZED = ("alibi", "learned", "rope", "shaw", "sinusoidal", "t5")
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@every_decoder
+def test_no_logits_depend_on_later_tokens(name, attention):
+    """Neither do those at padding, which in a shifted loss predict the token after them."""
+    model = causal_lm(name)
+    model.set_attn_implementation(attention)
+    vectors = torch.randn(*MASK.shape, 32, requires_grad=True)
+    more = {"output_hidden_states": True, "output_attentions": attention == "eager"}
+    out = with_vectors(model, vectors, attention_mask=MASK, **more)
+    for column in range(MASK.size(1)):
+        found = [out.logits[:, column], *(state[:, column] for state in out.hidden_states[1:])]
+        if attention == "eager":
+            found += [weights[:, :, column] for weights in out.attentions]
+        loss = sum(each.square().sum() for each in found)
+        (gradient,) = torch.autograd.grad(loss, vectors, retain_graph=True)
+        assert not gradient[:, column + 1 :].any(), f"column {column} has seen later tokens"
+
+
+@every_decoder
+def test_padding_has_no_part_in_the_loss(name):
+    """Neither as a label nor as what predicts one: the loss is that of the texts alone."""
+    model, ids = causal_lm(name), torch.arange(4, 22).view(3, 6)
+    places = [row.nonzero().squeeze(1) for row in MASK]
+    # Of the second text, the first token stands alone: what follows it is padding.
+    texts = [(0, places[0]), (1, places[1][1:]), (2, places[2])]
+    alone = 0.0
+    for row, columns in texts:
+        # With its earlier token, which the others attend to, but which predicts none of them.
+        seen = ids[row, places[row]]
+        labels = torch.where(torch.isin(seen, ids[row, columns[1:]]), seen, -100)
+        alone += model(seen[None], labels=labels[None], num_items_in_batch=1).loss
+    found = model(ids, attention_mask=MASK, labels=ids, num_items_in_batch=1).loss
+    assert_close(found, alone)
+    shifted = torch.cat((ids[:, 1:], ids[:, :1]), 1).masked_fill(MASK == 0, 7)
+    ignored = shifted.masked_fill(MASK == 0, -100)
+    losses = [
+        model(ids, attention_mask=MASK, labels=ids, shift_labels=each).loss
+        for each in (shifted, ignored)
+    ]
+    assert_close(*losses)
+
+
+def with_vectors(model, vectors, **more):
+    """The output for these vectors as token embeddings; some encodings need tokens as well."""
+    hook = model.tupe.embed_tokens.register_forward_hook(lambda *_: vectors)
+    try:
+        return model(torch.full(vectors.shape[:2], 5), **more)
+    finally:
+        hook.remove()
+
+
+def broken(kind: str, vectors):
+    """Inputs and mask of the vectors with a last sequence that is broken."""
+    mask = torch.ones(vectors.shape[:2], dtype=torch.int64)
+    mask[0, 5:] = mask[1, 3:] = mask[-1, 4:] = 0
+    if kind == "empty":
+        mask[-1] = 0
+    else:
+        vectors = vectors.clone()
+        vectors[-1, : {"inf": 1, "nan": 4}[kind]] = float(kind)
+    return vectors, mask
+
+
+@pytest.mark.parametrize("kind", ["nan", "inf", "empty"])
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@every_decoder
+@torch.no_grad()
+def test_a_broken_sequence_changes_no_other(name, attention, kind):
+    cls = hf.TupeForCausalLM if name in ("cable", "cope", "fox", "xpos") else hf.TupeForMaskedLM
+    model = filled(cls, config(name, is_decoder=cls is hf.TupeForCausalLM))
+    model.set_attn_implementation(attention)
+    vectors, mask = broken(kind, torch.randn(4, 9, 32))
+    found = with_vectors(model, vectors, attention_mask=mask).logits
+    expected = with_vectors(model, vectors[:3], attention_mask=mask[:3]).logits
+    assert_close(found[:3][mask[:3] == 1], expected[mask[:3] == 1])
+    if kind == "empty":
+        assert found.isfinite().all()
+        vectors[:3] = torch.randn(3, 9, 32)
+        again = with_vectors(model, vectors, attention_mask=mask).logits
+        assert_close(again[3, :1], found[3, :1])
+
+
+@every_encoding
+@torch.no_grad()
+def test_evaluation_draws_no_random_numbers(name):
+    options = {"randomize_positions": 200} if name in RANDOMIZED else {}
+    model = masked_lm(name, position_options=options, hidden_dropout_prob=0.3)
+    before = torch.get_rng_state()
+    found = model(tokens()).logits
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(model(tokens()).logits, found)
+
+
+@pytest.mark.parametrize("name", RANDOMIZED)
+@torch.no_grad()
+def test_drawn_positions_are_the_same_with_and_without_a_cache(name):
+    model = causal_lm(name, position_options={"randomize_positions": 200})
+    choice = {"do_sample": False, "max_new_tokens": 5, "return_dict_in_generate": True}
+    choice |= {"output_scores": True, "pad_token_id": 1, "eos_token_id": None}
+    cached, whole = (
+        model.generate(tokens((6,)), use_cache=use, **choice).scores for use in (True, False)
+    )
+    assert_close(torch.stack(cached), torch.stack(whole))
+
+
+class Adapted(nn.Module):
+    """A linear layer with a second one beside it, as LoRA has; it has no `weight`."""
+
+    def __init__(self, base: nn.Linear, delta: torch.Tensor):
+        super().__init__()
+        self.base, self.delta = base, nn.Parameter(delta)
+
+    def forward(self, x):
+        return self.base(x) + nn.functional.linear(x, self.delta.to(x.dtype))
+
+
+def linear_layers(model) -> dict[str, nn.Linear]:
+    return {name: each for name, each in model.named_modules() if isinstance(each, nn.Linear)}
+
+
+def deltas_of(model) -> dict[str, torch.Tensor]:
+    """Of all linear layers but the last, which shares its weight with the embeddings."""
+    generator = torch.Generator().manual_seed(3)
+    return {
+        name: 0.1 * torch.randn(layer.weight.shape, generator=generator)
+        for name, layer in linear_layers(model).items()
+        if layer is not model.get_output_embeddings()
+    }
+
+
+def every_model(name):
+    return causal_lm(name) if name in ("cable", "cope", "fox", "xpos") else masked_lm(name)
+
+
+@every_decoder
+def test_modules_are_called(name):
+    """Layers that are replaced, and hooks, act as in any module of torch, in positions as well."""
+    model, ids = every_model(name), tokens()
+    merged, hooked = copy.deepcopy(model), copy.deepcopy(model)
+    deltas = deltas_of(model)
+    for layer_name, delta in deltas.items():
+        layer, (parent, _, own) = model.get_submodule(layer_name), layer_name.rpartition(".")
+        setattr(model.get_submodule(parent), own, Adapted(layer, delta.clone()))
+        merged.get_submodule(layer_name).weight.data.add_(delta)
+        hooked.get_submodule(layer_name).register_forward_hook(
+            lambda _, inputs, out, d=delta: out + nn.functional.linear(inputs[0], d.to(out.dtype))
+        )
+    for gradients in (False, True):
+        with torch.set_grad_enabled(gradients):
+            expected = merged(ids).logits
+            assert_close(model(ids).logits, expected)
+            assert_close(hooked(ids).logits, expected)
+    model(ids).logits.square().sum().backward()
+    merged(ids).logits.square().sum().backward()
+    found = {n: model.get_submodule(n).delta.grad for n in deltas}
+    gradients = {n: merged.get_submodule(n).weight.grad for n in deltas}
+    assert_gradients_close(
+        {f"{n}.weight": g for n, g in found.items()},
+        {f"{n}.weight": g for n, g in gradients.items()},
+        torch.float32,
+    )
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+@every_decoder
+@torch.no_grad()
+def test_dynamic_quantization(name):
+    model, ids = every_model(name), tokens()
+    expected = model(ids).logits[ids.ne(1)]
+    quantized = torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
+    found = quantized(ids).logits[ids.ne(1)]
+    alike = nn.functional.cosine_similarity(found, expected, dim=-1)
+    assert alike.mean() > 0.95, alike.mean()
+
+
+@every_encoding
+@torch.no_grad()
+def test_values_that_change_in_place_are_seen(name):
+    """By `.data`, as averages of weights (EMA) are copied."""
+    model, ids = masked_lm(name), tokens()
+    other = masked_lm(name)
+    for parameter in other.parameters():
+        parameter.mul_(1.5)
+    expected = other(ids).logits
+    model(ids)
+    for parameter, value in zip(model.parameters(), other.parameters(), strict=True):
+        parameter.data.copy_(value)
+    assert_close(model(ids).logits, expected)
+
+
+def test_tracing_is_refused_in_one_line():
+    classifier = filled(hf.TupeForSequenceClassification, config(num_labels=3))
+    for model in (masked_lm(), classifier, causal_lm("rope")):
+        with (
+            pytest.raises(UsageError, match=r"torch\.jit\.trace .* --to onnx") as error,
+            contextlib.suppress(torch.jit.TracingCheckError),
+        ):
+            torch.jit.trace(model, (tokens(),), strict=False)
+        assert "\n" not in str(error.value)
