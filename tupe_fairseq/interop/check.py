@@ -42,8 +42,6 @@ def largest_difference(actual: Forward, expected: Forward, vocabulary: int, long
         tokens = batch(vocabulary, min(length, longest))
         outputs = []
         for forward in (actual, expected):
-            # --randomize-positions draws.
-            torch.manual_seed(length)
             outputs.append(forward(tokens))
         pair = torch.stack(outputs).double()
         pairs.append((pair[:, tokens.ne(1)] if pair.dim() == 4 else pair).flatten(1))

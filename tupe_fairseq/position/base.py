@@ -70,9 +70,9 @@ class PositionEncoding(nn.Module):
         """The encoding whose hooks the model calls in one forward pass.
 
         The model calls this before `embed`, in training and evaluation, but not in incremental
-        decoding, where each step is a pass. An encoding that draws random positions returns a
-        shallow copy of itself (`copy.copy`, which shares the parameters) with what it has drawn:
-        so all hooks, and activation checkpointing, see one draw.
+        decoding, where each step is a pass. An encoding that draws random positions in training
+        returns a shallow copy of itself (`copy.copy`, which shares the parameters) with what it
+        has drawn: so all hooks, and activation checkpointing, see one draw.
 
         Args:
             length: tokens T of each sequence, padding included.
