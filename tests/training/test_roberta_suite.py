@@ -8,7 +8,7 @@ import torch
 from fairseq import models
 
 from tests import toy_data
-from tests.fairseq_commands import FINETUNE, finetune, parameters, pretrain
+from tests.fairseq_commands import finetune
 from tupe_fairseq import UsageError
 
 
@@ -59,52 +59,10 @@ def test_shared_and_untied_weights():
         assert (words is model.encoder.lm_head.weight) is shared
 
 
-def test_regularization_for_adaptive_pruning():
-    model = build(mha_reg_scale_factor=0.000375, ffn_reg_scale_factor=0.000375)
-    loss = model._get_adaptive_head_loss() + model._get_adaptive_ffn_loss()
-    loss.backward()
-    layer = model.encoder.sentence_encoder.layers[0]
-    assert layer.self_attn.q_proj.weight.grad.abs().sum() > 0
-    assert layer.fc1.weight.grad.abs().sum() > 0
-
-
-def test_pruning_of_feed_forward_units():
-    """As fairseq's test of AdaPrune; the model stays the same but for the units removed."""
-    model, stock = build().eval(), build("roberta")
-    for layer, theirs in zip(
-        model.encoder.sentence_encoder.layers, stock.encoder.sentence_encoder.layers, strict=True
-    ):
-        # fairseq 0.12.2's layer loads no part of itself alone.
-        theirs.fc1.load_state_dict(layer.fc1.state_dict())
-        theirs.fc2.load_state_dict(layer.fc2.state_dict())
-        removed = layer._get_fc_rank(remove_num=2)
-        assert removed == theirs._get_fc_rank(remove_num=2)
-        for each in (layer, theirs):
-            each._prune_fc_layer(remove_index=removed)
-        assert layer.fc1.out_features == layer.fc2.in_features == 12
-        x = torch.randn(5, 12)
-        assert torch.equal(layer.fc2(layer.fc1(x)), theirs.fc2(theirs.fc1(x)))
-
-
-def test_pruned_checkpoints_are_trained_on(toy_masked_lm_data, tmp_path):
-    """fairseq prunes the new model before it restores the pruned checkpoint."""
-    checkpoint = pretrain(toy_masked_lm_data, tmp_path / "whole", "--max-update", 1)
-    state = torch.load(checkpoint, weights_only=True)
-    layers = "encoder.sentence_encoder.layers."
-    for key, value in state["model"].items():
-        if key.startswith(layers) and ".fc1." in key:
-            state["model"][key] = value[:60].clone()
-        elif key.startswith(layers) and key.endswith(".fc2.weight"):
-            state["model"][key] = value[:, :60].clone()
-    torch.save(state, tmp_path / "pruned.pt")
-    flags = ("--restore-file", tmp_path / "pruned.pt", *FINETUNE, "--ffn-blocks-to-remove", 4)
-    again = pretrain(toy_masked_lm_data, tmp_path / "pruned", *flags, "--max-update", 1)
-    assert len(parameters(again)[f"{layers}0.fc1.bias"]) == 60
-
-
-def test_heads_cannot_be_pruned():
-    with pytest.raises(UsageError, match=r"--mha-heads-to-keep is 2, .* all layers share"):
-        build(mha_heads_to_keep=2)
+@pytest.mark.parametrize("flag", ["mha_heads_to_keep", "ffn_blocks_to_remove"])
+def test_adaptive_pruning_is_refused(flag):
+    with pytest.raises(UsageError, match=rf"--{flag.replace('_', '-')} is 2, .*; remove the flag"):
+        build(**{flag: 2})
 
 
 def test_masked_tokens_alone_go_through_the_head():

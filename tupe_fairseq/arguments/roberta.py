@@ -13,6 +13,7 @@ from .declaration import ModelArguments, RobertaArguments, training_setting
 UNSUPPORTED = {
     "mha_heads_to_keep": "all layers share the positional terms of a head, and AdaPrune removes "
     "different heads in each layer; remove the flag",
+    "ffn_blocks_to_remove": "AdaPrune is not supported; remove the flag",
 }
 
 
