@@ -40,6 +40,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--layer", type=int, default=1, metavar="N", help="where layers differ")
     parser.add_argument("--checkpoint-file", metavar="NAME", help="default: model.pt, ...")
+    parser.add_argument(
+        "--dictionary", type=Path, metavar="DIR", help="of dict.txt (default: the model's)"
+    )
     return parser.parse_args(argv)
 
 
@@ -51,7 +54,9 @@ def draw(args: argparse.Namespace, command: str) -> None:
     """
     if not args.out.absolute().parent.is_dir():
         raise UsageError(f"--out is {str(args.out)!r}, but there is no such folder.")
-    roberta = TupeRobertaModel.from_pretrained(args.checkpoint_dir, args.checkpoint_file)
+    roberta = TupeRobertaModel.from_pretrained(
+        args.checkpoint_dir, args.checkpoint_file, args.dictionary
+    )
     model = roberta.model.args
     length = min(LENGTH, model.max_positions) if args.length is None else args.length
     drawn = position_maps(roberta.model.encoder.sentence_encoder, length, args.layer)

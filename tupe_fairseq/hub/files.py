@@ -1,14 +1,20 @@
 """Files that the hub reads: a checkpoint, and the dictionaries and tokenizer beside it."""
 
 import warnings
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fairseq import hub_utils
+from fairseq import checkpoint_utils
+from fairseq.data import encoders
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.dataclass.utils import overwrite_args_by_name
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from fairseq.tasks import TASK_REGISTRY
+from fairseq.utils import import_user_module
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from ..checkpoints.reading import read_checkpoint, recorded_settings, safe_checkpoint_globals
 from ..checks import read_dictionary
@@ -25,8 +31,15 @@ TASKS = (
     "translation",
     "language_modeling",
 )
-#: Arguments that name the files of a tokenizer.
-TOKENIZERS = ("sentencepiece_model", "gpt2_encoder_json", "gpt2_vocab_bpe", "tokenizer_json")
+#: Files of tokenizers, and the arguments that name them.
+FILES_OF_TOKENIZERS = {
+    SENTENCEPIECE: "sentencepiece_model",
+    **dict(zip(GPT2, ("gpt2_encoder_json", "gpt2_vocab_bpe"), strict=True)),
+    TOKENIZER: "tokenizer_json",
+    # Of fairseq's fastbpe, subword_nmt and hf_byte_bpe.
+    **{"code": "bpe_codes", "bpecodes": "bpe_codes"},
+    **{"merges.txt": "bpe_merges", "vocab.json": "bpe_vocab"},
+}
 
 
 def find_checkpoint(path: Path, name: str | None = None) -> Path:
@@ -92,17 +105,35 @@ def import_numpy_compat() -> None:
         import numpy.compat  # noqa: F401
 
 
-def load_checkpoint(checkpoint: Path, data: Path, **settings: Any) -> dict[str, Any]:
-    """Load a checkpoint by fairseq's hub, which returns "models", "task" and "args".
+def load_checkpoint(
+    checkpoint: Path, data: Path, task: dict[str, Any] | None = None, **settings: Any
+) -> dict[str, Any]:
+    """Load a checkpoint as fairseq's hub does, which returns "models", "task" and "args".
+
+    What the checkpoint's own settings say of files, addresses and tokenizers is not used.
+
+    Args:
+        checkpoint: the file.
+        data: directory of the dictionaries.
+        task: settings of the task that replace those of the checkpoint.
+        **settings: further ones of the caller.
 
     Raises:
         CheckpointError: fairseq cannot build the model or the task that the checkpoint describes.
     """
     import_numpy_compat()
+    import_user_module(Namespace(user_dir=settings.get("user_dir")))
     try:
         with safe_checkpoint_globals():
-            return hub_utils.from_pretrained(
-                str(checkpoint.parent), checkpoint.name, str(data), **settings
+            state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint))
+            _keep_to_folder(state["cfg"], {**(task or {}), "data": str(data)})
+            # From which fairseq would make `cfg` again.
+            state["args"] = None
+            # `build_tokenizer` reads those of the tokenizer.
+            left = {k: v for k, v in settings.items() if k not in ("bpe", "tokenizer")}
+            overwrite_args_by_name(state["cfg"], left)
+            models, cfg, built = checkpoint_utils.load_model_ensemble_and_task(
+                [str(checkpoint)], state=state
             )
     except UsageError:
         raise
@@ -110,6 +141,34 @@ def load_checkpoint(checkpoint: Path, data: Path, **settings: Any) -> dict[str, 
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"[:300]
         raise CheckpointError(f"{checkpoint} cannot be loaded: {reason}.") from error
+    return {"args": cfg, "task": built, "models": models}
+
+
+def _keep_to_folder(cfg: DictConfig, task: dict[str, Any]) -> None:
+    """Drop the settings that name files, addresses and tokenizers, in place; set those of a task.
+
+    `CheckedModel.build_model` drops those of the model.
+    """
+    with open_dict(cfg):
+        cfg.bpe = cfg.tokenizer = None
+        cfg.generation = OmegaConf.structured(GenerationConfig)
+        if isinstance(cfg.task, Namespace):
+            vars(cfg.task).update(task)
+        else:
+            cfg.task.update(task)
+
+
+def build_tokenizer(kind: str, settings: dict[str, Any]) -> Any:
+    """The tokenizer of the kind "bpe" or "tokenizer" that the caller's settings name.
+
+    Returns:
+        None if they name none.
+
+    Raises:
+        DataError: its files cannot be loaded.
+    """
+    with reading_tokenizer(settings):
+        return getattr(encoders, f"build_{kind}")(Namespace(**settings))
 
 
 def find_dictionaries(
@@ -123,24 +182,25 @@ def find_dictionaries(
     Args:
         directory: of the checkpoint.
         given: by the user; relative to the checkpoint's directory if it begins with a dot.
-        recorded: the training data; folders are separated by colons.
+        recorded: the training data, which the error names; nothing is read from there.
         alternatives: names of the files that a model needs, the preferred ones first.
 
     Raises:
         DataError: there are none, or one cannot be read.
     """
-    folders = [directory, *([Path(str(recorded).split(":")[0])] if recorded else [])]
+    folder = directory
     if given is not None:
-        folders = [directory / given if str(given).startswith(".") else Path(given).absolute()]
-    for folder in folders:
-        for names in alternatives:
-            if all((folder / name).is_file() for name in names):
-                for name in names:
-                    read_dictionary(folder / name)
-                return folder, names
+        folder = directory / given if str(given).startswith(".") else Path(given).absolute()
+    for names in alternatives:
+        if all((folder / name).is_file() for name in names):
+            for name in names:
+                read_dictionary(folder / name)
+            return folder, names
     needed = " or ".join(" and ".join(names) for names in alternatives)
+    trained = f" (it was trained on {recorded})" if recorded else ""
     raise DataError(
-        f"no dictionary: {folders[0]} does not hold {needed}; copy it from the training data."
+        f"no dictionary: {folder} does not hold {needed}; copy it from the training data, or pass "
+        f"its folder as data_name_or_path{trained}."
     )
 
 
@@ -174,9 +234,15 @@ def choose_tokenizer(bpe: str | None, *folders: Path) -> dict[str, str]:
     Raises:
         DataError: see `find_tokenizer`.
     """
-    if bpe is not None:
-        return {"bpe": bpe}
-    return next(filter(None, map(find_tokenizer, folders)), {})
+    if bpe is None:
+        return next(filter(None, map(find_tokenizer, folders)), {})
+    there = {
+        argument: str(folder / name)
+        for folder in reversed(folders)
+        for name, argument in FILES_OF_TOKENIZERS.items()
+        if (folder / name).is_file()
+    }
+    return {**there, "bpe": bpe}
 
 
 @contextmanager
@@ -193,7 +259,8 @@ def reading_tokenizer(settings: dict[str, Any]) -> Iterator[None]:
         yield
     # The libraries do not document what a damaged tokenizer raises.
     except Exception as error:
-        files = ", ".join(str(settings[name]) for name in TOKENIZERS if name in settings)
+        names = FILES_OF_TOKENIZERS.values()
+        files = ", ".join(str(settings[name]) for name in names if name in settings)
         if not files:
             raise
         raise DataError(f"the tokenizer {files} cannot be loaded: {error}.") from error

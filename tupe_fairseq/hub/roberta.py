@@ -17,8 +17,9 @@ from . import files
 class TupeRobertaHubInterface(RobertaHubInterface):
     """encode, decode, extract_features, fill_mask, register_classification_head, predict, ..."""
 
-    def __init__(self, cfg: Any, task: Any, model: Any):
+    def __init__(self, cfg: Any, task: Any, model: Any, settings: Any):
         super().__init__(cfg, task, model)
+        self.bpe = files.build_tokenizer("bpe", settings)
         # The task of a fine-tuned model has no mask_idx, but the model can still fill a mask.
         self.task.mask_idx = task.source_dictionary.index("<mask>")
 
@@ -120,7 +121,7 @@ def load_directory(
         checkpoint_file: its name. Default: the first that exists of model.pt, checkpoint_best.pt
             and checkpoint_last.pt.
         data_name_or_path: directory of the dictionaries; relative to the checkpoint's if it begins
-            with a dot. Default: the checkpoint's, and if it has none the training data's.
+            with a dot. Default: the checkpoint's.
         bpe: name of a fairseq tokenizer. Default: the one whose files are beside the checkpoint,
             or else beside the dictionaries.
         **overrides: further fairseq arguments to override.
@@ -140,14 +141,13 @@ def load_directory(
     tokenizer = files.choose_tokenizer(bpe, directory, data)
     # Loading a model must not need the C++ compiler that training it may have used.
     settings = {"compile_layers": False, **tokenizer, **overrides}
-    if finetuned and found == "dict.txt":
-        # Its heads work, but its classes have no names. "task" is the older setting, from which
-        # fairseq takes what the task declares.
-        settings["task"] = {"_name": "masked_lm", "task": "masked_lm", "data": str(data)}
-    loaded = files.load_checkpoint(checkpoint, data, load_checkpoint_heads=True, **settings)
+    # Without labels, heads work, but classes have no names. "task" is the older setting, from
+    # which fairseq takes what the task declares.
+    nameless = finetuned and found == "dict.txt"
+    task = dict.fromkeys(("_name", "task"), "masked_lm") if nameless else None
+    loaded = files.load_checkpoint(checkpoint, data, task, load_checkpoint_heads=True, **settings)
     model = loaded["models"][0].eval()
-    with files.reading_tokenizer(settings):
-        return TupeRobertaHubInterface(loaded["args"], loaded["task"], model)
+    return TupeRobertaHubInterface(loaded["args"], loaded["task"], model, settings)
 
 
 class RobertaFromPretrained:

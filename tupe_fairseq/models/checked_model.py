@@ -15,6 +15,9 @@ from ..checkpoints.restoring import DEFAULT_RESTORE_FILE, check_restore_file, fo
 from ..checks import check_data
 from ..errors import CheckpointError, ConfigurationError
 
+#: Settings that name files of embeddings with which a training begins.
+EMBEDDINGS = ("encoder_embed_path", "decoder_embed_path")
+
 
 class CheckedModel(BaseFairseqModel):
     """Mixin before fairseq's class of models."""
@@ -49,6 +52,9 @@ class CheckedModel(BaseFairseqModel):
             check_restore_file(cls.arguments, args, complete)
             if data := training_setting(args, "task", "data"):
                 check_data(data, cls.data_dictionary(task))
+        else:
+            # The settings are a checkpoint's, whose parameters replace these embeddings.
+            vars(complete).update({name: None for name in EMBEDDINGS if hasattr(complete, name)})
         model = cls.from_arguments(complete, task)
         write_back(args, complete)
         model.args = args
