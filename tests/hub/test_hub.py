@@ -179,7 +179,7 @@ def test_tokenizer_json_of_another_model(pretrained, tmp_path):
         shutil.copy(pretrained / name, tmp_path)
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<s>": 0, "cat": 1}, "<s>"))
     tokenizer.save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(UsageError, match=r"has no \[CLS\], .*, so it is not DeBERTa's"):
+    with pytest.raises(UsageError, match=r"has no <pad>, .*, so it is neither BERT's"):
         TupeRobertaModel.from_pretrained(tmp_path)
 
 

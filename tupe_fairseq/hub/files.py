@@ -1,5 +1,6 @@
 """Files that the hub reads: a checkpoint, and the dictionaries and tokenizer beside it."""
 
+import json
 import warnings
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,8 @@ from ..errors import CheckpointError, DataError, UsageError
 
 SENTENCEPIECE, GPT2 = "sentencepiece.bpe.model", ("encoder.json", "vocab.bpe")
 TOKENIZER = "tokenizer.json"
+#: Beside a dict.txt: what was done to the texts before they were split into pieces.
+PREPROCESSING = "preprocessing.json"
 CHECKPOINTS = ("model.pt", "checkpoint_best.pt", "checkpoint_last.pt")
 #: Tasks of fairseq that a checkpoint may name: they do not evaluate settings as Python.
 TASKS = (
@@ -245,6 +248,29 @@ def choose_tokenizer(bpe: str | None, *folders: Path) -> dict[str, str]:
     return {**there, "bpe": bpe}
 
 
+def record_preprocessing(folder: Path, lowercase: bool) -> None:
+    """Record in a folder of data or of a model whether its texts are lowercased."""
+    (folder / PREPROCESSING).write_text(json.dumps({"lowercase": lowercase}) + "\n")
+
+
+def lowercases(*folders: Path) -> bool | None:
+    """Whether texts are lowercased, by the first folder that records it; None where none does.
+
+    Raises:
+        DataError: the record is damaged.
+    """
+    path = next((path for f in folders if (path := f / PREPROCESSING).is_file()), None)
+    if path is None:
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))["lowercase"]
+    except (ValueError, TypeError, KeyError):
+        found = None
+    if not isinstance(found, bool):
+        raise DataError(f'{path} is damaged: it must be {{"lowercase": true}} or false.')
+    return found
+
+
 @contextmanager
 def reading_tokenizer(settings: dict[str, Any]) -> Iterator[None]:
     """Name the files of a tokenizer that cannot be loaded inside the block.
@@ -257,6 +283,8 @@ def reading_tokenizer(settings: dict[str, Any]) -> Iterator[None]:
     """
     try:
         yield
+    except UsageError:
+        raise
     # The libraries do not document what a damaged tokenizer raises.
     except Exception as error:
         names = FILES_OF_TOKENIZERS.values()

@@ -13,6 +13,9 @@ from . import files
 class TupeGeneratorHubInterface(GeneratorHubInterface):
     """fairseq's methods translate (or sample, score), encode, decode and generate."""
 
+    #: Whether texts are lowercased before they are split into pieces.
+    lowercase = False
+
     def __init__(self, cfg: Any, task: Any, models: Any, translates: bool, settings: Any):
         super().__init__(cfg, task, models)
         self.translates = translates
@@ -60,7 +63,7 @@ class TupeGeneratorHubInterface(GeneratorHubInterface):
         files.check_text(sentence)
         if self.translates and not sentence.strip():
             raise DataError("the sentence to translate is empty.")
-        return super().encode(sentence)
+        return super().encode(sentence.lower() if self.lowercase else sentence)
 
 
 def load_generator(
@@ -90,9 +93,10 @@ def load_generator(
     task = {"eval_bleu": False} if languages else {}
     loaded = files.load_checkpoint(checkpoint, data, task, **settings)
     models = [model.eval() for model in loaded["models"]]
-    return TupeGeneratorHubInterface(
-        loaded["args"], loaded["task"], models, len(languages) == 2, settings
-    )
+    translates = len(languages) == 2
+    hub = TupeGeneratorHubInterface(loaded["args"], loaded["task"], models, translates, settings)
+    hub.lowercase = bool(files.lowercases(directory, data))
+    return hub
 
 
 class GeneratorFromPretrained:

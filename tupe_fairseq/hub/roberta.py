@@ -12,26 +12,67 @@ from torch import Tensor
 from ..analysis import positional_correlations
 from ..errors import ConfigurationError, DataError
 from . import files
+from .tokenizer_json import TokenizerJson
 
 
 class TupeRobertaHubInterface(RobertaHubInterface):
     """encode, decode, extract_features, fill_mask, register_classification_head, predict, ..."""
 
-    def __init__(self, cfg: Any, task: Any, model: Any, settings: Any):
+    #: Whether texts are lowercased before they are split into pieces.
+    lowercase = False
+
+    def __init__(
+        self, cfg: Any, task: Any, model: Any, settings: Any, separator: bool | None = None
+    ):
         super().__init__(cfg, task, model)
         self.bpe = files.build_tokenizer("bpe", settings)
+        if isinstance(self.bpe, TokenizerJson):
+            self.bpe.check_dictionary(task.source_dictionary)
+        if separator is None:
+            types = getattr(model.args, "type_vocab_size", None) or 0
+            separator = types < 2 and not getattr(self.bpe, "separates_once", False)
+        #: Whether a second </s> separates two sentences.
+        self.separator = separator
         # The task of a fine-tuned model has no mask_idx, but the model can still fill a mask.
         self.task.mask_idx = task.source_dictionary.index("<mask>")
 
-    def encode(self, sentence: str, *addl_sentences: str, no_separator: bool = False) -> Tensor:
+    def encode(
+        self, sentence: str, *addl_sentences: str, no_separator: bool | None = None
+    ) -> Tensor:
         """Token ids of `<s> sentence </s>`, or of `<s> a </s> </s> b </s>` for several; T.
+
+        A fine-tuned model has a second </s> between sentences if its training had one. Other
+        models have none, `<s> a </s> b </s>`, if they have token types or the tokenizer.json of
+        BERT or DeBERTa. ``no_separator`` overrides this.
 
         Raises:
             DataError: there is no tokenizer beside the checkpoint, or a sentence is not text.
         """
         self._check_tokenizer()
-        files.check_text(sentence, *addl_sentences)
-        return super().encode(sentence, *addl_sentences, no_separator=no_separator)
+        sentences = [self._preprocessed(text) for text in (sentence, *addl_sentences)]
+        none = not self.separator if no_separator is None else no_separator
+        return super().encode(*sentences, no_separator=none)
+
+    def decode(self, tokens: Tensor) -> str | list[str]:
+        """The text of ids (T), or the texts of several sentences."""
+        self._check_tokenizer()
+        if self.separator:
+            return super().decode(tokens)
+        dictionary = self.task.source_dictionary
+        sentences: list[list[int]] = [[]]
+        for number in tokens.tolist():
+            if number == dictionary.eos():
+                sentences.append([])
+            elif number != dictionary.bos():
+                sentences[-1].append(number)
+        # </s> ends the last one.
+        ended = sentences if len(sentences) == 1 or sentences[-1] else sentences[:-1]
+        texts = [self.bpe.decode(dictionary.string(torch.tensor(ids))) for ids in ended]
+        return texts[0] if len(texts) == 1 else texts
+
+    def _preprocessed(self, text: str) -> str:
+        files.check_text(text)
+        return text.lower() if self.lowercase else text
 
     @torch.no_grad()
     def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
@@ -45,7 +86,7 @@ class TupeRobertaHubInterface(RobertaHubInterface):
                 tokenizer, or topk is negative or larger than the dictionary.
         """
         self._check_tokenizer()
-        files.check_text(masked_input)
+        masked_input = self._preprocessed(masked_input)
         if (count := masked_input.count("<mask>")) != 1:
             raise DataError(
                 f"the input must hold one <mask>, but {masked_input[:80]!r} has {count}."
@@ -147,7 +188,10 @@ def load_directory(
     task = dict.fromkeys(("_name", "task"), "masked_lm") if nameless else None
     loaded = files.load_checkpoint(checkpoint, data, task, load_checkpoint_heads=True, **settings)
     model = loaded["models"][0].eval()
-    return TupeRobertaHubInterface(loaded["args"], loaded["task"], model, settings)
+    separator = recorded["separator_token"] is not None if "separator_token" in recorded else None
+    hub = TupeRobertaHubInterface(loaded["args"], loaded["task"], model, settings, separator)
+    hub.lowercase = bool(files.lowercases(directory, data))
+    return hub
 
 
 class RobertaFromPretrained:
