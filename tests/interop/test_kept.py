@@ -9,8 +9,13 @@ import pytest
 import safetensors.torch
 import torch
 
+pytest.importorskip("transformers", reason="transformers is not installed")
+
+import transformers
+
 from tests import ROOT
 from tests.fairseq_commands import finetune
+from tests.huggingface.deberta import RELEASED, theirs_of
 from tests.interop import samples
 from tests.interop.samples import assert_same_state, bert, masked_lm, refused, roberta, run
 from tests.tolerances import assert_close
@@ -19,8 +24,6 @@ from tupe_fairseq.interop.dictionaries import dictionary_of
 from tupe_fairseq.interop.directory import load, write
 from tupe_fairseq.interop.formats import huggingface
 from tupe_fairseq.interop.models import HEAD
-
-transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
 CLASSIFIER = "ForSequenceClassification"
 TEXTS = [("A Cat",), ("THE bird sàw it!", "on a mat."), ("[MASK] cat", "a")]
@@ -239,6 +242,36 @@ def test_the_tokenizer_of_fairseq_comes_back(tmp_path):
         TupeRobertaModel.from_pretrained(tmp_path / n).encode("a movie") for n in ("here", "back")
     ]
     assert torch.equal(*ids)
+
+
+SOURCES = {
+    "bert": bert,
+    "roberta": roberta,
+    "deberta-v2": lambda folder: theirs_of("ForMaskedLM", **RELEASED).save_pretrained(folder),
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_from_transformers_to_transformers(kind, tmp_path):
+    """Directly, with neither a tokenizer nor a dictionary."""
+    source, out = tmp_path / "source", tmp_path / "out"
+    SOURCES[kind](source)
+    for path in source.glob("tokenizer*"):
+        path.unlink()
+    with refused("has no tokenizer: save it there, or give --dict, or add --to huggingface"):
+        run("--from", "huggingface", source, out)
+    flags = ("--to", "huggingface", "--check", "--classes")
+    for classes in (kind, "tupe"):
+        lines = run("--from", "huggingface", source, tmp_path / classes, *flags, classes)
+        assert lines[-1].startswith("logits: ")
+    expected, found = (
+        safetensors.torch.load_file(folder / "model.safetensors")
+        for folder in (source, tmp_path / kind)
+    )
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], value) for name, value in expected.items())
+    ids = {name: config(tmp_path / kind).get(f"{name}_token_id") for name in ("bos", "pad", "eos")}
+    assert ids == {name: config(source).get(f"{name}_token_id") for name in ids}
 
 
 def test_conversion_without_fairseq(tmp_path, monkeypatch):
