@@ -40,9 +40,7 @@ def library() -> Any:
 
 
 def to_transformers(converted: Converted, kind: str, head: str | None) -> Any:
-    """The model of transformers whose model_type is `kind`.
-
-    It has the classification head of the name `head` alone, if there is one.
+    """The model of transformers whose model_type is `kind`, with this head, if there is one.
 
     Raises:
         UsageError: the model has no counterpart, or no such head.

@@ -91,23 +91,26 @@ def read(
     rows = len(ours[family.embeddings])
     vocabulary = _vocabulary(folder, dictionary, rows, architecture, config)
     ours = reordered(ours, vocabulary.order, family, back=False)
-    known = _tupe_config(config, architecture, ours)
-    settings = from_config(known, ours, folder, family)
+    settings = from_config(_tupe_config(config, architecture, ours), ours, folder, family)
     scale = getattr(config, "embedding_scale", None)
     converted = imported(settings, ours, vocabulary.dictionary, folder, KIND, family, scale)
     converted.notes = [*notes, *converted.notes]
     converted.order, converted.tokenizer = vocabulary.order, vocabulary.tokenizer
     converted.nameless, converted.files = vocabulary.nameless, carried(folder)
     names = [each for each in architecture.kept if converted.head or each != PROBLEM]
-    if vocabulary.nameless:
-        names += ["bos_token_id", "eos_token_id"]
+    names += ["bos_token_id", "eos_token_id"] if vocabulary.nameless else []
     converted.kept |= {name: getattr(config, name) for name in names}
-    if converted.head and task_of(ours, converted.head) != ANSWERS:
-        count = len(ours[f"{HEADS}{converted.head}.out_proj.weight"])
-        labels = (config.id2label.get(number, f"LABEL_{number}") for number in range(count))
-        # A line of a dictionary each.
-        converted.labels = [" ".join(str(label).split()) for label in labels]
+    converted.labels = _labels(config, converted)
     return warm_start(converted, position_encoding, seed)
+
+
+def _labels(config: Any, converted: Converted) -> list[str]:
+    """Names of the classes, each a line of a dictionary."""
+    if not converted.head or task_of(converted.state, converted.head) == ANSWERS:
+        return []
+    count = len(converted.state[f"{HEADS}{converted.head}.out_proj.weight"])
+    names = (config.id2label.get(number, f"LABEL_{number}") for number in range(count))
+    return [" ".join(str(name).split()) for name in names]
 
 
 def _tupe_config(config: Any, architecture: Architecture, ours: dict[str, Tensor]) -> Any:
