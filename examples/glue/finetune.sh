@@ -59,7 +59,7 @@ model() {
     mkdir "$out/label"
     cp "$data/label/dict.txt" "$out/label/"
   fi
-  for file in "$data"/{task.json,sentencepiece.bpe.model,encoder.json,vocab.bpe,tokenizer.json}; do
+  for file in "$data"/{{task,preprocessing,encoder,tokenizer}.json,sentencepiece.bpe.model,vocab.bpe}; do
     [[ ! -f $file ]] || cp "$file" "$out/"
   done
   # A copy if links are not supported.
