@@ -22,6 +22,7 @@ logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
 from tupe_fairseq import TupeRobertaModel, UsageError  # noqa: E402
 from tupe_fairseq.analysis import position_maps  # noqa: E402
+from tupe_fairseq.commands import add_user_dir  # noqa: E402
 from tupe_fairseq.errors import one_line_endings  # noqa: E402
 from tupe_fairseq.machine import shown  # noqa: E402
 from tupe_fairseq.plots import draw_positional_correlations, save_png  # noqa: E402
@@ -43,6 +44,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--dictionary", type=Path, metavar="DIR", help="of dict.txt (default: the model's)"
     )
+    add_user_dir(parser)
     return parser.parse_args(argv)
 
 
@@ -68,14 +70,13 @@ def draw(args: argparse.Namespace, command: str) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     """Draw; a UsageError ends the program with one line."""
-    args = parse_arguments(argv)
     words = sys.argv[1:] if argv is None else argv
     command = shown(["python", "scripts/plot_positional_correlations.py", *words], {})
     # Importing fairseq turns on the debugging output of all libraries, and its use of hydra warns.
     logging.getLogger().setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", module="hydra|fairseq")
     with one_line_endings():
-        draw(args, command)
+        draw(parse_arguments(argv), command)
 
 
 if __name__ == "__main__":

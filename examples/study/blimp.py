@@ -25,6 +25,7 @@ from torch import Tensor
 
 from examples.shared import script
 from tupe_fairseq import TupeRobertaModel, UsageError
+from tupe_fairseq.commands import add_user_dir
 from tupe_fairseq.files import replacing
 
 #: The paper counts the two paradigms of this term to argument structure.
@@ -166,6 +167,7 @@ def main(argv: list[str] | None = None) -> None:
         help="folder of dict.txt and the tokenizer (default: the model's)",
     )
     add("--pairs", type=int, default=1000, help="pairs of each paradigm (default: all 1,000)")
+    add_user_dir(parser)
     args = parser.parse_args(argv)
     if args.pairs < 1:
         raise UsageError(f"--pairs must be at least 1, but is {args.pairs}.")

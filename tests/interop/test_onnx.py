@@ -98,6 +98,11 @@ def test_encodings_whose_terms_follow_the_length(name, options, tmp_path):
     ("model", "options", "part"),
     [
         (lambda: masked_lm("rnn"), {}, "--position-encoding is 'rnn', which torch cannot export"),
+        (
+            lambda: masked_lm("rope", rope_scaling="dynamic", rope_scaling_factor=2.0),
+            {},
+            "--rope-scaling is 'dynamic', which torch cannot export",
+        ),
         (lambda: masked_lm("rope"), {"head": "topic"}, "unknown --head 'topic'"),
         (lambda: language_model("rope"), {}, "a tupe_transformer_lm, which --to onnx does"),
     ],

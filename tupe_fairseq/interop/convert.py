@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from ..commands import add_user_dir
 from ..hub.files import find_checkpoint
 from . import formats  # noqa: F401 (registers the formats)
 from .check import Side, check
@@ -104,6 +105,7 @@ def _parser(direction: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument("source", metavar="SOURCE", type=Path, help="checkpoint or directory")
     parser.add_argument("--out", type=Path, required=True, help="new directory to write")
     parser.add_argument("--check", action="store_true", help="compare the outputs of both models")
+    add_user_dir(parser)
     return parser
 
 

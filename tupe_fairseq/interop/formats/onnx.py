@@ -142,9 +142,12 @@ def export(model: Any, path: Path, name: str, features: bool = False) -> None:
             )
     # The exporter raises errors of any type for operations that it does not know.
     except Exception as error:
+        cause = f"--position-encoding is {name!r}"
+        if scaling := model.config.position_options.get("rope_scaling"):
+            cause = f"--rope-scaling is {scaling!r}"
         raise UsageError(
-            f"--position-encoding is {name!r}, which torch cannot export for every length: use "
-            "--to huggingface, and run the model by torch."
+            f"{cause}, which torch cannot export for every length: use --to huggingface, and run "
+            "the model by torch."
         ) from error
 
 
