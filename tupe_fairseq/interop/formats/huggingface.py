@@ -80,8 +80,7 @@ def read(
     if position_encoding is not None:
         # An unknown name is an error before anything is read.
         POSITION_ENCODINGS[position_encoding]
-    folder = Path(source)
-    config, architecture = read_config(folder)
+    config, architecture = read_config(folder := Path(source))
     if architecture.model_type == "tupe" and (position_encoding or seed != 1):
         raise ConfigurationError(
             f"{folder} has an encoding of its own; leave out --position-encoding and --seed."
@@ -92,14 +91,15 @@ def read(
     vocabulary = _vocabulary(folder, dictionary, rows, architecture, config)
     ours = reordered(ours, vocabulary.order, family, back=False)
     settings = from_config(_tupe_config(config, architecture, ours), ours, folder, family)
-    scale = getattr(config, "embedding_scale", None)
-    converted = imported(settings, ours, vocabulary.dictionary, folder, KIND, family, scale)
-    converted.notes = [*notes, *converted.notes]
+    words, scale = vocabulary.dictionary, getattr(config, "embedding_scale", None)
+    converted = imported(settings, ours, words, folder, KIND, family, scale)
+    converted.notes[:0] = notes
     converted.order, converted.tokenizer = vocabulary.order, vocabulary.tokenizer
     converted.nameless, converted.files = vocabulary.nameless, carried(folder)
-    names = [each for each in architecture.kept if converted.head or each != PROBLEM]
-    names += ["bos_token_id", "eos_token_id"] if vocabulary.nameless else []
-    converted.kept |= {name: getattr(config, name) for name in names}
+    more = ("bos_token_id", "eos_token_id") if vocabulary.nameless else ()
+    names = (n for n in (*architecture.kept, *more) if converted.head or n != PROBLEM)
+    kept = ((name, getattr(config, name)) for name in names)
+    converted.kept |= {name: value for name, value in kept if value is not None}
     converted.labels = _labels(config, converted)
     return warm_start(converted, position_encoding, seed)
 

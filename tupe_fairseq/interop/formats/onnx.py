@@ -105,7 +105,8 @@ def _write_config(folder: Path, config: Any) -> None:
     """Write config.json, and the code that transformers needs to read it."""
     config.auto_map = {"AutoConfig": AUTO_MAP["AutoConfig"]}
     config.save_pretrained(folder)
-    code = collect(config.position_encoding, config.position_options)
+    # It does not depend on the encoding, which may be one of another package.
+    code = collect("learned")
     write_files(folder, {name: code[name].encode() for name in CODE})
 
 
