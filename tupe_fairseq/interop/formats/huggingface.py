@@ -96,12 +96,20 @@ def read(
     converted.notes[:0] = notes
     converted.order, converted.tokenizer = vocabulary.order, vocabulary.tokenizer
     converted.nameless, converted.files = vocabulary.nameless, carried(folder)
-    more = ("bos_token_id", "eos_token_id") if vocabulary.nameless else ()
-    names = (n for n in (*architecture.kept, *more) if converted.head or n != PROBLEM)
-    kept = ((name, getattr(config, name)) for name in names)
-    converted.kept |= {name: value for name, value in kept if value is not None}
+    converted.kept |= _kept(config, architecture, converted)
     converted.labels = _labels(config, converted)
     return warm_start(converted, position_encoding, seed)
+
+
+def _kept(config: Any, architecture: Architecture, converted: Converted) -> dict[str, Any]:
+    """Settings without a counterpart, which are written back."""
+    names = (name for name in architecture.kept if converted.head or name != PROBLEM)
+    given = ((name, getattr(config, name)) for name in names)
+    found = {name: value for name, value in given if value is not None}
+    if converted.nameless:
+        # No tokenizer tells them.
+        found |= {name: getattr(config, name) for name in ("bos_token_id", "eos_token_id")}
+    return found
 
 
 def _labels(config: Any, converted: Converted) -> list[str]:
