@@ -42,13 +42,15 @@ def batch(tokenizer: Tokenizer, texts: list[str]) -> dict[str, numpy.ndarray]:
 
 def filled(tokenizer: Tokenizer, ids: numpy.ndarray, logits: numpy.ndarray) -> str:
     """The likeliest words at the first mask of a text: ids T, logits T×V."""
-    masks = [found for name in MASKS if (found := tokenizer.token_to_id(name)) is not None]
+    added = tokenizer.get_added_tokens_decoder()
+    special = [number for number, token in added.items() if token.special]
+    # Either name may also be that of a word.
+    masks = [number for number in special if added[number].content in MASKS]
     places = numpy.flatnonzero(numpy.isin(ids, masks))
     if not len(places):
         return "(no mask)"
     probabilities = softmax(logits[places[0]])
-    added = tokenizer.get_added_tokens_decoder()
-    probabilities[[number for number, token in added.items() if token.special]] = 0
+    probabilities[special] = 0
     best = probabilities.argsort()[::-1][:BEST]
     return ", ".join(f"{tokenizer.decode([int(i)]).strip()} {probabilities[i]:.3f}" for i in best)
 

@@ -131,6 +131,11 @@ def roberta(folder: Path, kind: str = "ForMaskedLM", **changes) -> Path:
     tokenizer = tokenizers.ByteLevelBPETokenizer()
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     tokenizer.train_from_iterator(TEXT * 9, vocab_size=280, special_tokens=special)
+    around = tokenizers.processors.RobertaProcessing(
+        ("</s>", 2), ("<s>", 0), add_prefix_space=False
+    )
+    tokenizer._tokenizer.post_processor = around
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "RobertaTokenizer"}')
     tokenizer.save(str(folder / "tokenizer.json"))
     return folder
 

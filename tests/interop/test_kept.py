@@ -1,16 +1,21 @@
 """What a user has is kept in every direction: tokenizer, token types, pooler, names of classes."""
 
 import json
-import runpy
 import shutil
+import subprocess
 import sys
 
 import pytest
 import safetensors.torch
 import torch
 
+pytest.importorskip("transformers", reason="transformers is not installed")
+
+import transformers
+
 from tests import ROOT
 from tests.fairseq_commands import finetune
+from tests.huggingface.deberta import RELEASED, theirs_of
 from tests.interop import samples
 from tests.interop.samples import assert_same_state, bert, masked_lm, refused, roberta, run
 from tests.tolerances import assert_close
@@ -19,8 +24,6 @@ from tupe_fairseq.interop.dictionaries import dictionary_of
 from tupe_fairseq.interop.directory import load, write
 from tupe_fairseq.interop.formats import huggingface
 from tupe_fairseq.interop.models import HEAD
-
-transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
 CLASSIFIER = "ForSequenceClassification"
 TEXTS = [("A Cat",), ("THE bird sàw it!", "on a mat."), ("[MASK] cat", "a")]
@@ -241,11 +244,48 @@ def test_the_tokenizer_of_fairseq_comes_back(tmp_path):
     assert torch.equal(*ids)
 
 
-def test_conversion_without_fairseq(tmp_path, monkeypatch):
+SOURCES = {
+    "bert": bert,
+    "roberta": roberta,
+    "deberta-v2": lambda folder: theirs_of("ForMaskedLM", **RELEASED).save_pretrained(folder),
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_from_transformers_to_transformers(kind, tmp_path):
+    """Directly, with neither a tokenizer nor a dictionary."""
+    source, out = tmp_path / "source", tmp_path / "out"
+    SOURCES[kind](source)
+    for path in source.glob("tokenizer*"):
+        path.unlink()
+    with refused("has no tokenizer: save it there, or give --dict, or add --to huggingface"):
+        run("--from", "huggingface", source, out)
+    flags = ("--to", "huggingface", "--check", "--classes")
+    for classes in (kind, "tupe"):
+        lines = run("--from", "huggingface", source, tmp_path / classes, *flags, classes)
+        assert lines[-1].startswith("logits: ")
+    expected, found = (
+        safetensors.torch.load_file(folder / "model.safetensors")
+        for folder in (source, tmp_path / kind)
+    )
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], value) for name, value in expected.items())
+    ids = {name: config(tmp_path / kind).get(f"{name}_token_id") for name in ("bos", "pad", "eos")}
+    assert ids == {name: config(source).get(f"{name}_token_id") for name in ids}
+
+
+WITHOUT_FAIRSEQ = """
+import runpy, sys
+sys.modules["fairseq"] = None
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+
+
+def test_conversion_without_fairseq(tmp_path):
     """One line that names it."""
-    program = runpy.run_path(str(ROOT / "scripts/convert_checkpoint.py"))
-    for name in [name for name in sys.modules if name.startswith("tupe_fairseq.interop")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "fairseq", None)
-    with refused("conversion needs fairseq, which is not installed"):
-        program["main"](["--to", "onnx", str(tmp_path), "--out", str(tmp_path / "out")])
+    words = ("--to", "onnx", tmp_path, "--out", tmp_path / "out")
+    command = [sys.executable, "-c", WITHOUT_FAIRSEQ, ROOT / "scripts/convert_checkpoint.py"]
+    done = subprocess.run([*command, *words], capture_output=True, text=True)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: conversion needs fairseq, which is not installed: ")

@@ -49,7 +49,7 @@ def test_roberta_brings_its_tokenizer(tmp_path):
     ours = TupeRobertaModel.from_pretrained(tmp_path / "out")
     tokenizer = tokenizers.Tokenizer.from_file(str(source / "tokenizer.json"))
     for text in (*TEXT, "Äpfel 😀 12  x"):
-        assert ours.encode(text).tolist() == [0, *tokenizer.encode(text).ids, 2]
+        assert ours.encode(text).tolist() == tokenizer.encode(text).ids
 
 
 @pytest.mark.parametrize("make", [bert, roberta])

@@ -10,7 +10,7 @@ from fairseq.models import MODEL_REGISTRY
 from torch import Tensor
 
 from ..errors import CheckpointError
-from ..extras import import_extra
+from .classes import library
 from .conversion import Conversion, Forward
 from .dictionaries import read_labels
 from .families import CAUSAL
@@ -105,8 +105,8 @@ class Side:
             return None if self.hub.bpe is None else lambda texts: self._by_hub(texts, order)
         if not has_tokenizer(self.path):
             return None
-        library = import_extra("transformers", "hf")
-        tokenizer = library.AutoTokenizer.from_pretrained(str(self.path))
+        auto = library().AutoTokenizer
+        tokenizer = auto.from_pretrained(str(self.path), trust_remote_code=False)
         # fairseq ends a text of a language model by the symbol that begins it here.
         return lambda texts: tokenizer(*texts)["input_ids"][causal:]
 

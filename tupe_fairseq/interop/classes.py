@@ -40,9 +40,7 @@ def library() -> Any:
 
 
 def to_transformers(converted: Converted, kind: str, head: str | None) -> Any:
-    """The model of transformers whose model_type is `kind`.
-
-    It has the classification head of the name `head` alone, if there is one.
+    """The model of transformers whose model_type is `kind`, with this head, if there is one.
 
     Raises:
         UsageError: the model has no counterpart, or no such head.
@@ -56,11 +54,7 @@ def to_transformers(converted: Converted, kind: str, head: str | None) -> Any:
     architecture = written[kind]
     state = reordered(with_head(converted, head), converted.order, family)
     model = _empty(converted, architecture, head)
-    if architecture.types:
-        empty = torch.zeros(model.config.type_vocab_size, model.config.hidden_size)
-        state.setdefault(TOKEN_TYPES, empty)
-    if architecture.first_position is not None:
-        state[POSITIONS] = state[POSITIONS][2 - architecture.first_position :]
+    _adapt(state, model, architecture)
     bare = converted.writes_features(head)
     pooler = [name for name in state if name.startswith(f"{HEADS}{POOLER}.")]
     if bare and not pooler:
@@ -70,20 +64,29 @@ def to_transformers(converted: Converted, kind: str, head: str | None) -> Any:
         state = {name: value for name, value in state.items() if name not in pooler}
     # The names of a model without a head lack the prefix.
     prefix = f"{model.base_model_prefix}." if bare else ""
-    known = {f"{prefix}{name}" for name in model.state_dict()}
-    theirs = to_theirs(state, architecture.rules, known)
+    known = model.state_dict()
+    theirs = to_theirs(state, architecture.rules, [f"{prefix}{name}" for name in known])
     theirs = {name.removeprefix(prefix): value for name, value in theirs.items()}
     if family.is_tied(converted.settings):
         # An output layer may be the embeddings themselves.
         output = state.get(family.output)
-        theirs = {n: v for n, v in theirs.items() if v is not output or n in model.state_dict()}
-    if found := differences(theirs, model.state_dict()):
+        theirs = {name: v for name, v in theirs.items() if v is not output or name in known}
+    if found := differences(theirs, known):
         raise CheckpointError(f"the model has no counterpart there; parameters: {found}.")
     model.load_state_dict(theirs)
     if kind == "tupe" and family is CAUSAL:
         unscaled = converted.settings.get("no_scale_embedding")
         model.config.embedding_scale = 1.0 if unscaled else math.sqrt(model.config.hidden_size)
     return model
+
+
+def _adapt(state: dict[str, Tensor], model: Any, architecture: Architecture) -> None:
+    """The tables of BERT and RoBERTa, which hold other rows there."""
+    if architecture.types:
+        empty = torch.zeros(model.config.type_vocab_size, model.config.hidden_size)
+        state.setdefault(TOKEN_TYPES, empty)
+    if architecture.first_position is not None:
+        state[POSITIONS] = state[POSITIONS][2 - architecture.first_position :]
 
 
 def _empty(converted: Converted, architecture: Architecture, head: str | None) -> Any:

@@ -73,16 +73,7 @@ def write(converted: Converted, out: Path, dictionary: Path) -> None:
     Raises:
         UsageError: `out` exists or cannot be written, or tokens have no names.
     """
-    if converted.nameless:
-        raise DataError(
-            f"{converted.nameless}: save it there, or give --dict, or add --to huggingface, which "
-            "needs none."
-        )
-    if converted.tokenizer:
-        converted.notes.append(
-            "dict.txt holds the ids of tokenizer.json: binarise with --bpe tokenizer_json"
-        )
-    family = converted.family
+    family, files = converted.family, _files(converted)
     given = arguments(with_recorded(converted.settings, family), family)
     config = OmegaConf.to_container(convert_namespace_to_omegaconf(given), enum_to_str=True)
     history = {
@@ -102,14 +93,32 @@ def write(converted: Converted, out: Path, dictionary: Path) -> None:
     with building(out) as folder:
         with open(folder / "model.pt", "wb") as file:
             torch.save(checkpoint, file)
-        texts = {"dict.txt": dictionary_text(converted.dictionary)}
-        if converted.labels:
-            texts[LABELS] = dictionary_text(dictionary_of(converted.labels))
-        if converted.kept:
-            texts[KEPT] = json.dumps(converted.kept, indent=2) + "\n"
-        files = {name: text.encode() for name, text in texts.items()}
-        write_files(folder, files | converted.tokenizer | converted.files)
+        write_files(folder, files)
         copy_tokenizer(dictionary.parent, folder)
+
+
+def _files(converted: Converted) -> dict[str, bytes]:
+    """What a directory has beside the checkpoint.
+
+    Raises:
+        DataError: tokens have no names.
+    """
+    if converted.nameless:
+        raise DataError(
+            f"{converted.nameless}: save it there, or give --dict, or add --to huggingface, which "
+            "needs none."
+        )
+    texts = {"dict.txt": dictionary_text(converted.dictionary)}
+    if converted.labels:
+        texts[LABELS] = dictionary_text(dictionary_of(converted.labels))
+    if converted.kept:
+        texts[KEPT] = json.dumps(converted.kept, indent=2) + "\n"
+    if converted.tokenizer:
+        converted.notes.append(
+            "dict.txt holds the ids of tokenizer.json: binarise with --bpe tokenizer_json"
+        )
+    files = {name: text.encode() for name, text in texts.items()}
+    return files | converted.tokenizer | converted.files
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:

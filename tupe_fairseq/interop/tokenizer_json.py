@@ -84,9 +84,8 @@ def write_tokenizer(
     _add_symbols(tokenizer, ids, start, types)
     tokenizer.save(str(folder / "tokenizer.json"))
     own = ENCODER_TOKENS if start is None else {"bos_token": start}
-    names = {"model_input_names": input_names(types)}
-    config = CONFIG | own | names | {"model_max_length": longest}
-    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
+    more = {"model_input_names": input_names(types), "model_max_length": longest}
+    (folder / "tokenizer_config.json").write_text(json.dumps(CONFIG | own | more, indent=2) + "\n")
     return ""
 
 

@@ -80,8 +80,7 @@ def read(
     if position_encoding is not None:
         # An unknown name is an error before anything is read.
         POSITION_ENCODINGS[position_encoding]
-    folder = Path(source)
-    config, architecture = read_config(folder)
+    config, architecture = read_config(folder := Path(source))
     if architecture.model_type == "tupe" and (position_encoding or seed != 1):
         raise ConfigurationError(
             f"{folder} has an encoding of its own; leave out --position-encoding and --seed."
@@ -91,23 +90,35 @@ def read(
     rows = len(ours[family.embeddings])
     vocabulary = _vocabulary(folder, dictionary, rows, architecture, config)
     ours = reordered(ours, vocabulary.order, family, back=False)
-    known = _tupe_config(config, architecture, ours)
-    settings = from_config(known, ours, folder, family)
-    scale = getattr(config, "embedding_scale", None)
-    converted = imported(settings, ours, vocabulary.dictionary, folder, KIND, family, scale)
-    converted.notes = [*notes, *converted.notes]
+    settings = from_config(_tupe_config(config, architecture, ours), ours, folder, family)
+    words, scale = vocabulary.dictionary, getattr(config, "embedding_scale", None)
+    converted = imported(settings, ours, words, folder, KIND, family, scale)
+    converted.notes[:0] = notes
     converted.order, converted.tokenizer = vocabulary.order, vocabulary.tokenizer
     converted.nameless, converted.files = vocabulary.nameless, carried(folder)
-    names = [each for each in architecture.kept if converted.head or each != PROBLEM]
-    if vocabulary.nameless:
-        names += ["bos_token_id", "eos_token_id"]
-    converted.kept |= {name: getattr(config, name) for name in names}
-    if converted.head and task_of(ours, converted.head) != ANSWERS:
-        count = len(ours[f"{HEADS}{converted.head}.out_proj.weight"])
-        labels = (config.id2label.get(number, f"LABEL_{number}") for number in range(count))
-        # A line of a dictionary each.
-        converted.labels = [" ".join(str(label).split()) for label in labels]
+    converted.kept |= _kept(config, architecture, converted)
+    converted.labels = _labels(config, converted)
     return warm_start(converted, position_encoding, seed)
+
+
+def _kept(config: Any, architecture: Architecture, converted: Converted) -> dict[str, Any]:
+    """Settings without a counterpart, which are written back."""
+    names = (name for name in architecture.kept if converted.head or name != PROBLEM)
+    given = ((name, getattr(config, name)) for name in names)
+    found = {name: value for name, value in given if value is not None}
+    if converted.nameless:
+        # No tokenizer tells them.
+        found |= {name: getattr(config, name) for name in ("bos_token_id", "eos_token_id")}
+    return found
+
+
+def _labels(config: Any, converted: Converted) -> list[str]:
+    """Names of the classes, each a line of a dictionary."""
+    if not converted.head or task_of(converted.state, converted.head) == ANSWERS:
+        return []
+    count = len(converted.state[f"{HEADS}{converted.head}.out_proj.weight"])
+    names = (config.id2label.get(number, f"LABEL_{number}") for number in range(count))
+    return [" ".join(str(name).split()) for name in names]
 
 
 def _tupe_config(config: Any, architecture: Architecture, ours: dict[str, Tensor]) -> Any:

@@ -57,16 +57,7 @@ def write(
         UsageError: an option is invalid, the extra is not installed, or the encoding cannot be
             exported.
     """
-    if converted.family is not MASKED:
-        raise ConfigurationError(
-            f"the model is a {converted.family.model}, which --to onnx does not take: use "
-            "--to huggingface."
-        )
-    if head and task_of(converted.state, head) == ANSWERS:
-        raise ConfigurationError(
-            f"--head is {head!r}, which has two outputs, but a program of --to onnx has one: use "
-            "--to huggingface."
-        )
+    _check(converted, head)
     for library in ("onnxruntime", "onnxscript", "transformers"):
         import_extra(library, KIND)
     model = to_transformers(converted, "tupe", head)
@@ -88,11 +79,35 @@ def write(
             converted.notes.append(
                 f"{INT8_FILE}: random texts' logits differ by {error:.1e} of the largest"
             )
-        model.config.auto_map = {"AutoConfig": AUTO_MAP["AutoConfig"]}
-        model.config.save_pretrained(folder)
-        code = collect(name, model.config.position_options)
-        write_files(folder, {file: code[file].encode() for file in CODE})
+        _write_config(folder, model.config)
         write_texts(folder, converted, lower_case)
+
+
+def _check(converted: Converted, head: str | None) -> None:
+    """Whether a program can hold the model.
+
+    Raises:
+        ConfigurationError: it cannot.
+    """
+    if converted.family is not MASKED:
+        raise ConfigurationError(
+            f"the model is a {converted.family.model}, which --to onnx does not take: use "
+            "--to huggingface."
+        )
+    if head and task_of(converted.state, head) == ANSWERS:
+        raise ConfigurationError(
+            f"--head is {head!r}, which has two outputs, but a program of --to onnx has one: use "
+            "--to huggingface."
+        )
+
+
+def _write_config(folder: Path, config: Any) -> None:
+    """Write config.json, and the code that transformers needs to read it."""
+    config.auto_map = {"AutoConfig": AUTO_MAP["AutoConfig"]}
+    config.save_pretrained(folder)
+    # It does not depend on the encoding, which may be one of another package.
+    code = collect("learned")
+    write_files(folder, {name: code[name].encode() for name in CODE})
 
 
 @torch.no_grad()
@@ -113,14 +128,9 @@ def export(model: Any, path: Path, name: str, features: bool = False) -> None:
     bytes_ = sum(each.numel() * each.element_size() for each in model.parameters())
     try:
         with _quietly():
+            shapes = {each: {0: rows, 1: columns} for each in given} | {"return_dict": None}
             program = torch.export.export(
-                model,
-                (),
-                {**given, "return_dict": False},
-                dynamic_shapes={
-                    **{each: {0: rows, 1: columns} for each in given},
-                    "return_dict": None,
-                },
+                model, (), {**given, "return_dict": False}, dynamic_shapes=shapes
             )
             torch.onnx.export(
                 program,
