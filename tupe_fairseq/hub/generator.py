@@ -7,7 +7,7 @@ from fairseq.hub_utils import GeneratorHubInterface
 from torch import Tensor
 
 from ..errors import CheckpointError, ConfigurationError, DataError
-from . import files
+from . import files, loading
 
 
 class TupeGeneratorHubInterface(GeneratorHubInterface):
@@ -78,7 +78,7 @@ def load_generator(
     Arguments and errors are those of `hub.roberta.load_directory`.
     """
     checkpoint = files.find_checkpoint(Path(model_name_or_path), checkpoint_file)
-    recorded = files.recorded_task(checkpoint, GeneratorFromPretrained)
+    recorded = loading.recorded_task(checkpoint, GeneratorFromPretrained)
     languages = [recorded[key] for key in ("source_lang", "target_lang") if recorded.get(key)]
     for language in languages:
         if Path(f"dict.{language}.txt").name != f"dict.{language}.txt":
@@ -91,7 +91,7 @@ def load_generator(
     settings = {**files.choose_tokenizer(bpe, directory, data), **overrides}
     # Translating needs no BLEU, whose settings the checkpoint may have recorded.
     task = {"eval_bleu": False} if languages else {}
-    loaded = files.load_checkpoint(checkpoint, data, task, **settings)
+    loaded = loading.load_checkpoint(checkpoint, data, task, **settings)
     models = [model.eval() for model in loaded["models"]]
     translates = len(languages) == 2
     hub = TupeGeneratorHubInterface(loaded["args"], loaded["task"], models, translates, settings)

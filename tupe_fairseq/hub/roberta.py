@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..analysis import positional_correlations
 from ..errors import ConfigurationError, DataError
-from . import files
+from . import files, loading
 from .tokenizer_json import TokenizerJson
 
 
@@ -143,8 +143,8 @@ class TupeRobertaHubInterface(RobertaHubInterface):
     def _check_tokenizer(self) -> None:
         if self.bpe is None:
             raise DataError(
-                "no tokenizer: put sentencepiece.bpe.model (or encoder.json and vocab.bpe) beside "
-                "the checkpoint, or pass bpe=... and its options."
+                "no tokenizer: put sentencepiece.bpe.model (or encoder.json and vocab.bpe, or "
+                "tokenizer.json) beside the checkpoint, or pass bpe=... and its options."
             )
 
 
@@ -172,7 +172,7 @@ def load_directory(
             or the checkpoint is of another model.
     """
     checkpoint = files.find_checkpoint(Path(model_name_or_path), checkpoint_file)
-    directory, recorded = checkpoint.parent, files.recorded_task(checkpoint, RobertaModel)
+    directory, recorded = checkpoint.parent, loading.recorded_task(checkpoint, RobertaModel)
     finetuned = recorded.get("_name") != "masked_lm"
     alternatives = [("input0/dict.txt",), ("dict.txt",)] if finetuned else [("dict.txt",)]
     training_data = recorded.get("data")
@@ -186,7 +186,9 @@ def load_directory(
     # which fairseq takes what the task declares.
     nameless = finetuned and found == "dict.txt"
     task = dict.fromkeys(("_name", "task"), "masked_lm") if nameless else None
-    loaded = files.load_checkpoint(checkpoint, data, task, load_checkpoint_heads=True, **settings)
+    loaded = loading.load_checkpoint(
+        checkpoint, data, task, load_checkpoint_heads=True, **settings
+    )
     model = loaded["models"][0].eval()
     separator = recorded["separator_token"] is not None if "separator_token" in recorded else None
     hub = TupeRobertaHubInterface(loaded["args"], loaded["task"], model, settings, separator)
