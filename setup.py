@@ -87,6 +87,7 @@ setup(
             "hypothesis>=6",
             "matplotlib>=3.8",
             "torchdiffeq>=0.2.4",
+            "sentence-transformers>=5",
             *ONNX,
             SLURM,
             DOCS,

@@ -3,6 +3,7 @@
     python scripts/convert_checkpoint.py --from FORMAT SOURCE    --out DIRECTORY
     python scripts/convert_checkpoint.py --to   FORMAT DIRECTORY --out DIRECTORY
 
+With both --from and --to, no directory of this package lies between the two formats.
 --check compares the outputs of both models. The source is not changed, and the output is written
 atomically.
 """
@@ -14,7 +15,6 @@ import warnings
 logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
 from tupe_fairseq.errors import UsageError, one_line_endings  # noqa: E402
-from tupe_fairseq.interop.convert import convert  # noqa: E402
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -22,6 +22,13 @@ def main(argv: list[str] | None = None) -> None:
     # fairseq enables the debugging output of all libraries, and its use of hydra makes them warn.
     logging.getLogger().setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", module="hydra|fairseq|tupe_fairseq")
+    try:
+        from tupe_fairseq.interop.convert import convert
+    except ModuleNotFoundError as error:
+        name = str(error.name).partition(".")[0]
+        raise UsageError(
+            f"conversion needs {name}, which is not installed: see scripts/fairseq.md."
+        ) from error
     print("\n".join(convert(argv)))
 
 

@@ -22,6 +22,7 @@ logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
 from tupe_fairseq import TupeRobertaModel, UsageError  # noqa: E402
 from tupe_fairseq.analysis import position_maps  # noqa: E402
+from tupe_fairseq.commands import add_user_dir  # noqa: E402
 from tupe_fairseq.errors import one_line_endings  # noqa: E402
 from tupe_fairseq.machine import shown  # noqa: E402
 from tupe_fairseq.plots import draw_positional_correlations, save_png  # noqa: E402
@@ -40,6 +41,10 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--layer", type=int, default=1, metavar="N", help="where layers differ")
     parser.add_argument("--checkpoint-file", metavar="NAME", help="default: model.pt, ...")
+    parser.add_argument(
+        "--dictionary", type=Path, metavar="DIR", help="of dict.txt (default: the model's)"
+    )
+    add_user_dir(parser)
     return parser.parse_args(argv)
 
 
@@ -51,7 +56,9 @@ def draw(args: argparse.Namespace, command: str) -> None:
     """
     if not args.out.absolute().parent.is_dir():
         raise UsageError(f"--out is {str(args.out)!r}, but there is no such folder.")
-    roberta = TupeRobertaModel.from_pretrained(args.checkpoint_dir, args.checkpoint_file)
+    roberta = TupeRobertaModel.from_pretrained(
+        args.checkpoint_dir, args.checkpoint_file, args.dictionary
+    )
     model = roberta.model.args
     length = min(LENGTH, model.max_positions) if args.length is None else args.length
     drawn = position_maps(roberta.model.encoder.sentence_encoder, length, args.layer)
@@ -63,14 +70,13 @@ def draw(args: argparse.Namespace, command: str) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     """Draw; a UsageError ends the program with one line."""
-    args = parse_arguments(argv)
     words = sys.argv[1:] if argv is None else argv
     command = shown(["python", "scripts/plot_positional_correlations.py", *words], {})
     # Importing fairseq turns on the debugging output of all libraries, and its use of hydra warns.
     logging.getLogger().setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", module="hydra|fairseq")
     with one_line_endings():
-        draw(args, command)
+        draw(parse_arguments(argv), command)
 
 
 if __name__ == "__main__":

@@ -115,17 +115,18 @@ finetune() {
 
 # A folder for each model with all files that it needs.
 models() {
-  local name model=sentencepiece.bpe.model
+  local name
   mkdir -p "$out/pretrained" "$out/learned"
   run cp $work/pretrain/tupe_r/checkpoint_last.pt "$out/pretrained/model.pt"
   run cp $work/pretrain/learned/checkpoint_last.pt "$out/learned/model.pt"
   for name in pretrained learned; do
-    run cp $work/data/pretrain/dict.txt $work/pieces/pretrain/$model "$out/$name/"
+    run cp $work/data/pretrain/dict.txt \
+      $work/pieces/pretrain/{sentencepiece.bpe.model,preprocessing.json} "$out/$name/"
   done
   [[ ! $own ]] || return 0
   mkdir -p "$out/sentiment/input0" "$out/sentiment/label"
   run cp $work/finetune/tupe_r/checkpoint_best.pt "$out/sentiment/model.pt"
-  run cp $work/pieces/reviews/$model "$out/sentiment/"
+  run cp $work/pieces/reviews/{sentencepiece.bpe.model,preprocessing.json} "$out/sentiment/"
   run cp $work/data/reviews/input0/dict.txt "$out/sentiment/input0/"
   run cp $work/data/reviews/label/dict.txt "$out/sentiment/label/"
 }

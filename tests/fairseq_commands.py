@@ -96,7 +96,9 @@ def pretrain(data: Path, save_dir: Path, *flags: object) -> Path:
 def finetune(data: Path, save_dir: Path, *flags: object) -> Path:
     """Train a sentence classifier (or regressor) for one epoch."""
     task = ("--task", "sentence_prediction", "--max-positions", "64", "--init-token", 0)
-    more = ("--separator-token", 2, "--max-epoch", 1, "--save-dir", save_dir)
+    # As examples/glue/pretrained.py: sentences of models with token types are separated once.
+    separator = () if "--type-vocab-size" in flags else ("--separator-token", 2)
+    more = (*separator, "--max-epoch", 1, "--save-dir", save_dir)
     criterion = () if "--criterion" in flags else ("--criterion", "sentence_prediction")
     return train(data, *task, *more, *criterion, *COMMON, *SMALL, *flags)
 

@@ -63,6 +63,33 @@ def test_scripts_and_links_exist(page):
     assert not missing
 
 
+#: Commands of fairseq that read a set in batches, and the flag without which they drop its end.
+READERS = ("train", "validate", "generate", "eval-lm")
+WHOLE = "--required-batch-size-multiple"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_read_whole_sets(page):
+    """Or the page says what they leave out. Calls of fairseq-train without a task are parts."""
+    readers = {f"fairseq-{name}" for name in READERS}
+    for program, *words in commands(page):
+        if program in readers and (program != "fairseq-train" or "--task" in words):
+            assert {WHOLE, "1"} <= {*words} or f"{WHOLE} 8`" in page.read_text(), words
+    # Advice to evaluate by fairseq's commands names the flag.
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    if (
+        re.search("`fairseq-(validate|generate|eval-lm)`", text)
+        and ROOT / "tests" not in page.parents
+    ):
+        assert WHOLE in page.read_text()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("config/**/*.yaml")), ids=str)
+def test_configurations_read_whole_sets(path):
+    settings = path.read_text(encoding="utf-8")
+    assert "batch_size: " not in settings or "required_batch_size_multiple: 1" in settings
+
+
 def training_flags(page) -> list[str]:
     """The flags of the page's call of fairseq-train."""
     ((_, data, *flags),) = commands(page, "fairseq-train")

@@ -173,7 +173,7 @@ def correlation_terms(encoder: Encoder, tokens: Tensor) -> Tensor:
     Equation 6 and figure 2 of the paper: w_i W^Q (w_j W^K)ᵀ/√D, w_i p_j, p_i w_j and p_i p_j, for
     token embeddings w and positions p. A LayerNorm of the sum is linear for a given standard
     deviation, so it is applied to both parts. Its shift, the biases of W^Q and W^K and the
-    embedding of token type 0 are constants; all products with them form the last term.
+    embeddings of token types are constants; all products with them form the last term.
 
     Args:
         encoder: with token embeddings `embed_tokens`, e.g. `model.encoder.sentence_encoder`; its
@@ -200,7 +200,8 @@ def correlation_terms(encoder: Encoder, tokens: Tensor) -> Tensor:
             f"{type(encoding).__name__} does not add positions to the tokens, so its scores have "
             "no terms between tokens and positions."
         )
-    parts = _normalised(encoder, embedded, positions)
+    types_of = getattr(encoder, "types_of", lambda tokens: None)
+    parts = _normalised(encoder, embedded, positions, types_of(tokens))
     attention = _layer(encoder, 1).self_attn
     queries = _project(attention.q_proj, parts, attention.num_heads) * attention.scaling
     keys = _project(attention.k_proj, parts, attention.num_heads)
@@ -218,9 +219,11 @@ def _layer(encoder: Encoder, layer: int) -> TransformerLayer:
     return cast(TransformerLayer, encoder.layers[layer - 1])
 
 
-def _normalised(encoder: Encoder, embedded: Tensor, positions: Tensor) -> Tensor:
+def _normalised(
+    encoder: Encoder, embedded: Tensor, positions: Tensor, types: Tensor | None
+) -> Tensor:
     """Parts of the first attention's input: tokens, positions and constants, 3×B×T×C."""
-    constants = encoder.add_types(torch.zeros_like(embedded), None)
+    constants = encoder.add_types(torch.zeros_like(embedded), types)
     parts = torch.stack([embedded, positions, constants])
     layer = _layer(encoder, 1)
     norms = [encoder.layernorm_embedding]

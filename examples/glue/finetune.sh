@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Fine-tune a pre-trained checkpoint on one task of GLUE, with the paper's hyperparameters.
 #
-#   bash examples/glue/finetune.sh DATA CHECKPOINT OUT [OVERRIDE...]
+#   bash examples/glue/finetune.sh [--user-dir FOLDER] DATA CHECKPOINT OUT [OVERRIDE...]
 #
 #   DATA         a folder that preprocess_glue.sh made, e.g. glue/RTE-bin
 #   CHECKPOINT   of the pre-trained model, which determines architecture and encoding
+#   FOLDER       with encodings of your own
 #   OUT          output: model/ (model of the best epoch, result.json) and logs/
 #   OVERRIDE     of config/TASK.yaml, e.g. 'optimization.lr=[2e-05]' common.seed=2
 #                +model.extend_positions=toeplitz: tupe_a and tupe_r, examples longer than in pre-training
@@ -15,7 +16,13 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/../../scripts/steps.sh"
 
-case ${1:-} in -h | --help) sed -n '2,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit ;; esac
+case ${1:-} in -h | --help) sed -n '2,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit ;; esac
+if [[ ${1:-} == --user-dir ]]; then
+  [[ -d ${2:-} ]] || fail "--user-dir is ${2:-}, but there is no such folder."
+  TUPE_FAIRSEQ_USER_DIR=$(cd "$2" && pwd)
+  export TUPE_FAIRSEQ_USER_DIR
+  shift 2
+fi
 (($# >= 3)) || fail "three arguments are needed: DATA CHECKPOINT OUT (see --help)."
 data=$1 checkpoint=$2 work=$3
 overrides=("${@:4}")
@@ -43,7 +50,7 @@ train() {
   [[ -t 2 ]] && format=tqdm
   repair_checkpoints "$out/checkpoints"
   run fairseq-hydra-train --config-dir "$here/config" --config-name "$config" \
-    common.user_dir="$(quoted "${TUPE_EXAMPLES_USER_DIR:-$root/tupe_fairseq}")" task.data="$(quoted "$data")" \
+    common.user_dir="$(quoted "${TUPE_FAIRSEQ_USER_DIR:-$root/tupe_fairseq}")" task.data="$(quoted "$data")" \
     hydra.run.dir="$(quoted "$out")" common.log_format=$format \
     checkpoint.finetune_from_model="$(quoted "$checkpoint")" \
     "${described[@]+"${described[@]}"}" "${overrides[@]+"${overrides[@]}"}"
@@ -59,7 +66,7 @@ model() {
     mkdir "$out/label"
     cp "$data/label/dict.txt" "$out/label/"
   fi
-  for file in "$data"/{task.json,sentencepiece.bpe.model,encoder.json,vocab.bpe,tokenizer.json}; do
+  for file in "$data"/{{task,preprocessing,encoder,tokenizer}.json,sentencepiece.bpe.model,vocab.bpe}; do
     [[ ! -f $file ]] || cp "$file" "$out/"
   done
   # A copy if links are not supported.

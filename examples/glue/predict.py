@@ -20,6 +20,7 @@ from examples.glue.pretrained import check_length, task_settings
 from examples.glue.tasks import HIGHEST, LOWEST, TASKS, Split, Task
 from examples.shared import script
 from tupe_fairseq import TupeRobertaModel, UsageError
+from tupe_fairseq.commands import add_user_dir
 from tupe_fairseq.files import replacing
 
 HEAD = "sentence_classification_head"
@@ -32,6 +33,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--data", type=Path, required=True, help="output of preprocess_glue.sh")
     parser.add_argument("--out", type=Path, required=True, help="zip file to write")
     parser.add_argument("--batch-size", type=int, default=32, help="batch size (default: 32)")
+    add_user_dir(parser)
     return parser.parse_args(words)
 
 

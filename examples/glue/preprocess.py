@@ -53,7 +53,7 @@ def arguments() -> argparse.Namespace:
     positions = "of the pre-trained model (default: 512)"
     parser.add_argument("--max-positions", type=int, default=512, help=positions)
     case = parser.add_mutually_exclusive_group()
-    lower = "the pre-training text was in lower case (default: if dict.txt has no capitals)"
+    lower = "the pre-training text was in lower case (default: as recorded in BPE_DIR)"
     case.add_argument("--lowercase", action="store_true", default=None, help=lower)
     case.add_argument("--cased", dest="lowercase", action="store_false", help="it was cased")
     parser.add_argument("--workers", type=int, default=cores(), help="processes (default: cores)")
@@ -189,7 +189,7 @@ def preprocess(args: argparse.Namespace) -> None:
         if not split.submission and find_file(args.glue, split) is None:
             raise UsageError(f"GLUE_DIR is {args.glue}, but has no {split.files[0]}.")
     tokenizer = Tokenizer(args.bpe, args.lowercase)
-    lines = [f"{task.name}, {'in lower case' if tokenizer.lowercase else 'cased'}"]
+    lines = [f"{task.name}, {tokenizer.case}"]
     words, counts = None, {}
     for split in task.splits:
         read = read_split(args.glue, task, split)

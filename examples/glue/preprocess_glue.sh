@@ -44,7 +44,7 @@ inputs() {
   local -a folders=("$glue/$1")
   # Its model also predicts the diagnostic set.
   [[ $1 != MNLI ]] || folders+=("$glue/diagnostic" "$glue/AX")
-  for file in "$bpe"/{dict.txt,*.model,encoder.json,vocab.bpe,tokenizer.json} \
+  for file in "$bpe"/{dict.txt,*.model,encoder.json,vocab.bpe,tokenizer.json,preprocessing.json} \
     "$here"/{preprocess,tasks,readers,tokenizer}.py; do
     [[ ! -f $file ]] || printf '%s\n' "$file"
   done

@@ -20,6 +20,8 @@ from examples.shared import script
 from tupe_fairseq import UsageError
 from tupe_fairseq.arguments.architectures import ROBERTA_ARCHITECTURES
 from tupe_fairseq.checkpoints.reading import read_checkpoint, recorded_settings
+from tupe_fairseq.hub.files import TOKENIZER
+from tupe_fairseq.hub.tokenizer_json import load_tokenizer, names_of
 from tupe_fairseq.position import POSITION_ENCODINGS
 
 #: Arguments on which the meaning of the weights depends, beside the options of the encoding.
@@ -72,9 +74,20 @@ def overrides(data: Path, checkpoint: Path, given: Sequence[str] = ()) -> list[s
         added = "" if key == "position_encoding" else "+"
         found.append(f"{added}model.{key}={text}")
     found.append(f"task.max_positions={positions}")
+    chosen = any(word.startswith("task.separator_token=") for word in given)
+    if not chosen and separates_once(data, model):
+        found.append("task.separator_token=null")
     if not torch.cuda.is_available():
         found += ["common.cpu=true", "common.fp16=false"]
     return found
+
+
+def separates_once(data: Path, model: dict[str, Any]) -> bool:
+    """Whether one </s> stands between two sentences, as in BERT, where RoBERTa has two."""
+    if (model.get("type_vocab_size") or 0) > 1:
+        return True
+    path = data / TOKENIZER
+    return path.is_file() and "[SEP]" in names_of(load_tokenizer(path))
 
 
 def encoder_settings(model: dict[str, Any]) -> dict[str, Any]:

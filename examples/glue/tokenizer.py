@@ -5,6 +5,8 @@ BPE_DIR holds `dict.txt`, which is the dictionary of the pre-trained model, and 
     sentencepiece.bpe.model (or one other *.model)       a sentencepiece model
     encoder.json, vocab.bpe                              GPT-2's BPE
     tokenizer.json                                       of transformers, with its ids in dict.txt
+
+preprocessing.json, where there is one, says whether the pre-training text was lowercased.
 """
 
 import json
@@ -18,7 +20,15 @@ from torch import Tensor
 
 from tupe_fairseq import UsageError
 from tupe_fairseq.checks import read_dictionary
-from tupe_fairseq.hub.files import SENTENCEPIECE, TOKENIZER, find_tokenizer, reading_tokenizer
+from tupe_fairseq.hub.files import (
+    SENTENCEPIECE,
+    TOKENIZER,
+    find_tokenizer,
+    lowercases,
+    reading_tokenizer,
+    record_preprocessing,
+)
+from tupe_fairseq.hub.tokenizer_json import TokenizerJson
 
 
 class Tokenizer:
@@ -26,8 +36,9 @@ class Tokenizer:
 
     Args:
         folder: BPE_DIR.
-        lowercase: whether the pre-training text was in lower case; None: if the dictionary has
-            no word with a capital letter.
+        lowercase: whether the pre-training text was in lower case. None: as preprocessing.json
+            says; without it, if the dictionary has no word with a capital letter. tokenizer.json
+            does itself what its model needs.
 
     Raises:
         UsageError: the folder lacks a file, or one cannot be loaded.
@@ -46,19 +57,28 @@ class Tokenizer:
         self.files = [Path(path) for name, path in settings.items() if name != "bpe"]
         with reading_tokenizer(settings):
             self.bpe = encoders.build_bpe(Namespace(**settings))
-        self.lowercase = not self._has_capitals() if lowercase is None else lowercase
+        if isinstance(self.bpe, TokenizerJson):
+            self.bpe.check_dictionary(self.dictionary)
+        recorded = lowercases(folder) if lowercase is None else lowercase
+        self.lowercase = not self._has_capitals() if recorded is None else recorded
+
+    @property
+    def case(self) -> str:
+        """The treatment of capital letters, in words."""
+        if isinstance(self.bpe, TokenizerJson) and not self.lowercase:
+            return "with the case of tokenizer.json"
+        return "in lower case" if self.lowercase else "cased"
 
     def _has_capitals(self) -> bool:
+        if isinstance(self.bpe, TokenizerJson):
+            return True
         words = set(self.dictionary.symbols)
         if len(self.files) == 2:
             pieces = json.loads(self.files[0].read_text(encoding="utf-8"))
             words = {piece for piece, number in pieces.items() if str(number) in words}
-        if self.files[0].name == TOKENIZER:
-            model = json.loads(self.files[0].read_text(encoding="utf-8"))["model"]
-            words = {piece for piece, _ in model["vocab"]}
         # ASCII only: GPT-2 represents a space by a letter that counts as a capital. Bytes, such as
-        # <0x0A>, and symbols such as [MASK] are no words.
-        words = {word for word in words if not re.fullmatch(r"<.*>|\[.*\]", word)}
+        # <0x0A>, are no words.
+        words = {word for word in words if not re.fullmatch("<.*>", word)}
         return any(re.search("[A-Z]", word) for word in words)
 
     def encode(self, text: str) -> Tensor:
@@ -67,7 +87,8 @@ class Tokenizer:
         return self.dictionary.encode_line(pieces, add_if_not_exist=False, append_eos=False)
 
     def copy_to(self, folder: Path) -> None:
-        """Copy the tokenizer to the folder of a model."""
+        """Copy the tokenizer to the folder of a model, and record the treatment of its texts."""
+        record_preprocessing(folder, self.lowercase)
         for path in self.files:
             named = len(self.files) == 2 or path.name == TOKENIZER
             shutil.copy(path, folder / (path.name if named else SENTENCEPIECE))

@@ -37,6 +37,11 @@ METRICS = {
     "pearson": lambda true, predicted: float(np.nan_to_num(pearsonr(true, predicted).statistic)),
 }
 CHECKPOINTS, RESULT = "checkpoints", "result.json"
+#: What the way back to fairseq needs.
+FAIRSEQ = (
+    *("dict.txt", "preprocessing.json"),
+    *("sentencepiece.bpe.model", "encoder.json", "vocab.bpe"),
+)
 
 
 def arguments(words: list[str] | None = None) -> argparse.Namespace:
@@ -164,8 +169,9 @@ def save(args: argparse.Namespace, trainer: Any, tokenizer: Any) -> dict[str, An
     """Write the model, and what the way back to fairseq needs."""
     trainer.save_model(args.out)
     tokenizer.save_pretrained(args.out)
-    if (args.model / "dict.txt").is_file():
-        shutil.copy(args.model / "dict.txt", args.out)
+    for name in FAIRSEQ:
+        if (args.model / name).is_file():
+            shutil.copy(args.model / name, args.out)
     epochs = [each for each in trainer.state.log_history if "eval_score" in each]
     best = max(epochs, key=lambda each: each["eval_score"])
     result = {"task": args.task, "metric": TASKS[args.task].metric, "score": best["eval_score"]}

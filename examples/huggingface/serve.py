@@ -1,10 +1,11 @@
-"""Classify sentences or fill masks with onnxruntime, from standard input: one text per line.
+"""Classify texts or fill masks with onnxruntime, from standard input: one text per line.
 
     python scripts/convert_checkpoint.py --to onnx MODEL --head NAME --out program
     python -m examples.huggingface.serve program < sentences.txt
 
-Needs onnxruntime and tokenizers only, neither torch nor fairseq. A second argument names the file
-of the program: model.int8.onnx is smaller, and less exact.
+A tab separates the two sentences of a pair. Needs onnxruntime and tokenizers only, neither torch
+nor fairseq. A second argument names the file of the program: model.int8.onnx is smaller, and less
+exact.
 """
 
 import argparse
@@ -29,22 +30,27 @@ def softmax(logits: numpy.ndarray) -> numpy.ndarray:
 
 
 def batch(tokenizer: Tokenizer, texts: list[str]) -> dict[str, numpy.ndarray]:
-    """Ids and mask of some texts, padded on the right: B×T each."""
-    found = tokenizer.encode_batch(texts)
+    """Ids, mask and token types of some texts, padded on the right: B×T each."""
+    pairs = (text.split("\t", 1) for text in texts)
+    found = tokenizer.encode_batch([tuple(pair) if len(pair) == 2 else pair[0] for pair in pairs])
+    parts = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
     return {
-        "input_ids": numpy.array([each.ids for each in found], dtype=numpy.int64),
-        "attention_mask": numpy.array([each.attention_mask for each in found], dtype=numpy.int64),
+        name: numpy.array([getattr(each, part) for each in found], dtype=numpy.int64)
+        for name, part in parts.items()
     }
 
 
 def filled(tokenizer: Tokenizer, ids: numpy.ndarray, logits: numpy.ndarray) -> str:
     """The likeliest words at the first mask of a text: ids T, logits T×V."""
-    masks = [found for name in MASKS if (found := tokenizer.token_to_id(name)) is not None]
+    added = tokenizer.get_added_tokens_decoder()
+    special = [number for number, token in added.items() if token.special]
+    # Either name may also be that of a word.
+    masks = [number for number in special if added[number].content in MASKS]
     places = numpy.flatnonzero(numpy.isin(ids, masks))
     if not len(places):
         return "(no mask)"
     probabilities = softmax(logits[places[0]])
-    probabilities[[0, 1, 2, 3, *masks]] = 0
+    probabilities[special] = 0
     best = probabilities.argsort()[::-1][:BEST]
     return ", ".join(f"{tokenizer.decode([int(i)]).strip()} {probabilities[i]:.3f}" for i in best)
 
@@ -78,14 +84,18 @@ def main() -> None:
     folder = args.folder
     config = json.loads(Path(folder, "config.json").read_text(encoding="utf-8"))
     tokenizer = Tokenizer.from_file(str(Path(folder, "tokenizer.json")))
-    tokenizer.enable_padding(pad_id=1, pad_token="<pad>")
+    padding = config["pad_token_id"]
+    tokenizer.enable_padding(pad_id=padding, pad_token=tokenizer.id_to_token(padding))
     tokenizer.enable_truncation(config["max_position_embeddings"])
     session = InferenceSession(str(Path(folder, args.file)))
+    names = [each.name for each in session.get_inputs()]
+    if session.get_outputs()[0].name != "logits":
+        sys.exit(f"error: PROGRAM is {folder!r}, which gives features; give --head to --to onnx.")
     texts = [line.rstrip("\n") for line in sys.stdin]
     for start in range(0, len(texts), 16):
         some = texts[start : start + 16]
         inputs = batch(tokenizer, some)
-        (logits,) = session.run(None, inputs)
+        (logits,) = session.run(None, {name: inputs[name] for name in names})
         for text, ids, row in zip(some, inputs["input_ids"], logits, strict=True):
             of_classes = "problem_type" in config
             told = classified(config, row) if of_classes else filled(tokenizer, ids, row)

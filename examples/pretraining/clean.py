@@ -3,8 +3,8 @@
     python -m examples.pretraining.clean INPUT... --out DIRECTORY
 
 INPUT are text files or folders of them (`.gz`, `.bz2` and `.xz` are decompressed while reading),
-or the output of WikiExtractor. DIRECTORY gets `train.txt` and `valid.txt`, UTF-8, a paragraph per
-line:
+or the output of WikiExtractor. DIRECTORY gets `preprocessing.json`, which says whether the text is
+lowercased, and `train.txt` and `valid.txt`, UTF-8, a paragraph per line:
 
 - single spaces, no control characters, no empty lines, lower case without `--cased`;
 - lines of more than `--longest` characters are split between words, to fit into a sequence;
@@ -42,6 +42,7 @@ from examples.shared import script
 from examples.shared.workers import pool
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
+from tupe_fairseq.hub.files import record_preprocessing
 from tupe_fairseq.machine import cores
 
 OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
@@ -249,6 +250,7 @@ def main(argv: list[str] | None = None) -> None:
         raise UsageError(f"--valid-share must lie in [0, 1), but is {args.valid_share}.")
     settings = Settings(args.cased, args.longest, args.valid_share)
     total = clean(input_files(args.inputs), args.out, settings, args.workers)
+    record_preprocessing(args.out, lowercase=not args.cased)
     print(f"{total['train']:,} lines for training, {total['valid']:,} held out", end="")
     print(f", {total['lost']:,} dropped (not UTF-8)" if total["lost"] else "")
 

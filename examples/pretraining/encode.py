@@ -12,7 +12,8 @@ vocab.bpe (or gpt2_bpe_encoder.json and gpt2_bpe_vocab.bpe). Nothing is download
 DIRECTORY gets `dict.txt` with all symbols of the vocabulary. A dictionary made from the text would
 differ from text to text, and contain rare characters that are not symbols. With `--binarise` it
 also gets `train.bin`, `train.idx`, `valid.bin` and `valid.idx`, otherwise `train` and `valid`,
-symbols separated by spaces, of which fairseq-preprocess makes the same files.
+symbols separated by spaces, of which fairseq-preprocess makes the same files; and the
+`preprocessing.json` of TEXT, by which `from_pretrained` lowercases texts as clean.py did.
 
 Parts of the text are encoded in parallel, into DIRECTORY/parts-*, and joined. Each file is written
 atomically; a second call encodes the missing parts. The memory does not grow with the text.
@@ -39,6 +40,7 @@ from examples.shared.settings import keep
 from examples.shared.workers import Results, pool
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
+from tupe_fairseq.hub.files import PREPROCESSING
 from tupe_fairseq.machine import cores
 
 SPLITS = ("train", "valid")
@@ -268,6 +270,8 @@ def main(argv: list[str] | None = None) -> None:
             make_vocabulary(arguments.sentencepiece, text, path, workers)
     words = arguments.out / "dict.txt"
     write_dictionary(load(path), words)
+    if (record := arguments.text / PREPROCESSING).is_file():
+        shutil.copyfile(record, arguments.out / PREPROCESSING)
     form = BINARY if arguments.binarise else SYMBOLS
     with pool(workers, _start_worker, load, path, words) as results:
         for split in SPLITS:

@@ -60,8 +60,10 @@ pieces() {
 bin() {
   local files=("$work"/pieces/{dict.txt,{train,valid}.{bin,idx}})
   # For fairseq's --bpe sentencepiece and for the model's folder.
-  local model=$work/pieces/sentencepiece.bpe.model
-  [[ ! -e $model ]] || files+=("$model")
+  local file
+  for file in "$work"/pieces/{sentencepiece.bpe.model,preprocessing.json}; do
+    [[ ! -e $file ]] || files+=("$file")
+  done
   # As hard links, where the file system has them.
   run sh -c 'ln "$@" 2>/dev/null || cp "$@"' link "${files[@]}" "$out"
 }

@@ -8,6 +8,7 @@ each of `VOCABULARIES` whose files are there, with
     sentencepiece.bpe.model     the vocabulary, BPE
     dict.txt                    fairseq's dictionary, with all of its pieces
     NAME                        each file of text, its pieces separated by spaces
+    preprocessing.json          that the text is lowercased, for `from_pretrained`
 """
 
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from examples.pretraining.encode import load_sentencepiece, write_dictionary
 from examples.shared import pieces, script
+from tupe_fairseq.hub.files import record_preprocessing
 
 TRAINING = "pretrain.train"
 #: Symbols, and files of text. Few symbols, each of which is frequent, let models learn sooner to
@@ -39,6 +41,8 @@ def main() -> None:
         size = max(size, 2 * characters)
         pieces.train([text / TRAINING], model, size, "VOCABULARIES", character_coverage=1.0)
         write_dictionary(load_sentencepiece(model), out / folder / "dict.txt")
+        # prepare.py and own_text.py have lowercased it.
+        record_preprocessing(out / folder, lowercase=True)
         for name in names:
             lines = pieces.encode(model, (text / name).read_text(encoding="utf-8").splitlines())
             (out / folder / name).write_text("".join(f"{line}\n" for line in lines), "utf-8")

@@ -31,10 +31,10 @@ from typing import Any, NamedTuple
 import torch
 
 from examples.shared.markdown import ROOT
-from examples.shared.own import import_own
 from examples.shared.results import NAME, Results, read_results
 from tupe_fairseq import UsageError
 from tupe_fairseq.checkpoints.intact import repair
+from tupe_fairseq.commands import add_user_dir
 from tupe_fairseq.files import lock, replacing
 from tupe_fairseq.machine import commit, cores, processor, shown
 
@@ -68,7 +68,7 @@ def arguments(
     add("--out", type=Path, required=True, help="directory of all output")
     add("--workers", type=int, default=1, help="runs at a time, spread over all GPUs")
     add("--only", nargs="+", metavar="NAME", help="runs with these names, as in '*/rope/*'")
-    add("--user-dir", type=Path, metavar="FOLDER", help="folder with your own encodings")
+    add_user_dir(parser)
     argv = list(sys.argv[1:] if argv is None else argv)
     end = len(argv)
     if trains:
@@ -77,8 +77,6 @@ def arguments(
     args = parser.parse_args(argv[:end])
     if args.workers < 1:
         raise UsageError(f"--workers must be at least 1, but is {args.workers}.")
-    if args.user_dir is not None:
-        import_own(args.user_dir)
     args.flags, args.command = argv[end + 1 :], ["python", "-m", module, *argv]
     return args
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-from examples.shared.own import import_own
+from tupe_fairseq.commands import import_user_dir
 from tupe_fairseq.errors import UsageError, one_line_endings
 
 
@@ -27,7 +27,7 @@ def run(main: Callable[[], object]) -> None:
     try:
         with one_line_endings():
             try:
-                import_own()
+                import_user_dir()
                 sys.exit(main())
             except OSError as error:
                 raise UsageError(str(error)) from error

@@ -151,6 +151,7 @@ def final_runs(args: argparse.Namespace, size: Size, best: dict[str, float]) -> 
             after = [length]
             if args.blimp:
                 words = ["-m", "examples.study.blimp", folder, "--data", args.blimp.absolute()]
+                words += ["--dictionary", args.data.absolute()]
                 after.append([sys.executable, *words, "--checkpoint-file", "checkpoint_last.pt"])
             commands, read = [*run.commands, *after], partial(measured, args.data, tokens)
             found.append(run._replace(commands=commands, result=read))

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from examples.shared import script
 from tupe_fairseq import TupeRobertaModel, UsageError
+from tupe_fairseq.commands import add_user_dir
 from tupe_fairseq.files import replacing
 
 #: The paper counts the two paradigms of this term to argument structure.
@@ -160,12 +161,18 @@ def main(argv: list[str] | None = None) -> None:
     add("folder", type=Path, help="directory of a model and its tokenizer")
     add("--data", type=Path, required=True, help="blimp.jsonl, perhaps .xz, or a folder of .jsonl")
     add("--checkpoint-file", help="default: as from_pretrained finds it")
+    add(
+        "--dictionary",
+        type=Path,
+        help="folder of dict.txt and the tokenizer (default: the model's)",
+    )
     add("--pairs", type=int, default=1000, help="pairs of each paradigm (default: all 1,000)")
+    add_user_dir(parser)
     args = parser.parse_args(argv)
     if args.pairs < 1:
         raise UsageError(f"--pairs must be at least 1, but is {args.pairs}.")
     began, pairs = time.monotonic(), read_pairs(args.data, args.pairs)
-    hub = TupeRobertaModel.from_pretrained(args.folder, args.checkpoint_file)
+    hub = TupeRobertaModel.from_pretrained(args.folder, args.checkpoint_file, args.dictionary)
     pairs, sentences, left_out = encoded(hub, pairs)
     if left_out:
         print(f"left out: {left_out:,} pairs longer than --max-positions")

@@ -104,7 +104,7 @@ def main() -> None:
     data, out, model, name, title, length = sys.argv[1:]
     title, command = f"{MODELS[name][0]}, {title}", "python -m examples.study.study"
     found: dict[str, Any] = {}
-    roberta = TupeRobertaModel.from_pretrained(model, "checkpoint_last.pt")
+    roberta = TupeRobertaModel.from_pretrained(model, "checkpoint_last.pt", data)
     encoder = roberta.model.encoder.sentence_encoder
     if name == BASELINE:
         batch = sequences(read_tokens(Path(data, "valid")), 0, int(length))

@@ -16,6 +16,7 @@ import torch
 
 from tupe_fairseq import UsageError, build_position_encoding
 from tupe_fairseq.attention import ATTENTION_BACKENDS, choose_backend, required_features
+from tupe_fairseq.commands import add_user_dir
 from tupe_fairseq.files import replacing
 from tupe_fairseq.machine import commit, processor, shown
 
@@ -48,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser, encodings: str, backends: str
     add = functools.partial(parser.add_argument, metavar="NAMES")
     add("--encodings", default=encodings, help="default: %(default)s")
     add("--backends", default=backends, help="default: %(default)s")
+    add_user_dir(parser)
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda if available")
     parser.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: torch's)")
     parser.add_argument("--rounds", type=int, metavar="N", help="measurements of each row")

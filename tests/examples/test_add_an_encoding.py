@@ -1,17 +1,22 @@
 """The example of an encoding outside the package, trained by the real command."""
 
 import math
+from argparse import Namespace
 
 import pytest
 import torch
 
+from examples.glue.preprocess import preprocess
 from examples.shared.results import read_results
 from examples.study import benchmark
 from examples.study.benchmark_plan import PILOT, RATES, Size
 from tests import ROOT, processes
+from tests.glue.samples import GLUE, write
+from tests.interop.samples import bert
 from tests.pages import commands
 
 EXAMPLE = ROOT / "examples" / "add_an_encoding"
+FINETUNE = GLUE / "finetune.sh"
 #: In a process of its own, since the registry is global and other tests walk it.
 PATH = f"{ROOT}:{EXAMPLE}"
 
@@ -51,6 +56,58 @@ def test_equations(tmp_path):
     equations = (lambda d: -abs(2.0 * d**2 - 3), lambda d: -slope * d)
     for line, equation in zip(printed, equations, strict=True):
         assert [*map(float, line.split())] == pytest.approx([*map(equation, distances)])
+
+
+@pytest.mark.slow
+def test_commands_that_read_models(tmp_path):
+    """A warm start, a figure, a benchmark and GLUE with an encoding outside the package."""
+    own = ("--user-dir", EXAMPLE / "my_encodings")
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    theirs, model, out = bert(tmp_path / "bert"), tmp_path / "model", tmp_path / "out"
+    encoding = ("--position-encoding", "gaussian", *own)
+    convert = ("scripts/convert_checkpoint.py", "--from", "huggingface", theirs, "--out", model)
+    for program, *words in (
+        (*convert, *encoding),
+        ("scripts/plot_positional_correlations.py", model, "--out", tmp_path / "maps.png", *own),
+        (
+            *("scripts/benchmark_attention.py", "--encodings", "gaussian", "--lengths", "8"),
+            *("--words", "8", "--layers", "1", "--rounds", "1", "--backends", "eager", *own),
+        ),
+    ):
+        done = processes.run(ROOT / program, *words)
+        assert done.returncode == 0, done.stderr
+    known = processes.run(ROOT / convert[0], "--to", "huggingface", model, "--out", out, *own)
+    assert "only the code of encodings in tupe_fairseq is written" in known.stderr
+    unknown = processes.run(ROOT / convert[0], "--to", "onnx", model, "--out", out)
+    assert "the known ones are: " in unknown.stderr
+    missing = processes.run(ROOT / convert[0], "--user-dir", "nowhere", *convert[1:])
+    assert missing.stderr.endswith("--user-dir is 'nowhere', but there is no such folder.\n")
+
+
+@pytest.mark.slow
+def test_glue(bash, tmp_path):
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    theirs, model, own = bert(tmp_path / "bert"), tmp_path / "model", EXAMPLE / "my_encodings"
+    words = ("--from", "huggingface", theirs, "--out", model, "--position-encoding", "gaussian")
+    convert = ROOT / "scripts/convert_checkpoint.py"
+    processes.run(convert, *words, "--user-dir", own).check_returncode()
+    rows = "0|the cat sat|a bird saw it|entailment\n1|a bird|the mat|not_entailment\n"
+    text = f"index|sentence1|sentence2|label\n{rows}"
+    names = ("train", "dev", "test")
+    glue = write(tmp_path / "glue", {f"RTE/{name}.tsv": text for name in names})
+    data = tmp_path / "data/RTE-bin"
+    data.mkdir(parents=True)
+    more = {"max_positions": 40, "lowercase": None, "workers": 1}
+    preprocess(Namespace(glue=glue, task="RTE", bpe=model, out=data, **more))
+    short = ("optimization.max_update=1", "lr_scheduler.warmup_updates=0", "dataset.num_workers=0")
+    run = (data, model / "model.pt", tmp_path / "run", *short)
+    assert "is 'gaussian', but the known ones are" in bash(FINETUNE, *run).stderr
+    done = bash(FINETUNE, "--user-dir", own, *run)
+    assert done.returncode == 0, done.stdout + done.stderr
+    out = ("--data", data.parent, "--out", tmp_path / "s.zip", tmp_path / "run/model")
+    done = processes.run("examples.glue.predict", *out, "--user-dir", own)
+    # It has predicted; the leaderboard wants 3,000 sentences.
+    assert "RTE.tsv: 2 predictions, but the test set has 3,000 examples" in done.stderr
 
 
 def study(name: str, *words: object, tiny: bool = True) -> dict[str, dict]:

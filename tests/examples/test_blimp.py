@@ -92,7 +92,7 @@ def test_pairs_longer_than_the_model_reads_are_left_out(folder, data, tmp_path):
 
 def test_a_model_where_it_was_trained(folder, data):
     # The tokenizer lies beside the training data only.
-    blimp.main([str(folder / "save"), "--data", str(data)])
+    blimp.main([str(folder / "save"), "--data", str(data), "--dictionary", str(folder)])
     written = json.loads((folder / "save" / "blimp.json").read_text())
     assert written["pairs"] == len(PAIRS)
 

@@ -32,7 +32,8 @@ A &lt; b.
 def cleaned(path, out, *flags) -> dict[str, list[str]]:
     """Lines of the splits."""
     clean.main([str(path), "--out", str(out), "--workers", "1", *flags])
-    assert sorted(file.name for file in out.iterdir()) == ["train.txt", "valid.txt"]
+    names = ["preprocessing.json", "train.txt", "valid.txt"]
+    assert sorted(file.name for file in out.iterdir()) == names
     return {
         split: (out / f"{split}.txt").read_text(encoding="utf-8").split("\n")[:-1]
         for split in ("train", "valid")

@@ -40,6 +40,14 @@ def test_overrides_keep_windows(overrides_of):
     assert "+model.rope_theta_local=100.0" in found
 
 
+def test_models_with_token_types_separate_sentences_once(overrides_of):
+    once = "task.separator_token=null"
+    assert once in overrides_of("learned", type_vocab_size=2)
+    assert once not in overrides_of("learned", type_vocab_size=1)
+    given = overrides_of("learned", "task.separator_token=2", type_vocab_size=2)
+    assert not any("separator" in each for each in given)
+
+
 def test_overrides_keep_the_settings_of_a_scaling(overrides_of):
     """JSON, as hydra reads it."""
     settings = '{"beta_fast": 16.5, "attention_factor": 1e-1, "truncate": false}'

@@ -9,7 +9,6 @@ from tests import processes, toy_data
 from tests.fairseq_commands import generate, train_translation
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeTransformerLM, TupeTransformerModel, UsageError
-from tupe_fairseq.checkpoints.reading import read_checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +29,8 @@ def translator(translator_directory):
 
 
 @pytest.fixture(scope="module")
-def language_model(toy_language_model):
-    return TupeTransformerLM.from_pretrained(toy_language_model)
+def language_model(toy_language_model, toy_masked_lm_data):
+    return TupeTransformerLM.from_pretrained(toy_language_model, None, toy_masked_lm_data)
 
 
 def test_translates_as_fairseq_generate(translator, translator_directory, toy_translation_data):
@@ -47,9 +46,12 @@ def test_translates_as_fairseq_generate(translator, translator_directory, toy_tr
     assert translator.translate(sources[0], beam=3, max_len_b=10) == expected[0]
 
 
-def test_both_models_load_checkpoints_of_each_other(translator_directory, toy_language_model):
+def test_both_models_load_checkpoints_of_each_other(
+    translator_directory, toy_language_model, toy_masked_lm_data
+):
     assert TupeTransformerLM.from_pretrained(translator_directory).translates
-    assert not TupeTransformerModel.from_pretrained(toy_language_model).translates
+    other = TupeTransformerModel.from_pretrained(toy_language_model, None, toy_masked_lm_data)
+    assert not other.translates
 
 
 def test_samples_and_scores(language_model):
@@ -63,13 +65,14 @@ def test_samples_and_scores(language_model):
     assert_close(scored["positional_scores"], expected)
 
 
-def test_a_notebook_scores(language_model, toy_language_model, tmp_path):
+def test_a_notebook_scores(language_model, toy_language_model, toy_masked_lm_data, tmp_path):
     """In a process that runs no fairseq command, so that nothing is installed for one."""
     (tmp_path / "program.py").write_text(
         "import sys; from tupe_fairseq import TupeTransformerLM as Model;"
-        "model = Model.from_pretrained(sys.argv[1]); print(float(model.score('w1')['score']))"
+        "model = Model.from_pretrained(sys.argv[1], None, sys.argv[2]);"
+        "print(float(model.score('w1')['score']))"
     )
-    done = processes.run(tmp_path / "program.py", toy_language_model)
+    done = processes.run(tmp_path / "program.py", toy_language_model, toy_masked_lm_data)
     assert done.returncode == 0, done.stderr
     score = float(done.stdout.split()[-1])
     assert score == pytest.approx(float(language_model.score("w1")["score"]))
@@ -125,11 +128,3 @@ def test_a_tokenizer_beside_the_dictionaries(translator_directory, tmp_path):
     toy_data.write_sentencepiece(data / "sentencepiece.bpe.model")
     found = TupeTransformerModel.from_pretrained(tmp_path, data_name_or_path=data)
     assert found.bpe is not None
-
-
-def test_data_in_parts(translator_directory, toy_translation_data, tmp_path):
-    """fairseq takes several data folders, separated by colons; the first has the dictionaries."""
-    state = read_checkpoint(translator_directory / "model.pt")
-    state["cfg"]["task"]["data"] = f"{toy_translation_data}:elsewhere"
-    torch.save(state, tmp_path / "model.pt")
-    assert TupeTransformerModel.from_pretrained(tmp_path).src_dict.index("w1") > 3

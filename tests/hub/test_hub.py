@@ -105,10 +105,9 @@ def test_positional_correlations(roberta):
 
 
 def test_finetuned_model_finds_its_dictionaries(finetuned, text):
-    """Beside the checkpoint, or in the training data."""
     directory = finetuned.parent
     shutil.copy(text / "sentencepiece.bpe.model", directory)
-    roberta = TupeRobertaModel.from_pretrained(directory, finetuned.name)
+    roberta = TupeRobertaModel.from_pretrained(directory, finetuned.name, text / "data")
     scores = roberta.predict("sentence_classification_head", roberta.encode("cats run"))
     name = roberta.task.label_dictionary.string(
         [scores.argmax() + roberta.task.label_dictionary.nspecial]
@@ -164,6 +163,7 @@ def test_bad_directories(pretrained, tmp_path):
     shutil.copy(pretrained / "model.pt", tmp_path)
     (tmp_path / "elsewhere").mkdir()
     refused("no dictionary", "dict.txt", data_name_or_path=tmp_path / "elsewhere")
+    shutil.copy(pretrained / "dict.txt", tmp_path)
     for name in ("one.model", "two.model"):
         shutil.copy(pretrained / "sentencepiece.bpe.model", tmp_path / name)
     refused("one.model, two.model", "sentencepiece_model=")
@@ -179,7 +179,7 @@ def test_tokenizer_json_of_another_model(pretrained, tmp_path):
         shutil.copy(pretrained / name, tmp_path)
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<s>": 0, "cat": 1}, "<s>"))
     tokenizer.save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(UsageError, match=r"has no \[CLS\], .*, so it is not DeBERTa's"):
+    with pytest.raises(UsageError, match=r"has no <pad>, .*, so it is neither BERT's"):
         TupeRobertaModel.from_pretrained(tmp_path)
 
 

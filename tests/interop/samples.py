@@ -94,7 +94,7 @@ def change_config(folder: Path, changes: dict) -> None:
 
 
 def bert(folder: Path, kind: str = "ForMaskedLM", **changes) -> Path:
-    """A directory of BERT, with a tokenizer whose special symbols are among the tokens."""
+    """A directory of BERT with its tokenizer, whose special symbols are among the tokens."""
     import tokenizers
     import transformers
 
@@ -105,8 +105,18 @@ def bert(folder: Path, kind: str = "ForMaskedLM", **changes) -> Path:
     vocabulary = {token: i for i, token in enumerate(tokens)}
     wordpiece = tokenizers.models.WordPiece(vocabulary, unk_token="[UNK]")
     tokenizer = tokenizers.Tokenizer(wordpiece)
-    tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=False)
+    tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(name, vocabulary[name]) for name in ("[CLS]", "[SEP]")],
+    )
+    tokenizer.decoder = tokenizers.decoders.WordPiece()
+    tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
     tokenizer.save(str(folder / "tokenizer.json"))
+    names = {"tokenizer_class": "BertTokenizer", "do_lower_case": True}
+    (folder / "tokenizer_config.json").write_text(json.dumps(names))
     return folder
 
 
@@ -121,6 +131,11 @@ def roberta(folder: Path, kind: str = "ForMaskedLM", **changes) -> Path:
     tokenizer = tokenizers.ByteLevelBPETokenizer()
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     tokenizer.train_from_iterator(TEXT * 9, vocab_size=280, special_tokens=special)
+    around = tokenizers.processors.RobertaProcessing(
+        ("</s>", 2), ("<s>", 0), add_prefix_space=False
+    )
+    tokenizer._tokenizer.post_processor = around
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "RobertaTokenizer"}')
     tokenizer.save(str(folder / "tokenizer.json"))
     return folder
 

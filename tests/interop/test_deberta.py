@@ -267,14 +267,6 @@ def test_unsupported_and_damaged(saved, changes, expected):
         run("--from", "huggingface", source, source.with_name("here"))
 
 
-def test_without_a_tokenizer(saved):
-    source = saved("ForMaskedLM", **RELEASED)
-    for path in source.glob("tokenizer*"):
-        path.unlink()
-    with refused("the tokenizer of", "cannot be read (there is none)"):
-        run("--from", "huggingface", source, source.with_name("here"))
-
-
 def test_models_without_a_counterpart(saved):
     source = saved("ForMaskedLM", **RELEASED)
     here = source.with_name("here")

@@ -151,6 +151,8 @@ def test_classifier(toy_sentence_data, tmp_path):
     words = toy_sentence_data["single"] / "input0" / "dict.txt"
     run("--from", "fairseq-roberta", trained, tmp_path / "ours", "--dict", words, "--check")
     ours = TupeRobertaModel.from_pretrained(tmp_path / "ours")
+    # The first two lines have the labels of the data, "0" and "1".
+    assert (tmp_path / "ours/label/dict.txt").read_text().split()[::2] == ["0", "1"]
     (theirs,), _ = checkpoint_utils.load_model_ensemble([str(trained)])
     tokens, head = torch.randint(4, 200, (2, 30)), "sentence_classification_head"
     with torch.no_grad():

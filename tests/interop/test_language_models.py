@@ -74,8 +74,9 @@ def test_other_models_are_refused(toy_translation_data, toy_masked_lm_data, tmp_
     train_translation(toy_translation_data, tmp_path / "t", "--max-update", 1)
     flags = ("--criterion", "adaptive_loss", "--adaptive-softmax-cutoff", "5,10")
     train_lm(toy_masked_lm_data, tmp_path / "a", *flags, "--max-update", 1)
+    dictionary = (toy_masked_lm_data / "dict.txt").read_bytes()
+    (tmp_path / "a" / "dict.txt").write_bytes(dictionary)
+    # A translation model has no dict.txt.
     for name, part in (("t", "is a translation model"), ("a", "adaptive_softmax")):
-        dictionary = (toy_masked_lm_data / "dict.txt").read_bytes()
-        (tmp_path / name / "dict.txt").write_bytes(dictionary)
         with refused(part):
             run("--to", "huggingface", tmp_path / name, tmp_path / "out")

@@ -2,13 +2,14 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from tests import ROOT
 from tests.interop.pieces import dictionary_of_pieces, train
-from tests.interop.samples import language_model, masked_lm, refused, run
+from tests.interop.samples import bert, language_model, masked_lm, refused, run
 from tests.tolerances import FORWARD
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.interop.check import outputs_of
@@ -19,6 +20,7 @@ from tupe_fairseq.interop.models import HEAD
 for library in ("onnxruntime", "onnxscript", "transformers"):
     pytest.importorskip(library, reason=f"{library} is not installed (extra onnx)")
 
+import transformers  # noqa: E402
 
 WINDOW = {"attention_window": 3}
 #: Options of DeBERTa-v3, whose logarithmic buckets texts of three tokens reach.
@@ -98,6 +100,11 @@ def test_encodings_whose_terms_follow_the_length(name, options, tmp_path):
     ("model", "options", "part"),
     [
         (lambda: masked_lm("rnn"), {}, "--position-encoding is 'rnn', which torch cannot export"),
+        (
+            lambda: masked_lm("rope", rope_scaling="dynamic", rope_scaling_factor=2.0),
+            {},
+            "--rope-scaling is 'dynamic', which torch cannot export",
+        ),
         (lambda: masked_lm("rope"), {"head": "topic"}, "unknown --head 'topic'"),
         (lambda: language_model("rope"), {}, "a tupe_transformer_lm, which --to onnx does"),
     ],
@@ -134,6 +141,36 @@ runpy.run_path(sys.argv.pop(1), run_name="__main__")
 """
 
 
+def served(folder: Path, texts: list[str]) -> subprocess.CompletedProcess:
+    command = (sys.executable, "-c", SERVE, str(ROOT / "examples/huggingface/serve.py"), folder)
+    return subprocess.run(command, input="\n".join(texts), capture_output=True, text=True)
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_serving_a_bert(tmp_path):
+    """Its own padding, names of classes, and token types of pairs."""
+    names = {0: "no", 1: "yes it is", 2: "perhaps"}
+    source = bert(tmp_path / "source", "ForSequenceClassification", id2label=names)
+    run("--from", "huggingface", source, tmp_path / "here")
+    run("--to", "onnx", tmp_path / "here", tmp_path / "out", "--head", HEAD, "--check")
+    texts = ["The CAT", "a bird saw it , and\ton the mat .", "a"]
+    done = served(tmp_path / "out", texts)
+    assert done.returncode == 0, done.stderr
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(source).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(source)
+    for text, line in zip(texts, done.stdout.splitlines(), strict=True):
+        given = tokenizer(*text.split("\t"), return_tensors="pt")
+        probabilities = model(**given).logits[0].softmax(-1)
+        best = probabilities.argmax().item()
+        assert line == f"{names[best]} {probabilities[best]:.3f}\t{text}"
+    source = bert(tmp_path / "b", "Model")
+    run("--from", "huggingface", source, tmp_path / "f", "--to", "onnx", "--check")
+    done = served(tmp_path / "f", texts)
+    assert done.returncode == 1
+    assert "which gives features; give --head" in done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "directory"), [(None, 3), (HEAD, 3), (HEAD, 2)], indirect=["directory"]
@@ -146,8 +183,7 @@ def test_serving(head, directory, tmp_path):
     report = run("--to", "onnx", directory, out, "--check", *flags)
     assert sum("largest difference" in line for line in report) == 1
     texts = ["a <mask> movie .", "a good movie . " * 9, "", "good"]
-    command = (sys.executable, "-c", SERVE, str(ROOT / "examples/huggingface/serve.py"), str(out))
-    done = subprocess.run(command, input="\n".join(texts), capture_output=True, text=True)
+    done = served(out, texts)
     assert done.returncode == 0, done.stderr
     lines = [line.split("\t") for line in done.stdout.splitlines()]
     assert [text for _, text in lines] == texts

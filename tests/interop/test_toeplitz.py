@@ -124,19 +124,22 @@ def test_tokenizer_and_labels_stay(tmp_path):
     vocabulary = {word: number for number, word in enumerate(words)}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    _, converted = masked_lm("tupe_r", dictionary=dictionary_of(map(str, range(40))))
+    ids = dictionary_of(["<mask>", *map(str, range(5, 45))])
+    _, converted = masked_lm("tupe_r", dictionary=ids)
+    converted.labels = ["x", "y z"]
     before = tmp_path / "tupe"
     write(converted, before, tmp_path / "dict.txt")
     tokenizer.save(str(before / "tokenizer.json"))
-    (before / "transformers.json").write_text('{"id2label": {"0": "x"}}')
     run("--to", "toeplitz", before, tmp_path / "folded")
     files = {path.name for path in (tmp_path / "folded").iterdir()}
-    assert files == {"model.pt", "dict.txt", "tokenizer.json", "transformers.json"}
+    assert files == {"model.pt", "dict.txt", "tokenizer.json", "label"}
+    names = (tmp_path / "folded/label/dict.txt").read_text()
+    assert names == "x 1\ny z 1\n"
     ids = [
         TupeRobertaModel.from_pretrained(tmp_path / name).encode("a cat")
         for name in ("tupe", "folded")
     ]
-    assert ids[0].tolist() == ids[1].tolist() == [0, 9, 10, 2]
+    assert ids[0].tolist() == ids[1].tolist() == [0, 5, 6, 2]
 
 
 def test_commands_train_the_values(

@@ -25,38 +25,31 @@ def test_outputs_are_equal(make, kind, tmp_path):
     lines = run("--from", "huggingface", source, tmp_path / "out", "--check")
     what = "logits of the head:" if kind == CLASSIFIER else "logits:"
     assert any(line.startswith(what) for line in lines), lines
-    if make is bert:
-        assert any("token type 0 is added to the positions; left out: 1" in line for line in lines)
+    assert "ids of 3 texts: equal" in lines
     assert ("left out: cls.seq_relationship.*" in lines) == (kind == NEXT)
 
 
 def test_a_regression_of_bert_by_its_own_ids(tmp_path):
-    """Ids by fairseq's dictionary of WordPieces, positions and special symbols, by hand."""
+    """The hub's ids, positions and token types of a pair, by transformers."""
     source = bert(tmp_path / "source", "ForSequenceClassification", num_labels=1)
     run("--from", "huggingface", source, tmp_path / "out")
     ours = TupeRobertaModel.from_pretrained(tmp_path / "out")
     model = transformers.BertForSequenceClassification.from_pretrained(source).eval()
-    tokenizer = tokenizers.Tokenizer.from_file(str(source / "tokenizer.json"))
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    coded = tokenizer.encode(f"{TEXT[1]} unheard of")
-    ids = [tokenizer.token_to_id("[CLS]"), *coded.ids, tokenizer.token_to_id("[SEP]")]
-    words = " ".join(["<s>", *coded.tokens])
-    dictionary = ours.task.source_dictionary
-    tokens = dictionary.encode_line(words, add_if_not_exist=False).long()
+    texts = f"{TEXT[1]} unheard of", TEXT[0]
+    given = transformers.AutoTokenizer.from_pretrained(source)(*texts, return_tensors="pt")
     with torch.no_grad():
-        expected = model(torch.tensor([ids])).logits
-        assert_close(ours.predict(HEAD, tokens, return_logits=True), expected)
+        assert_close(ours.predict(HEAD, ours.encode(*texts), True), model(**given).logits)
 
 
 def test_roberta_brings_its_tokenizer(tmp_path):
-    """The ids of a text by `--bpe gpt2` and dict.txt are those of transformers' tokenizer."""
+    """The ids of a text by fairseq's pipeline are those of transformers' tokenizer."""
     source = roberta(tmp_path / "source")
     lines = run("--from", "huggingface", source, tmp_path / "out")
-    assert any("binarise with --bpe gpt2" in line for line in lines)
+    assert any("binarise with --bpe tokenizer_json" in line for line in lines)
     ours = TupeRobertaModel.from_pretrained(tmp_path / "out")
     tokenizer = tokenizers.Tokenizer.from_file(str(source / "tokenizer.json"))
     for text in (*TEXT, "Äpfel 😀 12  x"):
-        assert ours.encode(text).tolist() == [0, *tokenizer.encode(text).ids, 2]
+        assert ours.encode(text).tolist() == tokenizer.encode(text).ids
 
 
 @pytest.mark.parametrize("make", [bert, roberta])
@@ -81,9 +74,12 @@ def test_warm_start(make, encoding, tmp_path):
         ("intermediate.dense.weight", "fc1.weight"),
     ):
         assert torch.equal(state[layer + ours], before[their_layer + theirs])
-    words = before[f"{name}.embeddings.word_embeddings.weight"]
-    words = words + before[f"{name}.embeddings.token_type_embeddings.weight"][0]
+    words, types = (
+        before[f"{name}.embeddings.{part}_embeddings.weight"] for part in ("word", "token_type")
+    )
     found = state["encoder.sentence_encoder.embed_tokens.weight"]
+    kept = types if make is bert else types[:1]
+    assert torch.equal(state["encoder.sentence_encoder.embed_token_types.weight"], kept)
     assert_close(found.sum(0), words.sum(0))
     assert torch.equal(found, state["encoder.lm_head.weight"])
 

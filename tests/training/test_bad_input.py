@@ -64,6 +64,10 @@ def failed(request, tmp_path):
             "--position-encoding deberta --deberta-emd",
             ["--deberta-emd is True", "masked language models only"],
         ),
+        *(
+            (train, "--quant-noise-scalar 0.1", ["--quant-noise-scalar is 0.1", "needs a GPU"])
+            for train in (pretrain, train_translation, train_lm)
+        ),
         (train_translation, "--encoder-learned-pos", ["--position-encoding learned"]),
         (train_translation, "--no-token-positional-embeddings", ["--position-encoding none"]),
         (train_translation, "--no-cross-attention --cross-self-attention", ["--cross-self-a"]),

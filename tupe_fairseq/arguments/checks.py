@@ -5,6 +5,8 @@ from argparse import Namespace
 from collections.abc import Collection, Iterable
 from typing import Any
 
+import torch
+
 from ..errors import ConfigurationError
 from ..options import Option
 from ..position import POSITION_ENCODINGS, known_options
@@ -46,6 +48,16 @@ def check_arguments(model: ModelArguments, args: Namespace) -> None:
     _check_options(args)
     for side in ("encoder", "decoder"):
         _check_kept_layers(args, side)
+
+
+def scalar_noise_without_gpu(noise: float | None) -> str | None:
+    """Why a model with this value of --quant-noise-scalar cannot run here, or None if it can."""
+    if not noise or torch.cuda.is_available():
+        return None
+    return (
+        f"--quant-noise-scalar is {noise}, but fairseq's scalar quantization needs a GPU: remove "
+        "the flag, or use --quant-noise-pq."
+    )
 
 
 def _check_options(args: Namespace) -> None:

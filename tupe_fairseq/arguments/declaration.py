@@ -65,7 +65,9 @@ class RobertaArguments(CommonArguments):
     ] = False
     layer_norm_eps: Annotated[float, "epsilon of LayerNorms, added to the variance"] = 1e-5
     type_vocab_size: Annotated[
-        int, "number of token types, each with an embedding; all tokens have type 0"
+        int,
+        "number of token types, each with an embedding: 2 for BERT, whose tokens after the first "
+        "</s> of a sequence have type 1, in blocks of several lines too",
     ] = 0
 
 

@@ -1,32 +1,31 @@
 """Files that the hub reads: a checkpoint, and the dictionaries and tokenizer beside it."""
 
-import warnings
+import json
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fairseq import hub_utils
-from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
-from fairseq.tasks import TASK_REGISTRY
+from fairseq.data import encoders
 
-from ..checkpoints.reading import read_checkpoint, recorded_settings, safe_checkpoint_globals
 from ..checks import read_dictionary
 from ..errors import CheckpointError, DataError, UsageError
 
 SENTENCEPIECE, GPT2 = "sentencepiece.bpe.model", ("encoder.json", "vocab.bpe")
 TOKENIZER = "tokenizer.json"
+#: Beside a dict.txt: what was done to the texts before they were split into pieces.
+PREPROCESSING = "preprocessing.json"
 CHECKPOINTS = ("model.pt", "checkpoint_best.pt", "checkpoint_last.pt")
-#: Tasks of fairseq that a checkpoint may name: they do not evaluate settings as Python.
-TASKS = (
-    "masked_lm",
-    "sentence_prediction",
-    "sentence_ranking",
-    "translation",
-    "language_modeling",
-)
-#: Arguments that name the files of a tokenizer.
-TOKENIZERS = ("sentencepiece_model", "gpt2_encoder_json", "gpt2_vocab_bpe", "tokenizer_json")
+#: Files of tokenizers, and the arguments that name them.
+FILES_OF_TOKENIZERS = {
+    SENTENCEPIECE: "sentencepiece_model",
+    **dict(zip(GPT2, ("gpt2_encoder_json", "gpt2_vocab_bpe"), strict=True)),
+    TOKENIZER: "tokenizer_json",
+    # Of fairseq's fastbpe, subword_nmt and hf_byte_bpe.
+    **{"code": "bpe_codes", "bpecodes": "bpe_codes"},
+    **{"merges.txt": "bpe_merges", "vocab.json": "bpe_vocab"},
+}
 
 
 def find_checkpoint(path: Path, name: str | None = None) -> Path:
@@ -48,68 +47,17 @@ def find_checkpoint(path: Path, name: str | None = None) -> Path:
     raise CheckpointError(f"no checkpoint: {path} holds no {name or ', '.join(CHECKPOINTS)}.")
 
 
-def recorded_task(checkpoint: Path, allowed: type) -> dict[str, Any]:
-    """The task in a checkpoint's settings, after checking model and task against an allow-list.
+def build_tokenizer(kind: str, settings: dict[str, Any]) -> Any:
+    """The tokenizer of the kind "bpe" or "tokenizer" that the caller's settings name.
 
-    fairseq builds any model and task that a checkpoint names, and evaluates the settings of many
-    as Python.
-
-    Args:
-        checkpoint: the file.
-        allowed: class from which the model must be derived.
+    Returns:
+        None if they name none.
 
     Raises:
-        CheckpointError: another model, or a task of fairseq's that is not in `TASKS`.
+        DataError: its files cannot be loaded.
     """
-    state = read_checkpoint(checkpoint)
-    model, task = (recorded_settings(state, group, checkpoint) for group in ("model", "task"))
-    refused = f"{checkpoint} cannot be loaded: its settings name "
-    for name in _names(model, "arch") or [None]:
-        cls = ARCH_MODEL_REGISTRY.get(str(name), MODEL_REGISTRY.get(str(name)))
-        if cls is None or not issubclass(cls, allowed):
-            known = (each for each, cls in MODEL_REGISTRY.items() if issubclass(cls, allowed))
-            raise CheckpointError(f"{refused}the model {name!r}, not one of {', '.join(known)}.")
-    for name in _names(task, "task"):
-        cls = TASK_REGISTRY.get(str(name), type(None))
-        of_fairseq = cls.__module__.startswith("fairseq.")
-        if not isinstance(name, str) or (of_fairseq and name not in TASKS):
-            raise CheckpointError(f"{refused}the task {name!r}, not one of {', '.join(TASKS)}.")
-    return {"_name": task.get("task"), **task}
-
-
-def _names(settings: dict[str, Any], older: str) -> list[Any]:
-    """All settings that fairseq may use as the name of a model or task."""
-    return [settings[key] for key in ("_name", older) if settings.get(key)]
-
-
-def import_numpy_compat() -> None:
-    """Import np.compat, which fairseq's data sets of blocks read and numpy 2 leaves out.
-
-    numpy 2.3 no longer has it; setup.py therefore requires an older version.
-    """
-    with suppress(ImportError), warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        import numpy.compat  # noqa: F401
-
-
-def load_checkpoint(checkpoint: Path, data: Path, **settings: Any) -> dict[str, Any]:
-    """Load a checkpoint by fairseq's hub, which returns "models", "task" and "args".
-
-    Raises:
-        CheckpointError: fairseq cannot build the model or the task that the checkpoint describes.
-    """
-    import_numpy_compat()
-    try:
-        with safe_checkpoint_globals():
-            return hub_utils.from_pretrained(
-                str(checkpoint.parent), checkpoint.name, str(data), **settings
-            )
-    except UsageError:
-        raise
-    # fairseq raises errors of any type for settings that it does not expect.
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}"[:300]
-        raise CheckpointError(f"{checkpoint} cannot be loaded: {reason}.") from error
+    with reading_tokenizer(settings):
+        return getattr(encoders, f"build_{kind}")(Namespace(**settings))
 
 
 def find_dictionaries(
@@ -123,24 +71,25 @@ def find_dictionaries(
     Args:
         directory: of the checkpoint.
         given: by the user; relative to the checkpoint's directory if it begins with a dot.
-        recorded: the training data; folders are separated by colons.
+        recorded: the training data, which the error names; nothing is read from there.
         alternatives: names of the files that a model needs, the preferred ones first.
 
     Raises:
         DataError: there are none, or one cannot be read.
     """
-    folders = [directory, *([Path(str(recorded).split(":")[0])] if recorded else [])]
+    folder = directory
     if given is not None:
-        folders = [directory / given if str(given).startswith(".") else Path(given).absolute()]
-    for folder in folders:
-        for names in alternatives:
-            if all((folder / name).is_file() for name in names):
-                for name in names:
-                    read_dictionary(folder / name)
-                return folder, names
+        folder = directory / given if str(given).startswith(".") else Path(given).absolute()
+    for names in alternatives:
+        if all((folder / name).is_file() for name in names):
+            for name in names:
+                read_dictionary(folder / name)
+            return folder, names
     needed = " or ".join(" and ".join(names) for names in alternatives)
+    trained = f" (it was trained on {recorded})" if recorded else ""
     raise DataError(
-        f"no dictionary: {folders[0]} does not hold {needed}; copy it from the training data."
+        f"no dictionary: {folder} does not hold {needed}; copy it from the training data, or pass "
+        f"its folder as data_name_or_path{trained}."
     )
 
 
@@ -174,9 +123,38 @@ def choose_tokenizer(bpe: str | None, *folders: Path) -> dict[str, str]:
     Raises:
         DataError: see `find_tokenizer`.
     """
-    if bpe is not None:
-        return {"bpe": bpe}
-    return next(filter(None, map(find_tokenizer, folders)), {})
+    if bpe is None:
+        return next(filter(None, map(find_tokenizer, folders)), {})
+    there = {
+        argument: str(folder / name)
+        for folder in reversed(folders)
+        for name, argument in FILES_OF_TOKENIZERS.items()
+        if (folder / name).is_file()
+    }
+    return {**there, "bpe": bpe}
+
+
+def record_preprocessing(folder: Path, lowercase: bool) -> None:
+    """Record in a folder of data or of a model whether its texts are lowercased."""
+    (folder / PREPROCESSING).write_text(json.dumps({"lowercase": lowercase}) + "\n")
+
+
+def lowercases(*folders: Path) -> bool | None:
+    """Whether texts are lowercased, by the first folder that records it; None where none does.
+
+    Raises:
+        DataError: the record is damaged.
+    """
+    path = next((path for f in folders if (path := f / PREPROCESSING).is_file()), None)
+    if path is None:
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))["lowercase"]
+    except (ValueError, TypeError, KeyError):
+        found = None
+    if not isinstance(found, bool):
+        raise DataError(f'{path} is damaged: it must be {{"lowercase": true}} or false.')
+    return found
 
 
 @contextmanager
@@ -191,9 +169,12 @@ def reading_tokenizer(settings: dict[str, Any]) -> Iterator[None]:
     """
     try:
         yield
+    except UsageError:
+        raise
     # The libraries do not document what a damaged tokenizer raises.
     except Exception as error:
-        files = ", ".join(str(settings[name]) for name in TOKENIZERS if name in settings)
+        names = FILES_OF_TOKENIZERS.values()
+        files = ", ".join(str(settings[name]) for name in names if name in settings)
         if not files:
             raise
         raise DataError(f"the tokenizer {files} cannot be loaded: {error}.") from error

@@ -6,16 +6,21 @@ from typing import Any
 from fairseq.hub_utils import GeneratorHubInterface
 from torch import Tensor
 
-from ..errors import ConfigurationError, DataError
-from . import files
+from ..errors import CheckpointError, ConfigurationError, DataError
+from . import files, loading
 
 
 class TupeGeneratorHubInterface(GeneratorHubInterface):
     """fairseq's methods translate (or sample, score), encode, decode and generate."""
 
-    def __init__(self, cfg: Any, task: Any, models: Any, translates: bool):
+    #: Whether texts are lowercased before they are split into pieces.
+    lowercase = False
+
+    def __init__(self, cfg: Any, task: Any, models: Any, translates: bool, settings: Any):
         super().__init__(cfg, task, models)
         self.translates = translates
+        self.bpe = files.build_tokenizer("bpe", settings)
+        self.tokenizer = files.build_tokenizer("tokenizer", settings)
 
     def translate(
         self, sentences: str | list[str], beam: int = 5, verbose: bool = False, **kwargs: Any
@@ -58,7 +63,7 @@ class TupeGeneratorHubInterface(GeneratorHubInterface):
         files.check_text(sentence)
         if self.translates and not sentence.strip():
             raise DataError("the sentence to translate is empty.")
-        return super().encode(sentence)
+        return super().encode(sentence.lower() if self.lowercase else sentence)
 
 
 def load_generator(
@@ -73,19 +78,25 @@ def load_generator(
     Arguments and errors are those of `hub.roberta.load_directory`.
     """
     checkpoint = files.find_checkpoint(Path(model_name_or_path), checkpoint_file)
-    recorded = files.recorded_task(checkpoint, GeneratorFromPretrained)
-    languages = [recorded.get("source_lang"), recorded.get("target_lang")]
-    names = tuple(f"dict.{each}.txt" for each in languages if each) or ("dict.txt",)
+    recorded = loading.recorded_task(checkpoint, GeneratorFromPretrained)
+    languages = [recorded[key] for key in ("source_lang", "target_lang") if recorded.get(key)]
+    for language in languages:
+        if Path(f"dict.{language}.txt").name != f"dict.{language}.txt":
+            raise CheckpointError(
+                f"{checkpoint} cannot be loaded: its settings name the language {language!r}."
+            )
+    names = tuple(f"dict.{each}.txt" for each in languages) or ("dict.txt",)
     directory, training_data = checkpoint.parent, recorded.get("data")
     data, _ = files.find_dictionaries(directory, data_name_or_path, training_data, [names])
+    settings = {**files.choose_tokenizer(bpe, directory, data), **overrides}
     # Translating needs no BLEU, whose settings the checkpoint may have recorded.
-    tokenizer = files.choose_tokenizer(bpe, directory, data)
-    settings = {"eval_bleu": False, **tokenizer, **overrides}
-    loaded = files.load_checkpoint(checkpoint, data, **settings)
+    task = {"eval_bleu": False} if languages else {}
+    loaded = loading.load_checkpoint(checkpoint, data, task, **settings)
     models = [model.eval() for model in loaded["models"]]
-    translates = len(names) == 2
-    with files.reading_tokenizer(settings):
-        return TupeGeneratorHubInterface(loaded["args"], loaded["task"], models, translates)
+    translates = len(languages) == 2
+    hub = TupeGeneratorHubInterface(loaded["args"], loaded["task"], models, translates, settings)
+    hub.lowercase = bool(files.lowercases(directory, data))
+    return hub
 
 
 class GeneratorFromPretrained:

@@ -11,26 +11,68 @@ from torch import Tensor
 
 from ..analysis import positional_correlations
 from ..errors import ConfigurationError, DataError
-from . import files
+from . import files, loading
+from .tokenizer_json import TokenizerJson
 
 
 class TupeRobertaHubInterface(RobertaHubInterface):
     """encode, decode, extract_features, fill_mask, register_classification_head, predict, ..."""
 
-    def __init__(self, cfg: Any, task: Any, model: Any):
+    #: Whether texts are lowercased before they are split into pieces.
+    lowercase = False
+
+    def __init__(
+        self, cfg: Any, task: Any, model: Any, settings: Any, separator: bool | None = None
+    ):
         super().__init__(cfg, task, model)
+        self.bpe = files.build_tokenizer("bpe", settings)
+        if isinstance(self.bpe, TokenizerJson):
+            self.bpe.check_dictionary(task.source_dictionary)
+        if separator is None:
+            types = getattr(model.args, "type_vocab_size", None) or 0
+            separator = types < 2 and not getattr(self.bpe, "separates_once", False)
+        #: Whether a second </s> separates two sentences.
+        self.separator = separator
         # The task of a fine-tuned model has no mask_idx, but the model can still fill a mask.
         self.task.mask_idx = task.source_dictionary.index("<mask>")
 
-    def encode(self, sentence: str, *addl_sentences: str, no_separator: bool = False) -> Tensor:
+    def encode(
+        self, sentence: str, *addl_sentences: str, no_separator: bool | None = None
+    ) -> Tensor:
         """Token ids of `<s> sentence </s>`, or of `<s> a </s> </s> b </s>` for several; T.
+
+        A fine-tuned model has a second </s> between sentences if its training had one. Other
+        models have none, `<s> a </s> b </s>`, if they have token types or the tokenizer.json of
+        BERT or DeBERTa. ``no_separator`` overrides this.
 
         Raises:
             DataError: there is no tokenizer beside the checkpoint, or a sentence is not text.
         """
         self._check_tokenizer()
-        files.check_text(sentence, *addl_sentences)
-        return super().encode(sentence, *addl_sentences, no_separator=no_separator)
+        sentences = [self._preprocessed(text) for text in (sentence, *addl_sentences)]
+        none = not self.separator if no_separator is None else no_separator
+        return super().encode(*sentences, no_separator=none)
+
+    def decode(self, tokens: Tensor) -> str | list[str]:
+        """The text of ids (T), or the texts of several sentences."""
+        self._check_tokenizer()
+        if self.separator:
+            return super().decode(tokens)
+        dictionary = self.task.source_dictionary
+        sentences: list[list[int]] = [[]]
+        for number in tokens.tolist():
+            if number == dictionary.eos():
+                sentences.append([])
+            elif number != dictionary.bos():
+                sentences[-1].append(number)
+        # </s> ends the last one.
+        ended = sentences if len(sentences) == 1 or sentences[-1] else sentences[:-1]
+        texts = [self.bpe.decode(dictionary.string(torch.tensor(ids))) for ids in ended]
+        return texts[0] if len(texts) == 1 else texts
+
+    def _preprocessed(self, text: str) -> str:
+        files.check_text(text)
+        return text.lower() if self.lowercase else text
 
     @torch.no_grad()
     def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
@@ -44,7 +86,7 @@ class TupeRobertaHubInterface(RobertaHubInterface):
                 tokenizer, or topk is negative or larger than the dictionary.
         """
         self._check_tokenizer()
-        files.check_text(masked_input)
+        masked_input = self._preprocessed(masked_input)
         if (count := masked_input.count("<mask>")) != 1:
             raise DataError(
                 f"the input must hold one <mask>, but {masked_input[:80]!r} has {count}."
@@ -101,8 +143,8 @@ class TupeRobertaHubInterface(RobertaHubInterface):
     def _check_tokenizer(self) -> None:
         if self.bpe is None:
             raise DataError(
-                "no tokenizer: put sentencepiece.bpe.model (or encoder.json and vocab.bpe) beside "
-                "the checkpoint, or pass bpe=... and its options."
+                "no tokenizer: put sentencepiece.bpe.model (or encoder.json and vocab.bpe, or "
+                "tokenizer.json) beside the checkpoint, or pass bpe=... and its options."
             )
 
 
@@ -120,7 +162,7 @@ def load_directory(
         checkpoint_file: its name. Default: the first that exists of model.pt, checkpoint_best.pt
             and checkpoint_last.pt.
         data_name_or_path: directory of the dictionaries; relative to the checkpoint's if it begins
-            with a dot. Default: the checkpoint's, and if it has none the training data's.
+            with a dot. Default: the checkpoint's.
         bpe: name of a fairseq tokenizer. Default: the one whose files are beside the checkpoint,
             or else beside the dictionaries.
         **overrides: further fairseq arguments to override.
@@ -130,7 +172,7 @@ def load_directory(
             or the checkpoint is of another model.
     """
     checkpoint = files.find_checkpoint(Path(model_name_or_path), checkpoint_file)
-    directory, recorded = checkpoint.parent, files.recorded_task(checkpoint, RobertaModel)
+    directory, recorded = checkpoint.parent, loading.recorded_task(checkpoint, RobertaModel)
     finetuned = recorded.get("_name") != "masked_lm"
     alternatives = [("input0/dict.txt",), ("dict.txt",)] if finetuned else [("dict.txt",)]
     training_data = recorded.get("data")
@@ -140,14 +182,18 @@ def load_directory(
     tokenizer = files.choose_tokenizer(bpe, directory, data)
     # Loading a model must not need the C++ compiler that training it may have used.
     settings = {"compile_layers": False, **tokenizer, **overrides}
-    if finetuned and found == "dict.txt":
-        # Its heads work, but its classes have no names. "task" is the older setting, from which
-        # fairseq takes what the task declares.
-        settings["task"] = {"_name": "masked_lm", "task": "masked_lm", "data": str(data)}
-    loaded = files.load_checkpoint(checkpoint, data, load_checkpoint_heads=True, **settings)
+    # Without labels, heads work, but classes have no names. "task" is the older setting, from
+    # which fairseq takes what the task declares.
+    nameless = finetuned and found == "dict.txt"
+    task = dict.fromkeys(("_name", "task"), "masked_lm") if nameless else None
+    loaded = loading.load_checkpoint(
+        checkpoint, data, task, load_checkpoint_heads=True, **settings
+    )
     model = loaded["models"][0].eval()
-    with files.reading_tokenizer(settings):
-        return TupeRobertaHubInterface(loaded["args"], loaded["task"], model)
+    separator = recorded["separator_token"] is not None if "separator_token" in recorded else None
+    hub = TupeRobertaHubInterface(loaded["args"], loaded["task"], model, settings, separator)
+    hub.lowercase = bool(files.lowercases(directory, data))
+    return hub
 
 
 class RobertaFromPretrained:

@@ -4,17 +4,19 @@
 as its symbols, so that a text gets the same embeddings as in transformers.
 """
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fairseq.data import Dictionary
 from fairseq.data.encoders import register_bpe
 from fairseq.dataclass import FairseqDataclass
 
 from ..errors import DataError
 from ..extras import import_extra
 
-#: DeBERTa's symbols, in the order of fairseq's first four, and the mask.
+#: Special tokens of BERT and DeBERTa: fairseq's first four and the mask, whose names RoBERTa has.
 SYMBOLS = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>", "[UNK]": "<unk>", "[MASK]": "<mask>"}
 
 
@@ -22,8 +24,8 @@ def load_tokenizer(path: Path) -> Any:
     """The tokenizer of a file.
 
     Raises:
-        UsageError: the library `tokenizers` is missing, the file cannot be read, or it has not the
-            symbols of DeBERTa.
+        UsageError: the library `tokenizers` is missing, the file cannot be read, or it has neither
+            the special tokens of BERT nor those of RoBERTa.
     """
     library = import_extra("tokenizers", "hf")
     try:
@@ -31,12 +33,20 @@ def load_tokenizer(path: Path) -> Any:
     # The library raises Exception itself.
     except Exception as error:
         raise DataError(f"{path} cannot be read: {error}.") from error
-    if lacking := [symbol for symbol in SYMBOLS if tokenizer.token_to_id(symbol) is None]:
+    names = names_of(tokenizer)[:4]
+    if lacking := [name for name in names if tokenizer.token_to_id(name) is None]:
         raise DataError(
-            f"{path} has no {', '.join(lacking)}, so it is not DeBERTa's: use the files of its "
-            "model's own tokenizer, encoder.json and vocab.bpe or sentencepiece.bpe.model."
+            f"{path} has no {', '.join(lacking)}, so it is neither BERT's, DeBERTa's nor "
+            "RoBERTa's: use the files of its model's own tokenizer, encoder.json and vocab.bpe or "
+            "sentencepiece.bpe.model."
         )
     return tokenizer
+
+
+def names_of(tokenizer: Any) -> list[str]:
+    """The special tokens there, in the order of `SYMBOLS`."""
+    bert = tokenizer.token_to_id("[SEP]") is not None
+    return [*SYMBOLS] if bert else [*SYMBOLS.values()]
 
 
 @dataclass
@@ -55,13 +65,43 @@ class TokenizerJson:
     """
 
     def __init__(self, cfg: TokenizerJsonConfig):
-        self.tokenizer = load_tokenizer(Path(cfg.tokenizer_json))
+        self.path = Path(cfg.tokenizer_json)
+        self.tokenizer = load_tokenizer(self.path)
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
-        self.symbols = {self.tokenizer.token_to_id(each): own for each, own in SYMBOLS.items()}
+        ids = map(self.tokenizer.token_to_id, names_of(self.tokenizer))
+        self.symbols = dict(zip(ids, SYMBOLS.values(), strict=True))
+        self.added = self.tokenizer.get_added_tokens_decoder()
+        model = json.loads(self.tokenizer.to_str())["model"]
+        #: What begins the parts of a word but the first; "" where a mark begins words.
+        self.prefix = model.get("continuing_subword_prefix") or ""
+
+    @property
+    def separates_once(self) -> bool:
+        """Whether one </s> stands between two sentences; RoBERTa has two."""
+        return "[SEP]" in names_of(self.tokenizer)
+
+    def check_dictionary(self, dictionary: Dictionary) -> None:
+        """Compare with a dictionary, whose symbols must be the ids in their order.
+
+        Raises:
+            DataError: it belongs to another tokenizer; ids would be those of other tokens.
+        """
+        special = [number for number, name in self.symbols.items() if name != "<mask>"]
+        size = max(self.tokenizer.get_vocab().values()) + 1
+        ids = (number for number in range(size) if number not in special)
+        found = dictionary.symbols[dictionary.nspecial :]
+        for index, number in enumerate(ids):
+            wanted = self.symbols.get(number, str(number))
+            told = found[index] if index < len(found) else "nothing"
+            if told != wanted:
+                raise DataError(
+                    f"{self.path} is not the tokenizer of dict.txt, which has {told!r} in place "
+                    f"of its id {wanted!r}: remove it, or convert its model by --from huggingface."
+                )
 
     def encode(self, x: str) -> str:
-        """Ids of a text, separated by spaces; without [CLS] and [SEP]."""
+        """Ids of a text, separated by spaces; without the special tokens around it."""
         ids = self.tokenizer.encode(x, add_special_tokens=False).ids
         return " ".join(self.symbols.get(number, str(number)) for number in ids)
 
@@ -74,14 +114,22 @@ class TokenizerJson:
                 ids.append(int(word))
                 continue
             if ids:
-                parts.append(self.tokenizer.decode(ids))
+                text = self.tokenizer.decode(ids)
+                # The library keeps it at the beginning of a text.
+                parts.append(text if self._begins_word(ids[0]) else text.removeprefix(self.prefix))
                 ids = []
             parts += [word] if word else []
         return " ".join(parts)
 
     def is_beginning_of_word(self, x: str) -> bool:
         """Whether a token begins a word: for --mask-whole-words."""
-        if not x.isdigit():
+        return not x.isdigit() or self._begins_word(int(x))
+
+    def _begins_word(self, number: int) -> bool:
+        token = self.tokenizer.id_to_token(number)
+        if token is None or number in self.added:
             return True
-        token = self.tokenizer.id_to_token(int(x))
-        return token is None or token.startswith("▁") or token.startswith("[")
+        if self.prefix:
+            return not token.startswith(self.prefix)
+        # Of sentencepiece, and of byte-pair encoding of bytes.
+        return token.startswith(("▁", "Ġ"))

@@ -7,8 +7,9 @@ from typing import Any
 from ..checkpoints.reading import recorded_settings
 from .models import Converted
 
-#: Pipeline and kind of model of each Auto class, by its name after "AutoModelFor".
+#: Pipeline and kind of model of each Auto class, by its name after "AutoModelFor"; "": AutoModel.
 TASKS = {
+    "": ("feature-extraction", "encoder"),
     "MaskedLM": ("fill-mask", "masked language model"),
     "CausalLM": ("text-generation", "language model"),
     "SequenceClassification": ("text-classification", "sequence classifier"),
@@ -111,7 +112,8 @@ def _rows(converted: Converted, model: Any) -> list[tuple[str, str]]:
 
 def _loading(task: str, tokenizer: bool, code: bool) -> list[str]:
     """The lines of Python that load the model."""
-    auto, trust = f"AutoModelFor{task}", ", trust_remote_code=True" if code else ""
+    auto = f"AutoModelFor{task}" if task else "AutoModel"
+    trust = ", trust_remote_code=True" if code else ""
     names = f"{auto}, AutoTokenizer" if tokenizer else auto
     lines = [
         f"from transformers import {names}",

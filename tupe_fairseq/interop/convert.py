@@ -5,9 +5,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from ..commands import add_user_dir
 from ..hub.files import find_checkpoint
 from . import formats  # noqa: F401 (registers the formats)
-from .check import check_directory
+from .check import Side, check
 from .conversion import CONVERSIONS, Conversion
 from .directory import load, write
 
@@ -21,70 +22,81 @@ def convert(argv: list[str] | None = None) -> list[str]:
     Raises:
         UsageError: the conversion is not possible, or `--check` fails; nothing is left behind.
     """
-    arguments, conversion, options = parse(argv)
+    arguments, ends, options = parse(argv)
     source, out = arguments.source, arguments.out
-    if conversion.flag == "--from":
-        if conversion.source == "CHECKPOINT" and source.is_dir():
-            source = find_checkpoint(source)
-        converted = conversion.function(source, arguments.dict, **options)
-        folder = source if source.is_dir() else source.parent
-        write(converted, out, arguments.dict or folder / "dict.txt")
-        directory, other = out, source
+    reading, writing = ends
+    if reading is None:
+        converted, folder = load(source), source
     else:
-        converted = load(source)
-        conversion.function(converted, out, **options)
-        directory, other = source, out
+        if reading.source == "CHECKPOINT" and source.is_dir():
+            source = find_checkpoint(source)
+        converted = reading.function(source, arguments.dict, **options[0])
+        converted.folder = folder = source if source.is_dir() else source.parent
+    head = options[1].get("head") or (converted.head if reading else None)
+    if writing is None:
+        write(converted, out, arguments.dict or folder / "dict.txt")
+    else:
+        if any(option.name == "head" for option in writing.options):
+            options[1]["head"] = head
+        writing.function(converted, out, **options[1])
     report = [*converted.notes, f"written: {out}"]
     if not arguments.check:
         return report
-    if converted.not_comparable or conversion.outputs is None:
-        return [*report, f"not compared: {converted.not_comparable}"]
+    lower_case = bool(options[1].get("lower_case"))
     try:
-        head = options.get("head") or converted.head
-        forward = conversion.outputs(other, converted, head)
-        return [*report, check_directory(directory, forward, head, converted.family)]
+        before = Side(source, reading, converted, lower_case)
+        after = Side(out, writing, converted, lower_case)
+        return [*report, *check((before, after), head)]
     except BaseException:
         shutil.rmtree(out)
         raise
 
 
-def parse(argv: list[str] | None = None) -> tuple[argparse.Namespace, Conversion, dict[str, Any]]:
+def parse(
+    argv: list[str] | None = None,
+) -> tuple[argparse.Namespace, tuple[Conversion | None, ...], tuple[dict[str, Any], ...]]:
     """Parse the command line.
 
     Returns:
-        The common arguments, the conversion asked for, and its own options.
+        The common arguments, the conversions of --from and --to, and the options of each.
     """
     direction = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    group = direction.add_mutually_exclusive_group()
     for flag, what in (("--from", "SOURCE"), ("--to", "the output")):
         names = [each.name for _, each in CONVERSIONS.items() if each.flag == flag]
-        group.add_argument(flag, choices=names, help=f"format of {what}")
+        text = f"format of {what}; default: a directory of this package"
+        direction.add_argument(flag, choices=names, help=text)
     chosen = vars(direction.parse_known_args(argv)[0])
-    keys = [f"--{flag} {name}" for flag, name in chosen.items() if name is not None]
-    group.required = True
+    ends = tuple(
+        None if chosen[flag] is None else CONVERSIONS[f"--{flag} {chosen[flag]}"]
+        for flag in ("from", "to")
+    )
     parser = _parser(direction)
-    if not keys:
-        # Prints the help or an error, and exits.
-        parser.parse_args(argv)
-    conversion = CONVERSIONS[keys[0]]
-    for option in conversion.options:
-        kind = {"choices": ("yes", "no")} if option.type is bool else {"type": option.type}
-        parser.add_argument(option.flag, help=option.help, **kind)
-    if conversion.flag == "--from":
+    for conversion in filter(None, ends):
+        for option in conversion.options:
+            kind = {"choices": ("yes", "no")} if option.type is bool else {"type": option.type}
+            parser.add_argument(option.flag, help=option.help, **kind)
+    if ends[0] is not None:
         parser.add_argument("--dict", type=Path, help="default: dict.txt beside SOURCE")
     arguments = parser.parse_args(argv)
+    if not any(ends):
+        parser.error("one of the arguments --from --to is required")
+    return arguments, ends, tuple(_options(arguments, each) for each in ends)
+
+
+def _options(arguments: argparse.Namespace, conversion: Conversion | None) -> dict[str, Any]:
+    """The options of a conversion that are not left at their defaults."""
     options = {}
-    for option in conversion.options:
+    for option in conversion.options if conversion else ():
         if (value := getattr(arguments, option.name)) is not None:
             options[option.name] = value == "yes" if option.type is bool else value
-    return arguments, conversion, options
+    return options
 
 
 def _parser(direction: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """What all conversions take; the help lists the options of each."""
     parser = argparse.ArgumentParser(
         description="Convert a model to a directory of this package (--from), or such a directory "
-        "to another format (--to).",
+        "to another format (--to), or between two other formats (both).",
         epilog="conversions:\n" + "\n".join(_help_of(each) for _, each in CONVERSIONS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[direction],
@@ -93,6 +105,7 @@ def _parser(direction: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument("source", metavar="SOURCE", type=Path, help="checkpoint or directory")
     parser.add_argument("--out", type=Path, required=True, help="new directory to write")
     parser.add_argument("--check", action="store_true", help="compare the outputs of both models")
+    add_user_dir(parser)
     return parser
 
 

@@ -1,10 +1,12 @@
 """dict.txt: one token and its count per line; a token's id follows from its line."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from fairseq.data import Dictionary
 
+from ..checks import read_dictionary
 from ..errors import DataError
 
 #: Ids 0 to 3 of every fairseq dictionary, which dict.txt leaves out.
@@ -12,6 +14,10 @@ SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 MASK = "<mask>"
 #: At the end of a line, makes fairseq accept a repeated token; both lines keep their id.
 OVERWRITE = "#fairseq:overwrite"
+#: Names of classes, in folders of data and of fine-tuned models.
+LABELS = "label/dict.txt"
+#: Symbols that fairseq-preprocess adds to round the size.
+FILLER = r"madeupword\d{4}"
 
 
 def dictionary_of(tokens: Iterable[str], counts: Iterable[int] | None = None) -> Dictionary:
@@ -47,3 +53,22 @@ def check_size(dictionary: Dictionary, rows: int, path: str | Path, adds_mask: b
             f"{path} has {symbols} symbols, but the checkpoint has embeddings for {rows}: use the "
             "dict.txt that the checkpoint was trained with."
         )
+
+
+def read_labels(dictionary: Path, folder: Path) -> list[str]:
+    """Names of classes by number, from the label/dict.txt of the first of these that has one.
+
+    Args:
+        dictionary: path of the model's dict.txt, which data has in input0/.
+        folder: of the checkpoint.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    data = dictionary.parent
+    for place in (folder, data.parent if data.name == "input0" else data):
+        if (path := place / LABELS).is_file():
+            found = read_dictionary(path)
+            names = found.symbols[found.nspecial :]
+            return [name for name in names if not re.fullmatch(FILLER, name)]
+    return []

@@ -22,12 +22,15 @@ from .families import MASKED, Family
 
 ENCODER, EMBED_TOKENS = MASKED.stack, MASKED.embeddings
 POSITIONS, LM_HEAD = f"{ENCODER}embed_positions.weight", "encoder.lm_head."
+TOKEN_TYPES = f"{ENCODER}embed_token_types.weight"
 HEADS = "classification_heads."
 #: The name of a classification head that was trained in transformers; fairseq's default.
 HEAD = "sentence_classification_head"
 #: What heads do, as transformers names it, and the names of heads that classify tokens.
 SENTENCES, TOKENS, ANSWERS = "SequenceClassification", "TokenClassification", "QuestionAnswering"
 TOKEN_HEADS = {TOKENS: "token_classification_head", ANSWERS: "question_answering_head"}
+#: The head with BERT's pooler, whose second layer is the identity.
+POOLER = "pooler"
 
 
 @dataclass
@@ -40,11 +43,16 @@ class Converted:
         dictionary: its dictionary.
         notes: what the user should know about the conversion.
         not_comparable: why `--check` cannot compare it with its source; empty if it can.
-        folder: the directory that it was read from, which may hold a tokenizer.
+        folder: the directory that it was read from, which may hold files of fairseq's tokenizers.
         head: the classification head that the source has in place of a language modeling head.
         family: the kind of model.
-        files: texts of files that `write` adds, by name.
         order: the row of each id in the source's embeddings; empty: they have the same order.
+        tokenizer: files of a tokenizer of transformers, by name, whose ids are those of `order`.
+        nameless: why tokens have no names, so that there is no dict.txt; empty if they have.
+        labels: names of the classes of the head, by number; empty: not known.
+        kept: settings of the source without a counterpart here. "headless" is true where the
+            language modeling head is untrained.
+        files: further files by name, of sentence-transformers.
         training: what the source records of it: `data`, `updates` and `validation`, where known.
     """
 
@@ -56,9 +64,17 @@ class Converted:
     folder: Path | None = None
     head: str | None = None
     family: Family = MASKED
-    files: dict[str, str] = field(default_factory=dict)
     order: list[int] = field(default_factory=list)
+    tokenizer: dict[str, bytes] = field(default_factory=dict)
+    nameless: str = ""
+    labels: list[str] = field(default_factory=list)
+    kept: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
+
+    def writes_features(self, head: str | None) -> bool:
+        """Whether other formats get no head: none is asked for, and there is no trained one."""
+        return head is None and bool(self.kept.get("headless"))
 
 
 def arguments(settings: dict[str, Any], family: Family = MASKED) -> Namespace:
@@ -185,11 +201,14 @@ def with_head(converted: Converted, head: str | None) -> dict[str, Tensor]:
     if head and head not in heads:
         known = ", ".join(heads) or "none"
         raise ConfigurationError(f"unknown --head {head!r}; the model's heads are: {known}.")
-    if left_out := [name for name in heads if name != head]:
+    bare = converted.writes_features(head)
+    if left_out := [name for name in heads if name not in (head, POOLER)]:
         converted.notes.append(f"left out, classification heads: {', '.join(left_out)}")
-    unused = (HEADS, converted.family.version, *([LM_HEAD] if head else []))
+    unused = (HEADS, converted.family.version, *([LM_HEAD] if head or bare else []))
     kept = {name: value for name, value in state.items() if not name.startswith(unused)}
     own = f"{HEADS}{head}."
+    if bare:
+        return kept | {n: v for n, v in state.items() if n.startswith(f"{HEADS}{POOLER}.dense.")}
     return kept | {
         f"{HEADS}{HEAD}.{name.removeprefix(own)}": value
         for name, value in state.items()
@@ -224,8 +243,8 @@ def imported(
     converted = Converted(settings, state, dictionary, family=family)
     if family is MASKED and f"{LM_HEAD}dense.weight" not in state:
         converted.notes = ["the source has no head for masked tokens: the new one is untrained"]
-        converted.head = next(iter(head_names(state)), None)
-        converted.not_comparable = "" if converted.head else "the source has no head"
+        converted.head = next((name for name in head_names(state) if name != POOLER), None)
+        converted.kept["headless"] = True
         head = {name: value for name, value in own.items() if name.startswith(LM_HEAD)}
         state = head | {family.output: state[family.embeddings]} | state
     converted.state = state | {family.version: own[family.version]}

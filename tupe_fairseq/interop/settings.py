@@ -7,8 +7,9 @@ from torch import Tensor
 
 from ..errors import CheckpointError
 from ..position import POSITION_ENCODINGS
+from .dictionaries import LABELS
 from .families import CAUSAL, Family
-from .models import HEADS, SENTENCES, Converted, options_of, sizes, task_of
+from .models import ANSWERS, HEADS, SENTENCES, Converted, options_of, sizes, task_of
 
 #: Settings that older checkpoints do not record.
 UNRECORDED = {
@@ -41,12 +42,20 @@ def to_config(converted: Converted, head: str | None) -> dict[str, Any]:
         "eos_token_id": 2,
     }
     if converted.order:
-        names = ("bos_token_id", "pad_token_id", "eos_token_id")
-        config |= zip(names, converted.order, strict=False)
+        special = ("bos_token_id", "pad_token_id", "eos_token_id")
+        config |= zip(special, converted.order, strict=False)
     if head:
-        labels = len(state[f"{HEADS}{head}.out_proj.weight"])
-        kind = "regression" if labels == 1 else "single_label_classification"
-        config["num_labels"] = labels
+        count, names = len(state[f"{HEADS}{head}.out_proj.weight"]), converted.labels
+        kind = "regression" if count == 1 else "single_label_classification"
+        config["num_labels"] = count
+        if count == len(names):
+            config["id2label"] = dict(enumerate(names))
+            config["label2id"] = {name: number for number, name in enumerate(names)}
+        elif count > 1 and task_of(state, head) != ANSWERS:
+            converted.notes.append(
+                f"no names of the {count} classes, so they are LABEL_0, ...: copy the "
+                f"{LABELS} of the data into the directory"
+            )
         if task_of(state, head) == SENTENCES:
             config["problem_type"] = kind
     return config

@@ -78,10 +78,10 @@ def collect(
         name = waiting.pop()
         texts[name], imported = _rewritten(name)
         waiting |= imported - texts.keys()
-    # A class is found in the file that defines it, so these files import all others.
+    # Of any class, transformers saves the files that its file names.
     for index, name in enumerate(MODELS):
-        above = {CONFIGURATION, *list(MODELS)[index:]}
-        texts[name] = _with_imports(texts[name], sorted(texts.keys() - above))
+        above = [CONFIGURATION, *list(MODELS)[index + 1 :]]
+        texts[name] = _with_imports(texts[name], sorted(texts.keys() - {name, *above}), above)
     # transformers finds the class of a model by that of its configuration, so that two models
     # with different code must not have configurations in equal files.
     digest = hashlib.sha256("".join(text for _, text in sorted(texts.items())).encode())
@@ -150,10 +150,15 @@ def _origin(module: str, name: str) -> tuple[str, str | None]:
     raise ImportError(f"{module} does not import {name} from a file of {PACKAGE}")
 
 
-def _with_imports(text: str, modules: list[str]) -> str:
-    """The text with imports of these modules after its docstring."""
+def _with_imports(text: str, modules: list[str], above: list[str]) -> str:
+    """The text with imports of these modules after its docstring.
+
+    Those `above` import this one, so their imports stand in a function that nothing calls.
+    """
     end = ast.parse(text).body[0].end_lineno
     lines = text.splitlines(keepends=True)
     imports = [f"from .{_flat(module)} import __doc__ as _\n" for module in modules]
     named = "\n# Names every file, for transformers to copy it.\n"
-    return "".join((*lines[:end], named, *imports, *lines[end:]))
+    later = [f"    from .{_flat(module)} import __doc__ as _\n" for module in above]
+    unused = ["\n\ndef _files() -> None:\n", '    """Names the files that import this one."""\n']
+    return "".join((*lines[:end], named, *imports, *lines[end:], *unused, *later))

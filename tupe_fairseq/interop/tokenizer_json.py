@@ -29,6 +29,7 @@ from tokenizers import (
 from ..errors import DataError
 from ..hub.files import GPT2, SENTENCEPIECE
 from .dictionaries import MASK, SPECIAL
+from .vocabularies import input_names
 
 SPACE = "▁"
 #: What Python's `str.split` splits at, without the space.
@@ -41,7 +42,6 @@ CONFIG = {
     "tokenizer_class": "PreTrainedTokenizerFast",
     **{"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"},
     "clean_up_tokenization_spaces": False,
-    "model_input_names": ["input_ids", "attention_mask"],
 }
 #: For masked language models alone.
 ENCODER_TOKENS = {"bos_token": "<s>", "cls_token": "<s>", "sep_token": "</s>", "mask_token": MASK}
@@ -54,11 +54,13 @@ def write_tokenizer(
     longest: int,
     lower_case: bool = False,
     start: str | None = None,
+    types: bool = False,
 ) -> str:
     """Write the tokenizer whose files are in `source`, for a model of at most `longest` tokens.
 
     With `lower_case`, it lowercases texts, as that of training was. `start` is the symbol before a
-    text that a language model continues; None for masked language models.
+    text that a language model continues; None for masked language models. With `types`, the second
+    text of a pair has token type 1.
 
     Returns:
         A note for the user: why no tokenizer was written, or "".
@@ -79,11 +81,11 @@ def write_tokenizer(
     if lower_case:
         steps = [normalizers.Lowercase(), tokenizer.normalizer]
         tokenizer.normalizer = normalizers.Sequence([s for s in steps if s is not None])
-    _add_symbols(tokenizer, ids, start)
+    _add_symbols(tokenizer, ids, start, types)
     tokenizer.save(str(folder / "tokenizer.json"))
     own = ENCODER_TOKENS if start is None else {"bos_token": start}
-    config = CONFIG | own | {"model_max_length": longest}
-    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
+    more = {"model_input_names": input_names(types), "model_max_length": longest}
+    (folder / "tokenizer_config.json").write_text(json.dumps(CONFIG | own | more, indent=2) + "\n")
     return ""
 
 
@@ -201,14 +203,18 @@ def _check_complete(pieces: Collection[str], ids: dict[str, int], path: Path) ->
         )
 
 
-def _add_symbols(tokenizer: Tokenizer, ids: dict[str, int], start: str | None) -> None:
+def _add_symbols(
+    tokenizer: Tokenizer, ids: dict[str, int], start: str | None, types: bool
+) -> None:
     """The special symbols, and where they stand in one text and in two."""
     symbols: list[Any] = list(SPECIAL)
     single, pair = f"{start} $A", f"{start} $A $B"
     if start is None:
         # A space before the mask belongs to it.
         symbols.append(AddedToken(MASK, lstrip=True, special=True, normalized=False))
+        # As the hub interface joins two texts.
         single, pair = "<s> $A </s>", "<s> $A </s> </s> $B </s>"
+        pair = "<s> $A </s> $B:1 </s>:1" if types else pair
     tokenizer.add_special_tokens(symbols)
     tokenizer.post_processor = processors.TemplateProcessing(
         single=single, pair=pair, special_tokens=[(each, ids[each]) for each in ("<s>", "</s>")]

@@ -1,6 +1,7 @@
-"""Dictionaries of fairseq's from the tokenizers of transformers."""
+"""Tokenizers of transformers in directories of fairseq: tokenizer.json, its ids in dict.txt."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,33 +10,37 @@ from fairseq.data import Dictionary
 
 from ..errors import DataError
 from ..extras import import_extra
-from ..hub.files import GPT2, TOKENIZER, find_tokenizer
-from ..hub.tokenizer_json import SYMBOLS, load_tokenizer
+from ..hub.files import TOKENIZER, find_tokenizer
+from ..hub.tokenizer_json import (
+    SYMBOLS,
+    TokenizerJson,
+    TokenizerJsonConfig,
+    load_tokenizer,
+    names_of,
+)
 from .dictionaries import MASK, dictionary_of
 
-#: fairseq's name of rows without a token.
-FILLER = "madeupword{:04d}"
+CONFIG = "tokenizer_config.json"
+#: Files of a tokenizer that are carried unchanged.
+FILES = (TOKENIZER, CONFIG, "special_tokens_map.json", "added_tokens.json")
+#: Files of tokenizers without tokenizer.json.
+OTHERS = ("vocab.txt", "vocab.json", "spm.model")
+#: Special tokens by the names of transformers, in the order of `tokenizer_json.SYMBOLS`.
+KINDS = ("cls", "pad", "sep", "unk", "mask")
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What a directory of fairseq's needs.
-
-    Attributes:
-        dictionary: fairseq's.
-        order: the row of each id in the source's embeddings; empty: they have the same order.
-        files: tokenizers to write, by name.
-        notes: how text becomes ids.
-    """
+    """Tokens of a model; see `Converted` for `order`, `tokenizer` and `nameless`."""
 
     dictionary: Dictionary
     order: list[int] = field(default_factory=list)
-    files: dict[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    tokenizer: dict[str, bytes] = field(default_factory=dict)
+    nameless: str = ""
 
 
-def read_tokenizer(folder: Path) -> tuple[Any, dict[str, Any]]:
-    """The tokenizer of a directory, and the model of its tokenizer.json.
+def read_tokenizer(folder: Path) -> Any:
+    """The tokenizer of a directory, of a class of transformers.
 
     Raises:
         UsageError: transformers is not installed; there is no tokenizer, or it is damaged.
@@ -43,95 +48,113 @@ def read_tokenizer(folder: Path) -> tuple[Any, dict[str, Any]]:
     library = import_extra("transformers", "hf")
     try:
         tokenizer = library.AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
-        # Without any of these files, transformers makes a tokenizer of a few symbols.
-        if not any((folder / name).is_file() for name in tokenizer.vocab_files_names.values()):
-            raise FileNotFoundError("there is none")
-        return tokenizer, json.loads(tokenizer.backend_tokenizer.to_str())["model"]
+        tokenizer.backend_tokenizer.to_str()
+        return tokenizer
     # The libraries raise errors of any type.
     except Exception as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise DataError(
-            f"the tokenizer of {folder} cannot be read ({reason}): save it there, or give --dict."
-        ) from error
+        raise DataError(f"the tokenizer of {folder} cannot be read: {reason}.") from error
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Whether a directory has a tokenizer; transformers would make one of a few symbols."""
+    return any((folder / name).is_file() for name in (TOKENIZER, *OTHERS))
 
 
 def vocabulary_of(folder: Path, rows: int, masked: bool = True) -> Vocabulary:
-    """The tokens of a tokenizer, with [CLS], padding, [SEP] and the unknown token put first.
-
-    A byte-pair encoding of bytes, as RoBERTa has it, becomes the files of `--bpe gpt2`, whose
-    symbols are numbers. sentencepiece's unigrams, as DeBERTa-v3 has them, become tokenizer.json.
+    """The ids of a tokenizer, with [CLS], padding, [SEP] and the unknown token put first.
 
     Raises:
         UsageError: see `read_tokenizer`; it has more tokens than `rows`, or lacks a special one,
             which the mask is only to `masked` language models.
     """
-    tokenizer, model = read_tokenizer(folder)
-    tokens = {number: token for token, number in tokenizer.get_vocab().items()}
-    if max(tokens) >= rows:
+    tokenizer = read_tokenizer(folder)
+    if (count := max(tokenizer.get_vocab().values()) + 1) > rows:
         raise DataError(
-            f"the tokenizer of {folder} has {max(tokens) + 1} tokens, but its model has {rows} "
-            "rows."
+            f"the tokenizer of {folder} has {count} tokens, but its model has {rows} rows."
         )
-    *first, mask = _special_ids(tokenizer, folder, masked)
-    others = [number for number in range(rows) if number not in first]
-    numbered = model["type"] in ("BPE", "Unigram")
-    names = {n: str(n) if numbered else tokens.get(n, FILLER.format(n)) for n in others}
-    names |= {} if mask is None else {mask: MASK}
-    dictionary = dictionary_of(names.values())
-    if not numbered:
-        note = (
-            "dict.txt holds the tokenizer's tokens: binarise "
-            '" ".join(tokenizer.tokenize(text)) with '
-            "fairseq-preprocess --only-source --srcdict dict.txt"
-        )
-        return Vocabulary(dictionary, first + others, notes=(note,))
-    if model["type"] == "Unigram":
-        note = "dict.txt holds the ids of tokenizer.json: binarise with --bpe tokenizer_json"
-        files = {TOKENIZER: tokenizer.backend_tokenizer.to_str()}
-        return Vocabulary(dictionary, first + others, files, (note,))
-    numbers = {tokens[number]: number for number in others if number in tokens and number != mask}
-    # Older libraries join the two parts of a merge.
-    merges = [each if isinstance(each, str) else " ".join(each) for each in model["merges"]]
-    texts = (json.dumps(numbers), "\n".join(["#version: 0.2", *merges, ""]))
-    note = "dict.txt, encoder.json and vocab.bpe are from the tokenizer: binarise with --bpe gpt2"
-    files = dict(zip(GPT2, texts, strict=True))
-    return Vocabulary(dictionary, first + others, files, (note,))
-
-
-def _special_ids(tokenizer: Any, folder: Path, masked: bool) -> list[Any]:
-    """Ids of [CLS], padding, [SEP], the unknown token and the mask; None without a mask."""
-    kinds = ("cls", "pad", "sep", "unk", "mask")
-    ids = {kind: getattr(tokenizer, f"{kind}_token_id") for kind in kinds}
-    if lacking := [k for k in kinds if ids[k] is None and (masked or k != "mask")]:
+    ids = [getattr(tokenizer, f"{kind}_token_id") for kind in KINDS]
+    numbered = zip(KINDS, ids, strict=True)
+    if lacking := [k for k, number in numbered if number is None and (masked or k != "mask")]:
         raise DataError(
             f"the tokenizer of {folder} lacks the special tokens: {', '.join(lacking)}."
         )
-    return [*ids.values()]
+    backend = tokenizer.backend_tokenizer
+    if (named := special_ids(backend)) != ids:
+        raise DataError(
+            f"the tokenizer of {folder} has special tokens of other names than "
+            f"{', '.join(SYMBOLS)}: ids {named} instead of {ids}."
+        )
+    files = files_of(folder)
+    files.setdefault(TOKENIZER, backend.to_str().encode())
+    config = json.loads(files.get(CONFIG, b"{}"))
+    own = {
+        "tokenizer_class": type(tokenizer).__name__,
+        "model_input_names": list(tokenizer.model_input_names),
+    }
+    files[CONFIG] = (json.dumps(own | config, indent=2) + "\n").encode()
+    order, symbols = numbers(ids, rows)
+    return Vocabulary(dictionary_of(symbols), order, files)
 
 
-def order_of(folder: Path, rows: int) -> list[int]:
-    """`Vocabulary.order` of a converted directory; empty unless tokenizer.json is its tokenizer.
+def without_tokenizer(rows: int, padding: int, reason: str) -> Vocabulary:
+    """The ids of a model whose tokenizer cannot be read: fairseq knows the padding alone."""
+    others = [number for number in range(rows) if number != padding]
+    order, symbols = numbers([others[0], padding, *others[1:3], others[-1]], rows)
+    return Vocabulary(dictionary_of(symbols), order, nameless=reason)
+
+
+def numbers(special: Sequence[int | None], rows: int) -> tuple[list[int], list[str]]:
+    """`Converted.order`, and the symbols of dict.txt, for ids of the special tokens."""
+    *first, mask = special
+    others = [number for number in range(rows) if number not in first]
+    symbols = [MASK if number == mask else str(number) for number in others]
+    return [*(number for number in first if number is not None), *others], symbols
+
+
+def special_ids(tokenizer: Any) -> list[int | None]:
+    """Ids of the special tokens of a `tokenizers.Tokenizer`, in the order of `KINDS`."""
+    return [tokenizer.token_to_id(name) for name in names_of(tokenizer)]
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Contents of the files of a tokenizer by name."""
+    return {name: (folder / name).read_bytes() for name in FILES if (folder / name).is_file()}
+
+
+def vocabulary_beside(folder: Path, dictionary: Dictionary, rows: int) -> Vocabulary:
+    """The tokens of a directory of fairseq, with the tokenizer.json there if it is the tokenizer.
 
     Raises:
-        UsageError: see `load_tokenizer`.
+        UsageError: it is damaged, or is not that of the dictionary.
     """
-    if not (folder / TOKENIZER).is_file() or find_tokenizer(folder)["bpe"] != "tokenizer_json":
-        return []
+    if find_tokenizer(folder).get("bpe") != "tokenizer_json":
+        return Vocabulary(dictionary)
+    read = TokenizerJson(TokenizerJsonConfig(tokenizer_json=str(folder / TOKENIZER)))
+    read.check_dictionary(dictionary)
+    order, _ = numbers(special_ids(read.tokenizer), rows)
+    return Vocabulary(dictionary, order, files_of(folder))
+
+
+def write_config(folder: Path, longest: int, types: bool) -> None:
+    """Write a tokenizer_config.json that makes transformers take all of the tokenizer.json there.
+
+    `longest` is the longest text in tokens; `types`, whether the model has token types.
+    """
     tokenizer = load_tokenizer(folder / TOKENIZER)
-    first = [tokenizer.token_to_id(symbol) for symbol in [*SYMBOLS][:4]]
-    return first + [number for number in range(rows) if number not in first]
-
-
-def write_config(folder: Path, kind: str, longest: int) -> None:
-    """Write tokenizer_config.json beside the tokenizer.json of DeBERTa."""
-    first, padding, last, unknown, mask = SYMBOLS
-    own = "DebertaV2Tokenizer" if kind == "deberta-v2" else "PreTrainedTokenizerFast"
+    ids = special_ids(tokenizer)
+    pairs = zip((*KINDS, "bos", "eos"), (*ids, ids[0], ids[2]), strict=True)
     config = {
-        "tokenizer_class": own,
-        **{"bos_token": first, "cls_token": first, "eos_token": last, "sep_token": last},
-        **{"pad_token": padding, "unk_token": unknown, "mask_token": mask},
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        **{f"{kind}_token": tokenizer.id_to_token(n) for kind, n in pairs if n is not None},
         "clean_up_tokenization_spaces": False,
+        "model_input_names": input_names(types),
         "model_max_length": longest,
     }
     text = json.dumps(config, indent=2) + "\n"
-    (folder / "tokenizer_config.json").write_text(text, encoding="utf-8")
+    (folder / CONFIG).write_text(text, encoding="utf-8")
+
+
+def input_names(types: bool) -> list[str]:
+    """What the tokenizer of a model with token types gives, or of one without them."""
+    return ["input_ids", *(["token_type_ids"] if types else []), "attention_mask"]

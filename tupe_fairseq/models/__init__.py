@@ -2,7 +2,7 @@
 
 from .. import commands
 from ..checkpoints.reading import add_safe_checkpoint_globals
-from ..hub.files import import_numpy_compat
+from ..hub.loading import import_numpy_compat
 
 
 def prepare_process() -> None:

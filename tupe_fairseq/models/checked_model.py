@@ -8,12 +8,16 @@ from fairseq.data import Dictionary
 from fairseq.models import BaseFairseqModel
 
 from .. import commands
+from ..arguments.checks import scalar_noise_without_gpu
 from ..arguments.completion import completed, write_back
 from ..arguments.declaration import ModelArguments, training_setting
 from ..checkpoints.mismatch import explain_mismatch
 from ..checkpoints.restoring import DEFAULT_RESTORE_FILE, check_restore_file, forget_earlier_runs
 from ..checks import check_data
 from ..errors import CheckpointError, ConfigurationError
+
+#: Settings that name files of embeddings with which a training begins.
+EMBEDDINGS = ("encoder_embed_path", "decoder_embed_path")
 
 
 class CheckedModel(BaseFairseqModel):
@@ -27,6 +31,8 @@ class CheckedModel(BaseFairseqModel):
     args: Any
     #: The --restore-file that must be loaded before training begins, if one was named.
     awaited_checkpoint: str | None = None
+    #: Why the model cannot run here, though it can be loaded and converted.
+    unusable: str | None = None
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
@@ -49,7 +55,14 @@ class CheckedModel(BaseFairseqModel):
             check_restore_file(cls.arguments, args, complete)
             if data := training_setting(args, "task", "data"):
                 check_data(data, cls.data_dictionary(task))
+        else:
+            # The settings are a checkpoint's, whose parameters replace these embeddings.
+            vars(complete).update({name: None for name in EMBEDDINGS if hasattr(complete, name)})
+        unusable = scalar_noise_without_gpu(complete.quant_noise_scalar)
+        if unusable and commands.current():
+            raise ConfigurationError(unusable)
         model = cls.from_arguments(complete, task)
+        model.unusable = unusable
         write_back(args, complete)
         model.args = args
         restored = training_setting(args, "checkpoint", "restore_file")
@@ -72,9 +85,12 @@ class CheckedModel(BaseFairseqModel):
         """As fairseq's.
 
         Raises:
-            UsageError: invalid input; or training with a --restore-file that was not loaded, where
-                fairseq would start from scratch with exit status 0.
+            UsageError: invalid input; --quant-noise-scalar without a GPU; or training with a
+                --restore-file that was not loaded, where fairseq would start from scratch with
+                exit status 0.
         """
+        if self.unusable:
+            raise ConfigurationError(self.unusable)
         if self.awaited_checkpoint is not None and self.training:
             raise CheckpointError(
                 f"--restore-file is {self.awaited_checkpoint!r}, but no such file was loaded "

@@ -18,6 +18,9 @@ from .fairseq_layers import FairseqStack
 class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
     """Token embeddings and `Encoder`, in place of fairseq's TransformerEncoder.
 
+    With --type-vocab-size 2 or more, the tokens up to the first </s> of a sequence have type 0 and
+    all after it type 1, as the two sentences of a pair in BERT, `<s> a </s> b </s>`.
+
     Args:
         args: arguments of the model, complete.
         dictionary: of the tokens.
@@ -44,6 +47,7 @@ class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
         #: Factor of the token embeddings.
         self.embed_scale = self.embed_positions.token_scale
         self.padding_idx: Any = embed_tokens.padding_idx
+        self.eos_idx: Any = dictionary.eos()
         # In fairseq's state dicts, 3 says that LayerNorms have today's names.
         self.register_buffer("version", torch.tensor([3.0]))
         self.quant_noise: nn.Module | None = None
@@ -84,8 +88,12 @@ class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
             embedded = shift.to_end(token_embeddings)
         if self.embed_scale != 1:
             embedded = self.embed_scale * embedded
+        types = self.types_of(src_tokens)
         x, states, _ = self.encode(
-            embedded, padding, src_tokens, cells=cells, keep_states=return_all_hiddens
+            *(embedded, padding, src_tokens),
+            types=types,
+            cells=cells,
+            keep_states=return_all_hiddens,
         )
         return {
             # B×T×C -> T×B×C
@@ -97,6 +105,13 @@ class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
             "src_tokens": [],
             "src_lengths": [(~mask).sum(dim=1, keepdim=True, dtype=torch.int32)],
         }
+
+    def types_of(self, tokens: Tensor) -> Tensor | None:
+        """Types of tokens, B×T; None where all have type 0."""
+        if self.embed_token_types is None or self.embed_token_types.num_embeddings == 1:
+            return None
+        ends = tokens.eq(self.eos_idx)
+        return (ends.cumsum(1) > ends).long()
 
     def normalise_and_drop(self, x: Tensor) -> Tensor:
         x = super().normalise_and_drop(x)

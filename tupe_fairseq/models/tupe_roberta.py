@@ -139,7 +139,11 @@ class TupeRobertaModel(CheckedModel, RobertaFromPretrained, RobertaModel):
         self.classification_heads[name] = nn.Sequential(parts)
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """As fairseq's, which expects that all heads are for sentences."""
+        """As fairseq's, which expects that all heads are for sentences.
+
+        Heads that the state dict lacks begin with the first layer of its head `pooler`, which is
+        BERT's, if it has their width.
+        """
         prefix = f"{name}.classification_heads." if name else "classification_heads."
         heads = {key.removeprefix(prefix).split(".")[0] for key in state_dict if prefix in key}
         taken: dict[str, Tensor] = {}
@@ -151,6 +155,11 @@ class TupeRobertaModel(CheckedModel, RobertaFromPretrained, RobertaModel):
                 if head in self.classification_heads:
                     taken |= {weight: state_dict[weight], bias: state_dict[bias]}
                 del state_dict[weight], state_dict[bias]
+        for head in {*self.classification_heads} - heads - {"pooler"}:
+            for part, new in self.classification_heads[head].state_dict().items():
+                pooler = state_dict.get(f"{prefix}pooler.{part}", new)
+                if part.startswith("dense.") and pooler.shape == new.shape:
+                    taken[f"{prefix}{head}.{part}"] = pooler
         super().upgrade_state_dict_named(state_dict, name)
         state_dict.update(taken)
 

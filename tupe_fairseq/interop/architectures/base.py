@@ -7,10 +7,8 @@ from typing import Any
 from ..families import MASKED, Family
 from ..keys import Table
 
-#: The name here of a table of token types, which is added to positions or tokens.
-TOKEN_TYPES = "token_types"
-#: Settings of a classification head without a counterpart here.
-LABELS = ("id2label", "label2id", "problem_type")
+#: The setting of a classification head without a counterpart here.
+PROBLEM = "problem_type"
 
 
 @dataclass(frozen=True)
@@ -24,10 +22,9 @@ class Architecture:
         family: the kind of model here.
         settings: settings of `TupeConfig` that config.json does not have, and what its models do.
         required: settings of config.json with one value that models here can have.
-        written: settings of config.json that `TupeConfig` does not have.
-        is_written: whether models can be written, or only read.
         first_position: the row of the first position in the table of positions; None if it is
             not RoBERTa's table, in which it is 2.
+        types: how many token types a model there has at least; RoBERTa uses the first alone.
         kept: settings of config.json without a counterpart, which are written back.
         derived: further settings of `TupeConfig` from a configuration there.
         derived_there: further settings there from those of `TupeConfig`.
@@ -39,9 +36,8 @@ class Architecture:
     family: Family = MASKED
     settings: Mapping[str, Any] = field(default_factory=dict)
     required: Mapping[str, Any] = field(default_factory=dict)
-    written: Mapping[str, Any] = field(default_factory=dict)
-    is_written: bool = True
     first_position: int | None = None
+    types: int = 0
     kept: tuple[str, ...] = ()
     derived: Callable[[Any], dict[str, Any]] = lambda config: {}
     derived_there: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda config: {}

@@ -1,12 +1,21 @@
 """BERT and RoBERTa: the encoding `learned` under other names.
 
-BERT counts positions from 0, RoBERTa there and here from padding_idx + 1 = 2.
-transformers also has a table of token types, which is zero in what is written here.
+BERT counts positions from 0, RoBERTa there and here from padding_idx + 1 = 2. Both have a table of
+token types, which is zero where the model here has none. RoBERTa's tokenizer uses type 0 alone.
 """
 
 from ..keys import Rule, Table
-from ..models import EMBED_TOKENS, ENCODER, HEAD, HEADS, LM_HEAD, POSITIONS
-from .base import LABELS, TOKEN_TYPES, Architecture
+from ..models import (
+    EMBED_TOKENS,
+    ENCODER,
+    HEAD,
+    HEADS,
+    LM_HEAD,
+    POOLER,
+    POSITIONS,
+    TOKEN_TYPES,
+)
+from .base import PROBLEM, Architecture
 
 #: What BERT and RoBERTa do, by the names of `TupeConfig`.
 SETTINGS = {
@@ -15,7 +24,6 @@ SETTINGS = {
     "normalize_before": False,
     "attention_window": None,
     "classifier_act": "tanh",
-    "type_vocab_size": 0,
 }
 #: The activation of the language modeling head is always gelu.
 REQUIRED = {"hidden_act": "gelu", "position_embedding_type": "absolute"}
@@ -51,21 +59,22 @@ BERT = Architecture(
         Rule("cls.predictions.decoder.*", f"{LM_HEAD}*"),
         Rule("cls.predictions.bias", f"{LM_HEAD}bias"),
         Rule("cls.seq_relationship.*", ""),
-        # The pooler is the first layer of the classifier.
+        # The pooler is the first layer of the classifier, if there is one.
         Rule("bert.pooler.dense.*", f"{HEADS}{HEAD}.dense.*"),
+        Rule("bert.pooler.dense.*", f"{HEADS}{POOLER}.dense.*"),
         Rule("classifier.*", f"{HEADS}{HEAD}.out_proj.*"),
     ),
     settings=SETTINGS,
     required=REQUIRED,
-    is_written=False,
     first_position=0,
-    kept=LABELS,
+    types=2,
+    kept=(PROBLEM,),
 )
 ROBERTA = Architecture(
     model_type="roberta",
     rules=(
         *stack_rules("roberta"),
-        Rule("roberta.pooler.**", ""),
+        Rule("roberta.pooler.dense.*", f"{HEADS}{POOLER}.dense.*"),
         Rule("lm_head.dense.*", f"{LM_HEAD}dense.*"),
         Rule("lm_head.layer_norm.*", f"{LM_HEAD}layer_norm.*"),
         Rule("lm_head.decoder.*", f"{LM_HEAD}*"),
@@ -74,7 +83,7 @@ ROBERTA = Architecture(
     ),
     settings=SETTINGS,
     required={**REQUIRED, "pad_token_id": 1},
-    written={"type_vocab_size": 1},
     first_position=2,
-    kept=LABELS,
+    types=1,
+    kept=(PROBLEM,),
 )

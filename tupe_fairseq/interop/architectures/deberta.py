@@ -10,7 +10,7 @@ from typing import Any
 from ...errors import CheckpointError
 from ..keys import Rule
 from ..models import EMBED_TOKENS, ENCODER, HEAD, HEADS, LM_HEAD, POSITIONS
-from .base import LABELS, Architecture
+from .base import PROBLEM, Architecture
 
 LAYER, OURS = "deberta.encoder.layer.*.", f"{ENCODER}layers.*."
 CONTENT = ("query", "key", "value")
@@ -129,7 +129,7 @@ DEBERTA = Architecture(
         "activation_dropout": 0.0,
     },
     required={"relative_attention": True, "conv_kernel_size": 0},
-    kept=("legacy", "pooler_dropout", "initializer_range", *LABELS),
+    kept=("legacy", "pooler_dropout", "initializer_range", PROBLEM),
     derived=settings_of,
     derived_there=settings_there,
 )

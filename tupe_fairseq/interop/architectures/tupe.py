@@ -3,7 +3,7 @@
 from ..families import CAUSAL, MASKED, Family
 from ..keys import Rule, Table
 from ..models import HEAD, HEADS, LM_HEAD
-from .base import LABELS, Architecture
+from .base import PROBLEM, Architecture
 
 
 def stack_rules(family: Family) -> Table:
@@ -26,7 +26,7 @@ TUPE = Architecture(
         Rule("classifier.*", f"{HEADS}{HEAD}.out_proj.*"),
         Rule("qa_outputs.*", f"{HEADS}{HEAD}.out_proj.*"),
     ),
-    kept=LABELS,
+    kept=(PROBLEM,),
 )
 TUPE_LM = Architecture(
     model_type="tupe",

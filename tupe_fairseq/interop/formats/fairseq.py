@@ -23,7 +23,7 @@ from ...errors import CheckpointError
 from ...position import POSITION_ENCODINGS
 from ..check import outputs_of
 from ..conversion import Conversion, Forward, register
-from ..dictionaries import check_size, dictionary_of
+from ..dictionaries import check_size, dictionary_of, read_labels
 from ..directory import read_source
 from ..keys import Rule, Table, to_ours
 from ..models import (
@@ -100,6 +100,7 @@ def read_roberta(
     settings = _settings(state, ours, checkpoint, ROBERTA, "learned")
     check_size(words, len(ours[EMBED_TOKENS]), path, adds_mask=True)
     converted = imported(settings, ours, words, checkpoint, ROBERTA)
+    converted.labels = read_labels(path, Path(checkpoint).parent)
     return warm_start(converted, position_encoding, seed)
 
 
@@ -124,6 +125,7 @@ def read_official(checkpoint: str | Path, dictionary: str | Path | None = None) 
         notes.append(f"{', '.join(heads)}: the missing dense projection is the identity here")
     converted = imported(settings, ours, words, checkpoint, OFFICIAL)
     converted.notes += notes
+    converted.labels = read_labels(path, Path(checkpoint).parent)
     converted.not_comparable = (
         "the authors' code is not installed; tests of this package compare with it"
     )

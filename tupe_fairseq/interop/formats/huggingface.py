@@ -1,12 +1,10 @@
 """Directories of Hugging Face's `transformers`: config.json and model.safetensors.
 
 `architectures/` has a table for each kind of model. A model with the encoding `learned` is written
-as RoBERTa; every other is written with its own code (`sources.py`), and `learned` too with
---classes tupe.
+as RoBERTa, or as BERT with the ids of a BERT; every other is written with its own code
+(`sources.py`), and `learned` too with --classes tupe.
 """
 
-import json
-import shutil
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,41 +12,54 @@ import torch
 from torch import Tensor
 
 from ...checks import read_dictionary
-from ...errors import CheckpointError, ConfigurationError
+from ...errors import ConfigurationError
 from ...extras import import_extra
-from ...hub.files import TOKENIZER
+from ...hub.files import lowercases, record_preprocessing
 from ...position import POSITION_ENCODINGS
 from ..architectures import Architecture
-from ..architectures.base import LABELS, TOKEN_TYPES
+from ..architectures.base import PROBLEM
 from ..card import model_card
-from ..classes import KEPT, class_of, reordered, to_transformers
+from ..check import token_types
+from ..classes import class_of, reordered, to_transformers
 from ..conversion import Conversion, Forward, register
 from ..dictionaries import check_size, dictionary_text
-from ..directory import building
+from ..directory import building, copy_tokenizer, write_files
 from ..families import MASKED
 from ..keys import left_out, to_ours
 from ..models import (
     ANSWERS,
     HEAD,
     HEADS,
+    POOLER,
     POSITIONS,
     TOKEN_HEADS,
+    TOKEN_TYPES,
     Converted,
     imported,
     matrix,
     task_of,
 )
 from ..saved import read_config, read_tensors
+from ..sentence_transformers import carried
 from ..settings import from_config
 from ..sources import AUTO_MAP, collect
-from ..vocabularies import Vocabulary, vocabulary_of, write_config
+from ..vocabularies import (
+    CONFIG,
+    Vocabulary,
+    has_tokenizer,
+    vocabulary_of,
+    without_tokenizer,
+    write_config,
+)
 from ..warm_start import Encoding, Seed, warm_start
 
 KIND = "huggingface"
 #: Options of formats that are written with a tokenizer.
 Head = Annotated[str, "the classification head to write"]
-LowerCase = Annotated[bool, "yes: the tokenizer lowercases texts, as in training"]
-Classes = Annotated[str, "roberta (default for `learned`), deberta-v2, or tupe with its own code"]
+LowerCase = Annotated[bool, "whether the tokenizer lowercases texts (default: as recorded)"]
+Classes = Annotated[
+    str, "roberta or bert (default for `learned`), deberta-v2, or tupe with its own code"
+]
 
 
 def read(
@@ -69,28 +80,45 @@ def read(
     if position_encoding is not None:
         # An unknown name is an error before anything is read.
         POSITION_ENCODINGS[position_encoding]
-    folder = Path(source)
-    config, architecture = read_config(folder)
+    config, architecture = read_config(folder := Path(source))
     if architecture.model_type == "tupe" and (position_encoding or seed != 1):
         raise ConfigurationError(
             f"{folder} has an encoding of its own; leave out --position-encoding and --seed."
         )
     family = architecture.family
-    kept = position_encoding in (None, architecture.settings.get("position_encoding"))
-    ours, notes = _read_parameters(folder, architecture, kept)
+    ours, notes = _read_parameters(folder, architecture)
     rows = len(ours[family.embeddings])
     vocabulary = _vocabulary(folder, dictionary, rows, architecture, config)
     ours = reordered(ours, vocabulary.order, family, back=False)
-    known = _tupe_config(config, architecture, ours)
-    settings = from_config(known, ours, folder, family)
-    scale = getattr(config, "embedding_scale", None)
-    converted = imported(settings, ours, vocabulary.dictionary, folder, KIND, family, scale)
-    converted.notes = [*vocabulary.notes, *notes, *converted.notes]
-    converted.order, converted.files = vocabulary.order, dict(vocabulary.files)
-    names = [each for each in architecture.kept if converted.head or each not in LABELS]
-    if others := {name: getattr(config, name) for name in names}:
-        converted.files[KEPT] = json.dumps(others, indent=2) + "\n"
+    settings = from_config(_tupe_config(config, architecture, ours), ours, folder, family)
+    words, scale = vocabulary.dictionary, getattr(config, "embedding_scale", None)
+    converted = imported(settings, ours, words, folder, KIND, family, scale)
+    converted.notes[:0] = notes
+    converted.order, converted.tokenizer = vocabulary.order, vocabulary.tokenizer
+    converted.nameless, converted.files = vocabulary.nameless, carried(folder)
+    converted.kept |= _kept(config, architecture, converted)
+    converted.labels = _labels(config, converted)
     return warm_start(converted, position_encoding, seed)
+
+
+def _kept(config: Any, architecture: Architecture, converted: Converted) -> dict[str, Any]:
+    """Settings without a counterpart, which are written back."""
+    names = (name for name in architecture.kept if converted.head or name != PROBLEM)
+    given = ((name, getattr(config, name)) for name in names)
+    found = {name: value for name, value in given if value is not None}
+    if converted.nameless:
+        # No tokenizer tells them.
+        found |= {name: getattr(config, name) for name in ("bos_token_id", "eos_token_id")}
+    return found
+
+
+def _labels(config: Any, converted: Converted) -> list[str]:
+    """Names of the classes, each a line of a dictionary."""
+    if not converted.head or task_of(converted.state, converted.head) == ANSWERS:
+        return []
+    count = len(converted.state[f"{HEADS}{converted.head}.out_proj.weight"])
+    names = (config.id2label.get(number, f"LABEL_{number}") for number in range(count))
+    return [" ".join(str(name).split()) for name in names]
 
 
 def _tupe_config(config: Any, architecture: Architecture, ours: dict[str, Tensor]) -> Any:
@@ -102,18 +130,15 @@ def _tupe_config(config: Any, architecture: Architecture, ours: dict[str, Tensor
     settings |= architecture.derived(config)
     if architecture.first_position is not None:
         settings["max_position_embeddings"] = len(ours[POSITIONS]) - 2
+    if architecture.types == 1:
+        settings["type_vocab_size"] = int(TOKEN_TYPES in ours)
     return TupeConfig(**settings)
 
 
 def _read_parameters(
-    folder: Path, architecture: Architecture, positions: bool
+    folder: Path, architecture: Architecture
 ) -> tuple[dict[str, Tensor], list[str]]:
     """Parameters by their names here, and what was left out or changed.
-
-    Args:
-        folder: the directory.
-        architecture: the table of its models.
-        positions: whether they are kept; False for a warm start.
 
     Raises:
         UsageError: a file or a table of embeddings is missing or damaged.
@@ -126,38 +151,28 @@ def _read_parameters(
     ours, notes = to_ours(theirs, rules), [f"left out: {name}" for name in left_out(theirs, rules)]
     head = {name for name in ours if name.startswith(HEADS)}
     if head and not any(name.startswith(f"{HEADS}{HEAD}.out_proj.") for name in head):
-        notes.append("left out: the pooler")
-        ours = {name: value for name, value in ours.items() if name not in head}
+        notes.append(f"the pooler is the first layer of the head {POOLER}")
+        ours = {key.replace(f"{HEADS}{HEAD}.", f"{HEADS}{POOLER}."): ours[key] for key in ours}
+        width = len(ours[f"{HEADS}{POOLER}.dense.weight"])
+        ours[f"{HEADS}{POOLER}.out_proj.weight"] = torch.eye(width)
+        ours[f"{HEADS}{POOLER}.out_proj.bias"] = torch.zeros(width)
     elif head:
         task = ANSWERS if "qa_outputs.weight" in theirs else task_of(ours, HEAD)
         name = TOKEN_HEADS.get(task, HEAD)
         notes.append(f"the classifier is the head {name}")
         ours = {key.replace(f"{HEADS}{HEAD}.", f"{HEADS}{name}."): ours[key] for key in ours}
     family = architecture.family
-    tokens = matrix(ours, family.embeddings, folder, KIND)
+    matrix(ours, family.embeddings, folder, KIND)
     if architecture.first_position is not None:
         table = matrix(ours, POSITIONS, folder, KIND)
         unused = table.new_zeros(2 - architecture.first_position, table.size(1))
         ours[POSITIONS] = torch.cat((unused, table))
-    if (types := ours.pop(TOKEN_TYPES, None)) is not None and types.any():
-        if not positions and torch.equal(ours.get(family.output, tokens), tokens):
-            ours.pop(family.output, None)
-        notes.append(_add_token_type(types, ours, POSITIONS if positions else family.embeddings))
+    if architecture.types == 1 and (types := ours.pop(TOKEN_TYPES, torch.zeros(1))).any():
+        # Type 0, which all of RoBERTa's tokens have.
+        ours[TOKEN_TYPES] = types[:1]
     # A tied output layer is not saved.
     ours.setdefault(family.output, ours[family.embeddings])
     return ours, notes
-
-
-def _add_token_type(types: Tensor, ours: dict[str, Tensor], target: str) -> str:
-    """Add type 0, which every token has, to the positions, or to the tokens of a warm start.
-
-    In the output layer that is tied to the embeddings, it adds the same number to all logits.
-    """
-    if types.dim() != 2 or types.size(1) != ours[target].size(1):
-        raise CheckpointError(f"the table of token types has another width than {target}.")
-    ours[target] = ours[target] + types[:1]
-    more = f"; left out: {len(types) - 1} other" if len(types) > 1 else ""
-    return f"token type 0 is added to the {'positions' if target == POSITIONS else 'tokens'}{more}"
 
 
 def _vocabulary(
@@ -166,7 +181,7 @@ def _vocabulary(
     """The tokens by dict.txt where ids are fairseq's, or else by the tokenizer.
 
     Raises:
-        UsageError: neither can be read, or the number of tokens differs.
+        UsageError: a file is damaged, or the number of tokens differs.
     """
     fairseqs, path = config.pad_token_id == 1, Path(given or folder / "dict.txt")
     adds_mask = architecture.family.adds_mask
@@ -175,6 +190,9 @@ def _vocabulary(
             f"--dict does not apply to {architecture.model_type}: its tokenizer has the tokens."
         )
     if not fairseqs or not (given or path.is_file()):
+        if not has_tokenizer(folder):
+            reason = f"{folder} has no tokenizer"
+            return without_tokenizer(rows, config.pad_token_id, reason)
         return vocabulary_of(folder, rows, adds_mask)
     dictionary = read_dictionary(path)
     check_size(dictionary, rows, path, adds_mask)
@@ -187,48 +205,74 @@ def write(
     *,
     head: Head | None = None,
     classes: Classes | None = None,
-    lower_case: LowerCase = False,
+    lower_case: LowerCase | None = None,
 ) -> None:
-    """Write a directory of transformers' RoBERTa or of the classes with their own code.
+    """Write a directory of stock classes of transformers, or of those with their own code.
 
     Raises:
         UsageError: `out` exists, or there is no counterpart of the model.
     """
-    family, encoding = converted.family, converted.settings["position_encoding"]
-    stock = family is MASKED and encoding == "learned"
-    drawn = converted.settings.get("randomize_positions")
-    kind = classes or ("roberta" if stock and not drawn else "tupe")
+    kind = classes or _kind(converted)
     model, files = to_transformers(converted, kind, head), {}
     if kind == "tupe":
         model.config.auto_map = AUTO_MAP
+        encoding = converted.settings["position_encoding"]
         files = collect(encoding, model.config.position_options)
     with building(out) as folder:
         try:
             model.save_pretrained(folder)
         except import_extra("safetensors", "hf").SafetensorError as error:
             raise OSError(str(error)) from error
-        for name, text in files.items():
-            (folder / name).write_text(text, encoding="utf-8")
-        write_texts(folder, converted, lower_case, kind)
+        write_files(folder, {name: text.encode() for name, text in files.items()})
+        write_texts(folder, converted, lower_case)
         card = model_card(converted, model, (folder / "tokenizer.json").is_file(), kind == "tupe")
         (folder / "README.md").write_text(card, encoding="utf-8")
 
 
-def write_texts(folder: Path, converted: Converted, lower_case: bool, kind: str = "tupe") -> None:
-    """Write dict.txt, and the tokenizer, or note why there is none."""
+def _kind(converted: Converted) -> str:
+    """The classes that are written by default."""
+    settings = converted.settings
+    stock = converted.family is MASKED and settings["position_encoding"] == "learned"
+    if not stock or settings.get("randomize_positions"):
+        return "tupe"
+    # RoBERTa's positions begin at the id of padding.
+    return "roberta" if not converted.order or converted.order[1] == 1 else "bert"
+
+
+def write_texts(folder: Path, converted: Converted, lower_case: bool | None) -> None:
+    """Write the tokenizer, or note why there is none, and the files of sentence-transformers.
+
+    Raises:
+        ConfigurationError: `lower_case` for a tokenizer that is carried as it is.
+    """
     settings, family, source = converted.settings, converted.family, converted.folder
-    text = dictionary_text(converted.dictionary)
-    (folder / "dict.txt").write_text(text, encoding="utf-8")
-    if source is not None and converted.order:
-        shutil.copyfile(source / TOKENIZER, folder / TOKENIZER)
-        write_config(folder, kind, settings[family.longest])
-    elif source is not None:
+    longest, types = settings[family.longest], settings.get("type_vocab_size", 0) > 1
+    write_files(folder, converted.files)
+    if converted.tokenizer:
+        if lower_case is not None:
+            raise ConfigurationError(
+                "--lower-case does not apply: tokenizer.json is carried as it is, and says itself "
+                "whether texts are lowercased."
+            )
+        write_files(folder, converted.tokenizer)
+        if CONFIG not in converted.tokenizer:
+            write_config(folder, longest, types)
+        return
+    if converted.nameless:
+        return
+    words = dictionary_text(converted.dictionary)
+    (folder / "dict.txt").write_text(words, encoding="utf-8")
+    if source is not None:
         import_extra("tokenizers", "hf")
         from ..tokenizer_json import write_tokenizer
 
-        longest, start = settings[family.longest], family.start(settings)
-        note = write_tokenizer(folder, source, converted.dictionary, longest, lower_case, start)
+        start, lowers = family.start(settings), lowercases(source) or False
+        lowers = lowers if lower_case is None else lower_case
+        note = write_tokenizer(folder, source, converted.dictionary, longest, lowers, start, types)
         converted.notes += [note] if note else []
+        copy_tokenizer(source, folder)
+        if lowers:
+            record_preprocessing(folder, lowers)
 
 
 def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
@@ -238,11 +282,15 @@ def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
         UsageError: `transformers` is not installed.
     """
     loaded = class_of(converted, head).from_pretrained(str(directory), dtype=torch.float32)
-    model = loaded.eval()
+    model, bare = loaded.eval(), converted.writes_features(head)
     order = torch.tensor(converted.order or range(model.config.vocab_size))
+    types = converted.settings.get("type_vocab_size", 0) > 1
 
     def forward(tokens: Tensor) -> Tensor:
-        out = model(order[tokens], attention_mask=tokens.ne(1).long())
+        more = {"token_type_ids": token_types(tokens)} if types else {}
+        out = model(order[tokens], attention_mask=tokens.ne(1).long(), **more)
+        if bare:
+            return out.last_hidden_state
         if "start_logits" in out:
             return torch.stack((out.start_logits, out.end_logits), -1)
         logits = out.logits

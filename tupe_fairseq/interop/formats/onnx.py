@@ -1,8 +1,9 @@
 """Programs in ONNX, which onnxruntime runs without torch: model.onnx, and the tokenizer.
 
 A program takes input_ids and attention_mask, B×T of any size up to the model's longest sequence,
-with padding on the right, and returns logits. torch's exporter makes it from the classes for
-transformers.
+with padding on the right, and token_type_ids if the model has types. It returns logits, or
+last_hidden_state, B×T×C, of a model without a trained head. torch's exporter makes it from the
+classes for transformers.
 """
 
 import io
@@ -19,17 +20,20 @@ from torch import Tensor
 from ...errors import CheckpointError, ConfigurationError, UsageError
 from ...extras import import_extra
 from ...position.tables import ConstantTable
-from ..check import batch, largest_difference
+from ..check import batch, largest_difference, token_types
 from ..classes import to_transformers
 from ..conversion import Conversion, Forward, register
-from ..directory import building
+from ..directory import building, write_files
 from ..families import MASKED
 from ..models import ANSWERS, Converted, task_of
+from ..sources import AUTO_MAP, collect
 from .huggingface import Head, LowerCase, write_texts
 
 KIND = "onnx"
 FILE, INT8_FILE = "model.onnx", "model.int8.onnx"
-INPUTS = ("input_ids", "attention_mask")
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+#: What transformers needs to read config.json.
+CODE = ("configuration_tupe.py", "tupe_errors.py")
 #: Largest difference from torch, relative to the largest logit.
 TOLERANCE = 1e-4
 #: Length of the sequences that are traced; any length that is not special would do.
@@ -44,7 +48,7 @@ def write(
     out: Path,
     *,
     head: Head | None = None,
-    lower_case: LowerCase = False,
+    lower_case: LowerCase | None = None,
     int8: Int8 = False,
 ) -> None:
     """Write a directory with a program, and with `int8` another with 8-bit matrices.
@@ -53,16 +57,7 @@ def write(
         UsageError: an option is invalid, the extra is not installed, or the encoding cannot be
             exported.
     """
-    if converted.family is not MASKED:
-        raise ConfigurationError(
-            f"the model is a {converted.family.model}, which --to onnx does not take: use "
-            "--to huggingface."
-        )
-    if head and task_of(converted.state, head) == ANSWERS:
-        raise ConfigurationError(
-            f"--head is {head!r}, which has two outputs, but a program of --to onnx has one: use "
-            "--to huggingface."
-        )
+    _check(converted, head)
     for library in ("onnxruntime", "onnxscript", "transformers"):
         import_extra(library, KIND)
     model = to_transformers(converted, "tupe", head)
@@ -71,7 +66,7 @@ def write(
             module.to_floats()
     name = converted.settings["position_encoding"]
     with building(out) as folder:
-        export(model, folder / FILE, name)
+        export(model, folder / FILE, name, converted.writes_features(head))
         error = error_of(folder / FILE, model)
         if not error <= TOLERANCE:
             raise CheckpointError(
@@ -84,13 +79,40 @@ def write(
             converted.notes.append(
                 f"{INT8_FILE}: random texts' logits differ by {error:.1e} of the largest"
             )
-        model.config.save_pretrained(folder)
+        _write_config(folder, model.config)
         write_texts(folder, converted, lower_case)
 
 
+def _check(converted: Converted, head: str | None) -> None:
+    """Whether a program can hold the model.
+
+    Raises:
+        ConfigurationError: it cannot.
+    """
+    if converted.family is not MASKED:
+        raise ConfigurationError(
+            f"the model is a {converted.family.model}, which --to onnx does not take: use "
+            "--to huggingface."
+        )
+    if head and task_of(converted.state, head) == ANSWERS:
+        raise ConfigurationError(
+            f"--head is {head!r}, which has two outputs, but a program of --to onnx has one: use "
+            "--to huggingface."
+        )
+
+
+def _write_config(folder: Path, config: Any) -> None:
+    """Write config.json, and the code that transformers needs to read it."""
+    config.auto_map = {"AutoConfig": AUTO_MAP["AutoConfig"]}
+    config.save_pretrained(folder)
+    # It does not depend on the encoding, which may be one of another package.
+    code = collect("learned")
+    write_files(folder, {name: code[name].encode() for name in CODE})
+
+
 @torch.no_grad()
-def export(model: Any, path: Path, name: str) -> None:
-    """Write the program of a model.
+def export(model: Any, path: Path, name: str, features: bool = False) -> None:
+    """Write the program of a model, which returns features or logits.
 
     Raises:
         UsageError: torch cannot export the encoding for every length.
@@ -100,32 +122,33 @@ def export(model: Any, path: Path, name: str) -> None:
     # Encodings keep what they compute for the longest sequence.
     model(torch.full((1, longest), 4))
     ids = batch(model.config.vocab_size, min(TRACED, longest))
+    given = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    if model.config.type_vocab_size > 1:
+        given["token_type_ids"] = token_types(ids)
     bytes_ = sum(each.numel() * each.element_size() for each in model.parameters())
     try:
         with _quietly():
+            shapes = {each: {0: rows, 1: columns} for each in given} | {"return_dict": None}
             program = torch.export.export(
-                model,
-                (ids, torch.ones_like(ids)),
-                {"return_dict": False},
-                dynamic_shapes={
-                    **{each: {0: rows, 1: columns} for each in INPUTS},
-                    "return_dict": None,
-                },
+                model, (), {**given, "return_dict": False}, dynamic_shapes=shapes
             )
             torch.onnx.export(
                 program,
                 (),
                 path,
                 dynamo=True,
-                input_names=INPUTS,
-                output_names=["logits"],
+                input_names=list(given),
+                output_names=["last_hidden_state" if features else "logits"],
                 external_data=bytes_ > LARGEST,
             )
     # The exporter raises errors of any type for operations that it does not know.
     except Exception as error:
+        cause = f"--position-encoding is {name!r}"
+        if scaling := model.config.position_options.get("rope_scaling"):
+            cause = f"--rope-scaling is {scaling!r}"
         raise UsageError(
-            f"--position-encoding is {name!r}, which torch cannot export for every length: use "
-            "--to huggingface, and run the model by torch."
+            f"{cause}, which torch cannot export for every length: use --to huggingface, and run "
+            "the model by torch."
         ) from error
 
 
@@ -161,7 +184,8 @@ def error_of(path: Path, model: Any) -> float:
     """The largest difference of logits at tokens, relative to the largest logit."""
 
     def expected(ids: Tensor) -> Tensor:
-        return model(ids, ids.ne(1).long()).logits
+        types = token_types(ids) if model.config.type_vocab_size > 1 else None
+        return model(ids, ids.ne(1).long(), token_type_ids=types, return_dict=False)[0]
 
     config = model.config
     sizes = config.vocab_size, config.max_position_embeddings
@@ -169,14 +193,21 @@ def error_of(path: Path, model: Any) -> float:
 
 
 def session(path: Path) -> Any:
-    """A function of ids B×T that runs a program; ids of 1 are padding unless a mask is given."""
+    """A function of ids, mask and token types, B×T each, that runs a program.
+
+    By default ids of 1 are padding, and types are those of fairseq's ids.
+    """
     library = import_extra("onnxruntime", KIND)
     loaded = library.InferenceSession(str(path), providers=["CPUExecutionProvider"])
 
-    def run(ids: Tensor, mask: Tensor | None = None) -> Tensor:
+    names = [each.name for each in loaded.get_inputs()]
+
+    def run(ids: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> Tensor:
         mask = ids.ne(1) if mask is None else mask
-        given = (ids.numpy(), mask.long().numpy())
-        return torch.from_numpy(loaded.run(None, dict(zip(INPUTS, given, strict=True)))[0])
+        types = token_types(ids) if types is None else types
+        given = dict(zip(INPUTS, (ids, mask.long(), types), strict=True))
+        found = loaded.run(None, {name: given[name].numpy() for name in names})
+        return torch.from_numpy(found[0])
 
     return run
 
@@ -186,11 +217,11 @@ def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
     run = session(directory / FILE)
     if not converted.order:
         return run
-    order = torch.tensor(converted.order)
+    order, same = torch.tensor(converted.order), head or converted.writes_features(head)
 
     def reordered(tokens: Tensor) -> Tensor:
-        logits = run(order[tokens], tokens.ne(1))
-        return logits if head else logits[..., order]
+        found = run(order[tokens], tokens.ne(1), token_types(tokens))
+        return found if same else found[..., order]
 
     return reordered
 

@@ -5,6 +5,7 @@ an untied [CLS], in place of TUPE's table and projections. All other parameters 
 length (a larger max_positions), and training changes the values themselves.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,9 +13,7 @@ import torch
 
 from ...checkpoints.mismatch import differences
 from ...errors import CheckpointError, ConfigurationError
-from ...hub.files import TOKENIZER
 from ...position import POSITION_ENCODINGS
-from ..classes import KEPT
 from ..conversion import Conversion, register
 from ..directory import write as write_directory
 from ..models import Converted, build, options_of
@@ -58,8 +57,7 @@ def write(
             f"the model's --position-encoding is {encoding!r}."
         )
     dictionary = (converted.folder or Path()) / "dict.txt"
-    more = (KEPT, TOKENIZER) if converted.order else (KEPT,)
-    write_directory(folded(converted, settings), out, dictionary, more)
+    write_directory(folded(converted, settings), out, dictionary)
     converted.not_comparable = NOT_COMPARABLE
 
 
@@ -89,11 +87,10 @@ def folded(converted: Converted, settings: dict[str, Any]) -> Converted:
     kept = {name: value for name, value in settings.items() if name not in left_out}
     own = {"tie_cls": not tupe.untie_cls, "toeplitz_far": tupe.far, "toeplitz_slope": tupe.slope}
     others = {name: value for name, value in state.items() if not name.startswith(prefix)}
-    return Converted(
-        {**kept, "position_encoding": KIND, **own},
-        {**others, f"{prefix}weight": values},
-        converted.dictionary,
-        family=family,
+    return replace(
+        converted,
+        settings={**kept, "position_encoding": KIND, **own},
+        state={**others, f"{prefix}weight": values},
     )
 
 

@@ -1,0 +1,291 @@
+"""What a user has is kept in every direction: tokenizer, token types, pooler, names of classes."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+import safetensors.torch
+import torch
+
+pytest.importorskip("transformers", reason="transformers is not installed")
+
+import transformers
+
+from tests import ROOT
+from tests.fairseq_commands import finetune
+from tests.huggingface.deberta import RELEASED, theirs_of
+from tests.interop import samples
+from tests.interop.samples import assert_same_state, bert, masked_lm, refused, roberta, run
+from tests.tolerances import assert_close
+from tupe_fairseq import TupeRobertaModel
+from tupe_fairseq.interop.dictionaries import dictionary_of
+from tupe_fairseq.interop.directory import load, write
+from tupe_fairseq.interop.formats import huggingface
+from tupe_fairseq.interop.models import HEAD
+
+CLASSIFIER = "ForSequenceClassification"
+TEXTS = [("A Cat",), ("THE bird sàw it!", "on a mat."), ("[MASK] cat", "a")]
+NAMES = ["not it", "it", "Ähnlich"]
+
+
+def coded(folder, *texts: str) -> dict[str, list[int]]:
+    return dict(transformers.AutoTokenizer.from_pretrained(folder)(*texts))
+
+
+def loaded(folder, task: str = "Model"):
+    auto = getattr(transformers, f"Auto{task}")
+    return auto.from_pretrained(folder, trust_remote_code=True).eval()
+
+
+def config(folder) -> dict:
+    return json.loads((folder / "config.json").read_text())
+
+
+@pytest.mark.parametrize("classes", ["bert", "tupe"])
+@pytest.mark.parametrize("files", ["tokenizer.json", "vocab.txt", "tokenizer.json alone"])
+def test_bert_there_and_back(classes, files, tmp_path):
+    """The ids and token types of AutoTokenizer, and features of pairs."""
+    source, here, back = (tmp_path / name for name in ("source", "here", "back"))
+    bert(source, "Model")
+    if files == "vocab.txt":
+        vocabulary = json.loads((source / "tokenizer.json").read_text())["model"]["vocab"]
+        (source / "tokenizer.json").unlink()
+        tokens = sorted(vocabulary, key=vocabulary.get)
+        (source / "vocab.txt").write_text("\n".join(tokens) + "\n")
+    run("--from", "huggingface", source, here, "--check")
+    if files == "tokenizer.json":
+        assert (here / files).read_bytes() == (source / files).read_bytes()
+    if files.endswith("alone"):
+        # As fine-tuned models have it.
+        (here / "tokenizer_config.json").unlink()
+    run("--to", "huggingface", here, back, "--classes", classes, "--check")
+    for texts in TEXTS:
+        expected = coded(source, *texts)
+        assert {1} <= set(expected["token_type_ids"]) or len(texts) == 1
+        assert coded(back, *texts) == expected
+        given = {name: torch.tensor([row]) for name, row in expected.items()}
+        with torch.no_grad():
+            found, wanted = (loaded(folder)(**given)[0] for folder in (back, source))
+        assert_close(found, wanted)
+    with torch.no_grad():
+        hub = TupeRobertaModel.from_pretrained(here)
+        assert_close(hub.extract_features(hub.encode("on a mat.")), features(source, "on a mat."))
+
+
+def features(folder, *texts: str) -> torch.Tensor:
+    given = {name: torch.tensor([row]) for name, row in coded(folder, *texts).items()}
+    return loaded(folder)(**given)[0]
+
+
+@pytest.mark.parametrize("kind", ["Model", "ForMaskedLM", CLASSIFIER])
+def test_bert_is_written_as_it_was(kind, tmp_path):
+    """Parameters bit for bit: both token types and the pooler are among them."""
+    source = bert(tmp_path / "source", kind)
+    run("--from", "huggingface", source, tmp_path / "here")
+    head = ("--head", HEAD) if kind == CLASSIFIER else ()
+    lines = run("--to", "huggingface", tmp_path / "here", tmp_path / "back", *head, "--check")
+    assert not any("left out" in line for line in lines)
+    assert config(tmp_path / "back")["architectures"] == [f"Bert{kind}"]
+    found, expected = (
+        safetensors.torch.load_file(folder / "model.safetensors")
+        for folder in (tmp_path / "back", source)
+    )
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert torch.equal(found[name], value), name
+
+
+def test_the_pooler_is_a_head_of_fairseq(tmp_path):
+    source = bert(tmp_path / "source", "Model")
+    run("--from", "huggingface", source, tmp_path / "here")
+    hub = TupeRobertaModel.from_pretrained(tmp_path / "here")
+    tokens = hub.encode("a cat")
+    with torch.no_grad():
+        given = {name: torch.tensor([row]) for name, row in coded(source, "a cat").items()}
+        expected = loaded(source)(**given).pooler_output
+        assert_close(hub.predict("pooler", tokens, return_logits=True), expected)
+
+
+def test_roberta_there_and_back(tmp_path):
+    """Bit for bit with its tokenizer; its second token type, which no text has, is left out."""
+    source, here, back = (tmp_path / name for name in ("source", "here", "back"))
+    roberta(source, type_vocab_size=2)
+    run("--from", "huggingface", source, here, "--check")
+    run("--to", "huggingface", here, back, "--check")
+    for texts in (("A Cat",), ("the bird", "of\u00a0a mât <mask>")):
+        assert coded(back, *texts) == coded(source, *texts)
+    assert_same_state(load(here), huggingface.read(back).state)
+
+
+def test_types_of_a_model_of_fairseq(tmp_path):
+    """The tokenizer that is written counts types as fairseq's model does."""
+    from tests.interop.pieces import dictionary_of_pieces, train
+
+    _, converted = masked_lm("tupe_r", 0, dictionary_of_pieces(train(tmp_path)), type_vocab_size=2)
+    write(converted, tmp_path / "here", tmp_path / "dict.txt")
+    run("--to", "huggingface", tmp_path / "here", tmp_path / "hf", "--check")
+    found = coded(tmp_path / "hf", "a movie", "good")
+    ends = [i for i, number in enumerate(found["input_ids"]) if number == 2]
+    assert found["token_type_ids"] == [int(i > ends[0]) for i in range(len(found["input_ids"]))]
+
+
+@pytest.fixture
+def finetuned(toy_sentence_data, tmp_path):
+    """A fine-tuned model with its data's dictionaries, whose label "1" is class 0."""
+    data = toy_sentence_data["single"]
+    flags = ("--num-classes", 2, "--position-encoding", "rope", "--no-save-optimizer-state")
+    folder = finetune(data, tmp_path / "model", *flags).parent
+    for name in ("input0", "label"):
+        (folder / name).mkdir()
+        shutil.copy(data / name / "dict.txt", folder / name)
+    (folder / "label/dict.txt").write_text("1 9\n0 5\nmadeupword0000 0\n")
+    return folder
+
+
+@pytest.mark.slow
+def test_names_of_classes_from_fairseq(finetuned, tmp_path, monkeypatch, capsys):
+    """In transformers, back in fairseq, and in a program."""
+    head, there, back = ("--head", HEAD), tmp_path / "there", tmp_path / "back"
+    lines = run("--to", "huggingface", finetuned, there, *head, "--check")
+    assert "names of classes: 1, 0" in lines
+    assert config(there)["id2label"] == {"0": "1", "1": "0"}
+    assert config(there)["label2id"] == {"1": 0, "0": 1}
+    assert "names of classes: 1, 0" in run("--from", "huggingface", there, back, "--check")
+    assert load(back).labels == ["1", "0"]
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed (extra onnx)")
+    run("--to", "onnx", finetuned, tmp_path / "program", *head, "--check")
+    assert config(tmp_path / "program")["id2label"] == {"0": "1", "1": "0"}
+
+
+def test_unknown_names_of_classes(finetuned, tmp_path):
+    """A dictionary of other classes names none."""
+    for text in (None, "1 9\n0 5\n2 3\n"):
+        path = finetuned / "label/dict.txt"
+        path.unlink() if text is None else path.write_text(text)
+        out = tmp_path / str(text is None)
+        lines = run("--to", "huggingface", finetuned, out, "--head", HEAD)
+        assert any("no names of the 2 classes, so they are LABEL_0" in line for line in lines)
+
+
+@pytest.mark.parametrize("task", [CLASSIFIER, "ForTokenClassification"])
+def test_names_of_classes_from_transformers(task, tmp_path):
+    labels = {"id2label": dict(enumerate(NAMES)), "label2id": {n: i for i, n in enumerate(NAMES)}}
+    source, here, back = (tmp_path / name for name in ("source", "here", "back"))
+    bert(source, task, **labels)
+    lines = run("--from", "huggingface", source, here, "--check")
+    assert f"names of classes: {', '.join(NAMES)}" in lines
+    assert load(here).labels == NAMES
+    head = HEAD if task == CLASSIFIER else "token_classification_head"
+    run("--to", "huggingface", here, back, "--head", head, "--classes", "tupe", "--check")
+    assert config(back)["id2label"] == {str(i): name for i, name in enumerate(NAMES)}
+
+
+def test_check_notices_other_names_and_ids(tmp_path, monkeypatch):
+    source = bert(tmp_path / "source", CLASSIFIER, id2label=dict(enumerate(NAMES)))
+    write_files = huggingface.write_files
+    model_card = huggingface.model_card
+
+    def other_names(converted, model, *more):
+        (folder,) = tmp_path.glob(".out.*")
+        samples.change_config(folder, {"id2label": {"0": "it", "1": "not it", "2": "Ähnlich"}})
+        return model_card(converted, model, *more)
+
+    run("--from", "huggingface", source, tmp_path / "here")
+    flags = ("--classes", "tupe", "--head", HEAD, "--check")
+    with monkeypatch.context() as patch:
+        patch.setattr(huggingface, "model_card", other_names)
+        with refused("the names of classes are"):
+            run("--to", "huggingface", tmp_path / "here", tmp_path / "out", *flags)
+
+    def cased(folder, files):
+        for old, new in ((b'"lowercase":', b"true"), (b'"do_lower_case": ', b"true")):
+            change = {old + each + new: old + each + b"false" for each in (b"", b" ")}
+            for before, after in change.items():
+                files = {name: text.replace(before, after) for name, text in files.items()}
+        write_files(folder, files)
+
+    monkeypatch.setattr(huggingface, "write_files", cased)
+    with refused("the tokenizers give", "the ids"):
+        run("--to", "huggingface", tmp_path / "here", tmp_path / "out", *flags)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_tokenizer_of_another_dictionary_is_refused(tmp_path):
+    """Words in place of ids: today's model of fairseq has other rows, `[MASK]` not its mask."""
+    tokenizer = bert(tmp_path / "source") / "tokenizer.json"
+    vocabulary = json.loads(tokenizer.read_text())["model"]["vocab"]
+    _, converted = masked_lm("tupe_r", 0, dictionary_of(vocabulary))
+    write(converted, tmp_path / "here", tmp_path / "dict.txt")
+    shutil.copy(tokenizer, tmp_path / "here")
+    with refused("tokenizer.json is not the tokenizer of dict.txt, which has '[PAD]' in place of"):
+        run("--to", "huggingface", tmp_path / "here", tmp_path / "out")
+
+
+def test_lower_case_of_a_carried_tokenizer(tmp_path):
+    run("--from", "huggingface", bert(tmp_path / "source"), tmp_path / "here")
+    with refused("--lower-case does not apply"):
+        run("--to", "huggingface", tmp_path / "here", tmp_path / "out", "--lower-case", "yes")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_tokenizer_of_fairseq_comes_back(tmp_path):
+    """With the files that examples/huggingface/finetune.py copies."""
+    from tests.interop.pieces import dictionary_of_pieces, train
+
+    _, converted = masked_lm("tupe_r", 0, dictionary_of_pieces(train(tmp_path)))
+    write(converted, tmp_path / "here", tmp_path / "dict.txt")
+    run("--to", "huggingface", tmp_path / "here", tmp_path / "there", "--check")
+    run("--from", "huggingface", tmp_path / "there", tmp_path / "back", "--check")
+    ids = [
+        TupeRobertaModel.from_pretrained(tmp_path / n).encode("a movie") for n in ("here", "back")
+    ]
+    assert torch.equal(*ids)
+
+
+SOURCES = {
+    "bert": bert,
+    "roberta": roberta,
+    "deberta-v2": lambda folder: theirs_of("ForMaskedLM", **RELEASED).save_pretrained(folder),
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_from_transformers_to_transformers(kind, tmp_path):
+    """Directly, with neither a tokenizer nor a dictionary."""
+    source, out = tmp_path / "source", tmp_path / "out"
+    SOURCES[kind](source)
+    for path in source.glob("tokenizer*"):
+        path.unlink()
+    with refused("has no tokenizer: save it there, or give --dict, or add --to huggingface"):
+        run("--from", "huggingface", source, out)
+    flags = ("--to", "huggingface", "--check", "--classes")
+    for classes in (kind, "tupe"):
+        lines = run("--from", "huggingface", source, tmp_path / classes, *flags, classes)
+        assert lines[-1].startswith("logits: ")
+    expected, found = (
+        safetensors.torch.load_file(folder / "model.safetensors")
+        for folder in (source, tmp_path / kind)
+    )
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], value) for name, value in expected.items())
+    ids = {name: config(tmp_path / kind).get(f"{name}_token_id") for name in ("bos", "pad", "eos")}
+    assert ids == {name: config(source).get(f"{name}_token_id") for name in ids}
+
+
+WITHOUT_FAIRSEQ = """
+import runpy, sys
+sys.modules["fairseq"] = None
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+
+
+def test_conversion_without_fairseq(tmp_path):
+    """One line that names it."""
+    words = ("--to", "onnx", tmp_path, "--out", tmp_path / "out")
+    command = [sys.executable, "-c", WITHOUT_FAIRSEQ, ROOT / "scripts/convert_checkpoint.py"]
+    done = subprocess.run([*command, *words], capture_output=True, text=True)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: conversion needs fairseq, which is not installed: ")

@@ -1,0 +1,31 @@
+"""Files of sentence-transformers beside a model, which conversions carry unchanged."""
+
+import json
+from pathlib import Path
+
+from ..errors import DataError
+
+MODULES = "modules.json"
+#: Beside modules.json.
+NAMES = (MODULES, "sentence_bert_config.json", "config_sentence_transformers.json")
+
+
+def carried(folder: Path) -> dict[str, bytes]:
+    """The files of a directory by name: modules.json, its modules but the model, and settings.
+
+    Raises:
+        DataError: modules.json is damaged, or names a folder elsewhere.
+    """
+    path = folder / MODULES
+    if not path.is_file():
+        return {}
+    try:
+        parts = [Path(each["path"]) for each in json.loads(path.read_text(encoding="utf-8"))]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise DataError(f"{path} cannot be read: {error}.") from error
+    files = [folder / name for name in NAMES if (folder / name).is_file()]
+    for part in parts:
+        if part.is_absolute() or ".." in part.parts:
+            raise DataError(f"{path} names {str(part)!r}, which is not a folder beside it.")
+        files += [each for each in (folder / part).rglob("*") if part.parts and each.is_file()]
+    return {each.relative_to(folder).as_posix(): each.read_bytes() for each in files}
