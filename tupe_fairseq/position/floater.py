@@ -14,6 +14,7 @@ from typing import Annotated, cast
 import torch
 from torch import Tensor, nn
 
+from ..tracing import is_exporting
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .tables import random_vectors, widened, without_autocast
 
@@ -73,7 +74,7 @@ class FloaterPosition(PositionEncoding):
         self, x: Tensor, tokens: object = None, padding_mask: object = None, start: int = 0
     ) -> Tensor:
         stop = start + x.size(1)
-        if torch.is_grad_enabled() and not torch.compiler.is_exporting():
+        if torch.is_grad_enabled() and not is_exporting():
             # fairseq's fp16 optimizers write to `.data`, which alters neither version nor address.
             self._cache = None
             return x + self.path(stop)[start:].to(x.dtype)
@@ -86,7 +87,7 @@ class FloaterPosition(PositionEncoding):
 
     def _cached_path(self, length: int) -> Tensor:
         """At least `length` positions, without gradients; solved again if a parameter changes."""
-        if torch.compiler.is_exporting() and self._cache is not None:
+        if is_exporting() and self._cache is not None:
             # A program has it as a constant.
             return self._cache[1]
         if any(p.is_inference() for p in self.parameters()):
