@@ -10,7 +10,7 @@ import sentencepiece  # noqa: E402
 
 from examples.glue.tokenizer import Tokenizer  # noqa: E402
 from tests.huggingface.deberta import RELEASED, batch, theirs_of  # noqa: E402
-from tests.interop.samples import change_config, refused, run  # noqa: E402
+from tests.interop.samples import change_config, refused, run, writes_onnx  # noqa: E402
 from tests.tolerances import assert_close  # noqa: E402
 from tupe_fairseq import TupeRobertaModel  # noqa: E402
 
@@ -123,6 +123,7 @@ def test_pipeline_answers_as_with_the_class_of_transformers(saved, tokenizer):
         assert score == pytest.approx(same, rel=1e-4)
 
 
+@writes_onnx
 @pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS[:2])
 def test_program_in_onnx_has_the_ids_of_transformers(saved, task):

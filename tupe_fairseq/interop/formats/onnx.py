@@ -34,6 +34,8 @@ INPUTS = ("input_ids", "attention_mask")
 TOLERANCE = 1e-4
 #: Length of the sequences that are traced; any length that is not special would do.
 TRACED = 11
+#: Older versions fail, or give wrong values, for some encodings.
+OLDEST_TORCH = "2.13"
 #: Parameters of more bytes are stored in a file beside the program, as ONNX demands.
 LARGEST = 1 << 30
 Int8 = Annotated[bool, f"yes: also write {INT8_FILE}, with matrices of 8-bit integers"]
@@ -50,9 +52,13 @@ def write(
     """Write a directory with a program, and with `int8` another with 8-bit matrices.
 
     Raises:
-        UsageError: an option is invalid, the extra is not installed, or the encoding cannot be
-            exported.
+        UsageError: torch is too old, an option is invalid, the extra is not installed, or the
+            encoding cannot be exported.
     """
+    if torch.__version__ < OLDEST_TORCH:
+        raise UsageError(
+            f"--to onnx needs torch {OLDEST_TORCH} or newer, but {torch.__version__} is installed."
+        )
     if converted.family is not MASKED:
         raise ConfigurationError(
             f"the model is a {converted.family.model}, which --to onnx does not take: use "
