@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tolerances import assert_close
@@ -17,11 +17,7 @@ sizes = {
     "by_key": st.booleans(),
     "dtype": st.sampled_from([torch.float32, torch.float64]),
 }
-quickly = settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+quickly = settings(max_examples=60)
 
 
 def normal(*shape, dtype):
