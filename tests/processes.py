@@ -215,6 +215,8 @@ def _become(
     os.chdir(ROOT)
     os.environ.clear()
     os.environ.update(environment)
+    # In the background of a shell, this process ignores it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # Programs start processes as they do elsewhere, and not as this one was started.
     multiprocessing.set_start_method(None, force=True)
     # fairseq set up logging when it was imported, which its commands do otherwise.
