@@ -1,8 +1,18 @@
-"""What torch before 2.7 lacks about the tracing of programs."""
+"""Whether torch.export traces, by any version of torch."""
 
 from collections.abc import Callable
 
 import torch
 
-#: Whether torch.export traces. Before 2.7 torch cannot tell, nor export these models.
-is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", lambda: False)
+#: Older versions of torch fail to export some encodings, or give wrong values.
+OLDEST_EXPORTER = "2.13"
+
+
+def _never() -> bool:
+    return False
+
+
+#: Older ones cannot tell: 2.6 has no such function, 2.7 and 2.8 say so of torch.compile too.
+is_exporting: Callable[[], bool] = (
+    _never if torch.__version__ < OLDEST_EXPORTER else torch.compiler.is_exporting
+)

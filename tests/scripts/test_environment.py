@@ -17,7 +17,7 @@ from packaging.specifiers import SpecifierSet
 
 from tests import ROOT
 from tests.processes import write_program
-from tupe_fairseq.interop.formats.onnx import OLDEST_TORCH
+from tupe_fairseq.tracing import OLDEST_EXPORTER
 
 SYSTEMS = (("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64"))
 NEEDED = "error: Python 3.10 to 3.13 is needed (best: 3.11)"
@@ -108,7 +108,7 @@ def test_documents_name_the_supported_versions(package, pythons):
     assert f"Python {pythons[0]} to {pythons[-1]} and torch {oldest} or newer" in page
     assert f"Python {pythons[0]} to {pythons[-1]} is needed" in NEEDED
     assert re.search(r'"\$\{TORCH:=(\S+)\}"', SCRIPT)[1] in torch.specifier
-    assert f"`--to onnx`\nneeds torch {OLDEST_TORCH}" in page
+    assert f"`--to onnx`\nneeds torch {OLDEST_EXPORTER}" in page
 
 
 @pytest.mark.parametrize("there", ["2.6.0+cu124", "2.10.0", "2.99.1", "3.0"])

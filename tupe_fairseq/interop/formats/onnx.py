@@ -19,6 +19,7 @@ from torch import Tensor
 from ...errors import CheckpointError, ConfigurationError, UsageError
 from ...extras import import_extra
 from ...position.tables import ConstantTable
+from ...tracing import OLDEST_EXPORTER
 from ..check import batch, largest_difference
 from ..classes import to_transformers
 from ..conversion import Conversion, Forward, register
@@ -34,8 +35,6 @@ INPUTS = ("input_ids", "attention_mask")
 TOLERANCE = 1e-4
 #: Length of the sequences that are traced; any length that is not special would do.
 TRACED = 11
-#: Older versions fail, or give wrong values, for some encodings.
-OLDEST_TORCH = "2.13"
 #: Parameters of more bytes are stored in a file beside the program, as ONNX demands.
 LARGEST = 1 << 30
 Int8 = Annotated[bool, f"yes: also write {INT8_FILE}, with matrices of 8-bit integers"]
@@ -55,9 +54,10 @@ def write(
         UsageError: torch is too old, an option is invalid, the extra is not installed, or the
             encoding cannot be exported.
     """
-    if torch.__version__ < OLDEST_TORCH:
+    if torch.__version__ < OLDEST_EXPORTER:
         raise UsageError(
-            f"--to onnx needs torch {OLDEST_TORCH} or newer, but {torch.__version__} is installed."
+            f"--to onnx needs torch {OLDEST_EXPORTER} or newer, but {torch.__version__} is "
+            "installed."
         )
     if converted.family is not MASKED:
         raise ConfigurationError(
