@@ -33,7 +33,8 @@ OWN = {
         {"beta_fast": 64, "beta_slow": 4},
         {"attention_factor": 1.25},
         {"truncate": False},
-        *[{}] * 6,
+        {"beta_fast": 4, "beta_slow": 4},
+        *[{}] * 5,
     ],
     "llama3": [
         {"low_freq_factor": low, "high_freq_factor": high}
@@ -139,6 +140,8 @@ def test_the_trained_length_is_the_length_over_the_factor():
     scaling = rope(rope_scaling="yarn", rope_scaling_factor=8.0).scaling
     assert (scaling.factor, scaling.original) == (8.0, 64)
     assert rope(1, rope_scaling="linear", rope_scaling_factor=8.0).scaling.original == 2
+    # 170.67, to the nearest.
+    assert rope(rope_scaling="yarn", rope_scaling_factor=3.0).scaling.original == 171
 
 
 def test_settings_without_a_value_are_the_defaults():
