@@ -57,7 +57,7 @@ train() { # ENCODING
     --sample-break-mode none --required-batch-size-multiple 1 --max-positions "$length" \
     --optimizer adam --lr 1e-4 --clip-norm 1.0 --lr-scheduler polynomial_decay \
     --warmup-updates 2 --total-num-update 60 --log-format json --log-interval 2 \
-    --disable-validation --no-save
+    --disable-validation --no-save --save-dir "$out/checkpoints"
 }
 
 # Random words: only their number matters.

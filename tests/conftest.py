@@ -16,6 +16,15 @@ import pytest
 from tests import ROOT
 from tupe_fairseq.kernels import native
 
+if importlib.util.find_spec("hypothesis") is not None:
+    from hypothesis import HealthCheck, settings
+
+    # Nothing depends on how fast the machine is. Examples may share fixtures.
+    allowed = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    settings.register_profile("unhurried", deadline=None, suppress_health_check=allowed)
+    settings.load_profile("unhurried")
+
+
 #: The tests in tests/cuda and tests/attention that need no fairseq run where there is none.
 if importlib.util.find_spec("fairseq") is not None:
     from tests import fairseq_commands, processes, toy_data
@@ -67,6 +76,15 @@ def pytest_fixture_setup(request: pytest.FixtureRequest) -> Iterator[object]:
         return (yield)
     with restored_log_levels():
         return (yield)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _checkout() -> Iterator[None]:
+    """Nothing may be left in the root of the repository but caches."""
+    before = {*os.listdir(ROOT)}
+    yield
+    left = {name for name in os.listdir(ROOT) if not name.startswith(".")} - before
+    assert not left, "tests write into the checkout"
 
 
 @pytest.fixture(scope="session")

@@ -84,20 +84,44 @@ class Program:
         with LOCK:
             return self._process.exitcode
 
-    def wait(self, timeout: float = 240) -> CompletedProcess:
-        """Exit status and output.
+    def wait(self) -> CompletedProcess:
+        """Exit status and output; raises what `until` raises."""
+        self.until(lambda: self.poll() is not None)
+        return CompletedProcess(self.args, self.poll(), *self._output())
+
+    def until(self, condition: Callable[[], object], patience: float = 120) -> None:
+        """Wait until a condition holds, however long that takes on a busy machine.
 
         Raises:
-            TimeoutExpired: it has not ended after ``timeout`` seconds; it was killed.
+            AssertionError: the program has ended, and the condition does not hold.
+            TimeoutExpired: it made no progress for ``patience`` seconds; it was killed.
         """
-        end = time.monotonic() + timeout
-        while self.poll() is None and time.monotonic() < end:
+        progress, end = None, 0.0
+        while not condition():
+            assert self.poll() is None or condition(), self._output()
+            if time.monotonic() > end:
+                before, progress = progress, self._progress()
+                if before == progress:
+                    os.killpg(self.pid, signal.SIGKILL)
+                    raise TimeoutExpired(self.args, patience, *self._output())
+                end = time.monotonic() + patience
             time.sleep(0.02)
-        out, err = (path.read_text() if path.exists() else "" for path in self._streams)
-        if self.poll() is None:
-            os.killpg(self.pid, 9)
-            raise TimeoutExpired(self.args, timeout, out, err)
-        return CompletedProcess(self.args, self.poll(), out, err)
+
+    def _output(self) -> list[str]:
+        return [path.read_text() if path.exists() else "" for path in self._streams]
+
+    def _progress(self) -> dict[Path, int]:
+        """Sizes of its output, and of the temporary files where its arguments let it write."""
+        temporary = Path(tempfile.gettempdir()).resolve()
+        named = [Path(word.rpartition("=")[2]).resolve() for word in self.args]
+        paths = [*self._streams, *(path for path in named if path.is_relative_to(temporary))]
+        for folder in [*paths]:
+            paths += [Path(root, name) for root, _, names in os.walk(folder) for name in names]
+        sizes = {}
+        for path in paths:
+            with suppress(OSError):
+                sizes[path] = path.stat().st_size
+        return sizes
 
 
 def run(name: str | Path, *words: object, **environment: str) -> CompletedProcess:
@@ -112,11 +136,9 @@ def write_program(path: Path, lines: str) -> None:
     path.chmod(0o755)
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
-    """Until a condition holds; fail if that takes longer."""
-    end = time.monotonic() + seconds
+def wait_until(condition: Callable[[], object]) -> None:
+    """Until a condition holds, however long that takes on a busy machine."""
     while not condition():
-        assert time.monotonic() < end, "waited in vain"
         time.sleep(0.02)
 
 
@@ -193,6 +215,8 @@ def _become(
     os.chdir(ROOT)
     os.environ.clear()
     os.environ.update(environment)
+    # In the background of a shell, this process ignores it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # Programs start processes as they do elsewhere, and not as this one was started.
     multiprocessing.set_start_method(None, force=True)
     # fairseq set up logging when it was imported, which its commands do otherwise.

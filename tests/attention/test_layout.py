@@ -22,7 +22,7 @@ LONGEST = max(LENGTHS)
 MASK = torch.arange(LONGEST) >= torch.tensor(LENGTHS)[:, None]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=6))
 def test_there_and_back(lengths):
     longest = max(lengths)

@@ -57,6 +57,24 @@ def test_translation(encoding, settings):
     assert_gradients_close(of_ours, of_theirs, torch.float32)
 
 
+@pytest.mark.parametrize("heads", [1, 3, None])
+@pytest.mark.parametrize("layer", [0, 1, None])
+@torch.no_grad()
+def test_alignments(layer, heads):
+    """The attention to the source that is asked for, of that layer and its first heads."""
+    ours, theirs = pair("tupe_transformer", "learned", {})
+    source, words = sentences(3, 8), targets(3, 7)
+    for parameter in (p for m in (ours, theirs) for n, p in m.named_parameters() if "q_proj" in n):
+        parameter.mul_(20)
+    found, expected = (
+        model.decoder(words, model.encoder(source), alignment_layer=layer, alignment_heads=heads)[
+            1
+        ]["attn"][0]
+        for model in (ours, theirs)
+    )
+    assert_close(found, expected)
+
+
 @pytest.mark.parametrize("encoding", ["learned", "sinusoidal"])
 def test_language_model(encoding):
     settings = {"share_decoder_input_output_embed": True}

@@ -112,14 +112,14 @@ def test_slurm_script_requeues_its_job_before_the_time_limit(slurm, tmp_path, mo
         write_program(tmp_path / name, body.format(folder=folder, status=status))
     with subprocess.Popen(["bash", script], stderr=subprocess.PIPE, text=True) as job:
         try:
-            wait_until((tmp_path / "started").exists)
+            wait_until(lambda: (tmp_path / "started").exists() or job.poll() is not None)
             job.send_signal(signal.SIGUSR1)
-            wait_until((tmp_path / "asked").exists)
+            wait_until(lambda: (tmp_path / "asked").exists() or job.poll() is not None)
             with pytest.raises(subprocess.TimeoutExpired):
                 job.wait(0.5)
         finally:
             (tmp_path / "end").touch()
-        _, errors = job.communicate(timeout=60)
+        _, errors = job.communicate()
     assert job.returncode == 7
     assert (tmp_path / "asked").read_text() == "requeue 20042\n"
     assert errors == ("error: job 20042 cannot be requeued\n" if status else "")

@@ -15,7 +15,7 @@ from examples.shared import runner
 from examples.shared.results import read_results, rows, what_ran
 from examples.shared.runner import Run
 from tests import processes
-from tests.processes import is_alive, wait_until
+from tests.processes import is_alive
 from tupe_fairseq import UsageError
 
 #: Runs a and b, which wait for a file `go`.
@@ -176,7 +176,7 @@ def test_an_interruption_ends_all_processes_and_the_next_call_goes_on(how, tmp_p
     program.write_text(PROGRAM)
     words = ("--out", out, "--workers", 2)
     first = processes.Program(program, *words)
-    wait_until(lambda: len(pids(out)) == 2)
+    first.until(lambda: len(pids(out)) == 2)
     second = processes.run(program, *words)
     assert second.returncode == 1
     assert second.stderr.startswith(
@@ -184,7 +184,7 @@ def test_an_interruption_ends_all_processes_and_the_next_call_goes_on(how, tmp_p
     )
     time.sleep(0.2)
     os.kill(first.pid, how)
-    ended = first.wait(60)
+    ended = first.wait()
     assert ended.stderr == "stopped; run the same command again to continue.\n"
     assert not any(map(is_alive, pids(out)))
     assert all(run["seconds"] >= 0.1 for run in read_results(out)["runs"].values())
@@ -204,7 +204,9 @@ def test_report_needs_results(tmp_path):
 def test_runs_are_spread_over_gpus(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
-    tell = 'sleep 0.3; echo $CUDA_VISIBLE_DEVICES >"{}/{}/result"'
+    # Each waits for the other, so that both run at once.
+    tell = 'cd "{}"; echo $CUDA_VISIBLE_DEVICES >{}/result; until [ -s a/result ] && '
+    tell += "[ -s b/result ]; do sleep 0.02; done"
     plan = [shell(name, tell.format(tmp_path, name)) for name in "ab"]
     execute(tmp_path, plan, more=("--workers", "2"))
     assert {row["value"] for row in rows(read_results(tmp_path))} == {4, 7}

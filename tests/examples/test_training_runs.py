@@ -13,7 +13,7 @@ from examples.shared.results import read_results, rows
 from examples.study import length
 from examples.study.training import Recipe, fixed_flags
 from tests import ROOT, processes
-from tests.processes import wait_for_the_lock, wait_until
+from tests.processes import wait_for_the_lock
 from tupe_fairseq import UsageError
 
 #: After --; the last of two equal flags counts.
@@ -33,7 +33,7 @@ def test_killed_study_goes_on(toy_masked_lm_data, tmp_path, monkeypatch, forking
     killed = processes.Program(ROOT / "examples/study/length.py", *words)
     last = out / "masked/learned/1/checkpoint_last.pt"
     try:
-        wait_until(last.exists)
+        killed.until(last.exists)
     finally:
         os.killpg(killed.pid, signal.SIGKILL)
     wait_for_the_lock(out)

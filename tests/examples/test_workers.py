@@ -16,14 +16,18 @@ from pathlib import Path
 from examples.shared import script
 from examples.shared.workers import pool
 
-def number(_):
-    time.sleep(0.3)
+numbers = Path(sys.argv[1])
+
+def number(job):
+    # Each waits for the other, so that both work.
+    numbers.with_suffix(f".{job}").touch()
+    while not numbers.with_suffix(f".{1 - job}").exists():
+        time.sleep(0.02)
     return os.getpid()
 
 def main():
     with pool(2) as results:
-        numbers = Path(sys.argv[1])
-        numbers.with_suffix(".partial").write_text(f"{set(results(number, range(4)))}")
+        numbers.with_suffix(".partial").write_text(f"{set(results(number, range(2)))}")
         numbers.with_suffix(".partial").rename(numbers)
         list(results(time.sleep, [600] * 8))
 
@@ -37,7 +41,7 @@ STOPPED = "stopped; run the same command again to continue.\n"
 def program(tmp_path) -> processes.Program:
     (tmp_path / "program.py").write_text(PROGRAM)
     started = processes.Program(tmp_path / "program.py", tmp_path / "numbers")
-    wait_until((tmp_path / "numbers").exists)
+    started.until((tmp_path / "numbers").exists)
     return started
 
 
@@ -49,7 +53,7 @@ def check_workers_have_ended(folder: Path) -> None:
 
 def test_workers_end_with_a_killed_parent(program, tmp_path):
     os.kill(program.pid, signal.SIGKILL)
-    assert program.wait(timeout=60).returncode == -signal.SIGKILL
+    assert program.wait().returncode == -signal.SIGKILL
     check_workers_have_ended(tmp_path)
 
 
@@ -58,7 +62,7 @@ def test_workers_end_with_a_killed_parent(program, tmp_path):
 def test_an_interrupted_program_does_not_wait_for_jobs(program, tmp_path, send, how):
     """The signal comes from a terminal, which sends it to all, or from a script to the program."""
     send(program.pid, how)
-    ended = program.wait(timeout=60)
+    ended = program.wait()
     assert (ended.returncode, ended.stderr) == (1, STOPPED)
     check_workers_have_ended(tmp_path)
 
@@ -66,7 +70,7 @@ def test_an_interrupted_program_does_not_wait_for_jobs(program, tmp_path, send, 
 def test_a_killed_worker_is_named(program, tmp_path):
     worker = (tmp_path / "numbers").read_text().strip("{}").split(", ")[0]
     os.kill(int(worker), signal.SIGKILL)
-    ended = program.wait(timeout=60)
+    ended = program.wait()
     assert ended.returncode == 1
     assert ended.stderr.startswith("error: a process was killed, possibly for lack of memory")
     check_workers_have_ended(tmp_path)
@@ -81,11 +85,11 @@ def test_cleaning_is_interrupted_within_a_file(tmp_path):
     files = (tmp_path / "a", tmp_path / "b")
     words = ("examples.pretraining.clean", *files, "--out", out, "--workers", 1)
     cleaning = processes.Program(*words)
-    wait_until(
+    cleaning.until(
         lambda: {path.name[:14] for path in out.rglob("*")} >= {"000000.json", ".000001.train."}
     )
     os.kill(cleaning.pid, signal.SIGTERM)
-    ended = cleaning.wait(timeout=60)
+    ended = cleaning.wait()
     assert ended.returncode == 1
     assert ended.stderr.endswith(STOPPED)
     assert [path.name for path in out.rglob("*.json")] == ["000000.json"]

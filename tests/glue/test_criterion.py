@@ -9,7 +9,7 @@ import torch
 from fairseq.criterions import build_criterion
 from fairseq.criterions.sentence_prediction import SentencePredictionCriterion
 from fairseq.logging import metrics
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
@@ -137,7 +137,6 @@ numbers = st.lists(st.tuples(st.integers(-9, 9), st.integers(-9, 9)), min_size=2
 
 
 @given(numbers)
-@settings(deadline=None)
 def test_correlations_of_any_numbers(pair):
     x, y = pair
     constant = np.ptp(x) == 0 or np.ptp(y) == 0
@@ -147,7 +146,6 @@ def test_correlations_of_any_numbers(pair):
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=30))
-@settings(deadline=None)
 def test_metrics_of_any_two_classes(pairs):
     predicted, true = np.array(pairs).T
     found = glue_metrics.f1(predicted, true), glue_metrics.pearson(predicted, true)

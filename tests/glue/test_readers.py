@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from examples.glue.readers import Example, read_rows, read_split
@@ -140,7 +140,6 @@ rows = st.lists(st.tuples(field, field), min_size=1)
 
 
 @given(rows, st.sampled_from(["\n", "\r\n"]))
-@settings(deadline=None)
 def test_any_text_is_read_as_it_is(tmp_path_factory, rows, end):
     """Whatever stands in a field: quotes, rare line separators, commas."""
     path = tmp_path_factory.mktemp("rows") / "x.tsv"

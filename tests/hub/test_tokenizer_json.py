@@ -2,14 +2,18 @@
 
 import itertools
 import json
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 import torch
+from fairseq.data.encoders.utils import get_whole_word_mask
 
+from tests import toy_data
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.hub.tokenizer_json import TokenizerJson, TokenizerJsonConfig
 
+tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed (extra hf)")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 from tests.hub.samples import BERT, MADE, ROBERTA, directory  # noqa: E402
 
@@ -128,3 +132,24 @@ def test_a_tokenizer_without_special_tokens_is_refused(tmp_path):
     (folder / "tokenizer.json").write_text(json.dumps(text))
     with pytest.raises(UsageError, match=r"has no \[CLS\], \[UNK\], so it is neither BERT's"):
         TupeRobertaModel.from_pretrained(folder)
+
+
+#: Tokens in the order of their ids, and whether they begin a word.
+TOKENS = {
+    **{"[PAD]": True, "[CLS]": True, "[SEP]": True, "[UNK]": True, "[MASK]": True},
+    **{"▁": True, "▁the": True, "at": False, "s": False, "▁s": True, "7": False},
+    **{"[unused0]": True, "the▁": False, "(": False, "-": False},
+}
+
+
+def test_words_that_are_masked_as_a_whole(tmp_path):
+    """--mask-whole-words: a piece continues a word, unless ▁ begins it, or it is a symbol."""
+    ids = {token: number for number, token in enumerate(TOKENS)}
+    model = tokenizers.models.WordLevel(ids, unk_token="[UNK]")
+    tokenizers.Tokenizer(model).save(str(tmp_path / "tokenizer.json"))
+    dictionary = toy_data.dictionary(map(str, ids.values()))
+    args = Namespace(bpe="tokenizer_json", tokenizer_json=str(tmp_path / "tokenizer.json"))
+    begins = get_whole_word_mask(args, dictionary).bool().tolist()
+    assert begins[:4] == [True] * 4, "symbols of fairseq's"
+    found = {token: begins[dictionary.index(str(number))] for token, number in ids.items()}
+    assert found == TOKENS

@@ -31,6 +31,8 @@ RELEASED = {
     "position_biased_input": False,
     "max_relative_positions": -1,
 }
+#: In transformers 4, `legacy=False` ties another layer of the head to the embeddings.
+NEEDS_LEGACY = transformers.__version__ < "5"
 #: Names of parameters there and here.
 NAMES = (
     (r"cls\.predictions\.transform\.|lm_predictions\.lm_head\.", "lm_head."),

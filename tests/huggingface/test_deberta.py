@@ -8,7 +8,7 @@ import torch
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 
-from tests.huggingface.deberta import RELEASED, batch, new_name, ours_of, theirs_of
+from tests.huggingface.deberta import NEEDS_LEGACY, RELEASED, batch, new_name, ours_of, theirs_of
 from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq.errors import DataError
 
@@ -39,7 +39,8 @@ def sample(count):
 
 def theirs_with(task, options):
     terms = [] if options["pos_att_type"] == "none" else options["pos_att_type"]
-    return theirs_of(task, **{**options, "pos_att_type": terms})
+    legacy = options["legacy"] or NEEDS_LEGACY
+    return theirs_of(task, **{**options, "pos_att_type": terms, "legacy": legacy})
 
 
 def name_of(options):

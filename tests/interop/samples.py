@@ -15,7 +15,11 @@ from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.interop.dictionaries import dictionary_of
 from tupe_fairseq.interop.families import CAUSAL
 from tupe_fairseq.interop.models import HEAD, Converted, build
+from tupe_fairseq.tracing import OLDEST_EXPORTER
 
+writes_onnx = pytest.mark.skipif(
+    torch.__version__ < OLDEST_EXPORTER, reason=f"--to onnx needs torch {OLDEST_EXPORTER}"
+)
 WORDS = dictionary_of(f"w{i}" for i in range(40))
 TEXT = ["the cat sat on the mat .", "a bird saw it , and the cat saw a bird"]
 SIZES = {

@@ -9,8 +9,8 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 import sentencepiece  # noqa: E402
 
 from examples.glue.tokenizer import Tokenizer  # noqa: E402
-from tests.huggingface.deberta import RELEASED, batch, theirs_of  # noqa: E402
-from tests.interop.samples import change_config, refused, run  # noqa: E402
+from tests.huggingface.deberta import NEEDS_LEGACY, RELEASED, batch, theirs_of  # noqa: E402
+from tests.interop.samples import change_config, refused, run, writes_onnx  # noqa: E402
 from tests.tolerances import assert_close  # noqa: E402
 from tupe_fairseq import TupeRobertaModel  # noqa: E402
 
@@ -30,7 +30,7 @@ OTHER = {
     "type_vocab_size": 2,
     "pos_att_type": ["p2c"],
     "max_relative_positions": 9,
-    "legacy": False,
+    "legacy": NEEDS_LEGACY,
     "hidden_act": "relu",
 }
 TEXT = [line for line in Path(__file__).with_name("pieces.py").read_text().splitlines() if line]
@@ -123,6 +123,7 @@ def test_pipeline_answers_as_with_the_class_of_transformers(saved, tokenizer):
         assert score == pytest.approx(same, rel=1e-4)
 
 
+@writes_onnx
 @pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS[:2])
 def test_program_in_onnx_has_the_ids_of_transformers(saved, task):
@@ -256,7 +257,7 @@ def test_own_encoding_by_name_is_no_warm_start(saved):
         ({"position_buckets": 3000}, "--deberta-buckets is 3000"),
         ({"num_attention_heads": 5}, "5 heads do not divide 24"),
         ({"hidden_size": "wide"}, "hidden_size"),
-        ({"num_hidden_layers": None}, "config.json"),
+        ({"num_hidden_layers": None}, "num_hidden_layers"),
         ({"norm_rel_ebd": "none"}, "embed_positions.norm"),
     ],
 )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from fairseq.data import Dictionary
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import ROOT, processes
@@ -73,7 +73,6 @@ def test_a_name_with_a_line_break_is_told_in_one_line(tmp_path):
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r"), max_size=8)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(words, st.integers(-9, 10**9)), min_size=1, max_size=20))
 def test_dictionaries_keep_every_word_in_its_place(tmp_path_factory, pairs):
     """Whatever words: what is written is read back by fairseq."""

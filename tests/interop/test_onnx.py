@@ -9,7 +9,14 @@ import torch
 
 from tests import ROOT
 from tests.interop.pieces import dictionary_of_pieces, train
-from tests.interop.samples import bert, language_model, masked_lm, refused, run
+from tests.interop.samples import (
+    bert,
+    language_model,
+    masked_lm,
+    refused,
+    run,
+    writes_onnx,
+)
 from tests.tolerances import FORWARD
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.interop.check import outputs_of
@@ -21,6 +28,8 @@ for library in ("onnxruntime", "onnxscript", "transformers"):
     pytest.importorskip(library, reason=f"{library} is not installed (extra onnx)")
 
 import transformers  # noqa: E402
+
+pytestmark = writes_onnx
 
 WINDOW = {"attention_window": 3}
 #: Options of DeBERTa-v3, whose logarithmic buckets texts of three tokens reach.

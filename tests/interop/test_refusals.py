@@ -11,7 +11,7 @@ import torch
 
 from tests.interop import samples
 from tests.interop.samples import refused, run
-from tupe_fairseq.interop.formats import huggingface
+from tupe_fairseq.interop.formats import huggingface, onnx
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 
@@ -239,3 +239,9 @@ def test_recorded_settings(trained, changed, changes, part):
     state["cfg"]["model"] = {n: v for n, v in settings.items() if v is not None}
     with refused(part) if part else nullcontext():
         changed(directory, state)
+
+
+def test_onnx_with_an_older_torch(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch, "__version__", torch.torch_version.TorchVersion("2.9.1+cu130"))
+    with refused("--to onnx needs torch 2.13 or newer, but 2.9.1+cu130 is installed."):
+        onnx.write(samples.masked_lm("tupe_r")[1], tmp_path / "out")

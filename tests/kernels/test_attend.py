@@ -28,7 +28,7 @@ def written_out(q, k, v, bias, hidden):
     return scores.masked_fill(hidden, HIDDEN).softmax(-1) @ v.double()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     batch=st.integers(1, 3),
     heads=st.integers(1, 3),

@@ -1,7 +1,8 @@
 """Values by distance added to cells, and summed from them, against loops."""
 
+import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tolerances import assert_close
@@ -16,11 +17,7 @@ sizes = {
     "by_key": st.booleans(),
     "dtype": st.sampled_from([torch.float32, torch.float64]),
 }
-quickly = settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+quickly = settings(max_examples=60)
 
 
 def normal(*shape, dtype):
@@ -31,6 +28,11 @@ def cells_and_columns(queries, keys, columns, offset):
     for i in range(queries):
         for j in range(keys):
             yield i, j, min(max(j - i + offset, 0), columns - 1)
+
+
+#: Blocks of 16 by 16 cells have 31 distances: tables that hold them all, and none too many.
+at_the_edge = pytest.mark.parametrize("columns", range(29, 35))
+offsets = pytest.mark.parametrize("offset", range(13, 19))
 
 
 @quickly
@@ -61,3 +63,20 @@ def test_each_value_gets_the_sum_of_its_cells(
     found = torch.full_like(expected, float("nan"))
     sum_by_distance(cells, found, offset, by_key)
     assert_close(found, expected)
+
+
+@at_the_edge
+@offsets
+def test_whole_blocks_at_the_ends_of_the_table(way, columns, offset):
+    """Of 16 by 16 cells, which the kernel computes in registers."""
+    rows = normal(2, 16, columns, dtype=torch.float32)
+    cells, expected = torch.zeros(2, 16, 16), torch.zeros(2, 16, 16)
+    summed = torch.zeros_like(rows)
+    for i, j, column in cells_and_columns(16, 16, columns, offset):
+        expected[:, i, j] = rows[:, j, column]
+        summed[:, j, column] += rows[:, j, column]
+    add_by_distance_(cells, rows, offset, True)
+    assert torch.equal(cells, expected)
+    found = torch.full_like(rows, float("nan"))
+    sum_by_distance(cells, found, offset, True)
+    assert_close(found, summed)

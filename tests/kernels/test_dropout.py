@@ -22,7 +22,7 @@ def split_mix(key: int, counter: int) -> int:
     return z ^ (z >> 31)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     rows=st.integers(1, 4),
     columns=st.integers(1, 9),

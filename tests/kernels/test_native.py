@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import shlex
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -67,16 +68,16 @@ def test_one_of_many_compiles(kind, folder, tmp_path, monkeypatch):
     workers = [kind(target=_load_in_a_process, args=(results,)) for _ in range(4)]
     for worker in workers:
         worker.start()
-    assert all(results.get(timeout=60) for _ in workers)
     for worker in workers:
-        worker.join(60)
+        worker.join()
+    assert all(results.get(timeout=60) for _ in workers)
     # It compiles, then it links.
     assert (tmp_path / "calls").read_text() == "\n\n"
 
 
-def make_writable(folder, monkeypatch):
+def make_open(right, folder, monkeypatch):
     folder.mkdir()
-    folder.chmod(0o770)
+    folder.chmod(0o700 | right)
 
 
 def make_foreign(folder, monkeypatch):
@@ -99,7 +100,11 @@ def make_homeless(folder, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "make", [make_writable, make_foreign, make_link, make_file, make_homeless]
+    "make",
+    [
+        *(partial(make_open, 1 << bit) for bit in range(6)),
+        *(make_foreign, make_link, make_file, make_homeless),
+    ],
 )
 def test_no_folder_of_the_users_own(make, load, folder, monkeypatch, caplog):
     """Another user may have put a library there, which would be run."""

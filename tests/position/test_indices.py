@@ -14,7 +14,7 @@ from tupe_fairseq.position.t5 import RelativeBias
 
 #: T queries at start, ..., start + T − 1 and S keys; S may be smaller than start + T.
 sizes = {"queries": st.integers(1, 9), "keys": st.integers(1, 9), "start": st.integers(0, 9)}
-quickly = settings(max_examples=60, deadline=None)
+quickly = settings(max_examples=60)
 
 
 @st.composite

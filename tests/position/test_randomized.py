@@ -51,7 +51,7 @@ def test_the_encodings_that_take_it():
     assert taking == list(NAMES)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(1, 30), st.integers(0, 30), st.booleans(), st.integers(0, 2**31))
 def test_a_draw_is_sorted_without_repetition_and_in_range(length, more, distances, seed):
     torch.manual_seed(seed)

@@ -62,19 +62,22 @@ def test_the_hub_scales(checkpoint, toy_masked_lm_data):
 
 
 def test_layers_with_a_window_have_their_own_base():
-    """As ModernBERT's, by its module of rotary positions."""
+    """As ModernBERT's, by its modules of rotary positions."""
     from transformers import ModernBertConfig
-    from transformers.models.modernbert.modeling_modernbert import ModernBertRotaryEmbedding
+    from transformers.models.modernbert import modeling_modernbert as modernbert
 
     shape = {"num_layers": 4, "window": 4, "global_every": 3}
     encoding = rope(rope_theta=160000.0, rope_theta_local=10000.0, **shape)
     assert [encoding.at(layer) is encoding for layer in range(4)] == [True, False, False, True]
     assert encoding.at(1) is encoding.at(2)
     config = ModernBertConfig(hidden_size=16, num_attention_heads=2)
-    theirs = ModernBertRotaryEmbedding(config)
+    given = torch.zeros(1, 16, 16), torch.arange(16)[None]
     for layer in range(4):
-        positions = torch.arange(16)[None]
-        cos, _ = theirs(torch.zeros(1, 16, 16), positions, config.layer_types[layer])
+        if hasattr(config, "layer_types"):
+            theirs = modernbert.ModernBertRotaryEmbedding(config)
+            cos, _ = theirs(*given, config.layer_types[layer])
+        else:  # transformers 4
+            cos, _ = modernbert.ModernBertAttention(config, layer).rotary_emb(*given)
         ours = encoding.at(layer).rotation.cos(torch.float32)
         torch.testing.assert_close(ours, cos[0, :, :4], rtol=1e-5, atol=1e-5)
 

@@ -20,6 +20,9 @@ SETTINGS = [
     (32.0, 8192, 500000.0, 128, 0.75, 8192),
     (3.0, 64, 100.0, 16, 1.0, 190),
     (2.5, 1000, 1000.0, 48, 1.0, 5000),
+    # Yarn's last dimension is beyond the last pair, or even the width.
+    (4.0, 4096, 100.0, 32, 1.0, 8192),
+    (2.0, 65536, 10.0, 32, 1.0, 70000),
 ]
 #: Settings of its own for each of them, as far as a scaling has any.
 OWN = {
@@ -30,13 +33,14 @@ OWN = {
         {"beta_fast": 64, "beta_slow": 4},
         {"attention_factor": 1.25},
         {"truncate": False},
-        *[{}] * 4,
+        {"beta_fast": 4, "beta_slow": 4},
+        *[{}] * 5,
     ],
     "llama3": [
         {"low_freq_factor": low, "high_freq_factor": high}
-        for low, high in ((1, 4), (1, 8), (2, 4), (0.5, 2), (1, 32)) * 2
+        for low, high in ((1, 4), (1, 8), (2, 4), (0.5, 2), (1, 32)) * 3
     ],
-    "longrope": [{"attention_factor": 1.5}] + [{}] * 9,
+    "longrope": [{"attention_factor": 1.5}] + [{}] * 11,
 }
 every_setting = pytest.mark.parametrize("index", range(len(SETTINGS)))
 
@@ -136,6 +140,8 @@ def test_the_trained_length_is_the_length_over_the_factor():
     scaling = rope(rope_scaling="yarn", rope_scaling_factor=8.0).scaling
     assert (scaling.factor, scaling.original) == (8.0, 64)
     assert rope(1, rope_scaling="linear", rope_scaling_factor=8.0).scaling.original == 2
+    # 170.67, to the nearest.
+    assert rope(rope_scaling="yarn", rope_scaling_factor=3.0).scaling.original == 171
 
 
 def test_settings_without_a_value_are_the_defaults():

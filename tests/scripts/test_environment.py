@@ -17,6 +17,7 @@ from packaging.specifiers import SpecifierSet
 
 from tests import ROOT
 from tests.processes import write_program
+from tupe_fairseq.tracing import OLDEST_EXPORTER
 
 SYSTEMS = (("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64"))
 NEEDED = "error: Python 3.10 to 3.13 is needed (best: 3.11)"
@@ -37,11 +38,6 @@ def pythons(package) -> list[str]:
     """Every supported Python, oldest first."""
     every = (f"3.{minor}" for minor in range(30))
     return [python for python in every if python in SpecifierSet(package["python_requires"])]
-
-
-def torch_versions(package: dict) -> tuple[str, str]:
-    """The oldest supported torch, and the first that is newer than supported."""
-    return re.search(r"torch>=(\S+),<(\S+)'", str(package["install_requires"])).groups()
 
 
 def pins(name: str) -> list[Requirement]:
@@ -106,13 +102,19 @@ def test_distributions_have_code_kernels_and_the_mark_of_types(tmp_path):
 
 
 def test_documents_name_the_supported_versions(package, pythons):
-    oldest, too_new = torch_versions(package)
-    newest = f"2.{int(too_new.removeprefix('2.')) - 1}"
-    readme = (ROOT / "README.md").read_text()
-    assert f"Python {pythons[0]} to {pythons[-1]} and torch {oldest} to {newest}" in readme
+    (torch,) = (r for r in map(Requirement, package["install_requires"]) if r.name == "torch")
+    oldest = str(torch.specifier).removeprefix(">=")
+    page = (ROOT / "README.md").read_text()
+    assert f"Python {pythons[0]} to {pythons[-1]} and torch {oldest} or newer" in page
     assert f"Python {pythons[0]} to {pythons[-1]} is needed" in NEEDED
-    installed = re.search(r'"\$\{TORCH:=(\S+)\}"', SCRIPT)[1]
-    assert installed in SpecifierSet(f">={oldest},<{too_new}")
+    assert re.search(r'"\$\{TORCH:=(\S+)\}"', SCRIPT)[1] in torch.specifier
+    assert f"`--to onnx`\nneeds torch {OLDEST_EXPORTER}" in page
+
+
+@pytest.mark.parametrize("there", ["2.6.0+cu124", "2.10.0", "2.99.1", "3.0"])
+def test_the_torch_that_is_there_is_kept(package, there):
+    torch = [Requirement(text) for text in package["install_requires"] if text.startswith("torch")]
+    assert all(there in requirement.specifier for requirement in torch)
 
 
 def bash(folder: Path, commands: str, path: str, **variables: str) -> str:

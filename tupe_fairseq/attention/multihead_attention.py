@@ -1,7 +1,5 @@
 """Multihead self-attention whose positions come from an encoding."""
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
@@ -146,8 +144,12 @@ def with_layer_terms(
         length = max(shared.start + q.size(2), k.size(2))
         relative = terms.relative(shared.encoding, length, attention)
     if relative is not None:
-        relative = replace(relative, queries=terms.relative_queries(x))
+        # Written out, here and below: torch.compile before 2.8 cannot trace `replace`.
+        vectors = relative.for_queries, relative.for_keys, relative.for_values
+        biases, queries = (relative.query_bias, relative.key_bias), terms.relative_queries(x)
+        relative = RelativeVectors(*vectors, *biases, queries)
     if terms.uses("content"):
         width = shared.encoding.shape.head_dim
         content = terms.content(q[..., :width], k[..., :width], x, shared.encoding, shared.start)
-    return replace(shared, relative=relative, content=content)
+    seen = shared.backend, shared.layout, shared.prepared, shared.encoding, shared.start
+    return SharedAttention(*seen, relative, content, shared.temperature)

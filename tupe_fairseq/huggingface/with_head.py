@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar
 
+import torch  # noqa: F401  (torch.compile of torch 2.6 looks for this name)
 from torch import Tensor
 
 from .configuration import TupeConfig

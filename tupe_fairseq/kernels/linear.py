@@ -43,7 +43,7 @@ def is_plain(module: nn.Module, kind: type[nn.Module] = nn.Linear) -> bool:
 
     Quantisation noise is a hook; accelerate replaces ``forward`` where it offloads weights.
     """
-    if type(module) is not kind or "forward" in vars(module):
+    if type(module) is not kind or "forward" in module.__dict__:
         return False
     hooks = module._forward_pre_hooks or module._forward_hooks
     return not (hooks or module._backward_pre_hooks or module._backward_hooks)

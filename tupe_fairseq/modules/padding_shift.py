@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ..attention import Padding
+from ..tracing import is_exporting
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class PaddingShift:
         """
         if padding is None:
             return cls()
-        unknown = padding.lengths is None and not torch.compiler.is_exporting()
+        unknown = padding.lengths is None and not is_exporting()
         if not (padding.leading or padding.scattered or unknown):
             return cls(padding)
         sources = padding.mask.to(torch.int8).argsort(dim=1, stable=True)

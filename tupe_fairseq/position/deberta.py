@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ..errors import ConfigurationError
 from ..kernels.dropout import dropout
 from ..kernels.linear import project
+from ..tracing import is_exporting
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .layer_terms import LayerTerms
 from .relative import ByDistance, RelativeVectors
@@ -144,7 +145,7 @@ class DebertaPosition(PositionEncoding):
             length: the number of positions.
             reverse: read them at δ(i,j), which descends in j − i; otherwise at δ(j,i).
         """
-        near, exports = len(rows) // 2, torch.compiler.is_exporting()
+        near, exports = len(rows) // 2, is_exporting()
         if self.buckets is None or (not exports and near == length <= len(self.buckets)):
             # One row for each distance
             vectors = per_head(rows, self.shape.num_heads)
@@ -182,9 +183,9 @@ class DebertaPosition(PositionEncoding):
 
     def _near(self, length: int) -> int:
         """How many rows on each side this length reaches."""
-        if self.buckets is None and not torch.compiler.is_exporting():
+        if self.buckets is None and not is_exporting():
             return min(self.reach, length)
-        if torch.compiler.is_exporting() or length > len(self.reached):
+        if is_exporting() or length > len(self.reached):
             return self.reach
         return min(self.reach, self.reached[length - 1] + 1)
 

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from ..tracing import is_exporting
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .bias import AttentionBias
 from .indices import distances, toeplitz
@@ -55,7 +56,7 @@ class FireLayer(PositionEncoding):
         threshold = self.threshold * self.w.to(widened(self.w.dtype)).abs()
         longest = max(start + queries, keys)
         reach = threshold if self.reach is None else self.reach
-        if not torch.compiler.is_exporting() and longest - 1 <= reach:
+        if not is_exporting() and longest - 1 <= reach:
             ratios = logarithms / self._divisor(threshold)
             return AttentionBias(keys, by_distance=self._mlp(ratios), start=start)
         positions = torch.arange(longest, device=device)
@@ -76,7 +77,7 @@ class FireLayer(PositionEncoding):
 
     def _in_blocks(self, ratios: Tensor) -> Tensor:
         """The MLP of T×S ratios: H×T×S; block by block, and again in the backward pass."""
-        if torch.compiler.is_exporting():
+        if is_exporting():
             return self._mlp(ratios)
         blocks = ratios.split(max(1, HIDDEN_VALUES // (ratios.size(1) * len(self.hidden_bias))))
         return torch.cat([checkpoint(self._mlp, b, use_reentrant=False) for b in blocks], 1)
@@ -116,7 +117,7 @@ class FirePosition(PositionEncoding):
 
     def for_pass(self, length: int, device: torch.device) -> "FirePosition":
         """Read |w|·L of all layers at once, so that the host waits for the device only once."""
-        if torch.compiler.is_exporting():
+        if is_exporting():
             return self
         view = copy.copy(self)
         view.in_pass = [copy.copy(self.at(layer)) for layer in range(len(self.layers))]

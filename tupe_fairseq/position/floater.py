@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..tracing import is_exporting
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .tables import affine, random_vectors, widened, without_autocast
 
@@ -85,7 +86,7 @@ class FloaterPosition(PositionEncoding):
         self, x: Tensor, tokens: object = None, padding_mask: object = None, start: int = 0
     ) -> Tensor:
         stop = start + x.size(1)
-        if torch.is_grad_enabled() and not torch.compiler.is_exporting():
+        if torch.is_grad_enabled() and not is_exporting():
             self._cache = None
             return x + self.path(stop)[start:].to(x.dtype)
         return x + self._cached_path()[start:stop].to(x.dtype)
@@ -97,7 +98,7 @@ class FloaterPosition(PositionEncoding):
 
     def _cached_path(self) -> Tensor:
         """All positions, without gradients; solved again if a value changes."""
-        if torch.compiler.is_exporting() and self._cache is not None:
+        if is_exporting() and self._cache is not None:
             # A program has it as a constant.
             return self._cache[1]
         with without_autocast(self.first.device.type):

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..tracing import is_exporting
+
 
 @dataclass(frozen=True)
 class ByDistance:
@@ -29,7 +31,7 @@ class ByDistance:
 
         Where torch exports a program for every length, all rows are kept.
         """
-        if torch.compiler.is_exporting():
+        if is_exporting():
             return self
         first, stop = self.reached(-(start + queries - 1), keys - 1 - start)
         return ByDistance(self.vectors[:, first:stop], self.first + first)
@@ -45,7 +47,7 @@ class ByDistance:
         near = self.within(queries, keys, start)
         # B×H×T×W
         products = q @ near.table.mT
-        if not torch.compiler.is_exporting() and products.size(-1) == queries + keys - 1:
+        if not is_exporting() and products.size(-1) == queries + keys - 1:
             return relative_shift(products, keys)
         return products.gather(-1, near._rows(q, queries, keys, start))
 

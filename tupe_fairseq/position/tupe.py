@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ConfigurationError
+from ..tracing import is_exporting
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .bias import AttentionBias
 from .by_distance import (
@@ -103,7 +104,7 @@ class TupeAbsolute(PositionEncoding):
     def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
         if self.trained == self.shape.max_positions:
             return self._as_trained(*self._vectors(keys), queries, keys, start)
-        if torch.compiler.is_exporting():
+        if is_exporting():
             return self._of_any_length(queries, keys)
         if keys <= self.trained:
             return self._as_trained(*self._vectors(keys), queries, keys, start)

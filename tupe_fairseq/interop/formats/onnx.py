@@ -20,6 +20,7 @@ from torch import Tensor
 from ...errors import CheckpointError, ConfigurationError, UsageError
 from ...extras import import_extra
 from ...position.tables import ConstantTable
+from ...tracing import OLDEST_EXPORTER
 from ..check import batch, largest_difference, token_types
 from ..classes import to_transformers
 from ..conversion import Conversion, Forward, register
@@ -54,9 +55,14 @@ def write(
     """Write a directory with a program, and with `int8` another with 8-bit matrices.
 
     Raises:
-        UsageError: an option is invalid, the extra is not installed, or the encoding cannot be
-            exported.
+        UsageError: torch is too old, an option is invalid, the extra is not installed, or the
+            encoding cannot be exported.
     """
+    if torch.__version__ < OLDEST_EXPORTER:
+        raise UsageError(
+            f"--to onnx needs torch {OLDEST_EXPORTER} or newer, but {torch.__version__} is "
+            "installed."
+        )
     _check(converted, head)
     for library in ("onnxruntime", "onnxscript", "transformers"):
         import_extra(library, KIND)

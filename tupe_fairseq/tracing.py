@@ -1,0 +1,18 @@
+"""Whether torch.export traces, by any version of torch."""
+
+from collections.abc import Callable
+
+import torch
+
+#: Older versions of torch fail to export some encodings, or give wrong values.
+OLDEST_EXPORTER = "2.13"
+
+
+def _never() -> bool:
+    return False
+
+
+#: Older ones cannot tell: 2.6 has no such function, 2.7 and 2.8 say so of torch.compile too.
+is_exporting: Callable[[], bool] = (
+    _never if torch.__version__ < OLDEST_EXPORTER else torch.compiler.is_exporting
+)
