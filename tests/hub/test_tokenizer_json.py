@@ -138,7 +138,7 @@ def test_a_tokenizer_without_special_tokens_is_refused(tmp_path):
 TOKENS = {
     **{"[PAD]": True, "[CLS]": True, "[SEP]": True, "[UNK]": True, "[MASK]": True},
     **{"▁": True, "▁the": True, "at": False, "s": False, "▁s": True, "7": False},
-    **{"[unused0]": True, "the▁": False, "(": False, "-": False},
+    **{"[": False, "the▁": False, "(": False, "-": False},
 }
 
 

@@ -127,7 +127,7 @@ class TokenizerJson:
 
     def _begins_word(self, number: int) -> bool:
         token = self.tokenizer.id_to_token(number)
-        if token is None or number in self.added:
+        if token is None or number in self.added or number in self.symbols:
             return True
         if self.prefix:
             return not token.startswith(self.prefix)
