@@ -25,8 +25,9 @@ def main(argv: list[str] | None = None) -> None:
     try:
         from tupe_fairseq.interop.convert import convert
     except ModuleNotFoundError as error:
+        name = str(error.name).partition(".")[0]
         raise UsageError(
-            f"conversion needs {error.name}, which is not installed: see scripts/fairseq.md."
+            f"conversion needs {name}, which is not installed: see scripts/fairseq.md."
         ) from error
     print("\n".join(convert(argv)))
 

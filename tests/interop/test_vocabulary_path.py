@@ -8,8 +8,11 @@ import pytest
 from examples.quickstart import tokenizer
 from tests import processes
 from tests.fairseq_commands import pretrain
-from tests.interop.samples import run
+from tests.interop.pieces import dictionary_of_pieces, train
+from tests.interop.samples import masked_lm, run
 from tupe_fairseq import TupeRobertaModel
+from tupe_fairseq.hub.files import record_preprocessing
+from tupe_fairseq.interop.directory import write
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
@@ -72,3 +75,16 @@ def test_learned_without_tokenizer_says_so(trained, tmp_path):
     assert told[0].startswith("no tokenizer was written, so AutoTokenizer has nothing to load: ")
     assert len(told) == 2
     assert not (tmp_path / "hf" / "tokenizer.json").exists()
+
+
+def test_lowercasing_is_kept_as_it_is_recorded(tmp_path):
+    """Into tokenizer.json, and back into fairseq."""
+    _, converted = masked_lm("tupe_r", 0, dictionary_of_pieces(train(tmp_path)))
+    write(converted, tmp_path / "here", tmp_path / "dict.txt")
+    record_preprocessing(tmp_path / "here", True)
+    run("--to", "huggingface", tmp_path / "here", tmp_path / "hf", "--check")
+    run("--from", "huggingface", tmp_path / "hf", tmp_path / "back", "--check")
+    ids = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")("A good MOVIE")["input_ids"]
+    for name in ("here", "back"):
+        hub = TupeRobertaModel.from_pretrained(tmp_path / name)
+        assert hub.encode("a Good movie").tolist() == ids
