@@ -200,8 +200,7 @@ def correlation_terms(encoder: Encoder, tokens: Tensor) -> Tensor:
             f"{type(encoding).__name__} does not add positions to the tokens, so its scores have "
             "no terms between tokens and positions."
         )
-    types_of = getattr(encoder, "types_of", lambda tokens: None)
-    parts = _normalised(encoder, embedded, positions, types_of(tokens))
+    parts = _normalised(encoder, tokens, embedded, positions)
     attention = _layer(encoder, 1).self_attn
     queries = _project(attention.q_proj, parts, attention.num_heads) * attention.scaling
     keys = _project(attention.k_proj, parts, attention.num_heads)
@@ -219,11 +218,10 @@ def _layer(encoder: Encoder, layer: int) -> TransformerLayer:
     return cast(TransformerLayer, encoder.layers[layer - 1])
 
 
-def _normalised(
-    encoder: Encoder, embedded: Tensor, positions: Tensor, types: Tensor | None
-) -> Tensor:
+def _normalised(encoder: Encoder, tokens: Tensor, embedded: Tensor, positions: Tensor) -> Tensor:
     """Parts of the first attention's input: tokens, positions and constants, 3×B×T×C."""
-    constants = encoder.add_types(torch.zeros_like(embedded), types)
+    types_of = getattr(encoder, "types_of", lambda tokens: None)
+    constants = encoder.add_types(torch.zeros_like(embedded), types_of(tokens))
     parts = torch.stack([embedded, positions, constants])
     layer = _layer(encoder, 1)
     norms = [encoder.layernorm_embedding]

@@ -74,8 +74,7 @@ def overrides(data: Path, checkpoint: Path, given: Sequence[str] = ()) -> list[s
         added = "" if key == "position_encoding" else "+"
         found.append(f"{added}model.{key}={text}")
     found.append(f"task.max_positions={positions}")
-    chosen = any(word.startswith("task.separator_token=") for word in given)
-    if not chosen and separates_once(data, model):
+    if separates_once(data, model) and not any("task.separator_token=" in word for word in given):
         found.append("task.separator_token=null")
     if not torch.cuda.is_available():
         found += ["common.cpu=true", "common.fp16=false"]

@@ -22,10 +22,10 @@ class TupeRobertaHubInterface(RobertaHubInterface):
     lowercase = False
 
     def __init__(
-        self, cfg: Any, task: Any, model: Any, settings: Any, separator: bool | None = None
+        self, cfg: Any, task: Any, model: Any, settings: Any = None, separator: bool | None = None
     ):
         super().__init__(cfg, task, model)
-        self.bpe = files.build_tokenizer("bpe", settings)
+        self.bpe = files.build_tokenizer("bpe", settings or {})
         if isinstance(self.bpe, TokenizerJson):
             self.bpe.check_dictionary(task.source_dictionary)
         if separator is None:
