@@ -144,7 +144,7 @@ def with_layer_terms(
         length = max(shared.start + q.size(2), k.size(2))
         relative = terms.relative(shared.encoding, length, attention)
     if relative is not None:
-        # Written out, here and below: torch.compile before 2.8 cannot trace `replace`.
+        # Written out, here and below: torch.compile of torch 2.6 cannot trace `replace`.
         vectors = relative.for_queries, relative.for_keys, relative.for_values
         biases, queries = (relative.query_bias, relative.key_bias), terms.relative_queries(x)
         relative = RelativeVectors(*vectors, *biases, queries)
