@@ -123,6 +123,19 @@ def test_a_replaced_forward_is_called():
     assert torch.equal(project(x, replaced), x[:, :3])
 
 
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("size", ["LARGE", "FEW_ROWS"])
+def test_a_bias_in_any_order_of_memory(size, gradients):
+    for shape, outputs, _ in globals()[size]:
+        tensors = inputs(shape, outputs, True)
+        bias = torch.stack((tensors["bias"], -tensors["bias"]), -1)[..., 0]
+        with torch.set_grad_enabled(gradients):
+            found = linear(tensors["x"], tensors["weight"], bias)
+        assert_close(
+            found, F.linear(*(tensors[name].double() for name in ("x", "weight", "bias")))
+        )
+
+
 @torch.no_grad()
 def test_few_programs_for_many_lengths():
     """oneDNN keeps one for each number of rows, and a server has batches of all sizes."""

@@ -115,7 +115,8 @@ def _is_served(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
         x.dtype == weight.dtype == torch.float32
         and (x.is_cpu and weight.is_cpu)
         and (type(x) in native.PLAIN and type(weight) in native.PLAIN)
-        and (bias is None or (bias.dtype == x.dtype and bias.is_cpu))
+        # Of a bias, oneDNN ignores the stride.
+        and (bias is None or (bias.dtype == x.dtype and bias.is_cpu and bias.is_contiguous()))
         and (bias is None or type(bias) in native.PLAIN)
         and not torch._C._are_functorch_transforms_active()
         and not torch.is_autocast_enabled("cpu")
