@@ -78,7 +78,7 @@ def test_commands_that_read_models(tmp_path):
         assert done.returncode == 0, done.stderr
     known = processes.run(ROOT / convert[0], "--to", "huggingface", model, "--out", out, *own)
     assert "only the code of encodings in tupe_fairseq is written" in known.stderr
-    unknown = processes.run(ROOT / convert[0], "--to", "onnx", model, "--out", out)
+    unknown = processes.run(ROOT / convert[0], "--to", "huggingface", model, "--out", out)
     assert "the known ones are: " in unknown.stderr
     missing = processes.run(ROOT / convert[0], "--user-dir", "nowhere", *convert[1:])
     assert missing.stderr.endswith("--user-dir is 'nowhere', but there is no such folder.\n")

@@ -17,7 +17,15 @@ from tests import ROOT
 from tests.fairseq_commands import finetune
 from tests.huggingface.deberta import RELEASED, theirs_of
 from tests.interop import samples
-from tests.interop.samples import assert_same_state, bert, masked_lm, refused, roberta, run
+from tests.interop.samples import (
+    assert_same_state,
+    bert,
+    masked_lm,
+    refused,
+    roberta,
+    run,
+    writes_onnx,
+)
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.interop.dictionaries import dictionary_of
@@ -146,7 +154,7 @@ def finetuned(toy_sentence_data, tmp_path):
 
 @pytest.mark.slow
 def test_names_of_classes_from_fairseq(finetuned, tmp_path, monkeypatch, capsys):
-    """In transformers, back in fairseq, and in a program."""
+    """In transformers, and back in fairseq."""
     head, there, back = ("--head", HEAD), tmp_path / "there", tmp_path / "back"
     lines = run("--to", "huggingface", finetuned, there, *head, "--check")
     assert "names of classes: 1, 0" in lines
@@ -154,8 +162,13 @@ def test_names_of_classes_from_fairseq(finetuned, tmp_path, monkeypatch, capsys)
     assert config(there)["label2id"] == {"1": 0, "0": 1}
     assert "names of classes: 1, 0" in run("--from", "huggingface", there, back, "--check")
     assert load(back).labels == ["1", "0"]
+
+
+@writes_onnx
+@pytest.mark.slow
+def test_names_of_classes_in_a_program(finetuned, tmp_path):
     pytest.importorskip("onnxscript", reason="onnxscript is not installed (extra onnx)")
-    run("--to", "onnx", finetuned, tmp_path / "program", *head, "--check")
+    run("--to", "onnx", finetuned, tmp_path / "program", "--head", HEAD, "--check")
     assert config(tmp_path / "program")["id2label"] == {"0": "1", "1": "0"}
 
 
