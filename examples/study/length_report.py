@@ -29,8 +29,8 @@ from examples.study.length_figures import (
 )
 from examples.study.length_measures import FACTORS, KINDS, bands
 
-#: The file of length_terms.py, and how its ways begin that measure a folded checkpoint.
-TERMS, FOLDED = "terms.json", "all pairs by distance"
+#: The file of length_terms.py.
+TERMS = "terms.json"
 
 
 def losses_by_model(results: Results, part: str) -> Found:
@@ -147,26 +147,24 @@ def terms_part(terms: dict[str, Any]) -> list[str]:
     shares = ([name, *(f"{100 * s:.0f}" for s in m["explained"])] for name, m in models.items())
     rows = []
     for name, model in models.items():
-        exact = model["ways"]["default"]["mean"]["1"]
-        for way, losses in sorted(model["ways"].items(), key=lambda way: FOLDED in way[0]):
-            mean_, last = (
-                [f"{losses[key][k]:.4f}" for k in ("1", str(FACTORS[-1]))]
+        for way, losses in model["ways"].items():
+            cells = (
+                f"{losses[key][k]:.4f}"
                 for key in ("mean", "last")
+                for k in ("1", str(FACTORS[-1]))
             )
-            change = f"{losses['mean']['1'] - exact:+.4f}"
-            rows.append([name, way, *mean_, change, *last])
+            rows.append([name, way, *cells])
     return [
         *("## What distance explains of TUPE's term", ""),
         "Share of the variance of each head's term over the pairs of trained positions, [CLS] "
         "left out, that their distance explains, in percent:",
         *("", *table(["model", *(f"head {h + 1}" for h in heads)], shares), ""),
-        "Losses with `--extend-positions toeplitz`, in bits per token: by default, with all pairs "
-        "by distance, trained ones too (`--to toeplitz`), and with other values of "
-        f"`--toeplitz-far` (default {unit // 2}) and `--toeplitz-slope` (default 1). "
-        f"Change: against the model as trained. Last: the last {unit} tokens of each block.",
+        "Losses with `--extend-positions toeplitz`, in bits per token: by default, and with other "
+        f"values of `--toeplitz-far` (default {unit // 2}) and `--toeplitz-slope` (default 1). "
+        f"Last: the last {unit} tokens of each block.",
         "",
         *table(
-            ["model", "way", *ends, "change", *(f"last, {end}" for end in ends)],
+            ["model", "way", *ends, *(f"last, {end}" for end in ends)],
             rows,
         ),
         "",
