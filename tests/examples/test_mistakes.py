@@ -2,7 +2,7 @@
 
 import pytest
 
-from examples.study import algorithmic, benchmark, length, study
+from examples.study import algorithmic, benchmark, length
 from examples.translation import run as translation
 from tupe_fairseq import UsageError
 
@@ -11,7 +11,6 @@ PROGRAMS = {
     "algorithmic": (algorithmic, "reverse_string {} OUT"),
     "benchmark": (benchmark, "DATA --out OUT {}"),
     "length": (length, "DATA --out OUT {}"),
-    "study": (study, "--text DATA --glue DATA --scale smoke --out OUT {}"),
     "translation": (translation, "DATA --out OUT {}"),
 }
 
@@ -31,9 +30,6 @@ PROGRAMS = {
         ("length", "--updates 6", "must be a multiple of the 4 validations, but is 6"),
         ("length", "--blocks 0", "--blocks must be at least 1"),
         ("length", "--length 8", "--length and --masked-length must be at least 16"),
-        ("study", "--tasks MNLI", "--tasks has 'MNLI'; the scale has CoLA"),
-        ("study", "--glue /not/there", "--glue is '/not/there', but there is no such path"),
-        ("study", "--text /not/there", "--text is '/not/there', but there is no such path"),
         ("translation", "--encodings tupe_x", "'tupe_x'"),
         ("translation", "--seeds one", "--seeds is 'one'"),
         ("translation", "--updates 2", "--updates must be at least 4"),
