@@ -2,13 +2,12 @@
 
 import pytest
 
-from examples.study import algorithmic, benchmark, length
+from examples.study import benchmark, length
 from examples.translation import run as translation
 from tupe_fairseq import UsageError
 
 #: What each program needs, and where flags go.
 PROGRAMS = {
-    "algorithmic": (algorithmic, "reverse_string {} OUT"),
     "benchmark": (benchmark, "DATA --out OUT {}"),
     "length": (length, "DATA --out OUT {}"),
     "translation": (translation, "DATA --out OUT {}"),
@@ -18,12 +17,9 @@ PROGRAMS = {
 @pytest.mark.parametrize(
     ("name", "flags", "message"),
     [
-        ("algorithmic", "tupe", "--position-encoding is 'tupe'"),
-        ("algorithmic", "alibi+x=1", "'alibi.x=1' has 'x=1'; the options of alibi are"),
-        ("algorithmic", "t5+num_buckets=x", "has 'num_buckets=x'"),
-        ("algorithmic", "tupe_a+tie_cls=1", "has 'tie_cls=1'"),
-        ("algorithmic", "none --updates 0", "--updates and --batch-size must be at least 1"),
-        ("algorithmic", "none --longest 40", "must be at least 1, --longest 50"),
+        ("length", "--encodings alibi+x=1", "'alibi.x=1' has 'x=1'; the options of alibi are"),
+        ("length", "--encodings t5+num_buckets=x", "has 'num_buckets=x'"),
+        ("length", "--encodings tupe_a+tie_cls=1", "has 'tie_cls=1'"),
         ("benchmark", "--encodings tupe", "the known ones are"),
         ("benchmark", "--blimp /not/there", "--blimp is '/not/there', but there is no such path"),
         ("length", "--encodings tupe", "--position-encoding is 'tupe'"),
