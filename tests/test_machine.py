@@ -64,3 +64,10 @@ def test_commit(tmp_path: Path, monkeypatch):
     assert (tmp_path / ".git/index").read_bytes() == before
     (tmp_path / "a").write_text("changed")
     assert machine.commit(tmp_path) == "v1-dirty"
+
+
+def test_commands_are_shown_without_absolute_paths(tmp_path):
+    words = ["python", machine.ROOT / "examples/x.py", f"a={tmp_path}/out/1", "../near"]
+    words += ["/far/away", "1", f"{tmp_path}/out/lr=2/model.pt"]
+    shown_words = machine.shown(words, {"OUT": tmp_path / "out"})
+    assert shown_words == "python examples/x.py a=OUT/1 ../near away 1 OUT/lr=2/model.pt"

@@ -32,7 +32,6 @@ def draw_positional_correlations(
     title: str,
     caption: str = "",
     names: Sequence[str] | None = None,
-    same_colors: bool = False,
 ) -> "Figure":
     """One heat map per head of the content-free score term (figure of Ke et al. 2021).
 
@@ -41,8 +40,6 @@ def draw_positional_correlations(
         title: above the figure.
         caption: small, below the figure; e.g. the command that made it.
         names: titles of the maps; default: "head 1", ...
-        same_colors: one range of colours for all maps; otherwise one for each, as heads differ in
-            scale.
 
     Raises:
         UsageError: matplotlib is not installed.
@@ -57,13 +54,10 @@ def draw_positional_correlations(
     figure.set_layout_engine("constrained", h_pad=GAP)
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).flat
     names = names or [f"head {head + 1}" for head in range(heads)]
-    limits = [color_limits(values) for values in correlations]
-    if same_colors:
-        limits = [(min(low for low, _ in limits), max(high for _, high in limits))] * heads
     for panel in panels[heads:]:
         panel.set_visible(False)
     for head, panel in enumerate(panels[:heads]):
-        _draw_map(panel, correlations[head], names[head], limits[head])
+        _draw_map(panel, correlations[head], names[head])
         if head + columns >= heads:
             panel.set_xlabel("key position", fontsize=8)
         if head % columns == 0:
@@ -74,9 +68,10 @@ def draw_positional_correlations(
     return figure
 
 
-def _draw_map(panel: "Axes", values: Tensor, name: str, limits: tuple[float, float]) -> None:
+def _draw_map(panel: "Axes", values: Tensor, name: str) -> None:
     """One heat map with its colour bar, and ticks at [CLS] and at round positions."""
-    image = panel.imshow(values.float().cpu().numpy(), vmin=limits[0], vmax=limits[1])
+    low, high = color_limits(values)
+    image = panel.imshow(values.float().cpu().numpy(), vmin=low, vmax=high)
     figure = panel.figure
     bar = figure.colorbar(image, ax=panel, extend="both", shrink=0.75, pad=0.02, aspect=25)
     bar.ax.tick_params(labelsize=6, length=2)

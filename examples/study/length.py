@@ -4,18 +4,16 @@
 
 DATA_BIN is the output of examples/pretraining/prepare.sh. The parts:
 
-    causal        language models, trained at --length tokens, measured at 1, 2, 4, 8 and 16 times
-                  as many; without further training, `rope` also with each scaling of its
-                  frequencies, and some encodings with a window
-    masked        the same with masked models and --masked-length
-    algorithmic   the tasks of algorithmic.py: strings of up to 40 symbols, tested to 200
+    causal    language models, trained at --length tokens, measured at 1, 2, 4, 8 and 16 times as
+              many; without further training, `rope` also with each scaling of its frequencies, and
+              some encodings with a window
+    masked    the same with masked models and --masked-length
 
 An encoding may have options: `rope+randomize_positions=512`. All are trained with the first of
 --seeds, masked models and some causal ones with all. After an interruption the same command
-continues; `--only 'causal/*'` runs a part. DIRECTORY gets PART/ENCODING/SEED/
-(algorithmic/TASK/ENCODING/SEED/) with the model and log.txt, results.json, and the report
-(length_report.py): report.md, causal.png, masked.png and algorithmic.png, which need matplotlib
-(the extra `viz`).
+continues; `--only 'causal/*'` runs a part. DIRECTORY gets PART/ENCODING/SEED/ with the model and
+log.txt, results.json, and the report (length_report.py): report.md, causal.png and masked.png,
+which need matplotlib (the extra `viz`).
 """
 
 import argparse
@@ -27,7 +25,6 @@ from typing import Any
 
 from examples.shared import script
 from examples.shared.runner import Run, arguments, runner
-from examples.study.algorithmic import TASKS
 from examples.study.length_measures import FACTORS, KINDS
 from examples.study.length_report import report
 from examples.study.training import Recipe, trained, training_run
@@ -44,8 +41,6 @@ ENCODINGS = {
     "rope+rope_fraction=0.75+rope_proportional=true",
     "masked": "learned,tupe_a,tupe_r,rope,alibi,kerple_log,learned+randomize_positions=512,"
     "rope+randomize_positions=512,t5,t5+max_distance=16",
-    "algorithmic": "rope,rope+randomize_positions=2048,learned,"
-    "learned+randomize_positions=2048,alibi,none,t5",
 }
 #: Causal models that are trained with all seeds.
 REPEATED = ("sinusoidal", "learned", "rope", "alibi", "t5")
@@ -64,7 +59,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     add("--masked-length", type=int, default=32, help="tokens of masked models (default: 32)")
     add("--updates", type=int, default=4800, help="updates of a causal model, 32 sequences each")
     add("--masked-updates", type=int, default=9600, help="updates of a masked model")
-    add("--algorithmic-updates", type=int, default=3000, help="of a task (the paper: 10,000)")
     add("--blocks", type=int, default=64, help="held-out text, in sequences of the longest length")
     args = arguments(parser, argv, "examples.study.length")
     for part in ENCODINGS:
@@ -117,29 +111,10 @@ def measured(data: Path, folder: Path) -> dict[str, Any]:
     return {**trained(data, folder), "measured": ways}
 
 
-def algorithmic_runs(args: argparse.Namespace) -> list[Run]:
-    """The runs that train on strings and test."""
-    runs, seed, updates = [], args.seeds[0], args.algorithmic_updates
-    for encoding in args.algorithmic:
-        for task in TASKS:
-            name = f"algorithmic/{task}/{encoding}/{seed}"
-            path = args.out.absolute() / name / "result.json"
-            words = [sys.executable, "-m", "examples.study.algorithmic", task, encoding, path]
-            words += ["--seed", seed, "--updates", updates]
-            settings = {"part": "algorithmic", "task": task, "encoding": encoding, "seed": seed}
-            runs.append(Run(name, settings | {"updates": updates}, [words], solved))
-    return runs
-
-
-def solved(folder: Path) -> dict[str, Any]:
-    """The result of algorithmic.py."""
-    return json.loads((folder / "result.json").read_text())
-
-
 def main(argv: list[str] | None = None) -> None:
     """See the module's docstring."""
     args = parse(argv)
-    runs = [*model_runs(args, "causal"), *model_runs(args, "masked"), *algorithmic_runs(args)]
+    runs = [*model_runs(args, "causal"), *model_runs(args, "masked")]
     lengths = {"causal": args.length, "masked": args.masked_length}
     with runner(args, {"trained": lengths}, report) as execute:
         execute(runs)

@@ -5,7 +5,6 @@ from statistics import mean
 from typing import Any
 
 from examples.shared.panels import LINE, label_ends, panels
-from examples.study.algorithmic import TRAINED
 from examples.study.length_measures import FACTORS, KINDS
 from tupe_fairseq.plots import save_png
 
@@ -15,8 +14,6 @@ HOLDS, BREAKS = 0.05, 0.5
 #: What `length_measures.measure` returns, by name of the model (an encoding, and perhaps a scaling
 #: or a window) and seed.
 Found = dict[str, dict[int, dict[str, Any]]]
-#: Results of the algorithmic tasks by task and encoding.
-Solved = dict[str, dict[str, list[dict[str, Any]]]]
 COLORS = {"holds": "C0", "degrades": "0.5", "breaks": "C3"}
 #: Labels of the logarithmic axis.
 TICKS = (-5, -2, -1, -0.5, -0.2, -0.1, -0.05, 0, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
@@ -73,30 +70,3 @@ def scale_growth(axes: Any) -> None:
     axes.set_ylim(low, high)
     axes.axhline(0, color="0.8", linewidth=0.8, zorder=0)
     axes.set_xscale("log", base=2)
-
-
-def draw_accuracy(solved: Solved, out: Path, command: str) -> None:
-    """Accuracy of the algorithmic tasks against the length, a panel for each task.
-
-    Args:
-        solved: at least one task.
-        out: a name ending in .png.
-        command: that made the figure.
-    """
-    figure, both = panels(7 * len(solved), 4.5, columns=len(solved))
-    names = sorted({name.partition("+")[0] for found in solved.values() for name in found})
-    for axes, (task, found) in zip(both, solved.items(), strict=True):
-        ends, colors = {}, {}
-        for name, lines in found.items():
-            colors[name] = f"C{names.index(name.partition('+')[0])}"
-            lengths = list(lines[0]["by_length"])
-            means = [100 * mean(line["by_length"][n] for line in lines) for n in lengths]
-            style = "--" if "+" in name else "-"
-            axes.plot([int(n) for n in lengths], means, style, color=colors[name], linewidth=1.5)
-            ends[name] = int(lengths[-1]), means[-1]
-        axes.axvline(TRAINED, color="0.8", linewidth=0.8, zorder=0)
-        axes.set(xlabel=f"symbols (trained: up to {TRAINED})", ylabel="correct symbols, percent")
-        axes.set_ylim(40, 102)
-        axes.set_title(task)
-        label_ends(axes, ends, colors, "{:.0f} %")
-    save_png(figure, out, command)

@@ -10,27 +10,23 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 from examples.shared import script
 from examples.shared.markdown import spread, table
 from examples.shared.results import Results, missing, read_results, rows, write_report
-from examples.study.algorithmic import TRAINED
 from examples.study.length_figures import (
     BREAKS,
     HOLDS,
     Found,
-    Solved,
-    draw_accuracy,
     draw_growth,
     growth,
     verdict,
 )
 from examples.study.length_measures import FACTORS, KINDS, bands
 
-#: The file of length_terms.py, and how its ways begin that measure a folded checkpoint.
-TERMS, FOLDED = "terms.json", "all pairs by distance"
+#: The file of length_terms.py.
+TERMS = "terms.json"
 
 
 def losses_by_model(results: Results, part: str) -> Found:
@@ -41,15 +37,6 @@ def losses_by_model(results: Results, part: str) -> Found:
             name = f"{row['encoding']}, {way}" if way else row["encoding"]
             found[name][row["seed"]] = measured
     return dict(sorted(found.items(), key=lambda item: growth(item[1])[FACTORS[-1]]))
-
-
-def solved_tasks(results: Results) -> Solved:
-    """Results of the algorithmic tasks, the highest score first."""
-    lines = rows(results, part="algorithmic")
-    found: Solved = {task: defaultdict(list) for task in sorted({line["task"] for line in lines})}
-    for line in sorted(lines, key=lambda line: -line["score"]):
-        found[line["task"]][line["encoding"]].append(line)
-    return found
 
 
 def by_position(runs: dict[int, dict[str, Any]]) -> Iterator[str]:
@@ -106,39 +93,6 @@ def losses_part(part: str, found: Found, trained: int, planned: list[str]) -> li
     ]
 
 
-def algorithmic_part(solved: Solved, planned: list[dict[str, Any]]) -> list[str]:
-    """Lines of the report on the tasks of algorithmic.py."""
-    if not solved:
-        return ["## Algorithmic tasks", "", "Not run.", ""]
-    lines_of_table = []
-    absent = [f"{each['encoding']} ({each['task']})" for each in planned]
-    for task, found in solved.items():
-        for encoding, lines in found.items():
-            short = [mean_accuracy(line, range(TRAINED + 1)) for line in lines]
-            cells = (
-                spread((100 * value for value in column), "{:.1f}")
-                for column in (short, [line["score"] for line in lines])
-            )
-            lines_of_table.append([f"`{task}`", f"`{encoding}`", *cells])
-            training = f"{lines[0]['updates']:,} updates of 128 strings"
-    return [
-        *("## Algorithmic tasks", "", "![Accuracy by length](algorithmic.png)", ""),
-        f"Share of correct symbols in percent, up to the trained {TRAINED} symbols and beyond; "
-        f"half are right by chance. {training}. Median and range over seeds, or one seed. Planned "
-        f"and not run: {listed(absent)}.",
-        *(
-            "",
-            *table(["task", "encoding", f"up to {TRAINED}", f"beyond {TRAINED}"], lines_of_table),
-            "",
-        ),
-    ]
-
-
-def mean_accuracy(line: dict[str, Any], lengths: range) -> float:
-    """Mean over the tested lengths among some."""
-    return mean(value for n, value in line["by_length"].items() if int(n) in lengths)
-
-
 def terms_part(terms: dict[str, Any]) -> list[str]:
     """Lines of the report on what length_terms.py has measured."""
     models, unit = terms["models"], terms["length"] - KINDS["masked"].special
@@ -147,26 +101,24 @@ def terms_part(terms: dict[str, Any]) -> list[str]:
     shares = ([name, *(f"{100 * s:.0f}" for s in m["explained"])] for name, m in models.items())
     rows = []
     for name, model in models.items():
-        exact = model["ways"]["default"]["mean"]["1"]
-        for way, losses in sorted(model["ways"].items(), key=lambda way: FOLDED in way[0]):
-            mean_, last = (
-                [f"{losses[key][k]:.4f}" for k in ("1", str(FACTORS[-1]))]
+        for way, losses in model["ways"].items():
+            cells = (
+                f"{losses[key][k]:.4f}"
                 for key in ("mean", "last")
+                for k in ("1", str(FACTORS[-1]))
             )
-            change = f"{losses['mean']['1'] - exact:+.4f}"
-            rows.append([name, way, *mean_, change, *last])
+            rows.append([name, way, *cells])
     return [
         *("## What distance explains of TUPE's term", ""),
         "Share of the variance of each head's term over the pairs of trained positions, [CLS] "
         "left out, that their distance explains, in percent:",
         *("", *table(["model", *(f"head {h + 1}" for h in heads)], shares), ""),
-        "Losses with `--extend-positions toeplitz`, in bits per token: by default, with all pairs "
-        "by distance, trained ones too (`--to toeplitz`), and with other values of "
-        f"`--toeplitz-far` (default {unit // 2}) and `--toeplitz-slope` (default 1). "
-        f"Change: against the model as trained. Last: the last {unit} tokens of each block.",
+        "Losses with `--extend-positions toeplitz`, in bits per token: by default, and with other "
+        f"values of `--toeplitz-far` (default {unit // 2}) and `--toeplitz-slope` (default 1). "
+        f"Last: the last {unit} tokens of each block.",
         "",
         *table(
-            ["model", "way", *ends, "change", *(f"last, {end}" for end in ends)],
+            ["model", "way", *ends, *(f"last, {end}" for end in ends)],
             rows,
         ),
         "",
@@ -187,9 +139,6 @@ def report(out: Path) -> None:
         lines += losses_part(part, found, lengths[part], planned)
     if (out / TERMS).exists():
         lines += terms_part(json.loads((out / TERMS).read_text()))
-    if solved := solved_tasks(results):
-        draw_accuracy(solved, out / "algorithmic.png", command)
-    lines += algorithmic_part(solved, missing(results, part="algorithmic"))
     write_report(out, results, lines)
 
 

@@ -9,17 +9,13 @@ text, without further training. Writes OUT/terms.json, by model
     explained   of each head, the share of the variance of its term over the pairs of positions,
                 [CLS] left out, that their distance explains
     ways        the losses with --extend-positions toeplitz, also with other values of
-                --toeplitz-far and --toeplitz-slope, and with all pairs by distance
-                (--to toeplitz)
+                --toeplitz-far and --toeplitz-slope
 
 and the report of length.py again if it is in OUT. What the file has already is left out.
 """
 
 import json
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +25,9 @@ from torch import Tensor
 from examples.shared import script
 from examples.shared.results import NAME
 from examples.study.length_measures import FACTORS, KINDS, measure, read_blocks
-from examples.study.length_report import FOLDED, TERMS, report
+from examples.study.length_report import TERMS, report
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.files import replacing
-from tupe_fairseq.interop.convert import convert
 
 KIND = KINDS["masked"]
 
@@ -61,28 +56,13 @@ def ways(trained: int) -> dict[str, dict[str, Any]]:
     distances = (trained // 8, trained // 4, 3 * trained // 4)
     changes = {f"far {far}": {"toeplitz_far": far} for far in distances}
     found = {"default": {}, **changes}
-    found |= {f"slope {s:g}": {"toeplitz_slope": s} for s in (0.0, 0.5, 2.0)}
-    # The one choice that the trained length alone shows: which distances may share a value.
-    return found | {FOLDED: {}} | {f"{FOLDED}, {name}": each for name, each in changes.items()}
-
-
-@contextmanager
-def folded(checkpoint: Path, changed: dict[str, Any]) -> Iterator[Path]:
-    """The checkpoint with its term folded into values by distance."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "folded"
-        flags = [f"--{name.replace('_', '-')}={value}" for name, value in changed.items()]
-        convert(["--to", "toeplitz", str(checkpoint), "--out", str(out), *flags])
-        yield out / "model.pt"
+    return found | {f"slope {s:g}": {"toeplitz_slope": s} for s in (0.0, 0.5, 2.0)}
 
 
 def measured(
-    way: str, changed: dict[str, Any], checkpoint: Path, data: Path, trained: int, blocks: Tensor
+    changed: dict[str, Any], checkpoint: Path, data: Path, trained: int, blocks: Tensor
 ) -> dict[str, Any]:
     """Losses as those of length_measures.py."""
-    if way.startswith(FOLDED):
-        with folded(checkpoint, changed) as path:
-            return measure(KIND, path, data, trained, blocks, {})
     changed = {"extend_positions": "toeplitz", "trained_positions": trained, **changed}
     return measure(KIND, checkpoint, data, trained, blocks, changed)
 
@@ -102,7 +82,7 @@ def main() -> None:
         model["explained"] = explained_by_distance(checkpoint, Path(data), trained)
         for way, changed in ways(trained).items():
             if way not in model["ways"]:
-                losses = measured(way, changed, checkpoint, Path(data), trained, blocks)
+                losses = measured(changed, checkpoint, Path(data), trained, blocks)
                 model["ways"][way] = losses
                 with replacing(path) as aside:
                     aside.write_text(json.dumps(found, indent=1) + "\n")

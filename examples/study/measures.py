@@ -1,4 +1,4 @@
-"""Measures of the study: updates needed for a loss, differences and their noise."""
+"""Measures of the studies: updates needed for a loss, differences and their noise."""
 
 import math
 from collections import Counter
@@ -28,13 +28,6 @@ def reaching(curve: Curve, target: float) -> float | None:
         if low <= target:
             return before + (after - before) * (high - target) / (high - low)
     return None
-
-
-def fraction(curve: Curve, baseline: Curve) -> float | None:
-    """The share of the baseline's updates after which a model reaches its final loss."""
-    last = max(baseline)
-    update = reaching(curve, baseline[last])
-    return None if update is None else update / last
 
 
 def band(curves: Sequence[Curve]) -> list[tuple[int, float, float, float]]:
@@ -68,32 +61,13 @@ class Difference(NamedTuple):
         return f"{said} (noise)" if self.is_noise else f"**{said}**"
 
 
-def difference(values: Sequence[float], standard_error: float = 0.0) -> Difference:
-    """The mean of a difference for each seed, and its confidence interval.
-
-    Two causes of noise are added in quadrature: the seeds (Student's t) and the choice of the
-    validation examples, which is the same for all seeds and has the given standard error.
-    """
+def difference(values: Sequence[float]) -> Difference:
+    """The mean of a difference for each seed, and its confidence interval (Student's t)."""
     if len(values) < 2:
         return Difference(mean(values), None)
     quantile = (1 + CONFIDENCE) / 2
-    seeds = stats.t.ppf(quantile, len(values) - 1) * stdev(values) / math.sqrt(len(values))
-    examples = stats.norm.ppf(quantile) * standard_error
-    return Difference(mean(values), math.hypot(seeds, examples))
-
-
-def standard_error(metric: str, score: float, examples: int) -> float:
-    """Standard error of a score in percent, from the number of examples.
-
-    Accuracy: √(p(1−p)/n). Pearson's correlation: (1−r²)/√(n−1) for large n. Matthews':
-    √((1−r²)/n), which is exact for labels and answers of equal frequency.
-    """
-    share = score / 100
-    if metric == "accuracy":
-        return 100 * math.sqrt(share * (1 - share) / examples)
-    if metric == "mcc":
-        return 100 * math.sqrt((1 - share**2) / examples)
-    return 100 * (1 - share**2) / math.sqrt(examples - 1)
+    half_width = stats.t.ppf(quantile, len(values) - 1) * stdev(values) / math.sqrt(len(values))
+    return Difference(mean(values), half_width)
 
 
 def without_model(metric: str, train: Sequence[str], valid: Sequence[str]) -> float:

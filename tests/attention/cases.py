@@ -42,7 +42,6 @@ OPTIONS = {
     "cnn": {"cnn_kernel": 3, "cnn_groups": 4},
     "deberta": {"relative_clip": 3},
     "shaw": {"relative_clip": 2},
-    "toeplitz": {"toeplitz_far": 3, "toeplitz_slope": 0.5},
     "fire": {"fire_width": 4, "fire_threshold": 1 << 12},
     # Without random positions in training.
     "cape": {"cape_global_shift": 0.0, "cape_local_shift": 0.0, "cape_scale": 1.0},
@@ -92,8 +91,6 @@ OTHER_VARIANTS = {
     "deberta-narrow": ("deberta", {"relative_clip": 1}),
     "deberta-wide": ("deberta", {"relative_clip": 9}),
     "deberta-long": ("deberta", {"relative_clip": 40}),
-    "toeplitz-tie_cls": ("toeplitz", {"tie_cls": True, "toeplitz_far": 1}),
-    "toeplitz-long": ("toeplitz", {"toeplitz_far": 40}),
     "deberta-v3": ("deberta", {**DEBERTA_V3, "deberta_share": True, "deberta_norm": True}),
     "deberta-own": ("deberta", DEBERTA_V3),
     "deberta-c2p": ("deberta", {"relative_clip": 3, "deberta_terms": "c2p"}),

@@ -30,7 +30,6 @@ REFUSED = {
         *("shaw", "transformer_xl", "deberta", "cope", "dape", "fox-two_sided", "t5", "tupe_r"),
         *("cable-two_sided", "relative_bank", "urpe"),
         *("alibi", "fire", "kerple_log", "kerple_power", "sandwich", "tupe_a-toeplitz"),
-        "toeplitz",
     ),
 }
 SERVED = [

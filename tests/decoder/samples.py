@@ -21,7 +21,6 @@ OPTIONS = {
     "shaw": {"relative_clip": 2},
     "cope": {"cope_positions": 4},
     "t5": {"num_buckets": 6, "max_distance": 5},
-    "toeplitz": {"toeplitz_far": 3},
     "tupe_r": {"num_buckets": 6, "max_distance": 5},
     "urpe": {"num_buckets": 6, "max_distance": 5},
 }
@@ -34,7 +33,6 @@ VARIANTS = {name: (name, OPTIONS.get(name, {})) for name in POSITION_ENCODINGS} 
     "rope-yarn": ("rope", {"rope_scaling": "yarn", "rope_scaling_factor": 4.0}),
     "rope-part": ("rope", {"rope_fraction": 0.5, "rope_skip_every": 2}),
     "sinusoidal-paper": ("sinusoidal", {"fairseq_sinusoids": False}),
-    "toeplitz-untied": ("toeplitz", {"tie_cls": False, "toeplitz_far": 3}),
     "tupe_a-untied": ("tupe_a", {"tie_cls": False}),
     "tupe_r-untied": ("tupe_r", {"tie_cls": False, **OPTIONS["tupe_r"]}),
     "tupe_r-toeplitz": (

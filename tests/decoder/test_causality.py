@@ -61,7 +61,6 @@ ONE_SIDED = {
     "sandwich": ({"sandwich_width": 4}, {}),
     "shaw": ({"relative_clip": 2}, {}),
     "t5": (BUCKETS, {"bidirectional": False}),
-    "toeplitz": ({"tie_cls": True, "toeplitz_far": 3}, {"bidirectional": False}),
     "tupe_a": ({"tie_cls": True}, {}),
     "tupe_r": ({"tie_cls": True, **BUCKETS}, {"bidirectional": False}),
     "urpe": (BUCKETS, {"bidirectional": False}),

@@ -4,12 +4,10 @@ import math
 from collections import Counter
 
 import pytest
-import torch
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from examples.shared import frequencies
-from examples.study import figures
 
 
 @pytest.fixture(params=[7, 1 << 24])
@@ -26,11 +24,6 @@ def tokens(request, toy_masked_lm_data, monkeypatch):
 def test_tokens_are_those_of_the_dataset(toy_masked_lm_data, tokens):
     for split, expected in tokens.items():
         assert frequencies.read_tokens(toy_masked_lm_data / split).tolist() == expected
-    train = frequencies.read_tokens(toy_masked_lm_data / "train")
-    sequences = figures.sequences(train, 0, 9)
-    assert sequences.dtype == torch.long
-    assert sequences[:, 0].tolist() == [0] * figures.SEQUENCES
-    assert sequences[:, 1:].flatten().tolist() == tokens["train"][: figures.SEQUENCES * 8]
 
 
 def test_loss_without_context(toy_masked_lm_data, tokens):

@@ -2,16 +2,14 @@
 
 import pytest
 
-from examples.study import algorithmic, benchmark, length, study
+from examples.study import benchmark, length
 from examples.translation import run as translation
 from tupe_fairseq import UsageError
 
 #: What each program needs, and where flags go.
 PROGRAMS = {
-    "algorithmic": (algorithmic, "reverse_string {} OUT"),
     "benchmark": (benchmark, "DATA --out OUT {}"),
     "length": (length, "DATA --out OUT {}"),
-    "study": (study, "--text DATA --glue DATA --scale smoke --out OUT {}"),
     "translation": (translation, "DATA --out OUT {}"),
 }
 
@@ -19,21 +17,15 @@ PROGRAMS = {
 @pytest.mark.parametrize(
     ("name", "flags", "message"),
     [
-        ("algorithmic", "tupe", "--position-encoding is 'tupe'"),
-        ("algorithmic", "alibi+x=1", "'alibi.x=1' has 'x=1'; the options of alibi are"),
-        ("algorithmic", "t5+num_buckets=x", "has 'num_buckets=x'"),
-        ("algorithmic", "tupe_a+tie_cls=1", "has 'tie_cls=1'"),
-        ("algorithmic", "none --updates 0", "--updates and --batch-size must be at least 1"),
-        ("algorithmic", "none --longest 40", "must be at least 1, --longest 50"),
+        ("length", "--encodings alibi+x=1", "'alibi.x=1' has 'x=1'; the options of alibi are"),
+        ("length", "--encodings t5+num_buckets=x", "has 'num_buckets=x'"),
+        ("length", "--encodings tupe_a+tie_cls=1", "has 'tie_cls=1'"),
         ("benchmark", "--encodings tupe", "the known ones are"),
         ("benchmark", "--blimp /not/there", "--blimp is '/not/there', but there is no such path"),
         ("length", "--encodings tupe", "--position-encoding is 'tupe'"),
         ("length", "--updates 6", "must be a multiple of the 4 validations, but is 6"),
         ("length", "--blocks 0", "--blocks must be at least 1"),
         ("length", "--length 8", "--length and --masked-length must be at least 16"),
-        ("study", "--tasks MNLI", "--tasks has 'MNLI'; the scale has CoLA"),
-        ("study", "--glue /not/there", "--glue is '/not/there', but there is no such path"),
-        ("study", "--text /not/there", "--text is '/not/there', but there is no such path"),
         ("translation", "--encodings tupe_x", "'tupe_x'"),
         ("translation", "--seeds one", "--seeds is 'one'"),
         ("translation", "--updates 2", "--updates must be at least 4"),

@@ -10,7 +10,7 @@ import pytest
 
 from examples.shared.logs import read_log
 from examples.shared.results import read_results, rows
-from examples.study import length
+from examples.study import encodings, length
 from examples.study.training import Recipe, fixed_flags
 from tests import ROOT, processes
 from tests.processes import wait_for_the_lock
@@ -75,3 +75,11 @@ def test_timed_training_has_the_guards_of_fairseq_train(toy_masked_lm_data, tmp_
     entries = read_log(tmp_path / "log.txt")
     assert [kind for kind, _ in entries] == ["train_inner", "train_inner", "valid", "clock"]
     assert entries[-1][1]["updates"] == 1
+
+
+def test_options_of_encodings():
+    name, options = encodings.options_of("tupe_r+tie_cls+num_buckets=8")
+    assert (name, options) == ("tupe_r", {"tie_cls": True, "num_buckets": 8})
+    assert encodings.flags_of("tupe_r+tie_cls=false+num_buckets=8") == [
+        *("--position-encoding", "tupe_r", "--no-tie-cls", "--num-buckets", "8")
+    ]

@@ -89,12 +89,12 @@ def test_longer_data_extend_a_model(overrides_of, recorded):
 
 
 def test_longer_data_with_an_encoding_of_any_length(data, tmp_path):
-    model = {"arch": "tupe_roberta", "position_encoding": "toeplitz", "max_positions": 32}
-    model |= {"toeplitz_far": 15, "toeplitz_slope": 1.0, "tie_cls": False}
+    model = {"arch": "tupe_roberta", "position_encoding": "shaw", "max_positions": 32}
+    model |= {"relative_clip": 15}
     torch.save({"model": {}, "cfg": {"model": model}}, tmp_path / "model.pt")
     found = overrides(data, tmp_path / "model.pt", ["+model.extend_positions=hierarchical"])
-    assert {"+model.toeplitz_far=15", "task.max_positions=64"} <= set(found)
-    assert not any("trained_positions" in each for each in found), "not an option of `toeplitz`"
+    assert {"+model.relative_clip=15", "task.max_positions=64"} <= set(found)
+    assert not any("trained_positions" in each for each in found), "not an option of `shaw`"
 
 
 def test_a_model_that_was_extended_stays_so(overrides_of):

@@ -72,22 +72,7 @@ def test_memory_grows_with_the_length_alone():
     assert max(sizes.values()) < 4 * LONGER
 
 
-def test_a_folded_term_is_by_distance_alone():
-    """Memory O(T); every tensor of the bias and the parameters."""
-    encoding = build("toeplitz", LONGER, toeplitz_far=4)
-    parts = encoding.attention_bias(LONGER, LONGER).parts()
-    assert parts.keys() == {"queries", "keys", "by_distance"}
-    assert max(part.numel() // 3 for part in parts.values()) < 4 * LONGER
-    assert [p.shape for p in encoding.parameters()] == [(3, 2 * 4 + 2)]
-
-
-@pytest.mark.parametrize("far", [0, -1])
-def test_a_folded_term_needs_a_distance(far):
-    with pytest.raises(UsageError, match=f"--toeplitz-far must be at least 1, but is {far}"):
-        build("toeplitz", LONGER, toeplitz_far=far)
-
-
-@pytest.mark.parametrize("name", ["tupe_a", "tupe_r", "toeplitz"])
+@pytest.mark.parametrize("name", ["tupe_a", "tupe_r"])
 @pytest.mark.parametrize("slope", [-0.5, math.nan, math.inf])
 def test_scores_do_not_grow_with_the_distance(name, slope):
     with pytest.raises(UsageError, match=f"--toeplitz-slope must be at least 0, but is {slope}"):

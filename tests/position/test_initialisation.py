@@ -70,7 +70,6 @@ BEGINNINGS = {
     },
     "shaw": {"terms.key": SMALL, "terms.value_weight": SMALL},
     "t5": {"relative_bias.weight": SMALL},
-    "toeplitz": {"weight": SMALL},
     "transformer_xl": {
         "terms.content_bias": SMALL,
         "terms.position_bias": SMALL,

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.reference import alibi, fire, kerple, sandwich, t5, toeplitz, tupe
+from tests.reference import alibi, fire, kerple, sandwich, t5, tupe
 from tests.tolerances import assert_close, assert_gradients_close, assert_not_zero, assert_zero
 from tupe_fairseq.attention import share_attention
 from tupe_fairseq.position import build_position_encoding
@@ -29,12 +29,6 @@ CASES = {
     "kerple_log": ("kerple_log", {}, kerple.logarithmic_score),
     "kerple_power": ("kerple_power", {}, kerple.power_score),
     "sandwich": ("sandwich", {}, sandwich.positional_score),
-    "toeplitz": ("toeplitz", {"toeplitz_far": 3}, toeplitz.positional_score),
-    "toeplitz-one_sided": (
-        "toeplitz",
-        {"bidirectional": False, "toeplitz_far": 3},
-        toeplitz.positional_score,
-    ),
 }
 #: Queries T, keys S, position of the first query.
 CELLS = ((1, 1, 0), (9, 9, 0), (4, 9, 0), (1, 9, 8), (3, 7, 2), (2, 9, 7))

@@ -41,7 +41,7 @@ def warn_of_changes(
         return
     encoding, extension = complete.position_encoding, recorded.get("extend_positions")
     # Whether options for longer texts acted in training.
-    extended = "toeplitz" in (encoding, extension) or recorded.get("rope_scaling") is not None
+    extended = extension == "toeplitz" or recorded.get("rope_scaling") is not None
     free = FREE if extended else FREE | FREE_UNLESS_TRAINED
     told = []
     for option in (*model.options(), *POSITION_ENCODINGS[encoding].options()):

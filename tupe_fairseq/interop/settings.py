@@ -88,11 +88,3 @@ def from_config(
         **config.position_options,
         **sizes(state, source, config.model_type, family),
     }
-
-
-def known_settings(settings: Mapping[str, Any], family: Family) -> dict[str, Any]:
-    """The settings of the model, without those of its training."""
-    more = (family.ties[0], "no_scale_embedding", "add_bos_token")
-    names = (*family.settings.values(), *options_of(settings), *more)
-    given = {**family.defaults, **settings}
-    return {name: given[name] for name in names if given.get(name) is not None}

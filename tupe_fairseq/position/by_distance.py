@@ -20,8 +20,7 @@ c is --toeplitz-far and s is --toeplitz-slope. Why this form:
   number. Minus s ln(d/c), a far key weighs (c/d)^s of what it would. With s = 1, the sum of c/d up
   to T is about c ln(T/c): each doubling of the length adds the same.
 
-The means are differentiable, so training at the new length continues from them. toeplitz.py trains
-the values themselves.
+The means are differentiable, so training at the new length continues from them.
 
 There is no paper. Wang & Chen (2020, "What Do Position Embeddings Learn?") describe the diagonals
 of learned positions.
@@ -39,11 +38,10 @@ TrainedPositions = Annotated[
     int | None,
     "positions of the checkpoint that --extend-positions toeplitz extends; checkpoints record it",
 ]
-FAR = (
-    "distance from which all distances share one value: of `toeplitz`, or with "
-    "--extend-positions toeplitz, where the default is half of the trained positions"
-)
-ToeplitzFar = Annotated[int | None, FAR]
+ToeplitzFar = Annotated[
+    int | None,
+    "distance from which all distances share one value; default: half of the trained positions",
+]
 ToeplitzSlope = Annotated[
     float, "factor of ln(distance / far), which lowers the value beyond --toeplitz-far"
 ]

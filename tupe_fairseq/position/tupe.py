@@ -145,17 +145,6 @@ class TupeAbsolute(PositionEncoding):
         cells = AttentionBias(size, q[:, first:], k[:, first:], relative).dense()
         return mean_by_distance(cells, self.far)
 
-    def folded(self) -> Tensor:
-        """The term by distance alone, as the table `weight` of `toeplitz` (toeplitz.py)."""
-        q, k = self._vectors(self.trained)
-        values = self._means(q, k)
-        if not self.shape.bidirectional:
-            values = values[:, : self.far + 1]
-        if not self.untie_cls:
-            return values
-        _, to_cls = self._cls(q, k)
-        return torch.cat((values, to_cls[:, None]), -1)
-
     def _of_any_length(self, queries: int, keys: int) -> AttentionBias:
         """The term as cells, for an exported program, which does not know its length."""
         q, k = self._vectors(self.trained)
