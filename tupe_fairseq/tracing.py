@@ -1,8 +1,10 @@
-"""Whether torch.export traces, by any version of torch."""
+"""Whether torch.export traces, by any version of torch, and a refusal of torch.jit.trace."""
 
 from collections.abc import Callable
 
 import torch
+
+from .errors import ConfigurationError
 
 #: Older versions of torch fail to export some encodings, or give wrong values.
 OLDEST_EXPORTER = "2.13"
@@ -16,3 +18,12 @@ def _never() -> bool:
 is_exporting: Callable[[], bool] = (
     _never if torch.__version__ < OLDEST_EXPORTER else torch.compiler.is_exporting
 )
+
+
+def refuse_jit() -> None:
+    """Raise a ConfigurationError while torch.jit traces."""
+    if torch.jit.is_tracing():
+        raise ConfigurationError(
+            "torch.jit.trace would record the program of this batch, which computes others "
+            "wrongly: write ONNX (scripts/convert_checkpoint.py --to onnx), or use torch.export."
+        )

@@ -1,5 +1,7 @@
 """What transformers' own tests ask of every class of models, beside `test_models.py`."""
 
+import pickle
+
 import pytest
 import torch
 
@@ -138,3 +140,13 @@ def test_offloaded_parameters(name):
     for _ in range(2):
         assert_close(model(IDS).logits[IDS.ne(1)], expected[IDS.ne(1)])
         assert all(parameter.is_meta for parameter in model.parameters())
+
+
+def test_sparse_prediction_is_saved(tmp_path):
+    masked_lm(sparse_prediction=True).save_pretrained(tmp_path)
+    assert hf.TupeForMaskedLM.from_pretrained(tmp_path).config.sparse_prediction
+
+
+def test_every_head_can_be_pickled():
+    for kind in (hf.TupeForSequenceClassification, hf.TupeForMultipleChoice):
+        pickle.dumps(kind(config(classifier_act="linear")))

@@ -1,7 +1,6 @@
 """Heads, losses and refusals of the models for transformers."""
 
 import math
-import pickle
 
 import pytest
 import torch
@@ -285,11 +284,6 @@ def test_sparse_prediction(name, options, mask, states):
     assert_close(evaluated.loss, expected.loss)
 
 
-def test_sparse_prediction_is_saved(tmp_path):
-    masked_lm(sparse_prediction=True).save_pretrained(tmp_path)
-    assert hf.TupeForMaskedLM.from_pretrained(tmp_path).config.sparse_prediction
-
-
 def test_label_smoothing_of_next_tokens(tmp_path):
     """Trainer shifts the labels only of classes that it knows as language models."""
     pytest.importorskip("accelerate", reason="accelerate is not installed, which Trainer needs")
@@ -301,8 +295,3 @@ def test_label_smoothing_of_next_tokens(tmp_path):
     scores = lm(ids).logits[:, :-1].log_softmax(-1)
     hits = scores.gather(-1, ids[:, 1:, None]).mean()
     assert_close(loss, -0.9 * hits - 0.1 * scores.mean())
-
-
-def test_every_head_can_be_pickled():
-    for kind in (hf.TupeForSequenceClassification, hf.TupeForMultipleChoice):
-        pickle.dumps(kind(config(classifier_act="linear")))

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import pytest
 import safetensors.torch
@@ -13,7 +11,6 @@ pytest.importorskip("transformers", reason="transformers is not installed")
 
 import transformers
 
-from tests import ROOT
 from tests.fairseq_commands import finetune
 from tests.huggingface.deberta import RELEASED, theirs_of
 from tests.interop import samples
@@ -285,20 +282,3 @@ def test_from_transformers_to_transformers(kind, tmp_path):
     assert all(torch.equal(found[name], value) for name, value in expected.items())
     ids = {name: config(tmp_path / kind).get(f"{name}_token_id") for name in ("bos", "pad", "eos")}
     assert ids == {name: config(source).get(f"{name}_token_id") for name in ids}
-
-
-WITHOUT_FAIRSEQ = """
-import runpy, sys
-sys.modules["fairseq"] = None
-runpy.run_path(sys.argv[1], run_name="__main__")
-"""
-
-
-def test_conversion_without_fairseq(tmp_path):
-    """One line that names it."""
-    words = ("--to", "onnx", tmp_path, "--out", tmp_path / "out")
-    command = [sys.executable, "-c", WITHOUT_FAIRSEQ, ROOT / "scripts/convert_checkpoint.py"]
-    done = subprocess.run([*command, *words], capture_output=True, text=True)
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("error: conversion needs fairseq, which is not installed: ")

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from tests import ROOT
 from tests.interop import samples
 from tests.interop.samples import refused, run
 from tupe_fairseq.interop.formats import huggingface, onnx
@@ -245,3 +248,20 @@ def test_onnx_with_an_older_torch(tmp_path, monkeypatch):
     monkeypatch.setattr(torch, "__version__", torch.torch_version.TorchVersion("2.9.1+cu130"))
     with refused("--to onnx needs torch 2.13 or newer, but 2.9.1+cu130 is installed."):
         onnx.write(samples.masked_lm("tupe_r")[1], tmp_path / "out")
+
+
+WITHOUT_FAIRSEQ = """
+import runpy, sys
+sys.modules["fairseq"] = None
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+
+
+def test_conversion_without_fairseq(tmp_path):
+    """One line that names it."""
+    words = ("--to", "onnx", tmp_path, "--out", tmp_path / "out")
+    command = [sys.executable, "-c", WITHOUT_FAIRSEQ, ROOT / "scripts/convert_checkpoint.py"]
+    done = subprocess.run([*command, *words], capture_output=True, text=True)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: conversion needs fairseq, which is not installed: ")

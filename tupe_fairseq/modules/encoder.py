@@ -16,10 +16,11 @@ from ..attention import (
     Source,
     TupeMultiheadAttention,
 )
-from ..errors import ConfigurationError, DataError
+from ..errors import DataError
 from ..kernels.dropout import Dropout
 from ..position import PositionEncoding
 from ..position.tables import isolated_rng
+from ..tracing import refuse_jit
 from .cache import DecoderCache
 from .layer import TransformerLayer
 from .stack import LayerStack
@@ -137,8 +138,7 @@ class Encoder(nn.Module):
             B×T×C; vectors at padding have no meaning.
 
         Raises:
-            DataError: more than max_positions tokens, or padding before a token. Not checked while
-                torch traces a graph for any batch.
+            DataError: more than max_positions tokens, or padding before a token (if not traced).
         """
         return self.encode(x, Padding.read(padding_mask), tokens).x
 
@@ -193,8 +193,7 @@ class Encoder(nn.Module):
         """Encode the tokens that follow those in a cache, and store their keys and values.
 
         The first tokens are computed together, later ones one after the other. Positions are
-        never drawn (`PositionEncoding.for_pass`). The stack is causal; the arguments are those of
-        `encode`.
+        never drawn (`PositionEncoding.for_pass`). The arguments are those of `encode`.
 
         Raises:
             DataError: no tokens, or more than max_positions with those in the cache.
@@ -261,24 +260,17 @@ class Encoder(nn.Module):
                 states.append(layout.unpack(x))
         if rows is not None and not is_last:  # layerdrop has skipped the last layer
             x = x.flatten(0, -2).index_select(0, rows)
-        if self.layer_norm is not None:
-            x = self.layer_norm(x)
+        x = x if self.layer_norm is None else self.layer_norm(x)
         return Encoded(layout.unpack(x) if rows is None else x, states, weights)
 
     def normalise_and_drop(self, x: Tensor) -> Tensor:
         """LayerNorm and dropout of the input, B×T×C or N×C."""
-        if self.layernorm_embedding is not None:
-            x = self.layernorm_embedding(x)
-        return self.dropout_module(x)
+        norm = self.layernorm_embedding
+        return self.dropout_module(x if norm is None else norm(x))
 
     def check_length(self, length: int) -> None:
         """Raise a UsageError for more tokens than there are positions, for none, or in tracing."""
-        if torch.jit.is_tracing():
-            raise ConfigurationError(
-                "torch.jit.trace would record the program of this batch, which computes others "
-                "wrongly: write ONNX (scripts/convert_checkpoint.py --to onnx), or use "
-                "torch.export."
-            )
+        refuse_jit()
         if length < 1:
             raise DataError("a sequence has no tokens: it needs at least one, such as <s>.")
         longest = self.embed_positions.shape.max_positions

@@ -85,8 +85,7 @@ def read(
         raise ConfigurationError(
             f"{folder} has an encoding of its own; leave out --position-encoding and --seed."
         )
-    family = architecture.family
-    ours, notes = _read_parameters(folder, architecture)
+    family, (ours, notes) = architecture.family, _read_parameters(folder, architecture)
     rows = len(ours[family.embeddings])
     vocabulary = _vocabulary(folder, dictionary, rows, architecture, config)
     ours = reordered(ours, vocabulary.order, family, back=False)
@@ -161,8 +160,7 @@ def _read_parameters(
         name = TOKEN_HEADS.get(task, HEAD)
         notes.append(f"the classifier is the head {name}")
         ours = {key.replace(f"{HEADS}{HEAD}.", f"{HEADS}{name}."): ours[key] for key in ours}
-    family = architecture.family
-    matrix(ours, family.embeddings, folder, KIND)
+    matrix(ours, architecture.family.embeddings, folder, KIND)
     if architecture.first_position is not None:
         table = matrix(ours, POSITIONS, folder, KIND)
         unused = table.new_zeros(2 - architecture.first_position, table.size(1))
@@ -171,7 +169,7 @@ def _read_parameters(
         # Type 0, which all of RoBERTa's tokens have.
         ours[TOKEN_TYPES] = types[:1]
     # A tied output layer is not saved.
-    ours.setdefault(family.output, ours[family.embeddings])
+    ours.setdefault(architecture.family.output, ours[architecture.family.embeddings])
     return ours, notes
 
 
@@ -191,8 +189,7 @@ def _vocabulary(
         )
     if not fairseqs or not (given or path.is_file()):
         if not has_tokenizer(folder):
-            reason = f"{folder} has no tokenizer"
-            return without_tokenizer(rows, config.pad_token_id, reason)
+            return without_tokenizer(rows, config.pad_token_id, f"{folder} has no tokenizer")
         return vocabulary_of(folder, rows, adds_mask)
     dictionary = read_dictionary(path)
     check_size(dictionary, rows, path, adds_mask)
@@ -216,8 +213,8 @@ def write(
     model, files = to_transformers(converted, kind, head), {}
     if kind == "tupe":
         model.config.auto_map = AUTO_MAP
-        encoding = converted.settings["position_encoding"]
-        files = collect(encoding, model.config.position_options)
+        options = model.config.position_options
+        files = collect(converted.settings["position_encoding"], options)
     with building(out) as folder:
         try:
             model.save_pretrained(folder)
@@ -293,8 +290,7 @@ def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
             return out.last_hidden_state
         if "start_logits" in out:
             return torch.stack((out.start_logits, out.end_logits), -1)
-        logits = out.logits
-        return logits if head else logits[..., order]
+        return out.logits if head else out.logits[..., order]
 
     return forward
 
