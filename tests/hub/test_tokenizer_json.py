@@ -15,15 +15,7 @@ from tupe_fairseq.hub.tokenizer_json import TokenizerJson, TokenizerJsonConfig
 
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed (extra hf)")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-from tests.hub.samples import BERT, MADE, ROBERTA, directory  # noqa: E402
-
-TEXT = [
-    "a cat sat on the mat",
-    "walking, the cats ran",
-    "unknown √ words[1]",
-    "",
-    "the [MASK] sat",
-]
+from tests.hub.samples import BERT, MADE, ROBERTA, TEXT, directory  # noqa: E402
 
 
 @pytest.fixture(params=MADE)
