@@ -19,7 +19,7 @@ class TupeLayer(GradientCheckpointingLayer, TransformerLayer):
     """`TransformerLayer` that transformers can recompute in the backward pass."""
 
 
-class TupeEncoder(Encoder):
+class HuggingFaceStack(Encoder):
     """`Encoder` of such layers."""
 
     layer_class = TupeLayer

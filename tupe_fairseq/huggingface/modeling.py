@@ -18,7 +18,7 @@ from ..kernels.layer_norm import set_epsilon
 from ..modules.padding_shift import PaddingShift
 from .cache import TupeCache
 from .configuration import TupeConfig
-from .encoder import Record, TupeEncoder
+from .encoder import HuggingFaceStack, Record
 from .padding import Read, check_inputs, read_mask, visible
 from .positions import build_positions, resized, restore
 
@@ -40,7 +40,7 @@ class TupePreTrainedModel(PreTrainedModel):
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     # Layers share what depends on positions, so they are on one device.
-    _no_split_modules: ClassVar = ["TupeEncoder"]
+    _no_split_modules: ClassVar = ["HuggingFaceStack"]
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -102,7 +102,7 @@ class TupeModel(TupePreTrainedModel):
         self.embed_tokens = nn.Embedding(
             config.vocab_size, config.hidden_size, config.pad_token_id
         )
-        self.encoder = TupeEncoder(
+        self.encoder = HuggingFaceStack(
             build_positions(config),
             num_layers=config.num_hidden_layers,
             ffn_dim=config.intermediate_size,
@@ -260,7 +260,7 @@ def _columns(read: Read, shift: PaddingShift) -> Tensor:
 
 
 @contextmanager
-def _loaded(encoder: TupeEncoder) -> Iterator[None]:
+def _loaded(encoder: HuggingFaceStack) -> Iterator[None]:
     """Load the parameters of positions that accelerate has offloaded, and offload them afterwards.
 
     accelerate loads a module's parameters where it is called, but encodings have several hooks.
