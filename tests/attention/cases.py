@@ -28,7 +28,7 @@ from tupe_fairseq.position import (
 BUCKETS = {"num_buckets": 8, "max_distance": 6}
 #: Few trained positions, so that short sentences go beyond.
 TOEPLITZ = {
-    "extension": "toeplitz",
+    "extend_positions": "toeplitz",
     "trained_positions": 5,
     "toeplitz_far": 2,
     "toeplitz_slope": 0.5,

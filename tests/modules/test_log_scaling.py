@@ -113,7 +113,7 @@ def test_decoding_token_by_token(name):
 def test_layers_with_a_window_are_not_scaled():
     x, outputs = normal(2, LENGTH, EMBED_DIM, seed=0), []
     for scaling in ({}, SCALING):
-        options = {"bidirectional": False, "window": 4, **scaling}
+        options = {"bidirectional": False, "attention_window": 4, **scaling}
         decoder = enlarged(encoder_of("t5", LENGTH, options=options, causal=True), 1)
         outputs.append(decoder(x))
     assert torch.equal(*outputs)

@@ -90,7 +90,7 @@ def test_encoders_of_the_registry_have_windows_in_local_layers():
     for name in IN_ENCODERS:
         encoding = build_position_encoding(
             name, EMBED_DIM, NUM_HEADS, LENGTH, vocab_size=VOCAB_SIZE, num_layers=4,
-            window=WINDOW, global_every=3, **OPTIONS.get(name, {}),
+            attention_window=WINDOW, global_every=3, **OPTIONS.get(name, {}),
         )  # fmt: skip
         windows = [window for _, window in positions_of_layers(encoding, 4)]
         assert windows == [None, WINDOW, WINDOW, None], name
@@ -115,9 +115,8 @@ def test_windows_without_a_meaning(given, message):
             with pytest.raises(UsageError, match=message) as raised:
                 model.build_model(args, Task())
             assert "\n" not in str(raised.value)
-    options = {name.removeprefix("attention_"): value for name, value in given.items()}
     with pytest.raises(UsageError, match=message):
-        build_position_encoding("tupe_r", 8, 2, LENGTH, **options)
+        build_position_encoding("tupe_r", 8, 2, LENGTH, **given)
 
 
 @pytest.mark.parametrize(

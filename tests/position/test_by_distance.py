@@ -21,7 +21,7 @@ def build(name, max_positions, **options):
 
 
 def continued(name, **options):
-    how = {"extension": "toeplitz", "trained_positions": TRAINED, **options}
+    how = {"extend_positions": "toeplitz", "trained_positions": TRAINED, **options}
     return build(name, LONGER, **how)
 
 

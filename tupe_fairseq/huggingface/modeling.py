@@ -20,7 +20,7 @@ from .cache import TupeCache
 from .configuration import TupeConfig
 from .encoder import HuggingFaceStack, Record
 from .padding import Read, check_inputs, read_mask, visible
-from .positions import build_positions, resized, restore
+from .positions import TRAINED, build_positions, resized, restore
 
 #: The token embeddings in the state dict of a model with a head, which may tie them to its output.
 EMBED_TOKENS = "tupe.embed_tokens.weight"
@@ -118,6 +118,9 @@ class TupeModel(TupePreTrainedModel):
         )
         if config.embedding_scale is None:
             config.embedding_scale = self.encoder.embed_positions.token_scale
+        if self.encoder.embed_positions.continues_by_distance:
+            # The trained length, which stays when a loaded model gets a larger one.
+            config.position_options.setdefault(TRAINED, config.max_position_embeddings)
         set_epsilon(self.encoder, config.layer_norm_eps)
         self.encoder.length_limit = ("max_position_embeddings", "shorten it (truncation=True)")
         self.gradient_checkpointing = False
