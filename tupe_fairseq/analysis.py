@@ -10,15 +10,15 @@ from torch import Tensor, nn
 
 from .attention import TupeMultiheadAttention
 from .errors import ConfigurationError
-from .modules.encoder import Encoder
 from .modules.layer import TransformerLayer
+from .modules.stack import TransformerStack
 from .position import PositionEncoding
 
 _M = TypeVar("_M", bound=nn.Module)
 
 
 @torch.no_grad()
-def positional_correlations(encoder: Encoder, length: int, layer: int = 1) -> Tensor:
+def positional_correlations(encoder: TransformerStack, length: int, layer: int = 1) -> Tensor:
     """The content-free term of the attention scores, before the softmax.
 
     TUPE: (p_i U^Q)(p_j U^K)ᵀ/√(2D) + b_{j−i}, with [CLS] reset if it is untied (Ke et al., ICLR
@@ -60,7 +60,7 @@ class PositionMaps(NamedTuple):
 
 
 @torch.no_grad()
-def position_maps(encoder: Encoder, length: int, layer: int = 1) -> PositionMaps:
+def position_maps(encoder: TransformerStack, length: int, layer: int = 1) -> PositionMaps:
     """Maps of positions for any encoding; what they show depends on the hooks that it uses.
 
     - a content-free term of the scores (TUPE, T5, ALiBi): `positional_correlations`
@@ -167,7 +167,7 @@ CORRELATION_TERMS = ("word–word", "word–position", "position–word", "posit
 
 
 @torch.no_grad()
-def correlation_terms(encoder: Encoder, tokens: Tensor) -> Tensor:
+def correlation_terms(encoder: TransformerStack, tokens: Tensor) -> Tensor:
     """The terms of the first layer's scores if positions are added to tokens (Ke et al. 2021).
 
     Equation 6 and figure 2 of the paper: w_i W^Q (w_j W^K)ᵀ/√D, w_i p_j, p_i w_j and p_i p_j, for
@@ -214,11 +214,13 @@ def _in_evaluation(module: _M) -> _M:
     return copy.deepcopy(module).eval()
 
 
-def _layer(encoder: Encoder, layer: int) -> TransformerLayer:
+def _layer(encoder: TransformerStack, layer: int) -> TransformerLayer:
     return cast(TransformerLayer, encoder.layers[layer - 1])
 
 
-def _normalised(encoder: Encoder, tokens: Tensor, embedded: Tensor, positions: Tensor) -> Tensor:
+def _normalised(
+    encoder: TransformerStack, tokens: Tensor, embedded: Tensor, positions: Tensor
+) -> Tensor:
     """Parts of the first attention's input: tokens, positions and constants, 3×B×T×C."""
     types_of = getattr(encoder, "types_of", lambda tokens: None)
     constants = encoder.add_types(torch.zeros_like(embedded), types_of(tokens))
@@ -241,7 +243,7 @@ def _project(linear: nn.Linear, parts: Tensor, heads: int) -> Tensor:
     return projected.unflatten(-1, (heads, -1)).transpose(-3, -2)
 
 
-def _encoding_of(encoder: Encoder, length: int, layer: int) -> PositionEncoding:
+def _encoding_of(encoder: TransformerStack, length: int, layer: int) -> PositionEncoding:
     """The encoding as one layer uses it, after a check of length and layer."""
     longest, layers = encoder.embed_positions.shape.max_positions, len(encoder.layers)
     if not 1 <= length <= longest:
