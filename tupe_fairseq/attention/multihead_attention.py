@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ..kernels.linear import is_plain, is_small, joins_weights, linear, project
+from ..kernels.linear import project
 from ..position import LayerTerms
 from ..position.relative import RelativeVectors
 from .backend import SharedAttention
@@ -54,7 +54,7 @@ class TupeMultiheadAttention(Projections):
             The shape of x.
         """
         assert shared.encoding is not None
-        q, k, v = shared.encoding.rotate(*self._project(x, shared, cache), shared.start)
+        q, k, v = shared.encoding.rotate(*self._project(x, shared), shared.start)
         terms = self.layer_terms
         if terms is not None:
             q, k, v = terms.rotate(q, k, v, shared.encoding, shared.start)
@@ -72,39 +72,12 @@ class TupeMultiheadAttention(Projections):
         # B×H×T×D -> B×T×C -> N×C
         return project(shared.layout.from_attention(out.transpose(1, 2).flatten(2)), self.out_proj)
 
-    def _project(
-        self, x: Tensor, shared: SharedAttention, cache: LayerCache | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _project(self, x: Tensor, shared: SharedAttention) -> tuple[Tensor, Tensor, Tensor]:
         """Scaled queries, keys and values, B×H×T×D each."""
-        projections = self.q_proj, self.k_proj, self.v_proj
-        plain = all(is_plain(each) and each.bias is not None for each in projections)
-        if plain and not (cache is None and is_small(x)):
-            if cache is None and not joins_weights(x):
-                products = (linear(x, *each) for each in self._scaled())
-                qkv = tuple(map(shared.layout.to_attention, products))
-            else:
-                # One large product is faster than three.
-                qkv = shared.layout.to_attention(linear(x, *self._joint(cache))).chunk(3, -1)
-        else:
-            q, k, v = (project(x, module) for module in projections)
-            qkv = tuple(map(shared.layout.to_attention, (q * self.scaling, k, v)))
-        q, k, v = map(self.per_head, qkv)
+        q, k, v = (project(x, each) for each in (self.q_proj, self.k_proj, self.v_proj))
+        in_batch = map(shared.layout.to_attention, (q * self.scaling, k, v))
+        q, k, v = map(self.per_head, in_batch)
         return q, k, v
-
-    def _joint(self, cache: LayerCache | None) -> tuple[Tensor, Tensor]:
-        """Weight and bias of the three projections concatenated, 3C×C and 3C."""
-        if cache is not None and cache.joint is not None:
-            return cache.joint
-        weights, biases = zip(*self._scaled(), strict=True)
-        joint = torch.cat(weights), torch.cat(biases)
-        if cache is not None:
-            cache.joint = joint
-        return joint
-
-    def _scaled(self) -> list[tuple[Tensor, Tensor]]:
-        """Weight and bias of the three projections, those of the queries scaled."""
-        q, k, v = ((each.weight, each.bias) for each in (self.q_proj, self.k_proj, self.v_proj))
-        return [(q[0] * self.scaling, q[1] * self.scaling), k, v]
 
 
 def _with_vectors(
