@@ -1,7 +1,7 @@
 """What the tests of attention are parametrised over: encodings, and parameters that matter."""
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import torch
@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from tupe_fairseq.attention import (
     ATTENTION_BACKENDS,
+    Backend,
+    Feature,
     Layout,
     Padding,
     TupeMultiheadAttention,
@@ -19,7 +21,6 @@ from tupe_fairseq.attention.eager import Eager
 from tupe_fairseq.modules.encoder import Encoder
 from tupe_fairseq.position import (
     POSITION_ENCODINGS,
-    LayerTerms,
     PositionEncoding,
     build_position_encoding,
 )
@@ -87,6 +88,7 @@ OTHER_VARIANTS = {
     "rope-linear": ("rope", {"rope_scaling": "linear", "rope_scaling_factor": 2.5}),
     "shaw-narrow": ("shaw", {"relative_clip": 1}),
     "shaw-wide": ("shaw", {"relative_clip": 9}),
+    "shaw-one_sided": ("shaw", {"relative_clip": 2, "bidirectional": False}),
     "shaw-long": ("shaw", {"relative_clip": 40}),
     "deberta-narrow": ("deberta", {"relative_clip": 1}),
     "deberta-wide": ("deberta", {"relative_clip": 9}),
@@ -117,12 +119,15 @@ def build(
     dtype: torch.dtype = torch.float32,
     embed_dim: int = EMBED_DIM,
     num_heads: int = NUM_HEADS,
+    **more,
 ) -> tuple[PositionEncoding, TupeMultiheadAttention]:
-    """An encoding and an attention over it, with parameters large enough to bend the softmax."""
+    """An encoding and an attention over it, with parameters large enough to bend the softmax.
+
+    `more` are options beside those of the case.
+    """
     name, options = ENCODINGS[case]
-    encoding = build_position_encoding(
-        name, embed_dim, num_heads, max_positions, vocab_size=VOCAB_SIZE, **options
-    )
+    options = {"vocab_size": VOCAB_SIZE, **options, **more}
+    encoding = build_position_encoding(name, embed_dim, num_heads, max_positions, **options)
     return enlarged(encoding, 1).to(dtype), enlarged(attention_of(encoding), 2).to(dtype)
 
 
@@ -159,49 +164,25 @@ def enlarged(module: nn.Module, seed: int) -> nn.Module:
     return module
 
 
-def served(backends: Iterable[str], cases: Iterable[str]) -> list[tuple[str, str]]:
-    """The pairs of a backend and a case that it does not refuse."""
+def served(
+    backends: Iterable[str], cases: Iterable[str], *needs: Feature, **more
+) -> list[tuple[str, str]]:
+    """The pairs of a backend and a case, with more options, that it does not refuse.
+
+    `needs` are features that every layer requires.
+    """
     return [
         (backend, case)
         for case in cases
         for backend in backends
-        if not ATTENTION_BACKENDS[backend].unsupported(required_features(*_terms(case)))
+        if not ATTENTION_BACKENDS[backend].unsupported(_required(case, **more) | {*needs})
     ]
 
 
 @functools.cache
-def _terms(case: str) -> tuple[PositionEncoding, LayerTerms | None]:
-    name, options = ENCODINGS[case]
-    encoding = build_position_encoding(
-        name, EMBED_DIM, NUM_HEADS, 9, vocab_size=VOCAB_SIZE, **options
-    ).at(0)
-    return encoding, encoding.build_layer_terms()
-
-
-def layer_scores(
-    terms: LayerTerms,
-    q: Tensor,
-    k: Tensor,
-    encoding: PositionEncoding,
-    start: int = 0,
-    attention: TupeMultiheadAttention | None = None,
-) -> Tensor:
-    """What the terms of a layer add to the scores, B×H×T×S, for an input of zeros."""
-    if terms.uses("relative"):
-        length = max(start + q.size(2), k.size(2))
-        x = normal(len(q), q.size(2), encoding.shape.embed_dim, seed=4, dtype=q.dtype)
-        relative = terms.relative(encoding, length, attention)
-        return replace(relative, queries=terms.relative_queries(x)).scores(q, k, start)
-    x = q.new_zeros(len(q), q.size(2), encoding.shape.embed_dim)
-    return terms.content(q, k, x, encoding, start)
-
-
-def layer_values(
-    terms: LayerTerms, weights: Tensor, encoding: PositionEncoding, start: int = 0
-) -> Tensor:
-    """What the terms of a layer add to the output, for attention weights B×H×T×S."""
-    length = max(start + weights.size(2), weights.size(3))
-    return terms.relative(encoding, length).for_values.weighted_sum(weights, start)
+def _required(case: str, **more) -> set[Feature]:
+    encoding, attention = build(case, 9, **more)
+    return required_features(encoding.at(0), attention.layer_terms)
 
 
 def normal(*shape: int, seed: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -232,27 +213,58 @@ def run(
     return attention(x, share_attention(seen, x, layout, layer_terms=attention.layer_terms, **how))
 
 
-class _WithWeights(Eager):
-    """`eager` that keeps its weights."""
+class Weighing(Eager):
+    """`eager` with other weights than the softmax of the scores, where `changed` gives them."""
+
+    def __init__(self, changed: Callable[[Tensor], Tensor] = lambda scores: scores):
+        self.changed = changed
 
     def weights(self, scores: Tensor, dtype: torch.dtype) -> Tensor:
-        self.found = super().weights(scores, dtype)
-        return self.found
+        self.last = super().weights(self.changed(scores), dtype)
+        return self.last
 
 
-def run_with_weights(
+def run_by(
+    backend: Backend,
     encoding: PositionEncoding,
     attention: TupeMultiheadAttention,
     x: Tensor,
     padding: Tensor | None = None,
     **how,
-) -> tuple[Tensor, Tensor]:
-    """As `run` with `eager`; also returns the attention weights, B×H×T×S."""
+) -> Tensor:
+    """As `run` with a backend that is not registered, in place of `eager`."""
     x, seen = encoding.embed(x, words(x), padding), encoding.at(0)
     how = {"layer_terms": attention.layer_terms, "backend": "eager", **how}
     shared = share_attention(seen, x, Layout(*x.shape[:2], padding), **how)
-    backend = _WithWeights()
-    return attention(x, replace(shared, backend=backend)), backend.found
+    return attention(x, replace(shared, backend=backend))
+
+
+def run_with_weights(*given, **how) -> tuple[Tensor, Tensor]:
+    """As `run` with `eager`; also returns the attention weights, B×H×T×S."""
+    backend = Weighing()
+    return run_by(backend, *given, **how), backend.last
+
+
+def run_seeing(
+    visible: Tensor,
+    encoding: PositionEncoding,
+    attention: TupeMultiheadAttention,
+    x: Tensor,
+    padding: Tensor | None = None,
+) -> Tensor:
+    """The output where each query sees the keys of its row of `visible`, T×S.
+
+    Each query is computed by itself with `eager`, in a batch in which all other keys are padding.
+    """
+    x, seen, length = encoding.embed(x, words(x), padding), encoding.at(0), x.size(1)
+    hidden = (~visible).repeat(len(x), 1)
+    if padding is not None:
+        hidden = hidden | padding.repeat_interleave(length, 0)
+    every = x.repeat_interleave(length, 0)
+    layout, terms = Layout(len(every), length, hidden), attention.layer_terms
+    shared = share_attention(seen, every, layout, layer_terms=terms, backend="eager")
+    out = attention(every, shared).unflatten(0, (-1, length))
+    return out.diagonal(dim1=1, dim2=2).mT
 
 
 def run_packed(

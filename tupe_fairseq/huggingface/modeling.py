@@ -15,6 +15,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 from ..attention import Padding
 from ..errors import ConfigurationError, DataError
 from ..kernels.layer_norm import set_epsilon
+from ..modules.forward_pass import Pass
 from ..modules.padding_shift import PaddingShift
 from .cache import TupeCache
 from .configuration import TupeConfig
@@ -82,7 +83,7 @@ class TupePreTrainedModel(PreTrainedModel):
 
 
 class TupeModel(TupePreTrainedModel):
-    """Token embeddings and `Encoder`; later tokens are hidden if `config.is_decoder`.
+    """Token embeddings and `TransformerStack`; later tokens are hidden if `config.is_decoder`.
 
     Raises:
         UsageError: the configuration has an invalid value.
@@ -196,13 +197,12 @@ class TupeModel(TupePreTrainedModel):
             padding = Padding(padding.mask)
         eager = weights or self.config._attn_implementation == "eager"
         backend = "eager" if eager else self.config.attention_backend
+        cells = None if read is None else read[0] * x.size(1) + _columns(read, shift)
+        wanted = Pass(tokens, types, backend=backend, cells=cells, observe=record)
         if cache is not None:
-            return self.encoder.extend(x, cache, tokens, backend, types, observe=record).x
-        how: dict[str, Any] = {"backend": backend, "observe": record, "types": types}
-        if read is not None:
-            cells = read[0] * x.size(1) + _columns(read, shift)
-            return self.encoder.encode(x, padding, tokens, cells=cells, **how).x
-        return shift.back(self.encoder.encode(x, padding, tokens, **how).x)
+            return self.encoder.extend(x, cache, wanted).x
+        x = self.encoder.encode(x, padding, wanted).x
+        return shift.back(x) if cells is None else x
 
     def _cache(
         self, past: Any, use_cache: bool | None, padding: Padding | None

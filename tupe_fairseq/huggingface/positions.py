@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from ..errors import ConfigurationError
-from ..modules.encoder import Encoder
+from ..modules.stack import TransformerStack
 from ..position.base import POSITION_ENCODINGS, PositionEncoding, build_position_encoding
 from .configuration import TupeConfig
 
@@ -57,7 +57,9 @@ def build_positions(config: TupeConfig) -> PositionEncoding:
 
 
 @torch.no_grad()
-def restore(encoder: Encoder, config: TupeConfig, initialise: Callable[[nn.Module], None]) -> None:
+def restore(
+    encoder: TransformerStack, config: TupeConfig, initialise: Callable[[nn.Module], None]
+) -> None:
     """Give constants their values, and new parameters of positions their initial values.
 
     transformers 5 loads models without the values of what is not in the file, and its own
@@ -84,7 +86,7 @@ def _complete(target: nn.Module, fresh: nn.Module) -> None:
 
 
 @torch.no_grad()
-def resized(encoder: Encoder, config: TupeConfig) -> PositionEncoding:
+def resized(encoder: TransformerStack, config: TupeConfig) -> PositionEncoding:
     """The encoding of an encoder for another size of the vocabulary.
 
     Rows of tokens that are not new are copied, those of new tokens have their initial values.

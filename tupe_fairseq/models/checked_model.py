@@ -89,6 +89,11 @@ class CheckedModel(BaseFairseqModel):
                 --restore-file that was not loaded, where fairseq would start from scratch with
                 exit status 0.
         """
+        self.check_ready()
+        return super().forward(*args, **kwargs)
+
+    def check_ready(self) -> None:
+        """Raise the errors of `forward` that do not depend on the input."""
         if self.unusable:
             raise ConfigurationError(self.unusable)
         if self.awaited_checkpoint is not None and self.training:
@@ -97,7 +102,6 @@ class CheckedModel(BaseFairseqModel):
                 f"(looked in {Path.cwd()}); give a path that exists, or remove the flag to start "
                 "from scratch."
             )
-        return super().forward(*args, **kwargs)
 
     @commands.ends_commands_in_one_line
     def prepare_for_inference_(self, cfg: Any) -> None:

@@ -12,21 +12,21 @@ from torch import Tensor, nn
 
 from ..arguments.completion import position_options
 from ..checkpoints.migration import drop_stock_sinusoids, rename_old_layers
-from ..modules.encoder import Encoder
+from ..modules.stack import TransformerStack
 from ..position import PositionEncoding, build_position_encoding
 from ..position.hierarchical import extend
 from ..position.learned import LearnedPosition
 from ..position.tables import isolated_rng
 
 
-class FairseqStack(Encoder):
-    """`Encoder` built from fairseq's arguments, with the interface of its encoders and decoders.
+class FairseqStack(TransformerStack):
+    """`TransformerStack` with the arguments and the interface of fairseq's encoders and decoders.
 
     Args:
         args: arguments of the model, complete.
         side: "encoder", or "decoder", which is causal.
         dictionary: of the tokens.
-        **more: further arguments of `Encoder` and of fairseq's class.
+        **more: further arguments of `TransformerStack` and of fairseq's class.
     """
 
     version: Tensor

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ..attention import (
     CrossAttention,
     LayerCache,
-    SharedAttention,
+    Prepared,
     Source,
     TupeMultiheadAttention,
 )
@@ -57,7 +57,7 @@ class TransformerLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        shared: SharedAttention,
+        prepared: Prepared,
         cache: LayerCache | None = None,
         source: Source | None = None,
         need_weights: bool = False,
@@ -67,7 +67,7 @@ class TransformerLayer(nn.Module):
 
         Args:
             x: B×T×C or N×C; with a cache, the tokens that follow those in it.
-            shared: what layers share in this pass.
+            prepared: what layers share in this pass.
             cache: of this layer in incremental decoding, or None.
             source: the output of the encoder, or None.
             need_weights: whether to return the weights of the attention to the source.
@@ -78,7 +78,7 @@ class TransformerLayer(nn.Module):
             The shape of x, or M×C; and the weights, B×H×T×S, or None.
         """
         pre = self.normalize_before
-        out = self.self_attn(self.self_attn_layer_norm(x) if pre else x, shared, cache)
+        out = self.self_attn(self.self_attn_layer_norm(x) if pre else x, prepared, cache)
         if rows is not None:
             out, x = (each.flatten(0, -2).index_select(0, rows) for each in (out, x))
         x = self._add(out, x, self.self_attn_layer_norm)

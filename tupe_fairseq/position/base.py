@@ -45,8 +45,6 @@ class PositionEncoding(nn.Module):
     score_terms = 1
     #: Whether the bias is a product of vectors alone, with no part by distance.
     bias_is_product = False
-    #: Whether the bias has a factor, by which attention weights are multiplied.
-    multiplies_weights = False
     #: Whether it has no form for keys on the right, so that it is for decoders only.
     causal_only = False
     #: Whether --extend-positions toeplitz continues the bias by distance.
@@ -138,6 +136,16 @@ class PositionEncoding(nn.Module):
 
         Returns:
             The term already scaled, or None where the encoding has none.
+        """
+        return None
+
+    def weight_factor(self, queries: int, keys: int, start: int = 0) -> Tensor | None:
+        """What attention weights are multiplied by after the softmax, by distance.
+
+        The arguments are those of `attention_bias`.
+
+        Returns:
+            H×(T+S−1), the factor at distance d = j − i at index d + start + T − 1; or None.
         """
         return None
 

@@ -76,7 +76,7 @@ class AdaptivePosition(PositionEncoding):
             )
         if (
             others
-            or base.multiplies_weights
+            or base.uses("weight_factor")
             or not base.uses("attention_bias")
             or base.score_terms > 1
         ):
