@@ -30,6 +30,7 @@ LEAST = [
     ("shaw", "relative_clip", 1),
     ("xpos", "xpos_scale_base", 1),
 ]
+LONG = {"extension": "toeplitz", "trained_positions": 6}
 #: Registered name, options, what the message says.
 REFUSED = [
     ("cape", {"cape_local_shift": float("nan")}, "--cape-local-shift must .*, but is nan"),
@@ -55,6 +56,17 @@ REFUSED = [
     ("dape", {"dape_base": "none"}, "--dape-base is 'none', but must be an encoding that adds"),
     ("dape", {"dape_base": "dape"}, "--dape-base is 'dape', but must be an encoding that adds"),
     ("dape", {"dape_base": "fire"}, "--dape-base is 'fire', but .* has a bias for each layer"),
+    ("rope", {"log_scaling_floor": 3}, "--log-scaling-floor is 3, but .* in an encoder it sees a"),
+    ("tupe_a", {"toeplitz_slope": -0.5}, "--toeplitz-slope must be at least 0, but is -0.5"),
+    (
+        "tupe_r",
+        {"toeplitz_slope": float("nan")},
+        "-slope must be at least 0, but is nan",
+    ),
+    ("tupe_r", LONG | {"trained_positions": 33}, "-positions is 33, .* --max-positions, .* 32"),
+    ("tupe_r", LONG | {"trained_positions": 2}, "-positions is 2, but must be at least 3"),
+    ("tupe_r", LONG | {"toeplitz_far": 5}, "-far is 5, but must be at least 1 and below 5"),
+    ("tupe_r", LONG | {"toeplitz_far": 0}, "--toeplitz-far is 0"),
     ("rope", {"rope_theta_local": 10.0}, "--rope-theta-local .* needs --attention-window"),
     (
         "rope",
