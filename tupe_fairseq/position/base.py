@@ -252,6 +252,8 @@ def build_position_encoding(
     }
     shape = Shape(*sizes, **shared)
     check_extension(name, shape.extend_positions)
+    for option in cls.options():
+        option.check(options.get(option.name))
     with isolated_rng():
         return cls(shape, **options)
 
