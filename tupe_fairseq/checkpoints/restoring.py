@@ -1,18 +1,25 @@
-"""Check the checkpoint that a training is about to restore, before fairseq reads it."""
+"""Check the checkpoint that a training starts from, before fairseq reads it.
 
+Most options have no parameters, so the checkpoint loads with other values of them, and another
+model than the trained one goes on. How far an option may differ is declared: `options.Mark`.
+"""
+
+import logging
 from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from fairseq import checkpoint_utils
+from fairseq.distributed.utils import get_global_rank
 
 from ..arguments.training import TrainingSettings
 from ..errors import CheckpointError
-from ..options import Option
-from .changes import refuse_changes, warn_of_changes
+from ..options import Mark, Option
 from .intact import newest_intact_checkpoint
 from .reading import read_checkpoint, recorded_settings
+
+logger = logging.getLogger(__name__)
 
 
 def check_restored(
@@ -24,9 +31,12 @@ def check_restored(
     another encoding if neither has parameters. A checkpoint that is missing is reported later, by
     the model (`CheckedModel.forward`), because fairseq may look for it elsewhere.
 
+    One warning names the options that differ from the recorded ones. Stock fairseq's checkpoints
+    record no encoding, and are compared with nothing else.
+
     Args:
         training: the settings that name the checkpoints.
-        options: of the model. Those that differ from the recorded ones are named in a warning.
+        options: of the model.
         complete: their values.
 
     Raises:
@@ -40,10 +50,48 @@ def check_restored(
         state = _read_restored(path) if path == restored else read_checkpoint(path)
         recorded = recorded_settings(state, "model", path)
         known = {"position_encoding": _stock_encoding(recorded), **recorded}
-        refuse_changes(options, complete, known, path)
+        changes = _changes(options, complete, known, path)
         # fairseq goes on from --restore-file if that file is there.
-        if path == sources[0]:
-            warn_of_changes(options, complete, recorded, path)
+        told = path == sources[0] and "position_encoding" in recorded and get_global_rank() == 0
+        if told and changes:
+            logger.warning(
+                "%s was trained with other options, and this training changes its model: %s",
+                path,
+                "; ".join(changes),
+            )
+
+
+def _changes(
+    options: Iterable[Option], complete: Namespace, recorded: Mapping[str, Any], path: Path
+) -> list[str]:
+    """What differs from a checkpoint, in words. Options that it does not record had their default.
+
+    Raises:
+        CheckpointError: a fixed option differs.
+    """
+    free = {Mark.FREE}
+    # Whether options for longer texts acted in training.
+    if recorded.get("extend_positions") != "toeplitz" and recorded.get("rope_scaling") is None:
+        free.add(Mark.FOR_LONGER_TEXTS)
+    changes = []
+    for option in options:
+        flag, now, then = option.flag, getattr(complete, option.name), recorded.get(option.name)
+        if then is not None and now != then and Mark.FIXED in option.marks:
+            raise CheckpointError(
+                f"{flag} is {now!r}, but {path} was trained with {then!r}: give that value, or "
+                "train from scratch."
+            )
+        then = option.default if then is None else then
+        if now == then or not free.isdisjoint(option.marks):
+            continue
+        if then is None:
+            way_back = f"leave out {flag}"
+        elif option.type is bool:
+            way_back = "pass " + (flag if then else flag.replace("--", "--no-", 1))
+        else:
+            way_back = f"pass {flag} {then}"
+        changes.append(f"{flag} is {now!r}, but was {then!r} (to keep it, {way_back})")
+    return changes
 
 
 def forget_earlier_runs() -> None:
