@@ -28,7 +28,7 @@ from tupe_fairseq.position import (
 #: Few buckets, so that short sentences reach the logarithmic ones and the last.
 BUCKETS = {"num_buckets": 8, "max_distance": 6}
 #: Few trained positions, so that short sentences go beyond.
-TOEPLITZ = {"extension": "toeplitz", "trained_positions": 5}
+TOEPLITZ = {"extend_positions": "toeplitz", "trained_positions": 5}
 TOEPLITZ |= {"toeplitz_far": 2, "toeplitz_slope": 0.5}
 BANK = {"bank_width": 5, "bank_extent": 2}
 DEBERTA_V3 = {"relative_clip": 5, "deberta_buckets": 4, "deberta_released": True}

@@ -32,7 +32,7 @@ OPTIONS = {
     "fire": FIRE,
     "rope": {
         **{"rope_theta": THETAS[0], "rope_theta_local": THETAS[1]},
-        **{"window": WINDOW, "global_every": 2},
+        **{"attention_window": WINDOW, "global_every": 2},
     },
     "fox": {},
 }

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ..kernels.linear import is_plain, is_small, joins_weights, linear, project
+from ..kernels.linear import project
 from ..position import LayerTerms
 from .backend import NOTHING, LayerScores, Prepared
 from .layer_cache import LayerCache
@@ -53,7 +53,7 @@ class TupeMultiheadAttention(Projections):
         """
         encoding, layout, terms = prepared.encoding, prepared.layout, self.layer_terms
         assert encoding is not None
-        q, k, v = encoding.rotate(*self._project(x, layout, cache), prepared.start)
+        q, k, v = encoding.rotate(*self._project(x, layout), prepared.start)
         added, cells = NOTHING, x
         if terms is not None:
             q, k, v = terms.rotate(q, k, v, encoding, prepared.start)
@@ -102,39 +102,12 @@ class TupeMultiheadAttention(Projections):
             content = terms.content(q, k, x, encoding, start)
         return LayerScores(relative, content)
 
-    def _project(
-        self, x: Tensor, layout: Layout, cache: LayerCache | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _project(self, x: Tensor, layout: Layout) -> tuple[Tensor, Tensor, Tensor]:
         """Scaled queries, keys and values, B×H×T×D each."""
-        projections = self.q_proj, self.k_proj, self.v_proj
-        plain = all(is_plain(each) and each.bias is not None for each in projections)
-        if plain and not (cache is None and is_small(x)):
-            if cache is None and not joins_weights(x):
-                products = (linear(x, *each) for each in self._scaled())
-                qkv = tuple(map(layout.to_attention, products))
-            else:
-                # One large product is faster than three.
-                qkv = layout.to_attention(linear(x, *self._joint(cache))).chunk(3, -1)
-        else:
-            q, k, v = (project(x, module) for module in projections)
-            qkv = tuple(map(layout.to_attention, (q * self.scaling, k, v)))
-        q, k, v = map(self.per_head, qkv)
+        q, k, v = (project(x, each) for each in (self.q_proj, self.k_proj, self.v_proj))
+        in_batch = map(layout.to_attention, (q * self.scaling, k, v))
+        q, k, v = map(self.per_head, in_batch)
         return q, k, v
-
-    def _joint(self, cache: LayerCache | None) -> tuple[Tensor, Tensor]:
-        """Weight and bias of the three projections concatenated, 3C×C and 3C."""
-        if cache is not None and cache.joint is not None:
-            return cache.joint
-        weights, biases = zip(*self._scaled(), strict=True)
-        joint = torch.cat(weights), torch.cat(biases)
-        if cache is not None:
-            cache.joint = joint
-        return joint
-
-    def _scaled(self) -> list[tuple[Tensor, Tensor]]:
-        """Weight and bias of the three projections, those of the queries scaled."""
-        q, k, v = ((each.weight, each.bias) for each in (self.q_proj, self.k_proj, self.v_proj))
-        return [(q[0] * self.scaling, q[1] * self.scaling), k, v]
 
 
 def _with_vectors(

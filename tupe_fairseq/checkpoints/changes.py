@@ -1,69 +1,81 @@
-"""Warn of options in which a training differs from the checkpoint that it starts from.
+"""Options in which a training differs from the checkpoint that it starts from.
 
 Most have no parameters, so the checkpoint loads, and another model than the trained one goes on.
+How much an option may differ is part of its declaration (`options.Mark`).
 """
 
 import logging
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from fairseq.distributed.utils import get_global_rank
 
-from ..arguments.declaration import ModelArguments
-from ..options import Option
-from ..position import POSITION_ENCODINGS
+from ..errors import CheckpointError
+from ..options import Mark, Option
 
 logger = logging.getLogger(__name__)
 
-#: Options that may change: they are checked elsewhere, are about speed, act in training only, or
-#: are for longer texts.
-FREE = {
-    *("position_encoding", "attention_backend", "compile_layers", "checkpoint_activations"),
-    *("deberta_dropout", "randomize_positions"),
-    *("extend_positions", "trained_positions", "rope_original_positions"),
-    *("rope_scaling_factor", "rope_scaling_settings"),
-}
-#: Further options for longer texts. Encodings that are trained with them must keep them.
-FREE_UNLESS_TRAINED = {"rope_scaling", "toeplitz_far", "toeplitz_slope"}
+
+def refuse_changes(
+    options: Iterable[Option], complete: Namespace, recorded: Mapping[str, Any], path: Path
+) -> None:
+    """Refuse a checkpoint that was trained with another value of a fixed option.
+
+    Args:
+        options: of the model.
+        complete: their values.
+        recorded: their values in the checkpoint, as far as they are known.
+        path: of the checkpoint.
+
+    Raises:
+        CheckpointError: a value differs.
+    """
+    for option in options:
+        then = recorded.get(option.name)
+        if Mark.FIXED not in option.marks or then is None:
+            continue
+        if (now := getattr(complete, option.name)) != then:
+            raise CheckpointError(
+                f"{option.flag} is {now!r}, but {path} was trained with {then!r}: give that "
+                "value, or train from scratch."
+            )
 
 
 def warn_of_changes(
-    model: ModelArguments, complete: Namespace, recorded: Mapping[str, Any], path: Path
+    options: Iterable[Option], complete: Namespace, recorded: Mapping[str, Any], path: Path
 ) -> None:
     """Log one warning that names the options whose values differ from those of the checkpoint.
 
     Options that it does not record had their default. Stock fairseq's checkpoints record no
-    encoding, and are compared with nothing.
+    encoding, and are compared with nothing. The arguments are those of `refuse_changes`.
     """
     if "position_encoding" not in recorded or get_global_rank() != 0:
         return
-    encoding, extension = complete.position_encoding, recorded.get("extend_positions")
+    free = {Mark.FREE}
     # Whether options for longer texts acted in training.
-    extended = extension == "toeplitz" or recorded.get("rope_scaling") is not None
-    free = FREE if extended else FREE | FREE_UNLESS_TRAINED
-    told = []
-    for option in (*model.options(), *POSITION_ENCODINGS[encoding].options()):
-        if option.name in free:
-            continue
+    if recorded.get("extend_positions") != "toeplitz" and recorded.get("rope_scaling") is None:
+        free.add(Mark.FOR_LONGER_TEXTS)
+    changes = []
+    for option in options:
         now, then = getattr(complete, option.name), recorded.get(option.name)
         if then is None:
-            then = model.option_defaults.get(option.name, option.default)
-        if now != then:
-            told.append(f"{option.flag} is {now!r}, but was {then!r} ({_way_back(option, then)})")
-    if told:
+            then = option.default
+        if now != then and free.isdisjoint(option.marks):
+            way_back = _way_back(option, then)
+            changes.append(f"{option.flag} is {now!r}, but was {then!r} (to keep it, {way_back})")
+    if changes:
         logger.warning(
             "%s was trained with other options, and this training changes its model: %s",
             path,
-            "; ".join(told),
+            "; ".join(changes),
         )
 
 
 def _way_back(option: Option, then: Any) -> str:
     if then is None:
-        return f"to keep it, leave out {option.flag}"
+        return f"leave out {option.flag}"
     if option.type is bool:
-        flag = option.flag if then else option.flag.replace("--", "--no-", 1)
-        return f"to keep it, pass {flag}"
-    return f"to keep it, pass {option.flag} {then}"
+        return "pass " + (option.flag if then else option.flag.replace("--", "--no-", 1))
+    return f"pass {option.flag} {then}"

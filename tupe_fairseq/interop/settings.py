@@ -5,17 +5,18 @@ from typing import Any
 
 from torch import Tensor
 
+from ..arguments.declaration import RobertaArguments
 from ..errors import CheckpointError
-from ..position import POSITION_ENCODINGS
+from ..options import declared_options
+from ..position import POSITION_ENCODINGS, model_options
 from .dictionaries import LABELS
 from .families import CAUSAL, Family
 from .models import ANSWERS, HEADS, SENTENCES, Converted, options_of, sizes, task_of
 
 #: Settings that older checkpoints do not record.
 UNRECORDED = {
-    **{"attention_window": None, "global_every": 0, "extend_positions": None},
-    **{"log_scaling_floor": None, "log_scaling_alpha": 0.1},
-    **{"layer_norm_eps": 1e-5, "type_vocab_size": 0},
+    option.name: option.default
+    for option in (*model_options(), *declared_options(RobertaArguments))
 }
 
 

@@ -124,7 +124,7 @@ def _tupe_config(config: Any, architecture: Architecture, ours: dict[str, Tensor
     """The configuration by the names of `TupeConfig`."""
     from ...huggingface import TupeConfig
 
-    names = (name for name in TupeConfig.__annotations__ if hasattr(config, name))
+    names = (name for name in TupeConfig.defaults() if hasattr(config, name))
     settings = {**{name: getattr(config, name) for name in names}, **architecture.settings}
     settings |= architecture.derived(config)
     if architecture.first_position is not None:

@@ -34,7 +34,10 @@ KIND = "onnx"
 FILE, INT8_FILE = "model.onnx", "model.int8.onnx"
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 #: What transformers needs to read config.json.
-CODE = ("configuration_tupe.py", "tupe_errors.py")
+CODE = (
+    *("configuration_tupe.py", "tupe_errors.py", "tupe_options.py"),
+    "tupe_position_model_options.py",
+)
 #: Largest difference from torch, relative to the largest logit.
 TOLERANCE = 1e-4
 #: Length of the sequences that are traced; any length that is not special would do.
