@@ -20,7 +20,7 @@ from ..kernels.products import multiplied, multiply
 from ..kernels.random_bits import draw_key
 from ..kernels.softmax import ScoreTerms, softmax_dropout_, softmax_dropout_backward_
 from ..position.bias import AttentionBias
-from ..position.tables import widened
+from ..position.dtypes import widened
 from .backend import ATTENTION_BACKENDS, Backend, Feature, LayerScores, Prepared
 from .bias_gradient import BiasGradient
 from .blocks import Block, Blocks, split_into_blocks
