@@ -24,12 +24,14 @@ def main(argv: list[str] | None = None) -> None:
     warnings.filterwarnings("ignore", module="hydra|fairseq|tupe_fairseq")
     try:
         from tupe_fairseq.interop.convert import convert
+
+        report = convert(argv)
     except ModuleNotFoundError as error:
         name = str(error.name).partition(".")[0]
         raise UsageError(
             f"conversion needs {name}, which is not installed: see scripts/fairseq.md."
         ) from error
-    print("\n".join(convert(argv)))
+    print("\n".join(report))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import pytest
 
 from tupe_fairseq import files
 from tupe_fairseq.files import replacing
-from tupe_fairseq.interop.directory import building
+from tupe_fairseq.interop.output import building
 
 
 def test_what_killed_writers_left_is_removed_after_a_day(tmp_path):

@@ -11,14 +11,14 @@ from tupe_fairseq.attention import (
     ATTENTION_BACKENDS,
     Backend,
     Feature,
+    LayerPlan,
     Layout,
     Padding,
+    Prepared,
     TupeMultiheadAttention,
-    required_features,
-    share_attention,
 )
 from tupe_fairseq.attention.eager import Eager
-from tupe_fairseq.modules.encoder import Encoder
+from tupe_fairseq.modules.stack import TransformerStack
 from tupe_fairseq.position import (
     POSITION_ENCODINGS,
     PositionEncoding,
@@ -28,13 +28,9 @@ from tupe_fairseq.position import (
 #: Few buckets, so that short sentences reach the logarithmic ones and the last.
 BUCKETS = {"num_buckets": 8, "max_distance": 6}
 #: Few trained positions, so that short sentences go beyond.
-TOEPLITZ = {
-    "extension": "toeplitz",
-    "trained_positions": 5,
-    "toeplitz_far": 2,
-    "toeplitz_slope": 0.5,
-}
-#: So few buckets that short sentences reach the logarithmic ones and the last.
+TOEPLITZ = {"extend_positions": "toeplitz", "trained_positions": 5}
+TOEPLITZ |= {"toeplitz_far": 2, "toeplitz_slope": 0.5}
+BANK = {"bank_width": 5, "bank_extent": 2}
 DEBERTA_V3 = {"relative_clip": 5, "deberta_buckets": 4, "deberta_released": True}
 OPTIONS = {
     "t5": BUCKETS,
@@ -76,11 +72,8 @@ OTHER_VARIANTS = {
     "rope-values": ("rope", {"rope_values": True, "rope_theta": 100.0}),
     "fox-two_sided": ("fox", {}),
     "cable-two_sided": ("cable", {}),
-    "relative_bank-one_sided": (
-        "relative_bank",
-        {"bidirectional": False, "bank_width": 5, "bank_extent": 2},
-    ),
-    "relative_bank-long": ("relative_bank", {"bank_width": 2, "bank_extent": 40}),
+    "relative_bank-one_sided": ("relative_bank", {"bidirectional": False, **BANK}),
+    "relative_bank-long": ("relative_bank", {**BANK, "bank_extent": 40}),
     "pope-slow": ("pope", {"rope_theta": 100.0}),
     "urpe-one_sided": ("urpe", {"bidirectional": False, **BUCKETS}),
     "rope-fraction": ("rope", {"rope_fraction": 0.5}),
@@ -100,8 +93,8 @@ OTHER_VARIANTS = {
     "deberta-no-terms": ("deberta", {**DEBERTA_V3, "deberta_terms": "none"}),
     "deberta-paper-buckets": ("deberta", {**DEBERTA_V3, "deberta_released": False}),
     "sandwich-narrow": ("sandwich", {"sandwich_width": 4}),
-    # Beyond the threshold, the score depends on more than the distance.
-    "fire-long": ("fire", {"fire_width": 4, "fire_threshold": 2}),
+    # From position 6 on, the score depends on more than the distance: w is 0.13.
+    "fire-long": ("fire", {"fire_width": 4, "fire_threshold": 40}),
 }
 #: Test id -> registered name and arguments: everything in the registry, and the variants.
 ENCODINGS = (
@@ -146,14 +139,13 @@ def encoder_of(
     options: dict | None = None,
     num_layers: int = 2,
     **arguments,
-) -> Encoder:
+) -> TransformerStack:
     """An encoder without dropout, unless the arguments say otherwise."""
-    options = {"vocab_size": VOCAB_SIZE, "num_layers": num_layers, **(options or {})}
-    encoding = build_position_encoding(
-        name, width, heads, length, **OPTIONS.get(name, {}) | options
-    )
+    sizes = {"vocab_size": VOCAB_SIZE, "num_layers": num_layers}
+    options = {**OPTIONS.get(name, {}), **sizes, **(options or {})}
+    encoding = build_position_encoding(name, width, heads, length, **options)
     dropouts = {"dropout": 0.0, "attention_dropout": 0.0}
-    return Encoder(encoding, num_layers, 16, **dropouts | arguments)
+    return TransformerStack(encoding, num_layers, 16, **dropouts | arguments)
 
 
 def enlarged(module: nn.Module, seed: int) -> nn.Module:
@@ -182,7 +174,20 @@ def served(
 @functools.cache
 def _required(case: str, **more) -> set[Feature]:
     encoding, attention = build(case, 9, **more)
-    return required_features(encoding.at(0), attention.layer_terms)
+    return {*LayerPlan.of(encoding.at(0), attention.layer_terms).needs}
+
+
+def prepared_for(
+    encoding: PositionEncoding,
+    attention: TupeMultiheadAttention,
+    x: Tensor,
+    layout: Layout,
+    window: int | None = None,
+    **how,
+) -> Prepared:
+    """What the first layer reads besides x; `how` goes to `LayerPlan.prepare`."""
+    seen = encoding.at(0)
+    return LayerPlan.of(seen, attention.layer_terms, window).prepare(seen, x, layout, **how)
 
 
 def normal(*shape: int, seed: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -204,13 +209,11 @@ def run(
     attention: TupeMultiheadAttention,
     x: Tensor,
     padding: Tensor | None = None,
-    layout: Layout | None = None,
     **how,
 ) -> Tensor:
-    """Words through positions and attention; `how` goes to `share_attention`."""
-    x, seen = encoding.embed(x, words(x), padding), encoding.at(0)
-    layout = layout or Layout(*x.shape[:2], padding)
-    return attention(x, share_attention(seen, x, layout, layer_terms=attention.layer_terms, **how))
+    """Words through positions and attention; `how` goes to `prepared_for`."""
+    x, layout = encoding.embed(x, words(x), padding), Layout(*x.shape[:2], padding)
+    return attention(x, prepared_for(encoding, attention, x, layout, **how))
 
 
 class Weighing(Eager):
@@ -233,10 +236,9 @@ def run_by(
     **how,
 ) -> Tensor:
     """As `run` with a backend that is not registered, in place of `eager`."""
-    x, seen = encoding.embed(x, words(x), padding), encoding.at(0)
-    how = {"layer_terms": attention.layer_terms, "backend": "eager", **how}
-    shared = share_attention(seen, x, Layout(*x.shape[:2], padding), **how)
-    return attention(x, replace(shared, backend=backend))
+    x, layout = encoding.embed(x, words(x), padding), Layout(*x.shape[:2], padding)
+    prepared = prepared_for(encoding, attention, x, layout, backend="eager", **how)
+    return attention(x, replace(prepared, backend=backend))
 
 
 def run_with_weights(*given, **how) -> tuple[Tensor, Tensor]:
@@ -256,15 +258,14 @@ def run_seeing(
 
     Each query is computed by itself with `eager`, in a batch in which all other keys are padding.
     """
-    x, seen, length = encoding.embed(x, words(x), padding), encoding.at(0), x.size(1)
+    x, length = encoding.embed(x, words(x), padding), x.size(1)
     hidden = (~visible).repeat(len(x), 1)
     if padding is not None:
         hidden = hidden | padding.repeat_interleave(length, 0)
     every = x.repeat_interleave(length, 0)
-    layout, terms = Layout(len(every), length, hidden), attention.layer_terms
-    shared = share_attention(seen, every, layout, layer_terms=terms, backend="eager")
-    out = attention(every, shared).unflatten(0, (-1, length))
-    return out.diagonal(dim1=1, dim2=2).mT
+    layout = Layout(len(every), length, hidden)
+    out = attention(every, prepared_for(encoding, attention, every, layout, backend="eager"))
+    return out.unflatten(0, (-1, length)).diagonal(dim1=1, dim2=2).mT
 
 
 def run_packed(
@@ -275,12 +276,10 @@ def run_packed(
     **how,
 ) -> Tensor:
     """As `run`, as encoders do: padding is taken out where that saves time; 0 at padding."""
-    x, seen = encoding.embed(x, words(x), padding), encoding.at(0)
+    x = encoding.embed(x, words(x), padding)
     layout = Layout.of(Padding.read(padding), *x.shape[:2])
-    packed = layout.pack(x)
-    terms = attention.layer_terms
-    shared = share_attention(seen, packed, layout, layer_terms=terms, **how)
-    out = layout.unpack(attention(packed, shared))
+    x = layout.pack(x)
+    out = layout.unpack(attention(x, prepared_for(encoding, attention, x, layout, **how)))
     return out if padding is None else out * ~padding[:, :, None]
 
 

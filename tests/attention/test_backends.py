@@ -23,9 +23,9 @@ from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq.attention import (
     CrossAttention,
     Feature,
+    LayerPlan,
     Source,
     choose_backend,
-    required_features,
 )
 from tupe_fairseq.position import PositionEncoding, Shape
 
@@ -100,7 +100,7 @@ def test_weights_of_cross_attention_come_only_where_asked_for():
 
 
 def test_auto_takes_the_first_that_has_all_features():
-    tupe_r, tupe_a = (required_features(build(name, 5)[0]) for name in ("tupe_r", "tupe_a"))
+    tupe_r, tupe_a = (LayerPlan.of(build(name, 5)[0]).needs for name in ("tupe_r", "tupe_a"))
     assert choose_backend("auto", tupe_r).name == "blocked"
     assert choose_backend("auto", tupe_r, "cuda").name == "sdpa"
     assert choose_backend("auto", tupe_a, "cuda").name == "flash"

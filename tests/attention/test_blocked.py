@@ -49,7 +49,7 @@ def assert_as_eager(case, length, padded=(), max_length=None, width=EMBED_DIM, h
         max_length: of the sentences in `blocked`: padding after those in `eager`.
         width: of the model.
         heads: number of heads.
-        how: for `share_attention`.
+        how: for `prepared_for`.
     """
     longest = max_length or length
     encoding, attention = build(case, longest, embed_dim=width, num_heads=heads)

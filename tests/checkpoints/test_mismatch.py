@@ -9,9 +9,9 @@ from tests.toy_data import Task
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.arguments.completion import completed
 from tupe_fairseq.arguments.roberta import ROBERTA
+from tupe_fairseq.arguments.training import TrainingSettings
 from tupe_fairseq.arguments.transformers import TRANSFORMER
-from tupe_fairseq.checkpoints.restoring import check_restore_file
-from tupe_fairseq.position import POSITION_ENCODINGS
+from tupe_fairseq.checkpoints.restoring import check_restored
 
 
 def build(name, **options):
@@ -20,6 +20,12 @@ def build(name, **options):
     return TupeRobertaModel.build_model(
         Namespace(**own, **options, position_encoding=name), Task(8)
     )
+
+
+def check(model, complete, **training):
+    """As a training does that starts from the checkpoints named in its settings."""
+    options = model.options_with(complete.position_encoding)
+    check_restored(TrainingSettings(**training), options, complete)
 
 
 @pytest.mark.parametrize(
@@ -50,9 +56,9 @@ def test_another_cls_is_refused_before_positions_are_extended(tied, tmp_path):
     recorded = {"position_encoding": "tupe_a", "tie_cls": not tied}
     torch.save({"model": {}, "cfg": {"model": recorded}}, tmp_path / "model.pt")
     given = Namespace(position_encoding="tupe_a", tie_cls=tied, extend_positions="hierarchical")
-    args = Namespace(restore_file=str(tmp_path / "model.pt"), save_dir=str(tmp_path))
+    complete = completed(ROBERTA, given, Task(8))
     with pytest.raises(UsageError, match=f"--tie-cls is {tied}, but .* with {not tied}"):
-        check_restore_file(ROBERTA, args, completed(ROBERTA, given, Task(8)))
+        check(ROBERTA, complete, restore_file=str(tmp_path / "model.pt"))
 
 
 @pytest.mark.parametrize(
@@ -66,16 +72,14 @@ def test_another_cls_is_refused_before_positions_are_extended(tied, tmp_path):
 def test_stock_checkpoints_have_an_encoding(recorded, encoding, tmp_path):
     """Those without parameters of positions would load with any other such encoding."""
     torch.save({"model": {}, "cfg": {"model": recorded}}, tmp_path / "stock.pt")
-    args = Namespace(restore_file=str(tmp_path / "stock.pt"), save_dir=str(tmp_path))
-    for given in (encoding, "rope"):
-        complete = Namespace(position_encoding=given)
-        options = POSITION_ENCODINGS[given].options()
-        vars(complete).update({option.name: option.default for option in options})
-        if given == encoding:
-            check_restore_file(TRANSFORMER, args, complete)
-        else:
-            with pytest.raises(UsageError, match=f"is 'rope', but .* with '{encoding}'"):
-                check_restore_file(TRANSFORMER, args, complete)
+    args = {"restore_file": str(tmp_path / "stock.pt")}
+    same, other = (
+        completed(TRANSFORMER, Namespace(position_encoding=name), Task())
+        for name in (encoding, "rope")
+    )
+    check(TRANSFORMER, same, **args)
+    with pytest.raises(UsageError, match=f"is 'rope', but .* with '{encoding}'"):
+        check(TRANSFORMER, other, **args)
 
 
 TOEPLITZ = {"extend_positions": "toeplitz", "trained_positions": 4}
@@ -121,7 +125,7 @@ def test_options_that_differ_are_named_in_one_warning(
     path = tmp_path / "checkpoint_last.pt"
     torch.save({"model": {}, "cfg": {"model": {"position_encoding": name, **trained}}}, path)
     complete = completed(ROBERTA, Namespace(position_encoding=name, **given), Task(8))
-    check_restore_file(ROBERTA, Namespace(save_dir=str(tmp_path)), complete)
+    check(ROBERTA, complete, save_dir=str(tmp_path))
     assert len(caplog.messages) == (parts is not None)
     for part in parts or []:
         assert part in caplog.text
@@ -135,11 +139,10 @@ def test_a_run_that_goes_on_is_compared_with_its_own_checkpoint(tmp_path, caplog
         torch.save({"model": {}, "cfg": {"model": recorded}}, tmp_path / name)
     torch.save({"model": {}, "cfg": {"model": {"dropout": 0.1}}}, tmp_path / "stock.pt")
     complete = completed(ROBERTA, Namespace(position_encoding="rope", rope_theta=9.0), Task(8))
-    args = Namespace(save_dir=str(tmp_path), finetune_from_model=str(tmp_path / "start.pt"))
-    check_restore_file(ROBERTA, args, complete)
+    start, stock = ({"finetune_from_model": str(tmp_path / f)} for f in ("start.pt", "stock.pt"))
+    check(ROBERTA, complete, save_dir=str(tmp_path), **start)
     (tmp_path / "checkpoint_last.pt").unlink()
-    check_restore_file(ROBERTA, args, complete)
-    args.finetune_from_model = str(tmp_path / "stock.pt")
-    check_restore_file(ROBERTA, args, complete)
+    check(ROBERTA, complete, save_dir=str(tmp_path), **start)
+    check(ROBERTA, complete, save_dir=str(tmp_path), **stock)
     was = ["was 10000.0" in caplog.messages[0], "was 500.0" in caplog.messages[1]]
     assert (was, len(caplog.messages)) == ([True, True], 2)

@@ -20,7 +20,7 @@ from tests.decoder.samples import (
 )
 from tests.tolerances import assert_close
 from tupe_fairseq import UsageError
-from tupe_fairseq.modules.cache import READY
+from tupe_fairseq.modules.decoding import READY
 
 
 def read(model, source=None):
@@ -196,6 +196,12 @@ def test_a_known_path_of_floater_is_forgotten_when_it_changes():
             positions.embed(zeros)
         positions.first.data.add_(1.0)
 
+    with torch.inference_mode():
+        # Such parameters have no version.
+        inferred = build("floater").decoder.embed_positions
+        inferred.embed(zeros)
+        inferred.first.mul_(3)
+        assert_close(inferred.embed(zeros)[0], inferred.path(9))
     for change in (
         lambda: positions.first.add_(1.0),
         step_in_half_precision,

@@ -71,6 +71,6 @@ def directory(folder: Path, tokenizer, types: int = 0, more: int = 3) -> Path:
     """A model whose embeddings have more rows than there are tokens, and its tokenizer."""
     dictionary = dictionary_of(symbols_of(tokenizer, tokenizer.get_vocab_size() + more))
     _, converted = masked_lm("learned", 3, dictionary, type_vocab_size=types)
-    write(converted, folder, folder / "none" / "dict.txt")
+    write(converted, folder)
     tokenizer.save(str(folder / "tokenizer.json"))
     return folder

@@ -15,7 +15,7 @@ from tests.pages import blocks
 
 pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
 
-from tupe_fairseq.interop.tokenizer_json import write_tokenizer
+from tupe_fairseq.interop.fast_tokenizers import write_tokenizer
 
 
 @pytest.fixture

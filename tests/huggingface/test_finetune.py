@@ -45,8 +45,9 @@ def pretrained(tmp_path_factory) -> Path:
     """A directory that `--to huggingface` wrote."""
     folder = tmp_path_factory.mktemp("model")
     dictionary = write_tokenizer(folder / "bpe", " ".join(WORDS)) / "dict.txt"
-    _, converted = masked_lm("tupe_r", 0, read_dictionary(dictionary), **NO_DROPOUT)
-    write_directory(converted, folder / "ours", dictionary)
+    words = read_dictionary(dictionary)
+    _, converted = masked_lm("tupe_r", 0, words, dictionary.parent, **NO_DROPOUT)
+    write_directory(converted, folder / "ours")
     command = ["--to", "huggingface", str(folder / "ours"), "--lower-case", "yes"]
     convert([*command, "--out", str(folder / "theirs")])
     return folder / "theirs"

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tests.huggingface.samples import WORDS, causal_lm, config, filled, masked_lm, tokens
+from tests.huggingface.samples import causal_lm, config, filled, masked_lm, tokens
 from tests.tolerances import assert_close, assert_gradients_close
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -127,17 +127,6 @@ def test_next_token_loss():
     assert given == pytest.approx(cross_entropy(out.logits[0], ids[0].tolist()[::-1]), rel=1e-5)
     with pytest.raises(TypeError, match="'shift_label'"):
         model(ids, shift_label=ids)
-
-
-@torch.no_grad()
-def test_tuples():
-    model = masked_lm()
-    loss, logits = model(IDS, labels=IDS, return_dict=False)
-    assert loss.dim() == 0
-    assert logits.shape == (*IDS.shape, WORDS)
-    model.config.return_dict = False
-    (again,) = model(IDS)
-    assert torch.equal(again, logits)
 
 
 @pytest.mark.parametrize(

@@ -12,15 +12,19 @@ from tests.decoder.samples import VARIANTS
 from tests.tolerances import assert_close
 from tupe_fairseq import UsageError
 from tupe_fairseq.interop.convert import convert
-from tupe_fairseq.interop.dictionaries import dictionary_of
-from tupe_fairseq.interop.families import CAUSAL
-from tupe_fairseq.interop.models import HEAD, Converted, build
+from tupe_fairseq.interop.dictionaries import dictionary_for, dictionary_of
+from tupe_fairseq.interop.directory import neutral
+from tupe_fairseq.interop.fairseq_models import build, to_fairseq
+from tupe_fairseq.interop.families import CAUSAL, MASKED
+from tupe_fairseq.interop.models import HEAD, Converted
+from tupe_fairseq.interop.settings import from_config
 from tupe_fairseq.tracing import OLDEST_EXPORTER
 
 writes_onnx = pytest.mark.skipif(
     torch.__version__ < OLDEST_EXPORTER, reason=f"--to onnx needs torch {OLDEST_EXPORTER}"
 )
 WORDS = dictionary_of(f"w{i}" for i in range(40))
+NOWHERE = Path("/nowhere")
 TEXT = ["the cat sat on the mat .", "a bird saw it , and the cat saw a bird"]
 SIZES = {
     **{"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "vocab_size": 60},
@@ -37,8 +41,17 @@ def perturbed(model: torch.nn.Module, seed: int = 0) -> torch.nn.Module:
     return model.eval()
 
 
-def masked_lm(encoding: str, labels: int = 0, dictionary: Dictionary = WORDS, **changes):
-    """A `tupe_roberta`, with a classification head if there are labels, and its conversion."""
+def masked_lm(
+    encoding: str,
+    labels: int = 0,
+    dictionary: Dictionary = WORDS,
+    folder: Path = NOWHERE,
+    **changes,
+):
+    """A `tupe_roberta`, with a classification head if there are labels, and its conversion.
+
+    The folder may hold a tokenizer.
+    """
     settings = {
         **{"encoder_layers": 2, "encoder_embed_dim": 32, "encoder_ffn_embed_dim": 48},
         **{"encoder_attention_heads": 4, "max_positions": 24, "position_encoding": encoding},
@@ -52,7 +65,13 @@ def masked_lm(encoding: str, labels: int = 0, dictionary: Dictionary = WORDS, **
     if labels:
         built.register_classification_head(HEAD, labels)
     perturbed(built)
-    return built, Converted(settings, built.state_dict(), dictionary)
+    return built, converted(settings, built, dictionary, folder)
+
+
+def converted(settings, built, dictionary, folder=NOWHERE, family=MASKED) -> Converted:
+    """The form between formats of a model of fairseq."""
+    paths = folder / "dict.txt", folder / "model.pt"
+    return neutral(settings, built.state_dict(), dictionary, *paths, family)
 
 
 def language_model(variant: str, **changes):
@@ -67,7 +86,17 @@ def language_model(variant: str, **changes):
     }
     settings |= {**options, **changes}
     built = perturbed(build(settings, WORDS, {}, CAUSAL))
-    return built, Converted(settings, built.state_dict(), WORDS, family=CAUSAL)
+    return built, converted(settings, built, WORDS, family=CAUSAL)
+
+
+def rebuilt(converted: Converted) -> torch.nn.Module:
+    """The model of fairseq with the settings and parameters of a conversion."""
+    family = CAUSAL if converted.is_causal else MASKED
+    dictionary, _ = dictionary_for(converted)
+    built = build(from_config(converted.settings, family), dictionary, {}, family)
+    state = built.state_dict() | to_fairseq(converted.state, family)
+    built.load_state_dict(state)
+    return built
 
 
 def ids(start: int = 0) -> torch.Tensor:

@@ -228,7 +228,7 @@ def test_warm_start(saved, options, encoding):
     assert torch.equal(state[f"{stack}{ours}.weight"], theirs[f"{key}.weight"])
     types = theirs.get("deberta.embeddings.token_type_embeddings.weight")
     assert types is None or torch.equal(state[f"{stack}embed_token_types.weight"], types)
-    positions, terms = f"{stack}embed_positions.", f"{stack}layers.*.self_attn.layer_terms."
+    positions, terms = "embed_positions.", "layers.*.self_attn.layer_terms."
     parts = [f"{positions}weight"]
     if options is RELEASED:
         parts += [f"{positions}norm.weight", f"{positions}norm.bias"]

@@ -15,8 +15,8 @@ from tupe_fairseq.interop.dictionaries import dictionary_of, dictionary_text
 
 OVERWRITTEN = """
 import sys
-from tupe_fairseq.interop.directory import read_source
-state = read_source(sys.argv[1], None)[0]
+from tupe_fairseq.interop.directory import read_state
+state = read_state(sys.argv[1])
 open(sys.argv[1], "wb").close()
 print(sum(value.sum().item() for value in state["model"].values()))
 """
@@ -77,6 +77,6 @@ words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\
 def test_dictionaries_keep_every_word_in_its_place(tmp_path_factory, pairs):
     """Whatever words: what is written is read back by fairseq."""
     path = tmp_path_factory.mktemp("d") / "dict.txt"
-    path.write_text(dictionary_text(dictionary_of(*zip(*pairs, strict=True))), encoding="utf-8")
+    path.write_bytes(dictionary_text(dictionary_of(*zip(*pairs, strict=True))))
     found = Dictionary.load(str(path))
     assert list(zip(found.symbols[4:], found.count[4:], strict=True)) == pairs

@@ -7,12 +7,12 @@ import torch
 
 from tests import ROOT
 from tests.interop import release
-from tests.interop.samples import run
+from tests.interop.samples import rebuilt, run
 from tests.pages import commands
 from tupe_fairseq.interop import directory, models
-from tupe_fairseq.interop.check import outputs_of
-from tupe_fairseq.interop.conversion import CONVERSIONS, Conversion, register
+from tupe_fairseq.interop.conversion import CONVERSIONS, Conversion, Opened, register
 from tupe_fairseq.interop.convert import convert
+from tupe_fairseq.interop.output import building
 
 Suffix = Annotated[str, "of the file"]
 PAGE = ROOT / "tupe_fairseq" / "interop" / "README.md"
@@ -42,18 +42,15 @@ def added():
         return models.Converted(**torch.load(f"{source}/m.{suffix}", weights_only=False))
 
     def write(converted, out, *, suffix: Suffix = "pt"):
-        flat = {n: v for n, v in converted.settings.items() if not isinstance(v, list)}
-        with directory.building(out) as folder:
-            torch.save({**vars(converted), "settings": flat}, folder / f"m.{suffix}")
+        with building(out) as folder:
+            contents = vars(converted) | {"write_tokenizer": None}
+            torch.save(contents, folder / f"m.{suffix}")
 
-    def outputs(path, converted, head):
-        read_back = read(path, None, suffix="bin")
-        model = models.build(read_back.settings, read_back.dictionary, {})
-        model.load_state_dict(read_back.state)
-        return outputs_of(model, head)
+    def open_pickle(path, converted, head):
+        return Opened(directory.outputs_of(rebuilt(read(path, None, suffix="bin")), head))
 
     for flag, function in (("--from", read), ("--to", write)):
-        register(Conversion(flag, "pickle", "a pickle of everything", function, outputs))
+        register(Conversion(flag, "pickle", "a pickle of everything", function, open_pickle))
     yield
     for flag in ("--from", "--to"):
         del CONVERSIONS._entries[f"{flag} pickle"]

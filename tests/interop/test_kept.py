@@ -128,8 +128,8 @@ def test_types_of_a_model_of_fairseq(tmp_path):
     """The tokenizer that is written counts types as fairseq's model does."""
     from tests.interop.pieces import dictionary_of_pieces, train
 
-    _, converted = masked_lm("tupe_r", 0, dictionary_of_pieces(train(tmp_path)), type_vocab_size=2)
-    write(converted, tmp_path / "here", tmp_path / "dict.txt")
+    words = dictionary_of_pieces(train(tmp_path))
+    write(masked_lm("tupe_r", 0, words, tmp_path, type_vocab_size=2)[1], tmp_path / "here")
     run("--to", "huggingface", tmp_path / "here", tmp_path / "hf", "--check")
     found = coded(tmp_path / "hf", "a movie", "good")
     ends = [i for i, number in enumerate(found["input_ids"]) if number == 2]
@@ -226,8 +226,7 @@ def test_a_tokenizer_of_another_dictionary_is_refused(tmp_path):
     """Words in place of ids: today's model of fairseq has other rows, `[MASK]` not its mask."""
     tokenizer = bert(tmp_path / "source") / "tokenizer.json"
     vocabulary = json.loads(tokenizer.read_text())["model"]["vocab"]
-    _, converted = masked_lm("tupe_r", 0, dictionary_of(vocabulary))
-    write(converted, tmp_path / "here", tmp_path / "dict.txt")
+    write(masked_lm("tupe_r", 0, dictionary_of(vocabulary))[1], tmp_path / "here")
     shutil.copy(tokenizer, tmp_path / "here")
     with refused("tokenizer.json is not the tokenizer of dict.txt, which has '[PAD]' in place of"):
         run("--to", "huggingface", tmp_path / "here", tmp_path / "out")
@@ -244,8 +243,8 @@ def test_the_tokenizer_of_fairseq_comes_back(tmp_path):
     """With the files that examples/huggingface/finetune.py copies."""
     from tests.interop.pieces import dictionary_of_pieces, train
 
-    _, converted = masked_lm("tupe_r", 0, dictionary_of_pieces(train(tmp_path)))
-    write(converted, tmp_path / "here", tmp_path / "dict.txt")
+    words = dictionary_of_pieces(train(tmp_path))
+    write(masked_lm("tupe_r", 0, words, tmp_path)[1], tmp_path / "here")
     run("--to", "huggingface", tmp_path / "here", tmp_path / "there", "--check")
     run("--from", "huggingface", tmp_path / "there", tmp_path / "back", "--check")
     ids = [

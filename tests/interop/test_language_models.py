@@ -11,7 +11,7 @@ from tupe_fairseq.interop.directory import load
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
-from tupe_fairseq.interop.tokenizer_json import write_tokenizer  # noqa: E402
+from tupe_fairseq.interop.fast_tokenizers import write_tokenizer  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_texts_begin_as_in_training(start, tmp_path):
 
 
 def test_classes_of_masked_models_are_refused(trained, tmp_path):
-    with refused("'roberta', but a tupe_transformer_lm can be: tupe"):
+    with refused("'roberta', but a language model can be: tupe"):
         run("--to", "huggingface", trained, tmp_path / "out", "--classes", "roberta")
 
 

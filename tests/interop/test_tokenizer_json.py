@@ -14,7 +14,7 @@ from tupe_fairseq.interop.dictionaries import dictionary_of
 
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed (extra hf)")
 
-from tupe_fairseq.interop.tokenizer_json import write_tokenizer  # noqa: E402
+from tupe_fairseq.interop.fast_tokenizers import write_tokenizer  # noqa: E402
 
 TEXT = ["The quick brown fox's 12 jumps, over the lazy dog.", "She sells sea shells by the shore!"]
 ODD = [

@@ -79,8 +79,8 @@ def test_learned_without_tokenizer_says_so(trained, tmp_path):
 
 def test_lowercasing_is_kept_as_it_is_recorded(tmp_path):
     """Into tokenizer.json, and back into fairseq."""
-    _, converted = masked_lm("tupe_r", 0, dictionary_of_pieces(train(tmp_path)))
-    write(converted, tmp_path / "here", tmp_path / "dict.txt")
+    words = dictionary_of_pieces(train(tmp_path))
+    write(masked_lm("tupe_r", 0, words, tmp_path)[1], tmp_path / "here")
     record_preprocessing(tmp_path / "here", True)
     run("--to", "huggingface", tmp_path / "here", tmp_path / "hf", "--check")
     run("--from", "huggingface", tmp_path / "hf", tmp_path / "back", "--check")

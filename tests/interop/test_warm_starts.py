@@ -6,7 +6,6 @@ import torch
 from tests.interop.samples import TEXT, bert, roberta, run
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.interop.formats import huggingface
 from tupe_fairseq.interop.models import HEAD
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -96,4 +95,6 @@ def test_classifier_dropout_of_zero(tmp_path):
     """Only null stands for hidden_dropout_prob."""
     for dropout, expected in ((0.0, 0.0), (None, 0.1)):
         source = roberta(tmp_path / str(dropout), classifier_dropout=dropout)
-        assert huggingface.read(source).settings["pooler_dropout"] == expected
+        run("--from", "huggingface", source, tmp_path / f"{dropout}-out")
+        model = TupeRobertaModel.from_pretrained(tmp_path / f"{dropout}-out").model
+        assert model.args.pooler_dropout == expected

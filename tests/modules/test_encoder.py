@@ -1,4 +1,4 @@
-"""`TUPEEncoder`, used without fairseq, and `Encoder`."""
+"""`TUPEEncoder`, used without fairseq, and `TransformerStack`."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from torch import nn
 from tests.attention.cases import enlarged, normal
 from tests.tolerances import assert_close
 from tupe_fairseq import TUPEConfig, TUPEEncoder, UsageError, build_position_encoding
-from tupe_fairseq.modules.encoder import Encoder
+from tupe_fairseq.modules.stack import TransformerStack
 
 BUCKETS = {"num_buckets": 8, "max_distance": 6}
 SMALL = TUPEConfig(num_layers=2, num_heads=2, d_model=16, max_len=12, dropout=0.0, **BUCKETS)
@@ -142,7 +142,7 @@ def encoder_of(**arguments):
     encoding = build_position_encoding("tupe_a", 16, 2, 12)
     dropouts = {"dropout": 0.0, "attention_dropout": 0.0}
     return enlarged(
-        Encoder(encoding, **{"num_layers": 2, "ffn_dim": 16} | arguments, **dropouts), 1
+        TransformerStack(encoding, **{"num_layers": 2, "ffn_dim": 16} | arguments, **dropouts), 1
     )
 
 

@@ -17,10 +17,9 @@ from tests.reference.attention import attend, bias_table, project_moved
 from tests.reference.rope import rotate
 from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq import PositionEncoding, UsageError
-from tupe_fairseq.attention import ATTENTION_BACKENDS, required_features
-from tupe_fairseq.modules.cache import DecoderCache
-from tupe_fairseq.modules.encoder import Encoder
-from tupe_fairseq.modules.stack import positions_of_layers
+from tupe_fairseq.attention import ATTENTION_BACKENDS, LayerPlan
+from tupe_fairseq.modules.decoding import DecoderCache
+from tupe_fairseq.modules.stack import TransformerStack
 from tupe_fairseq.position import build_position_encoding
 from tupe_fairseq.position.bias import HIDDEN
 
@@ -33,7 +32,7 @@ OPTIONS = {
     "fire": FIRE,
     "rope": {
         **{"rope_theta": THETAS[0], "rope_theta_local": THETAS[1]},
-        **{"window": WINDOW, "global_every": 2},
+        **{"attention_window": WINDOW, "global_every": 2},
     },
     "fox": {},
 }
@@ -98,7 +97,7 @@ def normalised(x, norm):
 
 
 def encoder_of(name, backend="auto", causal=False):
-    encoder = Encoder(
+    encoder = TransformerStack(
         encoding_of(name), LAYERS, 16, dropout=0.0, attention_dropout=0.0, normalize_before=True,
         attention_backend=backend, causal=causal, final_norm=False,
     )  # fmt: skip
@@ -106,10 +105,10 @@ def encoder_of(name, backend="auto", causal=False):
 
 
 def served_by(backend, encoding):
-    features = [
-        required_features(seen, seen.build_layer_terms(), window=window)
-        for seen, window in positions_of_layers(encoding, LAYERS)
-    ]
+    features = []
+    for index in range(LAYERS):
+        seen, window = encoding.at(index), encoding.shape.window_at(index)
+        features.append(LayerPlan.of(seen, seen.build_layer_terms(), window).needs)
     return not any(map(ATTENTION_BACKENDS[backend].unsupported, features))
 
 

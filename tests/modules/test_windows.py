@@ -19,7 +19,7 @@ LENGTH = 9
 
 
 def test_every_third_layer_is_global():
-    shape = build_position_encoding("rope", 8, 2, 9, window=3, global_every=3).shape
+    shape = build_position_encoding("rope", 8, 2, 9, attention_window=3, global_every=3).shape
     assert [shape.window_at(layer) for layer in range(5)] == [None, 3, 3, None, 3]
 
 
@@ -27,7 +27,7 @@ def test_every_third_layer_is_global():
 def test_layers_with_a_window_are_not_scaled():
     x, outputs = normal(2, LENGTH, EMBED_DIM, seed=0), []
     for scaling in ({}, {"log_scaling_floor": 3, "log_scaling_alpha": 0.7}):
-        options = {"bidirectional": False, "window": 4, **scaling}
+        options = {"bidirectional": False, "attention_window": 4, **scaling}
         outputs.append(enlarged(encoder_of("t5", LENGTH, options=options, causal=True), 1)(x))
     assert torch.equal(*outputs)
 
@@ -49,8 +49,7 @@ ENCODERS, DECODERS = (TupeRobertaModel, TupeTransformerModel), (TupeTransformerL
 )
 def test_what_has_no_meaning_is_refused(models, given, message):
     """By models and by encodings, in one line."""
-    options = {name.removeprefix("attention_"): value for name, value in given.items()}
-    calls = [lambda: build_position_encoding("rope", 8, 2, LENGTH, models is ENCODERS, **options)]
+    calls = [lambda: build_position_encoding("rope", 8, 2, LENGTH, models is ENCODERS, **given)]
     for model in {*models, TupeTransformerModel}:
         for args in (Namespace(**given), OmegaConf.create(given)):
             calls.append(lambda model=model, args=args: model.build_model(args, Task()))

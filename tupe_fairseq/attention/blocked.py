@@ -193,7 +193,9 @@ class _Attend(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_out: Any) -> tuple[Tensor | None, ...]:
         this, blocks = ctx.this, ctx.this.blocks
-        x, parts = Tensors(*ctx.saved_tensors[:TENSORS]), ctx.saved_tensors[TENSORS:]
+        # Once: checkpointing of activations computes them again at each access.
+        saved = ctx.saved_tensors
+        x, parts = Tensors(*saved[:TENSORS]), saved[TENSORS:]
         grad_out = heads_first(grad_out)
         grads = x.zeros(blocks)
         tables = x.tables(this.firsts, grads, grad_out)

@@ -64,9 +64,9 @@ class Block(NamedTuple):
         first: the first query.
         rows: number of queries R.
         first_key: the first of the consecutive keys that these queries can see.
-        num_keys: number of keys S, key 0 included if global_cls.
+        num_keys: number of keys S, key 0 included if adds_cls.
         first_word: counter of the first random word of its dropout mask.
-        global_cls: whether they also see key 0, which is not among these keys and comes first.
+        adds_cls: whether they also see key 0, which is not among these keys and comes first.
     """
 
     group: Group
@@ -75,7 +75,7 @@ class Block(NamedTuple):
     first_key: int
     num_keys: int
     first_word: int
-    global_cls: bool = False
+    adds_cls: bool = False
 
     @property
     def cells(self) -> int:
@@ -94,14 +94,14 @@ class Block(NamedTuple):
     def spans(self) -> list[tuple[slice, slice]]:
         """Columns of the cells, and the consecutive keys that they belong to.
 
-        For example with key 0 before the keys 7, 8 and 9 (num_keys = 4, global_cls):
+        For example with key 0 before the keys 7, 8 and 9 (num_keys = 4, adds_cls):
 
             columns   0 | 1 2 3
             keys      0 | 7 8 9
         """
-        count = self.num_keys - self.global_cls
+        count = self.num_keys - self.adds_cls
         near = slice(self.first_key, self.first_key + count)
-        if not self.global_cls:
+        if not self.adds_cls:
             return [(slice(0, count), near)]
         return [(slice(0, 1), slice(0, 1)), (slice(1, self.num_keys), near)]
 
@@ -205,10 +205,10 @@ def split_into_blocks(
             if first < group.keys:
                 rows = 1 if sees_all else min(step, group.keys - first)
                 first_key = max(0, first + low)
-                global_cls = global_cls and first_key > 0
+                adds_cls = global_cls and first_key > 0
                 last = group.keys if sees_all else min(group.keys, first + rows + high)
-                count = last - first_key + global_cls
-                blocks[-1].append(Block(group, first, rows, first_key, count, word, global_cls))
+                count = last - first_key + adds_cls
+                blocks[-1].append(Block(group, first, rows, first_key, count, word, adds_cls))
                 word += words_per_mask(group.matrices * rows, count)
     return blocks
 

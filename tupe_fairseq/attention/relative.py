@@ -131,7 +131,7 @@ class Table:
         return self.workspace[:count].view(size)
 
     def _tiles(self, block: Block, cells: Tensor) -> Iterator[Tile]:
-        # `global_cls` needs no care: only TUPE unties [CLS], and it has no vectors by distance.
+        # `adds_cls` needs no care: only TUPE unties [CLS], and it has no vectors by distance.
         table, group = ByDistance(self.vectors, self.first), block.group
         queries = range(block.first, block.first + block.rows)
         keys = range(block.first_key, block.first_key + block.num_keys)

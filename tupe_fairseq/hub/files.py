@@ -1,4 +1,7 @@
-"""Files that the hub reads: a checkpoint, and the dictionaries and tokenizer beside it."""
+"""Files that the hub reads: a checkpoint, and the dictionaries and tokenizer beside it.
+
+Importing this needs no fairseq.
+"""
 
 import json
 from argparse import Namespace
@@ -7,9 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fairseq.data import encoders
-
-from ..checks import read_dictionary
 from ..errors import CheckpointError, DataError, UsageError
 
 SENTENCEPIECE, GPT2 = "sentencepiece.bpe.model", ("encoder.json", "vocab.bpe")
@@ -56,6 +56,8 @@ def build_tokenizer(kind: str, settings: dict[str, Any]) -> Any:
     Raises:
         DataError: its files cannot be loaded.
     """
+    from fairseq.data import encoders
+
     with reading_tokenizer(settings):
         return getattr(encoders, f"build_{kind}")(Namespace(**settings))
 
@@ -77,6 +79,8 @@ def find_dictionaries(
     Raises:
         DataError: there are none, or one cannot be read.
     """
+    from ..checks import read_dictionary
+
     folder = directory
     if given is not None:
         folder = directory / given if str(given).startswith(".") else Path(given).absolute()

@@ -20,8 +20,8 @@ from ..extras import import_extra
 SYMBOLS = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>", "[UNK]": "<unk>", "[MASK]": "<mask>"}
 
 
-def load_tokenizer(path: Path) -> Any:
-    """The tokenizer of a file.
+def load_tokenizer(path: Path, contents: bytes | None = None) -> Any:
+    """The tokenizer of a file, whose contents may have been read.
 
     Raises:
         UsageError: the library `tokenizers` is missing, the file cannot be read, or it has neither
@@ -29,7 +29,8 @@ def load_tokenizer(path: Path) -> Any:
     """
     library = import_extra("tokenizers", "hf")
     try:
-        tokenizer = library.Tokenizer.from_file(str(path))
+        data = path.read_bytes() if contents is None else contents
+        tokenizer = library.Tokenizer.from_str(data.decode())
     # The library raises Exception itself.
     except Exception as error:
         raise DataError(f"{path} cannot be read: {error}.") from error

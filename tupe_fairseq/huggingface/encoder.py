@@ -19,7 +19,7 @@ class TupeLayer(GradientCheckpointingLayer, TransformerLayer):
     """`TransformerLayer` that transformers can recompute in the backward pass."""
 
 
-class TupeEncoder(TransformerStack):
+class HuggingFaceStack(TransformerStack):
     """`TransformerStack` of such layers."""
 
     layer_class = TupeLayer

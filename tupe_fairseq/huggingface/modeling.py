@@ -19,9 +19,9 @@ from ..modules.layer import set_epsilon
 from ..modules.padding_shift import PaddingShift
 from .cache import TupeCache
 from .configuration import TupeConfig
-from .encoder import Record, TupeEncoder
+from .encoder import HuggingFaceStack, Record
 from .padding import Read, check_inputs, read_mask, visible
-from .positions import build_positions, resized, restore
+from .positions import TRAINED, build_positions, resized, restore
 
 #: The token embeddings in the state dict of a model with a head, which may tie them to its output.
 EMBED_TOKENS = "tupe.embed_tokens.weight"
@@ -41,7 +41,7 @@ class TupePreTrainedModel(PreTrainedModel):
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     # Layers share what depends on positions, so they are on one device.
-    _no_split_modules: ClassVar = ["TupeEncoder"]
+    _no_split_modules: ClassVar = ["HuggingFaceStack"]
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -103,7 +103,7 @@ class TupeModel(TupePreTrainedModel):
         self.embed_tokens = nn.Embedding(
             config.vocab_size, config.hidden_size, config.pad_token_id
         )
-        self.encoder = TupeEncoder(
+        self.encoder = HuggingFaceStack(
             build_positions(config),
             num_layers=config.num_hidden_layers,
             ffn_dim=config.intermediate_size,
@@ -119,6 +119,9 @@ class TupeModel(TupePreTrainedModel):
         )
         if config.embedding_scale is None:
             config.embedding_scale = self.encoder.embed_positions.token_scale
+        if self.encoder.embed_positions.continues_by_distance:
+            # The trained length, which stays when a loaded model gets a larger one.
+            config.position_options.setdefault(TRAINED, config.max_position_embeddings)
         set_epsilon(self.encoder, config.layer_norm_eps)
         self.encoder.length_limit = ("max_position_embeddings", "shorten it (truncation=True)")
         self.gradient_checkpointing = False
@@ -260,7 +263,7 @@ def _columns(read: Read, shift: PaddingShift) -> Tensor:
 
 
 @contextmanager
-def _loaded(encoder: TupeEncoder) -> Iterator[None]:
+def _loaded(encoder: HuggingFaceStack) -> Iterator[None]:
     """Load the parameters of positions that accelerate has offloaded, and offload them afterwards.
 
     accelerate loads a module's parameters where it is called, but encodings have several hooks.

@@ -1,9 +1,12 @@
 """Conversion between directories of this package and other formats.
 
-`formats/` has a file per format, or two of a kind, which register themselves in the table of
-`conversion.py`; `convert.py` is the command. Between reading and writing, a model is a
-`models.Converted`: settings, parameters, dictionary, tokenizer and names of classes, all by the
-names of this package.
+Every format reads into `models.Converted` and writes from it: settings of `TupeConfig`, parameters
+by the names of `tupe_fairseq.huggingface`, a tokenizer and names of classes. `formats/` has a file
+per format, or two of a kind, which register themselves in the table of `conversion.py`;
+`convert.py` is the command. Directories of this package are read and written by `directory.py`.
+
+Only fairseq's formats know dictionaries, and fairseq's names of arguments and parameters
+(`directory.py`, `dictionaries.py`, `fairseq_models.py`, `families.py`, `settings.py`).
 `architectures/` has a table for each kind of model of transformers: `formats/huggingface.py` reads
 models by it, and `classes.py` builds them.
 """

@@ -1,10 +1,7 @@
 """The model card of a directory for transformers: README.md, as the Hugging Face Hub shows it."""
 
-from collections.abc import Mapping
-from pathlib import PurePath
 from typing import Any
 
-from ..checkpoints.reading import recorded_settings
 from .models import Converted
 
 #: Pipeline and kind of model of each Auto class, by its name after "AutoModelFor"; "": AutoModel.
@@ -16,38 +13,8 @@ TASKS = {
     "TokenClassification": ("token-classification", "token classifier"),
     "QuestionAnswering": ("question-answering", "model for question answering"),
 }
-#: Criteria of fairseq whose loss is in bits per token.
-IN_BITS = ("masked_lm", "cross_entropy")
 LICENCES = "https://huggingface.co/docs/hub/repositories-licenses"
 UNKNOWN = "not recorded"
-
-
-def training_of(state: Mapping[str, Any], source: object) -> dict[str, Any]:
-    """What a checkpoint records of its training: `data`, `updates` and `validation`, where known.
-
-    Raises:
-        CheckpointError: the settings of `source` are not a table.
-    """
-    found: dict[str, Any] = {}
-    data = recorded_settings(state, "task", source).get("data")
-    path = PurePath(data.partition(":")[0] if isinstance(data, str) else "")
-    # Without the folders of the machine that has trained.
-    if folders := path.relative_to(path.anchor).parts[-2:]:
-        found["data"] = "/".join(folders)
-    history = state.get("optimizer_history")
-    last = history[-1] if isinstance(history, list) and history else {}
-    updates = last.get("num_updates") if isinstance(last, Mapping) else None
-    if type(updates) is int and updates > 0:
-        found["updates"] = updates
-    extra = state.get("extra_state")
-    loss = extra.get("val_loss") if isinstance(extra, Mapping) else None
-    if type(loss) in (int, float):
-        metric = recorded_settings(state, "checkpoint", source).get("best_checkpoint_metric")
-        criterion = recorded_settings(state, "criterion", source)
-        name = criterion.get("_name", criterion.get("criterion"))
-        bits = metric in (None, "loss") and name in IN_BITS
-        found["validation"] = f"{loss:.3f} {'bits' if bits else metric or 'loss'}"
-    return found
 
 
 def model_card(converted: Converted, model: Any, tokenizer: bool, code: bool) -> str:
@@ -91,18 +58,18 @@ def _rows(converted: Converted, model: Any) -> list[tuple[str, str]]:
     """What is known, by name."""
     config, trained, settings = model.config, converted.training, converted.settings
     options = getattr(config, "position_options", None) or {}
-    given = ", ".join(f"{name} {value}" for name, value in options.items())
+    listed = ", ".join(f"{name} {value}" for name, value in options.items())
     size = sum(parameter.numel() for parameter in model.parameters())
     updates = f"{trained['updates']:,} updates" if "updates" in trained else UNKNOWN
     data = f"`{trained['data']}`, the name of its folder" if "data" in trained else UNKNOWN
     return [
         ("position encoding", f"`{settings['position_encoding']}`"),
-        *([("its options", given)] if given else []),
+        *([("its options", listed)] if listed else []),
         (
             "layers, width, heads",
             f"{config.num_hidden_layers}, {config.hidden_size}, {config.num_attention_heads}",
         ),
-        ("longest text", f"{settings[converted.family.longest]} tokens"),
+        ("longest text", f"{settings['max_position_embeddings']} tokens"),
         ("parameters", f"{size:,}"),
         ("data", data),
         ("training", updates),

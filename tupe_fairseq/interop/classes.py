@@ -1,6 +1,5 @@
-"""Models of transformers, built from models here by the tables of `architectures/`."""
+"""Models of transformers, built by the tables of `architectures/`."""
 
-import math
 from typing import Any
 
 import torch
@@ -9,22 +8,24 @@ from torch import Tensor
 from ..checkpoints.mismatch import differences
 from ..errors import CheckpointError, ConfigurationError
 from ..extras import import_extra
-from .architectures import ARCHITECTURES
-from .architectures.base import PROBLEM, Architecture
-from .families import CAUSAL, Family
+from .architectures import ARCHITECTURES, Architecture
 from .keys import to_theirs
 from .models import (
+    ANSWERS,
     HEADS,
-    LM_HEAD,
     POOLER,
     POSITIONS,
+    SENTENCES,
     TOKEN_TYPES,
     Converted,
     building_model,
+    output_weight,
     task_of,
     with_head,
 )
-from .settings import to_config
+
+#: The setting that names the loss of a classification head.
+PROBLEM = "problem_type"
 
 
 def library() -> Any:
@@ -33,10 +34,10 @@ def library() -> Any:
     Raises:
         UsageError: it is not installed.
     """
-    found = import_extra("transformers", "hf")
+    transformers = import_extra("transformers", "hf")
     from .. import huggingface  # noqa: F401
 
-    return found
+    return transformers
 
 
 def to_transformers(converted: Converted, kind: str, head: str | None) -> Any:
@@ -45,18 +46,18 @@ def to_transformers(converted: Converted, kind: str, head: str | None) -> Any:
     Raises:
         UsageError: the model has no counterpart, or no such head.
     """
-    family = converted.family
-    written = {a.model_type: a for a in ARCHITECTURES if a.family is family}
+    causal = converted.is_causal
+    written = {a.model_type: a for a in ARCHITECTURES if a.is_causal == causal}
     if kind not in written:
+        what = "language model" if causal else "masked language model"
         raise ConfigurationError(
-            f"--classes is {kind!r}, but a {family.model} can be: {', '.join(written)}."
+            f"--classes is {kind!r}, but a {what} can be: {', '.join(written)}."
         )
-    architecture = written[kind]
-    state = reordered(with_head(converted, head), converted.order, family)
+    architecture, state = written[kind], with_head(converted, head)
     model = _empty(converted, architecture, head)
     _adapt(state, model, architecture)
     bare = converted.writes_features(head)
-    pooler = [name for name in state if name.startswith(f"{HEADS}{POOLER}.")]
+    pooler = [name for name in state if name.startswith(POOLER)]
     if bare and not pooler:
         model.pooler = None
     elif pooler and not getattr(model, "pooler", None):
@@ -67,16 +68,13 @@ def to_transformers(converted: Converted, kind: str, head: str | None) -> Any:
     known = model.state_dict()
     theirs = to_theirs(state, architecture.rules, [f"{prefix}{name}" for name in known])
     theirs = {name.removeprefix(prefix): value for name, value in theirs.items()}
-    if family.is_tied(converted.settings):
+    if converted.settings["tie_word_embeddings"]:
         # An output layer may be the embeddings themselves.
-        output = state.get(family.output)
+        output = state.get(output_weight(causal))
         theirs = {name: v for name, v in theirs.items() if v is not output or name in known}
-    if found := differences(theirs, known):
-        raise CheckpointError(f"the model has no counterpart there; parameters: {found}.")
+    if problems := differences(theirs, known):
+        raise CheckpointError(f"the model has no counterpart there; parameters: {problems}.")
     model.load_state_dict(theirs)
-    if kind == "tupe" and family is CAUSAL:
-        unscaled = converted.settings.get("no_scale_embedding")
-        model.config.embedding_scale = 1.0 if unscaled else math.sqrt(model.config.hidden_size)
     return model
 
 
@@ -92,40 +90,48 @@ def _adapt(state: dict[str, Tensor], model: Any, architecture: Architecture) -> 
 def _empty(converted: Converted, architecture: Architecture, head: str | None) -> Any:
     """The model of transformers with its own initial parameters."""
     transformers, kind = library(), architecture.model_type
-    given = to_config(converted, head)
+    settings = converted.settings | _of_head(converted, head)
     for name, value in {**architecture.settings, **architecture.required}.items():
-        if given.get(name, value) != value:
+        if settings.get(name, value) != value:
             raise CheckpointError(
                 f"transformers' {kind} supports {name} {value!r} only, but the model's is "
-                f"{given[name]!r}: use --classes tupe."
+                f"{settings[name]!r}: use --classes tupe."
             )
-    more = architecture.derived_there(given)
-    more["type_vocab_size"] = given.get("type_vocab_size") or architecture.types
-    there = transformers.AutoConfig.for_model(kind)
-    given |= {n: value for n, value in converted.kept.items() if head or n != PROBLEM}
-    given = {name: value for name, value in given.items() if hasattr(there, name)} | more
-    given["max_position_embeddings"] += architecture.first_position or 0
-    with building_model(f"max_position_embeddings {given['max_position_embeddings']}"):
-        config = transformers.AutoConfig.for_model(kind, **given)
+    more = architecture.derived_there(settings)
+    more["type_vocab_size"] = settings.get("type_vocab_size") or architecture.types
+    default = transformers.AutoConfig.for_model(kind)
+    settings = {name: value for name, value in settings.items() if hasattr(default, name)} | more
+    settings["max_position_embeddings"] += architecture.first_position or 0
+    with building_model(f"max_position_embeddings {settings['max_position_embeddings']}"):
+        config = transformers.AutoConfig.for_model(kind, **settings)
         return class_of(converted, head).from_config(config).eval()
 
 
-def reordered(
-    state: dict[str, Tensor], order: list[int], family: Family, back: bool = True
-) -> dict[str, Tensor]:
-    """Parameters with the rows of tokens in another order, or back in that of the source."""
-    rows = sorted(range(len(order)), key=order.__getitem__) if back else order
-    own = {family.embeddings, family.output, f"{LM_HEAD}bias"}
-    return {
-        name: value[rows] if rows and name in own and len(value) == len(rows) else value
-        for name, value in state.items()
-    }
+def _of_head(converted: Converted, head: str | None) -> dict[str, Any]:
+    """Settings of a classification head: its classes and their names."""
+    if not head:
+        return {PROBLEM: None}
+    state, labels = converted.state, converted.labels
+    count, task = len(state[f"{HEADS}{head}.out_proj.weight"]), task_of(state, head)
+    settings: dict[str, Any] = {"num_labels": count}
+    if count == len(labels):
+        settings["id2label"] = dict(enumerate(labels))
+        settings["label2id"] = {name: number for number, name in enumerate(labels)}
+    elif count > 1 and task != ANSWERS:
+        converted.notes.append(
+            f"no names of the {count} classes, so they are LABEL_0, ...: copy the "
+            "label/dict.txt of the data into the directory"
+        )
+    if task == SENTENCES:
+        kind = "regression" if count == 1 else "single_label_classification"
+        settings[PROBLEM] = converted.settings.get(PROBLEM) or kind
+    return settings
 
 
 def class_of(converted: Converted, head: str | None) -> Any:
     """The class of transformers that builds and loads such models."""
     if converted.writes_features(head):
         return library().AutoModel
-    language_model = "CausalLM" if converted.family is CAUSAL else "MaskedLM"
+    language_model = "CausalLM" if converted.is_causal else "MaskedLM"
     task = task_of(converted.state, head) if head else language_model
     return getattr(library(), f"AutoModelFor{task}")

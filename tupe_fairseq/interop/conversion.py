@@ -5,16 +5,33 @@ To add a format, add a file to `formats/` that registers its conversions: the fl
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
 
-from ..options import Option, options_of
+from ..options import Option, declared_options
 from ..registry import Registry
 
 #: Ids B×T -> logits: B×T×V, or B×classes of a head.
 Forward = Callable[[Tensor], Tensor]
+#: One or two texts -> their ids.
+Encode = Callable[[tuple[str, ...]], list[int]]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A model as its own format loads it, for --check; ids are those of `Converted`.
+
+    Attributes:
+        outputs: logits, those of a classification head, or features.
+        encode: the tokenizer; None where there is none.
+        labels: names of the classes by number; empty: not known.
+    """
+
+    outputs: Forward
+    encode: Encode | None = None
+    labels: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -28,9 +45,8 @@ class Conversion:
         function: for --from (source, dictionary, **options) -> `Converted`;
             for --to (converted, out, **options) -> None. Keyword-only arguments become flags;
             those of the type bool are yes or no.
-        outputs: (path, converted, head) -> `Forward` of the model in this format, computed without
-            `tupe_roberta`, for --check. If `head` is not None, of that classification head. None
-            if the models of `function` are not comparable.
+        open: (path, converted, head) -> `Opened`, with the outputs of the classification `head` if
+            it is not None; None if the model cannot be compared.
         source: "CHECKPOINT", a file, or "DIRECTORY".
         extra: the extra of this package that is needed, if any.
     """
@@ -39,14 +55,14 @@ class Conversion:
     name: str
     summary: str
     function: Callable[..., Any]
-    outputs: Callable[..., Forward] | None = None
+    open: Callable[..., Opened | None] = lambda path, converted, head: None
     source: str = "DIRECTORY"
     extra: str | None = None
 
     @property
     def options(self) -> tuple[Option, ...]:
         """Flags of this conversion alone."""
-        return options_of(self.function)
+        return declared_options(self.function)
 
     @property
     def command(self) -> str:

@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from ..commands import add_user_dir
-from ..hub.files import find_checkpoint
 from . import formats  # noqa: F401 (registers the formats)
-from .check import Side, check
+from .check import check
 from .conversion import CONVERSIONS, Conversion
-from .directory import load, write
 
 
 def convert(argv: list[str] | None = None) -> list[str]:
@@ -22,31 +20,24 @@ def convert(argv: list[str] | None = None) -> list[str]:
     Raises:
         UsageError: the conversion is not possible, or `--check` fails; nothing is left behind.
     """
-    arguments, ends, options = parse(argv)
+    arguments, (reading, writing), options = parse(argv)
     source, out = arguments.source, arguments.out
-    reading, writing = ends
-    if reading is None:
-        converted, folder = load(source), source
-    else:
-        if reading.source == "CHECKPOINT" and source.is_dir():
-            source = find_checkpoint(source)
-        converted = reading.function(source, arguments.dict, **options[0])
-        converted.folder = folder = source if source.is_dir() else source.parent
-    head = options[1].get("head") or (converted.head if reading else None)
-    if writing is None:
-        write(converted, out, arguments.dict or folder / "dict.txt")
-    else:
-        if any(option.name == "head" for option in writing.options):
-            options[1]["head"] = head
-        writing.function(converted, out, **options[1])
+    if reading.source == "CHECKPOINT" and source.is_dir():
+        from ..hub.files import find_checkpoint
+
+        source = find_checkpoint(source)
+    converted = reading.function(source, getattr(arguments, "dict", None), **options[0])
+    head = options[1].get("head") or converted.head
+    if any(option.name == "head" for option in writing.options):
+        options[1]["head"] = head
+    writing.function(converted, out, **options[1])
     report = [*converted.notes, f"written: {out}"]
     if not arguments.check:
         return report
-    lower_case = bool(options[1].get("lower_case"))
     try:
-        before = Side(source, reading, converted, lower_case)
-        after = Side(out, writing, converted, lower_case)
-        return [*report, *check((before, after), head)]
+        ends = reading.open(source, converted, head), writing.open(out, converted, head)
+        lower_case = bool(options[1].get("lower_case"))
+        return [*report, *check(ends, converted, head, lower_case)]
     except BaseException:
         shutil.rmtree(out)
         raise
@@ -54,7 +45,7 @@ def convert(argv: list[str] | None = None) -> list[str]:
 
 def parse(
     argv: list[str] | None = None,
-) -> tuple[argparse.Namespace, tuple[Conversion | None, ...], tuple[dict[str, Any], ...]]:
+) -> tuple[argparse.Namespace, tuple[Conversion, ...], tuple[dict[str, Any], ...]]:
     """Parse the command line.
 
     Returns:
@@ -66,27 +57,35 @@ def parse(
         text = f"format of {what}; default: a directory of this package"
         direction.add_argument(flag, choices=names, help=text)
     chosen = vars(direction.parse_known_args(argv)[0])
-    ends = tuple(
-        None if chosen[flag] is None else CONVERSIONS[f"--{flag} {chosen[flag]}"]
-        for flag in ("from", "to")
-    )
     parser = _parser(direction)
-    for conversion in filter(None, ends):
+    if not any(chosen.values()):
+        parser.parse_args(argv)
+        parser.error("one of the arguments --from --to is required")
+    ends = tuple(_end(flag, chosen[flag]) for flag in ("from", "to"))
+    for conversion in ends:
         for option in conversion.options:
             kind = {"choices": ("yes", "no")} if option.type is bool else {"type": option.type}
             parser.add_argument(option.flag, help=option.help, **kind)
-    if ends[0] is not None:
+    if chosen["from"] is not None:
         parser.add_argument("--dict", type=Path, help="default: dict.txt beside SOURCE")
     arguments = parser.parse_args(argv)
-    if not any(ends):
-        parser.error("one of the arguments --from --to is required")
     return arguments, ends, tuple(_options(arguments, each) for each in ends)
 
 
-def _options(arguments: argparse.Namespace, conversion: Conversion | None) -> dict[str, Any]:
+def _end(flag: str, name: str | None) -> Conversion:
+    """The conversion of a format, by default of a directory of this package."""
+    if name is not None:
+        return CONVERSIONS[f"--{flag} {name}"]
+    # Needs fairseq, which other formats do not.
+    from . import directory
+
+    return directory.READ if flag == "from" else directory.WRITE
+
+
+def _options(arguments: argparse.Namespace, conversion: Conversion) -> dict[str, Any]:
     """The options of a conversion that are not left at their defaults."""
     options = {}
-    for option in conversion.options if conversion else ():
+    for option in conversion.options:
         if (value := getattr(arguments, option.name)) is not None:
             options[option.name] = value == "yes" if option.type is bool else value
     return options

@@ -1,13 +1,25 @@
-"""dict.txt: one token and its count per line; a token's id follows from its line."""
+"""dict.txt: one token and its count per line; a token's id follows from its line.
 
+The dictionary of a model of transformers has the ids of its tokenizer.json as tokens, but the
+special ones first. `order` is then the id there of each id of fairseq.
+"""
+
+import io
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fairseq.data import Dictionary
+from torch import Tensor
 
 from ..checks import read_dictionary
 from ..errors import DataError
+from ..hub.files import TOKENIZER, find_tokenizer
+from ..hub.tokenizer_json import TokenizerJson, TokenizerJsonConfig, load_tokenizer, names_of
+from .carried import DICTIONARY
+from .models import EMBED_TOKENS, LM_HEAD, Converted
+from .tokenizer_files import CONFIG, KINDS, files_of, input_names
 
 #: Ids 0 to 3 of every fairseq dictionary, which dict.txt leaves out.
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
@@ -18,6 +30,11 @@ OVERWRITE = "#fairseq:overwrite"
 LABELS = "label/dict.txt"
 #: Symbols that fairseq-preprocess adds to round the size.
 FILLER = r"madeupword\d{4}"
+#: Parameters with a row for each token.
+ROWS = (
+    EMBED_TOKENS,
+    *(f"{LM_HEAD}{name}" for name in ("weight", "decoder.weight", "decoder.bias")),
+)
 
 
 def dictionary_of(tokens: Iterable[str], counts: Iterable[int] | None = None) -> Dictionary:
@@ -29,14 +46,14 @@ def dictionary_of(tokens: Iterable[str], counts: Iterable[int] | None = None) ->
     return dictionary
 
 
-def dictionary_text(dictionary: Dictionary) -> str:
+def dictionary_text(dictionary: Dictionary) -> bytes:
     """Contents of dict.txt; repeated tokens are marked, so that every token keeps its id."""
     seen, lines, first = set(SPECIAL), [], dictionary.nspecial
     for token, count in zip(dictionary.symbols[first:], dictionary.count[first:], strict=True):
         again = f" {OVERWRITE}" if token in seen else ""
         seen.add(token)
         lines.append(f"{token} {count}{again}\n")
-    return "".join(lines)
+    return "".join(lines).encode()
 
 
 def check_size(dictionary: Dictionary, rows: int, path: str | Path, adds_mask: bool) -> None:
@@ -68,7 +85,105 @@ def read_labels(dictionary: Path, folder: Path) -> list[str]:
     data = dictionary.parent
     for place in (folder, data.parent if data.name == "input0" else data):
         if (path := place / LABELS).is_file():
-            found = read_dictionary(path)
-            names = found.symbols[found.nspecial :]
+            labels = read_dictionary(path)
+            names = labels.symbols[labels.nspecial :]
             return [name for name in names if not re.fullmatch(FILLER, name)]
     return []
+
+
+def dictionary_for(converted: Converted) -> tuple[Dictionary, list[int]]:
+    """The dictionary of a model that is written for fairseq, and its order; empty: the same.
+
+    It is dict.txt where ids are fairseq's, or else has the ids of the tokenizer.
+
+    Raises:
+        DataError: there is neither, a file is damaged, or the number of tokens differs.
+    """
+    settings, source, causal = converted.settings, converted.source, converted.is_causal
+    rows = settings["vocab_size"]
+    text = converted.files.get(DICTIONARY)
+    if settings["pad_token_id"] == 1 and text is not None:
+        dictionary = Dictionary()
+        try:
+            dictionary.add_from_file(io.TextIOWrapper(io.BytesIO(text), encoding="utf-8"))
+        # fairseq raises errors of any type.
+        except Exception as error:
+            raise DataError(f"{source / DICTIONARY} cannot be loaded: {error}.") from error
+        check_size(dictionary, rows, source / DICTIONARY, not causal)
+        return dictionary, []
+    if not converted.tokenizer:
+        raise DataError(
+            f"{source} has no tokenizer: save it there, or give --dict, or add --to huggingface, "
+            "which needs none."
+        )
+    tokenizer = load_tokenizer(source / TOKENIZER, converted.tokenizer[TOKENIZER])
+    special = [tokenizer.token_to_id(name) for name in names_of(tokenizer)]
+    numbered = zip(KINDS, special, strict=True)
+    if lacking := [k for k, n in numbered if n is None and not (causal and k == "mask")]:
+        raise DataError(
+            f"the tokenizer of {source} lacks the special tokens: {', '.join(lacking)}."
+        )
+    ids = [settings[f"{kind}_token_id"] for kind in ("bos", "pad", "eos")]
+    if special[:3] != ids:
+        raise DataError(
+            f"the tokenizer of {source} has special tokens of other names than "
+            f"{', '.join(names_of(tokenizer))}: ids {special[:3]} instead of {ids}."
+        )
+    order = order_of(special, rows)
+    symbols = [MASK if number == special[4] else str(number) for number in order[4:]]
+    return dictionary_of(symbols), order
+
+
+def order_of(special: Sequence[int | None], rows: int) -> list[int]:
+    """The id in the tokenizer of each id of fairseq, whose special tokens come first."""
+    first = [number for number in special[:4] if number is not None]
+    return [*first, *(number for number in range(rows) if number not in first)]
+
+
+def order_beside(folder: Path, dictionary: Dictionary, rows: int) -> list[int]:
+    """The order of a directory of fairseq with tokenizer.json; empty if it has none.
+
+    Raises:
+        UsageError: it is damaged, or is not that of the dictionary.
+    """
+    if find_tokenizer(folder).get("bpe") != "tokenizer_json":
+        return []
+    bpe = TokenizerJson(TokenizerJsonConfig(tokenizer_json=str(folder / TOKENIZER)))
+    bpe.check_dictionary(dictionary)
+    return order_of([*bpe.symbols], rows)
+
+
+def reordered(state: dict[str, Tensor], rows: Sequence[int]) -> dict[str, Tensor]:
+    """The parameters with the rows of tokens in another order; empty: as they are."""
+    return {
+        name: value[rows] if rows and name in ROWS and len(value) == len(rows) else value
+        for name, value in state.items()
+    }
+
+
+def inverse(order: Sequence[int]) -> list[int]:
+    """The id of fairseq of each id of the tokenizer."""
+    return sorted(range(len(order)), key=order.__getitem__)
+
+
+def tokenizer_beside(folder: Path, longest: int, types: bool) -> dict[str, bytes]:
+    """The files of the tokenizer.json in a directory of fairseq.
+
+    Without a tokenizer_config.json, one makes transformers take all of it. `longest` is the
+    longest text in tokens; `types`, whether the model has token types.
+    """
+    files = files_of(folder)
+    if CONFIG not in files:
+        tokenizer = load_tokenizer(folder / TOKENIZER)
+        names = dict(zip(KINDS, names_of(tokenizer), strict=True))
+        names |= {"bos": names["cls"], "eos": names["sep"]}
+        names = {kind: n for kind, n in names.items() if tokenizer.token_to_id(n) is not None}
+        config = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            **{f"{kind}_token": name for kind, name in names.items()},
+            "clean_up_tokenization_spaces": False,
+            "model_input_names": input_names(types),
+            "model_max_length": longest,
+        }
+        files[CONFIG] = (json.dumps(config, indent=2) + "\n").encode()
+    return files

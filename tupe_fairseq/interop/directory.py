@@ -2,49 +2,56 @@
 
 import copy
 import json
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
 from typing import Any
 
 import torch
 from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import MODEL_REGISTRY
 from omegaconf import OmegaConf
 from torch import Tensor
 
 from ..checkpoints.reading import read_checkpoint, recorded_settings
 from ..checks import read_dictionary
-from ..errors import CheckpointError, ConfigurationError, DataError, UsageError
-from ..files import move
-from ..hub.files import GPT2, PREPROCESSING, SENTENCEPIECE, find_checkpoint
-from .card import training_of
-from .dictionaries import LABELS, check_size, dictionary_of, dictionary_text, read_labels
-from .families import family_of
-from .models import Converted, arguments, sizes, with_recorded
-from .sentence_transformers import carried
-from .vocabularies import vocabulary_beside
+from ..errors import CheckpointError
+from ..extras import import_extra
+from ..hub.files import find_checkpoint, lowercases, record_preprocessing
+from .carried import DICTIONARY, fairseq_files, sentence_files
+from .conversion import Conversion, Forward, Opened
+from .dictionaries import (
+    LABELS,
+    check_size,
+    dictionary_for,
+    dictionary_of,
+    dictionary_text,
+    inverse,
+    order_beside,
+    read_labels,
+    reordered,
+    tokenizer_beside,
+)
+from .fairseq_models import (
+    all_arguments,
+    completed,
+    from_fairseq,
+    to_fairseq,
+    with_recorded,
+)
+from .families import CAUSAL, MASKED, Family, family_of
+from .models import LM_HEAD, Converted, sizes
+from .output import building, write_files
+from .settings import from_config, to_config
 
-#: Settings of the source without a counterpart here.
+#: Settings of transformers without a counterpart in fairseq, and "headless": the language modeling
+#: head is untrained.
 KEPT = "transformers.json"
-
-
-def read_source(
-    checkpoint: str | Path, dictionary: str | Path | None
-) -> tuple[dict[str, Any], Dictionary, Path]:
-    """Read a fairseq checkpoint and its dictionary, by default the dict.txt beside it.
-
-    Returns:
-        The checkpoint's entries, the dictionary, and the dictionary's path.
-
-    Raises:
-        UsageError: a file cannot be read or has other contents.
-    """
-    path = Path(dictionary or Path(checkpoint).with_name("dict.txt"))
-    return read_state(checkpoint), read_dictionary(path), path
+KEPT_SETTINGS = ("legacy", "pooler_dropout", "initializer_range", "problem_type")
+HEADLESS = "headless"
+#: Criteria of fairseq whose loss is in bits per token.
+IN_BITS = ("masked_lm", "cross_entropy")
 
 
 def read_state(checkpoint: str | Path) -> dict[str, Any]:
@@ -65,141 +72,91 @@ def read_state(checkpoint: str | Path) -> dict[str, Any]:
     return state | {"model": copy.deepcopy(model)}
 
 
-def write(converted: Converted, out: Path, dictionary: Path) -> None:
-    """Write a directory atomically; `out` must not exist.
-
-    The files of `--bpe sentencepiece` and `--bpe gpt2` beside the source's dictionary are copied.
-
-    Raises:
-        UsageError: `out` exists or cannot be written, or tokens have no names.
-    """
-    family, files = converted.family, _files(converted)
-    given = arguments(with_recorded(converted.settings, family), family)
-    config = OmegaConf.to_container(convert_namespace_to_omegaconf(given), enum_to_str=True)
-    history = {
-        "criterion_name": CRITERION_REGISTRY[family.criterion].__name__,
-        "optimizer_name": "FairseqAdam",
-        "lr_scheduler_state": {"best": None},
-        "num_updates": 0,
-    }
-    checkpoint = {
-        "args": None,
-        "cfg": config,
-        # Copies: torch saves the whole storage of a view.
-        "model": {name: value.clone() for name, value in converted.state.items()},
-        "optimizer_history": [history],
-        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
-    }
-    with building(out) as folder:
-        with open(folder / "model.pt", "wb") as file:
-            torch.save(checkpoint, file)
-        write_files(folder, files)
-        copy_tokenizer(dictionary.parent, folder)
-
-
-def _files(converted: Converted) -> dict[str, bytes]:
-    """What a directory has beside the checkpoint.
-
-    Raises:
-        DataError: tokens have no names.
-    """
-    if converted.nameless:
-        raise DataError(
-            f"{converted.nameless}: save it there, or give --dict, or add --to huggingface, which "
-            "needs none."
-        )
-    texts = {"dict.txt": dictionary_text(converted.dictionary)}
-    if converted.labels:
-        texts[LABELS] = dictionary_text(dictionary_of(converted.labels))
-    if converted.kept:
-        texts[KEPT] = json.dumps(converted.kept, indent=2) + "\n"
-    if converted.tokenizer:
-        converted.notes.append(
-            "dict.txt holds the ids of tokenizer.json: binarise with --bpe tokenizer_json"
-        )
-    files = {name: text.encode() for name, text in texts.items()}
-    return files | converted.tokenizer | converted.files
-
-
-def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write files by their names, which may have folders."""
-    for name, contents in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(contents)
-
-
-def copy_tokenizer(source: Path, folder: Path) -> None:
-    """Copy the files of `--bpe sentencepiece` and `--bpe gpt2`, and how texts are prepared."""
-    for name in (SENTENCEPIECE, *GPT2, PREPROCESSING):
-        if (source / name).is_file():
-            shutil.copyfile(source / name, folder / name)
-
-
-@contextmanager
-def building(out: str | Path) -> Iterator[Path]:
-    """Write a directory atomically: yields a temporary folder that is renamed by `files.move`.
-
-    Raises:
-        UsageError: ``out`` exists, or cannot be written.
-    """
-    out = Path(out).absolute()
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigurationError(f"--out {str(out)!r} exists already; name a new directory.")
-    folder = None
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".partial", dir=out.parent))
-        folder.chmod(0o755)
-        yield folder
-        move(folder, out)
-    except (OSError, RuntimeError) as error:
-        # torch reports a full disk as a RuntimeError.
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise UsageError(f"cannot write {out}: {reason}.") from error
-    finally:
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def load(directory: str | Path) -> Converted:
+def load(directory: str | Path, dictionary: Path | None = None) -> Converted:
     """Read a directory (or a checkpoint with dict.txt beside it) of a model of this package.
 
     Raises:
         CheckpointError: the directory does not hold such a model.
     """
     source = find_checkpoint(Path(directory))
-    folder, fine_tuned = source.parent, source.parent / "input0" / "dict.txt"
-    beside = fine_tuned if fine_tuned.is_file() else folder / "dict.txt"
+    folder, fine_tuned = source.parent, source.parent / "input0" / DICTIONARY
+    beside = dictionary or (fine_tuned if fine_tuned.is_file() else folder / DICTIONARY)
     state = read_state(source)
-    parameters, family = state["model"], family_of(state["model"], source)
-    settings = recorded_settings(state, "model", source)
-    if "position_encoding" not in settings:
+    family = family_of(state["model"], source)
+    arguments = recorded_settings(state, "model", source)
+    if "position_encoding" not in arguments:
         raise CheckpointError(
             f"{source} is not a checkpoint of this package: it records no position encoding."
         )
     task = recorded_settings(state, "task", source)
-    settings |= {"add_bos_token": task["add_bos_token"]} if "add_bos_token" in task else {}
-    settings |= sizes(parameters, source, family.model, family)
-    dictionary, rows = read_dictionary(beside), len(parameters[family.embeddings])
-    check_size(dictionary, rows, beside, family.adds_mask)
-    vocabulary = vocabulary_beside(folder, dictionary, rows)
-    return Converted(
-        settings,
-        parameters,
-        dictionary,
-        folder=folder,
-        family=family,
-        order=vocabulary.order,
-        tokenizer=vocabulary.tokenizer,
-        labels=read_labels(beside, folder),
-        kept=read_kept(folder),
-        files=carried(folder),
-        training=training_of(state, source),
-    )
+    arguments |= {"add_bos_token": task["add_bos_token"]} if "add_bos_token" in task else {}
+    words = read_dictionary(beside)
+    converted = neutral(arguments, state["model"], words, beside, source, family)
+    kept = read_kept(folder)
+    if kept.pop(HEADLESS, False):
+        converted.state = {
+            name: v for name, v in converted.state.items() if not name.startswith(LM_HEAD)
+        }
+    converted.settings |= kept
+    converted.files |= sentence_files(folder)
+    converted.training = training_of(state, source)
+    order = order_beside(folder, words, converted.settings["vocab_size"])
+    if order:
+        _take_tokenizer(converted, order)
+    return converted
+
+
+def neutral(
+    arguments: Mapping[str, Any],
+    state: Mapping[str, Tensor],
+    dictionary: Dictionary,
+    path: Path,
+    source: Path,
+    family: Family = MASKED,
+) -> Converted:
+    """The form between formats of a model of fairseq, whose dictionary is beside `path`.
+
+    Raises:
+        UsageError: a setting or parameter is missing, or the dictionary is another one.
+    """
+    parameters = from_fairseq(state, family)
+    shown = sizes(parameters, source, family.model, family is CAUSAL)
+    settings = to_config(arguments, shown, family)
+    check_size(dictionary, shown["vocab_size"], path, family.adds_mask)
+    folder = source.parent
+    converted = Converted(settings, parameters, folder, labels=read_labels(path, folder))
+    converted.files = fairseq_files(path) | fairseq_files(folder / path.name)
+    converted.files[DICTIONARY] = dictionary_text(dictionary)
+    longest, types = settings["max_position_embeddings"], settings.get("type_vocab_size", 0) > 1
+    start = family.start(arguments)
+
+    def write_tokenizer(out: Path, lower_case: bool | None) -> str:
+        import_extra("tokenizers", "hf")
+        from .fast_tokenizers import write_tokenizer as write
+
+        lowers = (lowercases(folder) or False) if lower_case is None else lower_case
+        if lowers:
+            record_preprocessing(out, lowers)
+        return write(out, folder, dictionary, longest, lowers, start, types)
+
+    converted.write_tokenizer = write_tokenizer
+    return converted
+
+
+def _take_tokenizer(converted: Converted, order: list[int]) -> None:
+    """Give the tokens the ids of the tokenizer.json beside the checkpoint."""
+    settings = converted.settings
+    converted.state = reordered(converted.state, inverse(order))
+    settings |= zip(("bos_token_id", "pad_token_id", "eos_token_id"), order, strict=False)
+    types = settings.get("type_vocab_size", 0) > 1
+    longest = settings["max_position_embeddings"]
+    converted.tokenizer = tokenizer_beside(converted.source, longest, types)
+    converted.write_tokenizer = None
+    del converted.files[DICTIONARY]
 
 
 def read_kept(folder: Path) -> dict[str, Any]:
-    """Settings of the source that have no counterpart here.
+    """Settings of transformers that have no counterpart in fairseq.
 
     Raises:
         CheckpointError: their file is damaged.
@@ -211,3 +168,136 @@ def read_kept(folder: Path) -> dict[str, Any]:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}.") from error
+
+
+def training_of(state: Mapping[str, Any], source: object) -> dict[str, Any]:
+    """What a checkpoint records of its training: `data`, `updates` and `validation`, where known.
+
+    Raises:
+        CheckpointError: the settings of `source` are not a table.
+    """
+    training: dict[str, Any] = {}
+    data = recorded_settings(state, "task", source).get("data")
+    path = PurePath(data.partition(":")[0] if isinstance(data, str) else "")
+    # Without the folders of the machine that has trained.
+    if folders := path.relative_to(path.anchor).parts[-2:]:
+        training["data"] = "/".join(folders)
+    history = state.get("optimizer_history")
+    last = history[-1] if isinstance(history, list) and history else {}
+    updates = last.get("num_updates") if isinstance(last, Mapping) else None
+    if type(updates) is int and updates > 0:
+        training["updates"] = updates
+    extra = state.get("extra_state")
+    loss = extra.get("val_loss") if isinstance(extra, Mapping) else None
+    if type(loss) in (int, float):
+        metric = recorded_settings(state, "checkpoint", source).get("best_checkpoint_metric")
+        criterion = recorded_settings(state, "criterion", source)
+        name = criterion.get("_name", criterion.get("criterion"))
+        bits = metric in (None, "loss") and name in IN_BITS
+        training["validation"] = f"{loss:.3f} {'bits' if bits else metric or 'loss'}"
+    return training
+
+
+def write(converted: Converted, out: Path) -> None:
+    """Write a directory atomically; `out` must not exist.
+
+    Raises:
+        UsageError: `out` exists or cannot be written, tokens have no names, or fairseq has no
+            such model.
+    """
+    family = _family(converted)
+    dictionary, order = dictionary_for(converted)
+    settings = from_config(converted.settings, family)
+    state = to_fairseq(reordered(converted.state, order), family)
+    scale = converted.settings.get("embedding_scale")
+    state = completed(state, settings, dictionary, family, scale, converted.source)
+    files = _files(converted, dictionary, bool(order))
+    arguments = all_arguments(with_recorded(settings, family), family)
+    config = OmegaConf.to_container(convert_namespace_to_omegaconf(arguments), enum_to_str=True)
+    history = {
+        "criterion_name": CRITERION_REGISTRY[family.criterion].__name__,
+        "optimizer_name": "FairseqAdam",
+        "lr_scheduler_state": {"best": None},
+        "num_updates": 0,
+    }
+    checkpoint = {
+        "args": None,
+        "cfg": config,
+        # Copies: torch saves the whole storage of a view.
+        "model": {name: value.clone() for name, value in state.items()},
+        "optimizer_history": [history],
+        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
+    }
+    with building(out) as folder:
+        with open(folder / "model.pt", "wb") as file:
+            torch.save(checkpoint, file)
+        write_files(folder, files)
+
+
+def _family(converted: Converted) -> Family:
+    return CAUSAL if converted.is_causal else MASKED
+
+
+def _files(converted: Converted, dictionary: Dictionary, by_tokenizer: bool) -> dict[str, bytes]:
+    """What a directory has beside the checkpoint, and notes about it."""
+    files = converted.files | {DICTIONARY: dictionary_text(dictionary)}
+    settings = converted.settings
+    kept = {name: settings[name] for name in KEPT_SETTINGS if settings.get(name) is not None}
+    if not converted.has_lm_head:
+        converted.notes.append(
+            "the source has no head for masked tokens: the new one is untrained"
+        )
+        kept[HEADLESS] = True
+    if any(name.startswith("pooler.") for name in converted.state):
+        converted.notes.append("the pooler is the first layer of the head pooler")
+    if converted.labels:
+        files[LABELS] = dictionary_text(dictionary_of(converted.labels))
+    if kept:
+        files[KEPT] = (json.dumps(kept, indent=2) + "\n").encode()
+    if by_tokenizer:
+        converted.notes.append(
+            "dict.txt holds the ids of tokenizer.json: binarise with --bpe tokenizer_json"
+        )
+        files |= converted.tokenizer
+    return files
+
+
+def outputs_of(
+    model: Any, head: str | None, features: bool = False, order: Sequence[int] = ()
+) -> Forward:
+    """The logits of a model of fairseq or of its classification head, or its features.
+
+    `order` is the id in `Converted` of each id of fairseq; empty: the same.
+    """
+    how = {"classification_head_name": head} if head else {"features_only": features}
+    ids = torch.tensor(inverse(order))
+
+    def forward(tokens: Tensor) -> Tensor:
+        outputs = model(ids[tokens] if order else tokens, **how)[0]
+        return outputs[..., ids] if order and not head and not features else outputs
+
+    return forward
+
+
+def open_directory(path: Path, converted: Converted, head: str | None) -> Opened:
+    """The model as the hub loads it."""
+    family, rows = _family(converted), converted.settings["vocab_size"]
+    hub: Any = MODEL_REGISTRY[family.model].from_pretrained(path)
+    order = order_beside(path if path.is_dir() else path.parent, hub.task.source_dictionary, rows)
+    (model,) = getattr(hub, "models", None) or [hub.model]
+
+    def encode(texts: tuple[str, ...]) -> list[int]:
+        ids = hub.encode(*texts).tolist()
+        # fairseq ends a text of a language model by the symbol that begins it in transformers.
+        ids = ids[:-1] if converted.is_causal else ids
+        return [order[number] for number in ids] if order else ids
+
+    return Opened(
+        outputs_of(model, head, converted.writes_features(head), order),
+        encode if hub.bpe is not None else None,
+        read_labels(path / DICTIONARY, path),
+    )
+
+
+READ = Conversion("--from", "", "a directory of this package", load, open_directory)
+WRITE = Conversion("--to", "", "a directory of this package", write, open_directory)

@@ -1,36 +1,27 @@
-"""Models between two formats: settings, parameters and dictionary by the names of this package."""
+"""`Converted`: the one form between two formats, which each reads into and writes from."""
 
-import copy
-from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq import options, tasks
-from fairseq.data import Dictionary
-from fairseq.models import BaseFairseqModel
-from fairseq.models.roberta import RobertaModel
 from torch import Tensor
 
-from ..checkpoints.mismatch import differences
 from ..errors import CheckpointError, ConfigurationError, UsageError
 from ..position import POSITION_ENCODINGS
-from .families import MASKED, Family
 
-ENCODER, EMBED_TOKENS = MASKED.stack, MASKED.embeddings
-POSITIONS, LM_HEAD = f"{ENCODER}embed_positions.weight", "encoder.lm_head."
-TOKEN_TYPES = f"{ENCODER}embed_token_types.weight"
-HEADS = "classification_heads."
+#: Names of parameters, which are those of `TupeForMaskedLM` and `TupeForCausalLM`.
+EMBED_TOKENS, ENCODER, LM_HEAD = "tupe.embed_tokens.weight", "tupe.encoder.", "lm_head."
+POSITIONS, TOKEN_TYPES = f"{ENCODER}embed_positions.weight", f"{ENCODER}embed_token_types.weight"
+#: Classification heads, `heads.NAME.`; the one that a class of transformers has; BERT's pooler.
+HEADS, ONE_HEAD, POOLER = "heads.", "head.", "pooler."
 #: The name of a classification head that was trained in transformers; fairseq's default.
 HEAD = "sentence_classification_head"
 #: What heads do, as transformers names it, and the names of heads that classify tokens.
 SENTENCES, TOKENS, ANSWERS = "SequenceClassification", "TokenClassification", "QuestionAnswering"
 TOKEN_HEADS = {TOKENS: "token_classification_head", ANSWERS: "question_answering_head"}
-#: The head with BERT's pooler, whose second layer is the identity.
-POOLER = "pooler"
 
 
 @dataclass
@@ -38,72 +29,70 @@ class Converted:
     """A model that is not yet in a directory.
 
     Attributes:
-        settings: arguments of the model by name.
-        state: its parameters.
-        dictionary: its dictionary.
+        settings: by the names of `TupeConfig`; further ones are of transformers.
+        state: parameters by the names above. A model without a trained language modeling head has
+            none.
+        source: the directory that it was read from, or that of the checkpoint.
+        head: the classification head that is written by default.
+        labels: names of the classes of the head, by number; empty: not known.
+        tokenizer: files of a tokenizer of transformers, by name.
+        write_tokenizer: writes that tokenizer where `tokenizer` is empty, if it can be made of
+            fairseq's: (folder, whether it lowercases texts, or None) -> a note, or "".
+        files: further files by name, which are carried unchanged.
+        training: what the source records of it: `data`, `updates` and `validation`, where known.
         notes: what the user should know about the conversion.
         not_comparable: why `--check` cannot compare it with its source; empty if it can.
-        folder: the directory that it was read from, which may hold files of fairseq's tokenizers.
-        head: the classification head that the source has in place of a language modeling head.
-        family: the kind of model.
-        order: the row of each id in the source's embeddings; empty: they have the same order.
-        tokenizer: files of a tokenizer of transformers, by name, whose ids are those of `order`.
-        nameless: why tokens have no names, so that there is no dict.txt; empty if they have.
-        labels: names of the classes of the head, by number; empty: not known.
-        kept: settings of the source without a counterpart here. "headless" is true where the
-            language modeling head is untrained.
-        files: further files by name, of sentence-transformers.
-        training: what the source records of it: `data`, `updates` and `validation`, where known.
     """
 
     settings: dict[str, Any]
     state: dict[str, Tensor]
-    dictionary: Dictionary
-    notes: list[str] = field(default_factory=list)
-    not_comparable: str = ""
-    folder: Path | None = None
+    source: Path = Path()
     head: str | None = None
-    family: Family = MASKED
-    order: list[int] = field(default_factory=list)
-    tokenizer: dict[str, bytes] = field(default_factory=dict)
-    nameless: str = ""
     labels: list[str] = field(default_factory=list)
-    kept: dict[str, Any] = field(default_factory=dict)
+    tokenizer: dict[str, bytes] = field(default_factory=dict)
+    write_tokenizer: Callable[[Path, bool | None], str] | None = None
     files: dict[str, bytes] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    not_comparable: str = ""
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether it is a language model; else a masked language model."""
+        return bool(self.settings["is_decoder"])
+
+    @property
+    def has_lm_head(self) -> bool:
+        """Whether the language modeling head is trained."""
+        return self.is_causal or f"{LM_HEAD}dense.weight" in self.state
 
     def writes_features(self, head: str | None) -> bool:
-        """Whether other formats get no head: none is asked for, and there is no trained one."""
-        return head is None and bool(self.kept.get("headless"))
+        """Whether transformers' class has no head: none is asked for, and none is trained."""
+        return head is None and not self.has_lm_head
 
 
-def arguments(settings: dict[str, Any], family: Family = MASKED) -> Namespace:
-    """All of fairseq's arguments for a model with these settings."""
-    flags = ["", "--task", family.task, "--criterion", family.criterion, "--arch", family.model]
-    flags += ["--optimizer", "adam"]
-    found = options.parse_args_and_arch(options.get_training_parser(), flags)
-    vars(found).update(family.complete(settings))
-    return found
+def output_weight(causal: bool) -> str:
+    """The name of the weight of the output layer."""
+    return f"{LM_HEAD}weight" if causal else f"{LM_HEAD}decoder.weight"
 
 
 def sizes(
-    state: Mapping[str, Tensor], source: object, kind: str, family: Family = MASKED
+    state: Mapping[str, Tensor], source: object, kind: str, causal: bool = False
 ) -> dict[str, Any]:
     """Settings that the parameters show, whatever `source`, a checkpoint of `kind`, records.
 
     Raises:
         CheckpointError: token embeddings or layer 0 are missing, or no matrices.
     """
-    layers = f"{family.stack}layers."
+    layers = f"{ENCODER}layers."
     numbers = {n.removeprefix(layers).partition(".")[0] for n in state if n.startswith(layers)}
-    tokens = matrix(state, family.embeddings, source, kind)
-    inner = matrix(state, f"{layers}0.fc1.weight", source, kind)
-    name, value = family.ties
+    tokens = matrix(state, EMBED_TOKENS, source, kind)
     return {
-        f"{family.side}_layers": len(numbers),
-        f"{family.side}_embed_dim": tokens.size(1),
-        f"{family.side}_ffn_embed_dim": len(inner),
-        name: torch.equal(state.get(family.output, tokens), tokens) == value,
+        "vocab_size": len(tokens),
+        "hidden_size": tokens.size(1),
+        "num_hidden_layers": len(numbers),
+        "intermediate_size": len(matrix(state, f"{layers}0.fc1.weight", source, kind)),
+        "tie_word_embeddings": torch.equal(state.get(output_weight(causal), tokens), tokens),
     }
 
 
@@ -113,10 +102,10 @@ def matrix(state: Mapping[str, Tensor], name: str, source: object, kind: str) ->
     Raises:
         CheckpointError: it is missing or has another number of dimensions.
     """
-    found = state.get(name)
-    if found is None or found.dim() != 2:
+    value = state.get(name)
+    if value is None or value.dim() != 2:
         raise CheckpointError(f"{source} is not a {kind} checkpoint: it has no matrix {name}.")
-    return found
+    return value
 
 
 def head_names(state: Mapping[str, Tensor]) -> list[str]:
@@ -131,44 +120,30 @@ def task_of(state: Mapping[str, Tensor], head: str) -> str:
     return ANSWERS if head == TOKEN_HEADS[ANSWERS] else TOKENS
 
 
-def register_heads(model: RobertaModel, state: Mapping[str, Tensor]) -> None:
-    """Register the classification heads of a state dict with a model, as fairseq does."""
-    model.args.load_checkpoint_heads = True
-    model.upgrade_state_dict({n: value for n, value in state.items() if n.startswith(HEADS)})
-
-
-def build(
-    settings: dict[str, Any],
-    dictionary: Dictionary,
-    state: Mapping[str, Tensor],
-    family: Family = MASKED,
-) -> BaseFairseqModel:
-    """A model with these settings and the heads of `state`, initialised, in eval mode.
+def with_head(converted: Converted, head: str | None) -> dict[str, Tensor]:
+    """The parameters with one head, `head.` for classification or that for language modeling.
 
     Raises:
-        UsageError: a setting is invalid, or there is not enough memory.
+        ConfigurationError: there is no such head.
     """
-    given = arguments(settings, family)
-    # The task may add a symbol.
-    task = tasks.TASK_REGISTRY[family.task](given, copy.deepcopy(dictionary))
-    with building_model(f"{family.longest} {settings[family.longest]}"):
-        model = task.build_model(given).eval()
-        if family is MASKED:
-            register_heads(model, state)
-    return model
+    state, heads = converted.state, head_names(converted.state)
+    if head and head not in heads:
+        known = ", ".join(heads) or "none"
+        raise ConfigurationError(f"unknown --head {head!r}; the model's heads are: {known}.")
+    if left_out := [name for name in heads if name != head]:
+        converted.notes.append(f"left out, classification heads: {', '.join(left_out)}")
+    unused = (HEADS, LM_HEAD, POOLER) if head else (HEADS,)
+    prefix = f"{HEADS}{head}."
+    return {name: value for name, value in state.items() if not name.startswith(unused)} | {
+        f"{ONE_HEAD}{name.removeprefix(prefix)}": value
+        for name, value in state.items()
+        if name.startswith(prefix)
+    }
 
 
-def options_of(settings: Mapping[str, Any]) -> set[str]:
+def encoding_options(settings: Mapping[str, Any]) -> set[str]:
     """Names of the options of a model's position encoding."""
     return set(POSITION_ENCODINGS[settings["position_encoding"]].defaults())
-
-
-def with_recorded(settings: Mapping[str, Any], family: Family) -> dict[str, Any]:
-    """The settings with the options that a checkpoint records, as the trained length."""
-    encoding = POSITION_ENCODINGS[settings["position_encoding"]]
-    given = {**family.defaults, **settings}
-    options = {name: given.get(name, value) for name, value in encoding.defaults().items()}
-    return {**settings, **encoding.recorded(options, settings[family.longest])}
 
 
 @contextmanager
@@ -189,65 +164,3 @@ def building_model(longest: str) -> Iterator[None]:
         raise CheckpointError(
             f"no model can be built with {longest} and the other settings: {reason}."
         ) from error
-
-
-def with_head(converted: Converted, head: str | None) -> dict[str, Tensor]:
-    """The parameters with one head: that for classification under the name `HEAD`, or the other.
-
-    Raises:
-        ConfigurationError: there is no such head.
-    """
-    state, heads = converted.state, head_names(converted.state)
-    if head and head not in heads:
-        known = ", ".join(heads) or "none"
-        raise ConfigurationError(f"unknown --head {head!r}; the model's heads are: {known}.")
-    bare = converted.writes_features(head)
-    if left_out := [name for name in heads if name not in (head, POOLER)]:
-        converted.notes.append(f"left out, classification heads: {', '.join(left_out)}")
-    unused = (HEADS, converted.family.version, *([LM_HEAD] if head or bare else []))
-    kept = {name: value for name, value in state.items() if not name.startswith(unused)}
-    own = f"{HEADS}{head}."
-    if bare:
-        return kept | {n: v for n, v in state.items() if n.startswith(f"{HEADS}{POOLER}.dense.")}
-    return kept | {
-        f"{HEADS}{HEAD}.{name.removeprefix(own)}": value
-        for name, value in state.items()
-        if name.startswith(own)
-    }
-
-
-def imported(
-    settings: dict[str, Any],
-    state: dict[str, Tensor],
-    dictionary: Dictionary,
-    source: object,
-    kind: str,
-    family: Family = MASKED,
-    scale: Any = None,
-) -> Converted:
-    """A model that was read, after a comparison with what fairseq builds.
-
-    A masked language model without a language modeling head gets a new one. If `scale` is not
-    None, the source multiplies token embeddings by it.
-
-    Raises:
-        CheckpointError: names or shapes of parameters differ, or the scale.
-    """
-    model = build(settings, dictionary, state, family)
-    own, here = model.state_dict(), model.get_submodule(family.stack[:-1]).embed_scale
-    if scale is not None and (type(scale) not in (int, float) or abs(scale / here - 1) > 1e-6):
-        raise CheckpointError(
-            f"invalid embedding_scale in {source}: {scale!r}; fairseq's model multiplies "
-            f"embeddings by {here}."
-        )
-    converted = Converted(settings, state, dictionary, family=family)
-    if family is MASKED and f"{LM_HEAD}dense.weight" not in state:
-        converted.notes = ["the source has no head for masked tokens: the new one is untrained"]
-        converted.head = next((name for name in head_names(state) if name != POOLER), None)
-        converted.kept["headless"] = True
-        head = {name: value for name, value in own.items() if name.startswith(LM_HEAD)}
-        state = head | {family.output: state[family.embeddings]} | state
-    converted.state = state | {family.version: own[family.version]}
-    if found := differences(converted.state, own):
-        raise CheckpointError(f"{source} is not a {kind} checkpoint; parameters: {found}.")
-    return converted

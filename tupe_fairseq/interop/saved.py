@@ -9,7 +9,6 @@ from ..errors import CheckpointError
 from ..extras import import_extra
 from .architectures import ARCHITECTURES, Architecture
 from .classes import library
-from .families import CAUSAL
 
 
 def read_config(folder: Path) -> tuple[Any, Architecture]:
@@ -30,18 +29,18 @@ def read_config(folder: Path) -> tuple[Any, Architecture]:
         reason = " ".join(str(error).split())[:200].rstrip(".")
         raise CheckpointError(f"{path} cannot be read: {reason}.") from error
     kind, causal = config.model_type, bool(getattr(config, "is_decoder", False))
-    found = [a for a in ARCHITECTURES if (a.model_type, a.family is CAUSAL) == (kind, causal)]
-    if not found:
+    of_kind = [a for a in ARCHITECTURES if (a.model_type, a.is_causal) == (kind, causal)]
+    if not of_kind:
         known = dict.fromkeys(each.model_type for each in ARCHITECTURES)
         raise CheckpointError(
             f"{path} has the model_type {kind!r} and is_decoder {causal}; those that can be read "
             f"are: {', '.join(known)}."
         )
-    (architecture,) = found
+    (architecture,) = of_kind
     for name, value in architecture.required.items():
-        if (given := getattr(config, name, value)) != value:
+        if (actual := getattr(config, name, value)) != value:
             raise CheckpointError(
-                f"unsupported {name} in {path}: {given!r}; it must be {value!r}."
+                f"unsupported {name} in {path}: {actual!r}; it must be {value!r}."
             )
     return config, architecture
 

@@ -1,90 +1,79 @@
-"""Settings of a model there and here: `TupeConfig` of transformers, arguments of fairseq."""
+"""Settings of a model in two forms: arguments of fairseq, and those of `TupeConfig`."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor
-
+from ..arguments.declaration import RobertaArguments
 from ..errors import CheckpointError
-from ..position import POSITION_ENCODINGS
-from .dictionaries import LABELS
+from ..options import declared_options
+from ..position import POSITION_ENCODINGS, model_options
 from .families import CAUSAL, Family
-from .models import ANSWERS, HEADS, SENTENCES, Converted, options_of, sizes, task_of
+from .models import encoding_options
 
 #: Settings that older checkpoints do not record.
 UNRECORDED = {
-    **{"attention_window": None, "global_every": 0, "extend_positions": None},
-    **{"log_scaling_floor": None, "log_scaling_alpha": 0.1},
-    **{"layer_norm_eps": 1e-5, "type_vocab_size": 0},
+    option.name: option.default
+    for option in (*model_options(), *declared_options(RobertaArguments))
 }
+#: What fairseq's language models do, which have no setting for it.
+LANGUAGE_MODELS = {"layer_norm_eps": 1e-5, "type_vocab_size": 0}
 
 
-def to_config(converted: Converted, head: str | None) -> dict[str, Any]:
-    """Settings of `TupeConfig`, for the class with the classification `head` if there is one.
+def to_config(
+    arguments: Mapping[str, Any], shown: Mapping[str, Any], family: Family
+) -> dict[str, Any]:
+    """Settings of `TupeConfig` from fairseq's arguments, and from `shown`, by the parameters.
 
     Raises:
         CheckpointError: a setting is not recorded.
     """
-    family, state = converted.family, converted.state
-    given = {**UNRECORDED, **family.defaults, **converted.settings}
-    if lacking := [name for name in family.settings.values() if name not in given]:
+    recorded = {**UNRECORDED, **family.defaults, **arguments}
+    names = {there: here for there, here in family.settings.items() if there not in shown}
+    if lacking := [name for name in names.values() if name not in recorded]:
         raise CheckpointError(f"the checkpoint does not record its {', '.join(lacking)}.")
+    options = sorted(encoding_options(recorded))
     config = {
-        "vocab_size": len(state[family.embeddings]),
-        **{there: given[here] for there, here in family.settings.items()},
+        **{there: recorded[here] for there, here in names.items()},
+        **shown,
         "position_options": {
-            name: given[name] for name in sorted(options_of(given)) if given.get(name) is not None
+            name: recorded[name] for name in options if recorded.get(name) is not None
         },
         "is_decoder": family is CAUSAL,
-        "tie_word_embeddings": family.is_tied(given),
-        "bos_token_id": 2 if family.start(given) == "</s>" else 0,
+        "bos_token_id": 2 if family.start(recorded) == "</s>" else 0,
         "pad_token_id": 1,
         "eos_token_id": 2,
     }
-    if converted.order:
-        special = ("bos_token_id", "pad_token_id", "eos_token_id")
-        config |= zip(special, converted.order, strict=False)
-    if head:
-        count, names = len(state[f"{HEADS}{head}.out_proj.weight"]), converted.labels
-        kind = "regression" if count == 1 else "single_label_classification"
-        config["num_labels"] = count
-        if count == len(names):
-            config["id2label"] = dict(enumerate(names))
-            config["label2id"] = {name: number for number, name in enumerate(names)}
-        elif count > 1 and task_of(state, head) != ANSWERS:
-            converted.notes.append(
-                f"no names of the {count} classes, so they are LABEL_0, ...: copy the "
-                f"{LABELS} of the data into the directory"
-            )
-        if task_of(state, head) == SENTENCES:
-            config["problem_type"] = kind
+    if family is CAUSAL:
+        unscaled = recorded.get("no_scale_embedding")
+        config["embedding_scale"] = 1.0 if unscaled else math.sqrt(shown["hidden_size"])
     return config
 
 
-def from_config(
-    config: Any, state: Mapping[str, Tensor], source: object, family: Family
-) -> dict[str, Any]:
-    """Arguments of fairseq's model from a `TupeConfig`; what parameters show is taken from them.
+def from_config(config: Mapping[str, Any], family: Family) -> dict[str, Any]:
+    """Arguments of fairseq's model from settings of `TupeConfig`.
 
     Raises:
-        UsageError: a setting of `source` is invalid.
+        CheckpointError: a setting has no counterpart.
     """
-    config.check_numbers()
-    settings = {here: getattr(config, there) for there, here in family.settings.items()}
+    arguments = {here: config.get(there) for there, here in family.settings.items()}
+    name, tied = family.ties
+    arguments[name] = tied == bool(config["tie_word_embeddings"])
     if family is CAUSAL:
-        settings["no_scale_embedding"] = config.embedding_scale == 1
-        settings["add_bos_token"] = config.bos_token_id == 0
-    elif settings["pooler_dropout"] is None:
+        for name, value in LANGUAGE_MODELS.items():
+            if config.get(name, value) != value:
+                raise CheckpointError(
+                    f"unsupported {name}: {config[name]!r}; it must be {value!r} in a language "
+                    "model of fairseq."
+                )
+        arguments["no_scale_embedding"] = config["embedding_scale"] == 1
+        arguments["add_bos_token"] = config["bos_token_id"] == 0
+    elif arguments["pooler_dropout"] is None:
         # The other dropout is used there.
-        settings["pooler_dropout"] = settings["dropout"]
-    if unknown := config.position_options.keys() - options_of(settings):
-        raise CheckpointError(
-            f"invalid position_options in {source}: {', '.join(map(str, unknown))}."
-        )
+        arguments["pooler_dropout"] = arguments["dropout"]
     return {
-        **settings,
+        **arguments,
         # A model of transformers has the defaults of its encoding, a language model here others.
-        **POSITION_ENCODINGS[config.position_encoding].defaults(),
-        **config.position_options,
-        **sizes(state, source, config.model_type, family),
+        **POSITION_ENCODINGS[config["position_encoding"]].defaults(),
+        **config["position_options"],
     }

@@ -1,12 +1,13 @@
 """Warm starts: a trained model under another position encoding."""
 
 import re
-from dataclasses import replace
 from typing import Annotated
 
-from fairseq import utils
+import torch
+from torch import Tensor, nn
 
-from .models import POSITIONS, Converted, build, options_of
+from ..position import POSITION_ENCODINGS, build_position_encoding, model_options
+from .models import ENCODER, POSITIONS, Converted
 
 #: Options of formats that can be read as a warm start.
 Encoding = Annotated[str, "NAME of another encoding than the source's: warm start"]
@@ -15,30 +16,62 @@ Seed = Annotated[int, "seed of the new parameters (default: 1)"]
 TABLES, TERMS = POSITIONS.removesuffix("weight"), ".self_attn.layer_terms."
 
 
-def warm_start(converted: Converted, position_encoding: str | None, seed: int) -> Converted:
+def warm_start(converted: Converted, position_encoding: str | None, seed: int) -> None:
     """Replace positions by those of another encoding, newly initialised, with default options.
 
     None, or the name of the model's own encoding, keeps them.
     """
-    if position_encoding in (None, converted.settings["position_encoding"]):
-        return converted
-    own = options_of(converted.settings)
-    settings = {name: value for name, value in converted.settings.items() if name not in own}
-    settings["position_encoding"] = position_encoding
-    utils.set_torch_seed(seed)
-    fresh = build(settings, converted.dictionary, converted.state).state_dict()
-    # The other encoding's parameters may have the same names, but not the same meaning.
-    positional = [name for name in converted.state if name.startswith(TABLES) or TERMS in name]
-    kept = {n: v for n, v in converted.state.items() if n in fresh and n not in positional}
-    new = sorted(fresh.keys() - kept.keys())
-    count = sum(fresh[name].numel() for name in new)
-    told = f"new, {count:,} parameters: {', '.join(new) or 'none'}"
+    settings, state = converted.settings, converted.state
+    if position_encoding in (None, settings["position_encoding"]):
+        return
+    settings |= {"position_encoding": position_encoding, "embedding_scale": None}
+    settings["position_options"] = dict(POSITION_ENCODINGS[position_encoding].defaults())
+    positional = [name for name in state if name.startswith(TABLES) or TERMS in name]
+    new = new_positions(converted, seed)
+    converted.state = {n: value for n, value in state.items() if n not in positional} | new
+    count = sum(value.numel() for value in new.values())
     # Each layer has the same.
     left_out = dict.fromkeys(re.sub(r"\.\d+\.", ".*.", name) for name in positional)
-    return replace(
-        converted,
-        settings=settings,
-        state=fresh | kept,
-        notes=[*converted.notes, f"left out: {', '.join(left_out)}", told],
-        not_comparable="a warm start has other positions than its source",
+    told, added = (
+        ", ".join(name.removeprefix(ENCODER) for name in names)
+        for names in (left_out, sorted(new))
     )
+    converted.notes += [f"left out: {told}", f"new, {count:,} parameters: {added or 'none'}"]
+    converted.not_comparable = "a warm start has other positions than its source"
+
+
+def new_positions(converted: Converted, seed: int) -> dict[str, Tensor]:
+    """Initial parameters and constants of the encoding that the settings name."""
+    settings, decoder = converted.settings, converted.is_causal
+    shared = (each for each in model_options(decoder) if each.name in settings)
+    # Random numbers of the caller stay as they are.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        positions = build_position_encoding(
+            settings["position_encoding"],
+            settings["hidden_size"],
+            settings["num_attention_heads"],
+            settings["max_position_embeddings"],
+            bidirectional=not decoder,
+            vocab_size=settings["vocab_size"],
+            num_layers=settings["num_hidden_layers"],
+            **{each.name: settings[each.name] for each in shared},
+        ).apply(_initialise)
+        modules: dict[str, nn.Module] = {"embed_positions": positions}
+        for index in range(settings["num_hidden_layers"]):
+            if (terms := positions.at(index).build_layer_terms()) is not None:
+                modules[f"layers.{index}.self_attn.layer_terms"] = terms.apply(_initialise)
+    return {
+        f"{ENCODER}{path}.{name}": value
+        for path, module in modules.items()
+        for name, value in module.state_dict().items()
+    }
+
+
+@torch.no_grad()
+def _initialise(module: nn.Module) -> None:
+    """BERT's initialisation, as fairseq and transformers apply it."""
+    if isinstance(module, (nn.Linear, nn.Embedding)):
+        nn.init.normal_(module.weight, std=0.02)
+    if isinstance(module, nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)

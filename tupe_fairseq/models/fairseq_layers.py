@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..arguments.completion import position_options
 from ..checkpoints.migration import drop_stock_sinusoids, rename_old_layers
 from ..modules.stack import TransformerStack
-from ..position import PositionEncoding, build_position_encoding
+from ..position import PositionEncoding, build_position_encoding, model_options
 from ..position.hierarchical import extend
 from ..position.learned import LearnedPosition
 from ..position.tables import isolated_rng
@@ -63,12 +63,7 @@ class FairseqStack(TransformerStack):
             self.layers[i] = fsdp_wrap(layer, min_num_params=smallest)
 
     def _build_positions(self, args: Any, side: str, vocab_size: int) -> PositionEncoding:
-        # Scores of decoders alone are scaled.
-        scaling = {
-            name: getattr(args, name)
-            for name in ("log_scaling_floor", "log_scaling_alpha")
-            if side == "decoder" and getattr(args, name, None) is not None
-        }
+        shared = model_options(decoder=side == "decoder")
         encoding = build_position_encoding(
             args.position_encoding,
             getattr(args, f"{side}_embed_dim"),
@@ -77,10 +72,7 @@ class FairseqStack(TransformerStack):
             bidirectional=side == "encoder",
             vocab_size=vocab_size,
             num_layers=getattr(args, f"{side}_layers"),
-            window=args.attention_window,
-            global_every=args.global_every,
-            extension=args.extend_positions,
-            **scaling,
+            **{option.name: getattr(args, option.name) for option in shared},
             **position_options(args),
         )
         if self.large_positions:

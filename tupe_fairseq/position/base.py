@@ -18,10 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ConfigurationError
-from ..options import Option, options_of
+from ..options import Option, declared_options
 from ..registry import Registry
 from .bias import HIDDEN, AttentionBias
 from .layer_terms import LayerTerms
+from .model_options import model_options
 from .sizes import Shape
 from .tables import isolated_rng
 
@@ -187,7 +188,7 @@ class PositionEncoding(nn.Module):
     @classmethod
     def options(cls) -> tuple[Option, ...]:
         """The encoding's flags, read from the keyword-only arguments of its constructor."""
-        return options_of(cls)
+        return declared_options(cls)
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
@@ -224,14 +225,12 @@ def build_position_encoding(
     bidirectional: bool = True,
     vocab_size: int | None = None,
     num_layers: int = 1,
-    window: int | None = None,
-    global_every: int = 0,
-    extension: str | None = None,
-    log_scaling_floor: int | None = None,
-    log_scaling_alpha: float = 0.1,
     **options: Any,
 ) -> PositionEncoding:
-    """Build the encoding registered under ``name``; the arguments are those of `Shape`.
+    """Build the encoding registered under ``name``.
+
+    The sizes are those of `Shape`. `options` are those of `Shape`, which every encoding has, and
+    those of this encoding.
 
     Raises:
         ConfigurationError: unknown name, heads that do not divide the width, or a bad option.
@@ -247,10 +246,12 @@ def build_position_encoding(
             f"--position-encoding {name} has no form for keys on the right, which an encoder "
             "attends to: use it in tupe_transformer_lm, or choose another encoding."
         )
-    check_extension(name, extension)
     sizes = (embed_dim, num_heads, max_positions, bidirectional, vocab_size, num_layers)
-    scaling = (log_scaling_floor, log_scaling_alpha)
-    shape = Shape(*sizes, window, global_every, extension, *scaling)
+    shared = {
+        each.name: options.pop(each.name) for each in model_options() if each.name in options
+    }
+    shape = Shape(*sizes, **shared)
+    check_extension(name, shape.extend_positions)
     with isolated_rng():
         return cls(shape, **options)
 

@@ -31,19 +31,24 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
+from ..options import Mark
 from .bias import AttentionBias
 from .indices import diagonal_sums, distances
 
 TrainedPositions = Annotated[
     int | None,
     "positions of the checkpoint that --extend-positions toeplitz extends; checkpoints record it",
+    Mark.FREE,
 ]
 ToeplitzFar = Annotated[
     int | None,
     "distance from which all distances share one value; default: half of the trained positions",
+    Mark.FOR_LONGER_TEXTS,
 ]
 ToeplitzSlope = Annotated[
-    float, "factor of ln(distance / far), which lowers the value beyond --toeplitz-far"
+    float,
+    "factor of ln(distance / far), which lowers the value beyond --toeplitz-far",
+    Mark.FOR_LONGER_TEXTS,
 ]
 
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ..errors import ConfigurationError
 from ..kernels.dropout import dropout
 from ..kernels.linear import project
+from ..options import Mark
 from ..tracing import is_exporting
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .layer_terms import LayerTerms
@@ -90,7 +91,9 @@ class DebertaPosition(PositionEncoding):
             bool, "project the relative table by the projections of content"
         ] = False,
         deberta_norm: Annotated[bool, "LayerNorm of the relative table"] = False,
-        deberta_dropout: Annotated[float, "dropout of the relative table in each layer"] = 0.0,
+        deberta_dropout: Annotated[
+            float, "dropout of the relative table in each layer", Mark.FREE
+        ] = 0.0,
     ):
         super().__init__(shape)
         check_at_least("--relative-clip", relative_clip, 1)

@@ -19,12 +19,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import ConfigurationError
+from ..options import Mark
 from .base import PositionEncoding, Shape
 from .bias import AttentionBias
 from .indices import distances
 
 RandomizePositions = Annotated[
-    int, "draw the positions of each forward pass from 0, ..., N - 1 (Ruoss 2023); 0: do not"
+    int,
+    "draw the positions of each forward pass from 0, ..., N - 1 (Ruoss 2023); 0: do not",
+    Mark.FREE,
 ]
 
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ConfigurationError
+from ..options import Mark
 from ..tracing import is_exporting
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .bias import AttentionBias
@@ -32,7 +33,9 @@ from .indices import distances
 from .t5 import MaxDistance, NumBuckets, RelativeBias
 from .tables import per_head, random_vectors, widened
 
-TieCls = Annotated[bool, "treat [CLS] as any other position (the ablation of section 3.2)"]
+TieCls = Annotated[
+    bool, "treat [CLS] as any other position (the ablation of section 3.2)", Mark.FIXED
+]
 
 
 @register_position_encoding("tupe_a")
@@ -66,7 +69,7 @@ class TupeAbsolute(PositionEncoding):
         self.untie_cls = not tie_cls
         #: Positions that have a row in the table; others are continued by distance.
         self.trained = shape.max_positions
-        if shape.extension == "toeplitz" and trained_positions is not None:
+        if shape.extend_positions == "toeplitz" and trained_positions is not None:
             if not 2 < trained_positions <= shape.max_positions:
                 raise ConfigurationError(
                     f"--trained-positions is {trained_positions}, but must be at least 3 and at "

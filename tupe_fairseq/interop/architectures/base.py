@@ -4,11 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..families import MASKED, Family
 from ..keys import Table
-
-#: The setting of a classification head without a counterpart here.
-PROBLEM = "problem_type"
 
 
 @dataclass(frozen=True)
@@ -19,13 +15,13 @@ class Architecture:
         model_type: in config.json.
         prefix: first part of the names of parameters below a head, if not model_type.
         rules: names of parameters there and here.
-        family: the kind of model here.
+        is_causal: whether these are language models; else masked language models.
         settings: settings of `TupeConfig` that config.json does not have, and what its models do.
         required: settings of config.json with one value that models here can have.
         first_position: the row of the first position in the table of positions; None if it is
             not RoBERTa's table, in which it is 2.
         types: how many token types a model there has at least; RoBERTa uses the first alone.
-        kept: settings of config.json without a counterpart, which are written back.
+        kept: settings of config.json that `TupeConfig` does not have, which are written back.
         derived: further settings of `TupeConfig` from a configuration there.
         derived_there: further settings there from those of `TupeConfig`.
     """
@@ -33,7 +29,7 @@ class Architecture:
     model_type: str
     rules: Table
     prefix: str = ""
-    family: Family = MASKED
+    is_causal: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
     required: Mapping[str, Any] = field(default_factory=dict)
     first_position: int | None = None

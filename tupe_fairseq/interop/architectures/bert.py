@@ -5,17 +5,8 @@ token types, which is zero where the model here has none. RoBERTa's tokenizer us
 """
 
 from ..keys import Rule, Table
-from ..models import (
-    EMBED_TOKENS,
-    ENCODER,
-    HEAD,
-    HEADS,
-    LM_HEAD,
-    POOLER,
-    POSITIONS,
-    TOKEN_TYPES,
-)
-from .base import PROBLEM, Architecture
+from ..models import EMBED_TOKENS, ENCODER, LM_HEAD, ONE_HEAD, POOLER, POSITIONS, TOKEN_TYPES
+from .base import Architecture
 
 #: What BERT and RoBERTa do, by the names of `TupeConfig`.
 SETTINGS = {
@@ -56,34 +47,32 @@ BERT = Architecture(
         *stack_rules("bert"),
         Rule("cls.predictions.transform.dense.*", f"{LM_HEAD}dense.*"),
         Rule("cls.predictions.transform.LayerNorm.*", f"{LM_HEAD}layer_norm.*"),
-        Rule("cls.predictions.decoder.*", f"{LM_HEAD}*"),
-        Rule("cls.predictions.bias", f"{LM_HEAD}bias"),
+        Rule("cls.predictions.decoder.*", f"{LM_HEAD}decoder.*"),
+        Rule("cls.predictions.bias", f"{LM_HEAD}decoder.bias"),
         Rule("cls.seq_relationship.*", ""),
         # The pooler is the first layer of the classifier, if there is one.
-        Rule("bert.pooler.dense.*", f"{HEADS}{HEAD}.dense.*"),
-        Rule("bert.pooler.dense.*", f"{HEADS}{POOLER}.dense.*"),
-        Rule("classifier.*", f"{HEADS}{HEAD}.out_proj.*"),
+        Rule("bert.pooler.dense.*", f"{ONE_HEAD}dense.*"),
+        Rule("bert.pooler.dense.*", f"{POOLER}dense.*"),
+        Rule("classifier.*", f"{ONE_HEAD}out_proj.*"),
     ),
     settings=SETTINGS,
     required=REQUIRED,
     first_position=0,
     types=2,
-    kept=(PROBLEM,),
 )
 ROBERTA = Architecture(
     model_type="roberta",
     rules=(
         *stack_rules("roberta"),
-        Rule("roberta.pooler.dense.*", f"{HEADS}{POOLER}.dense.*"),
+        Rule("roberta.pooler.dense.*", f"{POOLER}dense.*"),
         Rule("lm_head.dense.*", f"{LM_HEAD}dense.*"),
         Rule("lm_head.layer_norm.*", f"{LM_HEAD}layer_norm.*"),
-        Rule("lm_head.decoder.*", f"{LM_HEAD}*"),
-        Rule("lm_head.bias", f"{LM_HEAD}bias"),
-        Rule("classifier.*.*", f"{HEADS}{HEAD}.*.*"),
+        Rule("lm_head.decoder.*", f"{LM_HEAD}decoder.*"),
+        Rule("lm_head.bias", f"{LM_HEAD}decoder.bias"),
+        Rule("classifier.*.*", f"{ONE_HEAD}*.*"),
     ),
     settings=SETTINGS,
     required={**REQUIRED, "pad_token_id": 1},
     first_position=2,
     types=1,
-    kept=(PROBLEM,),
 )

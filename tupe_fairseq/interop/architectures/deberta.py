@@ -9,8 +9,8 @@ from typing import Any
 
 from ...errors import CheckpointError
 from ..keys import Rule
-from ..models import EMBED_TOKENS, ENCODER, HEAD, HEADS, LM_HEAD, POSITIONS
-from .base import PROBLEM, Architecture
+from ..models import EMBED_TOKENS, ENCODER, LM_HEAD, ONE_HEAD, POSITIONS
+from .base import Architecture
 
 LAYER, OURS = "deberta.encoder.layer.*.", f"{ENCODER}layers.*."
 CONTENT = ("query", "key", "value")
@@ -54,27 +54,27 @@ def settings_there(config: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         CheckpointError: an option of the encoding has no counterpart.
     """
-    given = config["position_options"]
+    options = config["position_options"]
     needed = {
         "deberta_released": True,
         "deberta_emd": False,
         "deberta_dropout": config["hidden_dropout_prob"],
     }
     for name, value in needed.items():
-        if (found := given.get(name, False)) != value:
+        if (actual := options.get(name, False)) != value:
             raise CheckpointError(
                 f"transformers' DeBERTa-v2 supports {name} {value!r} only, but the model's is "
-                f"{found!r}: use --classes tupe."
+                f"{actual!r}: use --classes tupe."
             )
-    terms = given["deberta_terms"]
+    terms = options["deberta_terms"]
     return {
         "relative_attention": True,
-        "max_relative_positions": given["relative_clip"],
-        "position_buckets": given["deberta_buckets"] or -1,
+        "max_relative_positions": options["relative_clip"],
+        "position_buckets": options["deberta_buckets"] or -1,
         "pos_att_type": [] if terms == "none" else terms.split("+"),
-        "share_att_key": given["deberta_share"],
-        "norm_rel_ebd": "layer_norm" if given["deberta_norm"] else "none",
-        "position_biased_input": given["deberta_absolute"],
+        "share_att_key": options["deberta_share"],
+        "norm_rel_ebd": "layer_norm" if options["deberta_norm"] else "none",
+        "position_biased_input": options["deberta_absolute"],
         "pooler_hidden_act": config["classifier_act"],
         "cls_dropout": config["classifier_dropout"],
     }
@@ -111,15 +111,15 @@ DEBERTA = Architecture(
         Rule(f"{LAYER}output.LayerNorm.*", f"{OURS}final_layer_norm.*"),
         *(Rule(f"{head}dense.*", f"{LM_HEAD}dense.*") for head in TRANSFORMS),
         *(Rule(f"{head}LayerNorm.*", f"{LM_HEAD}layer_norm.*") for head in TRANSFORMS),
-        Rule("cls.predictions.decoder.*", f"{LM_HEAD}*"),
-        Rule("cls.predictions.bias", f"{LM_HEAD}bias"),
-        Rule("lm_predictions.lm_head.bias", f"{LM_HEAD}bias"),
+        Rule("cls.predictions.decoder.*", f"{LM_HEAD}decoder.*"),
+        Rule("cls.predictions.bias", f"{LM_HEAD}decoder.bias"),
+        Rule("lm_predictions.lm_head.bias", f"{LM_HEAD}decoder.bias"),
         Rule("mask_predictions.**", ""),
         # The reader puts the prefix before all poolers.
-        Rule("deberta.pooler.dense.*", f"{HEADS}{HEAD}.dense.*"),
-        Rule("pooler.dense.*", f"{HEADS}{HEAD}.dense.*"),
-        Rule("classifier.*", f"{HEADS}{HEAD}.out_proj.*"),
-        Rule("qa_outputs.*", f"{HEADS}{HEAD}.out_proj.*"),
+        Rule("deberta.pooler.dense.*", f"{ONE_HEAD}dense.*"),
+        Rule("pooler.dense.*", f"{ONE_HEAD}dense.*"),
+        Rule("classifier.*", f"{ONE_HEAD}out_proj.*"),
+        Rule("qa_outputs.*", f"{ONE_HEAD}out_proj.*"),
     ),
     settings={
         "position_encoding": "deberta",
@@ -129,7 +129,7 @@ DEBERTA = Architecture(
         "activation_dropout": 0.0,
     },
     required={"relative_attention": True, "conv_kernel_size": 0},
-    kept=("legacy", "pooler_dropout", "initializer_range", PROBLEM),
+    kept=("legacy",),
     derived=settings_of,
     derived_there=settings_there,
 )

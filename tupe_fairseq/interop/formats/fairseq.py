@@ -19,28 +19,22 @@ from torch import Tensor
 
 from ...checkpoints.migration import SECOND_COPY, rename_old_layers
 from ...checkpoints.reading import read_checkpoint, recorded_settings
+from ...checks import read_dictionary
 from ...errors import CheckpointError
 from ...position import POSITION_ENCODINGS
-from ..check import outputs_of
-from ..conversion import Conversion, Forward, register
-from ..dictionaries import check_size, dictionary_of, read_labels
-from ..directory import read_source
+from ..carried import DICTIONARY
+from ..conversion import Conversion, Opened, register
+from ..dictionaries import dictionary_for, dictionary_of
+from ..directory import neutral, outputs_of, read_state
+from ..fairseq_models import CLASSIFIERS, build, register_heads
+from ..families import MASKED
 from ..keys import Rule, Table, to_ours
-from ..models import (
-    EMBED_TOKENS,
-    ENCODER,
-    HEADS,
-    Converted,
-    build,
-    head_names,
-    imported,
-    matrix,
-    register_heads,
-    sizes,
-)
+from ..models import Converted, matrix
+from ..settings import from_config
 from ..warm_start import Encoding, Seed, warm_start
 
 ROBERTA, OFFICIAL = "fairseq-roberta", "tupe-official"
+ENCODER = MASKED.stack
 POSITIONS, OLD = f"{ENCODER}embed_positions.", "decoder.sentence_encoder."
 #: In 2019, the encoder was a decoder.
 ROBERTA_RULES = (
@@ -69,13 +63,13 @@ RECORDED = (
 
 def todays_names(state: Mapping[str, Tensor], table: Table) -> dict[str, Tensor]:
     """Parameters by today's names; joint projections are split."""
-    found = to_ours(state, table)
+    renamed = to_ours(state, table)
     for kind in ("weight", "bias"):
-        if (joint := found.pop(f"{ENCODER}pos_proj.{kind}", None)) is not None:
+        if (joint := renamed.pop(f"{ENCODER}pos_proj.{kind}", None)) is not None:
             for name, part in zip("qk", joint.chunk(2), strict=True):
-                found[f"{POSITIONS}{name}_proj.{kind}"] = part
-    rename_old_layers(found, ENCODER.removesuffix("."), ())
-    return found
+                renamed[f"{POSITIONS}{name}_proj.{kind}"] = part
+    rename_old_layers(renamed, ENCODER.removesuffix("."), ())
+    return renamed
 
 
 def read_roberta(
@@ -95,13 +89,12 @@ def read_roberta(
     if position_encoding is not None:
         # An unknown name is an error before anything is read.
         POSITION_ENCODINGS[position_encoding]
-    state, words, path = read_source(checkpoint, dictionary)
+    source, state, path, words = _read_source(checkpoint, dictionary)
     ours = todays_names(state["model"], ROBERTA_RULES)
-    settings = _settings(state, ours, checkpoint, ROBERTA, "learned")
-    check_size(words, len(ours[EMBED_TOKENS]), path, adds_mask=True)
-    converted = imported(settings, ours, words, checkpoint, ROBERTA)
-    converted.labels = read_labels(path, Path(checkpoint).parent)
-    return warm_start(converted, position_encoding, seed)
+    settings = _settings(state, ours, source, ROBERTA, "learned")
+    converted = neutral(settings, ours, words, path, source)
+    warm_start(converted, position_encoding, seed)
+    return converted
 
 
 def read_official(checkpoint: str | Path, dictionary: str | Path | None = None) -> Converted:
@@ -110,26 +103,31 @@ def read_official(checkpoint: str | Path, dictionary: str | Path | None = None) 
     Raises:
         UsageError: the file is not such a checkpoint, or its contents do not fit.
     """
-    state, words, path = read_source(checkpoint, dictionary)
+    source, state, path, words = _read_source(checkpoint, dictionary)
     ours = todays_names(state["model"], OFFICIAL_RULES)
-    recorded = recorded_settings(state, "model", checkpoint)
+    recorded = recorded_settings(state, "model", source)
     relative = recorded.get("rel_pos", f"{POSITIONS}relative_bias.weight" in ours)
-    encoding = "tupe_r" if relative else "tupe_a"
-    settings = _settings(state, ours, checkpoint, OFFICIAL, encoding)
-    words = _with_more_symbols(words)
-    check_size(words, len(ours[EMBED_TOKENS]), path, adds_mask=True)
+    settings = _settings(state, ours, source, OFFICIAL, "tupe_r" if relative else "tupe_a")
     notes = []
-    if heads := _complete_heads(ours, settings["encoder_embed_dim"]):
+    if heads := _complete_heads(ours):
         # The missing projection and its activation are the identity.
         settings["pooler_activation_fn"] = "linear"
         notes.append(f"{', '.join(heads)}: the missing dense projection is the identity here")
-    converted = imported(settings, ours, words, checkpoint, OFFICIAL)
+    converted = neutral(settings, ours, _with_more_symbols(words), path, source)
     converted.notes += notes
-    converted.labels = read_labels(path, Path(checkpoint).parent)
     converted.not_comparable = (
         "the authors' code is not installed; tests of this package compare with it"
     )
     return converted
+
+
+def _read_source(
+    checkpoint: str | Path, dictionary: str | Path | None
+) -> tuple[Path, dict[str, Any], Path, Dictionary]:
+    """The checkpoint's path and entries, and those of the dictionary, by default beside it."""
+    source = Path(checkpoint)
+    path = Path(dictionary or source.with_name(DICTIONARY))
+    return source, read_state(source), path, read_dictionary(path)
 
 
 def _settings(
@@ -143,7 +141,6 @@ def _settings(
     return {
         **{name: recorded[name] for name in RECORDED if name in recorded},
         "encoder_attention_heads": recorded.get("encoder_attention_heads"),
-        **sizes(ours, source, kind),
         "position_encoding": encoding,
         "max_positions": len(positions) - unused,
         "layernorm_embedding": f"{ENCODER}layernorm_embedding.weight" in ours,
@@ -157,7 +154,7 @@ def _with_more_symbols(words: Dictionary) -> Dictionary:
     return dictionary_of([*MORE_SYMBOLS, *tokens], [1] * len(MORE_SYMBOLS) + counts)
 
 
-def _complete_heads(ours: dict[str, Tensor], width: int) -> list[str]:
+def _complete_heads(ours: dict[str, Tensor]) -> list[str]:
     """Add RoBERTa's dense projection to the first release's heads, which lack it.
 
     Returns:
@@ -166,35 +163,38 @@ def _complete_heads(ours: dict[str, Tensor], width: int) -> list[str]:
     Raises:
         CheckpointError: only some heads lack it, but all share one activation.
     """
-    heads = head_names(ours)
-    lacking = [head for head in heads if f"{HEADS}{head}.dense.weight" not in ours]
+    heads = sorted({name.split(".")[1] for name in ours if name.startswith(CLASSIFIERS)})
+    lacking = [head for head in heads if f"{CLASSIFIERS}{head}.dense.weight" not in ours]
     if lacking and lacking != heads:
         raise CheckpointError(
-            f"the checkpoint lacks {HEADS}{lacking[0]}.dense.weight, which other heads have: "
-            "remove the parameters of this head."
+            f"the checkpoint lacks {CLASSIFIERS}{lacking[0]}.dense.weight, which other heads "
+            "have: remove the parameters of this head."
         )
-    if not lacking:
-        return []
-    for head in heads:
-        ours[f"{HEADS}{head}.dense.weight"] = torch.eye(width)
-        ours[f"{HEADS}{head}.dense.bias"] = torch.zeros(width)
-    return heads
+    for head in lacking:
+        width = ours[f"{CLASSIFIERS}{head}.out_proj.weight"].size(1)
+        ours[f"{CLASSIFIERS}{head}.dense.weight"] = torch.eye(width)
+        ours[f"{CLASSIFIERS}{head}.dense.bias"] = torch.zeros(width)
+    return lacking
 
 
-def outputs(checkpoint: Path, converted: Converted, head: str | None) -> Forward:
+def open_roberta(checkpoint: Path, converted: Converted, head: str | None) -> Opened | None:
     """Fairseq's own RoBERTa with the parameters of the checkpoint."""
-    ours = build(converted.settings, converted.dictionary, {})
+    if converted.not_comparable:
+        return None
+    dictionary, _ = dictionary_for(converted)
+    state = read_checkpoint(checkpoint)["model"]
+    ours = build(from_config(converted.settings, MASKED), dictionary, {})
     task = SimpleNamespace(source_dictionary=ours.encoder.dictionary)
     model = RobertaModel.build_model(ours.args, task)
-    register_heads(model, converted.state)
-    state, own = read_checkpoint(checkpoint)["model"], model.state_dict()
+    register_heads(model, state)
+    known = model.state_dict()
     model.load_state_dict(
-        {n: v for n, v in state.items() if n in own or not SECOND_COPY.search(n)}
+        {n: v for n, v in state.items() if n in known or not SECOND_COPY.search(n)}
     )
-    return outputs_of(model.eval(), head)
+    return Opened(outputs_of(model.eval(), head))
 
 
 SUMMARY = "checkpoints of fairseq's RoBERTa, of 2019 or later"
-register(Conversion("--from", ROBERTA, SUMMARY, read_roberta, outputs, source="CHECKPOINT"))
+register(Conversion("--from", ROBERTA, SUMMARY, read_roberta, open_roberta, source="CHECKPOINT"))
 SUMMARY = "checkpoints of the authors' code, guolinke/TUPE"
 register(Conversion("--from", OFFICIAL, SUMMARY, read_official, source="CHECKPOINT"))

@@ -5,52 +5,47 @@ as RoBERTa, or as BERT with the ids of a BERT; every other is written with its o
 (`sources.py`), and `learned` too with --classes tupe.
 """
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
-from ...checks import read_dictionary
-from ...errors import ConfigurationError
+from ...errors import CheckpointError, ConfigurationError
 from ...extras import import_extra
-from ...hub.files import lowercases, record_preprocessing
 from ...position import POSITION_ENCODINGS
 from ..architectures import Architecture
-from ..architectures.base import PROBLEM
 from ..card import model_card
-from ..check import token_types
-from ..classes import class_of, reordered, to_transformers
-from ..conversion import Conversion, Forward, register
-from ..dictionaries import check_size, dictionary_text
-from ..directory import building, copy_tokenizer, write_files
-from ..families import MASKED
+from ..carried import fairseq_files, sentence_files
+from ..check import inputs
+from ..classes import PROBLEM, class_of, library, to_transformers
+from ..conversion import Conversion, Encode, Opened, register
 from ..keys import left_out, to_ours
 from ..models import (
     ANSWERS,
+    EMBED_TOKENS,
     HEAD,
     HEADS,
+    LM_HEAD,
+    ONE_HEAD,
     POOLER,
     POSITIONS,
     TOKEN_HEADS,
     TOKEN_TYPES,
+    TOKENS,
     Converted,
-    imported,
+    encoding_options,
+    head_names,
     matrix,
+    output_weight,
+    sizes,
     task_of,
 )
+from ..output import building, write_files
 from ..saved import read_config, read_tensors
-from ..sentence_transformers import carried
-from ..settings import from_config
 from ..sources import AUTO_MAP, collect
-from ..vocabularies import (
-    CONFIG,
-    Vocabulary,
-    has_tokenizer,
-    vocabulary_of,
-    without_tokenizer,
-    write_config,
-)
+from ..tokenizer_files import has_tokenizer, read_tokenizer
 from ..warm_start import Encoding, Seed, warm_start
 
 KIND = "huggingface"
@@ -85,59 +80,61 @@ def read(
         raise ConfigurationError(
             f"{folder} has an encoding of its own; leave out --position-encoding and --seed."
         )
-    family, (ours, notes) = architecture.family, _read_parameters(folder, architecture)
-    rows = len(ours[family.embeddings])
-    vocabulary = _vocabulary(folder, dictionary, rows, architecture, config)
-    ours = reordered(ours, vocabulary.order, family, back=False)
-    settings = from_config(_tupe_config(config, architecture, ours), ours, folder, family)
-    words, scale = vocabulary.dictionary, getattr(config, "embedding_scale", None)
-    converted = imported(settings, ours, words, folder, KIND, family, scale)
-    converted.notes[:0] = notes
-    converted.order, converted.tokenizer = vocabulary.order, vocabulary.tokenizer
-    converted.nameless, converted.files = vocabulary.nameless, carried(folder)
-    converted.kept |= _kept(config, architecture, converted)
-    converted.labels = _labels(config, converted)
-    return warm_start(converted, position_encoding, seed)
+    state, notes = _read_parameters(folder, architecture)
+    settings = _settings(config, architecture, state, folder)
+    files = fairseq_files(Path(dictionary or folder / "dict.txt")) | sentence_files(folder)
+    converted = Converted(settings, state, folder, files=files, notes=notes)
+    if dictionary and settings["pad_token_id"] != 1:
+        raise ConfigurationError(
+            f"--dict does not apply to {architecture.model_type}: its tokenizer has the tokens."
+        )
+    if has_tokenizer(folder):
+        converted.tokenizer, ids = read_tokenizer(folder, settings["vocab_size"])
+        settings |= ids
+    converted.head = next(iter(head_names(state)), None)
+    if converted.head and task_of(state, converted.head) != ANSWERS:
+        weight = matrix(state, f"{HEADS}{converted.head}.out_proj.weight", folder, KIND)
+        converted.labels = _labels(config, len(weight))
+    warm_start(converted, position_encoding, seed)
+    return converted
 
 
-def _kept(config: Any, architecture: Architecture, converted: Converted) -> dict[str, Any]:
-    """Settings without a counterpart, which are written back."""
-    names = (name for name in architecture.kept if converted.head or name != PROBLEM)
-    given = ((name, getattr(config, name)) for name in names)
-    found = {name: value for name, value in given if value is not None}
-    if converted.nameless:
-        # No tokenizer tells them.
-        found |= {name: getattr(config, name) for name in ("bos_token_id", "eos_token_id")}
-    return found
-
-
-def _labels(config: Any, converted: Converted) -> list[str]:
-    """Names of the classes, each a line of a dictionary."""
-    if not converted.head or task_of(converted.state, converted.head) == ANSWERS:
-        return []
-    count = len(converted.state[f"{HEADS}{converted.head}.out_proj.weight"])
-    names = (config.id2label.get(number, f"LABEL_{number}") for number in range(count))
-    return [" ".join(str(name).split()) for name in names]
-
-
-def _tupe_config(config: Any, architecture: Architecture, ours: dict[str, Tensor]) -> Any:
-    """The configuration by the names of `TupeConfig`."""
+def _settings(
+    config: Any, architecture: Architecture, state: dict[str, Tensor], folder: Path
+) -> dict[str, Any]:
+    """The configuration by the names of `TupeConfig`; sizes are those of the parameters."""
     from ...huggingface import TupeConfig
 
-    names = (name for name in TupeConfig.__annotations__ if hasattr(config, name))
-    settings = {**{name: getattr(config, name) for name in names}, **architecture.settings}
+    known = TupeConfig.defaults()
+    settings = {name: getattr(config, name) for name in known if hasattr(config, name)}
+    settings |= architecture.settings
     settings |= architecture.derived(config)
     if architecture.first_position is not None:
-        settings["max_position_embeddings"] = len(ours[POSITIONS]) - 2
+        settings["max_position_embeddings"] = len(state[POSITIONS]) - 2
     if architecture.types == 1:
-        settings["type_vocab_size"] = int(TOKEN_TYPES in ours)
-    return TupeConfig(**settings)
+        settings["type_vocab_size"] = int(TOKEN_TYPES in state)
+    # With the defaults of the others.
+    (complete := TupeConfig(**settings)).check_numbers()
+    settings = {name: getattr(complete, name) for name in known}
+    if unknown := settings["position_options"].keys() - encoding_options(settings):
+        raise CheckpointError(
+            f"invalid position_options in {folder}: {', '.join(map(str, unknown))}."
+        )
+    names = (*architecture.kept, *([PROBLEM] if head_names(state) else []))
+    settings |= {name: getattr(config, name, None) for name in names}
+    return settings | sizes(state, folder, KIND, architecture.is_causal)
+
+
+def _labels(config: Any, count: int) -> list[str]:
+    """Names of the classes, each a line of a dictionary."""
+    names = (config.id2label.get(number, f"LABEL_{number}") for number in range(count))
+    return [" ".join(str(name).split()) for name in names]
 
 
 def _read_parameters(
     folder: Path, architecture: Architecture
 ) -> tuple[dict[str, Tensor], list[str]]:
-    """Parameters by their names here, and what was left out or changed.
+    """Parameters by the names of `Converted`, and what was left out or changed.
 
     Raises:
         UsageError: a file or a table of embeddings is missing or damaged.
@@ -147,53 +144,32 @@ def _read_parameters(
     bare = ("embeddings.", "encoder.", "pooler.", "embed_tokens.")
     prefix = architecture.prefix or architecture.model_type
     theirs = {f"{prefix}.{n}" if n.startswith(bare) else n: v for n, v in theirs.items()}
-    ours, notes = to_ours(theirs, rules), [f"left out: {name}" for name in left_out(theirs, rules)]
-    head = {name for name in ours if name.startswith(HEADS)}
-    if head and not any(name.startswith(f"{HEADS}{HEAD}.out_proj.") for name in head):
-        notes.append(f"the pooler is the first layer of the head {POOLER}")
-        ours = {key.replace(f"{HEADS}{HEAD}.", f"{HEADS}{POOLER}."): ours[key] for key in ours}
-        width = len(ours[f"{HEADS}{POOLER}.dense.weight"])
-        ours[f"{HEADS}{POOLER}.out_proj.weight"] = torch.eye(width)
-        ours[f"{HEADS}{POOLER}.out_proj.bias"] = torch.zeros(width)
-    elif head:
-        task = ANSWERS if "qa_outputs.weight" in theirs else task_of(ours, HEAD)
-        name = TOKEN_HEADS.get(task, HEAD)
+    state, notes = to_ours(theirs, rules), [f"left out: {n}" for n in left_out(theirs, rules)]
+    head = [name for name in state if name.startswith(ONE_HEAD)]
+    if any(name.startswith(f"{ONE_HEAD}out_proj.") for name in head):
+        answers = "qa_outputs.weight" in theirs
+        name = TOKEN_HEADS[ANSWERS if answers else TOKENS]
+        name = HEAD if f"{ONE_HEAD}dense.weight" in state else name
         notes.append(f"the classifier is the head {name}")
-        ours = {key.replace(f"{HEADS}{HEAD}.", f"{HEADS}{name}."): ours[key] for key in ours}
-    matrix(ours, architecture.family.embeddings, folder, KIND)
+        prefix = f"{HEADS}{name}."
+    else:
+        prefix = POOLER
+    state = {
+        name if name not in head else prefix + name.removeprefix(ONE_HEAD): value
+        for name, value in state.items()
+    }
+    matrix(state, EMBED_TOKENS, folder, KIND)
     if architecture.first_position is not None:
-        table = matrix(ours, POSITIONS, folder, KIND)
+        table = matrix(state, POSITIONS, folder, KIND)
         unused = table.new_zeros(2 - architecture.first_position, table.size(1))
-        ours[POSITIONS] = torch.cat((unused, table))
-    if architecture.types == 1 and (types := ours.pop(TOKEN_TYPES, torch.zeros(1))).any():
+        state[POSITIONS] = torch.cat((unused, table))
+    if architecture.types == 1 and (types := state.pop(TOKEN_TYPES, torch.zeros(1))).any():
         # Type 0, which all of RoBERTa's tokens have.
-        ours[TOKEN_TYPES] = types[:1]
-    # A tied output layer is not saved.
-    ours.setdefault(architecture.family.output, ours[architecture.family.embeddings])
-    return ours, notes
-
-
-def _vocabulary(
-    folder: Path, given: str | Path | None, rows: int, architecture: Architecture, config: Any
-) -> Vocabulary:
-    """The tokens by dict.txt where ids are fairseq's, or else by the tokenizer.
-
-    Raises:
-        UsageError: a file is damaged, or the number of tokens differs.
-    """
-    fairseqs, path = config.pad_token_id == 1, Path(given or folder / "dict.txt")
-    adds_mask = architecture.family.adds_mask
-    if given and not fairseqs:
-        raise ConfigurationError(
-            f"--dict does not apply to {architecture.model_type}: its tokenizer has the tokens."
-        )
-    if not fairseqs or not (given or path.is_file()):
-        if not has_tokenizer(folder):
-            return without_tokenizer(rows, config.pad_token_id, f"{folder} has no tokenizer")
-        return vocabulary_of(folder, rows, adds_mask)
-    dictionary = read_dictionary(path)
-    check_size(dictionary, rows, path, adds_mask)
-    return Vocabulary(dictionary)
+        state[TOKEN_TYPES] = types[:1]
+    if architecture.is_causal or f"{LM_HEAD}dense.weight" in state:
+        # A tied output layer is not saved.
+        state.setdefault(output_weight(architecture.is_causal), state[EMBED_TOKENS])
+    return state, notes
 
 
 def write(
@@ -214,7 +190,7 @@ def write(
     if kind == "tupe":
         model.config.auto_map = AUTO_MAP
         options = model.config.position_options
-        files = collect(converted.settings["position_encoding"], options)
+        files = collect(model.config.position_encoding, options)
     with building(out) as folder:
         try:
             model.save_pretrained(folder)
@@ -229,72 +205,68 @@ def write(
 def _kind(converted: Converted) -> str:
     """The classes that are written by default."""
     settings = converted.settings
-    stock = converted.family is MASKED and settings["position_encoding"] == "learned"
-    if not stock or settings.get("randomize_positions"):
+    stock = not converted.is_causal and settings["position_encoding"] == "learned"
+    if not stock or settings["position_options"].get("randomize_positions"):
         return "tupe"
     # RoBERTa's positions begin at the id of padding.
-    return "roberta" if not converted.order or converted.order[1] == 1 else "bert"
+    return "roberta" if settings["pad_token_id"] == 1 else "bert"
 
 
 def write_texts(folder: Path, converted: Converted, lower_case: bool | None) -> None:
-    """Write the tokenizer, or note why there is none, and the files of sentence-transformers.
+    """Write the tokenizer, or note why there is none, and the files that are carried.
 
     Raises:
         ConfigurationError: `lower_case` for a tokenizer that is carried as it is.
     """
-    settings, family, source = converted.settings, converted.family, converted.folder
-    longest, types = settings[family.longest], settings.get("type_vocab_size", 0) > 1
     write_files(folder, converted.files)
-    if converted.tokenizer:
-        if lower_case is not None:
-            raise ConfigurationError(
-                "--lower-case does not apply: tokenizer.json is carried as it is, and says itself "
-                "whether texts are lowercased."
-            )
-        write_files(folder, converted.tokenizer)
-        if CONFIG not in converted.tokenizer:
-            write_config(folder, longest, types)
-        return
-    if converted.nameless:
-        return
-    words = dictionary_text(converted.dictionary)
-    (folder / "dict.txt").write_text(words, encoding="utf-8")
-    if source is not None:
-        import_extra("tokenizers", "hf")
-        from ..tokenizer_json import write_tokenizer
-
-        start, lowers = family.start(settings), lowercases(source) or False
-        lowers = lowers if lower_case is None else lower_case
-        note = write_tokenizer(folder, source, converted.dictionary, longest, lowers, start, types)
+    if converted.write_tokenizer is not None:
+        note = converted.write_tokenizer(folder, lower_case)
         converted.notes += [note] if note else []
-        copy_tokenizer(source, folder)
-        if lowers:
-            record_preprocessing(folder, lowers)
+    elif lower_case is not None:
+        raise ConfigurationError(
+            "--lower-case does not apply: tokenizer.json is carried as it is, and says itself "
+            "whether texts are lowercased."
+        )
+    write_files(folder, converted.tokenizer)
 
 
-def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
-    """The model as transformers loads it from the directory, called with fairseq's ids.
+def open_directory(directory: Path, converted: Converted, head: str | None) -> Opened:
+    """The model as transformers loads it.
 
     Raises:
         UsageError: `transformers` is not installed.
     """
     loaded = class_of(converted, head).from_pretrained(str(directory), dtype=torch.float32)
     model, bare = loaded.eval(), converted.writes_features(head)
-    order = torch.tensor(converted.order or range(model.config.vocab_size))
     types = converted.settings.get("type_vocab_size", 0) > 1
 
     def forward(tokens: Tensor) -> Tensor:
-        more = {"token_type_ids": token_types(tokens)} if types else {}
-        out = model(order[tokens], attention_mask=tokens.ne(1).long(), **more)
+        given = inputs(tokens, converted)
+        if not types:
+            del given["token_type_ids"]
+        out = model(**given)
         if bare:
             return out.last_hidden_state
         if "start_logits" in out:
             return torch.stack((out.start_logits, out.end_logits), -1)
-        return out.logits if head else out.logits[..., order]
+        return out.logits
 
-    return forward
+    return Opened(forward, *texts_and_labels(directory, converted))
+
+
+def texts_and_labels(directory: Path, converted: Converted) -> tuple[Encode | None, list[str]]:
+    """The tokenizer of a directory, if it has one, and the names of its classes."""
+    path, encode = directory / "config.json", None
+    names = json.loads(path.read_text(encoding="utf-8")).get("id2label", {})
+    if has_tokenizer(directory):
+        auto = library().AutoTokenizer
+        tokenizer = auto.from_pretrained(str(directory), trust_remote_code=False)
+        # The symbol that begins a text of a language model ends it in fairseq.
+        first = int(converted.is_causal)
+        encode = lambda texts: tokenizer(*texts)["input_ids"][first:]  # noqa: E731
+    return encode, [str(label) for _, label in sorted(names.items())]
 
 
 SUMMARY = "transformers: RoBERTa for `learned`, a model with its own code for other encodings"
-register(Conversion("--from", KIND, SUMMARY, read, outputs, extra="hf"))
-register(Conversion("--to", KIND, SUMMARY, write, outputs, extra="hf"))
+register(Conversion("--from", KIND, SUMMARY, read, open_directory, extra="hf"))
+register(Conversion("--to", KIND, SUMMARY, write, open_directory, extra="hf"))

@@ -21,20 +21,21 @@ from ...errors import CheckpointError, ConfigurationError, UsageError
 from ...extras import import_extra
 from ...position.tables import ConstantTable
 from ...tracing import OLDEST_EXPORTER
-from ..check import batch, largest_difference, token_types
+from ..check import batch, inputs, largest_difference
 from ..classes import to_transformers
-from ..conversion import Conversion, Forward, register
-from ..directory import building, write_files
-from ..families import MASKED
+from ..conversion import Conversion, Forward, Opened, register
 from ..models import ANSWERS, Converted, task_of
+from ..output import building, write_files
 from ..sources import AUTO_MAP, collect
-from .huggingface import Head, LowerCase, write_texts
+from .huggingface import Head, LowerCase, texts_and_labels, write_texts
 
 KIND = "onnx"
 FILE, INT8_FILE = "model.onnx", "model.int8.onnx"
-INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 #: What transformers needs to read config.json.
-CODE = ("configuration_tupe.py", "tupe_errors.py")
+CODE = (
+    *("configuration_tupe.py", "tupe_errors.py", "tupe_options.py"),
+    "tupe_position_model_options.py",
+)
 #: Largest difference from torch, relative to the largest logit.
 TOLERANCE = 1e-4
 #: Length of the sequences that are traced; any length that is not special would do.
@@ -72,8 +73,8 @@ def write(
             module.to_floats()
     name = converted.settings["position_encoding"]
     with building(out) as folder:
-        export(model, folder / FILE, name, converted.writes_features(head))
-        error = error_of(folder / FILE, model)
+        export(model, folder / FILE, converted, converted.writes_features(head))
+        error = error_of(folder / FILE, model, converted)
         if not error <= TOLERANCE:
             raise CheckpointError(
                 f"--position-encoding is {name!r}, whose program gives other outputs than torch: "
@@ -81,7 +82,7 @@ def write(
             )
         if int8:
             quantize(folder / FILE, folder / INT8_FILE)
-            error = error_of(folder / INT8_FILE, model)
+            error = error_of(folder / INT8_FILE, model, converted)
             converted.notes.append(
                 f"{INT8_FILE}: random texts' logits differ by {error:.1e} of the largest"
             )
@@ -95,10 +96,9 @@ def _check(converted: Converted, head: str | None) -> None:
     Raises:
         ConfigurationError: it cannot.
     """
-    if converted.family is not MASKED:
+    if converted.is_causal:
         raise ConfigurationError(
-            f"the model is a {converted.family.model}, which --to onnx does not take: use "
-            "--to huggingface."
+            "the model is a language model, which --to onnx does not take: use --to huggingface."
         )
     if head and task_of(converted.state, head) == ANSWERS:
         raise ConfigurationError(
@@ -117,7 +117,7 @@ def _write_config(folder: Path, config: Any) -> None:
 
 
 @torch.no_grad()
-def export(model: Any, path: Path, name: str, features: bool = False) -> None:
+def export(model: Any, path: Path, converted: Converted, features: bool = False) -> None:
     """Write the program of a model, which returns features or logits.
 
     Raises:
@@ -127,29 +127,29 @@ def export(model: Any, path: Path, name: str, features: bool = False) -> None:
     rows, columns = torch.export.Dim("batch"), torch.export.Dim("length", min=2, max=longest)
     # Encodings keep what they compute for the longest sequence.
     model(torch.full((1, longest), 4))
-    ids = batch(model.config.vocab_size, min(TRACED, longest))
-    given = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    if model.config.type_vocab_size > 1:
-        given["token_type_ids"] = token_types(ids)
+    traced = inputs(batch(converted, min(TRACED, longest)), converted)
+    traced["attention_mask"] = torch.ones_like(traced["input_ids"])
+    if not model.config.type_vocab_size > 1:
+        del traced["token_type_ids"]
     bytes_ = sum(each.numel() * each.element_size() for each in model.parameters())
     try:
         with _quietly():
-            shapes = {each: {0: rows, 1: columns} for each in given} | {"return_dict": None}
+            shapes = {each: {0: rows, 1: columns} for each in traced} | {"return_dict": None}
             program = torch.export.export(
-                model, (), {**given, "return_dict": False}, dynamic_shapes=shapes
+                model, (), {**traced, "return_dict": False}, dynamic_shapes=shapes
             )
             torch.onnx.export(
                 program,
                 (),
                 path,
                 dynamo=True,
-                input_names=list(given),
+                input_names=list(traced),
                 output_names=["last_hidden_state" if features else "logits"],
                 external_data=bytes_ > LARGEST,
             )
     # The exporter raises errors of any type for operations that it does not know.
     except Exception as error:
-        cause = f"--position-encoding is {name!r}"
+        cause = f"--position-encoding is {model.config.position_encoding!r}"
         if scaling := model.config.position_options.get("rope_scaling"):
             cause = f"--rope-scaling is {scaling!r}"
         raise UsageError(
@@ -186,51 +186,33 @@ def quantize(path: Path, out: Path) -> None:
         )
 
 
-def error_of(path: Path, model: Any) -> float:
+def error_of(path: Path, model: Any, converted: Converted) -> float:
     """The largest difference of logits at tokens, relative to the largest logit."""
 
     def expected(ids: Tensor) -> Tensor:
-        types = token_types(ids) if model.config.type_vocab_size > 1 else None
-        return model(ids, ids.ne(1).long(), token_type_ids=types, return_dict=False)[0]
+        return model(**inputs(ids, converted), return_dict=False)[0]
 
-    config = model.config
-    sizes = config.vocab_size, config.max_position_embeddings
-    return largest_difference(session(path), expected, *sizes)
+    return largest_difference(session(path, converted), expected, converted)
 
 
-def session(path: Path) -> Any:
-    """A function of ids, mask and token types, B×T each, that runs a program.
-
-    By default ids of 1 are padding, and types are those of fairseq's ids.
-    """
+def session(path: Path, converted: Converted) -> Forward:
+    """A program, run by onnxruntime with ids B×T."""
     library = import_extra("onnxruntime", KIND)
     loaded = library.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-
     names = [each.name for each in loaded.get_inputs()]
 
-    def run(ids: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> Tensor:
-        mask = ids.ne(1) if mask is None else mask
-        types = token_types(ids) if types is None else types
-        given = dict(zip(INPUTS, (ids, mask.long(), types), strict=True))
-        found = loaded.run(None, {name: given[name].numpy() for name in names})
-        return torch.from_numpy(found[0])
+    def run(ids: Tensor) -> Tensor:
+        values = inputs(ids, converted)
+        return torch.from_numpy(loaded.run(None, {n: values[n].numpy() for n in names})[0])
 
     return run
 
 
-def outputs(directory: Path, converted: Converted, head: str | None) -> Forward:
-    """The program in the directory, run by onnxruntime, for ids of fairseq."""
-    run = session(directory / FILE)
-    if not converted.order:
-        return run
-    order, same = torch.tensor(converted.order), head or converted.writes_features(head)
-
-    def reordered(tokens: Tensor) -> Tensor:
-        found = run(order[tokens], tokens.ne(1), token_types(tokens))
-        return found if same else found[..., order]
-
-    return reordered
+def open_program(directory: Path, converted: Converted, head: str | None) -> Opened:
+    """The program in the directory."""
+    run = session(directory / FILE, converted)
+    return Opened(run, *texts_and_labels(directory, converted))
 
 
 SUMMARY = "a program for onnxruntime, of a masked language model or with --head of a classifier"
-register(Conversion("--to", KIND, SUMMARY, write, outputs, extra=KIND))
+register(Conversion("--to", KIND, SUMMARY, write, open_program, extra=KIND))

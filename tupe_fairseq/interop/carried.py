@@ -1,17 +1,27 @@
-"""Files of sentence-transformers beside a model, which conversions carry unchanged."""
+"""Files beside a model that conversions carry unchanged."""
 
 import json
 from pathlib import Path
 
 from ..errors import DataError
+from ..hub.files import GPT2, PREPROCESSING, SENTENCEPIECE
 
+#: fairseq's dictionary, whose ids a directory of transformers may have as well.
+DICTIONARY = "dict.txt"
 MODULES = "modules.json"
 #: Beside modules.json.
 NAMES = (MODULES, "sentence_bert_config.json", "config_sentence_transformers.json")
 
 
-def carried(folder: Path) -> dict[str, bytes]:
-    """The files of a directory by name: modules.json, its modules but the model, and settings.
+def fairseq_files(dictionary: Path) -> dict[str, bytes]:
+    """The files of `--bpe sentencepiece` and `--bpe gpt2` beside a dictionary, and itself."""
+    paths = (dictionary.with_name(name) for name in (SENTENCEPIECE, *GPT2, PREPROCESSING))
+    files = {path.name: path.read_bytes() for path in paths if path.is_file()}
+    return files | ({DICTIONARY: dictionary.read_bytes()} if dictionary.is_file() else {})
+
+
+def sentence_files(folder: Path) -> dict[str, bytes]:
+    """Files of sentence-transformers: modules.json, its modules but the model, and settings.
 
     Raises:
         DataError: modules.json is damaged, or names a folder elsewhere.

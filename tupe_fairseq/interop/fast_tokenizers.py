@@ -29,7 +29,7 @@ from tokenizers import (
 from ..errors import DataError
 from ..hub.files import GPT2, SENTENCEPIECE
 from .dictionaries import MASK, SPECIAL
-from .vocabularies import input_names
+from .tokenizer_files import input_names
 
 SPACE = "▁"
 #: What Python's `str.split` splits at, without the space.

@@ -1,0 +1,65 @@
+"""Tokenizers of transformers: files that are carried unchanged."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError
+from ..extras import import_extra
+from ..hub.files import TOKENIZER
+
+CONFIG = "tokenizer_config.json"
+#: Files of a tokenizer that are carried unchanged.
+FILES = (TOKENIZER, CONFIG, "special_tokens_map.json", "added_tokens.json")
+#: Files of tokenizers without tokenizer.json.
+OTHERS = ("vocab.txt", "vocab.json", "spm.model")
+#: Special tokens by the names of transformers, in the order of `hub.tokenizer_json.SYMBOLS`.
+KINDS = ("cls", "pad", "sep", "unk", "mask")
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Whether a directory has a tokenizer; transformers would make one of a few symbols."""
+    return any((folder / name).is_file() for name in (TOKENIZER, *OTHERS))
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Contents of the files of a tokenizer by name."""
+    return {name: (folder / name).read_bytes() for name in FILES if (folder / name).is_file()}
+
+
+def read_tokenizer(folder: Path, rows: int) -> tuple[dict[str, bytes], dict[str, int]]:
+    """The files of a tokenizer, and ids of special tokens by settings of `TupeConfig`.
+
+    A tokenizer in an older format becomes a tokenizer.json.
+
+    Raises:
+        UsageError: transformers is not installed; the tokenizer is damaged, or has more tokens
+            than the model has `rows`.
+    """
+    library = import_extra("transformers", "hf")
+    try:
+        tokenizer = library.AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
+        text = tokenizer.backend_tokenizer.to_str()
+    # The libraries raise errors of any type.
+    except Exception as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise DataError(f"the tokenizer of {folder} cannot be read: {reason}.") from error
+    if (count := max(tokenizer.get_vocab().values()) + 1) > rows:
+        raise DataError(
+            f"the tokenizer of {folder} has {count} tokens, but its model has {rows} rows."
+        )
+    files = files_of(folder)
+    files.setdefault(TOKENIZER, text.encode())
+    config: dict[str, Any] = {
+        "tokenizer_class": type(tokenizer).__name__,
+        "model_input_names": list(tokenizer.model_input_names),
+    } | json.loads(files.get(CONFIG, b"{}"))
+    files[CONFIG] = (json.dumps(config, indent=2) + "\n").encode()
+    ids = zip(("bos", "pad", "eos"), ("cls", "pad", "sep"), strict=True)
+    numbers = {f"{here}_token_id": getattr(tokenizer, f"{there}_token_id") for here, there in ids}
+    return files, {name: number for name, number in numbers.items() if number is not None}
+
+
+def input_names(types: bool) -> list[str]:
+    """What the tokenizer of a model with token types gives, or of one without them."""
+    return ["input_ids", *(["token_type_ids"] if types else []), "attention_mask"]
