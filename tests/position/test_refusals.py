@@ -30,7 +30,7 @@ LEAST = [
     ("shaw", "relative_clip", 1),
     ("xpos", "xpos_scale_base", 1),
 ]
-LONG = {"extension": "toeplitz", "trained_positions": 6}
+LONG = {"extend_positions": "toeplitz", "trained_positions": 6}
 #: Registered name, options, what the message says.
 REFUSED = [
     ("cape", {"cape_local_shift": float("nan")}, "--cape-local-shift must .*, but is nan"),
