@@ -8,6 +8,7 @@ from fairseq import models
 from torch import Tensor, nn
 
 from tests import toy_data
+from tests.attention import cases
 from tupe_fairseq.position import POSITION_ENCODINGS
 
 DICTIONARY = toy_data.dictionary(f"w{i}" for i in range(30))
@@ -15,14 +16,8 @@ BOS, PAD, EOS = DICTIONARY.bos(), DICTIONARY.pad(), DICTIONARY.eos()
 
 #: Clips and buckets small enough that short sentences reach beyond them.
 OPTIONS = {
-    "cnn": {"cnn_kernel": 5, "cnn_groups": 4},
-    "deberta": {"relative_clip": 3},
-    "relative_bank": {"bank_width": 3, "bank_extent": 4},
-    "shaw": {"relative_clip": 2},
-    "cope": {"cope_positions": 4},
-    "t5": {"num_buckets": 6, "max_distance": 5},
-    "tupe_r": {"num_buckets": 6, "max_distance": 5},
-    "urpe": {"num_buckets": 6, "max_distance": 5},
+    name: {key: value for key, value in options.items() if key != "bidirectional"}
+    for name, options in cases.OPTIONS.items()
 }
 #: Test id -> name and options: the registry, and what options change in a decoder.
 VARIANTS = {name: (name, OPTIONS.get(name, {})) for name in POSITION_ENCODINGS} | {
@@ -35,16 +30,7 @@ VARIANTS = {name: (name, OPTIONS.get(name, {})) for name in POSITION_ENCODINGS} 
     "sinusoidal-paper": ("sinusoidal", {"fairseq_sinusoids": False}),
     "tupe_a-untied": ("tupe_a", {"tie_cls": False}),
     "tupe_r-untied": ("tupe_r", {"tie_cls": False, **OPTIONS["tupe_r"]}),
-    "tupe_r-toeplitz": (
-        "tupe_r",
-        {
-            **OPTIONS["tupe_r"],
-            "extend_positions": "toeplitz",
-            "trained_positions": 5,
-            "toeplitz_far": 2,
-            "toeplitz_slope": 0.5,
-        },
-    ),
+    "tupe_r-toeplitz": ("tupe_r", {**OPTIONS["tupe_r"], **cases.TOEPLITZ}),
     "log-scaling": ("alibi", {"log_scaling_floor": 3, "log_scaling_alpha": 0.7}),
     "window": ("t5", {"attention_window": 3, "global_every": 2, **OPTIONS["t5"]}),
 }

@@ -1,5 +1,7 @@
 """Word by word gives what all words at once give; caches follow the beams and grow."""
 
+import functools
+import inspect
 from collections import Counter
 
 import pytest
@@ -77,25 +79,22 @@ def test_caches_follow_the_beams(variant):
 def test_positional_terms_are_not_made_at_each_step(variant, monkeypatch):
     """Once for the first words, once when they are used up."""
     model, calls = build(variant), Counter()
-    positions = model.decoder.embed_positions
-    spied = [(positions, name) for name in ("attention_bias", "rows", "waves")]
-    spied += [(layer.self_attn.layer_terms, "relative") for layer in model.decoder.layers]
-    if variant == "floater":
-        spied += [(positions, "path")]
-    for module, name in spied:
-        if (method := getattr(module, name, None)) is not None:
-            key = (id(module), name)
-
-            def counted(*args, method=method, key=key, **kwargs):
-                calls[key] += 1
-                return method(*args, **kwargs)
-
-            monkeypatch.setattr(module, name, counted)
+    for module in model.decoder.modules():
+        for name in ("attention_bias", "relative", "path"):
+            if inspect.ismethod(method := getattr(module, name, None)):
+                key = (id(module), name)
+                counted = functools.partial(count, calls, key, method)
+                monkeypatch.setattr(module, name, counted)
     word_by_word(model, targets(1, READY + 6), read(model, sentences(1, 6)))
     layers = len(model.decoder.layers)
     # DAPE's layers read one row of the bias a step.
     most = 2 + layers * (READY + 6) if variant == "dape" else 2 * layers
-    assert all(count <= most for count in calls.values()), calls
+    assert all(each <= most for each in calls.values()), calls
+
+
+def count(calls, key, method, *args, **how):
+    calls[key] += 1
+    return method(*args, **how)
 
 
 @every_variant

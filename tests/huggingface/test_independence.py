@@ -80,9 +80,9 @@ def with_vectors(model, vectors, **more):
 
 
 def broken(kind: str, vectors):
-    """Inputs and mask of the vectors with a last sequence that is broken."""
+    """Inputs and mask of the vectors with a last sequence, the longest, that is broken."""
     mask = torch.ones(vectors.shape[:2], dtype=torch.int64)
-    mask[0, 5:] = mask[1, 3:] = mask[-1, 4:] = 0
+    mask[0, 5:] = mask[1, 3:] = mask[2, 7:] = 0
     if kind == "empty":
         mask[-1] = 0
     else:

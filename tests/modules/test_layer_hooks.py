@@ -110,6 +110,12 @@ def test_layers_that_see_the_same_share_one_score(name, scores, monkeypatch):
     assert len(calls) == len(set(calls)) == scores
 
 
+def test_layers_have_the_parameters_of_their_number():
+    encoding = build("fire").embed_positions
+    for index in range(LAYERS):
+        assert encoding.at(index).w is encoding.get_parameter(f"layers.{index}.w")
+
+
 def test_every_layer_owns_its_terms():
     layers = build("fox").layers
     assert len({term.gate.weight for term in layers.terms()}) == LAYERS
