@@ -126,12 +126,19 @@ def with_other_forward(layer):
     return layer
 
 
+@pytest.mark.parametrize("learns", [False, True])
 @pytest.mark.parametrize("change", [with_hook, with_other_forward, lambda _: Noisy(7, 3)])
-def test_changed_modules_are_called(change):
+def test_changed_modules_are_called(change, learns):
     x, layer = torch.randn(5, 7), nn.Linear(7, 3)
     assert_close(project(x, layer), F.linear(x, layer.weight, layer.bias))
+    with torch.set_grad_enabled(learns):
+        of_layer = project(x, layer, gelu=True)
+    assert_close(of_layer, F.gelu(F.linear(x, layer.weight, layer.bias)))
     layer = change(layer)
-    assert_close(project(x, layer), F.linear(x, layer.weight, layer.bias) + 1)
+    expected = F.linear(x, layer.weight, layer.bias) + 1
+    assert_close(project(x, layer), expected)
+    with torch.set_grad_enabled(learns):
+        assert_close(project(x, layer, gelu=True), F.gelu(expected))
 
 
 @torch.no_grad()
