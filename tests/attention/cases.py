@@ -183,10 +183,11 @@ def prepared_for(
     x: Tensor,
     layout: Layout,
     window: int | None = None,
+    layer: int = 0,
     **how,
 ) -> Prepared:
-    """What the first layer reads besides x; `how` goes to `LayerPlan.prepare`."""
-    seen = encoding.at(0)
+    """What one layer reads besides x; `how` goes to `LayerPlan.prepare`."""
+    seen = encoding.at(layer)
     return LayerPlan.of(seen, attention.layer_terms, window).prepare(seen, x, layout, **how)
 
 

@@ -249,17 +249,3 @@ def test_check_of_drawn_positions_and_half_precision(changes, tmp_path):
     samples.WORDS.save(str(tmp_path / "hf" / "dict.txt"))
     lines = samples.run("--from", "huggingface", tmp_path / "hf", tmp_path / "back", "--check")
     assert any("largest difference" in line for line in lines)
-
-
-def test_labels_and_their_problem_stay(tmp_path):
-    from tupe_fairseq.huggingface import TupeForSequenceClassification
-
-    labels = {"id2label": {0: "x", 1: "y", 2: "z"}, "problem_type": "multi_label_classification"}
-    model = TupeForSequenceClassification(there.config("rope", vocab_size=45, **labels))
-    model.save_pretrained(tmp_path / "hf")
-    samples.WORDS.save(str(tmp_path / "hf" / "dict.txt"))
-    samples.run("--from", "huggingface", tmp_path / "hf", tmp_path / "here")
-    samples.run("--to", "huggingface", tmp_path / "here", tmp_path / "back", "--head", HEAD)
-    config = json.loads((tmp_path / "back" / "config.json").read_text())
-    assert config["problem_type"] == "multi_label_classification"
-    assert config["id2label"] == {"0": "x", "1": "y", "2": "z"}

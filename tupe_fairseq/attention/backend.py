@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ..position import PositionEncoding
 from ..position.bias import AttentionBias
+from ..position.dtypes import widened
 from ..position.relative import RelativeVectors
-from ..position.tables import widened
 from ..registry import Registry
 from .layout import Layout
 

@@ -16,11 +16,11 @@ from torch.autograd.function import once_differentiable
 
 from ..kernels.attend import attend
 from ..kernels.dropout import dropout as drop
-from ..kernels.products import multiplied, multiply
+from ..kernels.products import multiply
 from ..kernels.random_bits import draw_key
 from ..kernels.softmax import ScoreTerms, softmax_dropout_, softmax_dropout_backward_
 from ..position.bias import AttentionBias
-from ..position.tables import widened
+from ..position.dtypes import widened
 from .backend import ATTENTION_BACKENDS, Backend, Feature, LayerScores, Prepared
 from .bias_gradient import BiasGradient
 from .blocks import Block, Blocks, split_into_blocks
@@ -241,13 +241,9 @@ def _products(
     block: Block, rows: Tensor, x: Tensor, memory: Tensor, tables: Sequence[Table]
 ) -> Tensor:
     """Products of rows, M×R×D, with the keys of x, H×B×T×D, and with vectors: M×R×S."""
-    keys, cells = block.keys(x), block.cells_in(memory)
-    if len(keys) == 1:
-        # Perhaps not in the workspace.
-        cells = multiplied(rows, keys[0][1].mT, cells)
-    else:
-        for columns, part in keys:
-            multiply(rows, part.mT, cells[..., columns])
+    cells = block.cells_in(memory)
+    for columns, part in block.keys(x):
+        multiply(rows, part.mT, cells[..., columns])
     for table in tables:
         table.add_to_cells(block, cells)
     return cells

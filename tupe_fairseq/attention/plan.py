@@ -11,7 +11,7 @@ from torch import Tensor
 from ..errors import BackendError
 from ..position import LayerTerms, PositionEncoding
 from ..position.bias import AttentionBias, Visible
-from ..position.tables import without_autocast
+from ..position.dtypes import without_autocast
 from .backend import ATTENTION_BACKENDS, Backend, Feature, Prepared
 from .layout import Layout
 

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..kernels.diagonals import add_by_distance_, sum_by_distance
-from ..kernels.products import multiplied, multiply
+from ..kernels.products import multiply
 from ..position.relative import ByDistance, RelativeVectors
 from .blocks import Block, Blocks
 
@@ -89,9 +89,8 @@ class Table:
         """Add x_i · vector_{j−i}, or x_j by key, to cells M×R×S."""
         for tile in self._tiles(block, cells):
             rows, vectors = self._rows(tile), self.vectors[tile.reached]
-            products = multiplied(
-                rows, vectors.mT, self._workspace(*rows.shape[:2], vectors.size(1))
-            )
+            products = self._workspace(*rows.shape[:2], vectors.size(1))
+            multiply(rows, vectors.mT, products)
             add_by_distance_(tile.cells, tile.by_matrix(products), tile.offset, self.by_key)
 
     def add_from_cells(self, block: Block, cells: Tensor) -> None:

@@ -14,8 +14,8 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from ..attention import Padding
 from ..errors import ConfigurationError, DataError
-from ..kernels.layer_norm import set_epsilon
 from ..modules.forward_pass import Pass
+from ..modules.layer import set_epsilon
 from ..modules.padding_shift import PaddingShift
 from .cache import TupeCache
 from .configuration import TupeConfig

@@ -5,7 +5,6 @@ special ones first. `order` is then the id there of each id of fairseq.
 """
 
 import io
-import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from ..hub.files import TOKENIZER, find_tokenizer
 from ..hub.tokenizer_json import TokenizerJson, TokenizerJsonConfig, load_tokenizer, names_of
 from .carried import DICTIONARY
 from .models import EMBED_TOKENS, LM_HEAD, Converted
-from .tokenizer_files import CONFIG, KINDS, files_of, input_names
+from .tokenizer_files import CONFIG, KINDS, config_of, files_of
 
 #: Ids 0 to 3 of every fairseq dictionary, which dict.txt leaves out.
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
@@ -166,24 +165,17 @@ def inverse(order: Sequence[int]) -> list[int]:
     return sorted(range(len(order)), key=order.__getitem__)
 
 
-def tokenizer_beside(folder: Path, longest: int, types: bool) -> dict[str, bytes]:
+def tokenizer_beside(converted: Converted) -> dict[str, bytes]:
     """The files of the tokenizer.json in a directory of fairseq.
 
-    Without a tokenizer_config.json, one makes transformers take all of it. `longest` is the
-    longest text in tokens; `types`, whether the model has token types.
+    Without a tokenizer_config.json, one makes transformers take all of it.
     """
-    files = files_of(folder)
+    files = files_of(converted.source)
     if CONFIG not in files:
-        tokenizer = load_tokenizer(folder / TOKENIZER)
+        tokenizer = load_tokenizer(converted.source / TOKENIZER)
         names = dict(zip(KINDS, names_of(tokenizer), strict=True))
         names |= {"bos": names["cls"], "eos": names["sep"]}
         names = {kind: n for kind, n in names.items() if tokenizer.token_to_id(n) is not None}
-        config = {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            **{f"{kind}_token": name for kind, name in names.items()},
-            "clean_up_tokenization_spaces": False,
-            "model_input_names": input_names(types),
-            "model_max_length": longest,
-        }
-        files[CONFIG] = (json.dumps(config, indent=2) + "\n").encode()
+        longest = converted.settings["max_position_embeddings"]
+        files[CONFIG] = config_of(names, longest, converted.has_types)
     return files

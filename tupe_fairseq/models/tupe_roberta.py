@@ -25,7 +25,7 @@ from ..arguments.roberta import ROBERTA
 from ..errors import DataError
 from ..hub import tokenizer_json  # noqa: F401 (registers --bpe tokenizer_json)
 from ..hub.roberta import RobertaFromPretrained
-from ..kernels.layer_norm import set_epsilon
+from ..modules.layer import set_epsilon
 from .checked_model import CheckedModel
 from .sentence_encoder import TupeSentenceEncoder
 

@@ -1,8 +1,8 @@
 """One Transformer layer: attention and feed-forward, each in a residual with a LayerNorm."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention import (
@@ -13,7 +13,6 @@ from ..attention import (
     TupeMultiheadAttention,
 )
 from ..kernels.dropout import Dropout
-from ..kernels.layer_norm import add_and_normalise
 from ..kernels.linear import project
 
 
@@ -95,15 +94,17 @@ class TransformerLayer(nn.Module):
 
     def _add(self, out: Tensor, residual: Tensor, norm: nn.LayerNorm) -> Tensor:
         """The end of a block."""
-        if self.normalize_before:
-            return self.dropout_module(out, residual)
-        if self.dropout_module.is_active:
-            return norm(self.dropout_module(out, residual))
-        return add_and_normalise(out, residual, norm)
+        total = residual + self.dropout_module(out)
+        return total if self.normalize_before else norm(total)
 
     def _feed_forward(self, x: Tensor) -> Tensor:
-        if self.activation_fn is F.gelu:
-            x = project(x, self.fc1, "gelu")
-        else:
-            x = self.activation_fn(project(x, self.fc1))
+        x = self.activation_fn(project(x, self.fc1))
         return project(self.activation_dropout_module(x), self.fc2)
+
+
+def set_epsilon(model: nn.Module, epsilon: float) -> None:
+    """Set what all LayerNorms of a model add to variances."""
+    norms: Iterable[Any] = model.modules()
+    for norm in norms:
+        if hasattr(norm, "normalized_shape"):
+            norm.eps = epsilon
