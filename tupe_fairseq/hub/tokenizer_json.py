@@ -50,14 +50,14 @@ def names_of(tokenizer: Any) -> list[str]:
     return [*SYMBOLS] if bert else [*SYMBOLS.values()]
 
 
-def special_ids(tokenizer: Any) -> list[int | None]:
-    """Ids of the special tokens, in the order of `SYMBOLS`."""
+def special_ids(tokenizer: Any) -> list[Any]:
+    """Ids of the special tokens, in the order of `SYMBOLS`; None for a mask that is missing."""
     return [tokenizer.token_to_id(name) for name in names_of(tokenizer)]
 
 
 def order_of(tokenizer: Any, rows: int) -> list[int]:
     """The id there of each of fairseq's ids, whose first are special, of a model of `rows`."""
-    first = [number for number in special_ids(tokenizer)[:4] if number is not None]
+    first = special_ids(tokenizer)[:4]
     return [*first, *(number for number in range(rows) if number not in first)]
 
 
