@@ -22,7 +22,8 @@ from benchmarking.compare import Case, Contender, Step
 from torch import Tensor
 
 from tupe_fairseq import UsageError, build_position_encoding
-from tupe_fairseq.attention import ATTENTION_BACKENDS, share_attention, with_layer_terms
+from tupe_fairseq.attention import ATTENTION_BACKENDS, LayerPlan, TupeMultiheadAttention
+from tupe_fairseq.attention.backend import NOTHING
 from tupe_fairseq.errors import one_line_endings
 
 NO_BIAS = Contender("no bias", "torch")
@@ -100,17 +101,20 @@ def build(
     if terms is not None:
         parameters += terms.to(device, dtype).train(learns).parameters()
     x = torch.zeros(setting.batch, setting.length, setting.width, device=device, dtype=dtype)
-    dropout = setting.dropout if learns else 0.0
+    dropout, plan = setting.dropout if learns else 0.0, LayerPlan.of(seen, terms)
+    layer = TupeMultiheadAttention(setting.width, setting.heads).to(device, dtype)
 
     def begin():
-        shared = share_attention(seen, x, layer_terms=terms, backend=backend)
+        prepared = plan.prepare(seen, x, backend=backend)
 
         def attend(q, k, v):
             q, k, v = seen.rotate(q, k, v)
             if terms is not None:
                 q, k, v = terms.rotate(q, k, v, seen)
-            own = shared if terms is None else with_layer_terms(shared, terms, x, q, k)
-            return own.backend.attend(q, k, v, own, dropout)
+            added = NOTHING
+            if terms is not None:
+                added = layer.layer_scores(terms, x, q, k, prepared)
+            return prepared.backend.attend(q, k, v, prepared, added, dropout)
 
         return attend
 

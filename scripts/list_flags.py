@@ -43,8 +43,8 @@ def default_of(value: object) -> str:
     return "-" if value is None else f"{value}"
 
 
-def own_rows() -> Iterator[tuple[str, str, str, str]]:
-    """Flags that no single encoding owns."""
+def model_rows() -> Iterator[tuple[str, str, str, str]]:
+    """Flags that are no options of single encodings."""
     for option in dict.fromkeys(option for model in MODELS for option in model.options()):
         models = [f"`{model.name}`" for model in MODELS if option in model.options()]
         whose = "all" if len(models) == len(MODELS) else ", ".join(models)
@@ -55,10 +55,9 @@ def option_rows() -> Iterator[tuple[str, str, str, str]]:
     """Options of encodings."""
     for name, option in known_options().items():
         defaults = {
-            encoding: default_of(own.default)
+            encoding: default_of(cls.defaults()[name])
             for encoding, cls in POSITION_ENCODINGS.items()
-            for own in cls.options()
-            if own.name == name
+            if name in cls.defaults()
         }
         default = ", ".join(f"{encoding}: {value}" for encoding, value in defaults.items())
         if len(set(defaults.values())) == 1:
@@ -78,7 +77,7 @@ def unsupported_rows() -> Iterator[tuple[str, str, str]]:
 def page() -> str:
     """The whole page."""
     lines = [HEADER, "## Positions and attention", ""]
-    lines += table(("flag", "models", "default", "meaning"), own_rows())
+    lines += table(("flag", "models", "default", "meaning"), model_rows())
     lines += ["", "## Options of encodings", ""]
     lines += table(("flag", "encodings", "default", "meaning"), option_rows())
     lines += [FAIRSEQ, *table(("flag", "models", "instead"), unsupported_rows())]

@@ -10,15 +10,16 @@ from torch import Tensor, nn
 
 from .attention import TupeMultiheadAttention
 from .errors import ConfigurationError
-from .modules.encoder import Encoder
 from .modules.layer import TransformerLayer
+from .modules.stack import TransformerStack
 from .position import PositionEncoding
+from .position.complex_order import ComplexOrderPosition
 
 _M = TypeVar("_M", bound=nn.Module)
 
 
 @torch.no_grad()
-def positional_correlations(encoder: Encoder, length: int, layer: int = 1) -> Tensor:
+def positional_correlations(encoder: TransformerStack, length: int, layer: int = 1) -> Tensor:
     """The content-free term of the attention scores, before the softmax.
 
     TUPE: (p_i U^Q)(p_j U^K)ᵀ/√(2D) + b_{j−i}, with [CLS] reset if it is untied (Ke et al., ICLR
@@ -60,13 +61,13 @@ class PositionMaps(NamedTuple):
 
 
 @torch.no_grad()
-def position_maps(encoder: Encoder, length: int, layer: int = 1) -> PositionMaps:
+def position_maps(encoder: TransformerStack, length: int, layer: int = 1) -> PositionMaps:
     """Maps of positions for any encoding; what they show depends on the hooks that it uses.
 
     - a content-free term of the scores (TUPE, T5, ALiBi): `positional_correlations`
     - terms of a layer (Shaw, Transformer-XL, DeBERTa): what they add, see `_layer_maps`
     - rotations: q · k for a query and a key of ones, relative to distance 0
-    - encodings of the input: the cosine of their `position_vectors`
+    - encodings of the input: the cosine of what they add to an input of ones
 
     Args:
         encoder: e.g. a `TUPEEncoder` or `model.encoder.sentence_encoder`.
@@ -81,7 +82,7 @@ def position_maps(encoder: Encoder, length: int, layer: int = 1) -> PositionMaps
     if encoding.uses("attention_bias"):
         maps = positional_correlations(encoder, length, layer)
         return PositionMaps(maps, heads, "what positions add to the scores")
-    attention = _in_evaluation(_layer(encoder, layer).self_attn)
+    attention = _in_evaluation(cast(TransformerLayer, encoder.layers[layer - 1]).self_attn)
     if attention.layer_terms is not None:
         maps, meaning = _layer_maps(attention, encoding, length)
         return PositionMaps(maps, heads, f"{meaning}, layer {layer}")
@@ -96,7 +97,7 @@ def position_maps(encoder: Encoder, length: int, layer: int = 1) -> PositionMaps
         maps = maps / maps[:, :1, :1]
         return PositionMaps(maps, ["all heads"], "q · k of equal tokens, relative to distance 0")
     if encoder.embed_positions.uses("embed"):
-        vectors = _in_evaluation(encoder.embed_positions).position_vectors(length)
+        vectors = _position_vectors(encoder.embed_positions, length)
         maps = F.cosine_similarity(vectors[:, None], vectors[None], dim=-1)[None]
         return PositionMaps(maps, ["input"], "cosine of position vectors")
     raise ConfigurationError(
@@ -161,52 +162,16 @@ def _layer_scores(
     return for_queries @ for_keys.mT
 
 
-#: The terms of `correlation_terms` in its order, query–key, as the paper calls them; its words are
-#: tokens.
-CORRELATION_TERMS = ("word–word", "word–position", "position–word", "position–position")
-
-
-@torch.no_grad()
-def correlation_terms(encoder: Encoder, tokens: Tensor) -> Tensor:
-    """The terms of the first layer's scores if positions are added to tokens (Ke et al. 2021).
-
-    Equation 6 and figure 2 of the paper: w_i W^Q (w_j W^K)ᵀ/√D, w_i p_j, p_i w_j and p_i p_j, for
-    token embeddings w and positions p. A LayerNorm of the sum is linear for a given standard
-    deviation, so it is applied to both parts. Its shift, the biases of W^Q and W^K and the
-    embeddings of token types are constants; all products with them form the last term.
-
-    Args:
-        encoder: with token embeddings `embed_tokens`, e.g. `model.encoder.sentence_encoder`; its
-            encoding is one that adds positions, as `learned`, `sinusoidal`, `hierarchical`,
-            `floater`, `cape` and `shape` do.
-        tokens: ids, B×T, without padding.
-
-    Returns:
-        5×B×H×T×T: the terms of `CORRELATION_TERMS`, and the rest. Their sum is the score.
-
-    Raises:
-        ConfigurationError: positions are not added to tokens, or there are too many tokens.
-    """
-    in_layer = _encoding_of(encoder, tokens.size(1), layer=1)
-    encoding = _in_evaluation(encoder.embed_positions)
-    scale = getattr(encoder, "embed_scale", encoding.token_scale)
-    embedded = scale * encoder.get_submodule("embed_tokens")(tokens)
-    positions = encoding.embed(torch.zeros_like(embedded), tokens)
-    both = encoding.embed(embedded, tokens)
-    elsewhere = map(in_layer.uses, ("attention_bias", "rotate", "build_layer_terms"))
-    added = encoding.uses("embed") and torch.allclose(both, embedded + positions, atol=1e-5)
-    if not added or any(elsewhere):
-        raise ConfigurationError(
-            f"{type(encoding).__name__} does not add positions to the tokens, so its scores have "
-            "no terms between tokens and positions."
-        )
-    parts = _normalised(encoder, tokens, embedded, positions)
-    attention = _layer(encoder, 1).self_attn
-    queries = _project(attention.q_proj, parts, attention.num_heads) * attention.scaling
-    keys = _project(attention.k_proj, parts, attention.num_heads)
-    terms = [queries[i] @ keys[j].mT for i in (0, 1) for j in (0, 1)]
-    scores = queries.sum(0) @ keys.sum(0).mT
-    return torch.stack([*terms, scores - sum(terms)])
+def _position_vectors(encoding: PositionEncoding, length: int) -> Tensor:
+    """What an encoding adds to an input of ones at each position: T×C."""
+    encoding = _in_evaluation(encoding)
+    if isinstance(encoding, ComplexOrderPosition):
+        return encoding.position_vectors(length)
+    weight = next(encoding.parameters(), torch.empty(0))
+    # A constant table is a buffer of integers.
+    device = next(encoding.buffers(), weight).device
+    ones = weight.new_ones(1, length, encoding.shape.embed_dim, device=device)
+    return (encoding.embed(ones) - ones)[0]
 
 
 def _in_evaluation(module: _M) -> _M:
@@ -214,34 +179,7 @@ def _in_evaluation(module: _M) -> _M:
     return copy.deepcopy(module).eval()
 
 
-def _layer(encoder: Encoder, layer: int) -> TransformerLayer:
-    return cast(TransformerLayer, encoder.layers[layer - 1])
-
-
-def _normalised(encoder: Encoder, tokens: Tensor, embedded: Tensor, positions: Tensor) -> Tensor:
-    """Parts of the first attention's input: tokens, positions and constants, 3×B×T×C."""
-    types_of = getattr(encoder, "types_of", lambda tokens: None)
-    constants = encoder.add_types(torch.zeros_like(embedded), types_of(tokens))
-    parts = torch.stack([embedded, positions, constants])
-    layer = _layer(encoder, 1)
-    norms = [encoder.layernorm_embedding]
-    if layer.normalize_before:
-        norms.append(layer.self_attn_layer_norm)
-    for norm in filter(None, norms):
-        variance = parts.sum(0).var(-1, correction=0, keepdim=True)
-        parts = (parts - parts.mean(-1, keepdim=True)) * norm.weight / (variance + norm.eps).sqrt()
-        parts[2] += norm.bias
-    return parts
-
-
-def _project(linear: nn.Linear, parts: Tensor, heads: int) -> Tensor:
-    """3×B×T×C -> 3×B×H×T×D; the bias belongs to the constants, the last part."""
-    projected = F.linear(parts, linear.weight)
-    projected[2] += linear.bias
-    return projected.unflatten(-1, (heads, -1)).transpose(-3, -2)
-
-
-def _encoding_of(encoder: Encoder, length: int, layer: int) -> PositionEncoding:
+def _encoding_of(encoder: TransformerStack, length: int, layer: int) -> PositionEncoding:
     """The encoding as one layer uses it, after a check of length and layer."""
     longest, layers = encoder.embed_positions.shape.max_positions, len(encoder.layers)
     if not 1 <= length <= longest:

@@ -1,8 +1,33 @@
-"""Options: typed keyword arguments with a help text, which become flags."""
+"""Options: typed keyword arguments with a help text, which become flags and hydra's keys."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+
+from .errors import ConfigurationError
+
+#: Types of options, in words.
+TYPES = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
+
+
+class Mark(Enum):
+    """What else is declared of an option.
+
+    Unless it is marked, a training that starts from a checkpoint with another value is warned.
+    """
+
+    #: A checkpoint with another value is refused.
+    FIXED = "fixed"
+    #: It may differ from the checkpoint: it is about speed, acts in training only, or is checked
+    #: elsewhere.
+    FREE = "free"
+    #: It is for longer texts: free, unless the checkpoint was already trained for them.
+    FOR_LONGER_TEXTS = "for longer texts"
+    #: Encoders do not take it.
+    DECODERS = "decoders"
+    #: In Python, its value may also be a mapping.
+    MAPPING = "mapping"
 
 
 class Option(NamedTuple):
@@ -12,21 +37,40 @@ class Option(NamedTuple):
     type: type
     default: Any
     help: str
+    marks: tuple[Mark, ...] = ()
 
     @property
     def flag(self) -> str:
         return "--" + self.name.replace("_", "-")
 
+    def check(self, value: Any) -> None:
+        """Check the type of a value: hydra reads `no`, for instance, as a string, which is true.
 
-def options_of(called: Callable[..., Any]) -> tuple[Option, ...]:
-    """Keyword-only arguments of a class or function: ``name: Annotated[type, help] = default``.
+        Raises:
+            ConfigurationError: it has another type.
+        """
+        if value is None or self.type not in TYPES:
+            return
+        if Mark.MAPPING in self.marks and isinstance(value, Mapping):
+            return
+        # An int is a float, too; a bool is an int only to Python.
+        accepted = (int, float) if self.type is float else self.type
+        if not isinstance(value, accepted) or (self.type is not bool and isinstance(value, bool)):
+            raise ConfigurationError(f"{self.flag} must be {TYPES[self.type]}, but is {value!r}.")
+
+
+def declared_options(called: Callable[..., Any]) -> tuple[Option, ...]:
+    """Keyword-only arguments: ``name: Annotated[type, help, *marks] = default``.
+
+    Args:
+        called: a class, whose constructor is read, or a function.
 
     Raises:
         TypeError: one has no such annotation.
     """
     function = called.__init__ if isinstance(called, type) else called  # type: ignore[misc]
     hints = get_type_hints(function, include_extras=True)
-    found = []
+    options = []
     for parameter in inspect.signature(called).parameters.values():
         if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
             continue
@@ -37,8 +81,8 @@ def options_of(called: Callable[..., Any]) -> tuple[Option, ...]:
             raise TypeError(
                 f"{called.__name__}: annotate option {parameter.name!r} as Annotated[type, help]."
             )
-        kind, text = get_args(hint)
+        kind, text, *marks = get_args(hint)
         # `float | None` is a float that need not be given.
         kind = next((each for each in get_args(kind) if each is not type(None)), kind)
-        found.append(Option(parameter.name, kind, parameter.default, text))
-    return tuple(found)
+        options.append(Option(parameter.name, kind, parameter.default, text, tuple(marks)))
+    return tuple(options)

@@ -1,12 +1,12 @@
 """TUPE as a plain torch module over vectors, without a dictionary and without fairseq.
 
-Other encodings and layers: `build_position_encoding` and `modules.encoder.Encoder`.
+Other encodings and layers: `build_position_encoding` and `modules.stack.TransformerStack`.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
-from .modules.encoder import Encoder
+from .modules.stack import TransformerStack
 from .position import build_position_encoding
 
 
@@ -49,7 +49,7 @@ class TUPEConfig:
         return self.d_model // self.num_heads
 
 
-class TUPEEncoder(Encoder):
+class TUPEEncoder(TransformerStack):
     """The encoder of Ke et al. (ICLR 2021) over vectors.
 
     `encoder(x, padding_mask=None)`: B×T×C -> B×T×C; padding_mask is B×T, True at padding, which

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 
 from tupe_fairseq import ConfigurationError, PositionEncoding, build_position_encoding
-from tupe_fairseq.attention import ATTENTION_BACKENDS, required_features
+from tupe_fairseq.attention import ATTENTION_BACKENDS, LayerPlan
 from tupe_fairseq.options import Option
 from tupe_fairseq.position import POSITION_ENCODINGS, LayerTerms
 from tupe_fairseq.position.bias import AttentionBias
@@ -121,7 +121,7 @@ def _enters(
         yield "query, key"
     if seen.uses("attention_bias") or _adds(terms):
         yield "score"
-    if seen.multiplies_weights:
+    if seen.uses("weight_factor"):
         yield "weight"
     if terms is not None and terms.has_values:
         yield "value"
@@ -193,7 +193,7 @@ def _parameters(name: str) -> str:
 
 def _backends(seen: PositionEncoding, terms: LayerTerms | None) -> list[str]:
     """The backends that compute its attention, in an encoder unless it is for decoders only."""
-    features = required_features(seen, terms)
+    features = LayerPlan.of(seen, terms).needs
     return [name for name, one in ATTENTION_BACKENDS.items() if not one.unsupported(features)]
 
 

@@ -22,7 +22,7 @@ from examples.shared import script
 from tupe_fairseq import ConfigurationError, build_position_encoding
 from tupe_fairseq.analysis import PositionMaps, position_maps
 from tupe_fairseq.files import replacing
-from tupe_fairseq.modules.encoder import Encoder
+from tupe_fairseq.modules.stack import TransformerStack
 from tupe_fairseq.plots import draw_positional_correlations, save_png
 from tupe_fairseq.position import POSITION_ENCODINGS
 
@@ -48,7 +48,7 @@ class Model(nn.Module):
         self.embed_tokens = nn.Embedding(TOKENS, WIDTH)
         # Of BERT, to which encodings fit the size of what they add.
         nn.init.normal_(self.embed_tokens.weight, std=0.02)
-        self.encoder = Encoder(
+        self.encoder = TransformerStack(
             positions,
             LAYERS,
             2 * WIDTH,

@@ -29,14 +29,7 @@ from examples.shared import script
 from examples.shared.frequencies import context_free_loss
 from examples.shared.results import read_results
 from examples.shared.runner import Run, arguments, runner
-from examples.study.benchmark_plan import (
-    ENCODINGS,
-    SETTINGS,
-    SIZES,
-    TRIALS,
-    Setting,
-    Size,
-)
+from examples.study.benchmark_plan import ENCODINGS, SETTINGS, SIZES, TRIALS, Size
 from examples.study.benchmark_report import report
 from examples.study.benchmark_results import best_rate, by_rate
 from examples.study.encodings import flags_of
@@ -73,7 +66,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 def baseline_runs(args: argparse.Namespace) -> list[Run]:
     """Part 1: what ends the plateau of `learned`."""
     return [
-        changed_run(args, trial.recipe, encoding, name, seed, SETTINGS[name], own)
+        run_of(args, changed(trial.recipe, SETTINGS[name]), encoding, name, seed, own)
         for part, trial in TRIALS.items()
         for encoding, settings in trial.settings.items()
         for name in settings
@@ -82,32 +75,28 @@ def baseline_runs(args: argparse.Namespace) -> list[Run]:
     ]
 
 
-def changed_run(
+def changed(recipe: Recipe, flags: Sequence[str]) -> Recipe:
+    """A recipe with further flags."""
+    return recipe._replace(flags=[*recipe.flags, *flags])
+
+
+def run_of(
     args: argparse.Namespace,
     recipe: Recipe,
     encoding: str,
     name: str,
     seed: int,
-    changed: Setting,
     settings: dict[str, Any],
 ) -> Run:
     """A run in PART/ENCODING/NAME/SEED."""
     folder = f"{settings['part']}/{encoding}/{name}/{seed}"
-    recipe = recipe._replace(flags=[*recipe.flags, *changed.flags])
-    run = training_run(args, folder, recipe, encoding, seed, **settings)
-    if not changed.initial:
-        return run
-    (command,) = run.commands
-    start, train = args.out.absolute() / folder / "initial.pt", command[4:]
-    make = [sys.executable, "-m", "examples.study.initial", start, *changed.initial, "--", *train]
-    return run._replace(commands=[make, [*command, "--finetune-from-model", start]])
+    return training_run(args, folder, recipe, encoding, seed, **settings)
 
 
 def rate_run(args: argparse.Namespace, size: Size, encoding: str, rate: float) -> Run:
     """A run of part 2, on a shorter schedule."""
     own = {"part": f"rates, {size.name}", "lr": rate}
-    recipe = size.shorter._replace(lr=rate)
-    return changed_run(args, recipe, encoding, f"{rate:g}", 1, Setting(), own)
+    return run_of(args, size.shorter._replace(lr=rate), encoding, f"{rate:g}", 1, own)
 
 
 def tune(args: argparse.Namespace, execute: Execute, size: Size) -> dict[str, float]:
@@ -143,7 +132,7 @@ def final_runs(args: argparse.Namespace, size: Size, best: dict[str, float]) -> 
         for encoding, rate in best.items():
             own = {"part": f"final, {size.name}", "lr": rate}
             recipe = size.recipe._replace(lr=rate)
-            run = changed_run(args, recipe, encoding, f"{rate:g}", seed, Setting(), own)
+            run = run_of(args, recipe, encoding, f"{rate:g}", seed, own)
             folder = args.out.absolute() / run.name
             tokens = recipe.batch_size * recipe.tokens_per_sample
             length = [sys.executable, "-m", "examples.study.length_measures", "masked", encoding]
@@ -162,11 +151,10 @@ def time_runs(args: argparse.Namespace, size: Size, best: dict[str, float]) -> l
     """Short trainings of all encodings in turn: machines differ, and change with time."""
     recipe = size.recipe._replace(updates=TIMED, validations=1)
     # Without a buffer: fairseq's thread that fills it can abort a process that ends so early.
-    short = ("--max-valid-steps", "1", "--data-buffer-size", "0")
-    recipe = recipe._replace(flags=[*recipe.flags, *short])
+    recipe = changed(recipe, ("--max-valid-steps", "1", "--data-buffer-size", "0"))
     own = {"part": f"time, {size.name}"}
     return [
-        changed_run(args, recipe, encoding, "time", seed, Setting(), own)
+        run_of(args, recipe, encoding, "time", seed, own)
         for seed in range(1, ROUNDS + 1)
         for encoding in best
     ]

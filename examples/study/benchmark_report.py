@@ -16,7 +16,7 @@ from examples.shared.markdown import NOT_RUN, spread, table
 from examples.shared.results import Results, missing, read_results, rows, write_report
 from examples.study.benchmark_figures import draw, draw_rates
 from examples.study.benchmark_hypotheses import LEFT, in_words, judged, plateau
-from examples.study.benchmark_plan import SETTINGS, SIZES, TRIALS, Size
+from examples.study.benchmark_plan import SETTINGS, SIZES, Size
 from examples.study.benchmark_results import (
     Final,
     Finals,
@@ -39,6 +39,8 @@ Lines = list[str]
 
 def first_part(results: Results) -> Lines:
     """What the tables of part 1 have in common, and the tables."""
+    runs = results["runs"].values()
+    parts = dict.fromkeys(run["settings"]["part"] for run in runs if "setting" in run["settings"])
     least = " and ".join(
         f"{loss:.3f} bits in sequences of {length} tokens"
         for length, loss in results["plan"]["context_free"].items()
@@ -51,7 +53,7 @@ def first_part(results: Results) -> Lines:
         "final loss of `none` on sequences of the same length. Empty: no run of `none` has this "
         "schedule.",
         "",
-        *chain(*(baseline(results, part) for part in TRIALS)),
+        *chain(*(baseline(results, part) for part in parts)),
     ]
 
 
@@ -67,7 +69,7 @@ def baseline(results: Results, part: str) -> Lines:
     for row in found:
         curve, setting = losses_of(row), row["setting"]
         # Other lengths have another floor.
-        same = setting in floors or "--tokens-per-sample" in SETTINGS[setting].flags
+        same = setting in floors or "--tokens-per-sample" in SETTINGS.get(setting, ())
         floor = floors.get(setting) if same else min(floors.values(), default=None)
         end = reaching(curve, floor - LEFT) if floor else None
         losses = [f"{curve[update]:.3f}" for update in shown]

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from tupe_fairseq import build_position_encoding
-from tupe_fairseq.modules.encoder import Encoder
+from tupe_fairseq.modules.stack import TransformerStack
 
 from .command import VARIANTS
 from .compare import Contender
@@ -76,7 +76,7 @@ class WithoutFairseq(nn.Module):
         sizes = (work.width, work.heads, work.length)
         more = {"vocab_size": vocabulary, "num_layers": work.layers}
         name, options = VARIANTS.get(contender.name, (contender.name, {}))
-        self.encoder = Encoder(
+        self.encoder = TransformerStack(
             build_position_encoding(name, *sizes, **more, **options),
             work.layers,
             work.ffn,

@@ -8,20 +8,20 @@ import torch
 from tests.tolerances import assert_close
 from tupe_fairseq import UsageError, build_position_encoding
 from tupe_fairseq.analysis import position_maps
-from tupe_fairseq.modules.encoder import Encoder
+from tupe_fairseq.modules.stack import TransformerStack
 from tupe_fairseq.position import POSITION_ENCODINGS
 
 WIDTH, HEADS, LENGTH = 16, 2, 12
 HEAD = WIDTH // HEADS
 
 
-def encoder(name: str, **options) -> Encoder:
+def encoder(name: str, **options) -> TransformerStack:
     """Two layers with parameters large enough for positions to matter."""
     torch.manual_seed(0)
     sizes = {"vocab_size": 30, "num_layers": 2}
     sides = not POSITION_ENCODINGS[name].causal_only
     position = build_position_encoding(name, WIDTH, HEADS, 20, sides, **sizes, **options)
-    built = Encoder(position, 2, 32).double()
+    built = TransformerStack(position, 2, 32).double()
     for parameter in built.parameters():
         torch.nn.init.normal_(parameter)
     return built

@@ -2,6 +2,7 @@
 
 import copy
 from argparse import Namespace
+from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
@@ -14,6 +15,7 @@ from tupe_fairseq.arguments.completion import (
     write_back,
 )
 from tupe_fairseq.arguments.roberta import ROBERTA
+from tupe_fairseq.arguments.training import TrainingSettings
 from tupe_fairseq.arguments.transformers import LANGUAGE_MODEL, TRANSFORMER
 from tupe_fairseq.errors import ConfigurationError
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
@@ -31,37 +33,24 @@ GIVEN = {
 
 
 @SPECIFICATIONS
-def test_the_given_arguments_stay_as_they_are(spec):
-    for args in (Namespace(**GIVEN), OmegaConf.create(GIVEN)):
-        before = copy.deepcopy(args)
-        complete = completed(spec, args, Task())
-        assert args == before
-        assert (complete.num_buckets, complete.dropout, complete.max_distance) == (16, 0.25, 128)
-
-
-@SPECIFICATIONS
 def test_the_command_line_and_hydra_are_completed_alike(spec):
+    """In a copy; what is complete stays as it is."""
     flat, tree = Namespace(**GIVEN), OmegaConf.create({**GIVEN, "activation_fn": None})
+    before = copy.deepcopy((flat, tree))
     complete = completed(spec, flat, Task())
     assert vars(completed(spec, tree, Task())) == vars(complete)
-    for args in (flat, tree):
-        write_back(args, complete)
-    assert vars(flat) == dict(tree) == vars(complete)
-    assert vars(completed(spec, flat, Task())) == vars(complete)
-
-
-@SPECIFICATIONS
-def test_position_options_are_read_only(spec):
-    complete = completed(spec, Namespace(**GIVEN), Task())
-    before = copy.deepcopy(complete)
+    assert (flat, tree) == before
+    assert GIVEN.items() <= vars(complete).items()
     # Where position 0 holds no [CLS], it is not untied.
-    expected = {
+    assert position_options(complete) == {
         **{"num_buckets": 16, "max_distance": 128, "tie_cls": spec is not ROBERTA},
         **{"toeplitz_far": None, "toeplitz_slope": 1.0},
         "trained_positions": getattr(complete, spec.lengths[0]),
     }
-    assert position_options(complete) == expected
-    assert complete == before
+    for args in (flat, tree):
+        write_back(args, complete)
+    assert vars(flat) == dict(tree) == vars(complete)
+    assert vars(completed(spec, flat, Task())) == vars(complete)
 
 
 @SPECIFICATIONS
@@ -90,8 +79,15 @@ def test_invalid_arguments(spec, given, message):
             completed(spec, args, Task())
 
 
-def test_what_the_hub_interface_sets_is_recorded():
-    assert completed(ROBERTA, OmegaConf.create({}), Task()).load_checkpoint_heads is False
+def test_settings_of_a_training_are_read_alike():
+    settings = {"data": "folder", "tokens_per_sample": 9}
+    saving = {"restore_file": "a.pt", "save_dir": "there"}
+    tree = OmegaConf.create({"model": {}, "task": settings, "checkpoint": saving})
+    training = TrainingSettings.read(tree.model)
+    assert training == TrainingSettings.read(Namespace(**settings, **saving))
+    assert training == TrainingSettings(**settings, **saving)
+    assert training.restored_file == Path("a.pt")
+    assert TrainingSettings(save_dir="there").restored_file == Path("there/checkpoint_last.pt")
 
 
 def test_interpolations_stay():
@@ -101,6 +97,8 @@ def test_interpolations_stay():
     tree.rate = 0.25
     assert args.dropout == 0.25
     assert args.encoder_layers == 12
+    # The hub interface can set only what is recorded.
+    assert args.load_checkpoint_heads is False
 
 
 def test_architectures_fill_only_what_is_not_set():

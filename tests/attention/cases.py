@@ -1,7 +1,7 @@
 """What the tests of attention are parametrised over: encodings, and parameters that matter."""
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import torch
@@ -9,17 +9,18 @@ from torch import Tensor, nn
 
 from tupe_fairseq.attention import (
     ATTENTION_BACKENDS,
+    Backend,
+    Feature,
+    LayerPlan,
     Layout,
     Padding,
+    Prepared,
     TupeMultiheadAttention,
-    required_features,
-    share_attention,
 )
 from tupe_fairseq.attention.eager import Eager
-from tupe_fairseq.modules.encoder import Encoder
+from tupe_fairseq.modules.stack import TransformerStack
 from tupe_fairseq.position import (
     POSITION_ENCODINGS,
-    LayerTerms,
     PositionEncoding,
     build_position_encoding,
 )
@@ -27,13 +28,9 @@ from tupe_fairseq.position import (
 #: Few buckets, so that short sentences reach the logarithmic ones and the last.
 BUCKETS = {"num_buckets": 8, "max_distance": 6}
 #: Few trained positions, so that short sentences go beyond.
-TOEPLITZ = {
-    "extension": "toeplitz",
-    "trained_positions": 5,
-    "toeplitz_far": 2,
-    "toeplitz_slope": 0.5,
-}
-#: So few buckets that short sentences reach the logarithmic ones and the last.
+TOEPLITZ = {"extend_positions": "toeplitz", "trained_positions": 5}
+TOEPLITZ |= {"toeplitz_far": 2, "toeplitz_slope": 0.5}
+BANK = {"bank_width": 5, "bank_extent": 2}
 DEBERTA_V3 = {"relative_clip": 5, "deberta_buckets": 4, "deberta_released": True}
 OPTIONS = {
     "t5": BUCKETS,
@@ -75,11 +72,8 @@ OTHER_VARIANTS = {
     "rope-values": ("rope", {"rope_values": True, "rope_theta": 100.0}),
     "fox-two_sided": ("fox", {}),
     "cable-two_sided": ("cable", {}),
-    "relative_bank-one_sided": (
-        "relative_bank",
-        {"bidirectional": False, "bank_width": 5, "bank_extent": 2},
-    ),
-    "relative_bank-long": ("relative_bank", {"bank_width": 2, "bank_extent": 40}),
+    "relative_bank-one_sided": ("relative_bank", {"bidirectional": False, **BANK}),
+    "relative_bank-long": ("relative_bank", {**BANK, "bank_extent": 40}),
     "pope-slow": ("pope", {"rope_theta": 100.0}),
     "urpe-one_sided": ("urpe", {"bidirectional": False, **BUCKETS}),
     "rope-fraction": ("rope", {"rope_fraction": 0.5}),
@@ -87,6 +81,7 @@ OTHER_VARIANTS = {
     "rope-linear": ("rope", {"rope_scaling": "linear", "rope_scaling_factor": 2.5}),
     "shaw-narrow": ("shaw", {"relative_clip": 1}),
     "shaw-wide": ("shaw", {"relative_clip": 9}),
+    "shaw-one_sided": ("shaw", {"relative_clip": 2, "bidirectional": False}),
     "shaw-long": ("shaw", {"relative_clip": 40}),
     "deberta-narrow": ("deberta", {"relative_clip": 1}),
     "deberta-wide": ("deberta", {"relative_clip": 9}),
@@ -98,8 +93,8 @@ OTHER_VARIANTS = {
     "deberta-no-terms": ("deberta", {**DEBERTA_V3, "deberta_terms": "none"}),
     "deberta-paper-buckets": ("deberta", {**DEBERTA_V3, "deberta_released": False}),
     "sandwich-narrow": ("sandwich", {"sandwich_width": 4}),
-    # Beyond the threshold, the score depends on more than the distance.
-    "fire-long": ("fire", {"fire_width": 4, "fire_threshold": 2}),
+    # From position 6 on, the score depends on more than the distance: w is 0.13.
+    "fire-long": ("fire", {"fire_width": 4, "fire_threshold": 40}),
 }
 #: Test id -> registered name and arguments: everything in the registry, and the variants.
 ENCODINGS = (
@@ -117,12 +112,15 @@ def build(
     dtype: torch.dtype = torch.float32,
     embed_dim: int = EMBED_DIM,
     num_heads: int = NUM_HEADS,
+    **more,
 ) -> tuple[PositionEncoding, TupeMultiheadAttention]:
-    """An encoding and an attention over it, with parameters large enough to bend the softmax."""
+    """An encoding and an attention over it, with parameters large enough to bend the softmax.
+
+    `more` are options beside those of the case.
+    """
     name, options = ENCODINGS[case]
-    encoding = build_position_encoding(
-        name, embed_dim, num_heads, max_positions, vocab_size=VOCAB_SIZE, **options
-    )
+    options = {"vocab_size": VOCAB_SIZE, **options, **more}
+    encoding = build_position_encoding(name, embed_dim, num_heads, max_positions, **options)
     return enlarged(encoding, 1).to(dtype), enlarged(attention_of(encoding), 2).to(dtype)
 
 
@@ -141,14 +139,13 @@ def encoder_of(
     options: dict | None = None,
     num_layers: int = 2,
     **arguments,
-) -> Encoder:
+) -> TransformerStack:
     """An encoder without dropout, unless the arguments say otherwise."""
-    options = {"vocab_size": VOCAB_SIZE, "num_layers": num_layers, **(options or {})}
-    encoding = build_position_encoding(
-        name, width, heads, length, **OPTIONS.get(name, {}) | options
-    )
+    sizes = {"vocab_size": VOCAB_SIZE, "num_layers": num_layers}
+    options = {**OPTIONS.get(name, {}), **sizes, **(options or {})}
+    encoding = build_position_encoding(name, width, heads, length, **options)
     dropouts = {"dropout": 0.0, "attention_dropout": 0.0}
-    return Encoder(encoding, num_layers, 16, **dropouts | arguments)
+    return TransformerStack(encoding, num_layers, 16, **dropouts | arguments)
 
 
 def enlarged(module: nn.Module, seed: int) -> nn.Module:
@@ -159,49 +156,39 @@ def enlarged(module: nn.Module, seed: int) -> nn.Module:
     return module
 
 
-def served(backends: Iterable[str], cases: Iterable[str]) -> list[tuple[str, str]]:
-    """The pairs of a backend and a case that it does not refuse."""
+def served(
+    backends: Iterable[str], cases: Iterable[str], *needs: Feature, **more
+) -> list[tuple[str, str]]:
+    """The pairs of a backend and a case, with more options, that it does not refuse.
+
+    `needs` are features that every layer requires.
+    """
     return [
         (backend, case)
         for case in cases
         for backend in backends
-        if not ATTENTION_BACKENDS[backend].unsupported(required_features(*_terms(case)))
+        if not ATTENTION_BACKENDS[backend].unsupported(_required(case, **more) | {*needs})
     ]
 
 
 @functools.cache
-def _terms(case: str) -> tuple[PositionEncoding, LayerTerms | None]:
-    name, options = ENCODINGS[case]
-    encoding = build_position_encoding(
-        name, EMBED_DIM, NUM_HEADS, 9, vocab_size=VOCAB_SIZE, **options
-    ).at(0)
-    return encoding, encoding.build_layer_terms()
+def _required(case: str, **more) -> set[Feature]:
+    encoding, attention = build(case, 9, **more)
+    return {*LayerPlan.of(encoding.at(0), attention.layer_terms).needs}
 
 
-def layer_scores(
-    terms: LayerTerms,
-    q: Tensor,
-    k: Tensor,
+def prepared_for(
     encoding: PositionEncoding,
-    start: int = 0,
-    attention: TupeMultiheadAttention | None = None,
-) -> Tensor:
-    """What the terms of a layer add to the scores, B×H×T×S, for an input of zeros."""
-    if terms.uses("relative"):
-        length = max(start + q.size(2), k.size(2))
-        x = normal(len(q), q.size(2), encoding.shape.embed_dim, seed=4, dtype=q.dtype)
-        relative = terms.relative(encoding, length, attention)
-        return replace(relative, queries=terms.relative_queries(x)).scores(q, k, start)
-    x = q.new_zeros(len(q), q.size(2), encoding.shape.embed_dim)
-    return terms.content(q, k, x, encoding, start)
-
-
-def layer_values(
-    terms: LayerTerms, weights: Tensor, encoding: PositionEncoding, start: int = 0
-) -> Tensor:
-    """What the terms of a layer add to the output, for attention weights B×H×T×S."""
-    length = max(start + weights.size(2), weights.size(3))
-    return terms.relative(encoding, length).for_values.weighted_sum(weights, start)
+    attention: TupeMultiheadAttention,
+    x: Tensor,
+    layout: Layout,
+    window: int | None = None,
+    layer: int = 0,
+    **how,
+) -> Prepared:
+    """What one layer reads besides x; `how` goes to `LayerPlan.prepare`."""
+    seen = encoding.at(layer)
+    return LayerPlan.of(seen, attention.layer_terms, window).prepare(seen, x, layout, **how)
 
 
 def normal(*shape: int, seed: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -223,36 +210,63 @@ def run(
     attention: TupeMultiheadAttention,
     x: Tensor,
     padding: Tensor | None = None,
-    layout: Layout | None = None,
     **how,
 ) -> Tensor:
-    """Words through positions and attention; `how` goes to `share_attention`."""
-    x, seen = encoding.embed(x, words(x), padding), encoding.at(0)
-    layout = layout or Layout(*x.shape[:2], padding)
-    return attention(x, share_attention(seen, x, layout, layer_terms=attention.layer_terms, **how))
+    """Words through positions and attention; `how` goes to `prepared_for`."""
+    x, layout = encoding.embed(x, words(x), padding), Layout(*x.shape[:2], padding)
+    return attention(x, prepared_for(encoding, attention, x, layout, **how))
 
 
-class _WithWeights(Eager):
-    """`eager` that keeps its weights."""
+class Weighing(Eager):
+    """`eager` with other weights than the softmax of the scores, where `changed` gives them."""
+
+    def __init__(self, changed: Callable[[Tensor], Tensor] = lambda scores: scores):
+        self.changed = changed
 
     def weights(self, scores: Tensor, dtype: torch.dtype) -> Tensor:
-        self.found = super().weights(scores, dtype)
-        return self.found
+        self.last = super().weights(self.changed(scores), dtype)
+        return self.last
 
 
-def run_with_weights(
+def run_by(
+    backend: Backend,
     encoding: PositionEncoding,
     attention: TupeMultiheadAttention,
     x: Tensor,
     padding: Tensor | None = None,
     **how,
-) -> tuple[Tensor, Tensor]:
+) -> Tensor:
+    """As `run` with a backend that is not registered, in place of `eager`."""
+    x, layout = encoding.embed(x, words(x), padding), Layout(*x.shape[:2], padding)
+    prepared = prepared_for(encoding, attention, x, layout, backend="eager", **how)
+    return attention(x, replace(prepared, backend=backend))
+
+
+def run_with_weights(*given, **how) -> tuple[Tensor, Tensor]:
     """As `run` with `eager`; also returns the attention weights, B×H×T×S."""
-    x, seen = encoding.embed(x, words(x), padding), encoding.at(0)
-    how = {"layer_terms": attention.layer_terms, "backend": "eager", **how}
-    shared = share_attention(seen, x, Layout(*x.shape[:2], padding), **how)
-    backend = _WithWeights()
-    return attention(x, replace(shared, backend=backend)), backend.found
+    backend = Weighing()
+    return run_by(backend, *given, **how), backend.last
+
+
+def run_seeing(
+    visible: Tensor,
+    encoding: PositionEncoding,
+    attention: TupeMultiheadAttention,
+    x: Tensor,
+    padding: Tensor | None = None,
+) -> Tensor:
+    """The output where each query sees the keys of its row of `visible`, T×S.
+
+    Each query is computed by itself with `eager`, in a batch in which all other keys are padding.
+    """
+    x, length = encoding.embed(x, words(x), padding), x.size(1)
+    hidden = (~visible).repeat(len(x), 1)
+    if padding is not None:
+        hidden = hidden | padding.repeat_interleave(length, 0)
+    every = x.repeat_interleave(length, 0)
+    layout = Layout(len(every), length, hidden)
+    out = attention(every, prepared_for(encoding, attention, every, layout, backend="eager"))
+    return out.unflatten(0, (-1, length)).diagonal(dim1=1, dim2=2).mT
 
 
 def run_packed(
@@ -263,12 +277,10 @@ def run_packed(
     **how,
 ) -> Tensor:
     """As `run`, as encoders do: padding is taken out where that saves time; 0 at padding."""
-    x, seen = encoding.embed(x, words(x), padding), encoding.at(0)
+    x = encoding.embed(x, words(x), padding)
     layout = Layout.of(Padding.read(padding), *x.shape[:2])
-    packed = layout.pack(x)
-    terms = attention.layer_terms
-    shared = share_attention(seen, packed, layout, layer_terms=terms, **how)
-    out = layout.unpack(attention(packed, shared))
+    x = layout.pack(x)
+    out = layout.unpack(attention(x, prepared_for(encoding, attention, x, layout, **how)))
     return out if padding is None else out * ~padding[:, :, None]
 
 

@@ -4,6 +4,8 @@ Sizes are such that a batch makes one block or several, whole tiles and parts of
 positional term that is stored whole or, for the longest inputs, computed for each block.
 """
 
+import itertools
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -13,6 +15,7 @@ from tests.attention.cases import (
     EMBED_DIM,
     attention_of,
     build,
+    enlarged,
     gradients,
     normal,
     padding_mask,
@@ -20,13 +23,13 @@ from tests.attention.cases import (
     run_packed,
 )
 from tests.tolerances import assert_close, assert_gradients_close
-from tupe_fairseq.attention import share_attention
 from tupe_fairseq.position import AttentionBias, PositionEncoding, Shape
 
 CASES = ("none", "learned", "rope", "alibi", "t5", "tupe_a", "tupe_a-tie_cls", "tupe_r", "urpe")
 #: Vectors by distance, with clips shorter and longer than the sentences.
 RELATIVE = ("shaw", "shaw-wide", "shaw-long", "deberta", "deberta-wide", "deberta-long")
 RELATIVE += ("transformer_xl", "relative_bank", "relative_bank-long")
+VECTORS = ("shaw", "deberta", "transformer_xl")
 #: With a window, an untied [CLS] still sees all tokens, and all tokens see it.
 UNTIED, TIED = ("tupe_a", "tupe_r"), ("tupe_a-tie_cls", "tupe_r-tie_cls")
 #: Length and padding of sentences in groups: in a batch of fewer cells, all are one group.
@@ -46,7 +49,7 @@ def assert_as_eager(case, length, padded=(), max_length=None, width=EMBED_DIM, h
         max_length: of the sentences in `blocked`: padding after those in `eager`.
         width: of the model.
         heads: number of heads.
-        how: for `share_attention`.
+        how: for `prepared_for`.
     """
     longest = max_length or length
     encoding, attention = build(case, longest, embed_dim=width, num_heads=heads)
@@ -69,66 +72,57 @@ def assert_as_eager(case, length, padded=(), max_length=None, width=EMBED_DIM, h
     )
 
 
+CAUSAL, NEAR = {"causal": True}, {"window": 3}
+TILES = [(length, padded) for length in (LENGTH, 70, 130) for padded in ((0, 0, 0), (0, 2, 22))]
+#: What the blocks are: cases; lengths and padding; and how attention is called.
+BLOCKS = {
+    "one": (CASES, [(LENGTH, ()), (LENGTH, (0, 9, 22))], [{}]),
+    "similar lengths": (CASES, [(513, (0, 13, 40, 70))], [{}]),
+    "different lengths": ([*CASES, *VECTORS], [DIFFERENT], [{}]),
+    # Little padding stays in the batch.
+    "padded": (
+        [*CASES, "sandwich", "shaw"],
+        [(LENGTH, (0, 1, 2)), (70, (0, 1, 2))],
+        [{}, CAUSAL, NEAR],
+    ),
+    "tiles of relative vectors": (RELATIVE, TILES, [{}, CAUSAL]),
+    # Blocks leave out hidden keys.
+    "hidden": (
+        ["none", "alibi", *UNTIED, *TIED, *VECTORS],
+        [(300, ()), (300, (0, 9, 72)), (300, (0, 190, 250))],
+        [CAUSAL, NEAR, {"window": 150}, CAUSAL | NEAR],
+    ),
+}
+
+
 @pytest.mark.parametrize(
-    ("length", "padded"),
-    [(LENGTH, ()), (LENGTH, (0, 9, 22)), (513, (0, 13, 40, 70)), DIFFERENT],
-    ids=str,
+    ("case", "how", "length", "padded"),
+    [
+        pytest.param(case, how, *sentences, id=f"{name}-{case}-{how}-{sentences}")
+        for name, (cases, lengths, hows) in BLOCKS.items()
+        for case, how, sentences in itertools.product(cases, hows, lengths)
+    ],
 )
-@pytest.mark.parametrize("case", CASES)
-def test_several_sentences(way, case, length, padded):
-    """One block; sentences of similar length in blocks of 511 queries and fewer; and of others."""
-    assert_as_eager(case, length, padded)
+def test_blocks(way, case, how, length, padded):
+    assert_as_eager(case, length, padded, **how)
 
 
-@pytest.mark.parametrize("case", ["shaw", "deberta", "transformer_xl"])
-def test_relative_vectors_of_different_sentences(way, case):
-    assert_as_eager(case, *DIFFERENT)
-
-
-@pytest.mark.parametrize("how", [{}, {"causal": True}, {"window": 3}], ids=str)
-@pytest.mark.parametrize("length", [LENGTH, 70])
-@pytest.mark.parametrize("case", [*CASES, "sandwich", "shaw"])
-def test_little_padding_stays_in_the_batch(way, case, length, how):
-    assert_as_eager(case, length, (0, 1, 2), **how)
-
-
-@pytest.mark.parametrize("how", [{}, {"causal": True}], ids=["two-sided", "causal"])
+@pytest.mark.parametrize("how", [{}, CAUSAL], ids=str)
 @pytest.mark.parametrize("case", [*CASES, "shaw", "deberta-wide", "transformer_xl"])
 def test_blocks_of_one_head(case, how):
     """The last block has one query or few."""
     assert_as_eager(case, 1025, **how)
 
 
-@pytest.mark.parametrize("padded", [(0, 0, 0), (0, 2, 22)], ids=["full", "padded"])
-@pytest.mark.parametrize("causal", [False, True], ids=["two-sided", "causal"])
-@pytest.mark.parametrize("length", [LENGTH, 70, 97, 130])
-@pytest.mark.parametrize("case", RELATIVE)
-def test_tiles_of_relative_vectors(way, case, length, causal, padded):
-    assert_as_eager(case, length, padded, causal=causal)
-
-
-@pytest.mark.parametrize("padded", [(), (0, 9, 72), (0, 190, 250)], ids=str)
-@pytest.mark.parametrize(
-    "how",
-    [{"causal": True}, {"window": 3}, {"window": 150}, {"causal": True, "window": 3}],
-    ids=str,
-)
-@pytest.mark.parametrize(
-    "case", ["none", "alibi", *UNTIED, *TIED, "shaw", "deberta", "transformer_xl"]
-)
-def test_blocks_leave_out_hidden_keys(way, case, how, padded):
-    assert_as_eager(case, 300, padded, **how)
-
-
-@pytest.mark.parametrize("how", [{}, {"causal": True}, {"window": 3}], ids=str)
-@pytest.mark.parametrize("case", [*CASES, "shaw", "deberta", "transformer_xl"])
+@pytest.mark.parametrize("how", [{}, CAUSAL, NEAR], ids=str)
+@pytest.mark.parametrize("case", [*CASES, *VECTORS])
 def test_terms_of_long_inputs_are_computed_for_each_block(way, case, how):
     assert_as_eager(case, 150, (0, 53, 110), max_length=LONG, **how)
 
 
 @pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
 @pytest.mark.parametrize(("width", "length"), [(5, 130), (16, 257), (24, 600)])
-@pytest.mark.parametrize("case", ["none", "tupe_r", "shaw", "deberta", "transformer_xl"])
+@pytest.mark.parametrize("case", ["none", "tupe_r", *VECTORS])
 def test_width_of_heads(way, case, width, length, padded):
     """The widest make matrices that oneDNN may multiply; padding stays in the batch."""
     assert_as_eager(case, length, (0, 9 if padded else 0), width=2 * width, heads=2)
@@ -175,11 +169,12 @@ def test_dropout_acts_on_relative_terms(way, case):
 
 
 class OfCells(PositionEncoding):
-    """A value for each query and key."""
+    """A value for each query and key; in memory, those of a key may lie together."""
 
-    def __init__(self, heads, length):
+    def __init__(self, heads, length, transposed=False):
         super().__init__(Shape(heads * length, heads, length))
-        self.cells = nn.Parameter(normal(heads, length, length, seed=3))
+        cells = normal(heads, length, length, seed=3)
+        self.cells = nn.Parameter(cells.mT.contiguous().mT if transposed else cells)
 
     def attention_bias(self, queries, keys, start=0):
         return AttentionBias(keys, cells=self.cells)
@@ -201,7 +196,7 @@ def weighing(heads, length, p):
 
     def dropped(seed):
         torch.manual_seed(seed)
-        out = attention(x, share_attention(encoding, x, backend="blocked"))
+        out = run(encoding, attention, x, backend="blocked")
         return out.unflatten(-1, (heads, length)).squeeze(0)
 
     def whole():
@@ -247,29 +242,15 @@ def test_dropout_differs_between_blocks():
     assert len(rows.unique(dim=0)) == len(rows)
 
 
-class GivenCells(PositionEncoding):
-    """A bias as cells that some encoding of a user's has computed."""
-
-    def __init__(self, shape: Shape, cells: torch.Tensor):
-        super().__init__(shape)
-        self.cells = nn.Parameter(cells)
-
-    def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
-        return AttentionBias(keys, cells=self.cells.mT)
-
-
-@pytest.mark.parametrize("gradients", [False, True])
-@pytest.mark.parametrize("how", [{}, {"causal": True}, {"window": 3}])
-def test_cells_in_any_order_of_memory(way, how, gradients):
-    encoding = GivenCells(Shape(12, 3, 40), torch.randn(3, 40, 40))
-    x, *vectors = torch.randn(1, 40, 12), *torch.randn(3, 1, 3, 40, 4)
-    found = []
+@pytest.mark.parametrize("how", [{}, CAUSAL, NEAR], ids=str)
+def test_cells_in_any_order_of_memory(way, how):
+    encoding = OfCells(3, 40, transposed=True)
+    attention = enlarged(attention_of(encoding), 2)
+    x, made = normal(1, 40, 120, seed=0).requires_grad_(), []
     for backend in ("blocked", "eager"):
-        encoding.zero_grad()
-        with torch.set_grad_enabled(gradients):
-            shared = share_attention(encoding, x, backend=backend, **how)
-            found.append(shared.backend.attend(*vectors, shared))
-        if gradients:
-            found[-1].square().sum().backward()
-            found[-1] = torch.cat((found[-1].flatten(), encoding.cells.grad.flatten()))
-    assert_close(*found)
+        out = run(encoding, attention, x, backend=backend, **how)
+        made.append((out, gradients(out, x, encoding, attention)))
+        with torch.no_grad():
+            assert_close(run(encoding, attention, x, backend=backend, **how), made[0][0])
+    assert_close(made[0][0], made[1][0])
+    assert_gradients_close(made[0][1], made[1][1], torch.float32)

@@ -8,6 +8,7 @@ from torch.overrides import TorchFunctionMode
 from tests.attention.cases import (
     EMBED_DIM,
     ENCODINGS,
+    NUM_HEADS,
     build,
     normal,
     padding_mask,
@@ -31,38 +32,29 @@ class Calls(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def calls(name, case, padded):
-    encoding, attention = build(case, 9)
-    x, padding = normal(2, 9, EMBED_DIM, seed=0), padding_mask(9, 0, 4) if padded else None
-    with Calls() as found:
-        run(encoding, attention, x, padding, backend=name)
-    assert found.made
-    return found.made
-
-
 @pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize(("name", "case"), served(("sdpa", "flash"), ENCODINGS))
-def test_what_kernels_are_called_with(name, case, padded):
-    """Vectors whose width the kernels take; with a mask not cuDNN's, which gives it no gradient.
+def test_what_kernels_are_called_with(name, case, dtype, padded):
+    """Vectors whose width kernels take, and masks of their dtype, which kernels for GPUs require.
 
-    Other widths fall to the kernel that keeps all scores. cuDNN's gives NaN for the gradients of
-    queries at some lengths.
+    Other widths fall to the kernel that keeps all scores. With a mask the kernel is not cuDNN's,
+    which gives the mask no gradient, and NaN for those of queries at some lengths.
     """
-    for vectors, mask, cudnn in calls(name, case, padded):
-        assert {vector.size(-1) % 8 for vector in vectors} == {0}
-        assert len({vector.size(-1) for vector in vectors}) == 1
-        assert mask is None or not cudnn
-    assert torch.backends.cuda.cudnn_sdp_enabled()
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize(("name", "case"), served(("sdpa", "flash"), ENCODINGS))
-def test_masks_have_the_dtype_of_queries(name, case, dtype):
-    """Kernels for GPUs refuse another one, kernels for CPUs do not."""
     encoding, attention = build(case, 9, dtype)
     x = normal(2, 9, EMBED_DIM, seed=0, dtype=dtype)
-    with Calls() as found:
-        run(encoding, attention, x, padding_mask(9, 0, 4), backend=name)
-    for vectors, mask, _ in found.made:
+    with Calls() as calls:
+        run(encoding, attention, x, padding_mask(9, 0, 4) if padded else None, backend=name)
+    assert calls.made
+    for vectors, mask, cudnn in calls.made:
+        assert {vector.size(-1) % 8 for vector in vectors} == {0}
+        assert len({vector.size(-1) for vector in vectors}) == 1
         assert {vector.dtype for vector in vectors} == {dtype}
-        assert mask is None or mask.dtype == dtype
+        if mask is None:
+            continue
+        assert mask.dtype == dtype
+        assert not cudnn
+        # Without terms of the content, one table for all sentences.
+        if attention.layer_terms is None:
+            assert mask.untyped_storage().nbytes() <= mask.itemsize * NUM_HEADS * 9 * 9
+    assert torch.backends.cuda.cudnn_sdp_enabled()

@@ -1,26 +1,131 @@
-"""Biases that hide keys by −inf or by very low values, and NaN, give what `eager` gives."""
+"""Keys hidden by causality, by windows and by biases; and scores times a factor of the query."""
 
+import functools
 import math
 
 import pytest
 import torch
 from torch import nn
 
-from tests.attention.cases import EMBED_DIM, NUM_HEADS, attention_of, enlarged, gradients, normal
+from tests.attention.cases import (
+    BACKENDS,
+    EMBED_DIM,
+    NUM_HEADS,
+    Weighing,
+    attention_of,
+    build,
+    enlarged,
+    gradients,
+    normal,
+    padding_mask,
+    run,
+    run_by,
+    run_seeing,
+    served,
+)
 from tests.tolerances import assert_close, assert_gradients_close
-from tupe_fairseq.attention import share_attention
-from tupe_fairseq.position import AttentionBias, PositionEncoding
-from tupe_fairseq.position.base import Shape
+from tupe_fairseq import UsageError
+from tupe_fairseq.attention import Feature
+from tupe_fairseq.position import POSITION_ENCODINGS, AttentionBias, PositionEncoding, Shape
 from tupe_fairseq.position.indices import distances
 
-LENGTH, REACH = 40, 3
-#: The last hides the query itself, too: all scores of the first rows are the lowest of fp32.
+#: FLOATER's solver takes other steps in float64; its attention is that of `learned`.
+NAMES = sorted(set(POSITION_ENCODINGS) - {"floater"})
+CASES = [*NAMES, "tupe_a-tie_cls", "tupe_r-tie_cls", "tupe_r-toeplitz"]
+LENGTH, PADDED = 9, padding_mask(9, 0, 3)
+#: Padding, and how attention is called.
 HIDING = {
+    "causal": (None, {"causal": True}),
+    "window": (None, {"window": 3}),
+    "window-padded": (PADDED, {"window": 3}),
+    "both-padded": (PADDED, {"causal": True, "window": 3}),
+}
+FLOOR, ALPHA = 3, 0.7
+SCALING = {"bidirectional": False, "log_scaling_floor": FLOOR, "log_scaling_alpha": ALPHA}
+
+
+def with_gradients(attend, encoding, attention, padding=None):
+    """The output at tokens, 0 at padding, and all gradients."""
+    x = normal(2, LENGTH, EMBED_DIM, seed=0).to(attention.out_proj.weight).requires_grad_()
+    out = attend(encoding, attention, x, padding)
+    out = out if padding is None else out * ~padding[:, :, None]
+    return out.detach(), gradients(out, x, encoding, attention)
+
+
+def assert_as(expected, found):
+    assert_close(found[0], expected[0])
+    assert_gradients_close(found[1], expected[1], torch.float32)
+
+
+@functools.cache
+def expected_of(case, hiding):
+    """In float64, each query by itself. An untied [CLS] is outside of any window."""
+    encoding, attention = build(case, LENGTH, torch.float64)
+    padding, how = HIDING[hiding]
+    i, j = torch.arange(LENGTH)[:, None], torch.arange(LENGTH)
+    visible = (i - j).abs() <= how.get("window", LENGTH)
+    if encoding.untie_cls:
+        visible = visible | (i == 0) | (j == 0)
+    if "causal" in how:
+        visible = visible & (j <= i)
+    seeing = functools.partial(run_seeing, visible)
+    return with_gradients(seeing, encoding, attention, padding)
+
+
+@pytest.mark.parametrize("hiding", HIDING)
+@pytest.mark.parametrize(
+    ("backend", "case"), served(BACKENDS, CASES, Feature.DECODER, Feature.WINDOW)
+)
+def test_hidden_keys_have_no_weight(backend, case, hiding):
+    padding, how = HIDING[hiding]
+    attend = functools.partial(run, backend=backend, **how)
+    found = with_gradients(attend, *build(case, LENGTH), padding)
+    assert_as(expected_of(case, hiding), found)
+
+
+@functools.cache
+def scaled_of(case):
+    """In float64, by multiplying the scores."""
+    factors = [1 + ALPHA * math.log(max(1, (i + 1) / FLOOR)) for i in range(LENGTH)]
+    factors = torch.tensor(factors, dtype=torch.float64)[:, None]
+    by = functools.partial(run_by, Weighing(lambda scores: scores * factors), causal=True)
+    return with_gradients(by, *build(case, LENGTH, torch.float64, bidirectional=False))
+
+
+@pytest.mark.parametrize(("backend", "case"), served(BACKENDS, NAMES, Feature.DECODER, **SCALING))
+def test_log_scaling_multiplies_the_scores_of_a_token(backend, case):
+    attend = functools.partial(run, backend=backend, causal=True)
+    encoding, attention = build(case, LENGTH, **SCALING)
+    found = with_gradients(attend, encoding, attention)
+    assert_as(scaled_of(case), found)
+    x = normal(2, LENGTH, EMBED_DIM, seed=0)
+    with torch.no_grad():
+        assert_close(attend(encoding, attention, x), found[0])
+
+
+def test_flash_scales_its_vectors():
+    """It hides no later token."""
+    encoding, attention = build("tupe_a-tie_cls", LENGTH, **SCALING)
+    x = normal(2, LENGTH, EMBED_DIM, seed=0)
+    found, expected = (run(encoding, attention, x, backend=b) for b in ("flash", "eager"))
+    assert_close(found, expected)
+
+
+def test_sums_that_a_backend_would_round_are_refused():
+    """In half precision, the parts of a sum would each be rounded when queries are scaled."""
+    x = normal(2, LENGTH, EMBED_DIM, seed=0)
+    with pytest.raises(UsageError, match="'sdpa', but it cannot scale scores that are products"):
+        run(*build("fox", LENGTH, **SCALING), x, backend="sdpa", causal=True)
+
+
+LONG, REACH = 40, 3
+#: The last hides the query itself, too: all scores of the first rows are the lowest of fp32.
+EXTREME = {
     "-inf": (-math.inf, REACH),
     "-3e38": (-3e38, REACH),
     "-2e9": (-2e9, REACH),
-    "all, lowest": (torch.finfo(torch.float32).min, -LENGTH),
-    "nan": (math.nan, LENGTH - 2),
+    "all, lowest": (torch.finfo(torch.float32).min, -LONG),
+    "nan": (math.nan, LONG - 2),
 }
 
 
@@ -28,9 +133,9 @@ class Hiding(PositionEncoding):
     """Adds a value to the scores of keys beyond a distance, and learned ones to all."""
 
     def __init__(self, value, reach):
-        super().__init__(Shape(EMBED_DIM, NUM_HEADS, LENGTH))
+        super().__init__(Shape(EMBED_DIM, NUM_HEADS, LONG))
         self.value, self.reach = value, reach
-        self.weight = nn.Parameter(normal(NUM_HEADS, 2 * LENGTH - 1, seed=2))
+        self.weight = nn.Parameter(normal(NUM_HEADS, 2 * LONG - 1, seed=2))
 
     def attention_bias(self, queries, keys, start=0):
         far = distances(queries, keys, start).abs() > self.reach
@@ -38,25 +143,22 @@ class Hiding(PositionEncoding):
         return AttentionBias(keys, by_distance=self.weight + hidden, start=start)
 
 
-def attended(encoding, backend, trained):
-    """The output, and the gradients where they are recorded."""
-    attention = enlarged(attention_of(encoding), 1)
-    x = normal(2, LENGTH, EMBED_DIM, seed=0).requires_grad_(trained)
-    out = attention(x, share_attention(encoding, x, backend=backend))
-    return out.detach(), gradients(out, x, encoding, attention) if trained else {}
-
-
 @pytest.mark.parametrize("trained", [False, True], ids=["evaluated", "trained"])
-@pytest.mark.parametrize("case", HIDING)
+@pytest.mark.parametrize("case", EXTREME)
 def test_extreme_biases_are_as_in_eager(way, case, trained):
-    encoding = Hiding(*HIDING[case])
-    with torch.set_grad_enabled(trained):
-        found, of_found = attended(encoding, "blocked", trained)
-        expected, of_expected = attended(encoding, "eager", trained)
-    assert torch.equal(found.isnan(), expected.isnan())
+    """Keys hidden by −inf or by very low values, and NaN."""
+    encoding = Hiding(*EXTREME[case])
+    attention = enlarged(attention_of(encoding), 1)
+    x, made = normal(2, LONG, EMBED_DIM, seed=0).requires_grad_(trained), []
+    for backend in ("blocked", "eager"):
+        with torch.set_grad_enabled(trained):
+            out = run(encoding, attention, x, backend=backend)
+            of_out = gradients(out, x, encoding, attention) if trained else {}
+        made.append((out.detach(), of_out))
+    found, expected = made
+    assert torch.equal(found[0].isnan(), expected[0].isnan())
     if case == "nan":
-        assert found.isnan().any()
-        assert not found.isnan().all()
+        assert found[0].isnan().any()
+        assert not found[0].isnan().all()
         return
-    assert_close(found, expected)
-    assert_gradients_close(of_found, of_expected, torch.float32)
+    assert_as(expected, found)

@@ -10,11 +10,11 @@ from tests.attention.cases import (
     NUM_HEADS,
     attention_of,
     build,
-    layer_scores,
-    layer_values,
     normal,
+    run,
 )
 from tupe_fairseq import build_position_encoding
+from tupe_fairseq.position.deberta import log_buckets
 
 #: Encodings with terms of each layer.
 LAYERED = [
@@ -40,22 +40,17 @@ class Largest(TorchDispatchMode):
 
 
 def largest_of(encoding, attention, length):
-    """Elements of the largest tensor made by the terms, forward and backward; B = 2."""
-    terms, width = attention.layer_terms, encoding.shape.head_dim
-    q, k = (normal(2, NUM_HEADS, length, width, seed=n).requires_grad_() for n in (1, 2))
+    """Elements of the largest tensor, forward and backward; B = 2."""
+    x = normal(2, length, encoding.shape.embed_dim, seed=1).requires_grad_()
     with Largest() as seen:
-        layer_scores(terms, q, k, encoding, attention=attention).sum().backward()
-        if terms.has_values:
-            weights = torch.ones(2, NUM_HEADS, length, length, requires_grad=True)
-            layer_values(terms, weights, encoding).sum().backward()
+        run(encoding, attention, x, backend="eager").sum().backward()
     return seen.elements
 
 
 @pytest.mark.parametrize("case", LAYERED)
 def test_no_tensor_of_cells_and_dimensions_is_made(case):
     """B·H·T·(T+S−1) at most, where a naive term needs T·S·C."""
-    encoding, attention = build(case, 64)
-    assert largest_of(encoding, attention, 64) <= 2 * NUM_HEADS * 64 * (2 * 64 - 1)
+    assert largest_of(*build(case, 64), 64) <= 2 * NUM_HEADS * 64 * (2 * 64 - 1)
 
 
 def test_no_distance_beyond_the_sentence_is_computed():
@@ -85,29 +80,23 @@ def test_deberta_adds_absolute_positions_to_the_input():
 def test_deberta_drops_the_relative_table_in_training_alone():
     """Each layer draws its own mask: two calls differ."""
     encoding = build_position_encoding("deberta", 12, NUM_HEADS, 9, deberta_dropout=0.5)
-    attention = attention_of(encoding)
-    q, k = (normal(2, NUM_HEADS, 9, 4, seed=n) for n in (1, 2))
-
-    def scores():
-        return layer_scores(attention.layer_terms, q, k, encoding)
-
-    assert not torch.equal(scores(), scores())
-    attention.eval()
-    assert torch.equal(scores(), scores())
+    attention, x = attention_of(encoding), normal(2, 9, 12, seed=1)
+    first, second = (run(encoding, attention.train(), x) for _ in range(2))
+    assert not torch.equal(first, second)
+    first, second = (run(encoding, attention.eval(), x) for _ in range(2))
+    assert torch.equal(first, second)
 
 
-def test_deberta_reads_buckets_as_transformers_does():
-    """At every distance, for the released numbers and others."""
+@pytest.mark.parametrize("default", [torch.float32, torch.bfloat16], ids=str)
+def test_deberta_reads_buckets_as_transformers_does(default):
+    """At every distance; models are built under the default dtype of their parameters."""
     released = pytest.importorskip("transformers.models.deberta_v2.modeling_deberta_v2")
     for buckets, clip in ((256, 512), (32, 128), (6, 5), (2, 3), (7, 100), (48, 1000)):
-        length = 2 * clip
-        encoding = build_position_encoding(
-            "deberta", 12, 3, length, relative_clip=clip, deberta_buckets=buckets
-        )
-        tokens = torch.zeros(1, length, 1)
-        theirs = released.build_relative_position(tokens, tokens, buckets, clip)[0]
-        rows = torch.arange(2 * buckets)[:, None].expand(-1, 12).float()
-        vectors = encoding.by_distance(rows, length, reverse=True)
-        d = torch.arange(length)
-        ours = vectors.vectors[0, d - d[:, None] - vectors.first, 0]
-        assert torch.equal(ours, (theirs + buckets).clamp(0, 2 * buckets - 1).float())
+        distance = torch.arange(2 * clip)
+        expected = released.make_log_bucket_position(distance, buckets, clip)
+        torch.set_default_dtype(default)
+        try:
+            found = log_buckets(distance, buckets, clip)
+        finally:
+            torch.set_default_dtype(torch.float32)
+        assert torch.equal(found, expected.long())

@@ -24,26 +24,14 @@ MASK = torch.arange(LONGEST) >= torch.tensor(LENGTHS)[:, None]
 
 @settings(max_examples=50)
 @given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=6))
-def test_there_and_back(lengths):
+def test_sentences_keep_their_places(lengths):
     longest = max(lengths)
     mask = torch.arange(longest) >= torch.tensor(lengths)[:, None]
-    batch = torch.randn(*mask.shape, 2)
-    layout = Layout.of(Padding.read(mask), *mask.shape)
-    packed = layout.pack(batch)
-    if layout.batch_cells is None:
-        assert mask.float().mean() <= 0.1
-        assert packed is batch
-        return
-    assert packed.shape == (sum(lengths), 2)
-    assert torch.equal(layout.unpack(packed), batch * ~mask[:, :, None])
-    cells = layout.to_attention(packed)
-    assert torch.equal(layout.from_attention(cells), packed)
-    assert list(layout.lengths) == sorted(lengths, reverse=True)
-    assert layout.padding_mask.sum(1).tolist() == [longest - n for n in layout.lengths]
-    # Sentences are whole: attention's rows are the batch's, in another order.
-    rows = {tuple(row[:n].flatten().tolist()) for row, n in zip(batch, lengths, strict=True)}
-    found = zip(cells, layout.lengths, strict=True)
-    assert {tuple(row[:n].flatten().tolist()) for row, n in found} == rows
+    encoder = enlarged(encoder_of("tupe_r", 9, num_layers=1), 1)
+    x = normal(*mask.shape, EMBED_DIM, seed=0)
+    found = encoder(x, mask)
+    for sentence, output, n in zip(x, found, lengths, strict=True):
+        assert_close(output[:n], encoder(sentence[None, :n])[0])
 
 
 def test_padding_has_no_gradient():
@@ -86,13 +74,6 @@ def test_gradients_are_those_of_each_sentence_alone(backend):
     assert_gradients_close(batched, gradients(sum(alone)), torch.float32)
 
 
-def test_a_batch_of_padding_alone():
-    """Its first symbols count as tokens, so that each row has an output of its own."""
-    layout = Layout.of(Padding.read(torch.ones(2, 5, dtype=torch.bool)), 2, 5)
-    assert layout.lengths == (1, 1)
-    assert layout.batch_cells.tolist() == [0, 5]
-
-
 def test_only_words_are_computed():
     encoder, rows = encoder_of("tupe_r", LONGEST), []
     for layer in encoder.layers:
@@ -100,14 +81,3 @@ def test_only_words_are_computed():
             module.register_forward_hook(lambda _, inputs, __: rows.append(inputs[0].shape[:-1]))
     encoder(normal(*MASK.shape, EMBED_DIM, seed=0), MASK)
     assert set(rows) == {(sum(LENGTHS),)}
-
-
-def test_kept_states_are_batches():
-    encoder = encoder_of("tupe_r", LONGEST)
-    x = normal(*MASK.shape, EMBED_DIM, seed=0)
-    out, states, _ = encoder.encode(x, Padding.read(MASK), keep_states=True)
-    assert len(states) == 3
-    assert torch.equal(states[0][~MASK], x[~MASK])
-    assert torch.equal(states[-1], out)
-    for state in states:
-        assert_zero(state[MASK])

@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from tests.attention.cases import EMBED_DIM, NUM_HEADS, attention_of, enlarged, normal
+from tests.attention.cases import EMBED_DIM, NUM_HEADS, attention_of, enlarged, normal, run
 from tests.tolerances import SPLIT_SUMS, assert_close
-from tupe_fairseq.attention import share_attention
 from tupe_fairseq.attention.precision import products_in
 from tupe_fairseq.position import build_position_encoding
 
@@ -36,12 +35,6 @@ def test_differences_of_running_sums(dtype):
     assert (found - expected).abs().max() < SPLIT_SUMS
 
 
-def test_wide_vectors_stay_as_they_are():
-    of_q, of_k = as_vectors(sums(5))
-    assert all(map(torch.equal, products_in(torch.float64, of_q, of_k), (of_q, of_k)))
-    assert products_in(torch.float32, of_q, of_k)[0].dtype == torch.float32
-
-
 @HALF
 def test_gradients_are_those_of_the_product(dtype):
     """d(a·b)/da is b with all of its parts, not its first alone."""
@@ -62,12 +55,6 @@ def test_gates_of_long_sequences(backend, dtype):
     attention = enlarged(attention_of(encoding), 2).to(dtype)
     x = normal(1, 512, EMBED_DIM, seed=0, dtype=dtype)
 
-    def run(x):
-        terms = attention.layer_terms
-        return attention(
-            x, share_attention(encoding, x, layer_terms=terms, backend=backend, causal=True)
-        )
-
-    found = run(x)
-    attention = attention.double()
-    assert_close(found, run(x.double()), dtype)
+    how = {"backend": backend, "causal": True}
+    found = run(encoding, attention, x, **how)
+    assert_close(found, run(encoding, attention.double(), x.double(), **how), dtype)

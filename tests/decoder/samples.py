@@ -54,6 +54,7 @@ MODELS = [
     *(("tupe_transformer", variant) for variant in WITH_ENCODER),
     *(("tupe_transformer_lm", variant) for variant in VARIANTS),
 ]
+every_model = pytest.mark.parametrize(("arch", "variant"), MODELS)
 every_variant = pytest.mark.parametrize("variant", WITH_ENCODER)
 every_language_model = pytest.mark.parametrize("variant", list(VARIANTS))
 

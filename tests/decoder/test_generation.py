@@ -20,7 +20,7 @@ from tests.decoder.samples import (
 )
 from tests.tolerances import assert_close
 from tupe_fairseq import UsageError
-from tupe_fairseq.modules.cache import READY
+from tupe_fairseq.modules.decoding import READY
 
 
 def read(model, source=None):
@@ -37,11 +37,18 @@ def word_by_word(model, words, encoded=None, first=0, state=None):
     return torch.cat(steps, 1), state
 
 
+SCALING = {"log_scaling_floor": 3, "log_scaling_alpha": 0.7}
+SCALED = ("none", "t5", "fox", "shaw", "relative_bank", "urpe", "dape")
+
+
 @torch.no_grad()
-@pytest.mark.parametrize(("arch", "variant"), MODELS)
-def test_equals_the_full_forward(variant, arch):
+@pytest.mark.parametrize(
+    ("arch", "variant", "more"),
+    [(*each, {}) for each in MODELS] + [("tupe_transformer_lm", each, SCALING) for each in SCALED],
+)
+def test_equals_the_full_forward(arch, variant, more):
     """Over more words than are made ready at first."""
-    model, words = build(variant, arch), targets(2, READY + 6)
+    model, words = build(variant, arch, **more), targets(2, READY + 6)
     source = sentences(2, 6) if arch == "tupe_transformer" else None
     encoded = read(model, source)
     found, _ = word_by_word(model, words, encoded)
@@ -189,6 +196,12 @@ def test_a_known_path_of_floater_is_forgotten_when_it_changes():
             positions.embed(zeros)
         positions.first.data.add_(1.0)
 
+    with torch.inference_mode():
+        # Such parameters have no version.
+        inferred = build("floater").decoder.embed_positions
+        inferred.embed(zeros)
+        inferred.first.mul_(3)
+        assert_close(inferred.embed(zeros)[0], inferred.path(9))
     for change in (
         lambda: positions.first.add_(1.0),
         step_in_half_precision,

@@ -15,22 +15,22 @@ from torch.distributed.fsdp import fully_shard
 
 from tests.attention.cases import OPTIONS, VOCAB_SIZE, normal
 from tests.tolerances import assert_trained_alike
-from tupe_fairseq.modules.encoder import Encoder
+from tupe_fairseq.modules.stack import TransformerStack
 from tupe_fairseq.position import build_position_encoding
 
 LENGTH, WIDTH, BATCH = 9, 16, 4
 
 
-def build(name: str, checkpointed: bool) -> Encoder:
+def build(name: str, checkpointed: bool) -> TransformerStack:
     torch.manual_seed(0)
     sizes = {"vocab_size": VOCAB_SIZE, "num_layers": 2}
     encoding = build_position_encoding(name, WIDTH, 4, LENGTH, **sizes | OPTIONS.get(name, {}))
-    return Encoder(
+    return TransformerStack(
         encoding, 2, 32, dropout=0.0, attention_dropout=0.0, checkpoint_activations=checkpointed
     )
 
 
-def update(model: Encoder, rows: slice) -> None:
+def update(model: TransformerStack, rows: slice) -> None:
     """One update on these rows of the batch."""
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     x = normal(BATCH, LENGTH, WIDTH, seed=1)

@@ -4,18 +4,16 @@ import json
 import math
 
 import pytest
-import torch
 
 from examples.shared.results import read_results, rows
 from examples.shared.runner import runner
-from examples.study import benchmark, benchmark_report, initial
+from examples.study import benchmark, benchmark_report
 from examples.study.benchmark_plan import Size
 from examples.study.benchmark_results import times
 from examples.study.training import Recipe
 from tests import toy_data
 from tests.examples.test_blimp import LINES
 from tests.examples.test_training_runs import SMALLER
-from tupe_fairseq import UsageError
 
 
 @pytest.mark.slow
@@ -23,15 +21,15 @@ from tupe_fairseq import UsageError
 def test_baseline(toy_masked_lm_data, tmp_path, forking_python, monkeypatch):
     monkeypatch.setattr("sys.executable", forking_python)
     out = tmp_path / "out"
-    only = ["--only", "baseline/learned/base/1", "baseline/learned/init=6/1"]
+    only = ["--only", "baseline/learned/base/1", "baseline/learned/lr=4e-3/1"]
     trial = benchmark.TRIALS["baseline"]
     shorter = trial.recipe._replace(updates=5, validations=5)
     monkeypatch.setitem(benchmark.TRIALS, "baseline", trial._replace(recipe=shorter))
     benchmark.main([str(toy_masked_lm_data), "--out", str(out), *only, "--", *SMALLER])
     found = {row["setting"]: row for row in rows(read_results(out))}
-    assert set(found) == {"base", "init=6"}
-    assert found["base"]["losses"] != found["init=6"]["losses"]
-    assert "| `learned` | `init=6` |" in (out / "report.md").read_text()
+    assert set(found) == {"base", "lr=4e-3"}
+    assert found["base"]["losses"] != found["lr=4e-3"]["losses"]
+    assert "| `learned` | `lr=4e-3` |" in (out / "report.md").read_text()
 
 
 @pytest.mark.slow
@@ -64,33 +62,6 @@ def test_runs_at_full_length(tmp_path, forking_python, monkeypatch):
         assert (row["lr"], row["tokens"], [*row["losses"]]) == (2e-3, 96, ["2", "4"])
         assert row["blimp"]["pairs"] == 1
         assert row["longer"]["toeplitz"]["mean"].keys() == {"1", "2", "4", "8", "16"}
-
-
-def test_initial_weights(toy_masked_lm_data, tmp_path, monkeypatch):
-    flags = [*("--user-dir", "tupe_fairseq", "--arch", "tupe_roberta", "--task", "masked_lm")]
-    flags = [str(toy_masked_lm_data), *flags, *SMALLER, "--seed", "3", "--cpu"]
-    found = {}
-    for factor in ("1", "2"):
-        file = tmp_path / f"{factor}.pt"
-        words = [str(file), f"*q_proj.weight*={factor}", f"*fc1.weight={factor}", "--", *flags]
-        monkeypatch.setattr("sys.argv", ["initial", *words])
-        initial.main()
-        found[factor] = torch.load(file, weights_only=False)["model"]
-    for name, weight in found["1"].items():
-        expected = 2 * weight if "fc1.weight" in name or "q_proj.weight" in name else weight
-        assert torch.equal(found["2"][name], expected), name
-
-
-def test_initial_sinusoids():
-    model = torch.nn.Embedding(10, 4)
-    initial.multiply(model, ["weight=sinusoids0.5"])
-    row = [0.5 * f(7 * speed) for speed in (1, 0.01) for f in (math.sin, math.cos)]
-    torch.testing.assert_close(model.weight[7], torch.tensor(row))
-
-
-def test_a_pattern_without_a_parameter():
-    with pytest.raises(UsageError, match=r"no parameter of the model matches '\*pos\*'"):
-        initial.multiply(torch.nn.Linear(2, 2), ["*pos*=2"])
 
 
 #: Final losses of three seeds.

@@ -7,13 +7,13 @@ from tupe_fairseq.position import POSITION_ENCODINGS
 
 pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
 
+from tupe_fairseq import huggingface as hf
 from tupe_fairseq.huggingface import TupeConfig, TupeForCausalLM, TupeForMaskedLM
 
 every_decoder = pytest.mark.parametrize("name", list(POSITION_ENCODINGS))
 WORDS, LENGTH, LAYERS, HEADS = 50, 24, 2, 4
-every_encoding = pytest.mark.parametrize(
-    "name", [name for name, cls in POSITION_ENCODINGS.items() if not cls.causal_only]
-)
+IN_ENCODERS = [name for name, cls in POSITION_ENCODINGS.items() if not cls.causal_only]
+every_encoding = pytest.mark.parametrize("name", IN_ENCODERS)
 
 
 def config(name: str = "tupe_r", **changes) -> TupeConfig:
@@ -49,3 +49,40 @@ def tokens(lengths: tuple[int, ...] = (LENGTH, 13, 3)) -> torch.Tensor:
     for row, length in enumerate(lengths):
         ids[row, length:] = 1
     return ids
+
+
+IDS = tokens()
+SEEN = IDS.ne(1)
+SPAN = {"start_positions": torch.tensor([1, 5, 0]), "end_positions": torch.tensor([4, 6, 2])}
+#: Each class, what its configuration adds, and its labels.
+CLASSES = {
+    hf.TupeForMaskedLM: ({}, {"labels": torch.where(SEEN, IDS, -100)}),
+    hf.TupeForCausalLM: ({"is_decoder": True}, {"labels": IDS}),
+    hf.TupeForSequenceClassification: ({"num_labels": 3}, {"labels": torch.tensor([2, 0, 1])}),
+    hf.TupeForMultipleChoice: ({}, {"labels": torch.tensor([0, 1, 1])}),
+    hf.TupeForTokenClassification: ({"num_labels": 4}, {"labels": IDS % 4}),
+    hf.TupeForQuestionAnswering: ({}, SPAN),
+}
+every_class = pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+#: Each class with one encoding, and one class with each encoding.
+MODELS = [(kind, "tupe_r") for kind in CLASSES]
+MODELS += [(hf.TupeForMaskedLM, name) for name in IN_ENCODERS if name != "tupe_r"]
+every_model = pytest.mark.parametrize(("kind", "name"), MODELS)
+
+
+def build(kind, name: str = "tupe_r", **changes):
+    return filled(kind, config(name, **CLASSES[kind][0], **changes))
+
+
+def ids_for(kind) -> torch.Tensor:
+    return torch.stack((IDS, IDS), 1) if kind is hf.TupeForMultipleChoice else IDS
+
+
+def labelled(model, **more):
+    """The output for the class's ids and labels."""
+    return model(ids_for(type(model)), **CLASSES[type(model)][1], **more)
+
+
+def at_tokens(output: torch.Tensor) -> torch.Tensor:
+    """Without what stands at padding, where it is of tokens."""
+    return output[SEEN] if output.shape[:2] == SEEN.shape else output

@@ -51,24 +51,37 @@ def name_of(options):
 def test_logits_loss_and_gradients_of_all_options(options):
     """With tokens of both types, and padding at the end."""
     theirs = theirs_with("ForMaskedLM", options)
-    ours = ours_of(theirs)
     given = batch(17, 0, 5, 11)
     given["token_type_ids"] = torch.arange(17).expand(3, -1) % max(1, options["type_vocab_size"])
+    labels = given["input_ids"].masked_fill(given["attention_mask"] == 0, -100)
+    assert_alike(ours_of(theirs), theirs, given, {"labels": labels})
+
+
+def assert_alike(ours, theirs, given, labels):
+    """Outputs at tokens, loss, and its gradients."""
     mask = given["attention_mask"].bool()
-    labels = given["input_ids"].masked_fill(~mask, -100)
-    found, expected = (model(**given, labels=labels) for model in (ours, theirs))
-    assert_close(found.logits[mask], expected.logits[mask])
+    found, expected = (model(**given, **labels) for model in (ours, theirs))
+    for name in expected.keys() - {"loss"}:
+        shown = mask if expected[name].shape[:2] == mask.shape else ...
+        assert_close(found[name][shown], expected[name][shown])
     assert_close(found.loss, expected.loss)
     found.loss.backward()
     expected.loss.backward()
-    compared = {new_name(name, "ForMaskedLM"): p for name, p in theirs.named_parameters()}
-    assert_gradients_close(
-        gradients(ours.named_parameters()), gradients(compared.items()), torch.float32
+    task = type(theirs).__name__.removeprefix("DebertaV2")
+    compared = {new_name(name, task): p for name, p in theirs.named_parameters()}
+    of_ours, of_theirs = (
+        {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in named}
+        for named in (ours.named_parameters(), compared.items())
     )
+    assert_gradients_close(of_ours, of_theirs, torch.float32)
 
 
-def gradients(named):
-    return {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in named}
+@torch.no_grad()
+def assert_same_states(theirs, given, **changes):
+    """Last hidden states at tokens."""
+    mask, ours = given["attention_mask"].bool(), ours_of(theirs, **changes)
+    found, expected = (model(**given).last_hidden_state[mask] for model in (ours, theirs))
+    assert_close(found, expected)
 
 
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
@@ -77,24 +90,15 @@ def gradients(named):
 def test_lengths_and_padding_on_both_sides(backend, length, left):
     """As released; beyond max_position_embeddings, too."""
     theirs = theirs_of("Model", **RELEASED, max_position_embeddings=512)
-    ours = ours_of(theirs, attention_backend=backend)
     given = batch(length, 0, length // 3, length - 1, left=left)
-    mask = given["attention_mask"].bool()
-    with torch.no_grad():
-        found, expected = (model(**given).last_hidden_state[mask] for model in (ours, theirs))
-    assert_close(found, expected)
+    assert_same_states(theirs, given, attention_backend=backend)
 
 
 @pytest.mark.parametrize("buckets", [-1, 16, 40])
 def test_texts_beyond_max_position_embeddings(buckets):
     """24 here: more distances than rows of the table, and fewer."""
-    theirs = theirs_of(
-        "Model", **RELEASED | {"position_buckets": buckets, "max_relative_positions": 48}
-    )
-    given = batch(70, 0, 20)
-    mask = given["attention_mask"].bool()
-    found, expected = (model(**given).last_hidden_state for model in (ours_of(theirs), theirs))
-    assert_close(found[mask], expected[mask])
+    options = {"position_buckets": buckets, "max_relative_positions": 48}
+    assert_same_states(theirs_of("Model", **RELEASED | options), batch(70, 0, 20))
     absolute = ours_of(theirs_of("Model", **RELEASED | {"position_biased_input": True}))
     with pytest.raises(DataError, match="25 tokens, but max_position_embeddings is 24"):
         absolute(**batch(25, 0))
@@ -102,17 +106,8 @@ def test_texts_beyond_max_position_embeddings(buckets):
 
 @pytest.mark.parametrize(("width", "heads", "layers"), [(24, 1, 3), (64, 4, 1), (96, 12, 2)])
 def test_sizes(width, heads, layers):
-    theirs = theirs_of(
-        "Model",
-        **RELEASED,
-        hidden_size=width,
-        num_attention_heads=heads,
-        num_hidden_layers=layers,
-    )
-    given = batch(20, 3, 0)
-    mask = given["attention_mask"].bool()
-    found, expected = (model(**given).last_hidden_state for model in (ours_of(theirs), theirs))
-    assert_close(found[mask], expected[mask])
+    sizes = {"hidden_size": width, "num_attention_heads": heads, "num_hidden_layers": layers}
+    assert_same_states(theirs_of("Model", **RELEASED, **sizes), batch(20, 3, 0))
 
 
 LABELS = {
@@ -127,25 +122,13 @@ LABELS = {
 
 @pytest.mark.parametrize("task", LABELS)
 def test_heads(task):
-    """Logits, loss, and its gradients. A loss over positions of a text reads those of padding."""
+    """A loss over positions of a text reads those of padding."""
     labels = 2 if task == "ForQuestionAnswering" else 3
     theirs = theirs_of(task, **RELEASED, num_labels=labels)
-    ours = ours_of(theirs)
     given = batch(13, *((0, 0, 0) if labels == 2 else (0, 2, 9)))
     mask = given["attention_mask"].bool()
     targets = {k: v.where(mask, -100) if v.dim() == 2 else v for k, v in LABELS[task].items()}
-    found, expected = (model(**given, **targets) for model in (ours, theirs))
-    for name in expected.keys() - {"loss"}:
-        of_tokens = expected[name].shape[:2] == mask.shape
-        shown = mask if of_tokens else ...
-        assert_close(found[name][shown], expected[name][shown])
-    assert_close(found.loss, expected.loss)
-    found.loss.backward()
-    expected.loss.backward()
-    compared = {new_name(name, task): p for name, p in theirs.named_parameters()}
-    assert_gradients_close(
-        gradients(ours.named_parameters()), gradients(compared.items()), torch.float32
-    )
+    assert_alike(ours_of(theirs), theirs, given, targets)
 
 
 def test_dropouts_of_the_classifier():

@@ -121,18 +121,6 @@ def test_evaluation_draws_no_random_numbers(name):
     assert torch.equal(model(tokens()).logits, found)
 
 
-@pytest.mark.parametrize("name", RANDOMIZED)
-@torch.no_grad()
-def test_drawn_positions_are_the_same_with_and_without_a_cache(name):
-    model = causal_lm(name, position_options={"randomize_positions": 200})
-    choice = {"do_sample": False, "max_new_tokens": 5, "return_dict_in_generate": True}
-    choice |= {"output_scores": True, "pad_token_id": 1, "eos_token_id": None}
-    cached, whole = (
-        model.generate(tokens((6,)), use_cache=use, **choice).scores for use in (True, False)
-    )
-    assert_close(torch.stack(cached), torch.stack(whole))
-
-
 class Adapted(nn.Module):
     """A linear layer with a second one beside it, as LoRA has; it has no `weight`."""
 

@@ -8,14 +8,22 @@ import pytest
 import torch
 
 from tests.huggingface.samples import (
+    CLASSES,
     HEADS,
+    IN_ENCODERS,
     LAYERS,
     LENGTH,
+    SEEN,
     WORDS,
+    at_tokens,
+    build,
     config,
     every_decoder,
     every_encoding,
+    every_model,
     filled,
+    ids_for,
+    labelled,
     masked_lm,
     tokens,
 )
@@ -24,29 +32,35 @@ from tests.tolerances import assert_close, assert_gradients_close
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
 from safetensors.torch import load_file, save_file  # noqa: E402
+from transformers.modeling_layers import GradientCheckpointingLayer  # noqa: E402
 
 from tupe_fairseq.huggingface import TupeForCausalLM, TupeForMaskedLM  # noqa: E402
 from tupe_fairseq.position import POSITION_ENCODINGS  # noqa: E402
 
-SEEN = tokens().ne(1)
-LABELS = torch.where(SEEN, tokens(), -100)
 
-
-@every_encoding
+@every_model
 @torch.no_grad()
-def test_saves_and_loads(name, tmp_path):
+def test_saves_and_loads(kind, name, tmp_path):
     """In several files, with equal outputs, and in half precision equal to a halved model."""
-    model = masked_lm(name)
+    model = build(kind, name)
     model.save_pretrained(tmp_path, max_shard_size="10KB")
     assert len(list(tmp_path.glob("*.safetensors"))) > 1
-    again = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path).eval()
-    assert type(again) is TupeForMaskedLM
+    auto = getattr(transformers, kind.__name__.replace("Tupe", "AutoModel"))
+    again = auto.from_pretrained(tmp_path).eval()
+    assert type(again) is kind
     assert again.state_dict().keys() == model.state_dict().keys()
-    assert_close(again(tokens()).logits[SEEN], model(tokens()).logits[SEEN])
-    halved = TupeForMaskedLM.from_pretrained(tmp_path, dtype=torch.bfloat16).eval()
-    expected = model.bfloat16()(tokens()).logits
+    first, second, loaded = labelled(model), labelled(model), labelled(again)
+    assert torch.equal(at_tokens(first[1]), at_tokens(second[1]))
+    assert_close(at_tokens(loaded[1]), at_tokens(first[1]))
+    assert_close(loaded.loss, first.loss)
+    halved = kind.from_pretrained(tmp_path, dtype=torch.bfloat16).eval()
+    expected = labelled(model.bfloat16())[1]
     assert expected.dtype == torch.bfloat16
-    assert_close(halved(tokens()).logits[SEEN], expected[SEEN])
+    assert_close(at_tokens(labelled(halved)[1]), at_tokens(expected))
+    model.config.output_hidden_states = True
+    assert len(labelled(model, return_dict=False)) == len(first) + 1
+    model.config.return_dict = False
+    assert len(labelled(model)) == len(first) + 1
 
 
 @pytest.mark.parametrize("name", ["tupe_a", "tupe_r"])
@@ -126,22 +140,22 @@ def test_embeddings_in_place_of_ids(name):
     assert torch.equal(out[SEEN], model(tokens()).logits[SEEN])
 
 
-@every_encoding
+@every_model
 @torch.no_grad()
-def test_the_vocabulary_grows_and_shrinks(name, tmp_path):
-    model, ids = masked_lm(name), tokens().clamp(max=WORDS - 11)
-    before = model(ids).logits
+def test_the_vocabulary_grows_and_shrinks(kind, name, tmp_path):
+    """Outputs for known words stay; those of masked and next words get columns."""
+    model, ids = build(kind, name), ids_for(kind).clamp(max=WORDS - 11)
+    before = model(ids)[0]
     for size in (WORDS + 7, WORDS - 10):
         model.resize_token_embeddings(size)
-        assert model.config.vocab_size == size
-        kept = min(size, WORDS)
-        out = model(ids).logits
-        assert out.shape[-1] == size
-        assert_close(out[SEEN][:, :kept], before[SEEN][:, :kept])
-        assert model.lm_head.decoder.weight is model.tupe.embed_tokens.weight
+        assert model.config.vocab_size == model.get_input_embeddings().num_embeddings == size
+        out, kept = model(ids)[0], min(size, WORDS)
+        assert_close(at_tokens(out)[..., :kept], at_tokens(before)[..., :kept])
+        if hasattr(model, "lm_head"):
+            assert out.shape[-1] == size
+            assert model.lm_head.decoder.weight is model.tupe.embed_tokens.weight
     model.save_pretrained(tmp_path)
-    again = TupeForMaskedLM.from_pretrained(tmp_path).eval()
-    assert_close(again(ids).logits[SEEN], model(ids).logits[SEEN])
+    assert_close(at_tokens(kind.from_pretrained(tmp_path).eval()(ids)[0]), at_tokens(out))
 
 
 @pytest.mark.parametrize("name", ["rope", "tupe_r", "complex_order"])
@@ -160,16 +174,37 @@ def test_a_grown_model_stays_where_it_was_and_frozen(name):
         assert not parameter.requires_grad
 
 
-@every_encoding
-def test_gradient_checkpointing_changes_nothing(name):
-    def gradients(checkpointing):
-        model = masked_lm(name).train()
-        if checkpointing:
-            model.gradient_checkpointing_enable()
-        model(tokens(), labels=LABELS).loss.backward()
-        return {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+WAYS = (None, {"use_reentrant": False}, {"use_reentrant": True})
 
-    assert_gradients_close(gradients(True), gradients(False), torch.float32)
+
+@pytest.mark.parametrize(
+    ("kind", "name", "options"),
+    [
+        *((kind, "tupe_r", options) for kind in CLASSES for options in WAYS),
+        *((TupeForMaskedLM, name, None) for name in IN_ENCODERS if name != "tupe_r"),
+    ],
+)
+def test_gradient_checkpointing(kind, name, options):
+    """Each layer runs twice; the gradients, of what layers share too, are the same."""
+    gradients, counts = [], []
+    for checkpointing in (False, True):
+        runs: list[None] = []
+        model = build(kind, name).train()
+        # Encodings that draw positions draw the same.
+        torch.manual_seed(0)
+        if checkpointing:
+            model.gradient_checkpointing_enable(options)
+        assert model.is_gradient_checkpointing == checkpointing
+        layers = [m for m in model.modules() if isinstance(m, GradientCheckpointingLayer)]
+        assert [layer.gradient_checkpointing for layer in layers] == [checkpointing] * LAYERS
+        for layer in layers:
+            layer.self_attn.register_forward_hook(lambda *_, runs=runs: runs.append(None))
+        labelled(model).loss.backward()
+        named = model.named_parameters()
+        gradients.append({name: p.grad for name, p in named if p.grad is not None})
+        counts.append(len(runs))
+    assert_gradients_close(*gradients, torch.float32)
+    assert counts == [LAYERS, 2 * LAYERS]
 
 
 @every_encoding

@@ -3,20 +3,12 @@
 import pytest
 import torch
 
-from tests.huggingface.samples import config, every_decoder, every_encoding, filled
+from tests.huggingface.samples import CLASSES, IN_ENCODERS, config, every_decoder, filled
 
 pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
 
 from tupe_fairseq import huggingface as hf
 
-ENCODERS = (
-    hf.TupeModel,
-    hf.TupeForMaskedLM,
-    hf.TupeForSequenceClassification,
-    hf.TupeForMultipleChoice,
-    hf.TupeForTokenClassification,
-    hf.TupeForQuestionAnswering,
-)
 #: One score of each sequence, rather than of each token.
 OF_SEQUENCES = (hf.TupeForSequenceClassification, hf.TupeForMultipleChoice)
 LENGTH = 8
@@ -67,8 +59,15 @@ def check(model) -> None:
             torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5, msg=side)
 
 
-@every_encoding
-@pytest.mark.parametrize("kind", ENCODERS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *((kind, "tupe_r") for kind in (hf.TupeModel, *CLASSES) if kind is not hf.TupeForCausalLM),
+        *((hf.TupeForMaskedLM, name) for name in IN_ENCODERS),
+        # Of the last layer, it reads the first tokens alone.
+        *((hf.TupeForSequenceClassification, name) for name in IN_ENCODERS),
+    ],
+)
 def test_encoders(kind, name):
     check(small(kind, name))
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tests.huggingface.samples import WORDS, causal_lm, config, filled, masked_lm, tokens
+from tests.huggingface.samples import causal_lm, config, filled, masked_lm, tokens
 from tests.tolerances import assert_close, assert_gradients_close
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -129,17 +129,6 @@ def test_next_token_loss():
         model(ids, shift_label=ids)
 
 
-@torch.no_grad()
-def test_tuples():
-    model = masked_lm()
-    loss, logits = model(IDS, labels=IDS, return_dict=False)
-    assert loss.dim() == 0
-    assert logits.shape == (*IDS.shape, WORDS)
-    model.config.return_dict = False
-    (again,) = model(IDS)
-    assert torch.equal(again, logits)
-
-
 @pytest.mark.parametrize(
     ("inputs", "part"),
     [
@@ -170,6 +159,8 @@ SIZE, PROBABILITY = "must be a positive integer", "must be a number from 0 to 1"
         (hf.TupeModel, {"position_encoding": "tupe"}, "'tupe', but the known ones are"),
         (hf.TupeModel, {"position_options": {"theta": 3.0}}, "'theta', but the options of tupe_r"),
         (hf.TupeModel, {"position_options": {"num_buckets": 1}}, "num-buckets"),
+        (hf.TupeModel, {"position_options": {"num_buckets": "8"}}, "must be a whole number, but"),
+        (hf.TupeModel, {"attention_window": "8"}, "-window must be a whole number, but is '8'"),
         (
             hf.TupeModel,
             {"position_encoding": "rope", "extend_positions": "toeplitz"},

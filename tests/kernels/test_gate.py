@@ -19,8 +19,6 @@ from tests.tolerances import assert_close
 from tupe_fairseq.errors import DataError
 from tupe_fairseq.kernels.attend import attend
 from tupe_fairseq.kernels.diagonals import add_by_distance_, sum_by_distance
-from tupe_fairseq.kernels.dropout import dropout
-from tupe_fairseq.kernels.layer_norm import add_and_normalise
 from tupe_fairseq.kernels.linear import linear
 from tupe_fairseq.kernels.native import pointer
 from tupe_fairseq.kernels.products import multiply
@@ -80,32 +78,6 @@ def test_linear(data):
         lambda: nn.functional.linear(*(t if t is None else t.double() for t in (x, weight, bias))),
         *((x, (rows, inputs)), (weight, (outputs, inputs)), (bias, (outputs,))),
     )
-
-
-@examples()
-@given(st.data())
-@torch.no_grad()
-def test_layer_norm(data):
-    rows, width = data.draw(SIZES), data.draw(SIZES)
-    x, residual = data.draw(tensors(rows, width)), data.draw(tensors(rows, width))
-    # So large that a row of equal numbers loses no digits.
-    norm = nn.LayerNorm(width, eps=1.0)
-    norm.weight, norm.bias = (nn.Parameter(data.draw(tensors(width))) for _ in range(2))
-    same_or_refused(
-        lambda: add_and_normalise(x, residual, norm),
-        lambda: norm(x + residual),
-        *((each, (rows, width)) for each in (x, residual)),
-        *((each, (width,)) for each in (norm.weight, norm.bias)),
-    )
-
-
-@examples()
-@given(st.data())
-def test_dropout(data):
-    rows, width = data.draw(SIZES), data.draw(SIZES)
-    x, residual = data.draw(tensors(rows, width)), data.draw(tensors(rows, width))
-    pairs = [(each, (rows, width)) for each in (x, residual)]
-    same_or_refused(lambda: dropout(x, 1e-9, residual), lambda: x + residual, *pairs)
 
 
 @examples()

@@ -79,7 +79,9 @@ def test_vectors_without_padding_need_no_synchronisation(backend, name):
 )
 def test_a_padded_batch_is_read_once_and_nothing_is_copied_from_the_host(name, window, reads):
     causal = not OPTIONS.get(name, {}).get("bidirectional", True)
-    encoder = encoder_of(name, LENGTH, WIDTH, 4, {"window": window}, causal=causal).to("meta")
+    encoder = encoder_of(name, LENGTH, WIDTH, 4, {"attention_window": window}, causal=causal).to(
+        "meta"
+    )
     batch = inputs()
     with NoCopiesFromTheHost():
         encoder(*batch).sum().backward()

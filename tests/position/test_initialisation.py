@@ -4,7 +4,10 @@ import math
 
 import pytest
 import torch
+from fairseq.modules.transformer_sentence_encoder import init_bert_params
+from torch import nn
 
+from tests.attention.cases import encoder_of
 from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
 
 WIDTH, HEADS, POSITIONS, VOCAB_SIZE = 256, 8, 512, 100
@@ -33,7 +36,12 @@ TUPE = {
 BEGINNINGS = {
     "cable": {"terms.gate.weight": SMALL, "terms.gate.bias": 0.0},
     "cnn": {"conv.weight": as_torch(16 * 31), "conv.bias": as_torch(16 * 31)},
-    "complex_order": {"phase": 0.0, "readout.weight": as_torch(2 * WIDTH)},
+    "complex_order": {
+        "phase": 0.0,
+        # Of all words, from 1 to 1/10000.
+        "frequency": torch.tensor([10000 ** (-c / WIDTH) for c in range(WIDTH)]),
+        "readout.weight": as_torch(2 * WIDTH),
+    },
     "cope": {"terms.weight": 0.0},
     "dape": {
         **{f"terms.fc1.{name}": as_torch(2 * HEADS) for name in ("weight", "bias")},
@@ -79,8 +87,6 @@ BEGINNINGS = {
     "tupe_r": {**TUPE, "relative_bias.weight": SMALL},
     "urpe": {"relative_bias.weight": SMALL, "relative_factor.weight": 1.0},
 }
-#: In test_input_encodings.
-ELSEWHERE = {("complex_order", "frequency")}
 
 
 def test_learned_positions_from_sinusoids():
@@ -103,12 +109,14 @@ def test_beginnings(name):
     if terms is not None:
         found |= {f"terms.{key}": p for key, p in terms.named_parameters()}
     expected = BEGINNINGS.get(name, {})
-    assert found.keys() - expected.keys() <= {key for own, key in ELSEWHERE if own == name}
+    assert found.keys() == expected.keys()
     for key, beginning in expected.items():
         values = found[key].detach()
         match beginning:
             case float():
                 assert (values == beginning).all(), key
+            case torch.Tensor():
+                torch.testing.assert_close(values, beginning.expand_as(values))
             case (mean, deviation):
                 assert values.mean().item() == pytest.approx(mean, abs=deviation / 5), key
                 assert values.std().item() == pytest.approx(deviation, rel=0.1), key
@@ -116,3 +124,15 @@ def test_beginnings(name):
                 low, high = sorted(beginning)
                 assert low <= values.min() < low + 0.3 * (high - low), key
                 assert high - 0.3 * (high - low) < values.max() <= high, key
+
+
+@pytest.mark.parametrize("name", list(POSITION_ENCODINGS))
+def test_fairseq_initialises_linear_layers_alone(name):
+    """FIRE's functions would begin near 0."""
+    causal = POSITION_ENCODINGS[name].causal_only
+    encoder = encoder_of(name, 64, 64, 8, causal=causal)
+    before = {name: p.clone() for name, p in encoder.named_parameters()}
+    encoder.apply(init_bert_params)
+    for key, value in encoder.named_parameters():
+        module = encoder.get_submodule(key.rpartition(".")[0])
+        assert isinstance(module, nn.Linear) or torch.equal(value, before[key]), key

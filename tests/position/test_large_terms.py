@@ -1,81 +1,74 @@
 """DAPE, FoX and CABLE where what they add to the scores is large: hidden tokens stay hidden."""
 
+import itertools
+
 import pytest
 import torch
 from torch import nn
 
-from tests.attention.cases import layer_scores, normal
+from tests.attention.cases import Weighing, attention_of, normal, run, run_by
 from tests.tolerances import assert_close
-from tupe_fairseq.attention import TupeMultiheadAttention, share_attention
 from tupe_fairseq.position import build_position_encoding
 
 WIDTH, HEADS = 8, 2
 
 
 def strong_dape(length):
-    """A decoder's encoding, b = −d^1.9 per head, and its terms with f = −3b."""
-    encoding = build_position_encoding(
-        "dape", WIDTH, HEADS, length, False, dape_base="kerple_power", dape_width=HEADS
-    )
+    """A decoder's b = −d^1.9 per head, and f = −3b."""
+    options = {"dape_base": "kerple_power", "dape_width": HEADS}
+    encoding = build_position_encoding("dape", WIDTH, HEADS, length, False, **options)
+    attention = attention_of(encoding)
+    terms = attention.layer_terms
     # b_ij = −slope · |i − j|^exponent, with the largest that training allows.
     with torch.no_grad():
         encoding.base.slope.fill_(1.0)
         encoding.base.exponent.fill_(1.9)
-    terms = encoding.build_layer_terms()
-    for parameter in terms.parameters():
-        nn.init.zeros_(parameter)
-    with torch.no_grad():
+        for parameter in terms.parameters():
+            parameter.zero_()
         terms.fc1.weight[:, HEADS:] = -torch.eye(HEADS)
         terms.fc2.weight.copy_(3 * torch.eye(HEADS))
-    return encoding, terms
+    return encoding, attention
 
 
-def strong_fox(length):
-    """A decoder's encoding whose gates forget all: each token sees itself alone."""
-    encoding = build_position_encoding("fox", WIDTH, HEADS, length, False)
-    terms = encoding.build_layer_terms()
-    nn.init.constant_(terms.gate.bias, -30.0)
-    return encoding, terms
-
-
-def strong_cable(length):
-    """The same by penalties."""
-    encoding = build_position_encoding("cable", WIDTH, HEADS, length, False)
-    terms = encoding.build_layer_terms()
-    nn.init.constant_(terms.gate.bias, 30.0)
-    return encoding, terms
+def strong_gates(name, bias):
+    """A decoder whose gates forget all, or whose penalties are large: tokens see themselves."""
+    encoding = build_position_encoding(name, WIDTH, HEADS, 600, False)
+    attention = attention_of(encoding)
+    nn.init.constant_(attention.layer_terms.gate.bias, bias)
+    return encoding, attention
 
 
 @pytest.mark.parametrize(
-    ("build", "length", "backend", "window"),
+    ("backend", "case"),
     [
-        *((strong_dape, 300, backend, w) for backend in ("eager", "sdpa") for w in (None, 5)),
-        *((strong_fox, 600, backend, None) for backend in ("blocked", "eager", "sdpa")),
-        *((strong_cable, 600, backend, None) for backend in ("blocked", "eager", "sdpa")),
+        *itertools.product(("eager", "sdpa"), ("dape", "dape-window", "fox", "cable")),
+        *(("blocked", name) for name in ("fox", "cable")),
     ],
 )
-def test_later_tokens_stay_hidden(build, length, backend, window):
+def test_later_tokens_stay_hidden(backend, case):
     """Terms of far and of later keys exceed 10,000, the usual score of hidden keys."""
-    encoding, terms = build(length)
-    attention = TupeMultiheadAttention(WIDTH, HEADS, layer_terms=terms)
-    how = {"layer_terms": terms, "backend": backend, "causal": True, "window": window}
-    x, found = normal(1, length, WIDTH, seed=0), []
+    name, _, window = case.partition("-")
+    how = {"backend": backend, "causal": True, "window": 5 if window else None}
+    strong = {"fox": -30.0, "cable": 30.0}
+    encoding, attention = strong_gates(name, strong[name]) if name in strong else strong_dape(300)
+    length = encoding.shape.max_positions
+    x, outputs = normal(1, length, WIDTH, seed=0), []
     for later in (0.0, 1.0):
         changed = x.clone()
         changed[:, length // 2 :] += later
-        found.append(attention(changed, share_attention(encoding, changed, **how)))
-    before = slice(length // 2)
-    assert torch.equal(found[0][:, before], found[1][:, before])
-    if build is not strong_dape:
-        assert_close(found[0], attention.out_proj(attention.v_proj(x)))
+        outputs.append(run(encoding, attention, changed, **how)[:, : length // 2])
+    assert torch.equal(*outputs)
+    if name in strong:
+        assert_close(outputs[0], attention.out_proj(attention.v_proj(x))[:, : length // 2])
 
 
 def test_autocast_does_not_round_the_correction():
-    encoding, terms = strong_dape(300)
-    q, k = normal(2, 1, HEADS, 300, WIDTH // HEADS, seed=0)
-    expected = layer_scores(terms, q, k, encoding)
-    with torch.autocast("cpu", torch.bfloat16):
-        found = layer_scores(terms, q, k, encoding)
-    assert found.dtype == torch.float32
-    # Products of queries and keys alone are in bf16.
-    assert (found - expected).abs().max() < 0.1
+    """Products of queries and keys alone are in bf16."""
+    encoding, attention = strong_dape(300)
+    x, scores = normal(1, 300, WIDTH, seed=0), []
+    backend = Weighing(lambda each: scores.append(each) or each)
+    for enabled in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled):
+            run_by(backend, encoding, attention, x)
+    assert scores[1].dtype == torch.float32
+    assert (scores[1] - scores[0]).abs().max() < 0.1

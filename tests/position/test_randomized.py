@@ -8,38 +8,33 @@ from hypothesis import strategies as st
 from tests.attention.cases import (
     EMBED_DIM,
     NUM_HEADS,
+    attention_of,
+    encoder_of,
     enlarged,
-    layer_scores,
-    layer_values,
     normal,
+    run,
 )
 from tests.decoder.samples import build as build_model
 from tests.decoder.samples import sentences, targets
 from tests.fairseq_commands import parameters, pretrain
-from tests.reference.buckets import bucket
-from tests.reference.rope import rotate
 from tests.tolerances import assert_close
 from tupe_fairseq import PositionEncoding, TUPEConfig, TUPEEncoder, build_position_encoding
-from tupe_fairseq.modules.encoder import Encoder
 from tupe_fairseq.position import POSITION_ENCODINGS, Shape
 from tupe_fairseq.position.randomized import RandomizedEncoding
 
 LENGTH, RANGE = 7, 40
 NAMES = ("alibi", "learned", "rope", "shaw", "sinusoidal", "t5")
-BUCKETS = {"num_buckets": 8, "max_distance": 20}
-OPTIONS = {"t5": BUCKETS, "shaw": {"relative_clip": 5}}
+OPTIONS = {
+    "t5": {"num_buckets": 8, "max_distance": 20},
+    "shaw": {"relative_clip": 5},
+    "rope": {"rope_values": True},
+}
 every_name = pytest.mark.parametrize("name", NAMES)
 
 
-def build(name, **options):
-    options = {"randomize_positions": RANGE, **OPTIONS.get(name, {}), **options}
-    return enlarged(build_position_encoding(name, EMBED_DIM, NUM_HEADS, 16, **options), 1).double()
-
-
-def drawn_for(encoding, seed=0):
-    torch.manual_seed(seed)
-    seen = encoding.for_pass(LENGTH, torch.device("cpu"))
-    return seen, seen.drawn.tolist()
+def build(name, positions=16, randomized=RANGE):
+    options = {"randomize_positions": randomized, **OPTIONS.get(name, {})}
+    return build_position_encoding(name, EMBED_DIM, NUM_HEADS, positions, **options)
 
 
 def test_the_encodings_that_take_it():
@@ -77,74 +72,39 @@ def test_all_positions_are_equally_likely(distances, share):
     assert (counts - 2000 * share).abs().max() < 5 * (2000 * share * (1 - share)) ** 0.5
 
 
-@pytest.mark.parametrize("name", ["learned", "sinusoidal"])
-def test_vectors_at_the_input_are_those_of_the_drawn_positions(name):
-    encoding = build(name)
-    seen, places = drawn_for(encoding)
-    found = seen.embed(torch.zeros(1, LENGTH, EMBED_DIM, dtype=torch.float64))[0]
-    if name == "learned":
-        expected = torch.stack([encoding.weight[2 + k] for k in places])
-    else:
-        rates = [10000 ** (-2 * i / EMBED_DIM) for i in range(EMBED_DIM // 2)]
-        angles = torch.tensor([[k * rate for rate in rates] for k in places], dtype=torch.float64)
-        expected = torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
-    assert_close(found, expected)
+def places_of(query, drawn, distances):
+    """Positions that stand for 0, ..., T − 1 as a query sees them, all at least 0."""
+    if not distances:
+        return drawn
+    return [RANGE + (1 if k > query else -1) * drawn[abs(k - query)] for k in range(LENGTH)]
 
 
-def test_rotations_are_those_of_the_drawn_positions():
-    encoding = build("rope", rope_values=True)
-    seen, places = drawn_for(encoding)
-    vectors = [
-        normal(1, 2, LENGTH, EMBED_DIM // NUM_HEADS, seed=n, dtype=torch.float64) for n in range(3)
-    ]
-    for found, given_ in zip(seen.rotate(*vectors), vectors, strict=True):
-        for head in range(2):
-            rows = [rotate(given_[0, head, t], k, 10000.0) for t, k in enumerate(places)]
-            assert_close(found[0, head], torch.stack(rows))
-
-
-def distance_of(places, i, j):
-    """What stands for j − i."""
-    return (1 if j > i else -1) * places[abs(j - i)]
-
-
-@pytest.mark.parametrize("name", ["alibi", "t5"])
-def test_biases_are_those_of_the_drawn_distances(name):
-    encoding = build(name)
-    seen, places = drawn_for(encoding)
-    found = seen.attention_bias(LENGTH, LENGTH).dense()
-    for h in range(NUM_HEADS):
-        for i in range(LENGTH):
-            for j in range(LENGTH):
-                d = distance_of(places, i, j)
-                if name == "alibi":
-                    expected = -(2 ** (-8 * (h + 1) / NUM_HEADS)) * abs(d)
-                else:
-                    expected = encoding.relative_bias.weight[bucket(d, 8, 20), h]
-                assert_close(found[h, i, j], torch.as_tensor(expected, dtype=found.dtype))
-    assert len(set(places)) == LENGTH
-
-
-def test_vectors_of_shaw_are_those_of_the_drawn_distances():
-    encoding = build("shaw")
-    terms = enlarged(encoding.build_layer_terms(), 2).double()
-    seen, places = drawn_for(encoding)
-    q = normal(1, 1, LENGTH, EMBED_DIM // NUM_HEADS, seed=0, dtype=torch.float64)
-    scores, values = layer_scores(terms, q, q, seen), layer_values(terms, q @ q.mT, seen)
-    for i in range(LENGTH):
-        rows = [min(max(-distance_of(places, i, j), -5), 5) + 5 for j in range(LENGTH)]
-        assert_close(scores[0, 0, i], torch.stack([q[0, 0, i].dot(terms.key[r]) for r in rows]))
-        parts = [q[0, 0, i].dot(q[0, 0, j]) * terms.value_weight[r] for j, r in enumerate(rows)]
-        assert_close(values[0, 0, i], sum(parts))
+@every_name
+def test_attention_is_that_of_the_drawn_positions(name):
+    """As in a longer text without random positions, of which all other words are padding."""
+    torch.manual_seed(0)
+    encoding = enlarged(build(name), 1).double()
+    attention = enlarged(attention_of(encoding), 2).double()
+    whole = build(name, RANGE if name == "learned" else 2 * RANGE, 0).double()
+    whole.load_state_dict(encoding.state_dict())
+    x = normal(1, LENGTH, EMBED_DIM, seed=0, dtype=torch.float64)
+    seen = encoding.for_pass(LENGTH, x.device)
+    found = run(seen, attention, x)
+    longest = whole.shape.max_positions
+    for query in range(LENGTH):
+        places = places_of(query, seen.drawn.tolist(), encoding.draws_distances)
+        text, padding = x.new_zeros(1, longest, EMBED_DIM), torch.ones(1, longest).bool()
+        text[:, places], padding[:, places] = x, False
+        expected = run(whole, attention, text, padding, backend="eager")
+        assert_close(found[:, query], expected[:, places[query]])
 
 
 @every_name
 def test_a_forward_pass_is_reproduced_by_its_seed_and_by_checkpointing(name):
     def run(seed, **options):
         torch.manual_seed(0)
-        encoding = build(name).float()
-        encoder = Encoder(encoding, 2, 16, dropout=0.0, attention_dropout=0.0, **options)
-        enlarged(encoder, 3)
+        more = OPTIONS.get(name, {}) | {"randomize_positions": RANGE}
+        encoder = enlarged(encoder_of(name, 16, options=more, **options), 3)
         torch.manual_seed(seed)
         out = encoder(normal(2, LENGTH, EMBED_DIM, seed=0))
         torch.manual_seed(99)

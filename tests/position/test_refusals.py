@@ -30,6 +30,7 @@ LEAST = [
     ("shaw", "relative_clip", 1),
     ("xpos", "xpos_scale_base", 1),
 ]
+LONG = {"extend_positions": "toeplitz", "trained_positions": 6}
 #: Registered name, options, what the message says.
 REFUSED = [
     ("cape", {"cape_local_shift": float("nan")}, "--cape-local-shift must .*, but is nan"),
@@ -55,20 +56,43 @@ REFUSED = [
     ("dape", {"dape_base": "none"}, "--dape-base is 'none', but must be an encoding that adds"),
     ("dape", {"dape_base": "dape"}, "--dape-base is 'dape', but must be an encoding that adds"),
     ("dape", {"dape_base": "fire"}, "--dape-base is 'fire', but .* has a bias for each layer"),
+    ("rope", {"log_scaling_floor": 3}, "--log-scaling-floor is 3, but .* in an encoder it sees a"),
+    ("tupe_a", {"toeplitz_slope": -0.5}, "--toeplitz-slope must be at least 0, but is -0.5"),
+    (
+        "tupe_r",
+        {"toeplitz_slope": float("nan")},
+        "-slope must be at least 0, but is nan",
+    ),
+    ("tupe_r", LONG | {"trained_positions": 33}, "-positions is 33, .* --max-positions, .* 32"),
+    ("tupe_r", LONG | {"trained_positions": 2}, "-positions is 2, but must be at least 3"),
+    ("tupe_r", LONG | {"toeplitz_far": 5}, "-far is 5, but must be at least 1 and below 5"),
+    ("tupe_r", LONG | {"toeplitz_far": 0}, "--toeplitz-far is 0"),
     ("rope", {"rope_theta_local": 10.0}, "--rope-theta-local .* needs --attention-window"),
-    ("rope", {"rope_theta_local": -1.0, "window": 2}, "--rope-theta-local must .*, but is -1"),
+    (
+        "rope",
+        {"rope_theta_local": -1.0, "attention_window": 2},
+        "--rope-theta-local must .*, but is -1",
+    ),
     ("rope", {"rope_theta": 0.0}, "--rope-theta must .*, but is 0"),
     ("rope", {"rope_theta": -1.0}, "--rope-theta must .*, but is -1"),
     ("rope", {"rope_theta": float("inf")}, "--rope-theta must .*, but is inf"),
-    ("rope", {"rope_theta_local": float("inf"), "window": 2}, "--rope-theta-local .* is inf"),
+    (
+        "rope",
+        {"rope_theta_local": float("inf"), "attention_window": 2},
+        "--rope-theta-local .* is inf",
+    ),
     ("pope", {"rope_theta": float("inf")}, "--rope-theta must .*, but is inf"),
     ("xpos", {"rope_theta": float("inf"), "bidirectional": False}, "--rope-theta .* is inf"),
     ("pope", {"rope_theta": 0.0}, "--rope-theta must .*, but is 0"),
     ("rope", {"embed_dim": 9}, "rope rotates pairs: the head width must be even, but is 3"),
     ("rnn", {"embed_dim": 9}, "the model width into two directions, but it is odd: 9"),
     ("t5", {"randomize_positions": -3}, "--randomize-positions is -3, but must be"),
-    ("learned", {"extension": "no"}, "--extend-positions is 'no', but must be one of: hier"),
-    ("learned", {"extension": "toeplitz"}, "that tupe_a, tupe_r have, but .* is 'learned'"),
+    (
+        "learned",
+        {"extend_positions": "no"},
+        "--extend-positions is 'no', but must be one of: hier",
+    ),
+    ("learned", {"extend_positions": "toeplitz"}, "that tupe_a, tupe_r have, but .* is 'learned'"),
     ("none", {"num_heads": 5}, "5 heads do not divide 12"),
 ]
 

@@ -66,7 +66,7 @@ def test_layers_with_a_window_have_their_own_base():
     from transformers import ModernBertConfig
     from transformers.models.modernbert import modeling_modernbert as modernbert
 
-    shape = {"num_layers": 4, "window": 4, "global_every": 3}
+    shape = {"num_layers": 4, "attention_window": 4, "global_every": 3}
     encoding = rope(rope_theta=160000.0, rope_theta_local=10000.0, **shape)
     assert [encoding.at(layer) is encoding for layer in range(4)] == [True, False, False, True]
     assert encoding.at(1) is encoding.at(2)
@@ -83,14 +83,14 @@ def test_layers_with_a_window_have_their_own_base():
 
 
 def test_layers_with_a_window_rotate_the_same_dimensions():
-    shape = {"num_layers": 2, "window": 4, "global_every": 2}
+    shape = {"num_layers": 2, "attention_window": 4, "global_every": 2}
     part = {"rope_fraction": 0.5, "rope_proportional": True}
     local = rope(rope_theta_local=10.0, **part, **shape).at(1)
     assert torch.equal(local.rotation.cos.bits, rope(rope_theta=10.0, **part).rotation.cos.bits)
 
 
 def test_layers_with_a_window_are_not_scaled():
-    shape = {"num_layers": 2, "window": 4, "global_every": 2}
+    shape = {"num_layers": 2, "attention_window": 4, "global_every": 2}
     scaled = rope(rope_theta_local=10.0, **shape, rope_scaling="linear", rope_scaling_factor=2.0)
     plain = rope(rope_theta=10.0)
     assert torch.equal(scaled.at(1).rotation.cos.bits, plain.rotation.cos.bits)

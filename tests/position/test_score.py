@@ -4,52 +4,38 @@ import pytest
 import torch
 from torch import nn
 
+from tests.attention.cases import EMBED_DIM, ENCODINGS, NUM_HEADS, Weighing, normal, run_by
+from tests.attention.cases import build as build_attention
 from tests.reference import alibi, fire, kerple, sandwich, t5, tupe
 from tests.tolerances import assert_close, assert_gradients_close, assert_not_zero, assert_zero
-from tupe_fairseq.attention import share_attention
 from tupe_fairseq.position import build_position_encoding
 
-EMBED_DIM, NUM_HEADS, LENGTH = 12, 3, 9
-BUCKETS = {"num_buckets": 8, "max_distance": 6}
-ONE_SIDED = {"bidirectional": False, **BUCKETS}
-
-#: Test id -> registered name, arguments, reference.
-CASES = {
-    "t5": ("t5", BUCKETS, t5.positional_score),
-    "t5-one_sided": ("t5", ONE_SIDED, t5.positional_score),
-    "tupe_a": ("tupe_a", {}, tupe.positional_score),
-    "tupe_a-tie_cls": ("tupe_a", {"tie_cls": True}, tupe.positional_score),
-    "tupe_r": ("tupe_r", BUCKETS, tupe.positional_score),
-    "tupe_r-tie_cls": ("tupe_r", {"tie_cls": True, **BUCKETS}, tupe.positional_score),
-    "tupe_r-one_sided": ("tupe_r", ONE_SIDED, tupe.positional_score),
-    "alibi": ("alibi", {}, alibi.positional_score),
-    # w is 0.13: cells from position 6 on, and a table by distance throughout.
-    "fire": ("fire", {"fire_width": 4, "fire_threshold": 40}, fire.positional_score),
-    "fire-wide": ("fire", {"fire_width": 4, "fire_threshold": 400}, fire.positional_score),
-    "kerple_log": ("kerple_log", {}, kerple.logarithmic_score),
-    "kerple_power": ("kerple_power", {}, kerple.power_score),
-    "sandwich": ("sandwich", {}, sandwich.positional_score),
+LENGTH = 9
+SCORES = {
+    "alibi": alibi.positional_score,
+    "fire": fire.positional_score,
+    "kerple_log": kerple.logarithmic_score,
+    "kerple_power": kerple.power_score,
+    "sandwich": sandwich.positional_score,
+    "t5": t5.positional_score,
+    "tupe_a": tupe.positional_score,
+    "tupe_r": tupe.positional_score,
 }
+CASES = [case for case, (name, _) in ENCODINGS.items() if name in SCORES]
 #: Queries T, keys S, position of the first query.
 CELLS = ((1, 1, 0), (9, 9, 0), (4, 9, 0), (1, 9, 8), (3, 7, 2), (2, 9, 7))
 
 
 def build(case, dtype=torch.float64):
-    name, options, _ = CASES[case]
-    encoding = build_position_encoding(name, EMBED_DIM, NUM_HEADS, LENGTH, **options)
-    generator = torch.Generator().manual_seed(1)
-    for parameter in encoding.parameters():
-        nn.init.normal_(parameter, std=0.5, generator=generator)
-    return encoding.to(dtype).at(0)
+    return build_attention(case, LENGTH, dtype)[0].at(0)
 
 
 def by_loops(case, encoding, queries, keys, start=0):
-    _, options, positional_score = CASES[case]
+    name, options = ENCODINGS[case]
     positions = {name: p.detach().double() for name, p in encoding.named_parameters()}
     for p in positions.values():
         p.requires_grad_()
-    score = positional_score(positions, NUM_HEADS, queries, keys, start, **options)
-    return score, positions
+    return SCORES[name](positions, NUM_HEADS, queries, keys, start, **options), positions
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
@@ -60,7 +46,7 @@ def test_dense_score_and_gradients_equal_the_loops(case, queries, keys, start, d
     score = encoding.attention_bias(queries, keys, start).dense()
     expected, positions = by_loops(case, encoding, queries, keys, start)
     assert_close(score, expected)
-    weights = torch.randn(expected.shape, generator=torch.Generator().manual_seed(2)).double()
+    weights = normal(*expected.shape, seed=2, dtype=torch.float64)
     assert_gradients_close(
         gradients((score * weights).sum(), dict(encoding.named_parameters())),
         gradients((expected * weights).sum(), positions),
@@ -86,11 +72,21 @@ def test_half_precision_models_keep_fp32_scores(case):
 @pytest.mark.parametrize("case", CASES)
 def test_autocast_does_not_round_the_score(case):
     """Projections of positions and their product stay in fp32, and so does the bias added."""
-    encoding = build(case, torch.float32)
-    x = torch.zeros(1, LENGTH, encoding.shape.embed_dim)
+    encoding, attention = build_attention(case, LENGTH)
+    for parameter in attention.q_proj.parameters():
+        nn.init.zeros_(parameter)
+    scores = []
+    backend = Weighing(lambda each: scores.append(each) or each)
     with torch.autocast("cpu", torch.bfloat16):
-        bias, *_ = share_attention(encoding, x, backend="eager").prepared
-    assert torch.equal(bias, encoding.attention_bias(LENGTH, LENGTH).dense())
+        run_by(backend, encoding, attention, torch.zeros(1, LENGTH, EMBED_DIM))
+    assert torch.equal(scores[0][0], encoding.at(0).attention_bias(LENGTH, LENGTH).dense())
+
+
+def test_toeplitz_needs_memory_that_grows_with_the_length_alone():
+    bias = build_attention("tupe_r-toeplitz", 40)[0].attention_bias(40, 40)
+    sizes = {name: part.numel() // NUM_HEADS for name, part in bias.parts().items()}
+    assert sizes["exact"] == 5**2
+    assert max(sizes.values()) < 4 * 40
 
 
 @pytest.mark.parametrize("case", ["tupe_a", "tupe_r"])

@@ -37,7 +37,7 @@ def positional_score(
     trained_positions=None,
     toeplitz_far=None,
     toeplitz_slope=1.0,
-    extension=None,
+    extend_positions=None,
 ):
     """v_ij, H×T×S, for queries at start, ..., start + queries − 1."""
     p = torch.stack([layer_norm(row, positions) for row in positions["weight"]])
@@ -73,7 +73,7 @@ def positional_score(
             return cell(h, 0, 0, theta1_row)
         if j == 0 and not tie_cls:
             return cell(h, 1, 1, theta2_row)
-        if extension is None or max(i, j) < trained_positions:
+        if extend_positions is None or max(i, j) < trained_positions:
             return trained(h, i, j)
         d = max(-toeplitz_far, min(j - i, toeplitz_far))
         beyond = math.log(max(abs(j - i) / toeplitz_far, 1))

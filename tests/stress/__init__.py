@@ -3,7 +3,7 @@
     STRESS_KILLS=20 STRESS_TRIES=500 STRESS_SEED=1 python -m pytest tests/stress -rP
 
 kills each command of `commands.py` 20 times, uses each file and text of `damage.py` 500 times, and
-prints how often. Without these variables a small script is killed, and each file is used 25 times.
+prints how often. Without these variables no command is killed, and each file is used 25 times.
 """
 
 import os

@@ -2,12 +2,10 @@
 
 import hashlib
 import json
-import re
-import shutil
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -16,9 +14,20 @@ from examples.shared.results import read_results, rows
 from tests import ROOT, toy_data
 from tests.fairseq_commands import pretrain
 from tests.glue import samples
-from tests.interop import release
-from tests.stress.killing import Case
 from tupe_fairseq.checkpoints.reading import read_checkpoint
+
+
+class Case(NamedTuple):
+    """A command that can be killed.
+
+    Attributes:
+        command: returns the command for a folder.
+        outcome: returns what the command made in the folder, to be compared.
+    """
+
+    command: Callable[[Path], list[str]]
+    outcome: Callable[[Path], Any]
+
 
 TINY = (
     *("--arch", "tupe_roberta", "--encoder-layers", "2", "--encoder-embed-dim", "32"),
@@ -31,20 +40,10 @@ TINY = (
 )
 
 
-# ---------------------------------------------------------------- training
-
-
 def training(out: Path) -> Case:
     """Training by one process."""
     data = toy_data.write_masked_lm(out / "data")
     words = (sys.executable, "-m", "fairseq_cli.train", str(data), *TINY)
-    return Case(lambda folder: resumed(folder, *words), final_parameters)
-
-
-def ranks(out: Path) -> Case:
-    """Training by two processes."""
-    data = toy_data.write_masked_lm(out / "data")
-    words = ("bash", str(ROOT / "scripts/train_distributed.sh"), "2", str(data), *TINY)
     return Case(lambda folder: resumed(folder, *words), final_parameters)
 
 
@@ -63,18 +62,10 @@ def final_parameters(folder: Path) -> dict[str, str]:
         for i, entry in state["last_optimizer_state"]["state"].items()
         for name, value in entry.items()
     }
-    return digests_of_tensors({**state["model"], **moments})
-
-
-def digests_of_tensors(tensors: dict[str, Any]) -> dict[str, str]:
-    """Digests of all tensors and numbers, by name."""
     return {
         name: hashlib.sha256(torch.as_tensor(value).numpy().tobytes()).hexdigest()
-        for name, value in tensors.items()
+        for name, value in {**state["model"], **moments}.items()
     }
-
-
-# ---------------------------------------------------------------- data
 
 
 def prepare(out: Path) -> Case:
@@ -110,9 +101,6 @@ def digests(folder: Path) -> dict[str, str]:
     }
 
 
-# ---------------------------------------------------------------- the sweep
-
-
 def sweep(out: Path) -> Case:
     """Fine-tuning a small model on a small data set with two learning rates."""
     model = out / "pretrained" / "checkpoint_last.pt"
@@ -137,75 +125,4 @@ def sweep_table(folder: Path) -> tuple[list[str], str]:
     return [*map(json.dumps, found)], collect.render(found)
 
 
-# ---------------------------------------------------------------- conversion
-
-
-def conversion(out: Path) -> Case:
-    """Converting a checkpoint of the authors' release."""
-    words = [sys.executable, str(ROOT / "scripts/convert_checkpoint.py"), "--from"]
-    words += ["tupe-official", str(release.write(out / "release"))]
-    return Case(
-        lambda folder: [*words, "--out", str(folder / "m")],
-        converted_parameters,
-        converted_or_nothing,
-    )
-
-
-def converted_parameters(folder: Path) -> dict[str, str]:
-    """Digests of a converted model."""
-    return digests_of_tensors(read_checkpoint(folder / "m" / "model.pt")["model"])
-
-
-def converted_or_nothing(folder: Path) -> None:
-    """Fail unless the directory is complete or missing; remove it for the next call."""
-    if (folder / "m").exists():
-        converted_parameters(folder)
-        assert (folder / "m" / "dict.txt").stat().st_size
-        shutil.rmtree(folder / "m")
-
-
-# ---------------------------------------------------------------- the quickstart
-
-#: Numbers of updates in the quickstart. All end with a zero, which is removed.
-UPDATES = re.compile(
-    r"(--(?:max-update|total-num-update|warmup-updates|[a-z]+-interval-updates) \d+)0\b"
-)
-#: Defines the shell function that prints what .venv must hold to be up to date.
-INSTALLED = 'source <(sed "/^setup_environment$/d" scripts/environment.sh)'
-
-
-def quickstart(out: Path) -> Case:
-    """The whole quickstart, with a tenth of the updates."""
-    return Case(shortened, quickstart_results)
-
-
-def shortened(folder: Path) -> list[str]:
-    """The quickstart in a copy of the tracked files, with this environment as its .venv.
-
-    The first call makes the copy.
-    """
-    copy = folder / "checkout"
-    if not (copy / ".venv" / "installed").exists():
-        shutil.rmtree(copy, ignore_errors=True)
-        git = ["git", "ls-files", "-z"]
-        files = subprocess.run(git, cwd=ROOT, capture_output=True, check=True).stdout
-        for name in files.decode().split("\0")[:-1]:
-            (copy / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, copy / name)
-        script = copy / "scripts" / "quickstart.sh"
-        script.write_text(UPDATES.sub(r"\1", script.read_text()))
-        (copy / ".venv").mkdir()
-        for name in ("bin", "lib", "pyvenv.cfg"):
-            (copy / ".venv" / name).symlink_to(Path(sys.prefix, name))
-        written = f"{INSTALLED}; wanted_installation >.venv/installed"
-        subprocess.run(["bash", "-c", written], cwd=copy, check=True)
-    return ["env", f"PYTHONPATH={copy}", "bash", str(copy / "scripts" / "quickstart.sh")]
-
-
-def quickstart_results(folder: Path) -> list[str]:
-    """Numbers of the final tables."""
-    work = folder / "checkout" / ".quickstart"
-    return [(work / name / f"{name}.json").read_text() for name in ("losses", "results")]
-
-
-CASES = (training, ranks, prepare, glue, sweep, conversion, quickstart)
+CASES = (training, prepare, glue, sweep)

@@ -9,17 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
 from fairseq.data import data_utils
 
 from examples.glue.readers import read_split
 from examples.glue.tasks import TASKS
 from tests import toy_data
-from tests.checkpoints.test_safe_loading import payloads
 from tests.glue import samples
 from tests.interop import release
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.checkpoints.reading import safe_checkpoint_globals
 from tupe_fairseq.checks import check_data
 from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.interop.formats import huggingface
@@ -97,25 +94,6 @@ def conversion(name: str) -> Maker:
         return damaging(checkpoint.parent, name, use)
 
     return make
-
-
-def hostile(folder: Path) -> Try:
-    """Checkpoints that would run code."""
-    model, trace = converted(folder), folder / "it-ran"
-    with safe_checkpoint_globals():
-        state = torch.load(model / "model.pt", weights_only=True)
-    places = ("model", "extra_state", "args", "last_optimizer_state")
-
-    def once(rng: random.Random) -> None:
-        payload = rng.choice(list(payloads(trace).values()))
-        torch.save(state | {rng.choice(places): {"more": payload}}, model / "model.pt")
-        try:
-            TupeRobertaModel.from_pretrained(model)
-        finally:
-            assert not trace.exists(), "the payload has run"
-        raise AssertionError("the payload was read")
-
-    return once
 
 
 def transformers(name: str) -> Maker:
@@ -206,7 +184,6 @@ def rows(folder: Path) -> Try:
 
 TRIED: dict[str, Maker] = {
     "checkpoint, hub": hub("model.pt"),
-    "checkpoint that would run code, hub": hostile,
     "dict.txt, hub": hub("dict.txt"),
     "sentencepiece model, hub": hub("sentencepiece.bpe.model"),
     "checkpoint, converter": conversion("checkpoint.pt"),

@@ -8,21 +8,17 @@ from typing import Any
 import torch
 
 from ..errors import ConfigurationError
-from ..options import Option
-from ..position import POSITION_ENCODINGS, known_options
+from ..position import known_options
 from .declaration import ModelArguments
 
-#: Types of options, in words.
-TYPES = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
 
-
-def check_keys(given: Iterable[Any], known: Collection[str], model: str) -> None:
+def check_keys(keys: Iterable[Any], known: Collection[str], model: str) -> None:
     """Check hydra's keys; on the command line, argparse has done so already.
 
     Raises:
         ConfigurationError: one is unknown.
     """
-    for key in map(str, given):
+    for key in map(str, keys):
         if key not in known:
             close = difflib.get_close_matches(key, known, n=1)
             hint = f"; did you mean model.{close[0]}?" if close else "."
@@ -43,9 +39,17 @@ def check_arguments(model: ModelArguments, args: Namespace) -> None:
             raise ConfigurationError(
                 f"{flag} is {value!r}, but {model.name} does not support it: {way_out}."
             )
-    for option in model.options():
-        _check_type(option, getattr(args, option.name))
-    _check_options(args)
+    options = model.options_with(args.position_encoding)
+    for option in options:
+        option.check(getattr(args, option.name))
+    names = {option.name for option in options}
+    for option in known_options().values():
+        value = getattr(args, option.name, None)
+        if option.name not in names and value not in (None, option.default):
+            raise ConfigurationError(
+                f"{option.flag} is {value!r}, but --position-encoding {args.position_encoding} "
+                "does not take it."
+            )
     for side in ("encoder", "decoder"):
         _check_kept_layers(args, side)
 
@@ -60,44 +64,20 @@ def scalar_noise_without_gpu(noise: float | None) -> str | None:
     )
 
 
-def _check_options(args: Namespace) -> None:
-    """Check the options of encodings that are set."""
-    chosen = args.position_encoding
-    own = POSITION_ENCODINGS[chosen].defaults()
-    for option in known_options().values():
-        given = getattr(args, option.name, option.default)
-        if option.name not in own and given not in (None, option.default):
-            raise ConfigurationError(
-                f"{option.flag} is {given!r}, but --position-encoding {chosen} does not take it."
-            )
-        # In Python, these may be a mapping.
-        if option.name in own and option.name != "rope_scaling_settings":
-            _check_type(option, given)
-
-
-def _check_type(option: Option, value: Any) -> None:
-    """Check the type of a value: hydra reads `no`, for instance, as a string, which is true."""
-    # An int is a float, too; a bool is an int only to Python.
-    accepted = (int, float) if option.type is float else option.type
-    right = isinstance(value, accepted) and (option.type is bool or not isinstance(value, bool))
-    if option.type in TYPES and value is not None and not right:
-        raise ConfigurationError(f"{option.flag} must be {TYPES[option.type]}, but is {value!r}.")
-
-
 def _check_kept_layers(args: Namespace, side: str) -> None:
     """Check that pruning keeps what each layer computes.
 
     Raises:
         ConfigurationError: the new index of a layer would change its attention.
     """
-    if not (given := getattr(args, f"{side}_layers_to_keep", None)):
+    if not (value := getattr(args, f"{side}_layers_to_keep", None)):
         return
     try:
         # fairseq keeps the layers in their order and counts them anew.
-        kept = sorted(int(index) for index in str(given).strip("[]").split(","))
+        kept = sorted(int(index) for index in str(value).strip("[]").split(","))
     except ValueError:
         raise ConfigurationError(
-            f"--{side}-layers-to-keep must be numbers of layers such as 0,2,4, but is {given}."
+            f"--{side}-layers-to-keep must be numbers of layers such as 0,2,4, but is {value}."
         ) from None
     skip = getattr(args, "rope_skip_every", 0) or 0
     # N, and the index of the first layer that the flag selects; then each N-th.
@@ -107,7 +87,7 @@ def _check_kept_layers(args: Namespace, side: str) -> None:
             (old % every == first) != (new % every == first) for new, old in enumerate(kept)
         ):
             raise ConfigurationError(
-                f"--{side}-layers-to-keep is {given}, but with {flag} {every} a layer would "
+                f"--{side}-layers-to-keep is {value}, but with {flag} {every} a layer would "
                 "change: the kept layers are renumbered. Choose layers that the flag selects "
                 "both before and after renumbering, or neither."
             )

@@ -11,6 +11,7 @@ from omegaconf import DictConfig, open_dict
 from ..position import POSITION_ENCODINGS
 from .checks import check_arguments, check_keys
 from .declaration import ModelArguments
+from .training import TrainingSettings
 
 #: What models read that neither their flags nor fairseq's functions set in every case.
 MORE_DEFAULTS: dict[str, Any] = {
@@ -40,25 +41,24 @@ def completed(model: ModelArguments, args: Any, task: Any) -> Namespace:
     """
     if isinstance(args, DictConfig):
         check_keys(args, known_keys(model), str(args.get("_name")))
-    sizes = with_architecture(model, model.name, args)
-    check_arguments(model, sizes)
-    encoding = POSITION_ENCODINGS[sizes.position_encoding]
-    defaults = encoding.defaults()
-    options = {name: model.option_defaults.get(name, defaults[name]) for name in defaults}
-    chosen = Namespace(**{**options, **vars(sizes)})
-    complete = {**vars(chosen), **model.finish(chosen, args, task)}
-    longest = {complete[name] for name in model.lengths}
+    complete = with_architecture(model, model.name, args)
+    for option in model.options_with(complete.position_encoding):
+        vars(complete).setdefault(option.name, option.default)
+    check_arguments(model, complete)
+    vars(complete).update(model.finish(complete, TrainingSettings.read(args), task))
+    longest = {getattr(complete, name) for name in model.lengths}
     if len(longest) == 1:
         # Options that follow from the length; from two lengths, nothing follows.
-        complete.update(encoding.recorded({name: complete[name] for name in options}, *longest))
-    return Namespace(**complete)
+        encoding = POSITION_ENCODINGS[complete.position_encoding]
+        vars(complete).update(encoding.recorded(position_options(complete), *longest))
+    return complete
 
 
 def with_architecture(model: ModelArguments, name: str, args: Any) -> Namespace:
     """A copy of arguments in which the values of an architecture fill what is not set."""
-    own = {option.name: option.default for option in model.options()}
-    filled = {**MORE_DEFAULTS, **own, **model.architectures[name], **_given(args)}
-    complete = Namespace(**filled)
+    defaults = {option.name: option.default for option in model.options()}
+    preset = model.architectures[name]
+    complete = Namespace(**{**MORE_DEFAULTS, **defaults, **preset, **_values_of(args)})
     model.stock_base(complete)
     return complete
 
@@ -103,8 +103,8 @@ def register_architectures(model: ModelArguments) -> None:
         )
 
 
-def _given(args: Any) -> dict[str, Any]:
-    """The arguments that are set; hydra's None stands for one that is not."""
+def _values_of(args: Any) -> dict[str, Any]:
+    """The values that are set; hydra's None stands for one that is not."""
     if isinstance(args, DictConfig):
         return {str(key): args[key] for key in args if args[key] is not None}
     return dict(vars(args))

@@ -7,8 +7,10 @@ from fairseq.models.roberta import RobertaModel
 from fairseq.models.roberta.model import base_architecture
 
 from ..errors import ConfigurationError
+from ..options import declared_options
 from .architectures import ROBERTA_ARCHITECTURES
-from .declaration import ModelArguments, RobertaArguments, training_setting
+from .declaration import ModelArguments, RobertaArguments
+from .training import TrainingSettings
 
 UNSUPPORTED = {
     "mha_heads_to_keep": "all layers share the positional terms of a head, and AdaPrune removes "
@@ -17,22 +19,22 @@ UNSUPPORTED = {
 }
 
 
-def _finish(args: Namespace, given: Any, task: Any) -> dict[str, Any]:
+def _finish(args: Namespace, training: TrainingSettings, task: Any) -> dict[str, Any]:
     """The lengths, checked against the task's."""
-    found = {}
-    tokens = training_setting(given, "task", "tokens_per_sample")
+    values = {}
+    tokens = training.tokens_per_sample
     if (longest := getattr(args, "max_positions", None)) is None:
         # The masked_lm task of fairseq 0.12.2 does not have its length as max_positions().
         longest = getattr(args, "tokens_per_sample", None) or tokens or task.max_positions()
-        found["tokens_per_sample"] = longest
-    sentences_alone = str(training_setting(given, "task", "sample_break_mode")) == "eos"
+        values["tokens_per_sample"] = longest
+    sentences_alone = str(training.sample_break_mode) == "eos"
     # fairseq would skip longer blocks, and report an empty dataset if nothing is left.
     if tokens is not None and tokens > longest and not sentences_alone:
         raise ConfigurationError(
             f"--tokens-per-sample is {tokens} tokens, but --max-positions is {longest}: make them "
             "equal."
         )
-    return {**found, "max_positions": longest, "max_source_positions": longest}
+    return {**values, "max_positions": longest, "max_source_positions": longest}
 
 
 ROBERTA = ModelArguments(
@@ -43,5 +45,5 @@ ROBERTA = ModelArguments(
     unsupported=UNSUPPORTED,
     lengths=("max_positions",),
     finish=_finish,
-    own=RobertaArguments,
+    further=declared_options(RobertaArguments),
 )

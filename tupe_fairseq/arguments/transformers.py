@@ -15,7 +15,8 @@ from fairseq.models.transformer_lm import TransformerLanguageModelConfig, base_l
 
 from ..errors import ConfigurationError
 from .architectures import LM_ARCHITECTURES, TRANSFORMER_ARCHITECTURES
-from .declaration import DecoderArguments, ModelArguments, training_setting
+from .declaration import ModelArguments
+from .training import TrainingSettings
 
 #: Position 0 holds no [CLS], so [CLS] is not untied; `sinusoidal` is fairseq's, so that stock
 #: checkpoints can be loaded.
@@ -59,7 +60,7 @@ def _finish_both(args: Namespace) -> dict[str, Any]:
     return {"activation_dropout": args.activation_dropout or getattr(args, "relu_dropout", 0.0)}
 
 
-def _finish_transformer(args: Namespace, given: Any, task: Any) -> dict[str, Any]:
+def _finish_transformer(args: Namespace, training: TrainingSettings, task: Any) -> dict[str, Any]:
     if args.share_all_embeddings and task.source_dictionary != task.target_dictionary:
         raise ConfigurationError(
             "--share-all-embeddings needs one dictionary, but those of source and target differ "
@@ -84,22 +85,21 @@ def _lm_base(args: Namespace) -> None:
     args.decoder_normalize_before = pre
 
 
-def _finish_lm(args: Namespace, given: Any, task: Any) -> dict[str, Any]:
-    found = _finish_both(args)
+def _finish_lm(args: Namespace, training: TrainingSettings, task: Any) -> dict[str, Any]:
+    values = _finish_both(args)
     if args.decoder_layers_to_keep:
-        found["decoder_layers"] = len(args.decoder_layers_to_keep.split(","))
-    tokens = training_setting(given, "task", "tokens_per_sample")
-    if tokens is not None and training_setting(given, "task", "add_bos_token"):
+        values["decoder_layers"] = len(args.decoder_layers_to_keep.split(","))
+    tokens = training.tokens_per_sample
+    if tokens is not None and training.add_bos_token:
         tokens += 1
-    longest = getattr(args, "max_target_positions", None)
-    longest = longest or training_setting(given, "task", "max_target_positions")
+    longest = getattr(args, "max_target_positions", None) or training.max_target_positions
     longest = longest or tokens or DEFAULT_MAX_TARGET_POSITIONS
     if tokens is not None and tokens > longest:
         raise ConfigurationError(
             f"--max-target-positions is {longest}, but samples have {tokens} tokens "
             "(--tokens-per-sample, plus one for --add-bos-token): give at least that number."
         )
-    return {**found, "max_target_positions": longest}
+    return {**values, "max_target_positions": longest}
 
 
 def _add_lm_flags(parser: Any) -> None:
@@ -114,7 +114,7 @@ TRANSFORMER = ModelArguments(
     unsupported=UNSUPPORTED_TRANSFORMER,
     lengths=("max_source_positions", "max_target_positions"),
     finish=_finish_transformer,
-    own=DecoderArguments,
+    decoder=True,
     option_defaults=OPTION_DEFAULTS,
 )
 LANGUAGE_MODEL = ModelArguments(
@@ -125,6 +125,6 @@ LANGUAGE_MODEL = ModelArguments(
     unsupported=UNSUPPORTED_LM,
     lengths=("max_target_positions",),
     finish=_finish_lm,
-    own=DecoderArguments,
+    decoder=True,
     option_defaults=OPTION_DEFAULTS,
 )

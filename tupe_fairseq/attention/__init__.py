@@ -2,12 +2,12 @@
 
 # Importing a backend registers it.
 from . import blocked, eager, flash, sdpa  # noqa: F401
-from .backend import ATTENTION_BACKENDS, Backend, Feature, SharedAttention, required_features
-from .cache import LayerCache
-from .choice import choose_backend, share_attention
+from .backend import ATTENTION_BACKENDS, Backend, Feature, LayerScores, Prepared
 from .cross_attention import CrossAttention, Source
+from .layer_cache import LayerCache
 from .layout import Layout, Padding
-from .multihead_attention import TupeMultiheadAttention, with_layer_terms
+from .multihead_attention import TupeMultiheadAttention
+from .plan import LayerPlan, choose_backend
 
 __all__ = [
     "ATTENTION_BACKENDS",
@@ -15,13 +15,12 @@ __all__ = [
     "CrossAttention",
     "Feature",
     "LayerCache",
+    "LayerPlan",
+    "LayerScores",
     "Layout",
     "Padding",
-    "SharedAttention",
+    "Prepared",
     "Source",
     "TupeMultiheadAttention",
     "choose_backend",
-    "required_features",
-    "share_attention",
-    "with_layer_terms",
 ]

@@ -8,15 +8,15 @@ a bias, `attend` in each layer.
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..position import LayerTerms, PositionEncoding
+from ..position import PositionEncoding
 from ..position.bias import AttentionBias
+from ..position.dtypes import widened
 from ..position.relative import RelativeVectors
-from ..position.tables import widened
 from ..registry import Registry
 from .layout import Layout
 
@@ -31,72 +31,35 @@ class Feature(Enum):
     RELATIVE_VALUES = "it cannot add vectors by distance to the values"
     DISTANCE = "it cannot add a bias that depends on the distance"
     FACTOR = "it cannot multiply attention weights after the softmax"
-    SCALED_SUMS = "it cannot scale scores that are products of vectors from the layer's input"
+    SCALED_VECTORS = "it cannot scale scores that are products of vectors from the layer's input"
+    SCALED_TERMS = "it cannot scale the positional terms of a layer"
     DECODER = "it cannot hide later tokens from a decoder"
     WINDOW = "it cannot restrict attention to a window"
     COMPILED = "torch.compile (--compile-layers) cannot trace it"
 
 
-def required_features(
-    encoding: PositionEncoding,
-    terms: LayerTerms | None = None,
-    *,
-    window: int | None = None,
-    compiled: bool = False,
-    decoder: bool = False,
-) -> set[Feature]:
-    """What a layer requires of a backend.
-
-    Args:
-        encoding: the encoding as the layer sees it.
-        terms: the encoding's terms of the layer.
-        window: its window in the layer, or None.
-        compiled: whether torch traces the layer.
-        decoder: whether later tokens are hidden, or queries and keys are at different positions
-            (incremental decoding, cross-attention).
-    """
-    required = {
-        Feature.RELATIVE: terms is not None and terms.uses("relative"),
-        Feature.CONTENT: terms is not None and terms.uses("content"),
-        Feature.RELATIVE_VALUES: terms is not None and terms.has_values,
-        Feature.DISTANCE: encoding.uses("attention_bias") and not encoding.bias_is_product,
-        Feature.FACTOR: encoding.multiplies_weights,
-        Feature.SCALED_SUMS: terms is not None
-        and terms.uses("vectors")
-        and encoding.shape.log_scaling_floor is not None
-        and window is None,
-        Feature.DECODER: decoder,
-        Feature.WINDOW: window is not None,
-        Feature.COMPILED: compiled,
-    }
-    return {feature for feature, is_required in required.items() if is_required}
-
-
 @dataclass(frozen=True)
-class SharedAttention:
-    """What a backend knows besides queries, keys and values.
-
-    All but the last two fields are shared by the layers that see the same of the encoding.
+class Prepared:
+    """What the layers that see the same of positions share in one forward pass.
 
     Attributes:
-        backend: the backend to use.
+        backend: computes attention.
         layout: the tokens of the batch.
-        prepared: what the backend's `prepare` returned.
-        encoding: the encoding as these layers see it; None in cross-attention.
+        inputs: what the backend's `prepare` returned.
+        encoding: as these layers see it; None in cross-attention.
         start: position of the first query.
-        relative: the vectors by distance of one layer, or None.
-        content: the term of one layer that depends on content, B×H×T×S, or None.
-        temperature: T×1 in fp64, what scores are multiplied by. Of the bias, that has been done.
+        temperature: T×1 in fp64, what scores are multiplied by, or None. Of the bias, that has
+            been done.
+        factor: H×(T+S−1) by distance, what attention weights are multiplied by, or None.
     """
 
     backend: "Backend"
     layout: Layout
-    prepared: Any
+    inputs: Any
     encoding: PositionEncoding | None = None
     start: int = 0
-    relative: RelativeVectors | None = None
-    content: Tensor | None = None
     temperature: Tensor | None = None
+    factor: Tensor | None = None
 
     def scaled(self, x: Tensor) -> Tensor:
         """Queries, B×H×T×E, or scores, B×H×T×S, times the temperature."""
@@ -104,12 +67,28 @@ class SharedAttention:
             return x
         return (x * self.temperature.to(widened(x.dtype))).to(x.dtype)
 
-    def layer_scores(self, q: Tensor, k: Tensor) -> Tensor | None:
-        """What the layer's own terms add to the scores of q and k, B×H×T×S, or None."""
+
+class LayerScores(NamedTuple):
+    """What one layer adds to the scores.
+
+    Attributes:
+        relative: products with vectors by distance, or None.
+        content: a term that depends on content, B×H×T×S, or None.
+    """
+
+    relative: RelativeVectors | None = None
+    content: Tensor | None = None
+
+    def dense(self, q: Tensor, k: Tensor, start: int = 0) -> Tensor | None:
+        """The sum for queries, B×H×T×E, and keys, B×H×S×E: B×H×T×S; None where there is none."""
         if self.relative is None:
             return self.content
-        scores = self.relative.scores(q, k, self.start)
+        scores = self.relative.scores(q, k, start)
         return scores if self.content is None else scores + self.content
+
+
+#: For layers without terms.
+NOTHING = LayerScores()
 
 
 class Backend:
@@ -141,7 +120,7 @@ class Backend:
         raise NotImplementedError
 
     def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, shared: SharedAttention, dropout: float = 0.0
+        self, q: Tensor, k: Tensor, v: Tensor, prepared: Prepared, added: LayerScores, p: float
     ) -> Tensor:
         """Attend in one layer.
 
@@ -149,8 +128,9 @@ class Backend:
             q: scaled queries, B×H×T×E.
             k: keys, B×H×S×E.
             v: values, B×H×S×D.
-            shared: prepared by this backend, with the layer's own terms.
-            dropout: probability of dropping an attention weight.
+            prepared: by this backend.
+            added: the layer's own terms.
+            p: probability of dropping an attention weight.
 
         Returns:
             B×H×T×D.

@@ -5,10 +5,9 @@ backward pass (Dao et al. 2022). The gradient of the positional term is summed o
 by block.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,17 +16,18 @@ from torch.autograd.function import once_differentiable
 
 from ..kernels.attend import attend
 from ..kernels.dropout import dropout as drop
-from ..kernels.products import multiplied, multiply
+from ..kernels.products import multiply
 from ..kernels.random_bits import draw_key
 from ..kernels.softmax import ScoreTerms, softmax_dropout_, softmax_dropout_backward_
 from ..position.bias import AttentionBias
-from ..position.tables import widened
-from .backend import ATTENTION_BACKENDS, Backend, Feature, SharedAttention
+from ..position.dtypes import widened
+from .backend import ATTENTION_BACKENDS, Backend, Feature, LayerScores, Prepared
 from .bias_gradient import BiasGradient
-from .blocks import Block, Blocks, Factor, split_into_blocks
+from .blocks import Block, Blocks, split_into_blocks
 from .fused import padding_scores
 from .layout import Layout
-from .relative import Table, relative_inputs, tables_of
+from .relative import TENSORS, Table, Tensors, heads_first, relative_inputs
+from .weight_factor import WeightFactor
 
 #: Below this share of the cells, blocks are faster than torch's kernel, which computes all cells.
 SPARSE = 2 / 3
@@ -35,15 +35,13 @@ SPARSE = 2 / 3
 SHORT = 32
 #: Bytes up to which the positional term is stored once for all layers as H×T×T.
 DENSE = 1 << 29
-#: Among the arguments of `_Attend`: no gradients of prepared, p, key, firsts; parts of the bias.
-NO_GRADIENTS, PARTS = (None,) * 4, slice(11, None)
 
 
 class Blocked(Backend):
     """For CPUs: every encoding whose terms are biases, products or vectors, in memory O(T)."""
 
     name = "blocked"
-    supports = frozenset(Feature) - {Feature.CONTENT, Feature.COMPILED}
+    supports = frozenset(Feature) - {Feature.CONTENT, Feature.COMPILED, Feature.SCALED_TERMS}
 
     def unavailable(self, device: str) -> str | None:
         return None if device == "cpu" else f"its kernels are for CPUs, not for {device}"
@@ -53,10 +51,8 @@ class Blocked(Backend):
     ) -> Any:
         dtype = widened(dtype)
         padding = padding_scores(layout.padding_mask, dtype)
-        factor = None
         if bias is not None:
             bias = bias.to(dtype)
-            factor, bias = bias.factors(), replace(bias, factor=None)
             if bias.cells is not None and bias.cells.stride(-1) != 1:
                 bias = replace(bias, cells=bias.cells.contiguous())
         if layout.other_queries or not layout.batch:
@@ -66,37 +62,37 @@ class Blocked(Backend):
         if bias is not None and heads * layout.length**2 * dtype.itemsize <= DENSE:
             bias = bias.computed()
         lengths = layout.lengths or (layout.length,) * layout.batch
-        visible, has_cls = (None, False) if bias is None else (bias.visible, bias.has_cls)
-        blocks = split_into_blocks(heads, lengths, visible, has_cls)
+        visible = None
+        if bias is not None and bias.visible is not None:
+            visible = bias.visible.reach(layout.length)
+        blocks = split_into_blocks(heads, lengths, visible, bias is not None and bias.global_cls)
         cells = [block.cells for same_queries in blocks for block in same_queries]
         workspace = torch.empty(2, max(cells), dtype=dtype)
         share = sum(cells) / (heads * layout.batch * layout.length**2)
         if padding is not None:
             padding = padding[:, 0]
-        return Blocks(blocks, bias, padding, workspace, share, layout.lengths, factor)
+        return Blocks(blocks, bias, padding, workspace, share, layout.lengths)
 
     def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, shared: SharedAttention, dropout: float = 0.0
+        self, q: Tensor, k: Tensor, v: Tensor, prepared: Prepared, added: LayerScores, p: float
     ) -> Tensor:
-        prepared = shared.prepared
-        dtype, wide = v.dtype, widened(v.dtype)
-        if dropout == 1:
+        blocks, dtype, wide = prepared.inputs, v.dtype, widened(v.dtype)
+        if p == 1:
             return v.new_zeros(*q.shape[:-1], v.size(-1))
-        q, k, v = (x.to(wide) for x in (q, k, v))
-        if not isinstance(prepared, Blocks):
-            # Vectors by distance meet this in empty batches alone: `DecoderCache` gives them to
-            # `eager`.
-            return _attend_other(shared.scaled(q), k, v, prepared, dropout).to(dtype)
-        is_fused = dropout == 0 and shared.relative is None and prepared.factor is None
-        if is_fused and (fused := _attend_fused(prepared, shared.scaled(q), k, v)) is not None:
-            return fused.to(dtype)
-        if shared.temperature is not None:
-            prepared = replace(prepared, temperature=shared.temperature.to(wide))
-        terms = filter(None, (prepared.bias, prepared.factor))
-        parts = [part for term in terms for part in term.parts().values()]
-        key = draw_key() if dropout else 0
-        q, *inputs = relative_inputs(q, shared.relative)
-        return _Attend.apply(q, k, v, prepared, dropout, key, *inputs, *parts).to(dtype)
+        q, k, v = (x.to(wide) for x in (prepared.scaled(q), k, v))
+        if not isinstance(blocks, Blocks):
+            # Vectors by distance meet this in empty batches alone: incremental decoding gives
+            # them to `eager`.
+            return _attend_other(q, k, v, blocks, p).to(dtype)
+        fused = not p and added.relative is None and prepared.factor is None
+        if fused and (out := _attend_fused(blocks, q, k, v)) is not None:
+            return out.to(dtype)
+        tensors, firsts = relative_inputs(q, k, v, added.relative)
+        if prepared.factor is not None:
+            tensors = tensors._replace(factor=prepared.factor.to(wide))
+        parts = () if blocks.bias is None else blocks.bias.parts().values()
+        key = draw_key() if p else 0
+        return _Attend.apply(_Pass(blocks, p, key, firsts), *tensors, *parts).to(dtype)
 
 
 def _attend_fused(blocks: Blocks, q: Tensor, k: Tensor, v: Tensor) -> Tensor | None:
@@ -104,11 +100,12 @@ def _attend_fused(blocks: Blocks, q: Tensor, k: Tensor, v: Tensor) -> Tensor | N
     cells = None if blocks.bias is None else blocks.bias.cells
     by_torch = _is_torch_faster(blocks)
     # The kernel requires contiguous keys.
-    is_served = blocks.bias is None or (cells is not None and not blocks.bias.has_cls)
+    is_served = blocks.bias is None or (cells is not None and not blocks.bias.global_cls)
     if is_served and not torch.is_grad_enabled() and not (by_torch and q.size(2) < SHORT):
         # Of sequences with known lengths, no padding is read.
         terms = ScoreTerms(cells, blocks.padding if blocks.lengths is None else None)
-        visible = None if blocks.bias is None else blocks.bias.visible
+        shown = None if blocks.bias is None else blocks.bias.visible
+        visible = None if shown is None else shown.reach(q.size(2))
         if (out := attend(q, k, v, terms, blocks.lengths, visible)) is not None:
             return out
     if not by_torch:
@@ -137,140 +134,127 @@ def _attend_other(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float
     return drop(scores.softmax(-1), p) @ v
 
 
+class _Pass(NamedTuple):
+    """Constants of a forward pass and its backward pass.
+
+    Attributes:
+        blocks: the blocks.
+        p: probability of dropping a weight.
+        key: of the dropout masks.
+        firsts: the first distance of each table in `Tensors`.
+    """
+
+    blocks: Blocks
+    p: float
+    key: int
+    firsts: Mapping[str, int]
+
+
 def _each_block(
-    prepared: Blocks,
-    p: float,
-    key: int,
-    learned: BiasGradient | None = None,
-    of_factor: BiasGradient | None = None,
-) -> Iterator[tuple[Block, ScoreTerms, Tensor | None, Factor | None]]:
-    """Blocks, the terms of each, where to sum the gradient of the bias, and the factor."""
-    for same_queries in prepared.blocks:
+    this: _Pass, learned: BiasGradient | None = None
+) -> Iterator[tuple[Block, ScoreTerms, Tensor | None]]:
+    """Blocks, the terms of each, and where to sum the gradient of the bias."""
+    blocks = this.blocks
+    for same_queries in blocks.blocks:
         largest = same_queries[0]
-        rows = None if prepared.bias is None else largest.rows_of(prepared.bias)
+        rows = None if blocks.bias is None else largest.rows_of(blocks.bias)
         grad_rows = None if learned is None else learned.grad_rows(largest)
-        factors = None if prepared.factor is None else largest.rows_of(prepared.factor)
-        grad_factors = None if of_factor is None else of_factor.grad_rows(largest)
         for block in same_queries:
             bias = None if rows is None else block.part_of(rows)
-            padding = None if prepared.padding is None else block.padding_of(prepared.padding)
+            padding = None if blocks.padding is None else block.padding_of(blocks.padding)
             grad_bias = None if grad_rows is None else block.part_of(grad_rows)
-            factor = None
-            if factors is not None:
-                grad = None if grad_factors is None else block.part_of(grad_factors)
-                factor = Factor(block.part_of(factors), grad)
-            yield block, ScoreTerms(bias, padding, p, key, block.first_word), grad_bias, factor
-        for gradient, total in ((learned, grad_rows), (of_factor, grad_factors)):
-            if gradient is not None and total is not None:
-                gradient.add_rows(largest, total)
+            yield block, ScoreTerms(bias, padding, this.p, this.key, block.first_word), grad_bias
+        if learned is not None and grad_rows is not None:
+            learned.add_rows(largest, grad_rows)
 
 
 class _Attend(torch.autograd.Function):
-    """softmax(q kᵀ + bias_ij) v for q, k B×H×T×E, v B×H×T×D, and parts of the bias.
-
-    p and key are those of dropout. For firsts, other_q, a, b and c see `relative_inputs`.
-    """
+    """softmax(q kᵀ + bias_ij) v from `Tensors` and the parts of the bias."""
 
     @staticmethod
-    def forward(  # type: ignore[no-untyped-def]
-        ctx, q, k, v, prepared, p, key, firsts, other_q, a, b, c, *parts
-    ) -> Tensor:
-        q, k, v, other_q = map(_heads_first, (q, k, v, other_q))
-        out = prepared.empty_like(v)
-        factors = (q if other_q is None else other_q, k, None)
-        tables = tables_of((a, b, c), firsts, factors, (None, None, out))
-        for block, terms, _, factor in _each_block(prepared, p, key):
-            scores = _products(block, block.queries(q), k, prepared.workspace[0], tables[:2])
-            prepared.scale_(block, scores)
+    def forward(ctx: Any, this: _Pass, *tensors: Any) -> Tensor:
+        x = Tensors(*tensors[:TENSORS]).heads_first()
+        out = this.blocks.empty_like(x.v)
+        of_scores, of_values = _by_use(x.tables(this.firsts, out=out))
+        factor = None if x.factor is None else WeightFactor(x.factor)
+        for block, terms, _ in _each_block(this):
+            scores = block.cells_in(this.blocks.workspace[0])
+            for product in block.products_with_keys(block.queries(x.q), x.k, scores):
+                multiply(*product)
+            _add(of_scores, block, scores)
             softmax_dropout_(scores, terms)
             if factor is not None:
-                factor.multiply_(scores)
-            _sum_over_keys(block, scores, v, block.queries(out))
-            for table in filter(None, tables[2:]):
-                table.add_from_cells(block, scores)
-        ctx.save_for_backward(q, k, v, other_q, a, b, c, *parts)
-        ctx.constants = prepared, p, key, firsts
+                factor.multiply_(block, scores)
+            for product in block.sums_over_keys(scores, x.v, block.queries(out)):
+                multiply(*product)
+            _sum(of_values, block, scores)
+        ctx.save_for_backward(*x, *tensors[TENSORS:])
+        ctx.this = this
         return out.transpose(0, 1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_out: Any) -> tuple[Tensor | None, ...]:
-        q, k, v, other_q, a, b, c, *parts = ctx.saved_tensors
-        prepared, p, key, firsts = ctx.constants
-        grad_out = _heads_first(grad_out)
-        grad_q, grad_k, grad_v = map(prepared.empty_like, (q, k, v))
-        grad_other = None if other_q is None else torch.zeros_like(other_q)
-        factors = (q if other_q is None else other_q, k, grad_out)
-        sums = (grad_q if other_q is None else grad_other, grad_k, None)
-        tables = tables_of((a, b, c), firsts, factors, sums)
-        learned = BiasGradient(prepared.bias) if any(ctx.needs_input_grad[PARTS]) else None
-        of_factor = BiasGradient(prepared.factor) if learned and prepared.factor else None
-        for block, terms, grad_bias, factor in _each_block(prepared, p, key, learned, of_factor):
-            queries, grad_rows = block.queries(q), block.queries(grad_out)
-            scores = _products(block, queries, k, prepared.workspace[0], tables[:2])
-            grad_scores = _products(block, grad_rows, v, prepared.workspace[1], tables[2:])
-            prepared.scale_(block, scores)
+        this, blocks = ctx.this, ctx.this.blocks
+        # Once: checkpointing of activations computes them again at each access.
+        saved = ctx.saved_tensors
+        x, parts = Tensors(*saved[:TENSORS]), saved[TENSORS:]
+        grad_out = heads_first(grad_out)
+        grads = x.zeros(blocks)
+        tables = x.tables(this.firsts, grads, grad_out)
+        of_scores, of_values = _by_use(tables)
+        learns = any(ctx.needs_input_grad[1 + TENSORS :])
+        learned = BiasGradient(blocks.bias) if learns else None
+        factor = None if x.factor is None else WeightFactor(x.factor)
+        for block, terms, grad_bias in _each_block(this, learned):
+            queries, grad_rows = block.queries(x.q), block.queries(grad_out)
+            scores, grad_scores = map(block.cells_in, blocks.workspace)
+            for product in (
+                *block.products_with_keys(queries, x.k, scores),
+                *block.products_with_keys(grad_rows, x.v, grad_scores),
+            ):
+                multiply(*product)
+            _add(of_scores, block, scores)
+            _add(of_values, block, grad_scores)
             if factor is not None:
                 grad_product = grad_scores.clone()
-                factor.multiply_(grad_scores)
+                factor.multiply_(block, grad_scores)
             softmax_dropout_backward_(scores, grad_scores, grad_bias, terms)
             if factor is not None:
-                factor.backward_(scores, grad_product)
-            prepared.scale_(block, grad_scores)
+                factor.backward_(block, scores, grad_product)
             # The first queries see all keys and write, unless keys are hidden: then the gradients
-            # begin with 0 (`empty_like`).
-            accumulate = block.first > 0 or prepared.hides
-            _sum_over_queries(block, scores, grad_rows, grad_v, accumulate)
-            _sum_over_queries(block, grad_scores, queries, grad_k, accumulate)
-            _sum_over_keys(block, grad_scores, k, block.queries(grad_q))
-            for table, cells in zip(tables, (grad_scores, grad_scores, scores), strict=True):
-                if table is not None:
-                    table.add_from_cells(block, cells)
-        grads = map(_batch_first, (grad_q, grad_k, grad_v))
-        of_tables = (None if table is None else table.gradient for table in tables)
-        found = (each.sums.values() for each in (learned, of_factor) if each is not None)
-        of_parts: list[Tensor | None] = [*chain(*found)] or [None] * len(parts)
-        return *grads, *NO_GRADIENTS, _batch_first(grad_other), *of_tables, *of_parts
+            # begin with 0 (`Blocks.empty_like`).
+            accumulate = block.first > 0 or blocks.hides
+            for product in (
+                *block.sums_over_queries(scores, grad_rows, grads.v, accumulate),
+                *block.sums_over_queries(grad_scores, queries, grads.k, accumulate),
+                *block.sums_over_keys(grad_scores, x.k, block.queries(grads.q)),
+            ):
+                multiply(*product)
+            _sum(of_scores, block, grad_scores)
+            _sum(of_values, block, scores)
+        of_tables: dict[str, Any] = {name: table.gradient for name, table in tables.items()}
+        grads = grads._replace(**of_tables)
+        if factor is not None:
+            grads = grads._replace(factor=factor.gradient)
+        of_parts = [None] * len(parts) if learned is None else learned.sums.values()
+        return None, *grads.batch_first(), *of_parts
 
 
-def _products(
-    block: Block, rows: Tensor, x: Tensor, memory: Tensor, tables: Sequence[Table | None]
-) -> Tensor:
-    """Products of rows, M×R×D, with the keys of x, H×B×T×D, and with vectors: M×R×S."""
-    keys, cells = block.keys(x), block.cells_in(memory)
-    if len(keys) == 1:
-        # Perhaps not in the workspace.
-        cells = multiplied(rows, keys[0][1].mT, cells)
-    else:
-        for columns, part in keys:
-            multiply(rows, part.mT, cells[..., columns])
-    for table in filter(None, tables):
+def _add(tables: list[Table], block: Block, cells: Tensor) -> None:
+    for table in tables:
         table.add_to_cells(block, cells)
-    return cells
 
 
-def _sum_over_keys(block: Block, cells: Tensor, x: Tensor, out: Tensor) -> None:
-    """Write cells, M×R×S, times the block's keys of x, H×B×T×D, to out, M×R×D."""
-    for columns, part in block.keys(x):
-        multiply(cells[..., columns], part, out, accumulate=columns.start > 0)
+def _sum(tables: list[Table], block: Block, cells: Tensor) -> None:
+    for table in tables:
+        table.add_from_cells(block, cells)
 
 
-def _sum_over_queries(
-    block: Block, cells: Tensor, rows: Tensor, out: Tensor, accumulate: bool
-) -> None:
-    """Write or add cells, M×R×S, times rows, M×R×D, to the block's keys of out, H×B×T×D."""
-    for columns, part in block.keys(out):
-        multiply(cells[..., columns].mT, rows, part, accumulate)
-
-
-def _heads_first(x: Tensor | None) -> Tensor | None:
-    """B×H×T×D -> H×B×T×D, contiguous, so that the matrices of a group are consecutive."""
-    return None if x is None else x.transpose(0, 1).contiguous()
-
-
-def _batch_first(x: Tensor | None) -> Tensor | None:
-    """H×B×T×D -> B×H×T×D."""
-    return None if x is None else x.transpose(0, 1)
+def _by_use(tables: Mapping[str, Table]) -> tuple[list[Table], list[Table]]:
+    """The tables that add to scores, and those that add to the output."""
+    of_values = [table for name, table in tables.items() if name == "for_values"]
+    return [table for table in tables.values() if table not in of_values], of_values
 
 
 ATTENTION_BACKENDS.register(Blocked.name)(Blocked())

@@ -30,6 +30,10 @@ NARROW = 64
 SIMILAR = 0.75
 
 
+#: Arguments of `kernels.products.multiply`.
+Product = tuple[Tensor, Tensor, Tensor, bool]
+
+
 class Group(NamedTuple):
     """M attention matrices of similar size, consecutive in tensors H×B×T×D.
 
@@ -47,7 +51,7 @@ class Group(NamedTuple):
 
     @property
     def matrices(self) -> int:
-        """M."""
+        """Number of matrices M."""
         heads, sequences = self.heads, self.sequences
         return (heads.stop - heads.start) * (sequences.stop - sequences.start)
 
@@ -64,9 +68,9 @@ class Block(NamedTuple):
         first: the first query.
         rows: number of queries R.
         first_key: the first of the consecutive keys that these queries can see.
-        num_keys: number of keys S, key 0 included if with_cls.
+        num_keys: number of keys S, key 0 included if adds_cls.
         first_word: counter of the first random word of its dropout mask.
-        with_cls: whether they also see key 0, which then comes before these keys.
+        adds_cls: whether they also see key 0, which is not among these keys and comes first.
     """
 
     group: Group
@@ -75,7 +79,7 @@ class Block(NamedTuple):
     first_key: int
     num_keys: int
     first_word: int
-    with_cls: bool = False
+    adds_cls: bool = False
 
     @property
     def cells(self) -> int:
@@ -94,14 +98,14 @@ class Block(NamedTuple):
     def spans(self) -> list[tuple[slice, slice]]:
         """Columns of the cells, and the consecutive keys that they belong to.
 
-        For example with key 0 before the keys 7, 8 and 9 (num_keys = 4, with_cls):
+        For example with key 0 before the keys 7, 8 and 9 (num_keys = 4, adds_cls):
 
             columns   0 | 1 2 3
             keys      0 | 7 8 9
         """
-        count = self.num_keys - self.with_cls
+        count = self.num_keys - self.adds_cls
         near = slice(self.first_key, self.first_key + count)
-        if not self.with_cls:
+        if not self.adds_cls:
             return [(slice(0, count), near)]
         return [(slice(0, 1), slice(0, 1)), (slice(1, self.num_keys), near)]
 
@@ -109,6 +113,20 @@ class Block(NamedTuple):
         """The keys by their columns: H×B×T×D -> views M×S×D."""
         matrices = self.group.matrices_of(x)
         return [(columns, matrices[:, keys]) for columns, keys in self.spans]
+
+    def products_with_keys(self, rows: Tensor, x: Tensor, cells: Tensor) -> list[Product]:
+        """Products of rows, M×R×D, with the keys of x, H×B×T×D, written to cells, M×R×S."""
+        return [(rows, keys.mT, cells[..., at], False) for at, keys in self.keys(x)]
+
+    def sums_over_keys(self, cells: Tensor, x: Tensor, out: Tensor) -> list[Product]:
+        """Cells, M×R×S, times the keys of x, H×B×T×D, written to out, M×R×D."""
+        return [(cells[..., at], keys, out, at.start > 0) for at, keys in self.keys(x)]
+
+    def sums_over_queries(
+        self, cells: Tensor, rows: Tensor, out: Tensor, accumulate: bool
+    ) -> list[Product]:
+        """Cells, M×R×S, times rows, M×R×D, written or added to the keys of out, H×B×T×D."""
+        return [(cells[..., at].mT, rows, keys, accumulate) for at, keys in self.keys(out)]
 
     def rows_of(self, bias: AttentionBias) -> Tensor:
         """The term of its queries and keys in all heads: H×R×S; a view where that is possible."""
@@ -128,29 +146,6 @@ class Block(NamedTuple):
         return rows[self.group.heads, : self.rows, : self.num_keys]
 
 
-class Factor(NamedTuple):
-    """What the weights of a block are multiplied by after the softmax.
-
-    Attributes:
-        values: G×R×S; each belongs to M/G consecutive matrices.
-        gradient: where to sum its gradient, G×R×S, or None.
-    """
-
-    values: Tensor
-    gradient: Tensor | None
-
-    def multiply_(self, cells: Tensor) -> None:
-        """Multiply M×R×S in place."""
-        cells.unflatten(0, (len(self.values), -1)).mul_(self.values[:, None])
-
-    def backward_(self, weights: Tensor, grad_product: Tensor) -> None:
-        """Multiply the weights, M×R×S, and sum the gradient, given that of the product."""
-        if self.gradient is not None:
-            product = (weights * grad_product).unflatten(0, (len(self.values), -1))
-            self.gradient.add_(product.sum(1))
-        self.multiply_(weights)
-
-
 def joined(parts: list[Tensor]) -> Tensor:
     """Tensors side by side."""
     return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
@@ -167,8 +162,6 @@ class Blocks:
         workspace: memory for the cells of two blocks, 2×cells.
         share: of the cells, those in blocks; the others are padding or hidden.
         lengths: tokens of each sequence, or None where padding is anywhere or nowhere.
-        factor: what weights are multiplied by after the softmax, or None.
-        temperature: T×1, what scores are multiplied by before the bias is added, or None.
     """
 
     blocks: list[list[Block]]
@@ -177,13 +170,6 @@ class Blocks:
     workspace: Tensor
     share: float
     lengths: tuple[int, ...] | None = None
-    factor: AttentionBias | None = None
-    temperature: Tensor | None = None
-
-    def scale_(self, block: Block, cells: Tensor) -> None:
-        """Multiply cells, M×R×S, by the temperature of their queries, in place."""
-        if self.temperature is not None:
-            cells.mul_(self.temperature[block.first : block.first + block.rows])
 
     @property
     def hides(self) -> bool:
@@ -200,7 +186,7 @@ def split_into_blocks(
     heads: int,
     lengths: Sequence[int],
     visible: tuple[int, int] | None = None,
-    untied_cls: bool = False,
+    global_cls: bool = False,
 ) -> list[list[Block]]:
     """Blocks that cover the visible cells of all tokens; each inner list has the same queries.
 
@@ -211,14 +197,14 @@ def split_into_blocks(
         lengths: tokens of each sequence, the longest first.
         visible: the lowest and the highest distance j − i of keys that a query i can see, at most
             and at least 0; or None for all keys.
-        untied_cls: whether query 0 sees all keys, and key 0 is seen by all queries.
+        global_cls: whether query 0 sees all keys, and key 0 is seen by all queries.
     """
     longest = max(lengths)
     low, high = visible or (-longest, longest)
     # A block computes more cells than its queries see, and the fewer queries the fewer of these.
     sees = min(high, longest) - max(low, -longest)
     most_rows = longest if visible is None else min(longest, max(NARROW, sees // 4))
-    most_keys = min(longest, most_rows + high - low + untied_cls)
+    most_keys = min(longest, most_rows + high - low + global_cls)
     groups = [
         group
         for start, stop in batched(heads, lengths, visible is None)
@@ -229,18 +215,18 @@ def split_into_blocks(
     word = 0
     blocks: list[list[Block]] = []
     # A query that sees all keys has blocks of its own.
-    firsts = [0, *range(1, longest, step)] if untied_cls else range(0, longest, step)
+    firsts = [0, *range(1, longest, step)] if global_cls else range(0, longest, step)
     for first in firsts:
-        sees_all = untied_cls and first == 0
+        sees_all = global_cls and first == 0
         blocks.append([])
         for group in groups:
             if first < group.keys:
                 rows = 1 if sees_all else min(step, group.keys - first)
                 first_key = max(0, first + low)
-                with_cls = untied_cls and first_key > 0
+                adds_cls = global_cls and first_key > 0
                 last = group.keys if sees_all else min(group.keys, first + rows + high)
-                count = last - first_key + with_cls
-                blocks[-1].append(Block(group, first, rows, first_key, count, word, with_cls))
+                count = last - first_key + adds_cls
+                blocks[-1].append(Block(group, first, rows, first_key, count, word, adds_cls))
                 word += words_per_mask(group.matrices * rows, count)
     return blocks
 

@@ -3,10 +3,10 @@
 from torch import Tensor
 
 from ..kernels.linear import project
-from .backend import Backend, Feature, SharedAttention
-from .choice import choose_backend, dtype_of_queries
+from .backend import NOTHING, Backend, Feature, Prepared
 from .eager import EAGER
 from .layout import Layout
+from .plan import choose_backend, dtype_of_queries
 from .projections import Projections
 
 
@@ -21,17 +21,17 @@ class Source:
 
     def __init__(self, vectors: Tensor, padding_mask: Tensor | None = None, backend: str = "auto"):
         self.vectors, self.padding_mask, self.name = vectors, padding_mask, backend
-        self.backend = choose_backend(backend, {Feature.DECODER}, vectors.device.type)
-        self._shared: dict[str, SharedAttention] = {}
+        chosen = choose_backend(backend, {Feature.DECODER}, vectors.device.type)
+        #: What all layers share.
+        self.prepared = self.prepare(chosen)
 
-    def shared(self, heads: int, backend: Backend) -> SharedAttention:
-        """What all layers share with this backend, computed once."""
-        if backend.name not in self._shared:
-            batch, length = self.vectors.shape[:2]
-            layout = Layout(batch, length, self.padding_mask, other_queries=True)
-            prepared = backend.prepare(None, layout, heads, dtype_of_queries(self.vectors))
-            self._shared[backend.name] = SharedAttention(backend, layout, prepared)
-        return self._shared[backend.name]
+    def prepare(self, backend: Backend) -> Prepared:
+        """What layers share with this backend."""
+        batch, length = self.vectors.shape[:2]
+        layout = Layout(batch, length, self.padding_mask, other_queries=True)
+        # The number of heads matters in self-attention only.
+        inputs = backend.prepare(None, layout, 1, dtype_of_queries(self.vectors))
+        return Prepared(backend, layout, inputs)
 
     def select(self, order: Tensor) -> "Source":
         """The source with sequence order[i] at place i."""
@@ -75,12 +75,12 @@ class CrossAttention(Projections):
         q = self.per_head((project(x, self.q_proj) * scaling).view(len(k), -1, x.size(-1)))
         dropout, weights = self.dropout if self.training else 0.0, None
         if need_weights:
-            shared = source.shared(self.num_heads, EAGER)
-            out, weights = EAGER.attend_with_weights(q, k, v, shared, dropout)
+            prepared = source.prepare(EAGER)
+            out, weights = EAGER.attend_with_weights(q, k, v, prepared, NOTHING, dropout)
             # B×H×n·T×S -> B×n×H×T×S -> n·B×H×T×S
             weights = weights.unflatten(2, (-1, x.size(1))).transpose(1, 2).flatten(0, 1)
         else:
-            shared = source.shared(self.num_heads, source.backend)
-            out = source.backend.attend(q, k, v, shared, dropout)
+            prepared = source.prepared
+            out = prepared.backend.attend(q, k, v, prepared, NOTHING, dropout)
         # B×H×n·T×D -> n·B×T×C
         return project(out.transpose(1, 2).reshape(x.shape), self.out_proj), weights

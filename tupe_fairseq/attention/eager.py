@@ -7,8 +7,9 @@ from torch import Tensor
 
 from ..kernels.dropout import dropout as drop
 from ..position.bias import AttentionBias
-from ..position.tables import widened
-from .backend import ATTENTION_BACKENDS, Backend, Feature, SharedAttention
+from ..position.dtypes import widened
+from ..position.indices import toeplitz
+from .backend import ATTENTION_BACKENDS, Backend, Feature, LayerScores, Prepared
 from .layout import Layout
 
 
@@ -21,41 +22,39 @@ class Eager(Backend):
     def prepare(
         self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
     ) -> Any:
-        dense = None if bias is None else bias.dense()
-        factors = None if bias is None else bias.factors()
         mask = layout.padding_mask
         # B×S -> B×1×1×S
         padding = None if mask is None else mask[:, None, None, :]
-        return dense, padding, None if factors is None else factors.dense()
+        return None if bias is None else bias.dense(), padding
 
     def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, shared: SharedAttention, dropout: float = 0.0
+        self, q: Tensor, k: Tensor, v: Tensor, prepared: Prepared, added: LayerScores, p: float
     ) -> Tensor:
-        return self.attend_with_weights(q, k, v, shared, dropout)[0]
+        return self.attend_with_weights(q, k, v, prepared, added, p)[0]
 
     def attend_with_weights(
-        self, q: Tensor, k: Tensor, v: Tensor, shared: SharedAttention, dropout: float = 0.0
+        self, q: Tensor, k: Tensor, v: Tensor, prepared: Prepared, added: LayerScores, p: float
     ) -> tuple[Tensor, Tensor]:
         """As `attend`; also returns the weights before dropout and factor, B×H×T×S."""
-        bias, padding, factor = shared.prepared
+        bias, padding = prepared.inputs
         # B×H×T×E · B×H×E×S -> B×H×T×S
         scores = q @ k.transpose(-2, -1)
-        if (added := shared.layer_scores(q, k)) is not None:
-            scores = scores + added
-        scores = shared.scaled(scores)
+        if (of_layer := added.dense(q, k, prepared.start)) is not None:
+            scores = scores + of_layer
+        scores = prepared.scaled(scores)
         if bias is not None:
             scores = scores + bias
         if padding is not None:
             # Not −inf: a row in which every key is padding would become NaN.
             scores = scores.masked_fill(padding, torch.finfo(scores.dtype).min)
         weights = self.weights(scores, v.dtype)
-        dropped = drop(weights, dropout) if dropout else weights
-        if factor is not None:
-            dropped = dropped * factor.to(dropped.dtype)
+        dropped = drop(weights, p) if p else weights
+        if prepared.factor is not None:
+            dropped = dropped * toeplitz(prepared.factor, k.size(2)).to(dropped.dtype)
         # B×H×T×S · B×H×S×D -> B×H×T×D
         out = dropped @ v
-        if shared.relative is not None and shared.relative.for_values is not None:
-            out = out + shared.relative.for_values.weighted_sum(dropped, shared.start)
+        if added.relative is not None and added.relative.for_values is not None:
+            out = out + added.relative.for_values.weighted_sum(dropped, prepared.start)
         return out, weights
 
     def weights(self, scores: Tensor, dtype: torch.dtype) -> Tensor:

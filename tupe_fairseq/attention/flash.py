@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..position.bias import AttentionBias
-from .backend import ATTENTION_BACKENDS, Backend, Feature, SharedAttention
+from .backend import ATTENTION_BACKENDS, Backend, Feature, LayerScores, Prepared
 from .fused import fused_attention, padding_scores
 from .layout import Layout
 
@@ -33,14 +33,14 @@ class Flash(Backend):
         return parts["queries"][None], parts["keys"][None], padding
 
     def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, shared: SharedAttention, dropout: float = 0.0
+        self, q: Tensor, k: Tensor, v: Tensor, prepared: Prepared, added: LayerScores, p: float
     ) -> Tensor:
-        positions_q, positions_k, padding = shared.prepared
-        queries, keys = [shared.scaled(q)], [k]
+        positions_q, positions_k, padding = prepared.inputs
+        queries, keys = [prepared.scaled(q)], [k]
         if positions_q is not None:
             queries.append(positions_q.expand(len(q), -1, -1, -1))
             keys.append(positions_k.expand(len(k), -1, -1, -1))
-        return fused_attention(queries, keys, v, dropout=dropout, padding=padding)
+        return fused_attention(queries, keys, v, dropout=p, padding=padding)
 
 
 ATTENTION_BACKENDS.register(Flash.name)(Flash())

@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor
 
-from ..kernels.linear import is_plain, is_small, joins_weights, linear, project
+from ..kernels.linear import project
 from ..position import LayerTerms
-from ..position.relative import RelativeVectors
-from .backend import SharedAttention
-from .cache import LayerCache
+from .backend import NOTHING, LayerScores, Prepared
+from .layer_cache import LayerCache
+from .layout import Layout
 from .precision import products_in
 from .projections import Projections
 
@@ -39,117 +39,83 @@ class TupeMultiheadAttention(Projections):
         self.scaling = (score_terms * self.head_dim) ** -0.5
         self.layer_terms = layer_terms
 
-    def forward(
-        self, x: Tensor, shared: SharedAttention, cache: LayerCache | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, prepared: Prepared, cache: LayerCache | None = None) -> Tensor:
         """Attend.
 
         Args:
-            x: B×T×C, or N×C where the layout of `shared` has taken padding out.
-            shared: what `share_attention` prepared for this forward pass.
+            x: B×T×C, or N×C where the layout of `prepared` has taken padding out.
+            prepared: what layers share in this forward pass.
             cache: keys and values of earlier tokens in incremental decoding, to which those of x
                 are added; None otherwise.
 
         Returns:
             The shape of x.
         """
-        assert shared.encoding is not None
-        q, k, v = shared.encoding.rotate(*self._project(x, shared, cache), shared.start)
-        terms = self.layer_terms
+        encoding, layout, terms = prepared.encoding, prepared.layout, self.layer_terms
+        assert encoding is not None
+        q, k, v = encoding.rotate(*self._project(x, layout), prepared.start)
+        added, cells = NOTHING, x
         if terms is not None:
-            q, k, v = terms.rotate(q, k, v, shared.encoding, shared.start)
-        if terms is not None and terms.uses("vectors"):
-            q, k = _with_vectors(terms, shared.layout.to_attention(x), q, k, cache)
+            q, k, v = terms.rotate(q, k, v, encoding, prepared.start)
+            if terms.reads_input:
+                cells = layout.to_attention(x)
+            if terms.uses("vectors"):
+                q, k = _with_vectors(terms, cells, q, k, cache)
         if cache is not None:
             k, v = cache.append(k, v)
         if terms is not None:
-            relative = None if cache is None else cache.relative
-            if terms.uses("content") or terms.uses("relative_queries"):
-                x = shared.layout.to_attention(x)
-            shared = with_layer_terms(shared, terms, x, q, k, relative, self)
+            added = self.layer_scores(terms, cells, q, k, prepared, cache)
         dropout = self.dropout if self.training else 0.0
-        out = shared.backend.attend(q, k, v, shared, dropout)
+        out = prepared.backend.attend(q, k, v, prepared, added, dropout)
         # B×H×T×D -> B×T×C -> N×C
-        return project(shared.layout.from_attention(out.transpose(1, 2).flatten(2)), self.out_proj)
+        return project(layout.from_attention(out.transpose(1, 2).flatten(2)), self.out_proj)
 
-    def _project(
-        self, x: Tensor, shared: SharedAttention, cache: LayerCache | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def layer_scores(
+        self,
+        terms: LayerTerms,
+        x: Tensor,
+        q: Tensor,
+        k: Tensor,
+        prepared: Prepared,
+        cache: LayerCache | None = None,
+    ) -> LayerScores:
+        """What the layer's terms add to the scores.
+
+        Args:
+            terms: the layer's.
+            x: input of attention, B×T×C; not read where no term `reads_input`.
+            q: scaled queries, B×H×T×E.
+            k: keys, B×H×S×E.
+            prepared: what layers share.
+            cache: of the layer in incremental decoding, or None.
+        """
+        relative = content = None
+        encoding, start = prepared.encoding, prepared.start
+        if terms.uses("relative"):
+            relative = None if cache is None else cache.relative
+            if relative is None:
+                relative = terms.relative(encoding, max(start + q.size(2), k.size(2)), self)
+            if terms.uses("relative_queries"):
+                relative = relative.with_queries(terms.relative_queries(x))
+        if terms.uses("content"):
+            q, k = (each[..., : self.head_dim] for each in (q, k))
+            content = terms.content(q, k, x, encoding, start)
+        return LayerScores(relative, content)
+
+    def _project(self, x: Tensor, layout: Layout) -> tuple[Tensor, Tensor, Tensor]:
         """Scaled queries, keys and values, B×H×T×D each."""
-        projections = self.q_proj, self.k_proj, self.v_proj
-        plain = all(is_plain(each) and each.bias is not None for each in projections)
-        if plain and not (cache is None and is_small(x)):
-            if cache is None and not joins_weights(x):
-                products = (linear(x, *each) for each in self._scaled())
-                qkv = tuple(map(shared.layout.to_attention, products))
-            else:
-                # One large product is faster than three.
-                qkv = shared.layout.to_attention(linear(x, *self._joint(cache))).chunk(3, -1)
-        else:
-            q, k, v = (project(x, module) for module in projections)
-            qkv = tuple(map(shared.layout.to_attention, (q * self.scaling, k, v)))
-        q, k, v = map(self.per_head, qkv)
+        q, k, v = (project(x, each) for each in (self.q_proj, self.k_proj, self.v_proj))
+        in_batch = map(layout.to_attention, (q * self.scaling, k, v))
+        q, k, v = map(self.per_head, in_batch)
         return q, k, v
-
-    def _joint(self, cache: LayerCache | None) -> tuple[Tensor, Tensor]:
-        """Weight and bias of the three projections concatenated, 3C×C and 3C."""
-        if cache is not None and cache.joint is not None:
-            return cache.joint
-        weights, biases = zip(*self._scaled(), strict=True)
-        joint = torch.cat(weights), torch.cat(biases)
-        if cache is not None:
-            cache.joint = joint
-        return joint
-
-    def _scaled(self) -> list[tuple[Tensor, Tensor]]:
-        """Weight and bias of the three projections, those of the queries scaled."""
-        q, k, v = ((each.weight, each.bias) for each in (self.q_proj, self.k_proj, self.v_proj))
-        return [(q[0] * self.scaling, q[1] * self.scaling), k, v]
 
 
 def _with_vectors(
     terms: LayerTerms, x: Tensor, q: Tensor, k: Tensor, cache: LayerCache | None
 ) -> tuple[Tensor, Tensor]:
     """Queries and keys with the dimensions that the layer's terms compute from x, B×T×C."""
-    own_q, own_k, carried = terms.vectors(x, None if cache is None else cache.carried)
+    more_q, more_k, carried = terms.vectors(x, None if cache is None else cache.carried)
     if cache is not None:
         cache.carried = carried
-    own_q, own_k = products_in(q.dtype, own_q, own_k)
-    return torch.cat((q, own_q), -1), torch.cat((k, own_k), -1)
-
-
-def with_layer_terms(
-    shared: SharedAttention,
-    terms: LayerTerms,
-    x: Tensor,
-    q: Tensor,
-    k: Tensor,
-    relative: RelativeVectors | None = None,
-    attention: Projections | None = None,
-) -> SharedAttention:
-    """`shared` with the terms of one layer.
-
-    Args:
-        shared: what layers share.
-        terms: the layer's.
-        x: input of attention, B×T×C.
-        q: scaled queries, B×H×T×D; further dimensions are ignored.
-        k: keys, B×H×S×D; further dimensions are ignored.
-        relative: what `terms.relative` returned for this length or a longer one, if known.
-        attention: of the layer, where its terms share its projections.
-    """
-    assert shared.encoding is not None
-    content = None
-    if terms.uses("relative") and relative is None:
-        length = max(shared.start + q.size(2), k.size(2))
-        relative = terms.relative(shared.encoding, length, attention)
-    if relative is not None:
-        # Written out, here and below: torch.compile of torch 2.6 cannot trace `replace`.
-        vectors = relative.for_queries, relative.for_keys, relative.for_values
-        biases, queries = (relative.query_bias, relative.key_bias), terms.relative_queries(x)
-        relative = RelativeVectors(*vectors, *biases, queries)
-    if terms.uses("content"):
-        width = shared.encoding.shape.head_dim
-        content = terms.content(q[..., :width], k[..., :width], x, shared.encoding, shared.start)
-    seen = shared.backend, shared.layout, shared.prepared, shared.encoding, shared.start
-    return SharedAttention(*seen, relative, content, shared.temperature)
+    more_q, more_k = products_in(q.dtype, more_q, more_k)
+    return torch.cat((q, more_q), -1), torch.cat((k, more_k), -1)

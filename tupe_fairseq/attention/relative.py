@@ -12,20 +12,22 @@ Gradients are summed back along the diagonals. Keys are multiplied likewise.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ..kernels.diagonals import add_by_distance_, sum_by_distance
-from ..kernels.products import multiplied, multiply
+from ..kernels.products import multiply
 from ..position.relative import ByDistance, RelativeVectors
-from .blocks import Block
+from .blocks import Block, Blocks
 
 #: Rows of a tile. With J cells in a row, it reaches J + TILE − 1 distances.
 TILE = 64
+#: The vectors of `RelativeVectors`.
+TABLES = ("for_queries", "for_keys", "for_values")
 #: Cells up to which a tile has several heads: one call for each takes longer than its products.
 FEW_CELLS = 1 << 16
 
@@ -87,9 +89,8 @@ class Table:
         """Add x_i · vector_{j−i}, or x_j by key, to cells M×R×S."""
         for tile in self._tiles(block, cells):
             rows, vectors = self._rows(tile), self.vectors[tile.reached]
-            products = multiplied(
-                rows, vectors.mT, self._workspace(*rows.shape[:2], vectors.size(1))
-            )
+            products = self._workspace(*rows.shape[:2], vectors.size(1))
+            multiply(rows, vectors.mT, products)
             add_by_distance_(tile.cells, tile.by_matrix(products), tile.offset, self.by_key)
 
     def add_from_cells(self, block: Block, cells: Tensor) -> None:
@@ -130,7 +131,7 @@ class Table:
         return self.workspace[:count].view(size)
 
     def _tiles(self, block: Block, cells: Tensor) -> Iterator[Tile]:
-        # `with_cls` needs no care: only TUPE unties [CLS], and it has no vectors by distance.
+        # `adds_cls` needs no care: only TUPE unties [CLS], and it has no vectors by distance.
         table, group = ByDistance(self.vectors, self.first), block.group
         queries = range(block.first, block.first + block.rows)
         keys = range(block.first_key, block.first_key + block.num_keys)
@@ -151,55 +152,115 @@ class Table:
                     i, j, in_tile = queries, keys[part], in_heads[:, :, part]
                 else:
                     i, j, in_tile = queries[part], keys, in_heads[:, part]
-                own = j if self.by_key else i
+                rows = j if self.by_key else i
                 start, stop = table.reached(j[0] - i[-1], j[-1] - i[0])
                 # Of cell (0, 0): distance −first-> row of the table −start-> column of the product
                 yield Tile(
                     cells=in_tile,
-                    rows=(heads, group.sequences, slice(own.start, own.stop)),
+                    rows=(heads, group.sequences, slice(rows.start, rows.stop)),
                     reached=(heads if len(self.vectors) > 1 else slice(0, 1), slice(start, stop)),
                     offset=j[0] - i[0] - self.first - start,
                 )
 
 
-def tables_of(
-    vectors: Sequence[Tensor | None],
-    firsts: Sequence[int],
-    factors: Sequence[Tensor | None],
-    outs: Sequence[Tensor | None],
-) -> list[Table | None]:
-    """The tables of the vectors a, b and c of `RelativeVectors`; None for those that are None.
+class Tensors(NamedTuple):
+    """The tensors of blocked attention that can have a gradient, besides the bias.
 
-    The first distances, what the vectors are multiplied by and `out` are given for each of them.
+    Attributes:
+        q: scaled queries that are multiplied by the keys, B×H×T×E.
+        k: keys, B×H×T×E.
+        v: values, B×H×T×D.
+        queries: what `for_queries` is multiplied by in place of q, B×H×T×D; or None.
+        for_queries: vectors by distance, H×W×D or 1×W×D, see `RelativeVectors`; or None.
+        for_keys: likewise.
+        for_values: likewise.
+        factor: by distance, see `WeightFactor`; or None.
     """
-    return [
-        None if table is None else Table(table, first, x, out, by_key=index == 1)
-        for index, (table, first, x, out) in enumerate(
-            zip(vectors, firsts, factors, outs, strict=True)
-        )
-    ]
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    queries: Tensor | None = None
+    for_queries: Tensor | None = None
+    for_keys: Tensor | None = None
+    for_values: Tensor | None = None
+    factor: Tensor | None = None
+
+    def heads_first(self) -> "Tensors":
+        """The same with q, k, v and queries as H×B×T×D."""
+        q, k, v = map(heads_first, self[:3])
+        queries = None if self.queries is None else heads_first(self.queries)
+        return Tensors(q, k, v, queries, *self[4:])
+
+    def zeros(self, blocks: Blocks) -> "Tensors":
+        """Where to sum the gradients of q, k, v and queries, H×B×T×D each."""
+        q, k, v = map(blocks.empty_like, self[:3])
+        return Tensors(q, k, v, None if self.queries is None else torch.zeros_like(self.queries))
+
+    def batch_first(self) -> "Tensors":
+        """The same with q, k, v and queries as B×H×T×D."""
+        q, k, v = (x.transpose(0, 1) for x in self[:3])
+        queries = None if self.queries is None else self.queries.transpose(0, 1)
+        return Tensors(q, k, v, queries, *self[4:])
+
+    def tables(
+        self,
+        firsts: Mapping[str, int],
+        gradients: "Tensors | None" = None,
+        values: Tensor | None = None,
+        out: Tensor | None = None,
+    ) -> dict[str, "Table"]:
+        """The vectors by distance as tables; the tensors are H×B×T×D.
+
+        Args:
+            firsts: the distance of the first row of each table.
+            gradients: in the backward pass, where to sum those of queries and keys.
+            values: what `for_values` is multiplied by: the gradient of the output.
+            out: what `for_values` adds to: the output.
+        """
+        x = {"for_queries": self.q if self.queries is None else self.queries, "for_keys": self.k}
+        sums: dict[str, Tensor | None] = {"for_values": out}
+        if gradients is not None:
+            queries = gradients.q if gradients.queries is None else gradients.queries
+            sums |= {"for_queries": queries, "for_keys": gradients.k}
+        if values is not None:
+            x["for_values"] = values
+        return {
+            name: Table(
+                getattr(self, name), first, x.get(name), sums.get(name), name == "for_keys"
+            )
+            for name, first in firsts.items()
+        }
 
 
-def relative_inputs(q: Tensor, relative: RelativeVectors | None) -> tuple[Any, ...]:
-    """The vectors by distance as tensors of the dtype of q, which autograd needs as arguments.
+#: Their number.
+TENSORS = len(Tensors._fields)
+
+
+def heads_first(x: Tensor) -> Tensor:
+    """B×H×T×D -> H×B×T×D, contiguous, so that the matrices of a group are consecutive."""
+    return x.transpose(0, 1).contiguous()
+
+
+def relative_inputs(
+    q: Tensor, k: Tensor, v: Tensor, relative: RelativeVectors | None
+) -> tuple[Tensors, dict[str, int]]:
+    """The inputs of attention with vectors by distance, and the first distance of each table.
 
     Args:
         q: scaled queries, B×H×T×E; E may be larger than the width of the vectors.
+        k: keys, B×H×T×E.
+        v: values, B×H×T×D.
         relative: the vectors of the layer, or None.
-
-    Returns:
-        The queries that are multiplied by the keys; `firsts`, the first distances of a, b and c;
-        the queries that are multiplied by a, where they are others; a, b and c, or None.
     """
     if relative is None:
-        return q, (None, None, None), None, None, None, None
-    tables = (relative.for_queries, relative.for_keys, relative.for_values)
-    firsts = tuple(None if table is None else table.first for table in tables)
-    vectors = (None if table is None else table.vectors.to(q.dtype) for table in tables)
-    other = None
-    biases = relative.query_bias, relative.key_bias, relative.queries
+        return Tensors(q, k, v), {}
+    tables = {name: table for name in TABLES if (table := getattr(relative, name)) is not None}
+    vectors = {name: table.vectors.to(q.dtype) for name, table in tables.items()}
+    biases, queries = (relative.query_bias, relative.key_bias, relative.queries), None
     if any(bias is not None for bias in biases):
-        other = relative.biased(q[..., : relative.width]).to(q.dtype)
+        queries = relative.biased(q[..., : relative.width]).to(q.dtype)
     if (bias := relative.key_bias) is not None:
         q = q + F.pad(bias, (0, q.size(-1) - bias.size(-1)))
-    return q, firsts, other, *vectors
+    firsts = {name: table.first for name, table in tables.items()}
+    return Tensors(q, k, v, queries, **vectors), firsts

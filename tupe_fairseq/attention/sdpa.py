@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..position.bias import AttentionBias
-from .backend import ATTENTION_BACKENDS, Backend, Feature, SharedAttention
+from .backend import ATTENTION_BACKENDS, Backend, Feature, LayerScores, Prepared
 from .fused import fused_attention, padding_scores
 from .layout import Layout
 
@@ -16,7 +16,7 @@ class Sdpa(Backend):
 
     name = "sdpa"
     supports = frozenset(Feature) - {
-        *(Feature.RELATIVE_VALUES, Feature.FACTOR, Feature.SCALED_SUMS)
+        *(Feature.RELATIVE_VALUES, Feature.FACTOR, Feature.SCALED_VECTORS)
     }
 
     def prepare(
@@ -26,17 +26,17 @@ class Sdpa(Backend):
         return mask, padding_scores(layout.padding_mask, dtype)
 
     def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, shared: SharedAttention, dropout: float = 0.0
+        self, q: Tensor, k: Tensor, v: Tensor, prepared: Prepared, added: LayerScores, p: float
     ) -> Tensor:
-        bias, padding = shared.prepared
-        if (added := shared.layer_scores(q, k)) is not None:
-            added = shared.scaled(added)
+        bias, padding = prepared.inputs
+        if (of_layer := added.dense(q, k, prepared.start)) is not None:
+            of_layer = prepared.scaled(of_layer)
             # The kernels require a bias in the dtype of the queries.
-            bias = (added if bias is None else bias + added).to(q.dtype)
-        q = shared.scaled(q)
+            bias = (of_layer if bias is None else bias + of_layer).to(q.dtype)
+        q = prepared.scaled(q)
         if bias is None:
-            return fused_attention([q], [k], v, padding, dropout)
-        return fused_attention([q], [k], v, bias, dropout, padding)
+            return fused_attention([q], [k], v, padding, p)
+        return fused_attention([q], [k], v, bias, p, padding)
 
 
 ATTENTION_BACKENDS.register(Sdpa.name)(Sdpa())

@@ -1,46 +1,97 @@
-"""Check the checkpoint that a training is about to restore, before fairseq reads it."""
+"""Check the checkpoint that a training starts from, before fairseq reads it.
 
+Most options have no parameters, so the checkpoint loads with other values of them, and another
+model than the trained one goes on. How far an option may differ is declared: `options.Mark`.
+"""
+
+import logging
 from argparse import Namespace
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from fairseq import checkpoint_utils
+from fairseq.distributed.utils import get_global_rank
 
-from ..arguments.completion import position_options
-from ..arguments.declaration import ModelArguments, training_setting
+from ..arguments.training import TrainingSettings
 from ..errors import CheckpointError
-from .changes import warn_of_changes
+from ..options import Mark, Option
 from .intact import newest_intact_checkpoint
 from .reading import read_checkpoint, recorded_settings
 
-#: This value of --restore-file means the last checkpoint in --save-dir, if there is one.
-DEFAULT_RESTORE_FILE = "checkpoint_last.pt"
+logger = logging.getLogger(__name__)
 
 
-def check_restore_file(model: ModelArguments, args: Any, complete: Namespace) -> None:
+def check_restored(
+    training: TrainingSettings, options: Iterable[Option], complete: Namespace
+) -> None:
     """Check that the checkpoint of --restore-file or --finetune-from-model can be used.
 
     fairseq shows a traceback if it cannot be read, and silently loads the checkpoint of
     another encoding if neither has parameters. A checkpoint that is missing is reported later, by
     the model (`CheckedModel.forward`), because fairseq may look for it elsewhere.
 
-    Other options that differ from the recorded ones are named in a warning.
+    One warning names the options that differ from the recorded ones. Stock fairseq's checkpoints
+    record no encoding, and are compared with nothing else.
+
+    Args:
+        training: the settings that name the checkpoints.
+        options: of the model.
+        complete: their values.
 
     Raises:
         CheckpointError: the checkpoint is damaged, not fairseq's, or would run code; or it has
-            another position encoding or --tie-cls.
+            another value of an option that is fixed, as --position-encoding is.
     """
-    finetune_from = training_setting(args, "checkpoint", "finetune_from_model")
-    if finetune_from and (path := Path(finetune_from)).is_file():
-        recorded = recorded_settings(read_checkpoint(path), "model", path)
-        _check_encoding(recorded, path, complete)
-        # Otherwise, fairseq goes on from that file.
-        if not restored_file(args).is_file():
-            warn_of_changes(model, complete, recorded, path)
-    if (path := restored_file(args)).is_file():
-        recorded = recorded_settings(_read_restored(path), "model", path)
-        _check_encoding(recorded, path, complete)
-        warn_of_changes(model, complete, recorded, path)
+    restored = training.restored_file
+    named = (restored, Path(training.finetune_from_model or ""))
+    sources = [path for path in dict.fromkeys(named) if path.is_file()]
+    for path in sources:
+        state = _read_restored(path) if path == restored else read_checkpoint(path)
+        recorded = recorded_settings(state, "model", path)
+        known = {"position_encoding": _stock_encoding(recorded), **recorded}
+        changes = _changes(options, complete, known, path)
+        # fairseq goes on from --restore-file if that file is there.
+        told = path == sources[0] and "position_encoding" in recorded and get_global_rank() == 0
+        if told and changes:
+            logger.warning(
+                "%s was trained with other options, and this training changes its model: %s",
+                path,
+                "; ".join(changes),
+            )
+
+
+def _changes(
+    options: Iterable[Option], complete: Namespace, recorded: Mapping[str, Any], path: Path
+) -> list[str]:
+    """What differs from a checkpoint, in words. Options that it does not record had their default.
+
+    Raises:
+        CheckpointError: a fixed option differs.
+    """
+    free = {Mark.FREE}
+    # Whether options for longer texts acted in training.
+    if recorded.get("extend_positions") != "toeplitz" and recorded.get("rope_scaling") is None:
+        free.add(Mark.FOR_LONGER_TEXTS)
+    changes = []
+    for option in options:
+        flag, now, then = option.flag, getattr(complete, option.name), recorded.get(option.name)
+        if then is not None and now != then and Mark.FIXED in option.marks:
+            raise CheckpointError(
+                f"{flag} is {now!r}, but {path} was trained with {then!r}: give that value, or "
+                "train from scratch."
+            )
+        then = option.default if then is None else then
+        if now == then or not free.isdisjoint(option.marks):
+            continue
+        if then is None:
+            way_back = f"leave out {flag}"
+        elif option.type is bool:
+            way_back = "pass " + (flag if then else flag.replace("--", "--no-", 1))
+        else:
+            way_back = f"pass {flag} {then}"
+        changes.append(f"{flag} is {now!r}, but was {then!r} (to keep it, {way_back})")
+    return changes
 
 
 def forget_earlier_runs() -> None:
@@ -56,34 +107,11 @@ def forget_earlier_runs() -> None:
     vars(checkpoint_utils.save_checkpoint).clear()
 
 
-def restored_file(args: Any) -> Path:
-    """The path that --restore-file refers to; the file may be missing."""
-    name = training_setting(args, "checkpoint", "restore_file") or DEFAULT_RESTORE_FILE
-    folder = training_setting(args, "checkpoint", "save_dir") or ""
-    return Path(folder, name) if name == DEFAULT_RESTORE_FILE else Path(name)
+def _stock_encoding(recorded: Mapping[str, Any]) -> str | None:
+    """The encoding of stock fairseq's transformers, whose sinusoids are no parameters.
 
-
-def _check_encoding(recorded: dict[str, Any], path: Path, complete: Namespace) -> None:
-    encoding = complete.position_encoding
-    other = _encoding_of(recorded)
-    if other not in (None, encoding):
-        raise CheckpointError(
-            f"--position-encoding is {encoding!r}, but {path} was trained with {other!r}: give "
-            "that encoding, or train from scratch."
-        )
-    # --extend-positions would take the rows of an untied [CLS] for positions.
-    tied, other = position_options(complete).get("tie_cls"), recorded.get("tie_cls")
-    if None not in (tied, other) and bool(tied) != bool(other):
-        raise CheckpointError(f"--tie-cls is {tied}, but {path} was trained with {other}.")
-
-
-def _encoding_of(recorded: dict[str, Any]) -> str | None:
-    """The encoding of a checkpoint; None for a stock model whose parameters tell it.
-
-    Stock fairseq records none. Its sinusoids are no parameters.
+    None for other models: the parameters show their encoding, or they record it.
     """
-    if "position_encoding" in recorded:
-        return recorded["position_encoding"]
     if not str(recorded.get("_name") or recorded.get("arch")).startswith("transformer"):
         return None
     if recorded.get("no_token_positional_embeddings"):

@@ -13,8 +13,8 @@ import torch
 import torch.distributed as dist
 from omegaconf import DictConfig
 
+from ..arguments.training import TrainingSettings
 from ..checkpoints.reading import read_checkpoint, recorded_settings
-from ..checkpoints.restoring import restored_file
 
 #: In --save-dir during a training; after a kill, the next training overwrites it.
 COPY = ".restored.pt"
@@ -30,7 +30,7 @@ def resumed(cfg: DictConfig) -> Iterator[None]:
     Raises:
         CheckpointError: the checkpoint is damaged, of another kind, or would run code.
     """
-    state = _recounted(restored_file(cfg), cfg)
+    state = _recounted(TrainingSettings.read(cfg).restored_file, cfg)
     if state is None:
         yield
         return

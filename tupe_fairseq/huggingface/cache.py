@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from ..errors import ConfigurationError
-from ..modules.cache import DecoderCache
+from ..modules.decoding import DecoderCache
 
 
 class TupeCache(DecoderCache):

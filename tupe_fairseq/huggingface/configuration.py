@@ -1,6 +1,7 @@
 """`TupeConfig`: the configuration of the models for transformers.
 
-It imports nothing of the package but errors: transformers 4 loads it from a directory by itself.
+From a directory with its code, transformers 4 copies the files that it imports, but not those that
+these import. So it also imports what `position.model_options` imports.
 """
 
 import math
@@ -9,6 +10,8 @@ from typing import Any
 from transformers import PretrainedConfig
 
 from ..errors import ConfigurationError
+from ..options import declared_options
+from ..position.model_options import ModelOptions
 
 #: Settings that count something.
 SIZES = (
@@ -46,14 +49,6 @@ class TupeConfig(PretrainedConfig):
         max_position_embeddings: longest sequence, in tokens.
         position_encoding: name of a registered encoding.
         position_options: the options of that encoding by name; others have their defaults.
-        attention_window: largest distance at which tokens attend to each other; None: no limit.
-            An untied [CLS] is outside of it: it is visible to all tokens and sees all.
-        global_every: layers 0, N, 2N, ... have no window; 0: all layers have it.
-        extend_positions: "toeplitz" continues TUPE's positional term by distance, in a model that
-            is loaded with a larger max_position_embeddings than it was trained with.
-        log_scaling_floor: in layers without a window of a language model, scores of the i-th token
-            are multiplied by 1 + log_scaling_alpha · ln(i / log_scaling_floor) from this token on.
-        log_scaling_alpha: see log_scaling_floor.
         layernorm_embedding: LayerNorm on the input, as BERT has.
         normalize_before: pre-LN layers and a final LayerNorm.
         embedding_scale: factor of the token embeddings; None: √C for encodings whose positions
@@ -74,7 +69,8 @@ class TupeConfig(PretrainedConfig):
         use_cache: `generate` uses a KV cache where it can.
         sparse_prediction: with labels, a masked language model in training computes logits for
             the tokens that have a label alone, as ModernBERT in transformers.
-        **kwargs: other settings of transformers.
+        **kwargs: options of every encoding by name, such as attention_window (`ModelOptions`), and
+            other settings of transformers.
     """
 
     model_type = "tupe"
@@ -91,11 +87,6 @@ class TupeConfig(PretrainedConfig):
     max_position_embeddings: int = 512
     position_encoding: str = "tupe_r"
     position_options: Any = None
-    attention_window: int | None = None
-    global_every: int = 0
-    extend_positions: str | None = None
-    log_scaling_floor: int | None = None
-    log_scaling_alpha: float = 0.1
     layernorm_embedding: bool = True
     normalize_before: bool = False
     embedding_scale: float | None = None
@@ -115,13 +106,18 @@ class TupeConfig(PretrainedConfig):
     sparse_prediction: bool = False
 
     def __init__(self, **kwargs: Any):
-        defaults = {name: getattr(TupeConfig, name) for name in TupeConfig.__annotations__}
-        given = {name: kwargs.pop(name, default) for name, default in defaults.items()}
+        values = {name: kwargs.pop(name, value) for name, value in TupeConfig.defaults().items()}
         super().__init__(**kwargs)
         # Afterwards, because transformers 4 and 5 set different ones of these themselves.
-        for name, value in given.items():
+        for name, value in values.items():
             setattr(self, name, value)
         self.position_options = dict(self.position_options or {})
+
+    @staticmethod
+    def defaults() -> dict[str, Any]:
+        """All settings by name, with their default values."""
+        settings = {name: getattr(TupeConfig, name) for name in TupeConfig.__annotations__}
+        return {**settings, **{each.name: each.default for each in declared_options(ModelOptions)}}
 
     def check_numbers(self) -> None:
         """Check types and ranges, which a damaged file may not have.

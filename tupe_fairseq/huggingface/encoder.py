@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from ..attention import SharedAttention
+from ..attention import Prepared
 from ..attention.eager import Eager
-from ..modules.encoder import Encoder
 from ..modules.layer import TransformerLayer
 from ..modules.padding_shift import PaddingShift
+from ..modules.stack import TransformerStack
 from .configuration import TupeConfig
 
 
@@ -19,14 +19,14 @@ class TupeLayer(GradientCheckpointingLayer, TransformerLayer):
     """`TransformerLayer` that transformers can recompute in the backward pass."""
 
 
-class TupeEncoder(Encoder):
-    """`Encoder` of such layers."""
+class HuggingFaceStack(TransformerStack):
+    """`TransformerStack` of such layers."""
 
     layer_class = TupeLayer
 
 
 class Record:
-    """An observer of `Encoder.run` that collects what the layers read.
+    """An observer of `TransformerStack.run` that collects what the layers read.
 
     The layers go on with what was collected, so gradients reach it.
 
@@ -47,13 +47,13 @@ class Record:
         self._states: list[Tensor] = []
         self._weights: list[Tensor] = []
 
-    def __call__(self, x: Tensor, shared: SharedAttention) -> tuple[Tensor, SharedAttention]:
-        """The input of a layer and its shared attention, as the layer gets them."""
+    def __call__(self, x: Tensor, prepared: Prepared) -> tuple[Tensor, Prepared]:
+        """The input of a layer and what it shares with others, as the layer gets them."""
         if self.wants_states:
-            x = shared.layout.pack(self._add_state(shared.layout.unpack(x)))
+            x = prepared.layout.pack(self._add_state(prepared.layout.unpack(x)))
         if self.wants_weights:
-            shared = replace(shared, backend=_Recorded(self._add_weights))
-        return x, shared
+            prepared = replace(prepared, backend=_Recorded(self._add_weights))
+        return x, prepared
 
     def hidden_states(self, last: Tensor) -> tuple[Tensor, ...] | None:
         """The input of each layer, and `last`, which includes the final LayerNorm; B×T×C each.

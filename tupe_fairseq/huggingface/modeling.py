@@ -14,13 +14,14 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from ..attention import Padding
 from ..errors import ConfigurationError, DataError
-from ..kernels.layer_norm import set_epsilon
+from ..modules.forward_pass import Pass
+from ..modules.layer import set_epsilon
 from ..modules.padding_shift import PaddingShift
 from .cache import TupeCache
 from .configuration import TupeConfig
-from .encoder import Record, TupeEncoder
+from .encoder import HuggingFaceStack, Record
 from .padding import Read, check_inputs, read_mask, visible
-from .positions import build_positions, resized, restore
+from .positions import TRAINED, build_positions, resized, restore
 
 #: The token embeddings in the state dict of a model with a head, which may tie them to its output.
 EMBED_TOKENS = "tupe.embed_tokens.weight"
@@ -40,7 +41,7 @@ class TupePreTrainedModel(PreTrainedModel):
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     # Layers share what depends on positions, so they are on one device.
-    _no_split_modules: ClassVar = ["TupeEncoder"]
+    _no_split_modules: ClassVar = ["HuggingFaceStack"]
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -82,7 +83,7 @@ class TupePreTrainedModel(PreTrainedModel):
 
 
 class TupeModel(TupePreTrainedModel):
-    """Token embeddings and `Encoder`; later tokens are hidden if `config.is_decoder`.
+    """Token embeddings and `TransformerStack`; later tokens are hidden if `config.is_decoder`.
 
     Raises:
         UsageError: the configuration has an invalid value.
@@ -102,7 +103,7 @@ class TupeModel(TupePreTrainedModel):
         self.embed_tokens = nn.Embedding(
             config.vocab_size, config.hidden_size, config.pad_token_id
         )
-        self.encoder = TupeEncoder(
+        self.encoder = HuggingFaceStack(
             build_positions(config),
             num_layers=config.num_hidden_layers,
             ffn_dim=config.intermediate_size,
@@ -118,6 +119,9 @@ class TupeModel(TupePreTrainedModel):
         )
         if config.embedding_scale is None:
             config.embedding_scale = self.encoder.embed_positions.token_scale
+        if self.encoder.embed_positions.continues_by_distance:
+            # The trained length, which stays when a loaded model gets a larger one.
+            config.position_options.setdefault(TRAINED, config.max_position_embeddings)
         set_epsilon(self.encoder, config.layer_norm_eps)
         self.encoder.length_limit = ("max_position_embeddings", "shorten it (truncation=True)")
         self.gradient_checkpointing = False
@@ -196,13 +200,12 @@ class TupeModel(TupePreTrainedModel):
             padding = Padding(padding.mask)
         eager = weights or self.config._attn_implementation == "eager"
         backend = "eager" if eager else self.config.attention_backend
+        cells = None if read is None else read[0] * x.size(1) + _columns(read, shift)
+        wanted = Pass(tokens, types, backend=backend, cells=cells, observe=record)
         if cache is not None:
-            return self.encoder.extend(x, cache, tokens, backend, types, observe=record).x
-        how: dict[str, Any] = {"backend": backend, "observe": record, "types": types}
-        if read is not None:
-            cells = read[0] * x.size(1) + _columns(read, shift)
-            return self.encoder.encode(x, padding, tokens, cells=cells, **how).x
-        return shift.back(self.encoder.encode(x, padding, tokens, **how).x)
+            return self.encoder.extend(x, cache, wanted).x
+        x = self.encoder.encode(x, padding, wanted).x
+        return shift.back(x) if cells is None else x
 
     def _cache(
         self, past: Any, use_cache: bool | None, padding: Padding | None
@@ -260,7 +263,7 @@ def _columns(read: Read, shift: PaddingShift) -> Tensor:
 
 
 @contextmanager
-def _loaded(encoder: TupeEncoder) -> Iterator[None]:
+def _loaded(encoder: HuggingFaceStack) -> Iterator[None]:
     """Load the parameters of positions that accelerate has offloaded, and offload them afterwards.
 
     accelerate loads a module's parameters where it is called, but encodings have several hooks.

@@ -6,8 +6,9 @@ import torch
 from torch import nn
 
 from ..errors import ConfigurationError
-from ..modules.encoder import Encoder
+from ..modules.stack import TransformerStack
 from ..position.base import POSITION_ENCODINGS, PositionEncoding, build_position_encoding
+from ..position.model_options import model_options
 from .configuration import TupeConfig
 
 #: The option that records the trained length.
@@ -30,14 +31,12 @@ def build_positions(config: TupeConfig) -> PositionEncoding:
             f"position_options has {', '.join(map(repr, unknown))}, but the options of {name} "
             f"are: {', '.join(sorted(known)) or 'none'}."
         )
-    if POSITION_ENCODINGS[name].continues_by_distance:
-        if config.extend_positions == "toeplitz" and not config.position_options.get(TRAINED):
-            raise ConfigurationError(
-                "extend_positions is 'toeplitz', but position_options has no trained_positions: "
-                "give the max_position_embeddings with which the model was trained."
-            )
-        # The trained length, which stays when a loaded model gets a larger one.
-        config.position_options.setdefault(TRAINED, config.max_position_embeddings)
+    lacks_length = TRAINED in known and not config.position_options.get(TRAINED)
+    if lacks_length and config.extend_positions == "toeplitz":
+        raise ConfigurationError(
+            f"extend_positions is 'toeplitz', but position_options has no {TRAINED}: give the "
+            "max_position_embeddings with which the model was trained."
+        )
     with torch.device("cpu"):
         return build_position_encoding(
             name,
@@ -47,17 +46,15 @@ def build_positions(config: TupeConfig) -> PositionEncoding:
             bidirectional=not config.is_decoder,
             vocab_size=config.vocab_size,
             num_layers=config.num_hidden_layers,
-            window=config.attention_window,
-            global_every=config.global_every,
-            extension=config.extend_positions,
-            log_scaling_floor=config.log_scaling_floor,
-            log_scaling_alpha=config.log_scaling_alpha,
+            **{option.name: getattr(config, option.name) for option in model_options()},
             **config.position_options,
         )
 
 
 @torch.no_grad()
-def restore(encoder: Encoder, config: TupeConfig, initialise: Callable[[nn.Module], None]) -> None:
+def restore(
+    encoder: TransformerStack, config: TupeConfig, initialise: Callable[[nn.Module], None]
+) -> None:
     """Give constants their values, and new parameters of positions their initial values.
 
     transformers 5 loads models without the values of what is not in the file, and its own
@@ -68,9 +65,9 @@ def restore(encoder: Encoder, config: TupeConfig, initialise: Callable[[nn.Modul
     _complete(encoder.embed_positions, fresh.apply(initialise))
     for index, terms in enumerate(encoder.layers.terms()):
         with torch.device("cpu"):
-            own = fresh.at(index).build_layer_terms()
-        if terms is not None and own is not None:
-            _complete(terms, own.apply(initialise))
+            fresh_terms = fresh.at(index).build_layer_terms()
+        if terms is not None and fresh_terms is not None:
+            _complete(terms, fresh_terms.apply(initialise))
 
 
 def _complete(target: nn.Module, fresh: nn.Module) -> None:
@@ -84,14 +81,14 @@ def _complete(target: nn.Module, fresh: nn.Module) -> None:
 
 
 @torch.no_grad()
-def resized(encoder: Encoder, config: TupeConfig) -> PositionEncoding:
+def resized(encoder: TransformerStack, config: TupeConfig) -> PositionEncoding:
     """The encoding of an encoder for another size of the vocabulary.
 
     Rows of tokens that are not new are copied, those of new tokens have their initial values.
     Device and dtype are those of the encoder, and frozen parameters stay frozen.
     """
     old = encoder.embed_positions
-    # The encoder's first parameters are the encoding's own, if it has any.
+    # The encoder's first parameters are the encoding's, if it has any.
     new = build_positions(config).train(old.training).to(next(encoder.parameters()))
     for name, value in new.named_parameters():
         kept = old.get_parameter(name)

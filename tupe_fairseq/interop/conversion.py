@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..options import Option, options_of
+from ..options import Option, declared_options
 from ..registry import Registry
 
 #: Ids B×T -> logits: B×T×V, or B×classes of a head.
@@ -62,7 +62,7 @@ class Conversion:
     @property
     def options(self) -> tuple[Option, ...]:
         """Flags of this conversion alone."""
-        return options_of(self.function)
+        return declared_options(self.function)
 
     @property
     def command(self) -> str:

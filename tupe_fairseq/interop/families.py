@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ..arguments.transformers import LANGUAGE_MODEL
 from ..errors import CheckpointError
+from ..position import model_options
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +57,8 @@ class Family:
     @property
     def settings(self) -> dict[str, str]:
         """Settings of the same meaning: name in `TupeConfig`, name here."""
-        same = ("position_encoding", "attention_window", "global_every", "extend_positions")
+        shared = model_options(decoder=self.side == "decoder")
+        same = ("position_encoding", *(option.name for option in shared))
         return {
             "num_hidden_layers": f"{self.side}_layers",
             "hidden_size": f"{self.side}_embed_dim",
@@ -114,7 +116,6 @@ CAUSAL = Family(
     output="decoder.output_projection.weight",
     longest="max_target_positions",
     ties=("share_decoder_input_output_embed", True),
-    more={name: name for name in ("log_scaling_floor", "log_scaling_alpha")},
     defaults=LANGUAGE_MODEL.option_defaults,
 )
 

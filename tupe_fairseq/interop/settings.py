@@ -5,17 +5,18 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
+from ..arguments.declaration import RobertaArguments
 from ..checkpoints.reading import recorded_settings
 from ..errors import CheckpointError
-from ..position import POSITION_ENCODINGS
+from ..options import declared_options
+from ..position import POSITION_ENCODINGS, model_options
 from .families import CAUSAL, Family
 from .models import encoding_options
 
 #: Settings that older checkpoints do not record.
 UNRECORDED = {
-    **{"attention_window": None, "global_every": 0, "extend_positions": None},
-    **{"log_scaling_floor": None, "log_scaling_alpha": 0.1},
-    **{"layer_norm_eps": 1e-5, "type_vocab_size": 0},
+    option.name: option.default
+    for option in (*model_options(), *declared_options(RobertaArguments))
 }
 #: Criteria of fairseq whose loss is in bits per token.
 IN_BITS = ("masked_lm", "cross_entropy")

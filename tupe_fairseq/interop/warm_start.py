@@ -6,7 +6,7 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from ..position import POSITION_ENCODINGS, build_position_encoding
+from ..position import POSITION_ENCODINGS, build_position_encoding, model_options
 from .models import ENCODER, POSITIONS, Converted
 
 #: Options of formats that can be read as a warm start.
@@ -42,7 +42,8 @@ def warm_start(converted: Converted, position_encoding: str | None, seed: int) -
 
 def new_positions(converted: Converted, seed: int) -> dict[str, Tensor]:
     """Initial parameters and constants of the encoding that the settings name."""
-    settings = converted.settings
+    settings, decoder = converted.settings, converted.is_causal
+    shared = (each for each in model_options(decoder) if each.name in settings)
     # Random numbers of the caller stay as they are.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -51,11 +52,10 @@ def new_positions(converted: Converted, seed: int) -> dict[str, Tensor]:
             settings["hidden_size"],
             settings["num_attention_heads"],
             settings["max_position_embeddings"],
-            bidirectional=not converted.is_causal,
+            bidirectional=not decoder,
             vocab_size=settings["vocab_size"],
             num_layers=settings["num_hidden_layers"],
-            window=settings.get("attention_window"),
-            global_every=settings.get("global_every", 0),
+            **{each.name: settings[each.name] for each in shared},
         ).apply(_initialise)
         modules: dict[str, nn.Module] = {"embed_positions": positions}
         for index in range(settings["num_hidden_layers"]):

@@ -1,1 +1,1 @@
-"""Random bits, dropout, LayerNorm, softmax and products, with kernels in C."""
+"""Random bits, dropout, softmax and products, with kernels in C."""

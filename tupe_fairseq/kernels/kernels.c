@@ -1,9 +1,8 @@
-/* Softmax, dropout and LayerNorm, each in one pass over memory.
+/* Softmax with dropout in one pass over memory.
 
    Shapes: M matrices of R rows (queries) and S columns (keys), row-major. Each function has a
-   counterpart in torch (softmax.py, dropout.py, layer_norm.py) with the full description. The
-   struct ScoreTerms and the constants of random bits are declared by native.py, which puts them
-   before this source. */
+   counterpart in torch (softmax.py) with the full description. The struct ScoreTerms and the
+   constants of random bits are declared by native.py, which puts them before this source. */
 
 #include <math.h>
 #include <stdint.h>
@@ -126,41 +125,5 @@ void softmax_dropout_backward(float *scores, float *grad_dropped, float *grad_bi
             }
             if (t->drops) drop(row, entries, t->threshold, t->scale, S);
         }
-    }
-}
-
-/* out := scale x where kept, plus residual where there is one. */
-void dropout(float *out, const float *x, const float *residual, uint64_t key, int threshold,
-             float scale, long size) {
-    enum { CHUNK = 4096 };
-#pragma omp parallel for schedule(static)
-    for (long start = 0; start < size; start += CHUNK) {
-        long end = start + CHUNK < size ? start + CHUNK : size;
-        int16_t entries[CHUNK];
-        draw(entries, CHUNK / ENTRIES_PER_WORD, key, start / ENTRIES_PER_WORD);
-        for (long i = start; i < end; i++)
-            out[i] = entries[i - start] >= threshold ? scale * x[i] : 0.0f;
-        if (residual)
-            for (long i = start; i < end; i++) out[i] += residual[i];
-    }
-}
-
-/* out := LayerNorm(x + residual), row by row. */
-void add_layer_norm(float *out, const float *x, const float *residual, const float *weight,
-                    const float *bias, float eps, long rows, long width) {
-#pragma omp parallel for schedule(static)
-    for (long r = 0; r < rows; r++) {
-        const float *a = x + r * width, *b = residual + r * width;
-        float *row = out + r * width, sum = 0.0f, squares = 0.0f;
-#pragma omp simd reduction(+ : sum)
-        for (long c = 0; c < width; c++) {
-            row[c] = a[c] + b[c];
-            sum += row[c];
-        }
-        float mean = sum / width;
-#pragma omp simd reduction(+ : squares)
-        for (long c = 0; c < width; c++) squares += (row[c] - mean) * (row[c] - mean);
-        float scale = 1.0f / sqrtf(squares / width + eps);
-        for (long c = 0; c < width; c++) row[c] = (row[c] - mean) * scale * weight[c] + bias[c];
     }
 }

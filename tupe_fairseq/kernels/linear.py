@@ -2,8 +2,8 @@
 
 torch computes fp32 products on x86 processors by MKL, which uses AVX-512 on Intel's alone. On
 other processors with AVX-512, oneDNN, which is a part of torch, is faster. Both copy the weight
-into blocks first. For few rows this takes longer than the product, so a kernel in C (AVX-512 or
-AVX2) reads the weight as it is stored. All round in fp32; they differ in the order of summation.
+into blocks first. For few rows this takes longer than the product, so a kernel in C reads the
+weight as it is stored. All round in fp32; they differ in the order of summation.
 """
 
 import functools
@@ -20,68 +20,41 @@ from . import native
 LEAST_WORK = 1 << 20
 #: The same for the kernel in C, about 3 µs.
 LEAST_WORK_IN_C = 1 << 18
-#: Numbers in the inputs, and without AVX-512 their rows, up to which the kernel in C is faster.
-FEW_INPUTS, FEW_ROWS = 1 << 14, 32
-#: Rows from which one product with joined weights is faster than three, where torch computes them.
-JOINING_ROWS = 512
-#: The kernel computes 4 or 8 rows at a time of 16 numbers.
-FEWEST_ROWS, LANES = 4, 16
+#: Rows up to which the kernel in C is faster; it reads 16 numbers of each at a time.
+FEW_ROWS, LINE = {"AVX512": 16, "AVX2": 32}, 16
 
 
-def project(x: Tensor, module: nn.Module, activation: str = "none") -> Tensor:
-    """``module(x)`` and the activation, "none" or "gelu": B×T×I -> B×T×O, or N×I -> N×O.
+def project(x: Tensor, module: nn.Module) -> Tensor:
+    """``module(x)``: B×T×I -> B×T×O, or N×I -> N×O.
 
-    The module is nn.Linear, or what replaces it, e.g. with noise, adapters or quantised weights.
+    A function, because torch quantizes modules whose class is nn.Linear itself, and no subclass.
+    What replaces such a module, or changes its output, is called.
     """
-    if isinstance(module, nn.Linear) and is_plain(module):
-        return linear(x, module.weight, module.bias, activation)
-    return F.gelu(module(x)) if activation == "gelu" else module(x)
+    if _is_plain(module):
+        return linear(x, module.weight, module.bias)  # type: ignore[arg-type]
+    return module(x)
 
 
-def is_plain(module: nn.Module, kind: type[nn.Module] = nn.Linear) -> bool:
-    """Whether the module is of this class itself, has no hooks, and its forward is its own.
+def _is_plain(module: nn.Module) -> bool:
+    """Whether the module is nn.Linear itself, without hooks, and its forward is its own.
 
     Quantisation noise is a hook; accelerate replaces ``forward`` where it offloads weights.
     """
-    if type(module) is not kind or "forward" in module.__dict__:
+    if type(module) is not nn.Linear or "forward" in module.__dict__:
         return False
     hooks = module._forward_pre_hooks or module._forward_hooks
     return not (hooks or module._backward_pre_hooks or module._backward_hooks)
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "none") -> Tensor:
-    """activation(x weightᵀ + bias), with "none" or "gelu": B×T×I -> B×T×O, or N×I -> N×O.
-
-    The weight is O×I, the bias O.
-    """
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """X weightᵀ + bias: B×T×I -> B×T×O, or N×I -> N×O; the weight is O×I, the bias O."""
     if not _is_served(x, weight, bias):
-        out = F.linear(x, weight, bias)
-    elif _needs_gradient(x, weight, bias):
-        out = _Linear.apply(x, weight, bias)
-    else:
-        small = _small_product(x, weight, bias)
-        if small is None and prefers_onednn():
-            return _product_of_some_rows(x, weight, bias, activation)
-        out = F.linear(x, weight, bias) if small is None else small
-    if activation == "none":
-        return out
-    # In place: allocating a tensor of this size costs as much as gelu.
-    return F.gelu(out) if torch.is_grad_enabled() else torch.ops.aten.gelu_(out)
-
-
-def is_small(x: Tensor) -> bool:
-    """Whether the time is that of reading weights: few inputs, without gradients."""
-    if torch.is_grad_enabled() or torch.compiler.is_compiling():
-        return False
-    few = FEW_INPUTS if prefers_onednn() else FEW_ROWS * x.size(-1)
-    return x.numel() <= few and bool(_instructions()) and native.kernels() is not None
-
-
-def joins_weights(x: Tensor) -> bool:
-    """Whether the product with weights that are joined for it is faster than one with each."""
-    if torch.is_grad_enabled() or torch.compiler.is_compiling() or _instructions() != "AVX2":
-        return True
-    return x.numel() >= JOINING_ROWS * x.size(-1)
+        return F.linear(x, weight, bias)
+    if torch.is_grad_enabled():
+        return _Linear.apply(x, weight, bias)
+    if _is_small(x, weight):
+        return _small_product(x, weight, bias)
+    return _product_of_some_rows(x, weight, bias)
 
 
 @functools.cache
@@ -92,21 +65,28 @@ def prefers_onednn() -> bool:
 
 @functools.cache
 def _instructions() -> str:
-    """AVX512 or AVX2 where the kernel in C serves the processor; on Intel's it is not measured."""
+    """What torch uses, "AVX512" or "AVX2"; "" on Intel's processors, which are not measured."""
     # Linux on x86 names the manufacturer; elsewhere it counts as Intel.
     is_intel = (fact_of_processor("vendor_id") or "GenuineIntel") == "GenuineIntel"
-    found = torch.backends.cpu.get_cpu_capability()
-    return found if found in ("AVX512", "AVX2") and not is_intel else ""
+    return "" if is_intel else torch.backends.cpu.get_cpu_capability()
+
+
+def _is_small(x: Tensor, weight: Tensor) -> bool:
+    """Whether the kernel in C is faster, as the time is that of reading the weight."""
+    if torch.is_grad_enabled() or x.numel() > FEW_ROWS.get(_instructions(), 0) * x.size(-1):
+        return False
+    fits = x.size(-1) % LINE == 0 and weight.is_contiguous()
+    return fits and native.kernels() is not None
 
 
 def _is_served(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
-    """Whether not torch is to compute it; graphs of torch.compile and torch.export keep F.linear.
+    """Whether to bypass torch; graphs of torch.compile and torch.export keep F.linear.
 
     Written out: of a short text, such checks take a notable share of the time.
     """
     if torch.compiler.is_compiling():
         return False
-    small = is_small(x)
+    small = _is_small(x, weight)
     if not (small or prefers_onednn()):
         return False
     if x.numel() * weight.size(0) < (LEAST_WORK_IN_C if small else LEAST_WORK):
@@ -125,31 +105,23 @@ def _is_served(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     )
 
 
-def _needs_gradient(*tensors: Tensor | None) -> bool:
-    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
-
-
-def _small_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
-    """The product by the kernel in C, or None where it is slower or cannot compute it."""
-    outputs, width = weight.shape
-    fits = FEWEST_ROWS * width <= x.numel() and is_small(x) and width % LANES == 0
-    kernels = native.kernels() if fits and x.is_contiguous() and weight.is_contiguous() else None
-    if kernels is None or (bias is not None and not bias.is_contiguous()):
-        return None
+def _small_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """The product by the kernel in C."""
+    (outputs, width), kernels = weight.shape, native.kernels()
+    assert kernels is not None
+    x = x.contiguous()
     out = x.new_empty(*x.shape[:-1], outputs)
-    served = kernels.small_linear(
+    kernels.small_linear(
         native.pointer(out, *x.shape[:-1], outputs),
         native.pointer(x, *x.shape[:-1], width),
         native.pointer(weight, outputs, width),
         None if bias is None else native.pointer(bias, outputs),
         *(x.numel() // width, width, outputs),
     )
-    return out if served else None
+    return out
 
 
-def _product_of_some_rows(
-    x: Tensor, weight: Tensor, bias: Tensor | None, activation: str
-) -> Tensor:
+def _product_of_some_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """`_product` for a number of rows of which few exist: up to 1/16 are added and left out.
 
     oneDNN keeps a program of about 400 kB for each number of rows, which a server has many of.
@@ -157,16 +129,13 @@ def _product_of_some_rows(
     rows = x.numel() // x.size(-1)
     added = -rows % (1 << max(0, rows.bit_length() - 5))
     if not added:
-        return _product(x, weight, bias, activation)
+        return _product(x, weight, bias)
     padded = F.pad(x.flatten(0, -2), (0, 0, 0, added))
-    return _product(padded, weight, bias, activation)[:rows].view(*x.shape[:-1], -1)
+    return _product(padded, weight, bias)[:rows].view(*x.shape[:-1], -1)
 
 
-def _product(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "none"
-) -> Tensor:
-    algorithm = "none" if activation == "gelu" else ""
-    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, activation, [], algorithm)
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
 class _Linear(torch.autograd.Function):

@@ -40,8 +40,8 @@ SOURCES = ("kernels.c", "linear.c", "products.c", "diagonals.c")
 #: OpenMP is not linked: the threads are those of torch's OpenMP library. Without OpenMP or
 #: -march=native torch's own operations are faster.
 FLAGS = (
-    *("-std=c99", "-O3", "-fno-math-errno", "-fno-trapping-math", "-fPIC"),
-    *("-march=native", "-fopenmp"),
+    *("-std=c99", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
+    *("-fPIC", "-march=native", "-fopenmp"),
 )
 COMPILERS = ("cc", "gcc", "clang")
 #: Subclasses of tensors may have no memory, or other memory than their shape says.
@@ -50,11 +50,11 @@ SECONDS = 60
 
 POINTER, LONG, INT = ctypes.c_void_p, ctypes.c_long, ctypes.c_int
 WORD, FLOAT = ctypes.c_uint64, ctypes.c_float
-#: C declarations of the types in `ScoreTerms`.
+#: C declarations of the types in `TermsInC`.
 C_TYPES = {POINTER: "const float*", LONG: "long", WORD: "uint64_t", INT: "int", FLOAT: "float"}
 
 
-class ScoreTerms(ctypes.Structure):
+class TermsInC(ctypes.Structure):
     """`softmax.ScoreTerms` as the kernels read it; the C declaration is made from these fields.
 
     bias, padding: pointers to fp32, or null. bias_matrix, bias_row, padding_matrix: strides in
@@ -77,21 +77,19 @@ class ScoreTerms(ctypes.Structure):
     )
 
 
-TERMS, LONGS = ctypes.POINTER(ScoreTerms), ctypes.POINTER(LONG)
+TERMS, LONGS = ctypes.POINTER(TermsInC), ctypes.POINTER(LONG)
 #: The arguments of each function in C, and what those return that return something.
 ARGUMENTS = {
     "softmax_dropout": (POINTER, TERMS, *(LONG,) * 3),
     "softmax_dropout_backward": (*(POINTER,) * 3, TERMS, *(LONG,) * 3),
     "add_by_distance": (*(POINTER,) * 2, *(LONG,) * 7, INT),
     "sum_by_distance": (*(POINTER,) * 2, *(LONG,) * 7, INT),
-    "dropout": (*(POINTER,) * 3, WORD, INT, FLOAT, LONG),
-    "add_layer_norm": (*(POINTER,) * 5, FLOAT, LONG, LONG),
     "small_linear": (*(POINTER,) * 4, *(LONG,) * 3),
     "multiply": (*(POINTER,) * 3, *(LONG,) * 12, INT),
     "serves_products": (),
     "attend": (*(POINTER,) * 4, TERMS, LONGS, LONGS, *(LONG,) * 7),
 }
-RESULTS = dict.fromkeys(("small_linear", "serves_products", "attend"), INT)
+RESULTS = dict.fromkeys(("serves_products", "attend"), INT)
 
 
 def serving(*tensors: Tensor) -> ctypes.CDLL | None:
@@ -192,7 +190,7 @@ def find_compiler() -> list[str] | None:
 
 def declarations() -> str:
     """The struct and the constants that C shares with Python, as C source."""
-    fields = "".join(f"{C_TYPES[kind]} {name}; " for name, kind in ScoreTerms._fields_)
+    fields = "".join(f"{C_TYPES[kind]} {name}; " for name, kind in TermsInC._fields_)
     constants = {
         "ENTRIES_PER_WORD": ENTRIES_PER_WORD,
         "STEP": f"{STEP:#x}u",

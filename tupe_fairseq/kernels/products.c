@@ -20,6 +20,8 @@ int omp_get_max_threads(void);
 #endif
 
 #ifdef __AVX512F__
+#include <immintrin.h>
+
 enum { TILE_ROWS = 6, VECTORS = 4, COLUMNS = VECTORS * LANES };
 /* Steps of a tile, whose second factor then stays in the cache; most and fewest rows of a part. */
 enum { DEPTH = 128, PART = 192, SMALL_PART = 30 };

@@ -37,13 +37,13 @@ class ScoreTerms:
         """Factor of the weights that are kept."""
         return 1 / (1 - rounded(self.p))
 
-    def in_c(self, matrices: int, rows: int, columns: int) -> native.ScoreTerms:
+    def in_c(self, matrices: int, rows: int, columns: int) -> native.TermsInC:
         """The struct that the C kernels read, for M×R×S scores.
 
         Raises:
             DataError: the terms have other shapes or strides.
         """
-        found = native.ScoreTerms(
+        struct = native.TermsInC(
             key=self.key,
             first=self.first,
             threshold=threshold(self.p),
@@ -51,20 +51,20 @@ class ScoreTerms:
             scale=self.scale,
         )
         if (bias := self.bias) is not None:
-            found.bias = native.pointer(bias, len(bias), rows, columns, strided=True)
-            found.bias_matrix, found.bias_row, step = bias.stride()
-            found.matrices_per_bias = matrices // len(bias)
+            struct.bias = native.pointer(bias, len(bias), rows, columns, strided=True)
+            struct.bias_matrix, struct.bias_row, step = bias.stride()
+            struct.matrices_per_bias = matrices // len(bias)
             if step != 1 or matrices % len(bias):
                 raise DataError(
                     f"a bias of shape {tuple(bias.shape)} and strides {bias.stride()} cannot be "
                     f"added to {matrices} matrices."
                 )
         if (padding := self.padding) is not None:
-            found.padding = native.pointer(padding, len(padding), 1, columns, strided=True)
-            found.paddings, found.padding_matrix = len(padding), padding.stride(0)
+            struct.padding = native.pointer(padding, len(padding), 1, columns, strided=True)
+            struct.paddings, struct.padding_matrix = len(padding), padding.stride(0)
             if padding.stride(-1) != 1:
                 raise DataError(f"padding has the strides {padding.stride()}, the last is not 1.")
-        return found
+        return struct
 
 
 def softmax_dropout_(scores: Tensor, terms: ScoreTerms) -> None:

@@ -10,9 +10,10 @@ from fairseq.models import BaseFairseqModel
 from .. import commands
 from ..arguments.checks import scalar_noise_without_gpu
 from ..arguments.completion import completed, write_back
-from ..arguments.declaration import ModelArguments, training_setting
+from ..arguments.declaration import ModelArguments
+from ..arguments.training import DEFAULT_RESTORE_FILE, TrainingSettings
 from ..checkpoints.mismatch import explain_mismatch
-from ..checkpoints.restoring import DEFAULT_RESTORE_FILE, check_restore_file, forget_earlier_runs
+from ..checkpoints.restoring import check_restored, forget_earlier_runs
 from ..checks import check_data
 from ..errors import CheckpointError, ConfigurationError
 
@@ -50,11 +51,13 @@ class CheckedModel(BaseFairseqModel):
             UsageError: arguments, data or a checkpoint that cannot be used.
         """
         complete = completed(cls.arguments, args, task)
+        training = TrainingSettings.read(args)
         if commands.current() == "train":
             forget_earlier_runs()
-            check_restore_file(cls.arguments, args, complete)
-            if data := training_setting(args, "task", "data"):
-                check_data(data, cls.data_dictionary(task))
+            options = cls.arguments.options_with(complete.position_encoding)
+            check_restored(training, options, complete)
+            if training.data:
+                check_data(training.data, cls.data_dictionary(task))
         else:
             # The settings are a checkpoint's, whose parameters replace these embeddings.
             vars(complete).update({name: None for name in EMBEDDINGS if hasattr(complete, name)})
@@ -65,9 +68,8 @@ class CheckedModel(BaseFairseqModel):
         model.unusable = unusable
         write_back(args, complete)
         model.args = args
-        restored = training_setting(args, "checkpoint", "restore_file")
-        if restored not in (None, DEFAULT_RESTORE_FILE):
-            model.awaited_checkpoint = str(restored)
+        if training.restore_file not in (None, DEFAULT_RESTORE_FILE):
+            model.awaited_checkpoint = str(training.restore_file)
         return model
 
     @classmethod
@@ -89,6 +91,11 @@ class CheckedModel(BaseFairseqModel):
                 --restore-file that was not loaded, where fairseq would start from scratch with
                 exit status 0.
         """
+        self.check_ready()
+        return super().forward(*args, **kwargs)
+
+    def check_ready(self) -> None:
+        """Raise the errors of `forward` that do not depend on the input."""
         if self.unusable:
             raise ConfigurationError(self.unusable)
         if self.awaited_checkpoint is not None and self.training:
@@ -97,7 +104,6 @@ class CheckedModel(BaseFairseqModel):
                 f"(looked in {Path.cwd()}); give a path that exists, or remove the flag to start "
                 "from scratch."
             )
-        return super().forward(*args, **kwargs)
 
     @commands.ends_commands_in_one_line
     def prepare_for_inference_(self, cfg: Any) -> None:

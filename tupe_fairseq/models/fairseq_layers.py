@@ -12,21 +12,21 @@ from torch import Tensor, nn
 
 from ..arguments.completion import position_options
 from ..checkpoints.migration import drop_stock_sinusoids, rename_old_layers
-from ..modules.encoder import Encoder
-from ..position import PositionEncoding, build_position_encoding
+from ..modules.stack import TransformerStack
+from ..position import PositionEncoding, build_position_encoding, model_options
 from ..position.hierarchical import extend
+from ..position.initial import isolated_rng
 from ..position.learned import LearnedPosition
-from ..position.tables import isolated_rng
 
 
-class FairseqStack(Encoder):
-    """`Encoder` built from fairseq's arguments, with the interface of its encoders and decoders.
+class FairseqStack(TransformerStack):
+    """`TransformerStack` with the arguments and the interface of fairseq's encoders and decoders.
 
     Args:
         args: arguments of the model, complete.
         side: "encoder", or "decoder", which is causal.
         dictionary: of the tokens.
-        **more: further arguments of `Encoder` and of fairseq's class.
+        **more: further arguments of `TransformerStack` and of fairseq's class.
     """
 
     version: Tensor
@@ -63,12 +63,7 @@ class FairseqStack(Encoder):
             self.layers[i] = fsdp_wrap(layer, min_num_params=smallest)
 
     def _build_positions(self, args: Any, side: str, vocab_size: int) -> PositionEncoding:
-        # Scores of decoders alone are scaled.
-        scaling = {
-            name: getattr(args, name)
-            for name in ("log_scaling_floor", "log_scaling_alpha")
-            if side == "decoder" and getattr(args, name, None) is not None
-        }
+        shared = model_options(decoder=side == "decoder")
         encoding = build_position_encoding(
             args.position_encoding,
             getattr(args, f"{side}_embed_dim"),
@@ -77,10 +72,7 @@ class FairseqStack(Encoder):
             bidirectional=side == "encoder",
             vocab_size=vocab_size,
             num_layers=getattr(args, f"{side}_layers"),
-            window=args.attention_window,
-            global_every=args.global_every,
-            extension=args.extend_positions,
-            **scaling,
+            **{option.name: getattr(args, option.name) for option in shared},
             **position_options(args),
         )
         if self.large_positions:

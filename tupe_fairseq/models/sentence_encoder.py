@@ -11,12 +11,13 @@ from torch import Tensor, nn
 
 from ..attention import Padding
 from ..errors import DataError
+from ..modules.forward_pass import Pass
 from ..modules.padding_shift import PaddingShift
 from .fairseq_layers import FairseqStack
 
 
 class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
-    """Token embeddings and `Encoder`, in place of fairseq's TransformerEncoder.
+    """Token embeddings and `TransformerStack`, in place of fairseq's TransformerEncoder.
 
     With --type-vocab-size 2 or more, the tokens up to the first </s> of a sequence have type 0 and
     all after it type 1, as the two sentences of a pair in BERT, `<s> a </s> b </s>`.
@@ -71,7 +72,7 @@ class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
             src_lengths: not used, as in fairseq.
             return_all_hiddens: also return the first layer's input and each layer's output.
             token_embeddings: B×T×C, used in place of the token embeddings.
-            cells: indices of the tokens that are read (see `Encoder.encode`); `encoder_out` is
+            cells: indices of the tokens that are read (see `Pass`); `encoder_out` is
                 then M×C. For encoders that do not move padding.
 
         Raises:
@@ -89,12 +90,9 @@ class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
         if self.embed_scale != 1:
             embedded = self.embed_scale * embedded
         types = self.types_of(src_tokens)
-        x, states, _ = self.encode(
-            *(embedded, padding, src_tokens),
-            types=types,
-            cells=cells,
-            keep_states=return_all_hiddens,
-        )
+        wanted = Pass(src_tokens, types, cells=cells, keep_states=return_all_hiddens)
+        # Not by `encode`, which would be one more frame.
+        x, states, _ = self.run(self.begin(embedded, padding, wanted), wanted)
         return {
             # B×T×C -> T×B×C
             "encoder_out": [shift.back(x).transpose(0, 1) if cells is None else x],

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from .. import commands
 from ..attention import Padding, Source
-from ..modules.cache import DecoderCache
+from ..modules.decoding import DecoderCache
+from ..modules.forward_pass import Pass
 from ..modules.padding_shift import PaddingShift
 from .fairseq_layers import FairseqStack
 
@@ -91,14 +92,19 @@ class TupeTransformerDecoder(FairseqStack, TransformerDecoderBase):
         padding = None if cache is not None else Padding.read(tokens.eq(self.padding_idx))
         shift = PaddingShift.of(padding)
         source = self._source(encoder_out, cache)
-        how: dict[str, Any] = {"keep_states": True, "source": source, "aligned": alignment_layer}
+        tokens = shift.to_end(tokens) if cache is None else tokens[:, cache.length :]
+        wanted = Pass(
+            tokens,
+            source=source,
+            causal=not full_context_alignment,
+            keep_states=True,
+            aligned=alignment_layer,
+        )
+        embedded = self._embedded(tokens)
         if cache is None:
-            tokens, causal = shift.to_end(tokens), not full_context_alignment
-            encoded = self.encode(self._embedded(tokens), shift.padding, tokens, causal, **how)
+            x, states, weights = self.encode(embedded, shift.padding, wanted)
         else:
-            tokens = tokens[:, cache.length :]
-            encoded = self.extend(self._embedded(tokens), cache, tokens, **how)
-        x, states, weights = encoded
+            x, states, weights = self.extend(embedded, cache, wanted)
         if self.project_out_dim is not None:
             x = self.project_out_dim(x)
         if weights is not None:
@@ -133,18 +139,18 @@ class TupeTransformerDecoder(FairseqStack, TransformerDecoderBase):
     def _cache(self, incremental_state: dict[str, dict[str, Any]] | None) -> DecoderCache | None:
         if incremental_state is None:
             return None
-        found = self.get_incremental_state(incremental_state, CACHE)
-        if found is None:
-            found = {CACHE: DecoderCache(self.embed_positions, self.layers)}
-            self.set_incremental_state(incremental_state, CACHE, found)
-        return found[CACHE]
+        state = self.get_incremental_state(incremental_state, CACHE)
+        if state is None:
+            state = {CACHE: DecoderCache(self.embed_positions, self.layers)}
+            self.set_incremental_state(incremental_state, CACHE, state)
+        return state[CACHE]
 
     def reorder_incremental_state(
         self, incremental_state: dict[str, dict[str, Any]], new_order: Tensor
     ) -> None:
         """Hypothesis i becomes what hypothesis new_order[i] was."""
-        if (found := self.get_incremental_state(incremental_state, CACHE)) is not None:
-            found[CACHE].reorder(new_order)
+        if (state := self.get_incremental_state(incremental_state, CACHE)) is not None:
+            state[CACHE].reorder(new_order)
 
     #: Called by fairseq's beam search, for all modules at once.
     reorder_incremental_state_scripting = reorder_incremental_state

@@ -25,7 +25,7 @@ from ..arguments.roberta import ROBERTA
 from ..errors import DataError
 from ..hub import tokenizer_json  # noqa: F401 (registers --bpe tokenizer_json)
 from ..hub.roberta import RobertaFromPretrained
-from ..kernels.layer_norm import set_epsilon
+from ..modules.layer import set_epsilon
 from .checked_model import CheckedModel
 from .sentence_encoder import TupeSentenceEncoder
 
@@ -61,38 +61,23 @@ class TupeRobertaEncoder(RobertaEncoder):
         The last feed-forward block is computed only for the tokens that are read: those that are
         masked, or with `first_token` the first of each sequence. Features are then B×1×C.
         """
-        cells = None
+        cells, stack = None, self.sentence_encoder
         if first_token and not return_all_hiddens:
             end, length = src_tokens.numel(), src_tokens.size(1)
             cells = torch.arange(0, end, length, device=src_tokens.device)
         elif masked_tokens is not None and not (features_only or return_all_hiddens):
             cells = masked_tokens.flatten().nonzero().squeeze(1)
-        x, extra = self.extract_features(src_tokens, return_all_hiddens, token_embeddings, cells)
-        if features_only:
-            return (x if cells is None else x[:, None]), extra
-        if cells is None:
-            return self.output_layer(x, masked_tokens=masked_tokens), extra
-        encoding, positions = self.sentence_encoder.embed_positions, cells % src_tokens.size(1)
-        return self.lm_head(encoding.before_lm_head(x, positions)), extra
-
-    def extract_features(
-        self,
-        src_tokens: Tensor,
-        return_all_hiddens: bool = False,
-        token_embeddings: Tensor | None = None,
-        cells: Tensor | None = None,
-    ) -> tuple[Tensor, dict[str, Any]]:
-        """As RobertaEncoder's; the features at `cells` are M×C (see `Encoder.encode`)."""
-        encoded = self.sentence_encoder(
-            src_tokens,
-            return_all_hiddens=return_all_hiddens,
-            token_embeddings=token_embeddings,
-            cells=cells,
-        )
+        encoded = stack(src_tokens, None, return_all_hiddens, token_embeddings, cells)
         (x,), states = encoded["encoder_out"], encoded["encoder_states"]
-        # T×B×C -> B×T×C
-        x = x.transpose(0, 1) if cells is None else x
-        return x, {"inner_states": states if return_all_hiddens else None}
+        extra = {"inner_states": states if return_all_hiddens else None}
+        if cells is None:
+            # T×B×C -> B×T×C
+            x = x.transpose(0, 1)
+            return (x if features_only else self.output_layer(x, masked_tokens)), extra
+        if features_only:
+            return x[:, None], extra
+        positions = cells % src_tokens.size(1)
+        return self.lm_head(stack.embed_positions.before_lm_head(x, positions)), extra
 
 
 @register_model("tupe_roberta")
@@ -112,6 +97,7 @@ class TupeRobertaModel(CheckedModel, RobertaFromPretrained, RobertaModel):
     def data_dictionary(cls, task: Any) -> Dictionary:
         return task.source_dictionary
 
+    @commands.ends_commands_in_one_line
     def forward(
         self,
         src_tokens: Tensor,
@@ -120,12 +106,18 @@ class TupeRobertaModel(CheckedModel, RobertaFromPretrained, RobertaModel):
         classification_head_name: str | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, dict[str, Any]]:
-        """As RobertaModel's, whose heads for sentences read the first token alone."""
-        name = classification_head_name
-        if name is not None:
-            head = self.classification_heads[name]
-            kwargs["first_token"] = type(head) is RobertaClassificationHead
-        return super().forward(src_tokens, features_only, return_all_hiddens, name, **kwargs)
+        """As RobertaModel's, whose heads for sentences read the first token alone.
+
+        Raises:
+            UsageError: see `CheckedModel.forward`.
+        """
+        self.check_ready()
+        if classification_head_name is None:
+            return self.encoder(src_tokens, features_only, return_all_hiddens, **kwargs)
+        head = self.classification_heads[classification_head_name]
+        first = type(head) is RobertaClassificationHead
+        x, extra = self.encoder(src_tokens, True, return_all_hiddens, first_token=first, **kwargs)
+        return head(x), extra
 
     def register_token_head(self, name: str, num_classes: int) -> None:
         """Register a head that classifies each token, among the heads for sentences.

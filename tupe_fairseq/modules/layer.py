@@ -1,19 +1,18 @@
 """One Transformer layer: attention and feed-forward, each in a residual with a LayerNorm."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention import (
     CrossAttention,
     LayerCache,
-    SharedAttention,
+    Prepared,
     Source,
     TupeMultiheadAttention,
 )
 from ..kernels.dropout import Dropout
-from ..kernels.layer_norm import add_and_normalise
 from ..kernels.linear import project
 
 
@@ -57,7 +56,7 @@ class TransformerLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        shared: SharedAttention,
+        prepared: Prepared,
         cache: LayerCache | None = None,
         source: Source | None = None,
         need_weights: bool = False,
@@ -67,7 +66,7 @@ class TransformerLayer(nn.Module):
 
         Args:
             x: B×T×C or N×C; with a cache, the tokens that follow those in it.
-            shared: what layers share in this pass.
+            prepared: what layers share in this pass.
             cache: of this layer in incremental decoding, or None.
             source: the output of the encoder, or None.
             need_weights: whether to return the weights of the attention to the source.
@@ -78,7 +77,7 @@ class TransformerLayer(nn.Module):
             The shape of x, or M×C; and the weights, B×H×T×S, or None.
         """
         pre = self.normalize_before
-        out = self.self_attn(self.self_attn_layer_norm(x) if pre else x, shared, cache)
+        out = self.self_attn(self.self_attn_layer_norm(x) if pre else x, prepared, cache)
         if rows is not None:
             out, x = (each.flatten(0, -2).index_select(0, rows) for each in (out, x))
         x = self._add(out, x, self.self_attn_layer_norm)
@@ -95,15 +94,17 @@ class TransformerLayer(nn.Module):
 
     def _add(self, out: Tensor, residual: Tensor, norm: nn.LayerNorm) -> Tensor:
         """The end of a block."""
-        if self.normalize_before:
-            return self.dropout_module(out, residual)
-        if self.dropout_module.is_active:
-            return norm(self.dropout_module(out, residual))
-        return add_and_normalise(out, residual, norm)
+        total = residual + self.dropout_module(out)
+        return total if self.normalize_before else norm(total)
 
     def _feed_forward(self, x: Tensor) -> Tensor:
-        if self.activation_fn is F.gelu:
-            x = project(x, self.fc1, "gelu")
-        else:
-            x = self.activation_fn(project(x, self.fc1))
+        x = self.activation_fn(project(x, self.fc1))
         return project(self.activation_dropout_module(x), self.fc2)
+
+
+def set_epsilon(model: nn.Module, epsilon: float) -> None:
+    """Set what all LayerNorms of a model add to variances."""
+    norms: Iterable[Any] = model.modules()
+    for norm in norms:
+        if hasattr(norm, "normalized_shape"):
+            norm.eps = epsilon

@@ -1,152 +1,242 @@
-"""The layers of an encoder or decoder: building, choice of backend, layerdrop, checkpointing."""
+"""Positions, layers and norms over vectors: encoders, decoders and language models."""
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
-from ..attention import (
-    Layout,
-    SharedAttention,
-    TupeMultiheadAttention,
-    choose_backend,
-    required_features,
-    share_attention,
-)
-from ..errors import BackendError
-from ..kernels.native import find_compiler
-from ..position import LayerTerms, PositionEncoding
-from ..position.tables import isolated_rng
-
-#: What one layer sees of positions: its encoding, and its window or None. Layers that see the same
-#: share a bias.
-LayerPositions = tuple[PositionEncoding, int | None]
+from ..attention import CrossAttention, Layout, Padding, TupeMultiheadAttention
+from ..errors import DataError
+from ..kernels.dropout import Dropout
+from ..position import PositionEncoding
+from ..position.initial import isolated_rng
+from ..tracing import refuse_jit
+from .decoding import DecoderCache
+from .forward_pass import PLAIN, Batch, Encoded, Pass
+from .layer import TransformerLayer
+from .layers import Layers
 
 
-def positions_of_layers(encoding: PositionEncoding, num_layers: int) -> list[LayerPositions]:
-    """What each layer sees."""
-    return [(encoding.at(index), encoding.shape.window_at(index)) for index in range(num_layers)]
+class TransformerStack(nn.Module):
+    """A Transformer stack: a position encoding, then layers; inputs are B×T×C.
 
+    It is an encoder, or with `causal` a language model or the decoder of a translation model.
 
-def share_once(
-    layers: list[LayerPositions], share: Callable[[int], SharedAttention]
-) -> list[SharedAttention]:
-    """What each layer shares; `share` is called for the first of those that see the same."""
-    made: dict[LayerPositions, SharedAttention] = {}
-    for index, seen in enumerate(layers):
-        if seen not in made:
-            made[seen] = share(index)
-    return [made[seen] for seen in layers]
-
-
-class LayerStack(nn.ModuleList):
-    """Layers over one position encoding.
-
-    `build` makes a layer around its self-attention, which becomes its attribute `self_attn`. The
-    other arguments are those of `Encoder`. The encoding is not a submodule: it belongs to the
-    model, and every method that reads it takes it as an argument.
+    Args:
+        embed_positions: the position encoding (fairseq's name for the module of positions).
+        num_layers: layers L.
+        ffn_dim: feed-forward width.
+        activation_fn: activation of the feed-forward block.
+        dropout: on the input and on the output of every block.
+        attention_dropout: on attention weights.
+        activation_dropout: after activation_fn.
+        normalize_before: pre-LN layers and a final LayerNorm.
+        layernorm_embedding: LayerNorm on the input, as BERT has.
+        layerdrop: probability of skipping a layer in training (Fan et al. 2019).
+        checkpoint_activations: recompute layers in the backward pass instead of storing them.
+        attention_backend: a registered backend or "auto".
+        compile_layers: run the layers through torch.compile.
+        causal: hide later tokens, as a language model does.
+        source_dim: width of the source that every layer attends to, or None without a source.
+        final_norm: LayerNorm after the last layer; by default that of pre-LN layers.
+        token_types: number of token types, each with an embedding; BERT calls them segments.
+        **base: passed to the next class in the MRO.
 
     Raises:
         BackendError: the backend does not support the encoding, or there is no compiler.
     """
 
+    layer_class = TransformerLayer
+    #: The arguments that limit the length, and what to do about a longer sequence, for messages.
+    length_limit = ("--max-positions (max_len)", "shorten it (--shorten-method truncate)")
+
     def __init__(
         self,
-        encoding: PositionEncoding,
-        build: Callable[[TupeMultiheadAttention], nn.Module],
+        embed_positions: PositionEncoding,
         num_layers: int,
-        attention_dropout: float = 0.0,
-        backend: str = "auto",
-        causal: bool = False,
+        ffn_dim: int,
+        activation_fn: Callable[[Tensor], Tensor] = F.gelu,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.1,
+        activation_dropout: float = 0.0,
+        normalize_before: bool = False,
+        layernorm_embedding: bool = False,
         layerdrop: float = 0.0,
         checkpoint_activations: bool = False,
+        attention_backend: str = "auto",
         compile_layers: bool = False,
+        causal: bool = False,
+        source_dim: int | None = None,
+        final_norm: bool | None = None,
+        token_types: int = 0,
+        **base: Any,
     ):
-        super().__init__()
-        self.backend, self.causal, self.compile_layers = backend, causal, compile_layers
-        self.layerdrop, self.checkpoint_activations = layerdrop, checkpoint_activations
-        shape = encoding.shape
-        for seen, window in positions_of_layers(encoding, num_layers):
-            with isolated_rng():
-                terms = seen.build_layer_terms()
-            attention = TupeMultiheadAttention(
-                shape.embed_dim, shape.num_heads, attention_dropout, seen.score_terms, terms
-            )
-            self.append(build(attention))
-            # An unsupported encoding is an error now, not in the first batch.
-            features = required_features(
-                seen, terms, window=window, compiled=compile_layers, decoder=causal
-            )
-            choose_backend(backend, features)
-        if compile_layers:
-            self._compile()
+        super().__init__(**base)
+        width, heads = embed_positions.shape.embed_dim, embed_positions.shape.num_heads
+        self.embed_positions = embed_positions
+        self.embed_token_types = nn.Embedding(token_types, width) if token_types else None
+        self.layernorm_embedding = nn.LayerNorm(width) if layernorm_embedding else None
+        self.dropout_module = Dropout(dropout)
+        feed_forward = (ffn_dim, activation_fn, dropout, activation_dropout, normalize_before)
 
-    def __getitem__(self, index: Any) -> Any:
-        """A layer; a slice gives an nn.ModuleList."""
-        if isinstance(index, slice):
-            return nn.ModuleList(list(self)[index])
-        return super().__getitem__(index)
+        def build(attention: TupeMultiheadAttention) -> nn.Module:
+            to_source = None
+            if source_dim is not None:
+                to_source = CrossAttention(width, heads, source_dim, attention_dropout)
+            return self.layer_class(attention, *feed_forward, to_source)
 
-    def share(
-        self,
-        encoding: PositionEncoding,
-        x: Tensor,
-        layout: Layout,
-        causal: bool = True,
-        backend: str | None = None,
-    ) -> list[SharedAttention]:
-        """What each layer shares with others in one forward pass, in the order of the layers.
+        self.layers = Layers(
+            embed_positions,
+            build,
+            num_layers,
+            attention_dropout,
+            attention_backend,
+            causal=causal,
+            layerdrop=layerdrop,
+            checkpoint_activations=checkpoint_activations,
+            compile_layers=compile_layers,
+        )
+        final_norm = normalize_before if final_norm is None else final_norm
+        self.layer_norm = nn.LayerNorm(width) if final_norm else None
 
-        `x` is the input of the first layer, B×T×C or N×C; for the others see `Encoder.encode`.
+    def forward(
+        self, x: Tensor, padding_mask: Tensor | None = None, tokens: Tensor | None = None
+    ) -> Tensor:
+        """Encode.
+
+        Args:
+            x: input vectors, B×T×C.
+            padding_mask: B×T, True at padding, which must be at the end of each row.
+            tokens: ids, B×T, for encodings that depend on the token.
+
+        Returns:
+            B×T×C; vectors at padding have no meaning.
 
         Raises:
-            BackendError: the backend cannot run here.
+            DataError: more than max_positions tokens, or padding before a token (if not traced).
         """
-        layers, terms = positions_of_layers(encoding, len(self)), self.terms()
+        return self.encode(x, Padding.read(padding_mask), Pass(tokens)).x
 
-        def share(index: int) -> SharedAttention:
-            seen, window = layers[index]
-            return share_attention(
-                seen,
-                x,
-                layout,
-                layer_terms=terms[index],
-                window=window,
-                backend=backend or self.backend,
-                compiled=self.compile_layers,
-                causal=causal and self.causal,
+    def encode(self, x: Tensor, padding: Padding | None = None, wanted: Pass = PLAIN) -> Encoded:
+        """As `forward`, for padding that has been read."""
+        return self.run(self.begin(x, padding, wanted), wanted)
+
+    def begin(self, x: Tensor, padding: Padding | None, wanted: Pass) -> Batch:
+        """What `run` reads, from input vectors, B×T×C."""
+        self._check(x, padding)
+        batch, length = x.shape[:2]
+        if padding is None or (self.layers.causal and wanted.causal):
+            # Causal attention needs no mask: tokens do not attend to padding at the end.
+            layout = Layout(batch, length)
+        elif wanted.source is not None:
+            layout = Layout(batch, length, padding.mask)
+        else:
+            layout = Layout.of(padding, batch, length)
+        x = self.add_types(x, wanted.types)
+        positions = self.embed_positions.for_pass(length, x.device)
+        x = positions.embed(x, wanted.tokens, None if padding is None else padding.mask)
+        x = self.normalise_and_drop(layout.pack(x))
+        if layout.padding_mask is not None and x.dim() == 3:
+            x = x.masked_fill(layout.padding_mask[:, :, None], 0)
+        prepared = self.layers.prepare(positions, x, layout, wanted.causal, wanted.backend)
+        return Batch(x, layout, prepared)
+
+    def extend(self, x: Tensor, cache: DecoderCache, wanted: Pass = PLAIN) -> Encoded:
+        """Encode the tokens that follow those in a cache, and store their keys and values.
+
+        The first tokens are computed together, later ones one after the other. Positions are
+        never drawn (`PositionEncoding.for_pass`).
+
+        Raises:
+            DataError: no tokens, or more than max_positions with those in the cache.
+        """
+        self.check_length(cache.length + x.size(1) if x.size(1) else 0)
+        # The first tokens are one part.
+        width, tokens = 1 if cache.length else x.size(1), wanted.tokens
+        parts = self.add_types(x, wanted.types).split(width, 1)
+        ids = [None] * len(parts) if tokens is None else tokens.split(width, 1)
+        outputs = [self._extend(*part, cache, wanted) for part in zip(parts, ids, strict=True)]
+        if len(outputs) == 1:
+            return outputs[0]
+        vectors, states, _ = zip(*outputs, strict=True)
+        joined = [torch.cat(each, 1) for each in zip(*states, strict=True)]
+        return Encoded(torch.cat(vectors, 1), joined)
+
+    def _extend(
+        self, x: Tensor, tokens: Tensor | None, cache: DecoderCache, wanted: Pass
+    ) -> Encoded:
+        """Encode tokens together: the first ones, or one that follows them."""
+        layout = Layout(*x.shape[:2])
+        x = self.normalise_and_drop(cache.embed(x, tokens))
+        if x.size(1) == 1:
+            prepared = cache.step(x, wanted.backend)
+        else:
+            positions, backend = self.embed_positions, wanted.backend
+            prepared = self.layers.prepare(positions, x, layout, backend=backend)
+        return self.run(Batch(x, layout, prepared), wanted, cache)
+
+    def run(self, batch: Batch, wanted: Pass, cache: DecoderCache | None = None) -> Encoded:
+        """The layers and the final LayerNorm; with a cache, of the tokens that follow it."""
+        x, layout, prepared = batch
+        rows = None if wanted.cells is None else layout.rows_of(wanted.cells)
+        states, weights, is_last = [layout.unpack(x)] if wanted.keep_states else [], None, False
+        for index, layer in self.layers.active():
+            inputs = x, prepared[index]
+            if wanted.observe is not None:
+                inputs = wanted.observe(*inputs)
+            is_last, aligned = index == len(self.layers) - 1, index == wanted.aligned
+            in_layer = None if cache is None else cache.layers[index]
+            read = rows if is_last else None
+            x, to_source = layer(*inputs, in_layer, wanted.source, aligned, read)
+            weights = to_source if aligned else weights
+            if wanted.keep_states:
+                states.append(layout.unpack(x))
+        if rows is not None and not is_last:  # layerdrop has skipped the last layer
+            x = x.flatten(0, -2).index_select(0, rows)
+        x = x if self.layer_norm is None else self.layer_norm(x)
+        return Encoded(layout.unpack(x) if rows is None else x, states, weights)
+
+    def add_types(self, x: Tensor, types: Tensor | None) -> Tensor:
+        """Input vectors with the embeddings of token types, if the encoder has any."""
+        embed = self.embed_token_types
+        if embed is None:
+            return x
+        return x + embed(x.new_zeros(1, dtype=torch.int64) if types is None else types)
+
+    def normalise_and_drop(self, x: Tensor) -> Tensor:
+        """LayerNorm and dropout of the input, B×T×C or N×C."""
+        norm = self.layernorm_embedding
+        return self.dropout_module(x if norm is None else norm(x))
+
+    def check_length(self, length: int) -> None:
+        """Raise a UsageError for more tokens than there are positions, for none, or in tracing."""
+        refuse_jit()
+        if length < 1:
+            raise DataError("a sequence has no tokens: it needs at least one, such as <s>.")
+        longest = self.embed_positions.shape.max_positions
+        if length > longest and not self.embed_positions.any_length:
+            flag, remedy = self.length_limit
+            raise DataError(
+                f"a sequence has {length} tokens, but {flag} is {longest}: {remedy}, or train "
+                "with more positions."
             )
 
-        return share_once(layers, share)
-
-    def active(self) -> Iterator[tuple[int, Callable[..., Any]]]:
-        """Yield index and call of the active layers; in training layerdrop skips some."""
-        for index, layer in enumerate(self):
-            if self.training and self.layerdrop and torch.rand(()) < self.layerdrop:
-                continue
-            if self.training and self.checkpoint_activations:
-                yield index, partial(checkpoint, layer, use_reentrant=False)
-            else:
-                yield index, layer
-
-    def attentions(self) -> list[TupeMultiheadAttention]:
-        """The self-attention of each layer."""
-        layers: Iterable[Any] = self
-        return [layer.self_attn for layer in layers]
-
-    def terms(self) -> list[LayerTerms | None]:
-        """The encoding's terms in each layer."""
-        return [attention.layer_terms for attention in self.attentions()]
-
-    def _compile(self) -> None:
-        """Compile layer by layer: the first takes as long as one, and serves all."""
-        if find_compiler() is None:
-            raise BackendError(
-                "--compile-layers needs a C++ compiler, but there is no cc, gcc or clang: install "
-                "one (on Debian and Ubuntu: apt install g++), or leave the flag out."
+    def _check(self, x: Tensor, padding: Padding | None) -> None:
+        self.check_length(x.size(1))
+        if padding is not None and (padding.leading or padding.scattered):
+            raise DataError(
+                "padding stands before a token: pad on the right (position 0 must hold <s>)."
             )
-        for layer in self:
-            layer.compile()
+
+    def apply(self, fn: Callable[[nn.Module], None]) -> "TransformerStack":
+        """As nn.Module's. Initialisation of positions uses separate random numbers."""
+        terms = [term for term in self.layers.terms() if term is not None]
+        positional = [self.embed_positions, *terms]
+        apart = {module for part in positional for module in part.modules()}
+        super().apply(lambda module: None if module in apart else fn(module))
+        with isolated_rng():
+            for part in positional:
+                part.apply(fn)
+        return self

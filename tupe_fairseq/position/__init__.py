@@ -17,6 +17,7 @@ from .base import (
 )
 from .bias import AttentionBias
 from .layer_terms import LayerTerms
+from .model_options import ModelOptions, model_options
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
@@ -25,10 +26,12 @@ __all__ = [
     "POSITION_ENCODINGS",
     "AttentionBias",
     "LayerTerms",
+    "ModelOptions",
     "Option",
     "PositionEncoding",
     "Shape",
     "build_position_encoding",
     "known_options",
+    "model_options",
     "register_position_encoding",
 ]

@@ -18,12 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ConfigurationError
-from ..options import Option, options_of
+from ..options import Option, declared_options
 from ..registry import Registry
 from .bias import HIDDEN, AttentionBias
+from .initial import isolated_rng
 from .layer_terms import LayerTerms
+from .model_options import model_options
 from .sizes import Shape
-from .tables import isolated_rng
 
 POSITION_ENCODINGS = Registry("--position-encoding")
 register_position_encoding = POSITION_ENCODINGS.register
@@ -45,8 +46,6 @@ class PositionEncoding(nn.Module):
     score_terms = 1
     #: Whether the bias is a product of vectors alone, with no part by distance.
     bias_is_product = False
-    #: Whether the bias has a factor, by which attention weights are multiplied.
-    multiplies_weights = False
     #: Whether it has no form for keys on the right, so that it is for decoders only.
     causal_only = False
     #: Whether --extend-positions toeplitz continues the bias by distance.
@@ -107,14 +106,6 @@ class PositionEncoding(nn.Module):
         """
         return x
 
-    def position_vectors(self, length: int) -> Tensor:
-        """What is added to an input of ones at each position, for figures: T×C."""
-        weight = next(self.parameters(), torch.empty(0))
-        # A constant table is a buffer of integers.
-        device = next(self.buffers(), weight).device
-        ones = weight.new_ones(1, length, self.shape.embed_dim, device=device)
-        return (self.embed(ones) - ones)[0]
-
     def rotate(
         self, q: Tensor, k: Tensor, v: Tensor, start: int = 0
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -138,6 +129,16 @@ class PositionEncoding(nn.Module):
 
         Returns:
             The term already scaled, or None where the encoding has none.
+        """
+        return None
+
+    def weight_factor(self, queries: int, keys: int, start: int = 0) -> Tensor | None:
+        """What attention weights are multiplied by after the softmax, by distance.
+
+        The arguments are those of `attention_bias`.
+
+        Returns:
+            H×(T+S−1), the factor at distance d = j − i at index d + start + T − 1; or None.
         """
         return None
 
@@ -179,7 +180,7 @@ class PositionEncoding(nn.Module):
     @classmethod
     def options(cls) -> tuple[Option, ...]:
         """The encoding's flags, read from the keyword-only arguments of its constructor."""
-        return options_of(cls)
+        return declared_options(cls)
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
@@ -216,14 +217,12 @@ def build_position_encoding(
     bidirectional: bool = True,
     vocab_size: int | None = None,
     num_layers: int = 1,
-    window: int | None = None,
-    global_every: int = 0,
-    extension: str | None = None,
-    log_scaling_floor: int | None = None,
-    log_scaling_alpha: float = 0.1,
     **options: Any,
 ) -> PositionEncoding:
-    """Build the encoding registered under ``name``; the arguments are those of `Shape`.
+    """Build the encoding registered under ``name``.
+
+    The sizes are those of `Shape`. `options` are those of `Shape`, which every encoding has, and
+    those of this encoding.
 
     Raises:
         ConfigurationError: unknown name, heads that do not divide the width, or a bad option.
@@ -239,10 +238,14 @@ def build_position_encoding(
             f"--position-encoding {name} has no form for keys on the right, which an encoder "
             "attends to: use it in tupe_transformer_lm, or choose another encoding."
         )
-    check_extension(name, extension)
     sizes = (embed_dim, num_heads, max_positions, bidirectional, vocab_size, num_layers)
-    scaling = (log_scaling_floor, log_scaling_alpha)
-    shape = Shape(*sizes, window, global_every, extension, *scaling)
+    shared = {
+        each.name: options.pop(each.name) for each in model_options() if each.name in options
+    }
+    shape = Shape(*sizes, **shared)
+    check_extension(name, shape.extend_positions)
+    for option in cls.options():
+        option.check(options.get(option.name))
     with isolated_rng():
         return cls(shape, **options)
 

@@ -14,6 +14,46 @@ HIDDEN = -1e4
 
 
 @dataclass(frozen=True)
+class Visible:
+    """Which keys a query sees, by their distance j − i.
+
+    Attributes:
+        causal: later keys are hidden, also from position 0.
+        window: farther keys are hidden; None for no window.
+        global_cls: position 0 is outside of the window: it sees all keys and all queries see it.
+        score: of hidden keys.
+    """
+
+    causal: bool = False
+    window: int | None = None
+    global_cls: bool = False
+    score: float = HIDDEN
+
+    @property
+    def hides(self) -> bool:
+        """Whether any key can be hidden."""
+        return self.causal or self.window is not None
+
+    def reach(self, length: int) -> tuple[int, int]:
+        """The lowest and the highest distance that a query sees, apart from a global [CLS]."""
+        farthest = length - 1 if self.window is None else min(self.window, length - 1)
+        return -farthest, 0 if self.causal else farthest
+
+    def hide_(self, cells: Tensor, first: int = 0, begin: int = 0) -> Tensor:
+        """Hide keys in place, in scores H×R×N of queries first, ... and keys begin, ..."""
+        i = torch.arange(first, first + cells.size(-2), device=cells.device)[:, None]
+        j = torch.arange(begin, begin + cells.size(-1), device=cells.device)
+        hidden = torch.zeros_like(j - i, dtype=torch.bool)
+        if self.window is not None:
+            hidden = (j - i).abs() > self.window
+            if self.global_cls:
+                hidden = hidden & (i > 0) & (j > 0)
+        if self.causal:
+            hidden = hidden | (j > i)
+        return cells.masked_fill_(hidden, self.score)
+
+
+@dataclass(frozen=True)
 class AttentionBias:
     """What positions alone add to the scores; layers and sequences share it.
 
@@ -27,15 +67,10 @@ class AttentionBias:
         by_distance: H×(T+S−1), the value at distance d = j − i at index d + start + T − 1.
         start: position of the first query.
         cells: H×T×S, the sum of all parts if it has been computed; the parts are None then.
-        visible: the lowest and the highest distance j − i of keys that are not hidden, for as many
-            queries as keys; None if none are hidden by their distance.
-        window: `rows` hides keys farther away, but none from position 0 and not position 0. With
-            it, `visible` is about the other positions. None without such a window.
         exact: H×R×N, the sum of all parts for the first R queries and the first N keys, where it
             differs from what the parts give.
-        factor: H×(T+S−1) by distance, as by_distance: attention weights are multiplied by it after
-            the softmax. An encoding that has one says `multiplies_weights`.
-        temperature: T×1, what `rows` multiplies the sum of the parts by; or None.
+        visible: the keys that are not hidden, for as many queries as keys; None for all. Cells
+            have the scores of hidden keys already.
     """
 
     num_keys: int
@@ -44,11 +79,8 @@ class AttentionBias:
     by_distance: Tensor | None = None
     start: int = 0
     cells: Tensor | None = None
-    visible: tuple[int, int] | None = None
-    window: int | None = None
     exact: Tensor | None = None
-    factor: Tensor | None = None
-    temperature: Tensor | None = None
+    visible: Visible | None = None
 
     @property
     def num_queries(self) -> int:
@@ -61,20 +93,17 @@ class AttentionBias:
         return self.by_distance.size(1) - self.num_keys + 1
 
     @property
-    def has_cls(self) -> bool:
+    def global_cls(self) -> bool:
         """Whether position 0 is visible beyond the window."""
-        return self.window is not None and self.window < self.num_keys - 1
+        visible = self.visible
+        if visible is None or visible.window is None or not visible.global_cls:
+            return False
+        return visible.window < self.num_keys - 1
 
     def parts(self) -> dict[str, Any]:
         """The tensors of the term by the names of their fields."""
-        names = ("queries", "keys", "by_distance", "cells", "exact", "factor")
+        names = ("queries", "keys", "by_distance", "cells", "exact")
         return {name: part for name in names if (part := getattr(self, name)) is not None}
-
-    def factors(self) -> "AttentionBias | None":
-        """The factor, whose rows and cells are read as those of a term."""
-        if self.factor is None:
-            return None
-        return AttentionBias(self.num_keys, by_distance=self.factor, start=self.start)
 
     def to(self, dtype: torch.dtype) -> "AttentionBias":
         """The same in another dtype."""
@@ -86,13 +115,16 @@ class AttentionBias:
         begin, end = (keys.start, keys.stop) if keys else (0, self.num_keys)
         if self.cells is not None:
             return self.cells[:, first:last, begin:end]
-        found = self._sum(first, last, begin, end)
+        rows = self._sum(first, last, begin, end)
         if self.exact is not None:
             part = self.exact[:, first:last, begin:end]
-            found[:, : part.size(1), : part.size(2)] = part
-        if self.temperature is not None:
-            found = found * self.temperature[first:last].to(found.dtype)
-        return found if self.window is None else hide_outside(found, self.window, first, begin)
+            rows[:, : part.size(1), : part.size(2)] = part
+        return rows if self.visible is None else self.visible.hide_(rows, first, begin)
+
+    def row(self, position: int) -> "AttentionBias":
+        """The term of the query at a position, and of the keys up to it."""
+        cells = self.rows(position, position + 1)[:, :, : position + 1]
+        return AttentionBias(position + 1, cells=cells, start=position)
 
     def _sum(self, first: int, last: int, begin: int, end: int) -> Tensor:
         """The product and the part by distance, H×(last−first)×(end−begin)."""
@@ -104,8 +136,8 @@ class AttentionBias:
             assert relative is not None
             return relative
         # H×R×E · H×E×S -> H×R×S
-        found = self.queries[:, first:last] @ self.keys[:, begin:end].transpose(1, 2)
-        return found if relative is None else found + relative
+        product = self.queries[:, first:last] @ self.keys[:, begin:end].transpose(1, 2)
+        return product if relative is None else product + relative
 
     def dense(self) -> Tensor:
         """The term as a tensor, H×T×S."""
@@ -114,15 +146,21 @@ class AttentionBias:
     def computed(self) -> "AttentionBias":
         """The same with its cells in place of the parts."""
         parts: dict[str, Any] = dict.fromkeys(("queries", "keys", "by_distance", "exact"))
-        return replace(self, cells=self.dense(), temperature=None, **parts)
+        return replace(self, cells=self.dense(), **parts)
 
     def times(self, temperature: Tensor) -> "AttentionBias":
-        """The term multiplied by a factor of each query, T×1; it stays a product of vectors."""
+        """The term multiplied by a factor of each query, T×1; a product of vectors stays one."""
         if self.by_distance is not None or self.exact is not None:
-            return replace(self, temperature=temperature)
+            return self.computed().times(temperature)
         name = "queries" if self.cells is None else "cells"
         part = getattr(self, name)
         return replace(self, **{name: part * temperature.to(part.dtype)})
+
+    def hiding(self, visible: Visible) -> "AttentionBias":
+        """The same for T queries and as many keys, some of them hidden."""
+        if self.cells is None:
+            return replace(self, visible=visible)
+        return replace(self, cells=visible.hide_(self.cells.clone()), visible=visible)
 
     def with_untied_cls(self, from_cls: Tensor, to_cls: Tensor) -> "AttentionBias":
         """Reset what involves [CLS], at position 0 (Ke et al., ICLR 2021, section 3.2).
@@ -153,40 +191,3 @@ class AttentionBias:
             queries=torch.cat((self.queries * other, *added), -1),
             keys=torch.cat((self.keys * (1 - key_is_cls), key_is_cls, row[:, :, None]), -1),
         )
-
-    def hide(self, mask: Tensor, visible: tuple[int, int], window: int | None) -> "AttentionBias":
-        """The same for T queries and as many keys, some hidden by their distance.
-
-        Args:
-            mask: what is added to the scores by distance, H×(2T−1).
-            visible: see the attribute.
-            window: that of the attribute; mask has no part in it.
-        """
-        if self.cells is not None:
-            cells = self.cells + toeplitz(mask, self.num_keys)
-            cells = cells if window is None else hide_outside(cells, window)
-            return replace(self, cells=cells, visible=visible, window=window)
-        exact = self.exact
-        if exact is not None:
-            # `mask` has distance d at index d + T − 1.
-            queries, keys = exact.shape[1:]
-            near = slice(self.num_keys - queries, self.num_keys + keys - 1)
-            exact = exact + toeplitz(mask[:, near], keys)
-        if self.by_distance is not None:
-            mask = self.by_distance + mask
-        return replace(self, by_distance=mask, exact=exact, visible=visible, window=window)
-
-
-def hide_outside(cells: Tensor, window: int, first: int = 0, begin: int = 0) -> Tensor:
-    """Hide keys outside of a window, in place, but none from position 0 and not position 0.
-
-    Args:
-        cells: scores H×R×N of queries first, ... and keys begin, ...
-        window: the largest visible distance.
-        first: position of the first query.
-        begin: position of the first key.
-    """
-    i = torch.arange(first, first + cells.size(-2), device=cells.device)[:, None]
-    j = torch.arange(begin, begin + cells.size(-1), device=cells.device)
-    hidden = ((j - i).abs() > window) & (i > 0) & (j > 0)
-    return cells.masked_fill_(hidden, HIDDEN)

@@ -31,19 +31,24 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
+from ..options import Mark
 from .bias import AttentionBias
 from .indices import diagonal_sums, distances
 
 TrainedPositions = Annotated[
     int | None,
     "positions of the checkpoint that --extend-positions toeplitz extends; checkpoints record it",
+    Mark.FREE,
 ]
 ToeplitzFar = Annotated[
     int | None,
     "distance from which all distances share one value; default: half of the trained positions",
+    Mark.FOR_LONGER_TEXTS,
 ]
 ToeplitzSlope = Annotated[
-    float, "factor of ln(distance / far), which lowers the value beyond --toeplitz-far"
+    float,
+    "factor of ln(distance / far), which lowers the value beyond --toeplitz-far",
+    Mark.FOR_LONGER_TEXTS,
 ]
 
 
@@ -90,9 +95,9 @@ def bias_by_distance(
     """
     distance = distances(queries, keys, start, values.device)
     beyond = (distance.abs().clamp(min=far).to(values.dtype) / far).log()
-    found = values[:, (distance + far).clamp(0, values.size(-1) - 1)] - slope * beyond
+    by_distance = values[:, (distance + far).clamp(0, values.size(-1) - 1)] - slope * beyond
     if cls is None:
-        return AttentionBias(keys, by_distance=found, start=start)
+        return AttentionBias(keys, by_distance=by_distance, start=start)
     # A product of width 0, to which [CLS] adds its dimensions.
     q, k = (values.new_empty(len(values), size, 0) for size in (queries, keys))
-    return AttentionBias(keys, q, k, found, start).with_untied_cls(*cls)
+    return AttentionBias(keys, q, k, by_distance, start).with_untied_cls(*cls)

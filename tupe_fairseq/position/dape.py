@@ -23,8 +23,8 @@ from .base import (
     register_position_encoding,
 )
 from .bias import AttentionBias
+from .dtypes import dtype_of, without_autocast
 from .layer_terms import LayerTerms
-from .tables import dtype_of, without_autocast
 
 
 class AdaptiveTerms(LayerTerms):
@@ -76,7 +76,7 @@ class AdaptivePosition(PositionEncoding):
             )
         if (
             others
-            or base.multiplies_weights
+            or base.uses("weight_factor")
             or not base.uses("attention_bias")
             or base.score_terms > 1
         ):

@@ -29,6 +29,11 @@ class LayerTerms(nn.Module):
         if not any(map(self.uses, ("rotate", "relative", "content", "vectors"))):
             raise TypeError(f"{type(self).__name__} overrides no hook of LayerTerms.")
 
+    @property
+    def reads_input(self) -> bool:
+        """Whether a hook reads the input of attention."""
+        return any(map(self.uses, ("content", "relative_queries", "vectors")))
+
     @classmethod
     def uses(cls, hook: str) -> bool:
         """Whether this class overrides the hook of that name."""

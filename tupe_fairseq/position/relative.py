@@ -120,6 +120,12 @@ class RelativeVectors:
         tables = (self.for_queries, self.for_keys, self.for_values)
         return next(table.vectors.size(-1) for table in tables if table is not None)
 
+    def with_queries(self, queries: Tensor | None) -> "RelativeVectors":
+        """The same with other queries for the vectors a."""
+        # Written out: torch.compile of torch 2.6 cannot trace `dataclasses.replace`.
+        vectors = self.for_queries, self.for_keys, self.for_values
+        return RelativeVectors(*vectors, self.query_bias, self.key_bias, queries)
+
     def biased(self, q: Tensor) -> Tensor:
         """The queries, B×H×T×D, that are multiplied by the vectors a."""
         q = q if self.queries is None else self.queries

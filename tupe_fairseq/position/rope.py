@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ConfigurationError
+from ..options import Mark
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .randomized import RandomizedEncoding, RandomizePositions
 from .rope_scaling import ROPE_SCALINGS, build_scaling, factor_and_length
@@ -35,18 +36,26 @@ ThetaLocal = Annotated[
     float | None, "base in layers with --attention-window, whose frequencies are not scaled"
 ]
 ScalingName = Annotated[
-    str | None, f"frequencies for longer texts, one of: {', '.join(ROPE_SCALINGS)}"
+    str | None,
+    f"frequencies for longer texts, one of: {', '.join(ROPE_SCALINGS)}",
+    Mark.FOR_LONGER_TEXTS,
 ]
 ScalingFactor = Annotated[
-    float | None, "new length / trained length; by default --max-positions / trained length"
+    float | None,
+    "new length / trained length; by default --max-positions / trained length",
+    Mark.FREE,
 ]
 ScalingSettings = Annotated[
-    str | None, "settings of --rope-scaling as JSON, named as in transformers"
+    str | None,
+    "settings of --rope-scaling as JSON, named as in transformers",
+    Mark.FREE,
+    Mark.MAPPING,
 ]
 OriginalPositions = Annotated[
     int | None,
     "length trained without --rope-scaling; checkpoints record it; by default "
     "--max-positions / --rope-scaling-factor",
+    Mark.FREE,
 ]
 
 
@@ -202,7 +211,7 @@ class RotaryPosition(RandomizedEncoding):
             )
 
     def _check_local_theta(self, theta: float) -> None:
-        if self.shape.window is None or self.randomize_positions:
+        if self.shape.attention_window is None or self.randomize_positions:
             raise ConfigurationError(
                 f"--rope-theta-local is {theta}, but it needs --attention-window and cannot be "
                 "used with --randomize-positions: leave it out."

@@ -1,17 +1,17 @@
-"""What an encoding is built for: sizes of the model, and the window of its attention."""
+"""What an encoding is built for: sizes of the model, and the options of every encoding."""
 
-import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
+from .model_options import ModelOptions
 
 
 @dataclass(frozen=True)
-class Shape:
-    """Sizes of the model that an encoding is built for.
+class Shape(ModelOptions):
+    """Sizes of the model that an encoding is built for; keyword-only, the options of every one.
 
     Attributes:
         embed_dim: model width C.
@@ -21,18 +21,9 @@ class Shape:
             parameters for keys on the left only.
         vocab_size: V, for encodings with a position function per token.
         num_layers: layers L, for encodings with parameters in each layer.
-        window: largest distance |i − j| at which tokens of local layers attend to each other; None
-            for no limit. An untied [CLS] is visible to all tokens and sees all, as a global token
-            does (Beltagy et al. 2020, Longformer).
-        global_every: with N, the layers 0, N, 2N, ... have no window, as ModernBERT's (Warner
-            2024) with N = 3; with 0, every layer has the window.
-        extension: value of --extend-positions, or None.
-        log_scaling_floor: tokens n that a query must see for its scores to be scaled; or None.
-        log_scaling_alpha: how much they are scaled.
 
     Raises:
-        ConfigurationError: the window is too small, or it is not clear which layers have it; or
-            scores cannot be scaled so.
+        ConfigurationError: an option is out of range, or an encoder cannot have it.
     """
 
     embed_dim: int
@@ -41,39 +32,10 @@ class Shape:
     bidirectional: bool = True
     vocab_size: int | None = None
     num_layers: int = 1
-    window: int | None = None
-    global_every: int = 0
-    extension: str | None = None
-    log_scaling_floor: int | None = None
-    log_scaling_alpha: float = 0.1
 
     def __post_init__(self) -> None:
-        window, every, floor = self.window, self.global_every, self.log_scaling_floor
-        if window is not None and window < 1:
-            raise ConfigurationError(
-                f"--attention-window is {window}, but must be at least 1 (the neighbours of a "
-                "token): leave it out for no window."
-            )
-        if every < 0 or every == 1:
-            raise ConfigurationError(
-                f"--global-every is {every}, but must be at least 2, or 0 for no global layer: "
-                "leave out --attention-window if all layers are to be global."
-            )
-        if every and window is None:
-            raise ConfigurationError(
-                f"--global-every is {every}, but without --attention-window all layers are "
-                "global: give both, or none."
-            )
-        if floor is not None and floor < 1:
-            raise ConfigurationError(
-                f"--log-scaling-floor is {floor}, but must be at least 1, the tokens from which "
-                "on scores are scaled: leave it out for no scaling."
-            )
-        if not 0 <= self.log_scaling_alpha < math.inf:
-            raise ConfigurationError(
-                "--log-scaling-alpha must be a number of at least 0, but is "
-                f"{self.log_scaling_alpha}."
-            )
+        super().__post_init__()
+        floor = self.log_scaling_floor
         if self.bidirectional and floor is not None:
             raise ConfigurationError(
                 f"--log-scaling-floor is {floor}, but scales scores by the number of tokens that "
@@ -87,7 +49,8 @@ class Shape:
 
     def window_at(self, layer: int) -> int | None:
         """The window of one layer, or None; layers count from 0."""
-        return None if self.global_every and layer % self.global_every == 0 else self.window
+        is_global = self.global_every and layer % self.global_every == 0
+        return None if is_global else self.attention_window
 
     def temperature(
         self, start: int, stop: int, window: int | None, device: torch.device

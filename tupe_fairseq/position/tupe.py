@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ConfigurationError
+from ..options import Mark
 from ..tracing import is_exporting
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .bias import AttentionBias
@@ -28,11 +29,15 @@ from .by_distance import (
     bias_by_distance,
     mean_by_distance,
 )
+from .dtypes import widened
 from .indices import distances
+from .initial import random_vectors
 from .t5 import MaxDistance, NumBuckets, RelativeBias
-from .tables import per_head, random_vectors, widened
+from .tables import per_head
 
-TieCls = Annotated[bool, "treat [CLS] as any other position (the ablation of section 3.2)"]
+TieCls = Annotated[
+    bool, "treat [CLS] as any other position (the ablation of section 3.2)", Mark.FIXED
+]
 
 
 @register_position_encoding("tupe_a")
@@ -66,7 +71,7 @@ class TupeAbsolute(PositionEncoding):
         self.untie_cls = not tie_cls
         #: Positions that have a row in the table; others are continued by distance.
         self.trained = shape.max_positions
-        if shape.extension == "toeplitz" and trained_positions is not None:
+        if shape.extend_positions == "toeplitz" and trained_positions is not None:
             if not 2 < trained_positions <= shape.max_positions:
                 raise ConfigurationError(
                     f"--trained-positions is {trained_positions}, but must be at least 3 and at "
@@ -120,14 +125,14 @@ class TupeAbsolute(PositionEncoding):
     ) -> AttentionBias:
         """The term of positions that have a row in the table; q and k are those of `_vectors`."""
         first = start + self.untie_cls
-        found = AttentionBias(
+        bias = AttentionBias(
             keys,
             queries=q[:, first : first + queries],
             keys=k[:, -keys:],
             by_distance=self._relative(queries, keys, start),
             start=start,
         )
-        return found.with_untied_cls(*self._cls(q, k)) if self.untie_cls else found
+        return bias.with_untied_cls(*self._cls(q, k)) if self.untie_cls else bias
 
     def _by_distance(
         self, q: Tensor, k: Tensor, queries: int, keys: int, start: int = 0

@@ -9,20 +9,15 @@ the layers. C starts at 1, with which attention is that of `t5`. The released co
 a value for each distance; a large --num-buckets gives each of the near distances its own.
 """
 
-from dataclasses import replace
-
-from torch import nn
+from torch import Tensor, nn
 
 from .base import Shape, register_position_encoding
-from .bias import AttentionBias
 from .t5 import MaxDistance, NumBuckets, RelativeBias, T5Bias
 
 
 @register_position_encoding("urpe")
 class UniversalPosition(T5Bias):
     """b is `relative_bias`, C is `relative_factor`."""
-
-    multiplies_weights = True
 
     def __init__(
         self, shape: Shape, *, num_buckets: NumBuckets = 32, max_distance: MaxDistance = 128
@@ -31,7 +26,6 @@ class UniversalPosition(T5Bias):
         self.relative_factor = RelativeBias(shape, num_buckets, max_distance)
         nn.init.ones_(self.relative_factor.weight)
 
-    def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias:
+    def weight_factor(self, queries: int, keys: int, start: int = 0) -> Tensor:
         device = self.relative_factor.buckets.device
-        factor = self.relative_factor.by_distance(self.distances(queries, keys, start, device))
-        return replace(super().attention_bias(queries, keys, start), factor=factor)
+        return self.relative_factor.by_distance(self.distances(queries, keys, start, device))

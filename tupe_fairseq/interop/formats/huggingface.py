@@ -108,7 +108,7 @@ def _settings(
     """The configuration by the names of `TupeConfig`; sizes are those of the parameters."""
     from ...huggingface import TupeConfig
 
-    known = TupeConfig.__annotations__
+    known = TupeConfig.defaults()
     settings = {name: getattr(config, name) for name in known if hasattr(config, name)}
     settings |= architecture.settings
     settings |= architecture.derived(config)

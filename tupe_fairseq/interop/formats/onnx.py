@@ -32,7 +32,10 @@ from .huggingface import Head, LowerCase, texts_and_labels, write_texts
 KIND = "onnx"
 FILE, INT8_FILE = "model.onnx", "model.int8.onnx"
 #: What transformers needs to read config.json.
-CODE = ("configuration_tupe.py", "tupe_errors.py")
+CODE = (
+    *("configuration_tupe.py", "tupe_errors.py", "tupe_options.py"),
+    "tupe_position_model_options.py",
+)
 #: Largest difference from torch, relative to the largest logit.
 TOLERANCE = 1e-4
 #: Length of the sequences that are traced; any length that is not special would do.

@@ -3,18 +3,9 @@
 import torch
 from torch import Tensor
 
-from ..attention import (
-    Backend,
-    Feature,
-    LayerCache,
-    Layout,
-    SharedAttention,
-    Source,
-    choose_backend,
-)
-from ..attention.choice import dtype_of_queries, positional_bias
+from ..attention import LayerCache, Prepared, Source
 from ..position import AttentionBias, PositionEncoding
-from .stack import LayerPositions, LayerStack, positions_of_layers, share_once
+from .layers import Layers
 
 #: Positions whose terms are computed at the start; doubled when they are used up.
 READY = 64
@@ -31,13 +22,9 @@ class DecoderCache:
         ConfigurationError: the encoding does not decode token by token.
     """
 
-    def __init__(self, encoding: PositionEncoding, layers: LayerStack):
+    def __init__(self, encoding: PositionEncoding, layers: Layers):
         encoding.check_decoding()
-        self.encoding = encoding
-        self.seen = positions_of_layers(encoding, len(layers))
-        self.terms = layers.terms()
-        self.attentions = layers.attentions()
-        self.backend = layers.backend
+        self.encoding, self.stack = encoding, layers
         self.layers = [LayerCache() for _ in layers]
         #: Tokens so far.
         self.length = 0
@@ -46,9 +33,9 @@ class DecoderCache:
         self.source: Source | None = None
         #: Number of consecutive hypotheses that share a source sequence.
         self.beam = 1
+        #: Positions whose terms are computed, and these terms by the first layer that has them.
         self.ready = 0
-        self.biases: dict[LayerPositions, AttentionBias | None] = {}
-        self.chosen: dict[tuple[LayerPositions, str], Backend] = {}
+        self.biases: dict[int, AttentionBias | None] = {}
 
     def embed(self, x: Tensor, tokens: Tensor | None = None) -> Tensor:
         """Vectors of the next tokens and their positions, B×T×C; advances the length by T.
@@ -68,57 +55,32 @@ class DecoderCache:
         self.length += count
         return self.encoding.embed(x, tokens, start=start)[:, -count:]
 
-    def step(self, x: Tensor, backend: str | None = None) -> list[SharedAttention]:
+    def step(self, x: Tensor, backend: str | None = None) -> list[Prepared]:
         """What each layer shares with others for the last token of each hypothesis.
 
         Args:
             x: input of the first layer, B×1×C, from what `embed` returned.
             backend: used for this token in place of that of the layers.
         """
-        name = backend or self.backend
+        name, position = backend or self.stack.backend, self.length - 1
         if self.length > self.ready:
             longer = max(READY, 2 * self.ready, self.length)
             self._make_ready(min(longer, self.encoding.shape.max_positions), x.device)
-        return share_once(self.seen, lambda index: self._share(index, x, name))
-
-    def _share(self, index: int, x: Tensor, name: str) -> SharedAttention:
-        seen, position = self.seen[index], self.length - 1
-        bias, layout = self.biases[seen], Layout(len(x), position + 1, other_queries=True)
-        if bias is not None:
-            row = bias.rows(position, position + 1)[:, :, : position + 1]
-            factors, factor = bias.factors(), None
-            if factors is not None:
-                factor = factors.rows(position, position + 1)[:, 0, : position + 1]
-            bias = AttentionBias(position + 1, cells=row, factor=factor, start=position)
-        backend = self._backend(index, name, x.device.type)
-        encoding, window = seen
-        prepared = backend.prepare(bias, layout, encoding.shape.num_heads, dtype_of_queries(x))
-        temperature = encoding.shape.temperature(position, position + 1, window, x.device)
-        return SharedAttention(
-            backend, layout, prepared, encoding, start=position, temperature=temperature
+        return self.stack.shared(
+            lambda plan: plan.prepare_step(
+                self.encoding.at(plan.first), x, position, self.biases[plan.first], name
+            )
         )
-
-    def _backend(self, index: int, name: str, device: str) -> Backend:
-        """The backend of a layer, chosen once per generation and name."""
-        seen, terms = self.seen[index], self.terms[index]
-        # With one query, there is no T×T tensor to avoid.
-        layered = terms is not None and (terms.uses("relative") or terms.uses("content"))
-        encoding, _ = seen
-        scales = encoding.shape.log_scaling_floor is not None
-        if layered or scales or encoding.multiplies_weights:
-            name = "eager"
-        if (seen, name) not in self.chosen:
-            self.chosen[seen, name] = choose_backend(name, {Feature.DECODER}, device)
-        return self.chosen[seen, name]
 
     def _make_ready(self, length: int, device: torch.device) -> None:
         """Compute positional terms of this many tokens; each step reads a row of them."""
         self.ready = length
-        for seen in dict.fromkeys(self.seen):
-            encoding, window = seen
-            self.biases[seen] = positional_bias(encoding, length, device, window=window)
-        for index, attention in enumerate(self.attentions):
-            terms, encoding = attention.layer_terms, self.seen[index][0]
+        attentions = self.stack.attentions()
+        for index, (plan, attention) in enumerate(zip(self.stack.plans, attentions, strict=True)):
+            encoding = self.encoding.at(index)
+            if plan.first == index:
+                self.biases[index] = plan.bias(encoding, length, device)
+            terms = attention.layer_terms
             if terms is not None and terms.uses("relative"):
                 self.layers[index].relative = terms.relative(encoding, length, attention)
 

@@ -17,7 +17,6 @@ class LayerCache:
         values: as keys, B×H×S×D.
         carried: what `LayerTerms.vectors` returned for the last token, with B rows; or None.
         source: keys and values of the source sequences, B×H×S×D each; or None.
-        joint: weight and bias of the three projections concatenated; or None.
         relative: what `LayerTerms.relative` returned; or None.
     """
 
@@ -25,7 +24,6 @@ class LayerCache:
     values: Tensor | None = None
     carried: Tensor | None = None
     source: tuple[Tensor, Tensor] | None = None
-    joint: tuple[Tensor, Tensor] | None = None
     relative: RelativeVectors | None = None
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -38,8 +36,8 @@ class LayerCache:
     def reorder(self, order: Tensor) -> None:
         """Make hypothesis i what hypothesis order[i] was."""
         for name in ("keys", "values", "carried"):
-            if (found := getattr(self, name)) is not None:
-                setattr(self, name, found.index_select(0, order))
+            if (tensor := getattr(self, name)) is not None:
+                setattr(self, name, tensor.index_select(0, order))
 
     def reorder_source(self, order: Tensor) -> None:
         """Make source sequence i what sequence order[i] was."""

@@ -1,0 +1,202 @@
+"""What each layer requires of attention, and what layers share in one forward pass."""
+
+import functools
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import BackendError
+from ..position import LayerTerms, PositionEncoding
+from ..position.bias import AttentionBias, Visible
+from ..position.dtypes import without_autocast
+from .backend import ATTENTION_BACKENDS, Backend, Feature, Prepared
+from .layout import Layout
+
+logger = logging.getLogger(__name__)
+
+#: The backends that "auto" tries on each type of device, in this order. `eager`, the last,
+#: supports all features.
+AUTO = {"cpu": ("blocked", "sdpa", "eager"), "cuda": ("flash", "sdpa", "eager")}
+AUTO_ELSEWHERE = ("sdpa", "eager")
+#: Features for which incremental decoding uses `eager`: with one query, no T×T tensor is avoided.
+DECODED_EAGERLY = {*(Feature.RELATIVE, Feature.CONTENT, Feature.FACTOR, Feature.SCALED_VECTORS)}
+
+
+@dataclass(frozen=True)
+class LayerPlan:
+    """What one layer does with positions, decided when the model is built.
+
+    Attributes:
+        first: the first layer that sees the same of positions; their forward passes share it.
+        window: largest distance at which tokens attend to each other, or None.
+        needs: what the layer requires of a backend, in every forward pass.
+    """
+
+    first: int
+    window: int | None
+    needs: frozenset[Feature]
+
+    @classmethod
+    def of(
+        cls,
+        encoding: PositionEncoding,
+        terms: LayerTerms | None = None,
+        window: int | None = None,
+        first: int = 0,
+    ) -> "LayerPlan":
+        """The plan of a layer.
+
+        Args:
+            encoding: as the layer sees it.
+            terms: the encoding's terms of the layer.
+            window: see the attribute.
+            first: see the attribute.
+        """
+        uses = (lambda hook: False) if terms is None else terms.uses
+        scaled = encoding.shape.log_scaling_floor is not None and window is None
+        required = {
+            Feature.RELATIVE: uses("relative"),
+            Feature.CONTENT: uses("content"),
+            Feature.RELATIVE_VALUES: terms is not None and terms.has_values,
+            Feature.DISTANCE: encoding.uses("attention_bias") and not encoding.bias_is_product,
+            Feature.FACTOR: encoding.uses("weight_factor"),
+            Feature.SCALED_VECTORS: scaled and uses("vectors"),
+            Feature.SCALED_TERMS: scaled and (uses("relative") or uses("content")),
+            Feature.WINDOW: window is not None,
+        }
+        return cls(first, window, frozenset(each for each in required if required[each]))
+
+    def prepare(
+        self,
+        encoding: PositionEncoding,
+        x: Tensor,
+        layout: Layout | None = None,
+        backend: str = "auto",
+        causal: bool = False,
+        compiled: bool = False,
+    ) -> Prepared:
+        """Choose a backend and compute what positions add to the scores of one forward pass.
+
+        Args:
+            encoding: the position encoding, as the layer sees it.
+            x: input of the layers, B×T×C, or N×C where the layout has taken padding out.
+            layout: the tokens of the batch, or None for B×T tokens without padding.
+            backend: a registered name, or "auto" for the first in `AUTO` that has all features.
+            causal: whether later tokens are hidden.
+            compiled: whether the layers are compiled.
+
+        Raises:
+            BackendError: the backend is unknown, does not support this encoding, or cannot run
+                here.
+        """
+        if layout is None:
+            layout = Layout(x.size(0), x.size(1))
+        traced, device = torch.compiler.is_compiling(), x.device.type
+        chosen = choose_backend(backend, self.features(causal, compiled or traced), device)
+        if reason := chosen.unavailable(device):
+            raise _unusable(backend, reason)
+        if not traced:
+            _log_choice(backend, chosen.name, type(encoding).__name__, device)
+        length, heads = layout.length, encoding.shape.num_heads
+        bias = self.bias(encoding, length, x.device, causal)
+        with without_autocast(device):
+            inputs = chosen.prepare(bias, layout, heads, dtype_of_queries(x))
+            factor = encoding.weight_factor(length, length)
+        temperature = encoding.shape.temperature(0, length, self.window, x.device)
+        return Prepared(chosen, layout, inputs, encoding, temperature=temperature, factor=factor)
+
+    def prepare_step(
+        self,
+        encoding: PositionEncoding,
+        x: Tensor,
+        position: int,
+        bias: AttentionBias | None,
+        backend: str,
+    ) -> Prepared:
+        """As `prepare`, for one token of each hypothesis in incremental decoding.
+
+        Args:
+            encoding: as the layer sees it.
+            x: input of the first layer, B×1×C.
+            position: of the token.
+            bias: what `bias` returned for this length or a longer one.
+            backend: a registered name, or "auto".
+        """
+        chosen = choose_backend(
+            "eager" if self.needs & DECODED_EAGERLY else backend, {Feature.DECODER}, x.device.type
+        )
+        layout = Layout(len(x), position + 1, other_queries=True)
+        row = None if bias is None else bias.row(position)
+        heads, shape = encoding.shape.num_heads, encoding.shape
+        return Prepared(
+            chosen,
+            layout,
+            chosen.prepare(row, layout, heads, dtype_of_queries(x)),
+            encoding,
+            start=position,
+            temperature=shape.temperature(position, position + 1, self.window, x.device),
+            factor=encoding.weight_factor(1, position + 1, position),
+        )
+
+    def features(self, causal: bool, compiled: bool) -> set[Feature]:
+        """What a forward pass requires of a backend."""
+        in_pass = {Feature.DECODER: causal, Feature.COMPILED: compiled}
+        return {*self.needs, *(feature for feature, is_needed in in_pass.items() if is_needed)}
+
+    def bias(
+        self, encoding: PositionEncoding, length: int, device: torch.device, causal: bool = False
+    ) -> AttentionBias | None:
+        """What positions add to the scores of T tokens, and which keys they see.
+
+        It is computed once for all layers, so its rounding error would be in all of them: without
+        autocast. The arguments are those of `prepare`; `length` is T.
+        """
+        shape = encoding.shape
+        with without_autocast(device.type):
+            bias = encoding.attention_bias(length, length)
+            temperature = shape.temperature(0, length, self.window, device)
+            if bias is not None and temperature is not None:
+                bias = bias.times(temperature)
+            visible = Visible(causal, self.window, encoding.untie_cls, encoding.hidden_score)
+            if not visible.hides:
+                return bias
+            if bias is None:
+                zeros = torch.zeros(1, 2 * length - 1, device=device).expand(shape.num_heads, -1)
+                bias = AttentionBias(length, by_distance=zeros)
+            return bias.hiding(visible)
+
+
+def choose_backend(name: str, features: Collection[Feature], device: str = "cpu") -> Backend:
+    """The backend of that name, or for "auto" the first in `AUTO` with all features.
+
+    Raises:
+        BackendError: the backend is unknown, or does not support these features.
+    """
+    if name == "auto":
+        candidates = (ATTENTION_BACKENDS[each] for each in AUTO.get(device, AUTO_ELSEWHERE))
+        return next(backend for backend in candidates if not backend.unsupported(features))
+    chosen: Backend = ATTENTION_BACKENDS[name]
+    if reason := chosen.unsupported(features):
+        raise _unusable(name, reason)
+    return chosen
+
+
+def _unusable(name: str, reason: str) -> BackendError:
+    return BackendError(f"--attention-backend is {name!r}, but {reason}; use auto or eager.")
+
+
+@functools.cache
+def _log_choice(asked: str, chosen: str, encoding: str, device: str) -> None:
+    """Log each choice once."""
+    logger.info(f"attention backend {chosen} ({asked}) for {encoding} on {device}")
+
+
+def dtype_of_queries(x: Tensor) -> torch.dtype:
+    """The dtype of queries projected from x: autocast turns fp32 into half precision."""
+    device = x.device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        return torch.get_autocast_dtype(device)
+    return x.dtype
