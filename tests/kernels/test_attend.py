@@ -59,14 +59,14 @@ def test_against_float64(batch, heads, length, widths, biased, reach, shares, se
     if shares is not None:
         lengths = [round(share * length) for share in shares[:batch]]
         hidden |= (torch.arange(length) >= torch.tensor(lengths)[:, None])[:, None, None]
-    found = attend(q, k, v, ScoreTerms(bias), lengths, visible)
+    out = attend(q, k, v, ScoreTerms(bias), lengths, visible)
     expected = written_out(q, k, v, bias, hidden)
-    assert found.transpose(1, 2).is_contiguous()
+    assert out.transpose(1, 2).is_contiguous()
     for b in range(batch):
         count = length if lengths is None else lengths[b]
-        assert not found[b, :, count:].any()
+        assert not out[b, :, count:].any()
         if count:
-            assert_close(found[b, :, :count], expected[b, :, :count])
+            assert_close(out[b, :, :count], expected[b, :, :count])
 
 
 def test_padding_anywhere():
