@@ -19,6 +19,7 @@ from tests.tolerances import assert_close
 from tupe_fairseq.errors import DataError
 from tupe_fairseq.kernels.attend import attend
 from tupe_fairseq.kernels.diagonals import add_by_distance_, sum_by_distance
+from tupe_fairseq.kernels.dropout import dropout
 from tupe_fairseq.kernels.linear import linear
 from tupe_fairseq.kernels.native import pointer
 from tupe_fairseq.kernels.products import multiply
@@ -78,6 +79,14 @@ def test_linear(data):
         lambda: nn.functional.linear(*(t if t is None else t.double() for t in (x, weight, bias))),
         *((x, (rows, inputs)), (weight, (outputs, inputs)), (bias, (outputs,))),
     )
+
+
+@examples()
+@given(st.data())
+def test_dropout(data):
+    rows, width = data.draw(SIZES), data.draw(SIZES)
+    x = data.draw(tensors(rows, width))
+    same_or_refused(lambda: dropout(x, 1e-9), lambda: x, (x, (rows, width)))
 
 
 @examples()
