@@ -62,10 +62,10 @@ class Blocked(Backend):
         if bias is not None and heads * layout.length**2 * dtype.itemsize <= DENSE:
             bias = bias.computed()
         lengths = layout.lengths or (layout.length,) * layout.batch
-        visible = None
-        if bias is not None and bias.visible is not None:
-            visible = bias.visible.reach(layout.length)
-        blocks = split_into_blocks(heads, lengths, visible, bias is not None and bias.global_cls)
+        shown = None if bias is None else bias.visible
+        visible = None if shown is None else shown.reach(layout.length)
+        exempts_cls = shown is not None and shown.exempts_cls(layout.length)
+        blocks = split_into_blocks(heads, lengths, visible, exempts_cls)
         cells = [block.cells for same_queries in blocks for block in same_queries]
         workspace = torch.empty(2, max(cells), dtype=dtype)
         share = sum(cells) / (heads * layout.batch * layout.length**2)
@@ -100,11 +100,13 @@ def _attend_fused(blocks: Blocks, q: Tensor, k: Tensor, v: Tensor) -> Tensor | N
     cells = None if blocks.bias is None else blocks.bias.cells
     by_torch = _is_torch_faster(blocks)
     # The kernel requires contiguous keys.
-    is_served = blocks.bias is None or (cells is not None and not blocks.bias.global_cls)
+    shown = None if blocks.bias is None else blocks.bias.visible
+    is_served = blocks.bias is None or cells is not None
+    if shown is not None and shown.exempts_cls(q.size(2)):
+        is_served = False
     if is_served and not torch.is_grad_enabled() and not (by_torch and q.size(2) < SHORT):
         # Of sequences with known lengths, no padding is read.
         terms = ScoreTerms(cells, blocks.padding if blocks.lengths is None else None)
-        shown = None if blocks.bias is None else blocks.bias.visible
         visible = None if shown is None else shown.reach(q.size(2))
         if (out := attend(q, k, v, terms, blocks.lengths, visible)) is not None:
             return out
