@@ -5,9 +5,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.kernels.arbitrary import SIZES, examples, same_or_refused, tensors
 from tests.tolerances import assert_close
 from tupe_fairseq.kernels import native
-from tupe_fairseq.kernels.dropout import Dropout
+from tupe_fairseq.kernels.dropout import Dropout, dropout
 from tupe_fairseq.kernels.random_bits import keep_mask
 
 SHAPE = (64, 1003)
@@ -118,3 +119,12 @@ def test_second_derivatives(way):
     dropped = Dropout(0.3)(x**2)
     mask = (dropped / x**2).detach()
     assert_close(second(dropped), second(mask * x**2))
+
+
+@examples
+@given(st.data())
+def test_tensors_of_any_kind(data):
+    rows, width = data.draw(SIZES), data.draw(SIZES)
+    x = data.draw(tensors(rows, width))
+    # So small that nothing is dropped.
+    same_or_refused(lambda: dropout(x, 1e-9), lambda: x, (x, (rows, width)))
