@@ -13,6 +13,7 @@ from .errors import ConfigurationError
 from .modules.layer import TransformerLayer
 from .modules.stack import TransformerStack
 from .position import PositionEncoding
+from .position.complex_order import ComplexOrderPosition
 
 _M = TypeVar("_M", bound=nn.Module)
 
@@ -66,7 +67,7 @@ def position_maps(encoder: TransformerStack, length: int, layer: int = 1) -> Pos
     - a content-free term of the scores (TUPE, T5, ALiBi): `positional_correlations`
     - terms of a layer (Shaw, Transformer-XL, DeBERTa): what they add, see `_layer_maps`
     - rotations: q · k for a query and a key of ones, relative to distance 0
-    - encodings of the input: the cosine of their `position_vectors`
+    - encodings of the input: the cosine of what they add to an input of ones
 
     Args:
         encoder: e.g. a `TUPEEncoder` or `model.encoder.sentence_encoder`.
@@ -96,7 +97,7 @@ def position_maps(encoder: TransformerStack, length: int, layer: int = 1) -> Pos
         maps = maps / maps[:, :1, :1]
         return PositionMaps(maps, ["all heads"], "q · k of equal tokens, relative to distance 0")
     if encoder.embed_positions.uses("embed"):
-        vectors = _in_evaluation(encoder.embed_positions).position_vectors(length)
+        vectors = _position_vectors(encoder.embed_positions, length)
         maps = F.cosine_similarity(vectors[:, None], vectors[None], dim=-1)[None]
         return PositionMaps(maps, ["input"], "cosine of position vectors")
     raise ConfigurationError(
@@ -159,6 +160,18 @@ def _layer_scores(
         return terms.content(q, k, x, encoding)
     for_queries, for_keys, _ = terms.vectors(x)
     return for_queries @ for_keys.mT
+
+
+def _position_vectors(encoding: PositionEncoding, length: int) -> Tensor:
+    """What an encoding adds to an input of ones at each position: T×C."""
+    encoding = _in_evaluation(encoding)
+    if isinstance(encoding, ComplexOrderPosition):
+        return encoding.position_vectors(length)
+    weight = next(encoding.parameters(), torch.empty(0))
+    # A constant table is a buffer of integers.
+    device = next(encoding.buffers(), weight).device
+    ones = weight.new_ones(1, length, encoding.shape.embed_dim, device=device)
+    return (encoding.embed(ones) - ones)[0]
 
 
 def _in_evaluation(module: _M) -> _M:

@@ -183,10 +183,11 @@ def prepared_for(
     x: Tensor,
     layout: Layout,
     window: int | None = None,
+    layer: int = 0,
     **how,
 ) -> Prepared:
-    """What the first layer reads besides x; `how` goes to `LayerPlan.prepare`."""
-    seen = encoding.at(0)
+    """What one layer reads besides x; `how` goes to `LayerPlan.prepare`."""
+    seen = encoding.at(layer)
     return LayerPlan.of(seen, attention.layer_terms, window).prepare(seen, x, layout, **how)
 
 
@@ -209,11 +210,29 @@ def run(
     attention: TupeMultiheadAttention,
     x: Tensor,
     padding: Tensor | None = None,
+    packed: bool = False,
+    backend: str | Backend = "auto",
     **how,
 ) -> Tensor:
-    """Words through positions and attention; `how` goes to `prepared_for`."""
-    x, layout = encoding.embed(x, words(x), padding), Layout(*x.shape[:2], padding)
-    return attention(x, prepared_for(encoding, attention, x, layout, **how))
+    """Words through positions and attention.
+
+    Args:
+        encoding: the position encoding.
+        attention: built over it.
+        x: B×T×C.
+        padding: B×T, or None.
+        packed: padding is taken out where that saves time, as encoders do; 0 at padding.
+        backend: a registered name, or a backend that takes the place of `eager`.
+        how: for `LayerPlan.prepare`.
+    """
+    x = encoding.embed(x, words(x), padding)
+    size, is_named = x.shape[:2], isinstance(backend, str)
+    layout = Layout.of(Padding.read(padding), *size) if packed else Layout(*size, padding)
+    x, how["backend"] = layout.pack(x), backend if is_named else "eager"
+    prepared = prepared_for(encoding, attention, x, layout, **how)
+    out = attention(x, prepared if is_named else replace(prepared, backend=backend))
+    out = layout.unpack(out)
+    return out * ~padding[:, :, None] if packed and padding is not None else out
 
 
 class Weighing(Eager):
@@ -227,24 +246,10 @@ class Weighing(Eager):
         return self.last
 
 
-def run_by(
-    backend: Backend,
-    encoding: PositionEncoding,
-    attention: TupeMultiheadAttention,
-    x: Tensor,
-    padding: Tensor | None = None,
-    **how,
-) -> Tensor:
-    """As `run` with a backend that is not registered, in place of `eager`."""
-    x, layout = encoding.embed(x, words(x), padding), Layout(*x.shape[:2], padding)
-    prepared = prepared_for(encoding, attention, x, layout, backend="eager", **how)
-    return attention(x, replace(prepared, backend=backend))
-
-
 def run_with_weights(*given, **how) -> tuple[Tensor, Tensor]:
     """As `run` with `eager`; also returns the attention weights, B×H×T×S."""
     backend = Weighing()
-    return run_by(backend, *given, **how), backend.last
+    return run(*given, backend=backend, **how), backend.last
 
 
 def run_seeing(
@@ -266,21 +271,6 @@ def run_seeing(
     layout = Layout(len(every), length, hidden)
     out = attention(every, prepared_for(encoding, attention, every, layout, backend="eager"))
     return out.unflatten(0, (-1, length)).diagonal(dim1=1, dim2=2).mT
-
-
-def run_packed(
-    encoding: PositionEncoding,
-    attention: TupeMultiheadAttention,
-    x: Tensor,
-    padding: Tensor | None = None,
-    **how,
-) -> Tensor:
-    """As `run`, as encoders do: padding is taken out where that saves time; 0 at padding."""
-    x = encoding.embed(x, words(x), padding)
-    layout = Layout.of(Padding.read(padding), *x.shape[:2])
-    x = layout.pack(x)
-    out = layout.unpack(attention(x, prepared_for(encoding, attention, x, layout, **how)))
-    return out if padding is None else out * ~padding[:, :, None]
 
 
 def gradients(

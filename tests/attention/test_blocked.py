@@ -20,7 +20,6 @@ from tests.attention.cases import (
     normal,
     padding_mask,
     run,
-    run_packed,
 )
 from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq.position import AttentionBias, PositionEncoding, Shape
@@ -51,19 +50,18 @@ def assert_as_eager(case, length, padded=(), max_length=None, width=EMBED_DIM, h
         heads: number of heads.
         how: for `prepared_for`.
     """
-    longest = max_length or length
+    longest, how["packed"] = max_length or length, True
     encoding, attention = build(case, longest, embed_dim=width, num_heads=heads)
     x = normal(len(padded) or 1, length, width, seed=0).requires_grad_()
     padding = padding_mask(length, *padded) if padded else None
-    expected = run_packed(encoding, attention, x, padding, backend="eager", **how)
+    expected = run(encoding, attention, x, padding, backend="eager", **how)
     if max_length is not None:
         padding = F.pad(padding, (0, longest - length), value=True)
     appended = F.pad(x, (0, 0, 0, longest - length))
-    actual = run_packed(encoding, attention, appended, padding, backend="blocked", **how)
-    actual = actual[:, :length]
+    actual = run(encoding, attention, appended, padding, backend="blocked", **how)[:, :length]
     assert_close(actual, expected)
     with torch.no_grad():
-        evaluated = run_packed(encoding, attention, appended, padding, backend="blocked", **how)
+        evaluated = run(encoding, attention, appended, padding, backend="blocked", **how)
     assert_close(evaluated[:, :length], expected)
     assert_gradients_close(
         gradients(actual, x, encoding, attention),

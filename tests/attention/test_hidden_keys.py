@@ -19,7 +19,6 @@ from tests.attention.cases import (
     normal,
     padding_mask,
     run,
-    run_by,
     run_seeing,
     served,
 )
@@ -88,8 +87,9 @@ def scaled_of(case):
     """In float64, by multiplying the scores."""
     factors = [1 + ALPHA * math.log(max(1, (i + 1) / FLOOR)) for i in range(LENGTH)]
     factors = torch.tensor(factors, dtype=torch.float64)[:, None]
-    by = functools.partial(run_by, Weighing(lambda scores: scores * factors), causal=True)
-    return with_gradients(by, *build(case, LENGTH, torch.float64, bidirectional=False))
+    backend = Weighing(lambda scores: scores * factors)
+    attend = functools.partial(run, backend=backend, causal=True)
+    return with_gradients(attend, *build(case, LENGTH, torch.float64, bidirectional=False))
 
 
 @pytest.mark.parametrize(("backend", "case"), served(BACKENDS, NAMES, Feature.DECODER, **SCALING))

@@ -1,6 +1,7 @@
 """A checkpoint of another encoding or length does not load, and the message names the flag."""
 
 from argparse import Namespace
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,15 +16,19 @@ from tupe_fairseq.checkpoints.restoring import check_restored
 
 
 def build(name, **options):
-    sizes = {"layers": 2, "embed_dim": 8, "ffn_embed_dim": 8, "attention_heads": 2}
-    own = {f"encoder_{key}": value for key, value in sizes.items()}
-    return TupeRobertaModel.build_model(
-        Namespace(**own, **options, position_encoding=name), Task(8)
-    )
+    options |= {"encoder_layers": 2, "encoder_embed_dim": 8, "encoder_attention_heads": 2}
+    return TupeRobertaModel.build_model(Namespace(**options, position_encoding=name), Task(8))
 
 
-def check(model, complete, **training):
+def recorded(path, **settings):
+    """A checkpoint that records these settings; returns its path."""
+    torch.save({"model": {}, "cfg": {"model": settings}}, path)
+    return str(path)
+
+
+def check(model, arguments, **training):
     """As a training does that starts from the checkpoints named in its settings."""
+    complete = completed(model, Namespace(**arguments), Task(8))
     options = model.options_with(complete.position_encoding)
     check_restored(TrainingSettings(**training), options, complete)
 
@@ -53,40 +58,33 @@ def test_another_number_of_positions(name, more, remedy):
 @pytest.mark.parametrize("tied", [False, True])
 def test_another_cls_is_refused_before_positions_are_extended(tied, tmp_path):
     """Otherwise the rows of an untied [CLS] would become positions, or the reverse."""
-    recorded = {"position_encoding": "tupe_a", "tie_cls": not tied}
-    torch.save({"model": {}, "cfg": {"model": recorded}}, tmp_path / "model.pt")
-    given = Namespace(position_encoding="tupe_a", tie_cls=tied, extend_positions="hierarchical")
-    complete = completed(ROBERTA, given, Task(8))
+    path = recorded(tmp_path / "model.pt", position_encoding="tupe_a", tie_cls=not tied)
+    now = {"position_encoding": "tupe_a", "tie_cls": tied, "extend_positions": "hierarchical"}
     with pytest.raises(UsageError, match=f"--tie-cls is {tied}, but .* with {not tied}"):
-        check(ROBERTA, complete, restore_file=str(tmp_path / "model.pt"))
+        check(ROBERTA, now, restore_file=path)
 
 
 @pytest.mark.parametrize(
-    ("recorded", "encoding"),
+    ("settings", "encoding"),
     [
         ({"_name": "transformer_iwslt_de_en"}, "sinusoidal"),
         ({"arch": "transformer", "no_token_positional_embeddings": True}, "none"),
         ({"arch": "transformer_lm", "decoder_learned_pos": True}, "learned"),
     ],
 )
-def test_stock_checkpoints_have_an_encoding(recorded, encoding, tmp_path):
+def test_stock_checkpoints_have_an_encoding(settings, encoding, tmp_path):
     """Those without parameters of positions would load with any other such encoding."""
-    torch.save({"model": {}, "cfg": {"model": recorded}}, tmp_path / "stock.pt")
-    args = {"restore_file": str(tmp_path / "stock.pt")}
-    same, other = (
-        completed(TRANSFORMER, Namespace(position_encoding=name), Task())
-        for name in (encoding, "rope")
-    )
-    check(TRANSFORMER, same, **args)
+    path = recorded(tmp_path / "stock.pt", **settings)
+    check(TRANSFORMER, {"position_encoding": encoding}, restore_file=path)
     with pytest.raises(UsageError, match=f"is 'rope', but .* with '{encoding}'"):
-        check(TRANSFORMER, other, **args)
+        check(TRANSFORMER, {"position_encoding": "rope"}, restore_file=path)
 
 
 TOEPLITZ = {"extend_positions": "toeplitz", "trained_positions": 4}
 
 
 @pytest.mark.parametrize(
-    ("name", "trained", "given", "parts"),
+    ("name", "trained", "now", "parts"),
     [
         (
             "rope",
@@ -118,14 +116,10 @@ TOEPLITZ = {"extend_positions": "toeplitz", "trained_positions": 4}
         ("tupe_r", {}, {**TOEPLITZ, "toeplitz_far": 2, "toeplitz_slope": 2.0}, None),
     ],
 )
-def test_options_that_differ_are_named_in_one_warning(
-    name, trained, given, parts, tmp_path, caplog
-):
+def test_options_that_differ_are_named_in_one_warning(name, trained, now, parts, tmp_path, caplog):
     """Those that longer texts need may change, unless the checkpoint was trained with them."""
-    path = tmp_path / "checkpoint_last.pt"
-    torch.save({"model": {}, "cfg": {"model": {"position_encoding": name, **trained}}}, path)
-    complete = completed(ROBERTA, Namespace(position_encoding=name, **given), Task(8))
-    check(ROBERTA, complete, save_dir=str(tmp_path))
+    path = recorded(tmp_path / "checkpoint_last.pt", position_encoding=name, **trained)
+    check(ROBERTA, {"position_encoding": name, **now}, save_dir=str(tmp_path))
     assert len(caplog.messages) == (parts is not None)
     for part in parts or []:
         assert part in caplog.text
@@ -134,15 +128,13 @@ def test_options_that_differ_are_named_in_one_warning(
 
 def test_a_run_that_goes_on_is_compared_with_its_own_checkpoint(tmp_path, caplog):
     """Not again with that of --finetune-from-model; stock fairseq's record no options."""
-    for name, theta in (("start.pt", 500.0), ("checkpoint_last.pt", 10000.0)):
-        recorded = {"position_encoding": "rope", "rope_theta": theta}
-        torch.save({"model": {}, "cfg": {"model": recorded}}, tmp_path / name)
-    torch.save({"model": {}, "cfg": {"model": {"dropout": 0.1}}}, tmp_path / "stock.pt")
-    complete = completed(ROBERTA, Namespace(position_encoding="rope", rope_theta=9.0), Task(8))
-    start, stock = ({"finetune_from_model": str(tmp_path / f)} for f in ("start.pt", "stock.pt"))
-    check(ROBERTA, complete, save_dir=str(tmp_path), **start)
-    (tmp_path / "checkpoint_last.pt").unlink()
-    check(ROBERTA, complete, save_dir=str(tmp_path), **start)
-    check(ROBERTA, complete, save_dir=str(tmp_path), **stock)
+    rope = {"position_encoding": "rope"}
+    start = recorded(tmp_path / "start.pt", rope_theta=500.0, **rope)
+    stock = recorded(tmp_path / "stock.pt", dropout=0.1)
+    last = recorded(tmp_path / "checkpoint_last.pt", rope_theta=10000.0, **rope)
+    for source in (start, start, stock):
+        training = {"save_dir": str(tmp_path), "finetune_from_model": source}
+        check(ROBERTA, rope | {"rope_theta": 9.0}, **training)
+        Path(last).unlink(missing_ok=True)
     was = ["was 10000.0" in caplog.messages[0], "was 500.0" in caplog.messages[1]]
     assert (was, len(caplog.messages)) == ([True, True], 2)

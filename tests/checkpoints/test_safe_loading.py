@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 from argparse import Namespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -54,7 +55,10 @@ REFUSED = r"cannot be loaded: it holds [\w.]+, which is not a tensor|cannot be l
 @pytest.mark.parametrize("name", payloads(""))
 @pytest.mark.parametrize("where", ["args", "extra_state"])
 def test_payloads_never_run(tmp_path, name, where):
-    """In the reader, the hub and the converter. Each runs without these checks."""
+    """In the reader, the hub and the converter. Each runs without these checks.
+
+    `args` are those of old files, which torch wrote in another format than today's zip archives.
+    """
     trace = tmp_path / "it-ran"
     checkpoint = release.write(tmp_path / "release")
     state = torch.load(checkpoint, weights_only=True)
@@ -64,7 +68,7 @@ def test_payloads_never_run(tmp_path, name, where):
         place.more = payload
     else:
         place["more"] = payload
-    torch.save(state, checkpoint)
+    torch.save(state, checkpoint, _use_new_zipfile_serialization=where != "args")
     for load in (
         lambda: read_checkpoint(checkpoint),
         lambda: TupeRobertaModel.from_pretrained(checkpoint),
@@ -81,25 +85,15 @@ def test_payloads_never_run(tmp_path, name, where):
         assert trace.exists(), "the payload of this test does nothing"
 
 
-@pytest.mark.parametrize(
-    "error", [OSError(5, "Input/output error"), PermissionError(13, "denied")]
-)
-def test_a_file_that_cannot_be_read_is_not_called_damaged(error, tmp_path, monkeypatch):
+def test_a_file_that_cannot_be_read_is_not_called_damaged(tmp_path, monkeypatch):
     """Otherwise training would advise to replace it by an older checkpoint."""
-    torch.save({"model": {}}, tmp_path / "model.pt")
-
-    def load(*given, **options):
-        raise error
-
-    monkeypatch.setattr(torch, "load", load)
-    with pytest.raises(UsageError, match=f"model.pt cannot be read: {error.strerror}") as raised:
-        read_checkpoint(tmp_path / "model.pt")
-    assert not isinstance(raised.value, CheckpointError)
-
-
-def test_a_folder_is_not_read(tmp_path):
-    with pytest.raises(UsageError, match="cannot be read: Is a directory"):
+    with pytest.raises(UsageError, match="cannot be read: Is a directory") as raised:
         read_checkpoint(tmp_path)
+    assert not isinstance(raised.value, CheckpointError)
+    monkeypatch.setattr(torch, "load", Mock(side_effect=OSError(5, "Input/output error")))
+    with pytest.raises(UsageError, match="cannot be read: Input/output error") as raised:
+        read_checkpoint(tmp_path)
+    assert not isinstance(raised.value, CheckpointError)
 
 
 def test_other_ways_in(tmp_path):
@@ -132,16 +126,3 @@ def test_other_ways_in(tmp_path):
     (tmp_path / "model.safetensors").rename(checkpoint)
     torch.load(checkpoint, weights_only=False)
     assert trace.exists(), "the payload of this test does nothing"
-
-
-def test_the_old_format_is_as_safe(tmp_path):
-    """Files of before torch 1.6 are not zip archives."""
-    trace, path = tmp_path / "it-ran", tmp_path / "old.pt"
-    state = {"model": {"a": torch.ones(2)}, "args": Namespace(x=1)}
-    torch.save(state, path, _use_new_zipfile_serialization=False)
-    assert torch.equal(read_checkpoint(path)["model"]["a"], torch.ones(2))
-    state["more"] = Calls(os.system, f"touch {trace}")
-    torch.save(state, path, _use_new_zipfile_serialization=False)
-    with pytest.raises(UsageError, match="cannot be loaded: it holds"):
-        read_checkpoint(path)
-    assert not trace.exists()

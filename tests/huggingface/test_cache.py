@@ -32,6 +32,19 @@ def ids() -> torch.Tensor:
     return tokens((20, 20))
 
 
+def in_parts(lm, *sizes, **given):
+    """Logits and hidden states of parts of a text, the first tokens together."""
+    past, outputs = None, []
+    for part in torch.arange(20).split(sizes):
+        own = {name: value[:, part] for name, value in given.items()}
+        more = {"past_key_values": past, "use_cache": True, "output_hidden_states": True}
+        outputs.append(lm(ids()[:, part], **own, **more))
+        past = outputs[-1].past_key_values
+    assert past.get_seq_length() == 20
+    states = zip(*(out.hidden_states for out in outputs), strict=True)
+    return torch.cat([out.logits for out in outputs], 1), [torch.cat(each, 1) for each in states]
+
+
 @every_decoder
 @pytest.mark.parametrize("normalize_before", [False, True])
 @torch.no_grad()
@@ -39,16 +52,10 @@ def test_logits_and_states(name, normalize_before):
     """Of parts of a text: the first together, then one token, then several."""
     lm = model(name, normalize_before=normalize_before, attention_window=6, global_every=2)
     expected = lm(ids(), output_hidden_states=True)
-    past, logits, states = None, [], []
-    for part in ids().split([7, 1, 3, 9], 1):
-        out = lm(part, past_key_values=past, use_cache=True, output_hidden_states=True)
-        past = out.past_key_values
-        logits.append(out.logits)
-        states.append(out.hidden_states)
-    assert past.get_seq_length() == 20
-    assert_close(torch.cat(logits, 1), expected.logits)
-    for actual, other in zip(zip(*states, strict=True), expected.hidden_states, strict=True):
-        assert_close(torch.cat(actual, 1), other)
+    logits, states = in_parts(lm, 7, 1, 3, 9)
+    assert_close(logits, expected.logits)
+    for actual, other in zip(states, expected.hidden_states, strict=True):
+        assert_close(actual, other)
 
 
 @torch.no_grad()
@@ -56,13 +63,7 @@ def test_token_types():
     lm = model("rope", type_vocab_size=2)
     types = torch.randint(2, (2, 20), generator=torch.Generator().manual_seed(0))
     for given in ({}, {"token_type_ids": types}):
-        expected, past, logits = lm(ids(), **given).logits, None, []
-        for part in torch.arange(20).split([7, 1, 12]):
-            own = {name: value[:, part] for name, value in given.items()}
-            out = lm(ids()[:, part], past_key_values=past, use_cache=True, **own)
-            past = out.past_key_values
-            logits.append(out.logits)
-        assert_close(torch.cat(logits, 1), expected)
+        assert_close(in_parts(lm, 7, 1, 12, **given)[0], lm(ids(), **given).logits)
 
 
 @pytest.mark.parametrize("name", SEARCHED)

@@ -96,8 +96,7 @@ def broken(kind: str, vectors):
 @every_decoder
 @torch.no_grad()
 def test_a_broken_sequence_changes_no_other(name, attention, kind):
-    cls = hf.TupeForCausalLM if name in ("cable", "cope", "fox", "xpos") else hf.TupeForMaskedLM
-    model = filled(cls, config(name, is_decoder=cls is hf.TupeForCausalLM))
+    model = every_model(name)
     model.set_attn_implementation(attention)
     vectors, mask = broken(kind, torch.randn(4, 9, 32))
     found = with_vectors(model, vectors, attention_mask=mask).logits

@@ -10,7 +10,7 @@ import sentencepiece  # noqa: E402
 
 from examples.glue.tokenizer import Tokenizer  # noqa: E402
 from tests.huggingface.deberta import NEEDS_LEGACY, RELEASED, batch, theirs_of  # noqa: E402
-from tests.interop.samples import change_config, refused, run, writes_onnx  # noqa: E402
+from tests.interop.samples import change_config, refused, run  # noqa: E402
 from tests.tolerances import assert_close  # noqa: E402
 from tupe_fairseq import TupeRobertaModel  # noqa: E402
 
@@ -106,74 +106,6 @@ def test_there_and_back_and_as_our_class(saved, task, options):
         given["token_type_ids"] = torch.arange(20).expand(2, -1) % 2
     for found, expected in zip(outputs(converted, given), outputs(theirs, given), strict=True):
         assert_close(found, expected)
-
-
-def test_pipeline_answers_as_with_the_class_of_transformers(saved, tokenizer):
-    source = saved("ForMaskedLM", **RELEASED)
-    here, ours = source.with_name("here"), source.with_name("ours")
-    run("--from", "huggingface", source, here)
-    run("--to", "huggingface", here, ours)
-    answers = []
-    for folder in (source, ours):
-        fill = transformers.pipeline("fill-mask", str(folder), trust_remote_code=True)
-        found = fill([f"{tokenizer.mask_token} of", f"a {tokenizer.mask_token}"], batch_size=2)
-        answers.append([(each["token_str"], each["score"]) for row in found for each in row])
-    for (word, score), (expected, same) in zip(*answers, strict=True):
-        assert word == expected
-        assert score == pytest.approx(same, rel=1e-4)
-
-
-@writes_onnx
-@pytest.mark.slow
-@pytest.mark.parametrize("task", TASKS[:2])
-def test_program_in_onnx_has_the_ids_of_transformers(saved, task):
-    library = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    pytest.importorskip("onnxscript", reason="onnxscript is not installed (extra onnx)")
-    source = saved(task, **RELEASED)
-    here, program = source.with_name("here"), source.with_name("program")
-    run("--from", "huggingface", source, here)
-    head = ("--head", HEADS[task]) if task in HEADS else ()
-    run("--to", "onnx", here, program, *head, "--check")
-    session = library.InferenceSession(str(program / "model.onnx"))
-    for length in (2, 5, 24):
-        given = batch(length, 0, length // 3)
-        numpy = {name: each.numpy() for name, each in given.items()}
-        found = torch.from_numpy(session.run(["logits"], numpy)[0])
-        expected = loaded(task, source)(**given).logits.detach()
-        mask = given["attention_mask"].bool() if task not in HEADS else slice(None)
-        assert_close(found[mask], expected[mask])
-
-
-@pytest.mark.slow
-def test_trainer_takes_the_same_steps_with_both_classes(saved, tokenizer):
-    pytest.importorskip("accelerate", reason="accelerate is not installed, which Trainer needs")
-    source = saved("ForSequenceClassification", **RELEASED)
-    here, ours = source.with_name("here"), source.with_name("ours")
-    run("--from", "huggingface", source, here)
-    run("--to", "huggingface", here, ours, "--head", HEADS["ForSequenceClassification"])
-    rows = [{**tokenizer(text[:20]), "labels": len(text) % 3} for text in TEXT[:24]]
-    losses = []
-    for folder in (source, ours):
-        trainer = transformers.Trainer(
-            loaded("ForSequenceClassification", folder, trust_remote_code=True),
-            transformers.TrainingArguments(
-                str(source.with_name("out")),
-                per_device_train_batch_size=4,
-                max_steps=8,
-                logging_steps=1,
-                learning_rate=1e-3,
-                save_strategy="no",
-                report_to="none",
-                use_cpu=True,
-            ),
-            train_dataset=rows,
-            data_collator=transformers.DataCollatorWithPadding(tokenizer),
-        )
-        trainer.train()
-        losses.append([log["loss"] for log in trainer.state.log_history if "loss" in log])
-    assert len(losses[0]) == 8
-    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
-    assert losses[0][0] != pytest.approx(losses[0][-1], rel=1e-2)
 
 
 def test_texts_have_the_ids_of_transformers(saved, tokenizer):

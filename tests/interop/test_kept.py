@@ -21,7 +21,6 @@ from tests.interop.samples import (
     refused,
     roberta,
     run,
-    writes_onnx,
 )
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel
@@ -161,14 +160,6 @@ def test_names_of_classes_from_fairseq(finetuned, tmp_path, monkeypatch, capsys)
     assert load(back).labels == ["1", "0"]
 
 
-@writes_onnx
-@pytest.mark.slow
-def test_names_of_classes_in_a_program(finetuned, tmp_path):
-    pytest.importorskip("onnxscript", reason="onnxscript is not installed (extra onnx)")
-    run("--to", "onnx", finetuned, tmp_path / "program", "--head", HEAD, "--check")
-    assert config(tmp_path / "program")["id2label"] == {"0": "1", "1": "0"}
-
-
 def test_unknown_names_of_classes(finetuned, tmp_path):
     """A dictionary of other classes names none."""
     for text in (None, "1 9\n0 5\n2 3\n"):
@@ -181,15 +172,17 @@ def test_unknown_names_of_classes(finetuned, tmp_path):
 
 @pytest.mark.parametrize("task", [CLASSIFIER, "ForTokenClassification"])
 def test_names_of_classes_from_transformers(task, tmp_path):
-    labels = {"id2label": dict(enumerate(NAMES)), "label2id": {n: i for i, n in enumerate(NAMES)}}
+    """And the kind of problem."""
+    problem = {"problem_type": "multi_label_classification"} if task == CLASSIFIER else {}
     source, here, back = (tmp_path / name for name in ("source", "here", "back"))
-    bert(source, task, **labels)
+    bert(source, task, id2label=dict(enumerate(NAMES)), **problem)
     lines = run("--from", "huggingface", source, here, "--check")
     assert f"names of classes: {', '.join(NAMES)}" in lines
     assert load(here).labels == NAMES
     head = HEAD if task == CLASSIFIER else "token_classification_head"
     run("--to", "huggingface", here, back, "--head", head, "--classes", "tupe", "--check")
     assert config(back)["id2label"] == {str(i): name for i, name in enumerate(NAMES)}
+    assert problem.items() <= config(back).items()
 
 
 def test_check_notices_other_names_and_ids(tmp_path, monkeypatch):
@@ -237,20 +230,6 @@ def test_lower_case_of_a_carried_tokenizer(tmp_path):
     with refused("--lower-case does not apply"):
         run("--to", "huggingface", tmp_path / "here", tmp_path / "out", "--lower-case", "yes")
     assert not (tmp_path / "out").exists()
-
-
-def test_the_tokenizer_of_fairseq_comes_back(tmp_path):
-    """With the files that examples/huggingface/finetune.py copies."""
-    from tests.interop.pieces import dictionary_of_pieces, train
-
-    words = dictionary_of_pieces(train(tmp_path))
-    write(masked_lm("tupe_r", 0, words, tmp_path)[1], tmp_path / "here")
-    run("--to", "huggingface", tmp_path / "here", tmp_path / "there", "--check")
-    run("--from", "huggingface", tmp_path / "there", tmp_path / "back", "--check")
-    ids = [
-        TupeRobertaModel.from_pretrained(tmp_path / n).encode("a movie") for n in ("here", "back")
-    ]
-    assert torch.equal(*ids)
 
 
 SOURCES = {

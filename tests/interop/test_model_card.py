@@ -9,6 +9,7 @@ import torch
 from tests.fairseq_commands import finetune
 from tests.interop.samples import language_model, masked_lm, run
 from tupe_fairseq.interop.formats import huggingface
+from tupe_fairseq.interop.models import HEAD
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 yaml = pytest.importorskip("yaml")
@@ -57,31 +58,26 @@ def test_name_of_the_data(trained, tmp_path, data, shown):
     assert told.partition(",")[0] == shown
 
 
-def test_card_of_a_classifier(toy_sentence_data, tmp_path):
-    data = toy_sentence_data["single"]
-    best = ("--best-checkpoint-metric", "accuracy", "--maximize-best-checkpoint-metric")
-    checkpoint = finetune(data, tmp_path / "model", "--num-classes", 2, *best)
+@pytest.mark.parametrize(
+    ("data", "flags"),
+    [
+        ("single", ("2", "--best-checkpoint-metric", "accuracy")),
+        # fairseq divides each loss by ln 2; a squared error is not in bits.
+        ("regression", ("1", "--regression-target")),
+    ],
+)
+def test_card_of_a_classifier(toy_sentence_data, tmp_path, data, flags):
+    data = toy_sentence_data[data]
+    checkpoint = finetune(data, tmp_path / "model", "--num-classes", *flags)
     (checkpoint.with_name("dict.txt")).write_bytes((data / "input0" / "dict.txt").read_bytes())
-    head = ("--head", "sentence_classification_head")
-    run("--to", "huggingface", tmp_path / "model", tmp_path / "hf", *head)
+    run("--to", "huggingface", tmp_path / "model", tmp_path / "hf", "--head", HEAD)
     header, rows, code = read_card(tmp_path / "hf")
     assert header["pipeline_tag"] == "text-classification"
     assert "# A sequence classifier with" in (tmp_path / "hf" / "README.md").read_text()
     assert "AutoModelForSequenceClassification" in code
-    accuracy = torch.load(checkpoint, weights_only=False)["extra_state"]["val_loss"]
-    assert rows["validation"] == f"{accuracy:.3f} accuracy"
-
-
-def test_card_of_a_regression(toy_sentence_data, tmp_path):
-    """fairseq divides each loss by ln 2; a squared error is not in bits."""
-    data = toy_sentence_data["regression"]
-    flags = ("--num-classes", 1, "--regression-target")
-    checkpoint = finetune(data, tmp_path / "model", *flags)
-    (checkpoint.with_name("dict.txt")).write_bytes((data / "input0" / "dict.txt").read_bytes())
-    head = ("--head", "sentence_classification_head")
-    run("--to", "huggingface", tmp_path / "model", tmp_path / "hf", *head)
-    _, rows, _ = read_card(tmp_path / "hf")
-    assert rows["validation"].endswith(" loss")
+    value = torch.load(checkpoint, weights_only=False)["extra_state"]["val_loss"]
+    name = "accuracy" if "accuracy" in flags else "loss"
+    assert rows["validation"] == f"{value:.3f} {name}"
 
 
 def test_card_of_what_records_nothing(tmp_path):

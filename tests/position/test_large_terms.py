@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.attention.cases import Weighing, attention_of, normal, run, run_by
+from tests.attention.cases import Weighing, attention_of, normal, run
 from tests.tolerances import assert_close
 from tupe_fairseq.position import build_position_encoding
 
@@ -69,6 +69,6 @@ def test_autocast_does_not_round_the_correction():
     backend = Weighing(lambda each: scores.append(each) or each)
     for enabled in (False, True):
         with torch.autocast("cpu", torch.bfloat16, enabled):
-            run_by(backend, encoding, attention, x)
+            run(encoding, attention, x, backend=backend)
     assert scores[1].dtype == torch.float32
     assert (scores[1] - scores[0]).abs().max() < 0.1

@@ -96,14 +96,6 @@ def test_shape_shifts_sentences_by_all_numbers_below(start):
 
 
 @pytest.mark.parametrize("name", ["cape", "shape"])
-def test_evaluation_draws_nothing(name):
-    encoding, x = build(name).eval(), normal(2, LENGTH, WIDTH, seed=1)
-    before = torch.get_rng_state()
-    assert torch.equal(encoding.embed(x), encoding.embed(x))
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-@pytest.mark.parametrize("name", ["cape", "shape"])
 def test_training_draws_from_the_seeded_generator(name):
     encoding, x = build(name), normal(2, LENGTH, WIDTH, seed=1)
     found = []

@@ -7,6 +7,7 @@ from fairseq import checkpoint_utils
 from tests.attention.cases import normal
 from tests.decoder.samples import stock, targets
 from tests.fairseq_commands import pretrain
+from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel, UsageError, build_position_encoding
 
 
@@ -61,6 +62,12 @@ def test_the_hub_scales(checkpoint, toy_masked_lm_data):
     assert hub.extract_features(tokens).isfinite().all()
 
 
+def turned(encoding, length=16):
+    """What becomes of (1, 0) in each pair at each position: cosine and sine."""
+    q = torch.tensor([1.0, 0.0]).repeat(1, 2, length, 4)
+    return encoding.rotate(q, q, q)[0][0, 0].unflatten(-1, (-1, 2))
+
+
 def test_layers_with_a_window_have_their_own_base():
     """As ModernBERT's, by its modules of rotary positions."""
     from transformers import ModernBertConfig
@@ -68,8 +75,6 @@ def test_layers_with_a_window_have_their_own_base():
 
     shape = {"num_layers": 4, "attention_window": 4, "global_every": 3}
     encoding = rope(rope_theta=160000.0, rope_theta_local=10000.0, **shape)
-    assert [encoding.at(layer) is encoding for layer in range(4)] == [True, False, False, True]
-    assert encoding.at(1) is encoding.at(2)
     config = ModernBertConfig(hidden_size=16, num_attention_heads=2)
     given = torch.zeros(1, 16, 16), torch.arange(16)[None]
     for layer in range(4):
@@ -78,23 +83,20 @@ def test_layers_with_a_window_have_their_own_base():
             cos, _ = theirs(*given, config.layer_types[layer])
         else:  # transformers 4
             cos, _ = modernbert.ModernBertAttention(config, layer).rotary_emb(*given)
-        ours = encoding.at(layer).rotation.cos(torch.float32)
+        ours = turned(encoding.at(layer))[..., 0]
         torch.testing.assert_close(ours, cos[0, :, :4], rtol=1e-5, atol=1e-5)
 
 
-def test_layers_with_a_window_rotate_the_same_dimensions():
-    shape = {"num_layers": 2, "attention_window": 4, "global_every": 2}
-    part = {"rope_fraction": 0.5, "rope_proportional": True}
-    local = rope(rope_theta_local=10.0, **part, **shape).at(1)
-    assert torch.equal(local.rotation.cos.bits, rope(rope_theta=10.0, **part).rotation.cos.bits)
+PART = {"rope_fraction": 0.5, "rope_proportional": True}
+LINEAR = {"rope_scaling": "linear", "rope_scaling_factor": 2.0}
 
 
-def test_layers_with_a_window_are_not_scaled():
+@pytest.mark.parametrize(("options", "kept"), [(PART, PART), (LINEAR, {})])
+def test_layers_with_a_window_rotate_the_same_dimensions_without_scaling(options, kept):
     shape = {"num_layers": 2, "attention_window": 4, "global_every": 2}
-    scaled = rope(rope_theta_local=10.0, **shape, rope_scaling="linear", rope_scaling_factor=2.0)
-    plain = rope(rope_theta=10.0)
-    assert torch.equal(scaled.at(1).rotation.cos.bits, plain.rotation.cos.bits)
-    assert not torch.equal(scaled.rotation.cos.bits, plain.rotation.cos.bits)
+    encoding = rope(rope_theta_local=10.0, **options, **shape)
+    assert torch.equal(turned(encoding.at(1)), turned(rope(rope_theta=10.0, **kept)))
+    assert torch.equal(turned(encoding.at(0)), turned(rope(**options)))
 
 
 DYNAMIC = {"rope_scaling": "dynamic", "rope_scaling_factor": 4.0, "rope_original_positions": 8}
@@ -102,36 +104,28 @@ SHORT = {"long_factor": [2.0] * 4, "short_factor": [1.5] * 4}
 BY_LENGTH = [DYNAMIC, {**DYNAMIC, "rope_scaling": "longrope", "rope_scaling_settings": SHORT}]
 
 
-@pytest.mark.parametrize("options", BY_LENGTH, ids=["dynamic", "longrope"])
+by_length = pytest.mark.parametrize("options", BY_LENGTH, ids=["dynamic", "longrope"])
+
+
+@by_length
 def test_frequencies_of_each_pass_follow_its_length(options):
-    encoding, q = rope(**options), normal(1, 2, 16, 8, seed=0)
-    before = encoding.rotate(q, q, q)[0]
+    encoding, scaling = rope(**options), rope(**options).scaling
+    before = turned(encoding)
     for length in (5, 8, 9, 16):
-        found = encoding.for_pass(length, q.device).rotate(*[q[:, :, :length]] * 3)[0]
-        angles = torch.arange(length).double()[:, None] * encoding.scaling.frequencies(
-            10000.0, 8, length
-        )
-        pairs = torch.view_as_complex(q[:, :, :length].double().unflatten(-1, (-1, 2)))
-        size = torch.full_like(angles, encoding.scaling.magnitude)
-        expected = torch.view_as_real(pairs * torch.polar(size, angles)).flatten(-2)
-        torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
-    assert torch.equal(encoding.rotate(q, q, q)[0], before), "a pass changes no other"
+        found = turned(encoding.for_pass(length, torch.device("cpu")), length)
+        frequencies = scaling.frequencies(10000.0, 8, length)
+        angles = torch.arange(length).double()[:, None] * frequencies
+        expected = torch.view_as_real(torch.polar(torch.ones_like(angles), angles))
+        assert_close(found, expected * scaling.magnitude)
+    assert torch.equal(turned(encoding), before), "a pass changes no other"
 
 
-@pytest.mark.parametrize("options", BY_LENGTH, ids=["dynamic", "longrope"])
+@by_length
 def test_frequencies_by_length_cannot_be_decoded(options):
     """transformers issue 25104: stored keys were rotated for another length."""
-    model = stock("tupe_transformer_lm", position_encoding="rope", **small_head(options)).eval()
-    words = targets(1, 12)
+    how = {"position_encoding": "rope", "decoder_attention_heads": 2, **options}
+    model, words = stock("tupe_transformer_lm", **how).eval(), targets(1, 12)
     assert model(words)[0].isfinite().all()
     with pytest.raises(UsageError, match="decoding stores the keys of earlier tokens") as raised:
         model.decoder(words[:, :1], incremental_state={})
     assert "\n" not in str(raised.value)
-
-
-def small_head(options):
-    """For heads of width 4."""
-    if options is DYNAMIC:
-        return options
-    halved = {name: values[:2] for name, values in SHORT.items()}
-    return {**options, "rope_scaling_settings": halved}

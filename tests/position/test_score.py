@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.attention.cases import EMBED_DIM, ENCODINGS, NUM_HEADS, Weighing, normal, run_by
+from tests.attention.cases import EMBED_DIM, ENCODINGS, NUM_HEADS, Weighing, normal, run
 from tests.attention.cases import build as build_attention
 from tests.reference import alibi, fire, kerple, sandwich, t5, tupe
 from tests.tolerances import assert_close, assert_gradients_close, assert_not_zero, assert_zero
@@ -78,7 +78,7 @@ def test_autocast_does_not_round_the_score(case):
     scores = []
     backend = Weighing(lambda each: scores.append(each) or each)
     with torch.autocast("cpu", torch.bfloat16):
-        run_by(backend, encoding, attention, torch.zeros(1, LENGTH, EMBED_DIM))
+        run(encoding, attention, torch.zeros(1, LENGTH, EMBED_DIM), backend=backend)
     assert torch.equal(scores[0][0], encoding.at(0).attention_bias(LENGTH, LENGTH).dense())
 
 

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from ..kernels.dropout import dropout as drop
 from ..position.bias import AttentionBias
+from ..position.dtypes import widened
 from ..position.indices import toeplitz
-from ..position.tables import widened
 from .backend import ATTENTION_BACKENDS, Backend, Feature, LayerScores, Prepared
 from .layout import Layout
 

@@ -36,8 +36,8 @@ class LayerCache:
     def reorder(self, order: Tensor) -> None:
         """Make hypothesis i what hypothesis order[i] was."""
         for name in ("keys", "values", "carried"):
-            if (found := getattr(self, name)) is not None:
-                setattr(self, name, found.index_select(0, order))
+            if (tensor := getattr(self, name)) is not None:
+                setattr(self, name, tensor.index_select(0, order))
 
     def reorder_source(self, order: Tensor) -> None:
         """Make source sequence i what sequence order[i] was."""

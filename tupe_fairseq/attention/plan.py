@@ -11,7 +11,7 @@ from torch import Tensor
 from ..errors import BackendError
 from ..position import LayerTerms, PositionEncoding
 from ..position.bias import AttentionBias, Visible
-from ..position.tables import without_autocast
+from ..position.dtypes import without_autocast
 from .backend import ATTENTION_BACKENDS, Backend, Feature, Prepared
 from .layout import Layout
 
@@ -160,7 +160,9 @@ class LayerPlan:
             temperature = shape.temperature(0, length, self.window, device)
             if bias is not None and temperature is not None:
                 bias = bias.times(temperature)
-            visible = Visible(causal, self.window, encoding.untie_cls, encoding.hidden_score)
+            visible = Visible(
+                causal, self.window, global_cls=encoding.untie_cls, score=encoding.hidden_score
+            )
             if not visible.hides:
                 return bias
             if bias is None:

@@ -20,17 +20,17 @@ def explain_mismatch(
             input length.
     """
     args: Any = model.args
-    own = model.state_dict()
+    expected = model.state_dict()
     for stack in stacks:
         key = f"{stack}.embed_tokens.weight"
-        if key in state_dict and len(own[key]) != len(state_dict[key]):
+        if key in state_dict and len(expected[key]) != len(state_dict[key]):
             return (
-                f"the dictionary has {len(own[key])} symbols, but the checkpoint's had "
+                f"the dictionary has {len(expected[key])} symbols, but the checkpoint's had "
                 f"{len(state_dict[key])}: use the dict.txt that the checkpoint was trained with."
             )
     for stack, limit in stacks.items():
         prefix = f"{stack}.embed_positions."
-        mine, theirs = ({k for k in d if k.startswith(prefix)} for d in (own, state_dict))
+        mine, theirs = ({k for k in d if k.startswith(prefix)} for d in (expected, state_dict))
         if mine != theirs:
             return (
                 f"--position-encoding is {args.position_encoding!r}, which has {_few(mine)}, but "
@@ -39,12 +39,13 @@ def explain_mismatch(
             )
         positions: Any = model.get_submodule(stack).embed_positions
         for name in positions.position_tables():
-            more = len(state_dict[prefix + name]) - len(own[prefix + name])
+            more = len(state_dict[prefix + name]) - len(expected[prefix + name])
             if more:
                 return _other_length(args, limit, more, positions.continues_by_distance)
     return (
-        f"the checkpoint does not fit this model, parameters: {differences(state_dict, own)}; "
-        "build the model with the --arch, sizes and options that the checkpoint was trained with."
+        "the checkpoint does not fit this model, parameters: "
+        f"{differences(state_dict, expected)}; build the model with the --arch, sizes and options "
+        "that the checkpoint was trained with."
     )
 
 

@@ -47,7 +47,7 @@ class Conversion:
             those of the type bool are yes or no.
         open: (path, converted, head) -> `Opened`, with the outputs of the classification `head` if
             it is not None; None if the model cannot be compared.
-        source: "CHECKPOINT", a file, or "DIRECTORY".
+        source: "CHECKPOINT", a file or its directory, or "DIRECTORY".
         extra: the extra of this package that is needed, if any.
     """
 

@@ -22,10 +22,6 @@ def convert(argv: list[str] | None = None) -> list[str]:
     """
     arguments, (reading, writing), options = parse(argv)
     source, out = arguments.source, arguments.out
-    if reading.source == "CHECKPOINT" and source.is_dir():
-        from ..hub.files import find_checkpoint
-
-        source = find_checkpoint(source)
     converted = reading.function(source, getattr(arguments, "dict", None), **options[0])
     head = options[1].get("head") or converted.head
     if any(option.name == "head" for option in writing.options):

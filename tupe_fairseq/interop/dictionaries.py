@@ -5,7 +5,6 @@ special ones first. `order` is then the id there of each id of fairseq.
 """
 
 import io
-import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,10 +15,18 @@ from torch import Tensor
 from ..checks import read_dictionary
 from ..errors import DataError
 from ..hub.files import TOKENIZER, find_tokenizer
-from ..hub.tokenizer_json import TokenizerJson, TokenizerJsonConfig, load_tokenizer, names_of
+from ..hub.tokenizer_json import (
+    TokenizerJson,
+    TokenizerJsonConfig,
+    load_tokenizer,
+    names_of,
+    order_of,
+    special_ids,
+    symbols_of,
+)
 from .carried import DICTIONARY
 from .models import EMBED_TOKENS, LM_HEAD, Converted
-from .tokenizer_files import CONFIG, KINDS, files_of, input_names
+from .tokenizer_files import CONFIG, KINDS, config_of, files_of
 
 #: Ids 0 to 3 of every fairseq dictionary, which dict.txt leaves out.
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
@@ -117,27 +124,16 @@ def dictionary_for(converted: Converted) -> tuple[Dictionary, list[int]]:
             "which needs none."
         )
     tokenizer = load_tokenizer(source / TOKENIZER, converted.tokenizer[TOKENIZER])
-    special = [tokenizer.token_to_id(name) for name in names_of(tokenizer)]
-    numbered = zip(KINDS, special, strict=True)
-    if lacking := [k for k, n in numbered if n is None and not (causal and k == "mask")]:
-        raise DataError(
-            f"the tokenizer of {source} lacks the special tokens: {', '.join(lacking)}."
-        )
+    special = special_ids(tokenizer)
+    if special[4] is None and not causal:
+        raise DataError(f"the tokenizer of {source} has no mask token.")
     ids = [settings[f"{kind}_token_id"] for kind in ("bos", "pad", "eos")]
     if special[:3] != ids:
         raise DataError(
             f"the tokenizer of {source} has special tokens of other names than "
             f"{', '.join(names_of(tokenizer))}: ids {special[:3]} instead of {ids}."
         )
-    order = order_of(special, rows)
-    symbols = [MASK if number == special[4] else str(number) for number in order[4:]]
-    return dictionary_of(symbols), order
-
-
-def order_of(special: Sequence[int | None], rows: int) -> list[int]:
-    """The id in the tokenizer of each id of fairseq, whose special tokens come first."""
-    first = [number for number in special[:4] if number is not None]
-    return [*first, *(number for number in range(rows) if number not in first)]
+    return dictionary_of(symbols_of(tokenizer, rows)), order_of(tokenizer, rows)
 
 
 def order_beside(folder: Path, dictionary: Dictionary, rows: int) -> list[int]:
@@ -150,7 +146,7 @@ def order_beside(folder: Path, dictionary: Dictionary, rows: int) -> list[int]:
         return []
     bpe = TokenizerJson(TokenizerJsonConfig(tokenizer_json=str(folder / TOKENIZER)))
     bpe.check_dictionary(dictionary)
-    return order_of([*bpe.symbols], rows)
+    return order_of(bpe.tokenizer, rows)
 
 
 def reordered(state: dict[str, Tensor], rows: Sequence[int]) -> dict[str, Tensor]:
@@ -166,24 +162,17 @@ def inverse(order: Sequence[int]) -> list[int]:
     return sorted(range(len(order)), key=order.__getitem__)
 
 
-def tokenizer_beside(folder: Path, longest: int, types: bool) -> dict[str, bytes]:
+def tokenizer_beside(converted: Converted) -> dict[str, bytes]:
     """The files of the tokenizer.json in a directory of fairseq.
 
-    Without a tokenizer_config.json, one makes transformers take all of it. `longest` is the
-    longest text in tokens; `types`, whether the model has token types.
+    Without a tokenizer_config.json, one makes transformers take all of it.
     """
-    files = files_of(folder)
+    files = files_of(converted.source)
     if CONFIG not in files:
-        tokenizer = load_tokenizer(folder / TOKENIZER)
+        tokenizer = load_tokenizer(converted.source / TOKENIZER)
         names = dict(zip(KINDS, names_of(tokenizer), strict=True))
         names |= {"bos": names["cls"], "eos": names["sep"]}
         names = {kind: n for kind, n in names.items() if tokenizer.token_to_id(n) is not None}
-        config = {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            **{f"{kind}_token": name for kind, name in names.items()},
-            "clean_up_tokenization_spaces": False,
-            "model_input_names": input_names(types),
-            "model_max_length": longest,
-        }
-        files[CONFIG] = (json.dumps(config, indent=2) + "\n").encode()
+        longest = converted.settings["max_position_embeddings"]
+        files[CONFIG] = config_of(names, longest, converted.has_types)
     return files

@@ -3,7 +3,7 @@
 import copy
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -38,20 +38,17 @@ from .fairseq_models import (
     completed,
     from_fairseq,
     to_fairseq,
-    with_recorded,
 )
 from .families import CAUSAL, MASKED, Family, family_of
 from .models import LM_HEAD, Converted, sizes
 from .output import building, write_files
-from .settings import from_config, to_config
+from .settings import from_config, to_config, training_of
 
 #: Settings of transformers without a counterpart in fairseq, and "headless": the language modeling
 #: head is untrained.
 KEPT = "transformers.json"
 KEPT_SETTINGS = ("legacy", "pooler_dropout", "initializer_range", "problem_type")
 HEADLESS = "headless"
-#: Criteria of fairseq whose loss is in bits per token.
-IN_BITS = ("masked_lm", "cross_entropy")
 
 
 def read_state(checkpoint: str | Path) -> dict[str, Any]:
@@ -127,16 +124,17 @@ def neutral(
     converted = Converted(settings, parameters, folder, labels=read_labels(path, folder))
     converted.files = fairseq_files(path) | fairseq_files(folder / path.name)
     converted.files[DICTIONARY] = dictionary_text(dictionary)
-    longest, types = settings["max_position_embeddings"], settings.get("type_vocab_size", 0) > 1
     start = family.start(arguments)
 
     def write_tokenizer(out: Path, lower_case: bool | None) -> str:
         import_extra("tokenizers", "hf")
         from .fast_tokenizers import write_tokenizer as write
 
-        lowers = (lowercases(folder) or False) if lower_case is None else lower_case
-        if lowers:
+        recorded = lowercases(folder)
+        lowers = bool(recorded if lower_case is None else lower_case)
+        if lowers or recorded:
             record_preprocessing(out, lowers)
+        longest, types = settings["max_position_embeddings"], converted.has_types
         return write(out, folder, dictionary, longest, lowers, start, types)
 
     converted.write_tokenizer = write_tokenizer
@@ -148,9 +146,7 @@ def _take_tokenizer(converted: Converted, order: list[int]) -> None:
     settings = converted.settings
     converted.state = reordered(converted.state, inverse(order))
     settings |= zip(("bos_token_id", "pad_token_id", "eos_token_id"), order, strict=False)
-    types = settings.get("type_vocab_size", 0) > 1
-    longest = settings["max_position_embeddings"]
-    converted.tokenizer = tokenizer_beside(converted.source, longest, types)
+    converted.tokenizer = tokenizer_beside(converted)
     converted.write_tokenizer = None
     del converted.files[DICTIONARY]
 
@@ -170,34 +166,6 @@ def read_kept(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path} cannot be read: {error}.") from error
 
 
-def training_of(state: Mapping[str, Any], source: object) -> dict[str, Any]:
-    """What a checkpoint records of its training: `data`, `updates` and `validation`, where known.
-
-    Raises:
-        CheckpointError: the settings of `source` are not a table.
-    """
-    training: dict[str, Any] = {}
-    data = recorded_settings(state, "task", source).get("data")
-    path = PurePath(data.partition(":")[0] if isinstance(data, str) else "")
-    # Without the folders of the machine that has trained.
-    if folders := path.relative_to(path.anchor).parts[-2:]:
-        training["data"] = "/".join(folders)
-    history = state.get("optimizer_history")
-    last = history[-1] if isinstance(history, list) and history else {}
-    updates = last.get("num_updates") if isinstance(last, Mapping) else None
-    if type(updates) is int and updates > 0:
-        training["updates"] = updates
-    extra = state.get("extra_state")
-    loss = extra.get("val_loss") if isinstance(extra, Mapping) else None
-    if type(loss) in (int, float):
-        metric = recorded_settings(state, "checkpoint", source).get("best_checkpoint_metric")
-        criterion = recorded_settings(state, "criterion", source)
-        name = criterion.get("_name", criterion.get("criterion"))
-        bits = metric in (None, "loss") and name in IN_BITS
-        training["validation"] = f"{loss:.3f} {'bits' if bits else metric or 'loss'}"
-    return training
-
-
 def write(converted: Converted, out: Path) -> None:
     """Write a directory atomically; `out` must not exist.
 
@@ -209,11 +177,10 @@ def write(converted: Converted, out: Path) -> None:
     dictionary, order = dictionary_for(converted)
     settings = from_config(converted.settings, family)
     state = to_fairseq(reordered(converted.state, order), family)
-    scale = converted.settings.get("embedding_scale")
-    state = completed(state, settings, dictionary, family, scale, converted.source)
+    state = completed(converted, state, settings, dictionary, family)
     files = _files(converted, dictionary, bool(order))
-    arguments = all_arguments(with_recorded(settings, family), family)
-    config = OmegaConf.to_container(convert_namespace_to_omegaconf(arguments), enum_to_str=True)
+    arguments = convert_namespace_to_omegaconf(all_arguments(settings, family))
+    config = OmegaConf.to_container(arguments, enum_to_str=True)
     history = {
         "criterion_name": CRITERION_REGISTRY[family.criterion].__name__,
         "optimizer_name": "FairseqAdam",

@@ -14,10 +14,9 @@ from torch import Tensor
 
 from ..checkpoints.mismatch import differences
 from ..errors import CheckpointError
-from ..position import POSITION_ENCODINGS
 from .families import CAUSAL, MASKED, Family
 from .keys import Rule, Table, to_ours
-from .models import ENCODER, LM_HEAD, building_model
+from .models import ENCODER, Converted, building_model
 
 CLASSIFIERS = "classification_heads."
 #: BERT's pooler is the first layer of this head, whose second one is the identity.
@@ -95,42 +94,32 @@ def build(
     return model
 
 
-def with_recorded(settings: Mapping[str, Any], family: Family) -> dict[str, Any]:
-    """The settings with the options that a checkpoint records, as the trained length."""
-    encoding = POSITION_ENCODINGS[settings["position_encoding"]]
-    known = {**family.defaults, **settings}
-    values = {name: known.get(name, value) for name, value in encoding.defaults().items()}
-    return {**settings, **encoding.recorded(values, settings[family.longest])}
-
-
 def completed(
+    converted: Converted,
     state: dict[str, Tensor],
     settings: dict[str, Any],
     dictionary: Dictionary,
     family: Family,
-    scale: float | None,
-    source: object,
 ) -> dict[str, Tensor]:
     """The parameters of fairseq's model, after a comparison with what fairseq builds.
 
-    A masked language model without a language modeling head gets a new one. `scale` is the factor
-    of the token embeddings; None: that of the encoding.
+    A masked language model without a language modeling head gets a new one.
 
     Raises:
-        CheckpointError: names or shapes of parameters differ from those of `source`, or the scale.
+        CheckpointError: names or shapes of parameters differ, or the factor of the embeddings.
     """
-    model = build(settings, dictionary, state, family)
+    model, source = build(settings, dictionary, state, family), converted.source
     expected, factor = model.state_dict(), model.get_submodule(family.stack[:-1]).embed_scale
+    scale = converted.settings.get("embedding_scale")
     if scale is not None and (type(scale) not in (int, float) or abs(scale / factor - 1) > 1e-6):
         raise CheckpointError(
             f"invalid embedding_scale in {source}: {scale!r}; fairseq's model multiplies "
             f"embeddings by {factor}."
         )
     new = {family.version: expected[family.version]}
-    if family is MASKED and f"encoder.{LM_HEAD}dense.weight" not in state:
-        new |= {n: value for n, value in expected.items() if n.startswith(f"encoder.{LM_HEAD}")}
+    if not converted.has_lm_head:
+        new |= {n: value for n, value in expected.items() if n.startswith("encoder.lm_head.")}
         new[family.output] = state[family.embeddings]
-    state = new | state
-    if problems := differences(state, expected):
+    if problems := differences(state := new | state, expected):
         raise CheckpointError(f"{source} does not fit its settings; parameters: {problems}.")
     return state

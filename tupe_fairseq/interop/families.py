@@ -82,13 +82,8 @@ class Family:
         width = settings["decoder_embed_dim"]
         # A language model may read <s> before each sample.
         length = settings[self.longest] - bool(settings.get("add_bos_token"))
-        found = {"tokens_per_sample": length, "decoder_input_dim": width}
-        return {**found, "decoder_output_dim": width, **settings}
-
-    def is_tied(self, settings: Mapping[str, Any]) -> bool:
-        """Whether the output layer uses the token embeddings."""
-        name, value = self.ties
-        return bool(settings.get(name)) == value
+        sizes = {"tokens_per_sample": length, "decoder_input_dim": width}
+        return {**sizes, "decoder_output_dim": width, **settings}
 
     def start(self, settings: Mapping[str, Any]) -> str | None:
         """What a language model reads before a text; None for a masked language model."""

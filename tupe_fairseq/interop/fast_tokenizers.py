@@ -9,7 +9,6 @@ a control character that is removed, and at parts of Hangul syllables.
 Importing this needs tokenizers (extra `hf`).
 """
 
-import json
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from tokenizers import (
 from ..errors import DataError
 from ..hub.files import GPT2, SENTENCEPIECE
 from .dictionaries import MASK, SPECIAL
-from .tokenizer_files import input_names
+from .tokenizer_files import CONFIG, config_of
 
 SPACE = "▁"
 #: What Python's `str.split` splits at, without the space.
@@ -38,13 +37,9 @@ WHITESPACE = "[\t-\r\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f
 MARK = r"(?<!\A)(?=[\p{M}\x{200C}\x{200D}\x{FF9E}\x{FF9F}\x{1F3FB}-\x{1F3FF}])"
 #: A code point that Unicode reserves for use inside of programs.
 SEPARATOR = "\U0010ffff"
-CONFIG = {
-    "tokenizer_class": "PreTrainedTokenizerFast",
-    **{"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"},
-    "clean_up_tokenization_spaces": False,
-}
-#: For masked language models alone.
-ENCODER_TOKENS = {"bos_token": "<s>", "cls_token": "<s>", "sep_token": "</s>", "mask_token": MASK}
+#: Special tokens by the names of transformers; those of masked language models alone.
+NAMES = {"eos": "</s>", "pad": "<pad>", "unk": "<unk>"}
+ENCODER_NAMES = {"bos": "<s>", "cls": "<s>", "sep": "</s>", "mask": MASK}
 
 
 def write_tokenizer(
@@ -83,9 +78,8 @@ def write_tokenizer(
         tokenizer.normalizer = normalizers.Sequence([s for s in steps if s is not None])
     _add_symbols(tokenizer, ids, start, types)
     tokenizer.save(str(folder / "tokenizer.json"))
-    own = ENCODER_TOKENS if start is None else {"bos_token": start}
-    more = {"model_input_names": input_names(types), "model_max_length": longest}
-    (folder / "tokenizer_config.json").write_text(json.dumps(CONFIG | own | more, indent=2) + "\n")
+    names = NAMES | (ENCODER_NAMES if start is None else {"bos": start})
+    (folder / CONFIG).write_bytes(config_of(names, longest, types))
     return ""
 
 
@@ -145,8 +139,8 @@ def read_sentencepiece(path: Path) -> Any:
         from sentencepiece import sentencepiece_model_pb2
     # protobuf refuses a description of a later version by an error of its own.
     except Exception as error:
-        told = str(error).partition(". ")[0]
-        raise DataError(f"{path} needs pip install --upgrade protobuf: {told}.") from error
+        reason = str(error).partition(". ")[0]
+        raise DataError(f"{path} needs pip install --upgrade protobuf: {reason}.") from error
     description: Any = sentencepiece_model_pb2
     try:
         return description.ModelProto.FromString(path.read_bytes())

@@ -62,6 +62,11 @@ class Converted:
         return bool(self.settings["is_decoder"])
 
     @property
+    def has_types(self) -> bool:
+        """Whether the tokens of a second text have another type."""
+        return bool(self.settings.get("type_vocab_size", 0) > 1)
+
+    @property
     def has_lm_head(self) -> bool:
         """Whether the language modeling head is trained."""
         return self.is_causal or f"{LM_HEAD}dense.weight" in self.state

@@ -1,10 +1,12 @@
-"""Settings of a model in two forms: arguments of fairseq, and those of `TupeConfig`."""
+"""What checkpoints of fairseq record: settings, as those of `TupeConfig`, and the training."""
 
 import math
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any
 
 from ..arguments.declaration import RobertaArguments
+from ..checkpoints.reading import recorded_settings
 from ..errors import CheckpointError
 from ..options import declared_options
 from ..position import POSITION_ENCODINGS, model_options
@@ -16,6 +18,8 @@ UNRECORDED = {
     option.name: option.default
     for option in (*model_options(), *declared_options(RobertaArguments))
 }
+#: Criteria of fairseq whose loss is in bits per token.
+IN_BITS = ("masked_lm", "cross_entropy")
 #: What fairseq's language models do, which have no setting for it.
 LANGUAGE_MODELS = {"layer_norm_eps": 1e-5, "type_vocab_size": 0}
 
@@ -71,9 +75,35 @@ def from_config(config: Mapping[str, Any], family: Family) -> dict[str, Any]:
     elif arguments["pooler_dropout"] is None:
         # The other dropout is used there.
         arguments["pooler_dropout"] = arguments["dropout"]
-    return {
-        **arguments,
-        # A model of transformers has the defaults of its encoding, a language model here others.
-        **POSITION_ENCODINGS[config["position_encoding"]].defaults(),
-        **config["position_options"],
-    }
+    encoding = POSITION_ENCODINGS[config["position_encoding"]]
+    # A model of transformers has the defaults of its encoding, a language model here others.
+    options = {**encoding.defaults(), **config["position_options"]}
+    return {**arguments, **options, **encoding.recorded(options, arguments[family.longest])}
+
+
+def training_of(state: Mapping[str, Any], source: object) -> dict[str, Any]:
+    """What a checkpoint records of its training: `data`, `updates` and `validation`, where known.
+
+    Raises:
+        CheckpointError: the settings of `source` are not a table.
+    """
+    training: dict[str, Any] = {}
+    data = recorded_settings(state, "task", source).get("data")
+    path = PurePath(data.partition(":")[0] if isinstance(data, str) else "")
+    # Without the folders of the machine that has trained.
+    if folders := path.relative_to(path.anchor).parts[-2:]:
+        training["data"] = "/".join(folders)
+    history = state.get("optimizer_history")
+    last = history[-1] if isinstance(history, list) and history else {}
+    updates = last.get("num_updates") if isinstance(last, Mapping) else None
+    if type(updates) is int and updates > 0:
+        training["updates"] = updates
+    extra = state.get("extra_state")
+    loss = extra.get("val_loss") if isinstance(extra, Mapping) else None
+    if type(loss) in (int, float):
+        metric = recorded_settings(state, "checkpoint", source).get("best_checkpoint_metric")
+        criterion = recorded_settings(state, "criterion", source)
+        name = criterion.get("_name", criterion.get("criterion"))
+        bits = metric in (None, "loss") and name in IN_BITS
+        training["validation"] = f"{loss:.3f} {'bits' if bits else metric or 'loss'}"
+    return training

@@ -1,6 +1,7 @@
 """Tokenizers of transformers: files that are carried unchanged."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,19 @@ def read_tokenizer(folder: Path, rows: int) -> tuple[dict[str, bytes], dict[str,
     return files, {name: number for name, number in numbers.items() if number is not None}
 
 
-def input_names(types: bool) -> list[str]:
-    """What the tokenizer of a model with token types gives, or of one without them."""
-    return ["input_ids", *(["token_type_ids"] if types else []), "attention_mask"]
+def config_of(names: Mapping[str, str], longest: int, types: bool) -> bytes:
+    """A tokenizer_config.json with which transformers takes a tokenizer.json as it is.
+
+    Args:
+        names: special tokens: "bos", "pad", ...
+        longest: the longest text in tokens.
+        types: whether the model has token types.
+    """
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        **{f"{kind}_token": name for kind, name in names.items()},
+        "clean_up_tokenization_spaces": False,
+        "model_input_names": ["input_ids", *["token_type_ids"] * types, "attention_mask"],
+        "model_max_length": longest,
+    }
+    return (json.dumps(config, indent=2) + "\n").encode()

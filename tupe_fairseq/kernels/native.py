@@ -84,6 +84,7 @@ ARGUMENTS = {
     "softmax_dropout_backward": (*(POINTER,) * 3, TERMS, *(LONG,) * 3),
     "add_by_distance": (*(POINTER,) * 2, *(LONG,) * 7, INT),
     "sum_by_distance": (*(POINTER,) * 2, *(LONG,) * 7, INT),
+    "dropout": (*(POINTER,) * 2, WORD, INT, FLOAT, LONG),
     "small_linear": (*(POINTER,) * 4, *(LONG,) * 3),
     "multiply": (*(POINTER,) * 3, *(LONG,) * 12, INT),
     "attend": (*(POINTER,) * 4, TERMS, LONGS, LONGS, *(LONG,) * 7),

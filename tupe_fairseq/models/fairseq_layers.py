@@ -15,8 +15,8 @@ from ..checkpoints.migration import drop_stock_sinusoids, rename_old_layers
 from ..modules.stack import TransformerStack
 from ..position import PositionEncoding, build_position_encoding, model_options
 from ..position.hierarchical import extend
+from ..position.initial import isolated_rng
 from ..position.learned import LearnedPosition
-from ..position.tables import isolated_rng
 
 
 class FairseqStack(TransformerStack):

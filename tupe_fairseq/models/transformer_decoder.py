@@ -139,18 +139,18 @@ class TupeTransformerDecoder(FairseqStack, TransformerDecoderBase):
     def _cache(self, incremental_state: dict[str, dict[str, Any]] | None) -> DecoderCache | None:
         if incremental_state is None:
             return None
-        found = self.get_incremental_state(incremental_state, CACHE)
-        if found is None:
-            found = {CACHE: DecoderCache(self.embed_positions, self.layers)}
-            self.set_incremental_state(incremental_state, CACHE, found)
-        return found[CACHE]
+        state = self.get_incremental_state(incremental_state, CACHE)
+        if state is None:
+            state = {CACHE: DecoderCache(self.embed_positions, self.layers)}
+            self.set_incremental_state(incremental_state, CACHE, state)
+        return state[CACHE]
 
     def reorder_incremental_state(
         self, incremental_state: dict[str, dict[str, Any]], new_order: Tensor
     ) -> None:
         """Hypothesis i becomes what hypothesis new_order[i] was."""
-        if (found := self.get_incremental_state(incremental_state, CACHE)) is not None:
-            found[CACHE].reorder(new_order)
+        if (state := self.get_incremental_state(incremental_state, CACHE)) is not None:
+            state[CACHE].reorder(new_order)
 
     #: Called by fairseq's beam search, for all modules at once.
     reorder_incremental_state_scripting = reorder_incremental_state

@@ -12,7 +12,7 @@ from ..attention import LayerPlan, Layout, Prepared, TupeMultiheadAttention, cho
 from ..errors import BackendError
 from ..kernels.native import find_compiler
 from ..position import LayerTerms, PositionEncoding
-from ..position.tables import isolated_rng
+from ..position.initial import isolated_rng
 
 
 class Layers(nn.ModuleList):

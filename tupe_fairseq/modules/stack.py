@@ -11,7 +11,7 @@ from ..attention import CrossAttention, Layout, Padding, TupeMultiheadAttention
 from ..errors import DataError
 from ..kernels.dropout import Dropout
 from ..position import PositionEncoding
-from ..position.tables import isolated_rng
+from ..position.initial import isolated_rng
 from ..tracing import refuse_jit
 from .decoding import DecoderCache
 from .forward_pass import PLAIN, Batch, Encoded, Pass

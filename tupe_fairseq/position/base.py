@@ -21,10 +21,10 @@ from ..errors import ConfigurationError
 from ..options import Option, declared_options
 from ..registry import Registry
 from .bias import HIDDEN, AttentionBias
+from .initial import isolated_rng
 from .layer_terms import LayerTerms
 from .model_options import model_options
 from .sizes import Shape
-from .tables import isolated_rng
 
 POSITION_ENCODINGS = Registry("--position-encoding")
 register_position_encoding = POSITION_ENCODINGS.register
@@ -105,14 +105,6 @@ class PositionEncoding(nn.Module):
             B×T×C.
         """
         return x
-
-    def position_vectors(self, length: int) -> Tensor:
-        """What is added to an input of ones at each position, for figures: T×C."""
-        weight = next(self.parameters(), torch.empty(0))
-        # A constant table is a buffer of integers.
-        device = next(self.buffers(), weight).device
-        ones = weight.new_ones(1, length, self.shape.embed_dim, device=device)
-        return (self.embed(ones) - ones)[0]
 
     def rotate(
         self, q: Tensor, k: Tensor, v: Tensor, start: int = 0
@@ -252,6 +244,8 @@ def build_position_encoding(
     }
     shape = Shape(*sizes, **shared)
     check_extension(name, shape.extend_positions)
+    for option in cls.options():
+        option.check(options.get(option.name))
     with isolated_rng():
         return cls(shape, **options)
 

@@ -95,9 +95,9 @@ def bias_by_distance(
     """
     distance = distances(queries, keys, start, values.device)
     beyond = (distance.abs().clamp(min=far).to(values.dtype) / far).log()
-    found = values[:, (distance + far).clamp(0, values.size(-1) - 1)] - slope * beyond
+    by_distance = values[:, (distance + far).clamp(0, values.size(-1) - 1)] - slope * beyond
     if cls is None:
-        return AttentionBias(keys, by_distance=found, start=start)
+        return AttentionBias(keys, by_distance=by_distance, start=start)
     # A product of width 0, to which [CLS] adds its dimensions.
     q, k = (values.new_empty(len(values), size, 0) for size in (queries, keys))
-    return AttentionBias(keys, q, k, found, start).with_untied_cls(*cls)
+    return AttentionBias(keys, q, k, by_distance, start).with_untied_cls(*cls)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..errors import ConfigurationError
 from .base import PositionEncoding, Shape, register_position_encoding
-from .tables import widened
+from .dtypes import widened
 
 NEEDS_TOKENS = "complex_order needs token ids: it cannot encode vectors alone."
 

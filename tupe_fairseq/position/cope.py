@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
+from .dtypes import widened
 from .layer_terms import LayerTerms
-from .tables import widened
 
 
 class ContextualTerms(LayerTerms):

@@ -23,8 +23,8 @@ from .base import (
     register_position_encoding,
 )
 from .bias import AttentionBias
+from .dtypes import dtype_of, without_autocast
 from .layer_terms import LayerTerms
-from .tables import dtype_of, without_autocast
 
 
 class AdaptiveTerms(LayerTerms):

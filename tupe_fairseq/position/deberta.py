@@ -21,10 +21,11 @@ from ..kernels.linear import project
 from ..options import Mark
 from ..tracing import is_exporting
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
+from .initial import random_vectors
 from .layer_terms import LayerTerms
 from .relative import ByDistance, RelativeVectors
 from .shaw import RelativeClip
-from .tables import per_head, random_vectors
+from .tables import per_head
 
 #: Values of --deberta-terms: content to position, q_i k^R, and position to content, k_j q^R.
 TERMS = ("c2p+p2c", "c2p", "p2c", "none")
@@ -118,26 +119,26 @@ class DebertaPosition(PositionEncoding):
             distance = torch.arange(shape.max_positions)
             buckets = log_buckets(distance, deberta_buckets, relative_clip)
         self.register_buffer("buckets", buckets, persistent=False)
-        self.reached = [] if buckets is None else buckets.tolist()
+        self.bucket_of = [] if buckets is None else buckets.tolist()
 
     @property
-    def reach(self) -> int:
+    def rows_a_side(self) -> int:
         """Rows of P on each side."""
         return len(self.weight) // 2
 
     def for_pass(self, length: int, device: torch.device) -> PositionEncoding:
         if self.norm is None:
             return self
-        found = copy.copy(self)
-        found.normalised = self.rows(length)
-        return found
+        normalised = copy.copy(self)
+        normalised.normalised = self.rows(length)
+        return normalised
 
     def rows(self, length: int) -> Tensor:
         """The rows of P that this length reaches, R×C: the middle of the table."""
         if self.normalised is not None:
             return self.normalised
-        near = self._near(length)
-        table = self.weight[self.reach - near : self.reach + near]
+        near = self.rows_reached(length)
+        table = self.weight[self.rows_a_side - near : self.rows_a_side + near]
         return table if self.norm is None else self.norm(table)
 
     def by_distance(self, rows: Tensor, length: int, reverse: bool) -> ByDistance:
@@ -156,7 +157,7 @@ class DebertaPosition(PositionEncoding):
         beyond = self.buckets if exports else self.buckets[:length]
         if length > len(self.buckets) and not exports:
             distance = torch.arange(length, device=rows.device)
-            beyond = log_buckets(distance, self.reach, self.relative_clip)
+            beyond = log_buckets(distance, self.rows_a_side, self.relative_clip)
         # Of the distances −(T−1), ..., T − 1
         signed = torch.cat((-beyond[1:].flip(0), beyond))
         index = ((-signed if reverse else signed) + near).clamp(0, 2 * near - 1)
@@ -184,13 +185,13 @@ class DebertaPosition(PositionEncoding):
             return x
         return x + (self.absolute[: x.size(1)] if positions is None else self.absolute[positions])
 
-    def _near(self, length: int) -> int:
+    def rows_reached(self, length: int) -> int:
         """How many rows on each side this length reaches."""
         if self.buckets is None and not is_exporting():
-            return min(self.reach, length)
-        if is_exporting() or length > len(self.reached):
-            return self.reach
-        return min(self.reach, self.reached[length - 1] + 1)
+            return min(self.rows_a_side, length)
+        if is_exporting() or length > len(self.bucket_of):
+            return self.rows_a_side
+        return min(self.rows_a_side, self.bucket_of[length - 1] + 1)
 
 
 def check_options(terms: str, dropout: float) -> None:

@@ -23,8 +23,8 @@ from torch.utils.checkpoint import checkpoint
 from ..tracing import is_exporting
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .bias import AttentionBias
+from .dtypes import widened
 from .indices import distances, toeplitz
-from .tables import widened
 
 EPSILON = 1e-6
 #: Hidden values that are computed at a time for a table by query and key.

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from ..tracing import is_exporting
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
-from .tables import affine, random_vectors, widened, without_autocast
+from .dtypes import affine, widened, without_autocast
+from .initial import random_vectors
 
 #: Time between neighbouring positions.
 STEP = 0.1
@@ -31,7 +32,7 @@ def _average_tanhs(start: Tensor, matrix: Tensor, inputs: Tensor) -> Tensor:
         matrix: M times the step, R×R.
         inputs: u at the stages of each step, N×4×R.
     """
-    y, found = start, list[Tensor]()
+    y, averages = start, list[Tensor]()
     for first, second, third, fourth in zip(*map(torch.unbind, inputs.unbind(1)), strict=True):
         a = torch.tanh(y + first)
         b = torch.addmv(y + second, matrix, a, alpha=1 / 3).tanh()
@@ -39,8 +40,8 @@ def _average_tanhs(start: Tensor, matrix: Tensor, inputs: Tensor) -> Tensor:
         d = torch.addmv(y + fourth, matrix, a - b + c).tanh()
         total = torch.add(a + d, b + c, alpha=3)
         y = torch.addmv(y, matrix, total, alpha=1 / 8)
-        found.append(total)
-    return torch.stack(found) / 8
+        averages.append(total)
+    return torch.stack(averages) / 8
 
 
 class _Linear(nn.Module):

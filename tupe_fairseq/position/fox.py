@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .base import PositionEncoding, Shape, register_position_encoding
+from .dtypes import widened
 from .layer_terms import LayerTerms
-from .tables import widened
 
 
 class Gates(LayerTerms):

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from ..errors import ConfigurationError
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
-from .tables import random_vectors, widened
+from .dtypes import widened
+from .initial import random_vectors
 
 ALPHA = 0.4
 

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from .base import Shape, register_position_encoding
+from .initial import random_vectors
 from .randomized import RandomizedEncoding, RandomizePositions
-from .tables import random_vectors, sinusoids
+from .tables import sinusoids
 
 #: Root mean square of sinusoids as initial values: three times that of BERT's token embeddings.
 START = 0.06

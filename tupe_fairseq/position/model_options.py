@@ -19,8 +19,8 @@ class ModelOptions:
     with the checkpoint that a training starts from follow from the fields.
 
     Raises:
-        ConfigurationError: the window is too small, or it is not clear which layers have it; or
-            scores cannot be scaled so.
+        ConfigurationError: a value has another type; the window is too small, or it is not clear
+            which layers have it; or scores cannot be scaled so.
     """
 
     # [CLS] is then as a global token of Longformer (Beltagy et al. 2020).
@@ -48,6 +48,8 @@ class ModelOptions:
     log_scaling_alpha: Annotated[float, "alpha of --log-scaling-floor", Mark.DECODERS] = 0.1
 
     def __post_init__(self) -> None:
+        for option in model_options():
+            option.check(getattr(self, option.name))
         window, every, floor = self.attention_window, self.global_every, self.log_scaling_floor
         if window is not None and window < 1:
             raise ConfigurationError(

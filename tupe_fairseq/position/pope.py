@@ -17,9 +17,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .base import PositionEncoding, Shape, register_position_encoding
+from .dtypes import widened
 from .layer_terms import LayerTerms
 from .rope import RopeTheta, check_base
-from .tables import ConstantTable, widened
+from .tables import ConstantTable
 
 
 class Phases(LayerTerms):

@@ -74,10 +74,10 @@ class RandomizedEncoding(PositionEncoding):
 
     def distances(self, queries: int, keys: int, start: int, device: torch.device) -> Tensor:
         """As `indices.distances`, with those drawn in their place: T+S−1 values."""
-        found = distances(queries, keys, start, device)
+        distance = distances(queries, keys, start, device)
         if not self.randomize_positions:
-            return found
-        return found.sign() * self._places(device)[found.abs()]
+            return distance
+        return distance.sign() * self._places(device)[distance.abs()]
 
     def _places(self, device: torch.device) -> Tensor:
         if self.drawn is not None:

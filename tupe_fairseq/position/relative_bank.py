@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from ..kernels.linear import project
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
+from .initial import random_vectors
 from .layer_terms import LayerTerms
 from .relative import ByDistance, RelativeVectors
-from .tables import random_vectors
 
 
 class Bank(LayerTerms):

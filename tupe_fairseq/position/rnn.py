@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from ..errors import ConfigurationError
 from .base import PositionEncoding, Shape, register_position_encoding
-from .tables import random_vectors
+from .initial import random_vectors
 
 
 class RecursivePath(nn.Module):

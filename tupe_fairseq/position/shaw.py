@@ -8,10 +8,10 @@ Implementations that count j − i have the rows of both tables in reverse order
 from typing import Annotated, Any
 
 from .base import Shape, check_at_least, register_position_encoding
+from .initial import random_vectors
 from .layer_terms import LayerTerms
 from .randomized import RandomizedEncoding, RandomizePositions
 from .relative import ByDistance, RelativeVectors
-from .tables import random_vectors
 
 RelativeClip = Annotated[int, "largest distance with a vector of its own"]
 

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from .base import Shape, register_position_encoding
+from .dtypes import widened
 from .indices import relative_buckets
+from .initial import random_vectors
 from .randomized import BiasByDistance, RandomizePositions
-from .tables import random_vectors, widened
 
 NumBuckets = Annotated[int, "buckets of relative positions, over both directions"]
 MaxDistance = Annotated[int, "distance from which all relative positions share a bucket"]

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from ..kernels.linear import project
 from .base import PositionEncoding, Shape, register_position_encoding
+from .initial import random_vectors
 from .layer_terms import LayerTerms
 from .relative import ByDistance, RelativeVectors
-from .tables import ConstantTable, per_head, random_vectors, sinusoids
+from .tables import ConstantTable, per_head, sinusoids
 
 
 class TransformerXLTerms(LayerTerms):

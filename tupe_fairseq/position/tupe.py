@@ -29,9 +29,11 @@ from .by_distance import (
     bias_by_distance,
     mean_by_distance,
 )
+from .dtypes import widened
 from .indices import distances
+from .initial import random_vectors
 from .t5 import MaxDistance, NumBuckets, RelativeBias
-from .tables import per_head, random_vectors, widened
+from .tables import per_head
 
 TieCls = Annotated[
     bool, "treat [CLS] as any other position (the ablation of section 3.2)", Mark.FIXED
@@ -123,14 +125,14 @@ class TupeAbsolute(PositionEncoding):
     ) -> AttentionBias:
         """The term of positions that have a row in the table; q and k are those of `_vectors`."""
         first = start + self.untie_cls
-        found = AttentionBias(
+        bias = AttentionBias(
             keys,
             queries=q[:, first : first + queries],
             keys=k[:, -keys:],
             by_distance=self._relative(queries, keys, start),
             start=start,
         )
-        return found.with_untied_cls(*self._cls(q, k)) if self.untie_cls else found
+        return bias.with_untied_cls(*self._cls(q, k)) if self.untie_cls else bias
 
     def _by_distance(
         self, q: Tensor, k: Tensor, queries: int, keys: int, start: int = 0

@@ -21,12 +21,13 @@ from ...checkpoints.migration import SECOND_COPY, rename_old_layers
 from ...checkpoints.reading import read_checkpoint, recorded_settings
 from ...checks import read_dictionary
 from ...errors import CheckpointError
+from ...hub.files import find_checkpoint
 from ...position import POSITION_ENCODINGS
 from ..carried import DICTIONARY
 from ..conversion import Conversion, Opened, register
-from ..dictionaries import dictionary_for, dictionary_of
+from ..dictionaries import MASK, dictionary_for, dictionary_of
 from ..directory import neutral, outputs_of, read_state
-from ..fairseq_models import CLASSIFIERS, build, register_heads
+from ..fairseq_models import CLASSIFIERS, all_arguments, register_heads
 from ..families import MASKED
 from ..keys import Rule, Table, to_ours
 from ..models import Converted, matrix
@@ -125,7 +126,7 @@ def _read_source(
     checkpoint: str | Path, dictionary: str | Path | None
 ) -> tuple[Path, dict[str, Any], Path, Dictionary]:
     """The checkpoint's path and entries, and those of the dictionary, by default beside it."""
-    source = Path(checkpoint)
+    source = find_checkpoint(Path(checkpoint))
     path = Path(dictionary or source.with_name(DICTIONARY))
     return source, read_state(source), path, read_dictionary(path)
 
@@ -182,10 +183,11 @@ def open_roberta(checkpoint: Path, converted: Converted, head: str | None) -> Op
     if converted.not_comparable:
         return None
     dictionary, _ = dictionary_for(converted)
-    state = read_checkpoint(checkpoint)["model"]
-    ours = build(from_config(converted.settings, MASKED), dictionary, {})
-    task = SimpleNamespace(source_dictionary=ours.encoder.dictionary)
-    model = RobertaModel.build_model(ours.args, task)
+    # As fairseq's task does.
+    dictionary.add_symbol(MASK)
+    arguments = all_arguments(from_config(converted.settings, MASKED))
+    model = RobertaModel.build_model(arguments, SimpleNamespace(source_dictionary=dictionary))
+    state = read_checkpoint(find_checkpoint(checkpoint))["model"]
     register_heads(model, state)
     known = model.state_dict()
     model.load_state_dict(

@@ -82,12 +82,15 @@ def read(
         )
     state, notes = _read_parameters(folder, architecture)
     settings = _settings(config, architecture, state, folder)
-    files = fairseq_files(Path(dictionary or folder / "dict.txt")) | sentence_files(folder)
-    converted = Converted(settings, state, folder, files=files, notes=notes)
+    path = Path(dictionary or folder / "dict.txt")
     if dictionary and settings["pad_token_id"] != 1:
         raise ConfigurationError(
             f"--dict does not apply to {architecture.model_type}: its tokenizer has the tokens."
         )
+    if dictionary and not path.is_file():
+        raise ConfigurationError(f"--dict is {str(path)!r}, but there is no such file.")
+    files = fairseq_files(path) | sentence_files(folder)
+    converted = Converted(settings, state, folder, files=files, notes=notes)
     if has_tokenizer(folder):
         converted.tokenizer, ids = read_tokenizer(folder, settings["vocab_size"])
         settings |= ids
@@ -238,13 +241,12 @@ def open_directory(directory: Path, converted: Converted, head: str | None) -> O
     """
     loaded = class_of(converted, head).from_pretrained(str(directory), dtype=torch.float32)
     model, bare = loaded.eval(), converted.writes_features(head)
-    types = converted.settings.get("type_vocab_size", 0) > 1
 
     def forward(tokens: Tensor) -> Tensor:
-        given = inputs(tokens, converted)
-        if not types:
-            del given["token_type_ids"]
-        out = model(**given)
+        arguments = inputs(tokens, converted)
+        if not converted.has_types:
+            del arguments["token_type_ids"]
+        out = model(**arguments)
         if bare:
             return out.last_hidden_state
         if "start_logits" in out:
