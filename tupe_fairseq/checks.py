@@ -49,15 +49,15 @@ def check_data(paths: str, dictionary: Dictionary | None = None) -> None:
 
 def _check_pair(index: Path, data: Path, symbols: int | None) -> None:
     try:
-        raw, found = index.read_bytes(), data.stat().st_size
+        raw, size = index.read_bytes(), data.stat().st_size
     except OSError as error:
         raise DataError(f"cannot read {error.filename}: {error.strerror}.") from error
     if raw.startswith(OTHER_MAGIC):
         return
     id_type, end = _id_type_and_end(raw, index)
-    if found != end:
+    if size != end:
         raise DataError(
-            f"{data} has {found} bytes, but must have {end} according to {index.name}: it is cut "
+            f"{data} has {size} bytes, but must have {end} according to {index.name}: it is cut "
             "off or belongs to another index; run fairseq-preprocess again."
         )
     ids = np.fromfile(data, id_type, 0 if symbols is None else FIRST_IDS)

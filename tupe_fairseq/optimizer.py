@@ -89,8 +89,8 @@ class FusedAdam(adam.Adam):
 def _is_fusable(group: dict[str, Any]) -> bool:
     if group.get("amsgrad", False):
         return False
-    found = [p for p in group["params"] if p.grad is not None]
-    tensors = [tensor for p in found for tensor in (p, p.grad)]
+    learned = [p for p in group["params"] if p.grad is not None]
+    tensors = [tensor for p in learned for tensor in (p, p.grad)]
     # The kernel reads all numbers in the order of memory.
     return all(
         tensor.layout == torch.strided

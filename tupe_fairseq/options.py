@@ -12,9 +12,10 @@ TYPES = {bool: "true or false", int: "a whole number", float: "a number", str: "
 
 
 class Mark(Enum):
-    """What else is declared of an option.
+    """What an annotation says of an option besides its type and help.
 
-    Unless it is marked, a training that starts from a checkpoint with another value is warned.
+    FIXED, FREE and FOR_LONGER_TEXTS say whether it may differ from the checkpoint that a training
+    starts from. Without one of them, the training warns of the difference.
     """
 
     #: A checkpoint with another value is refused.

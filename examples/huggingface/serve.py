@@ -32,10 +32,10 @@ def softmax(logits: numpy.ndarray) -> numpy.ndarray:
 def batch(tokenizer: Tokenizer, texts: list[str]) -> dict[str, numpy.ndarray]:
     """Ids, mask and token types of some texts, padded on the right: B×T each."""
     pairs = (text.split("\t", 1) for text in texts)
-    found = tokenizer.encode_batch([tuple(pair) if len(pair) == 2 else pair[0] for pair in pairs])
+    rows = tokenizer.encode_batch([tuple(pair) if len(pair) == 2 else pair[0] for pair in pairs])
     parts = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
     return {
-        name: numpy.array([getattr(each, part) for each in found], dtype=numpy.int64)
+        name: numpy.array([getattr(each, part) for each in rows], dtype=numpy.int64)
         for name, part in parts.items()
     }
 
@@ -98,8 +98,8 @@ def main() -> None:
         (logits,) = session.run(None, {name: inputs[name] for name in names})
         for text, ids, row in zip(some, inputs["input_ids"], logits, strict=True):
             of_classes = "problem_type" in config
-            told = classified(config, row) if of_classes else filled(tokenizer, ids, row)
-            print(f"{told}\t{text}")
+            answer = classified(config, row) if of_classes else filled(tokenizer, ids, row)
+            print(f"{answer}\t{text}")
 
 
 if __name__ == "__main__":

@@ -122,7 +122,7 @@ def test_terms_of_long_inputs_are_computed_for_each_block(way, case, how):
 @pytest.mark.parametrize(("width", "length"), [(5, 130), (16, 257), (24, 600)])
 @pytest.mark.parametrize("case", ["none", "tupe_r", *VECTORS])
 def test_width_of_heads(way, case, width, length, padded):
-    """The widest make matrices that oneDNN may multiply; padding stays in the batch."""
+    """Narrower and wider than what a kernel computes at a time."""
     assert_as_eager(case, length, (0, 9 if padded else 0), width=2 * width, heads=2)
 
 

@@ -232,20 +232,6 @@ def test_lower_case_of_a_carried_tokenizer(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_the_tokenizer_of_fairseq_comes_back(tmp_path):
-    """With the files that examples/huggingface/finetune.py copies."""
-    from tests.interop.pieces import dictionary_of_pieces, train
-
-    words = dictionary_of_pieces(train(tmp_path))
-    write(masked_lm("tupe_r", 0, words, tmp_path)[1], tmp_path / "here")
-    run("--to", "huggingface", tmp_path / "here", tmp_path / "there", "--check")
-    run("--from", "huggingface", tmp_path / "there", tmp_path / "back", "--check")
-    ids = [
-        TupeRobertaModel.from_pretrained(tmp_path / n).encode("a movie") for n in ("here", "back")
-    ]
-    assert torch.equal(*ids)
-
-
 SOURCES = {
     "bert": bert,
     "roberta": roberta,

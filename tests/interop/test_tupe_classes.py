@@ -19,6 +19,7 @@ from tupe_fairseq.interop import sources
 from tupe_fairseq.interop.directory import outputs_of
 from tupe_fairseq.interop.formats import huggingface
 from tupe_fairseq.interop.models import HEAD
+from tupe_fairseq.interop.sources import AUTO_MAP
 from tupe_fairseq.position import POSITION_ENCODINGS, PositionEncoding, register_position_encoding
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -43,46 +44,79 @@ def directories(tmp_path_factory):
     return folder, {name: write(masked_lm(name), folder / name) for name in ENCODERS}
 
 
-#: Loads all directories of a folder, and what transformers saves of them, without this package and
-#: without fairseq.
+#: Begins programs that load directories without this package and without fairseq.
 ALONE = """
 import json, sys
 for name in ("tupe_fairseq", "fairseq"):
     sys.modules[name] = None
-import torch
+import torch, transformers
 from pathlib import Path
 from safetensors.torch import load_file
-import transformers
-def load(folder):
-    model = auto.from_pretrained(folder, trust_remote_code=True).eval()
+def load(name, folder):
+    model = getattr(transformers, name).from_pretrained(folder, trust_remote_code=True).eval()
     assert type(model).__module__.startswith("transformers_modules.")
     return model
-auto = getattr(transformers, sys.argv[2])
-found = {}
+def code(folder):
+    return {path.name for path in Path(folder).glob("*.py")}
+"""
+#: Compares the outputs of all directories of a folder, and saves and loads them again.
+OUTPUTS = """
+errors = {}
 for folder in sorted(Path(sys.argv[1]).iterdir()):
     expected = load_file(folder / "expected")
-    model, again = load(folder), Path("again", f"{folder.name}_again")
+    model, again = load(sys.argv[2], folder), Path("again", f"{folder.name}_again")
     model.save_pretrained(again)
-    code, kept = ({path.name for path in each.glob("*.py")} for each in (folder, again))
-    assert code == kept, code ^ kept
+    assert code(folder) == code(again)
     seen = expected["ids"].ne(1)
     with torch.no_grad():
         logits = model(expected["ids"]).logits
-        assert torch.equal(load(again)(expected["ids"]).logits, logits), folder
+        assert torch.equal(load(sys.argv[2], again)(expected["ids"]).logits, logits), folder
     error = (logits - expected["logits"])[seen].abs().max().item()
-    found[folder.name] = error / expected["logits"].abs().max().item()
-print(json.dumps(found))
+    errors[folder.name] = error / expected["logits"].abs().max().item()
+print(json.dumps(errors))
+"""
+#: Loads a directory by each class, saves it, and loads that by the same class and as the base.
+CLASSES = """
+ids = torch.tensor([[0, 5, 6, 7, 2]])
+for name in sys.argv[2:]:
+    inputs = ids[None] if name.endswith("MultipleChoice") else ids
+    model = load(name, sys.argv[1])
+    model.save_pretrained(name)
+    assert code(name) == code(sys.argv[1])
+    load("AutoModel", name)
+    with torch.no_grad():
+        torch.testing.assert_close(load(name, name)(inputs)[0], model(inputs)[0])
 """
 
 
-def assert_equal_alone(folder, auto, names, cache):
+def alone(program: str, cache, *words) -> str:
+    """Run a program in a folder of its own; returns what it prints."""
     environment = {**os.environ, "HF_MODULES_CACHE": str(cache), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-W", "ignore", "-c", ALONE, str(folder), auto]
+    command = [sys.executable, "-W", "ignore", "-c", ALONE + program, *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=cache)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found.keys() == set(names)
-    assert not {name: error for name, error in found.items() if error > FORWARD[torch.float32]}
+    return done.stdout
+
+
+def assert_equal_alone(folder, auto, names, cache):
+    errors = json.loads(alone(OUTPUTS, cache, folder, auto))
+    assert errors.keys() == set(names)
+    assert not {name: error for name, error in errors.items() if error > FORWARD[torch.float32]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (masked_lm, [name for name in AUTO_MAP if "Causal" not in name and "Config" not in name]),
+        (language_model, ("AutoModel", "AutoModelForCausalLM")),
+    ],
+    ids=["masked", "causal"],
+)
+def test_every_class_is_saved_with_its_code(make, names, tmp_path):
+    huggingface.write(make("rope")[1], tmp_path / "model", classes="tupe")
+    (tmp_path / "cache").mkdir()
+    alone(CLASSES, tmp_path / "cache", tmp_path / "model", *names)
 
 
 @pytest.mark.slow

@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from tests.interop.samples import TEXT, bert, roberta, run
+from tests.interop.samples import bert, roberta, run
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.interop.models import HEAD
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
@@ -25,18 +24,6 @@ def test_outputs_are_equal(make, kind, tmp_path):
     assert any(line.startswith(what) for line in lines), lines
     assert "ids of 3 texts: equal" in lines
     assert ("left out: cls.seq_relationship.*" in lines) == (kind == NEXT)
-
-
-def test_a_regression_of_bert_by_its_own_ids(tmp_path):
-    """The hub's ids, positions and token types of a pair, by transformers."""
-    source = bert(tmp_path / "source", "ForSequenceClassification", num_labels=1)
-    run("--from", "huggingface", source, tmp_path / "out")
-    ours = TupeRobertaModel.from_pretrained(tmp_path / "out")
-    model = transformers.BertForSequenceClassification.from_pretrained(source).eval()
-    texts = f"{TEXT[1]} unheard of", TEXT[0]
-    given = transformers.AutoTokenizer.from_pretrained(source)(*texts, return_tensors="pt")
-    with torch.no_grad():
-        assert_close(ours.predict(HEAD, ours.encode(*texts), True), model(**given).logits)
 
 
 @pytest.mark.parametrize("make", [bert, roberta])

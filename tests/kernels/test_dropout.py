@@ -5,8 +5,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.kernels.arbitrary import SIZES, examples, same_or_refused, tensors
 from tests.tolerances import assert_close
-from tupe_fairseq.kernels.dropout import Dropout
+from tupe_fairseq.kernels import native
+from tupe_fairseq.kernels.dropout import Dropout, dropout
 from tupe_fairseq.kernels.random_bits import keep_mask
 
 SHAPE = (64, 1003)
@@ -41,7 +43,7 @@ def test_masks_are_pieces_of_split_mix(rows, columns, p, key, first):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
-def test_dropout_and_its_gradients(dtype):
+def test_dropout_and_its_gradients(way, dtype):
     """Kept entries are scaled by 1/(1−p), and the gradient passes by the same mask."""
     module, p = Dropout(0.25), 0.25
     x = (torch.rand(SHAPE, dtype=dtype) + 1).requires_grad_()
@@ -55,7 +57,18 @@ def test_dropout_and_its_gradients(dtype):
     assert_close(x.grad, torch.where(kept, gradient / (1 - p), 0))
 
 
-def test_same_seed_same_mask():
+def test_both_ways_draw_the_same_masks(request):
+    if native.kernels() is None:
+        pytest.skip("no C compiler")
+    x, module = torch.randn(SHAPE), Dropout(0.1)
+    torch.manual_seed(5)
+    compiled = module(x)
+    request.getfixturevalue("without_kernels")
+    torch.manual_seed(5)
+    assert torch.equal(module(x), compiled)
+
+
+def test_same_seed_same_mask(way):
     """So recomputed activations meet the masks again."""
     x, module = torch.ones(SHAPE), Dropout(0.5)
     outs = []
@@ -74,7 +87,7 @@ def test_nothing_and_everything_dropped(p):
 
 
 @pytest.mark.parametrize("p", [1e-9, 1 - 1e-9])
-def test_almost_nothing_and_almost_everything_dropped(p):
+def test_almost_nothing_and_almost_everything_dropped(way, p):
     """Probabilities that round to 0 and 1 leave finite numbers."""
     out = Dropout(p)(torch.ones(SHAPE))
     assert out.isfinite().all()
@@ -86,7 +99,7 @@ def test_evaluation_drops_nothing():
     assert Dropout(0.5).eval()(x) is x
 
 
-def test_strided_and_empty_inputs():
+def test_strided_and_empty_inputs(way):
     """What transposed layers give, and a batch without words."""
     torch.manual_seed(0)
     x = torch.randn(40, 30).t()
@@ -95,7 +108,7 @@ def test_strided_and_empty_inputs():
     assert Dropout(0.5)(torch.empty(0, 4)).shape == (0, 4)
 
 
-def test_second_derivatives():
+def test_second_derivatives(way):
     """With the mask as a constant factor."""
     x = torch.linspace(-1, 1, 64).requires_grad_()
 
@@ -106,3 +119,12 @@ def test_second_derivatives():
     dropped = Dropout(0.3)(x**2)
     mask = (dropped / x**2).detach()
     assert_close(second(dropped), second(mask * x**2))
+
+
+@examples
+@given(st.data())
+def test_tensors_of_any_kind(data):
+    rows, width = data.draw(SIZES), data.draw(SIZES)
+    x = data.draw(tensors(rows, width))
+    # So small that nothing is dropped.
+    same_or_refused(lambda: dropout(x, 1e-9), lambda: x, (x, (rows, width)))

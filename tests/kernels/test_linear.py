@@ -3,8 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
+from tests.kernels.arbitrary import SIZES, examples, same_or_refused, tensors
 from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq.kernels.linear import linear, prefers_onednn, project
 
@@ -49,15 +52,23 @@ def test_outputs_and_gradients(way, shape, outputs, with_bias):
     assert_gradients_close(gradients(ours, out), gradients(exact, expected), torch.float32)
     with torch.no_grad():
         assert_close(linear(**ours), expected)
-        strided = {n: each if each is None else strided_like(each) for n, each in ours.items()}
-        assert_close(linear(**strided), expected)
-    assert_close(linear(**strided), expected)
 
 
-def strided_like(x):
-    """The same numbers in another order of memory."""
-    apart = torch.stack((x, -x), -1)[..., 0]
-    return apart if x.dim() == 1 else x.mT.contiguous().mT
+@examples
+@given(st.data(), st.booleans())
+def test_anything_is_computed_or_refused(data, learns):
+    rows, inputs, outputs = (data.draw(SIZES) for _ in range(3))
+    shapes = (rows, 16 * inputs), (64 * outputs, 16 * inputs), (64 * outputs,)
+    x, weight = (data.draw(tensors(*shape)) for shape in shapes[:2])
+    bias = data.draw(st.none() | tensors(*shapes[2]))
+
+    def compute():
+        with torch.set_grad_enabled(learns):
+            return linear(x, weight, bias)
+
+    exact = (t if t is None else t.double() for t in (x, weight, bias))
+    pairs = zip((x, weight, bias), shapes, strict=True)
+    same_or_refused(compute, lambda: F.linear(*exact), *pairs)
 
 
 def test_only_gradients_that_are_asked_for():
@@ -115,12 +126,19 @@ def with_other_forward(layer):
     return layer
 
 
+@pytest.mark.parametrize("learns", [False, True])
 @pytest.mark.parametrize("change", [with_hook, with_other_forward, lambda _: Noisy(7, 3)])
-def test_changed_modules_are_called(change):
+def test_changed_modules_are_called(change, learns):
     x, layer = torch.randn(5, 7), nn.Linear(7, 3)
     assert_close(project(x, layer), F.linear(x, layer.weight, layer.bias))
+    with torch.set_grad_enabled(learns):
+        of_layer = project(x, layer, gelu=True)
+    assert_close(of_layer, F.gelu(F.linear(x, layer.weight, layer.bias)))
     layer = change(layer)
-    assert_close(project(x, layer), F.linear(x, layer.weight, layer.bias) + 1)
+    expected = F.linear(x, layer.weight, layer.bias) + 1
+    assert_close(project(x, layer), expected)
+    with torch.set_grad_enabled(learns):
+        assert_close(project(x, layer, gelu=True), F.gelu(expected))
 
 
 @torch.no_grad()

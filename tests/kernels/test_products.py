@@ -2,7 +2,10 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.kernels.arbitrary import SIZES, examples, same_or_refused, tensors
 from tests.tolerances import assert_close
 from tupe_fairseq.kernels.products import multiply
 
@@ -42,13 +45,16 @@ def test_against_float64(way, shape, transposed):
     assert torch.equal(wide[..., -1], before[..., -1])
 
 
-def test_other_dtypes_and_strides(way):
-    """What the kernel does not read."""
-    a, b = torch.randn(2, 5, 7, dtype=torch.float64), torch.randn(2, 7, 3, dtype=torch.float64)
-    memory = torch.empty(2, 5, 3, dtype=torch.float64)
-    multiply(a, b, memory)
-    assert_close(memory, a @ b)
-    strided = torch.randn(2, 7, 3, 2)[..., 0]
-    out = torch.empty(2, 3, 5).mT
-    multiply(a.float(), strided, out)
-    assert_close(out, a @ strided.double())
+@examples
+@given(st.data(), st.booleans())
+def test_anything_is_computed_or_refused(way, data, accumulate):
+    matrices, rows, depth, columns = (data.draw(SIZES) for _ in range(4))
+    a, b = data.draw(tensors(matrices, rows, depth)), data.draw(tensors(matrices, depth, columns))
+    out = torch.zeros_like(data.draw(tensors(matrices, rows, columns)))
+
+    def compute():
+        multiply(a, b, out, accumulate)
+        return out
+
+    shapes = (matrices, rows, depth), (matrices, depth, columns), (matrices, rows, columns)
+    same_or_refused(compute, lambda: a @ b, *zip((a, b, out), shapes, strict=True))

@@ -1,8 +1,13 @@
 """The kernels between the two products: compiled and in torch, against autograd."""
 
+import contextlib
+
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.kernels.arbitrary import REFUSED, SIZES, examples, same_or_refused, tensors
 from tests.tolerances import FORWARD, assert_close
 from tupe_fairseq.kernels.random_bits import keep_mask
 from tupe_fairseq.kernels.softmax import ScoreTerms, softmax_dropout_, softmax_dropout_backward_
@@ -76,6 +81,32 @@ def test_weights_and_gradients(way, shape, of_bias, padded, p, dtype):
     assert_close(of_scores, scores.grad)
     if of_bias is not None:
         assert_close(of_bias - 1, terms.bias.grad)
+
+
+@examples
+@given(st.data())
+def test_anything_is_computed_or_refused(data):
+    groups, each, rows, columns = (data.draw(SIZES) for _ in range(4))
+    shape, of_bias = (groups * each, rows, columns), (groups, rows, columns)
+    scores = data.draw(tensors(*shape)).contiguous()
+    bias = data.draw(st.one_of(st.none(), tensors(*of_bias)))
+    padding = data.draw(st.one_of(st.none(), tensors(1, 1, columns)))
+    terms, weights = ScoreTerms(bias, padding), scores.clone()
+
+    def compute():
+        softmax_dropout_(weights, terms)
+        return weights
+
+    def define():
+        total = scores if bias is None else scores + bias.repeat_interleave(each, 0)
+        return (total if padding is None else total + padding).softmax(-1)
+
+    pairs = (scores, shape), (bias, of_bias), (padding, (1, 1, columns))
+    same_or_refused(compute, define, *pairs)
+    gradient = data.draw(tensors(*shape)).contiguous()
+    of_bias = None if bias is None else data.draw(tensors(*of_bias))
+    with contextlib.suppress(*REFUSED):
+        softmax_dropout_backward_(scores.clone(), gradient, of_bias, terms)
 
 
 def test_extreme_scores(way):

@@ -111,12 +111,6 @@ def test_documents_name_the_supported_versions(package, pythons):
     assert f"`--to onnx`\nneeds torch {OLDEST_EXPORTER}" in page
 
 
-@pytest.mark.parametrize("there", ["2.6.0+cu124", "2.10.0", "2.99.1", "3.0"])
-def test_the_torch_that_is_there_is_kept(package, there):
-    torch = [Requirement(text) for text in package["install_requires"] if text.startswith("torch")]
-    assert all(there in requirement.specifier for requirement in torch)
-
-
 def bash(folder: Path, commands: str, path: str, **variables: str) -> str:
     """The output of commands after those of environment.sh, in a folder."""
     ended = subprocess.run(

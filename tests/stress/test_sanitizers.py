@@ -11,7 +11,6 @@ from tests import ROOT
 SANITIZERS = "-fsanitize=address,undefined"
 #: Of wrong shapes, and of every encoding with padding, windows and gradients.
 TESTS = {
-    "gate": ["tests/kernels/test_gate.py"],
     "kernels": ["tests/kernels", "--ignore=tests/kernels/test_native.py"],
     "blocked": ["tests/attention/test_blocked.py", "-k", "not no_tensor_of_all_cells"],
     "inputs": ["tests/huggingface/test_independence.py", "tests/huggingface/test_tasks.py"],

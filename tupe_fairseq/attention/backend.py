@@ -1,8 +1,8 @@
 """Interface of attention backends, and the features that a layer can require of them.
 
 A backend is a file of this folder with one subclass of `Backend`, registered in
-`ATTENTION_BACKENDS`. It works in two steps: `prepare` once per forward pass for layers that share
-a bias, `attend` in each layer.
+`ATTENTION_BACKENDS` and imported by `__init__.py`. It works in two steps: `prepare` once per
+forward pass for layers that share a bias, `attend` in each layer.
 """
 
 from collections.abc import Collection
@@ -112,10 +112,14 @@ class Backend:
         """Prepare the inputs of `attend` that layers share, once per forward pass.
 
         Args:
-            bias: what positions add to the scores, or None.
+            bias: what positions add to the scores, or None. Its `rows` and `dense` have the scores
+                of hidden keys, in decoders and windows.
             layout: queries, keys and padding.
             heads: H.
             dtype: of the queries.
+
+        Returns:
+            What `attend` finds in `prepared.inputs`.
         """
         raise NotImplementedError
 
@@ -124,8 +128,12 @@ class Backend:
     ) -> Tensor:
         """Attend in one layer.
 
+        A backend with the feature FACTOR multiplies weights by `prepared.factor`, one with
+        RELATIVE_VALUES adds `added.relative.for_values` to the values.
+
         Args:
-            q: scaled queries, B×H×T×E.
+            q: queries scaled by 1/√D, B×H×T×E; scores are also scaled by the temperature, see
+                `Prepared.scaled`.
             k: keys, B×H×S×E.
             v: values, B×H×S×D.
             prepared: by this backend.

@@ -5,7 +5,7 @@ backward pass (Dao et al. 2022). The gradient of the positional term is summed o
 by block.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -62,10 +62,10 @@ class Blocked(Backend):
         if bias is not None and heads * layout.length**2 * dtype.itemsize <= DENSE:
             bias = bias.computed()
         lengths = layout.lengths or (layout.length,) * layout.batch
-        visible = None
-        if bias is not None and bias.visible is not None:
-            visible = bias.visible.reach(layout.length)
-        blocks = split_into_blocks(heads, lengths, visible, bias is not None and bias.global_cls)
+        shown = None if bias is None else bias.visible
+        visible = None if shown is None else shown.reach(layout.length)
+        exempts_cls = shown is not None and shown.exempts_cls(layout.length)
+        blocks = split_into_blocks(heads, lengths, visible, exempts_cls)
         cells = [block.cells for same_queries in blocks for block in same_queries]
         workspace = torch.empty(2, max(cells), dtype=dtype)
         share = sum(cells) / (heads * layout.batch * layout.length**2)
@@ -100,11 +100,13 @@ def _attend_fused(blocks: Blocks, q: Tensor, k: Tensor, v: Tensor) -> Tensor | N
     cells = None if blocks.bias is None else blocks.bias.cells
     by_torch = _is_torch_faster(blocks)
     # The kernel requires contiguous keys.
-    is_served = blocks.bias is None or (cells is not None and not blocks.bias.global_cls)
+    shown = None if blocks.bias is None else blocks.bias.visible
+    is_served = blocks.bias is None or cells is not None
+    if shown is not None and shown.exempts_cls(q.size(2)):
+        is_served = False
     if is_served and not torch.is_grad_enabled() and not (by_torch and q.size(2) < SHORT):
         # Of sequences with known lengths, no padding is read.
         terms = ScoreTerms(cells, blocks.padding if blocks.lengths is None else None)
-        shown = None if blocks.bias is None else blocks.bias.visible
         visible = None if shown is None else shown.reach(q.size(2))
         if (out := attend(q, k, v, terms, blocks.lengths, visible)) is not None:
             return out
@@ -178,13 +180,16 @@ class _Attend(torch.autograd.Function):
         of_scores, of_values = _by_use(x.tables(this.firsts, out=out))
         factor = None if x.factor is None else WeightFactor(x.factor)
         for block, terms, _ in _each_block(this):
-            scores = _products(block, block.queries(x.q), x.k, this.blocks.workspace[0], of_scores)
+            scores = block.cells_in(this.blocks.workspace[0])
+            for product in block.products_with_keys(block.queries(x.q), x.k, scores):
+                multiply(*product)
+            _add(of_scores, block, scores)
             softmax_dropout_(scores, terms)
             if factor is not None:
                 factor.multiply_(block, scores)
-            _sum_over_keys(block, scores, x.v, block.queries(out))
-            for table in of_values:
-                table.add_from_cells(block, scores)
+            for product in block.sums_over_keys(scores, x.v, block.queries(out)):
+                multiply(*product)
+            _sum(of_values, block, scores)
         ctx.save_for_backward(*x, *tensors[TENSORS:])
         ctx.this = this
         return out.transpose(0, 1)
@@ -205,8 +210,14 @@ class _Attend(torch.autograd.Function):
         factor = None if x.factor is None else WeightFactor(x.factor)
         for block, terms, grad_bias in _each_block(this, learned):
             queries, grad_rows = block.queries(x.q), block.queries(grad_out)
-            scores = _products(block, queries, x.k, blocks.workspace[0], of_scores)
-            grad_scores = _products(block, grad_rows, x.v, blocks.workspace[1], of_values)
+            scores, grad_scores = map(block.cells_in, blocks.workspace)
+            for product in (
+                *block.products_with_keys(queries, x.k, scores),
+                *block.products_with_keys(grad_rows, x.v, grad_scores),
+            ):
+                multiply(*product)
+            _add(of_scores, block, scores)
+            _add(of_values, block, grad_scores)
             if factor is not None:
                 grad_product = grad_scores.clone()
                 factor.multiply_(block, grad_scores)
@@ -216,13 +227,14 @@ class _Attend(torch.autograd.Function):
             # The first queries see all keys and write, unless keys are hidden: then the gradients
             # begin with 0 (`Blocks.empty_like`).
             accumulate = block.first > 0 or blocks.hides
-            _sum_over_queries(block, scores, grad_rows, grads.v, accumulate)
-            _sum_over_queries(block, grad_scores, queries, grads.k, accumulate)
-            _sum_over_keys(block, grad_scores, x.k, block.queries(grads.q))
-            for table in of_scores:
-                table.add_from_cells(block, grad_scores)
-            for table in of_values:
-                table.add_from_cells(block, scores)
+            for product in (
+                *block.sums_over_queries(scores, grad_rows, grads.v, accumulate),
+                *block.sums_over_queries(grad_scores, queries, grads.k, accumulate),
+                *block.sums_over_keys(grad_scores, x.k, block.queries(grads.q)),
+            ):
+                multiply(*product)
+            _sum(of_scores, block, grad_scores)
+            _sum(of_values, block, scores)
         of_tables: dict[str, Any] = {name: table.gradient for name, table in tables.items()}
         grads = grads._replace(**of_tables)
         if factor is not None:
@@ -231,36 +243,20 @@ class _Attend(torch.autograd.Function):
         return None, *grads.batch_first(), *of_parts
 
 
+def _add(tables: list[Table], block: Block, cells: Tensor) -> None:
+    for table in tables:
+        table.add_to_cells(block, cells)
+
+
+def _sum(tables: list[Table], block: Block, cells: Tensor) -> None:
+    for table in tables:
+        table.add_from_cells(block, cells)
+
+
 def _by_use(tables: Mapping[str, Table]) -> tuple[list[Table], list[Table]]:
     """The tables that add to scores, and those that add to the output."""
     of_values = [table for name, table in tables.items() if name == "for_values"]
     return [table for table in tables.values() if table not in of_values], of_values
-
-
-def _products(
-    block: Block, rows: Tensor, x: Tensor, memory: Tensor, tables: Sequence[Table]
-) -> Tensor:
-    """Products of rows, M×R×D, with the keys of x, H×B×T×D, and with vectors: M×R×S."""
-    cells = block.cells_in(memory)
-    for columns, part in block.keys(x):
-        multiply(rows, part.mT, cells[..., columns])
-    for table in tables:
-        table.add_to_cells(block, cells)
-    return cells
-
-
-def _sum_over_keys(block: Block, cells: Tensor, x: Tensor, out: Tensor) -> None:
-    """Write cells, M×R×S, times the block's keys of x, H×B×T×D, to out, M×R×D."""
-    for columns, part in block.keys(x):
-        multiply(cells[..., columns], part, out, accumulate=columns.start > 0)
-
-
-def _sum_over_queries(
-    block: Block, cells: Tensor, rows: Tensor, out: Tensor, accumulate: bool
-) -> None:
-    """Write or add cells, M×R×S, times rows, M×R×D, to the block's keys of out, H×B×T×D."""
-    for columns, part in block.keys(out):
-        multiply(cells[..., columns].mT, rows, part, accumulate)
 
 
 ATTENTION_BACKENDS.register(Blocked.name)(Blocked())

@@ -30,6 +30,10 @@ NARROW = 64
 SIMILAR = 0.75
 
 
+#: Arguments of `kernels.products.multiply`.
+Product = tuple[Tensor, Tensor, Tensor, bool]
+
+
 class Group(NamedTuple):
     """M attention matrices of similar size, consecutive in tensors H×B×T×D.
 
@@ -47,7 +51,7 @@ class Group(NamedTuple):
 
     @property
     def matrices(self) -> int:
-        """M."""
+        """Number of matrices M."""
         heads, sequences = self.heads, self.sequences
         return (heads.stop - heads.start) * (sequences.stop - sequences.start)
 
@@ -109,6 +113,20 @@ class Block(NamedTuple):
         """The keys by their columns: H×B×T×D -> views M×S×D."""
         matrices = self.group.matrices_of(x)
         return [(columns, matrices[:, keys]) for columns, keys in self.spans]
+
+    def products_with_keys(self, rows: Tensor, x: Tensor, cells: Tensor) -> list[Product]:
+        """Products of rows, M×R×D, with the keys of x, H×B×T×D, written to cells, M×R×S."""
+        return [(rows, keys.mT, cells[..., at], False) for at, keys in self.keys(x)]
+
+    def sums_over_keys(self, cells: Tensor, x: Tensor, out: Tensor) -> list[Product]:
+        """Cells, M×R×S, times the keys of x, H×B×T×D, written to out, M×R×D."""
+        return [(cells[..., at], keys, out, at.start > 0) for at, keys in self.keys(x)]
+
+    def sums_over_queries(
+        self, cells: Tensor, rows: Tensor, out: Tensor, accumulate: bool
+    ) -> list[Product]:
+        """Cells, M×R×S, times rows, M×R×D, written or added to the keys of out, H×B×T×D."""
+        return [(cells[..., at].mT, rows, keys, accumulate) for at, keys in self.keys(out)]
 
     def rows_of(self, bias: AttentionBias) -> Tensor:
         """The term of its queries and keys in all heads: H×R×S; a view where that is possible."""

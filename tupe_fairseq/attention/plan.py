@@ -160,7 +160,9 @@ class LayerPlan:
             temperature = shape.temperature(0, length, self.window, device)
             if bias is not None and temperature is not None:
                 bias = bias.times(temperature)
-            visible = Visible(causal, self.window, encoding.untie_cls, encoding.hidden_score)
+            visible = Visible(
+                causal, self.window, global_cls=encoding.untie_cls, score=encoding.hidden_score
+            )
             if not visible.hides:
                 return bias
             if bias is None:

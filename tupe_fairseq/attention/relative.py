@@ -79,7 +79,7 @@ class Table:
         out: Tensor | None = None,
         by_key: bool = False,
     ):
-        # oneDNN is slow by orders of magnitude where rows are not consecutive.
+        # As the kernel for products requires.
         self.vectors, self.first, self.by_key = vectors.contiguous(), first, by_key
         self.x, self.out = x, out
         self.gradient: Tensor | None = None

@@ -30,17 +30,17 @@ def rank_flags(flags: list[str], environment: dict[str, str]) -> list[str]:
 
     `flags` are the same in all processes; the environment has RANK, WORLD_SIZE and LOCAL_RANK.
     """
-    own = [
+    of_rank = [
         *("--distributed-init-method", "env://", "--distributed-no-spawn"),
         *("--distributed-rank", environment["RANK"]),
         *("--distributed-world-size", environment["WORLD_SIZE"]),
     ]
     if "--cpu" not in flags and torch.cuda.is_available():
-        own += ["--distributed-backend", "nccl", "--device-id", environment["LOCAL_RANK"]]
+        of_rank += ["--distributed-backend", "nccl", "--device-id", environment["LOCAL_RANK"]]
     else:
         # fairseq's other data-parallel wrappers need CUDA.
-        own += ["--cpu", "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"]
-    return [*flags, *own]
+        of_rank += ["--cpu", "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"]
+    return [*flags, *of_rank]
 
 
 def train(cfg: DictConfig) -> None:

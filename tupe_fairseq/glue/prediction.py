@@ -137,15 +137,15 @@ def side_by_side(predicted: torch.Tensor, true: torch.Tensor) -> torch.Tensor:
         R×M×3 in float64 for R ranks and at most M examples per batch. The row of this rank holds
         (1, prediction, truth) for each of its examples; all other entries are 0.
     """
-    own = torch.stack([torch.ones_like(true), predicted, true], dim=1).double()
+    examples = torch.stack([torch.ones_like(true), predicted, true], dim=1).double()
     group = distributed.get_data_parallel_group()
     ranks = distributed.get_world_size(group)
     if ranks == 1:
-        return own[None]
-    most = torch.tensor(len(own), device=own.device)
+        return examples[None]
+    most = torch.tensor(len(examples), device=examples.device)
     distributed.all_reduce(most, group, op="max")
-    rows = own.new_zeros(ranks, int(most), 3)
-    rows[distributed.get_rank(group), : len(own)] = own
+    rows = examples.new_zeros(ranks, int(most), 3)
+    rows[distributed.get_rank(group), : len(examples)] = examples
     return rows
 
 

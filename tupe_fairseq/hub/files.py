@@ -64,7 +64,7 @@ def build_tokenizer(kind: str, settings: dict[str, Any]) -> Any:
 
 def find_dictionaries(
     directory: Path,
-    given: str | Path | None,
+    wanted: str | Path | None,
     recorded: str | None,
     alternatives: Sequence[tuple[str, ...]],
 ) -> tuple[Path, tuple[str, ...]]:
@@ -72,7 +72,7 @@ def find_dictionaries(
 
     Args:
         directory: of the checkpoint.
-        given: by the user; relative to the checkpoint's directory if it begins with a dot.
+        wanted: by the user; relative to the checkpoint's directory if it begins with a dot.
         recorded: the training data, which the error names; nothing is read from there.
         alternatives: names of the files that a model needs, the preferred ones first.
 
@@ -82,8 +82,8 @@ def find_dictionaries(
     from ..checks import read_dictionary
 
     folder = directory
-    if given is not None:
-        folder = directory / given if str(given).startswith(".") else Path(given).absolute()
+    if wanted is not None:
+        folder = directory / wanted if str(wanted).startswith(".") else Path(wanted).absolute()
     for names in alternatives:
         if all((folder / name).is_file() for name in names):
             for name in names:
@@ -153,12 +153,12 @@ def lowercases(*folders: Path) -> bool | None:
     if path is None:
         return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))["lowercase"]
+        lowercase = json.loads(path.read_text(encoding="utf-8"))["lowercase"]
     except (ValueError, TypeError, KeyError):
-        found = None
-    if not isinstance(found, bool):
+        lowercase = None
+    if not isinstance(lowercase, bool):
         raise DataError(f'{path} is damaged: it must be {{"lowercase": true}} or false.')
-    return found
+    return lowercase
 
 
 @contextmanager

@@ -176,7 +176,7 @@ def load_directory(
     finetuned = recorded.get("_name") != "masked_lm"
     alternatives = [("input0/dict.txt",), ("dict.txt",)] if finetuned else [("dict.txt",)]
     training_data = recorded.get("data")
-    data, (found,) = files.find_dictionaries(
+    data, (dictionary,) = files.find_dictionaries(
         directory, data_name_or_path, training_data, alternatives
     )
     tokenizer = files.choose_tokenizer(bpe, directory, data)
@@ -184,7 +184,7 @@ def load_directory(
     settings = {"compile_layers": False, **tokenizer, **overrides}
     # Without labels, heads work, but classes have no names. "task" is the older setting, from
     # which fairseq takes what the task declares.
-    nameless = finetuned and found == "dict.txt"
+    nameless = finetuned and dictionary == "dict.txt"
     task = dict.fromkeys(("_name", "task"), "masked_lm") if nameless else None
     loaded = loading.load_checkpoint(
         checkpoint, data, task, load_checkpoint_heads=True, **settings

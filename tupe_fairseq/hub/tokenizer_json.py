@@ -50,6 +50,25 @@ def names_of(tokenizer: Any) -> list[str]:
     return [*SYMBOLS] if bert else [*SYMBOLS.values()]
 
 
+def special_ids(tokenizer: Any) -> list[Any]:
+    """Ids of the special tokens, in the order of `SYMBOLS`; None for a mask that is missing."""
+    return [tokenizer.token_to_id(name) for name in names_of(tokenizer)]
+
+
+def order_of(tokenizer: Any, rows: int) -> list[int]:
+    """The id there of each of fairseq's ids, whose first are special, of a model of `rows`."""
+    first = special_ids(tokenizer)[:4]
+    return [*first, *(number for number in range(rows) if number not in first)]
+
+
+def symbols_of(tokenizer: Any, rows: int) -> list[str]:
+    """The symbols of dict.txt for a model of `rows`: ids there, and the mask."""
+    mask = special_ids(tokenizer)[4]
+    return [
+        "<mask>" if number == mask else str(number) for number in order_of(tokenizer, rows)[4:]
+    ]
+
+
 @dataclass
 class TokenizerJsonConfig(FairseqDataclass):
     """The flag of `--bpe tokenizer_json`."""
@@ -70,8 +89,7 @@ class TokenizerJson:
         self.tokenizer = load_tokenizer(self.path)
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
-        ids = map(self.tokenizer.token_to_id, names_of(self.tokenizer))
-        self.symbols = dict(zip(ids, SYMBOLS.values(), strict=True))
+        self.symbols = dict(zip(special_ids(self.tokenizer), SYMBOLS.values(), strict=True))
         self.added = self.tokenizer.get_added_tokens_decoder()
         model = json.loads(self.tokenizer.to_str())["model"]
         #: What begins the parts of a word but the first; "" where a mark begins words.
@@ -88,17 +106,15 @@ class TokenizerJson:
         Raises:
             DataError: it belongs to another tokenizer; ids would be those of other tokens.
         """
-        special = [number for number, name in self.symbols.items() if name != "<mask>"]
         size = max(self.tokenizer.get_vocab().values()) + 1
-        ids = (number for number in range(size) if number not in special)
-        found = dictionary.symbols[dictionary.nspecial :]
-        for index, number in enumerate(ids):
-            wanted = self.symbols.get(number, str(number))
-            told = found[index] if index < len(found) else "nothing"
-            if told != wanted:
+        symbols = dictionary.symbols[dictionary.nspecial :]
+        for index, expected in enumerate(symbols_of(self.tokenizer, size)):
+            symbol = symbols[index] if index < len(symbols) else "nothing"
+            if symbol != expected:
                 raise DataError(
-                    f"{self.path} is not the tokenizer of dict.txt, which has {told!r} in place "
-                    f"of its id {wanted!r}: remove it, or convert its model by --from huggingface."
+                    f"{self.path} is not the tokenizer of dict.txt, which has {symbol!r} in place "
+                    f"of its id {expected!r}: remove it, or convert its model by --from "
+                    "huggingface."
                 )
 
     def encode(self, x: str) -> str:

@@ -118,5 +118,5 @@ class TupeForCausalLM(TupeWithHead, GenerationMixin):
                 num_items_in_batch=num_items_in_batch,
                 shift_labels=None if shifted is None else scored,
             )
-        own = {"loss": loss, "logits": logits, "past_key_values": out.past_key_values}
-        return self.output(out, return_dict, **own)
+        values = {"loss": loss, "logits": logits, "past_key_values": out.past_key_values}
+        return self.output(out, return_dict, **values)

@@ -162,8 +162,8 @@ class TupeModel(TupePreTrainedModel):
             UsageError: the inputs cannot be used.
         """
         seen = past_key_values.get_seq_length() if isinstance(past_key_values, TupeCache) else 0
-        given = (input_ids, inputs_embeds, attention_mask, token_type_ids)
-        check_inputs(*given, self.config.hidden_size, seen)
+        inputs = (input_ids, inputs_embeds, attention_mask, token_type_ids)
+        check_inputs(*inputs, self.config.hidden_size, seen)
         if attention_mask is None and past_key_values is None:
             attention_mask = visible(input_ids, self.config.pad_token_id)
         shift = read_mask(attention_mask)

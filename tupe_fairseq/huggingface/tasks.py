@@ -70,8 +70,8 @@ class ClassificationHead(nn.Module):
 
 def classifier_dropout(config: TupeConfig) -> nn.Dropout:
     """The dropout of classification heads."""
-    given = config.classifier_dropout
-    return nn.Dropout(config.hidden_dropout_prob if given is None else given)
+    p = config.classifier_dropout
+    return nn.Dropout(config.hidden_dropout_prob if p is None else p)
 
 
 class TupeForMaskedLM(TupeWithHead):
@@ -179,11 +179,11 @@ class TupeForMultipleChoice(TupeWithSentenceHead):
         **more: Any,
     ) -> Any:
         """See `TupeWithHead.forward`; states and weights have B·choices rows."""
-        given = (input_ids, attention_mask, inputs_embeds, token_type_ids)
+        inputs = (input_ids, attention_mask, inputs_embeds, token_type_ids)
         one = input_ids if inputs_embeds is None else inputs_embeds
         # Without either, `TupeModel` raises its error.
         choices = 1 if one is None else one.size(1)
-        flat = (None if each is None else each.flatten(0, 1) for each in given)
+        flat = (None if each is None else each.flatten(0, 1) for each in inputs)
         ids, mask, vectors, more["token_type_ids"] = flat
         out = super().forward(ids, mask, vectors, return_dict=True, **more)
         logits = out.logits.view(-1, choices)
@@ -207,8 +207,9 @@ class TupeForTokenClassification(TupeWithHead):
         return self.classifier(self.dropout(x))
 
     def loss(self, logits: Tensor, labels: Tensor, num_items_in_batch: Any) -> Tensor:
-        given = (logits, labels, self.config)
-        return self.loss_function(*given, num_items_in_batch=num_items_in_batch)
+        return self.loss_function(
+            logits, labels, self.config, num_items_in_batch=num_items_in_batch
+        )
 
 
 class TupeForQuestionAnswering(TupeWithHead):

@@ -68,19 +68,19 @@ class TupeWithHead(TupePreTrainedModel):
         """
         if attention_mask is None:
             attention_mask = visible(input_ids, self.config.pad_token_id)
-        given = (input_ids, attention_mask, inputs_embeds)
+        inputs = (input_ids, attention_mask, inputs_embeds)
         x = inputs_embeds if input_ids is None else input_ids
         if x is not None and labels is not None:
             self.check_labels(labels, *x.shape[:2])
         read = None if x is None else self.tokens_read(x, attention_mask, labels)
         more |= {"token_type_ids": token_type_ids, "read": read}
-        out = self.tupe(*given, return_dict=True, **more)
+        out = self.tupe(*inputs, return_dict=True, **more)
         logits = self.logits(out.last_hidden_state, attention_mask, read)
         loss = None if labels is None else self.loss(logits, labels, num_items_in_batch)
         return self.output(out, return_dict, loss=loss, logits=logits)
 
-    def output(self, out: Any, return_dict: bool | None, **own: Any) -> Any:
+    def output(self, out: Any, return_dict: bool | None, **heads: Any) -> Any:
         """What `forward` returns, from the output of `TupeModel` and the head's own."""
         states, weights = out.hidden_states, out.attentions
-        output = self.output_class(**own, hidden_states=states, attentions=weights)
+        output = self.output_class(**heads, hidden_states=states, attentions=weights)
         return self.returned(output, return_dict)

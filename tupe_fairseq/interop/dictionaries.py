@@ -15,7 +15,15 @@ from torch import Tensor
 from ..checks import read_dictionary
 from ..errors import DataError
 from ..hub.files import TOKENIZER, find_tokenizer
-from ..hub.tokenizer_json import TokenizerJson, TokenizerJsonConfig, load_tokenizer, names_of
+from ..hub.tokenizer_json import (
+    TokenizerJson,
+    TokenizerJsonConfig,
+    load_tokenizer,
+    names_of,
+    order_of,
+    special_ids,
+    symbols_of,
+)
 from .carried import DICTIONARY
 from .models import EMBED_TOKENS, LM_HEAD, Converted
 from .tokenizer_files import CONFIG, KINDS, config_of, files_of
@@ -116,27 +124,16 @@ def dictionary_for(converted: Converted) -> tuple[Dictionary, list[int]]:
             "which needs none."
         )
     tokenizer = load_tokenizer(source / TOKENIZER, converted.tokenizer[TOKENIZER])
-    special = [tokenizer.token_to_id(name) for name in names_of(tokenizer)]
-    numbered = zip(KINDS, special, strict=True)
-    if lacking := [k for k, n in numbered if n is None and not (causal and k == "mask")]:
-        raise DataError(
-            f"the tokenizer of {source} lacks the special tokens: {', '.join(lacking)}."
-        )
+    special = special_ids(tokenizer)
+    if special[4] is None and not causal:
+        raise DataError(f"the tokenizer of {source} has no mask token.")
     ids = [settings[f"{kind}_token_id"] for kind in ("bos", "pad", "eos")]
     if special[:3] != ids:
         raise DataError(
             f"the tokenizer of {source} has special tokens of other names than "
             f"{', '.join(names_of(tokenizer))}: ids {special[:3]} instead of {ids}."
         )
-    order = order_of(special, rows)
-    symbols = [MASK if number == special[4] else str(number) for number in order[4:]]
-    return dictionary_of(symbols), order
-
-
-def order_of(special: Sequence[int | None], rows: int) -> list[int]:
-    """The id in the tokenizer of each id of fairseq, whose special tokens come first."""
-    first = [number for number in special[:4] if number is not None]
-    return [*first, *(number for number in range(rows) if number not in first)]
+    return dictionary_of(symbols_of(tokenizer, rows)), order_of(tokenizer, rows)
 
 
 def order_beside(folder: Path, dictionary: Dictionary, rows: int) -> list[int]:
@@ -149,7 +146,7 @@ def order_beside(folder: Path, dictionary: Dictionary, rows: int) -> list[int]:
         return []
     bpe = TokenizerJson(TokenizerJsonConfig(tokenizer_json=str(folder / TOKENIZER)))
     bpe.check_dictionary(dictionary)
-    return order_of([*bpe.symbols], rows)
+    return order_of(bpe.tokenizer, rows)
 
 
 def reordered(state: dict[str, Tensor], rows: Sequence[int]) -> dict[str, Tensor]:

@@ -139,8 +139,8 @@ def read_sentencepiece(path: Path) -> Any:
         from sentencepiece import sentencepiece_model_pb2
     # protobuf refuses a description of a later version by an error of its own.
     except Exception as error:
-        told = str(error).partition(". ")[0]
-        raise DataError(f"{path} needs pip install --upgrade protobuf: {told}.") from error
+        reason = str(error).partition(". ")[0]
+        raise DataError(f"{path} needs pip install --upgrade protobuf: {reason}.") from error
     description: Any = sentencepiece_model_pb2
     try:
         return description.ModelProto.FromString(path.read_bytes())

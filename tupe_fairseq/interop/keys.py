@@ -43,15 +43,15 @@ def to_theirs(
 
 
 def _names(name: str, table: Table) -> list[str]:
-    found = []
+    names = []
     for pattern, target in table:
         regex = re.escape(pattern).replace(r"\*\*", "(.+)").replace(r"\*", "([^.]+)")
         if match := re.fullmatch(regex, name):
             new = target.replace("**", "*")
             for part in match.groups():
                 new = new.replace("*", part, 1)
-            found.append(new)
-    return found
+            names.append(new)
+    return names
 
 
 def left_out(state: Mapping[str, Tensor], table: Table) -> list[str]:

@@ -67,8 +67,8 @@ def collect(
             f"--position-encoding is {position_encoding!r} of {module}, whose code cannot be "
             f"written: only the code of encodings in {PACKAGE} is written."
         )
-    own = POSITION_ENCODINGS[position_encoding].defaults() | options
-    values = set(map(str, own.values()))
+    options = POSITION_ENCODINGS[position_encoding].defaults() | options
+    values = set(map(str, options.values()))
     named = [POSITION_ENCODINGS[value] for value in values if value in POSITION_ENCODINGS]
     bases = (cls.__module__.partition(".")[2] for cls in named)
     registered = (module.partition(".")[2], *bases, *BACKENDS)
@@ -107,7 +107,7 @@ def _tree(module: str) -> ast.Module:
 @cache
 def _rewritten(module: str) -> tuple[str, frozenset[str]]:
     """The text of a module with flat imports, and the modules that it imports."""
-    path, found = _file(module), set()
+    path, imported = _file(module), set()
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     nodes = [n for n in ast.walk(_tree(module)) if isinstance(n, ast.ImportFrom) and n.level]
     # From the last on, so that the numbers of earlier lines stay.
@@ -115,18 +115,18 @@ def _rewritten(module: str) -> tuple[str, frozenset[str]]:
         new: dict[str, None] = {}
         for alias in node.names:
             source, name = _origin(_target(module, node), alias.name)
-            found.add(source)
-            given = alias.asname or alias.name
+            imported.add(source)
+            local = alias.asname or alias.name
             if name is None:
                 # The first line is for transformers, which does not read the second.
                 new[f"from .{_flat(source)} import __doc__ as _\n"] = None
-                new[f"from . import {_flat(source)} as {given}\n"] = None
+                new[f"from . import {_flat(source)} as {local}\n"] = None
             else:
-                named = name if given == name else f"{name} as {given}"
+                named = name if local == name else f"{name} as {local}"
                 new[f"from .{_flat(source)} import {named}\n"] = None
         indent = " " * node.col_offset
         lines[node.lineno - 1 : node.end_lineno] = [indent + line for line in new]
-    return HEADER.format(path=path.relative_to(ROOT)) + "".join(lines), frozenset(found)
+    return HEADER.format(path=path.relative_to(ROOT)) + "".join(lines), frozenset(imported)
 
 
 def _target(module: str, node: ast.ImportFrom) -> str:

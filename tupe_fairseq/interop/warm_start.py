@@ -32,11 +32,11 @@ def warm_start(converted: Converted, position_encoding: str | None, seed: int) -
     count = sum(value.numel() for value in new.values())
     # Each layer has the same.
     left_out = dict.fromkeys(re.sub(r"\.\d+\.", ".*.", name) for name in positional)
-    told, added = (
+    gone, added = (
         ", ".join(name.removeprefix(ENCODER) for name in names)
         for names in (left_out, sorted(new))
     )
-    converted.notes += [f"left out: {told}", f"new, {count:,} parameters: {added or 'none'}"]
+    converted.notes += [f"left out: {gone}", f"new, {count:,} parameters: {added or 'none'}"]
     converted.not_comparable = "a warm start has other positions than its source"
 
 

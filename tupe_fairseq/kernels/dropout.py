@@ -1,6 +1,7 @@
 """Dropout with masks from `random_bits` on CPUs, and torch's own dropout elsewhere.
 
-The probability is rounded to a multiple of 1/65536.
+The same seed gives the same mask, with and without the C kernels. The probability is rounded to a
+multiple of 1/65536.
 """
 
 from typing import Any
@@ -9,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .random_bits import draw_key, keep_mask, rounded
+from . import native
+from .random_bits import draw_key, keep_mask, rounded, threshold
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
@@ -25,7 +27,14 @@ class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float, key: int) -> Tensor:
         ctx.p, ctx.key = p, key
-        return keep_mask(1, x.numel(), p, key).view(x.shape) * x * (1 / (1 - rounded(p)))
+        scale = 1 / (1 - rounded(p))
+        if (kernels := native.serving(x)) is None:
+            return keep_mask(1, x.numel(), p, key).view(x.shape) * x * scale
+        x = x.contiguous()
+        out = torch.empty_like(x)
+        pointers = (native.pointer(each, *x.shape) for each in (out, x))
+        kernels.dropout(*pointers, key, threshold(p), scale, x.numel())
+        return out
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:

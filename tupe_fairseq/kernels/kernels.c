@@ -1,7 +1,7 @@
-/* Softmax with dropout in one pass over memory.
+/* Softmax with dropout, and dropout, in one pass over memory.
 
    Shapes: M matrices of R rows (queries) and S columns (keys), row-major. Each function has a
-   counterpart in torch (softmax.py) with the full description. The struct ScoreTerms and the
+   counterpart in torch (softmax.py, dropout.py) with the full description. The struct ScoreTerms and the
    constants of random bits are declared by native.py, which puts them before this source. */
 
 #include <math.h>
@@ -125,5 +125,18 @@ void softmax_dropout_backward(float *scores, float *grad_dropped, float *grad_bi
             }
             if (t->drops) drop(row, entries, t->threshold, t->scale, S);
         }
+    }
+}
+
+/* out := scale x where kept. */
+void dropout(float *out, const float *x, uint64_t key, int threshold, float scale, long size) {
+    enum { CHUNK = 4096 };
+#pragma omp parallel for schedule(static)
+    for (long start = 0; start < size; start += CHUNK) {
+        long end = start + CHUNK < size ? start + CHUNK : size;
+        int16_t entries[CHUNK];
+        draw(entries, CHUNK / ENTRIES_PER_WORD, key, start / ENTRIES_PER_WORD);
+        for (long i = start; i < end; i++)
+            out[i] = entries[i - start] >= threshold ? scale * x[i] : 0.0f;
     }
 }

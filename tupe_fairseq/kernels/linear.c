@@ -13,8 +13,8 @@ typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4)));
 
 /* out, WEIGHTS×ROWS: the products of these rows of a weight and of x. On `first` use of these rows
    of the weight, the next are fetched: the processor does not foresee streams that are short. */
-static inline void dots(float *out, const float *const *x, const float *const *weight, long I,
-                        int first) {
+static inline __attribute__((always_inline)) void dots(
+    float *out, const float *const *x, const float *const *weight, long I, int first) {
     Vector sums[WEIGHTS][ROWS] = {{{0}}};
     for (long i = 0; i < I; i += LINE) {
         for (int w = 0; first && w < WEIGHTS; w++) __builtin_prefetch(weight[w] + WEIGHTS * I + i);
@@ -23,10 +23,12 @@ static inline void dots(float *out, const float *const *x, const float *const *w
                 for (int r = 0; r < ROWS; r++)
                     sums[w][r] += *(const Vector *)(x[r] + j) * *(const Vector *)(weight[w] + j);
     }
-    for (int k = 0; k < WEIGHTS * ROWS; k++) {
-        out[k] = 0.0f;
-        for (int lane = 0; lane < LANES; lane++) out[k] += sums[k / ROWS][k % ROWS][lane];
-    }
+    for (int w = 0; w < WEIGHTS; w++)
+        for (int r = 0; r < ROWS; r++) {
+            float sum = 0.0f;
+            for (int lane = 0; lane < LANES; lane++) sum += sums[w][r][lane];
+            out[w * ROWS + r] = sum;
+        }
 }
 
 /* out := x weightᵀ + bias for x M×I, weight O×I, with I a multiple of 16; bias may be absent. */

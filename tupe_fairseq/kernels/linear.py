@@ -24,15 +24,20 @@ LEAST_WORK_IN_C = 1 << 18
 FEW_ROWS, LINE = {"AVX512": 16, "AVX2": 32}, 16
 
 
-def project(x: Tensor, module: nn.Module) -> Tensor:
-    """``module(x)``: B×T×I -> B×T×O, or N×I -> N×O.
+def project(x: Tensor, module: nn.Module, gelu: bool = False) -> Tensor:
+    """``module(x)``, and gelu of it if asked for: B×T×I -> B×T×O, or N×I -> N×O.
 
     A function, because torch quantizes modules whose class is nn.Linear itself, and no subclass.
     What replaces such a module, or changes its output, is called.
     """
-    if _is_plain(module):
-        return linear(x, module.weight, module.bias)  # type: ignore[arg-type]
-    return module(x)
+    if not _is_plain(module):
+        out = module(x)
+        return F.gelu(out) if gelu else out
+    out = linear(x, module.weight, module.bias)  # type: ignore[arg-type]
+    if not gelu:
+        return out
+    # In place: allocating a tensor of this size costs as much as gelu.
+    return F.gelu(out) if torch.is_grad_enabled() else torch.ops.aten.gelu_(out)
 
 
 def _is_plain(module: nn.Module) -> bool:

@@ -78,18 +78,17 @@ class TermsInC(ctypes.Structure):
 
 
 TERMS, LONGS = ctypes.POINTER(TermsInC), ctypes.POINTER(LONG)
-#: The arguments of each function in C, and what those return that return something.
+#: The arguments of each function in C. `attend` returns an int, the default of ctypes.
 ARGUMENTS = {
     "softmax_dropout": (POINTER, TERMS, *(LONG,) * 3),
     "softmax_dropout_backward": (*(POINTER,) * 3, TERMS, *(LONG,) * 3),
     "add_by_distance": (*(POINTER,) * 2, *(LONG,) * 7, INT),
     "sum_by_distance": (*(POINTER,) * 2, *(LONG,) * 7, INT),
+    "dropout": (*(POINTER,) * 2, WORD, INT, FLOAT, LONG),
     "small_linear": (*(POINTER,) * 4, *(LONG,) * 3),
     "multiply": (*(POINTER,) * 3, *(LONG,) * 12, INT),
-    "serves_products": (),
     "attend": (*(POINTER,) * 4, TERMS, LONGS, LONGS, *(LONG,) * 7),
 }
-RESULTS = dict.fromkeys(("serves_products", "attend"), INT)
 
 
 def serving(*tensors: Tensor) -> ctypes.CDLL | None:
@@ -151,11 +150,12 @@ def _load() -> ctypes.CDLL:
         if not library.exists():
             with replacing(library) as partial:
                 _compile(compiler, source, partial)
-        found = ctypes.CDLL(str(library))
+        kernels = ctypes.CDLL(str(library))
     for name, arguments in ARGUMENTS.items():
-        function = getattr(found, name)
-        function.argtypes, function.restype = arguments, RESULTS.get(name)
-    return found
+        # Some are for processors with AVX-512 alone.
+        if hasattr(kernels, name):
+            getattr(kernels, name).argtypes = arguments
+    return kernels
 
 
 @contextmanager
@@ -170,8 +170,8 @@ def _cache() -> Iterator[Path]:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
     try:
-        found = os.fstat(descriptor)
-        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        status = os.fstat(descriptor)
+        if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
             raise OSError(f"{folder} must be yours alone (chmod 700)")
         lock(descriptor, wait=True)
         yield folder

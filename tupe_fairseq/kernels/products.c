@@ -11,16 +11,14 @@
            . (6 rows)     .     .     .     .
 
    Libraries are slower here: MKL has no AVX-512 on AMD's processors, and oneDNN copies both
-   factors. */
-
-#include <stdlib.h>
-#ifdef _OPENMP
-/* Declared here because compilers may lack omp.h: the library is torch's. */
-int omp_get_max_threads(void);
-#endif
+   factors. Without AVX-512 there are no such functions. */
 
 #ifdef __AVX512F__
 #include <immintrin.h>
+#include <stdlib.h>
+
+/* Declared here because compilers may lack omp.h: the library is torch's. */
+int omp_get_max_threads(void);
 
 enum { TILE_ROWS = 6, VECTORS = 4, COLUMNS = VECTORS * LANES };
 /* Steps of a tile, whose second factor then stays in the cache; most and fewest rows of a part. */
@@ -145,13 +143,8 @@ static long up_to(long x, long step) { return (x + step - 1) / step * step; }
 
 /* Rows of a part: all threads get as many parts of M matrices of R rows. */
 static long rows_of_part(long M, long R) {
-#ifdef _OPENMP
-    long threads = omp_get_max_threads();
-#else
-    long threads = 1;
-#endif
     long parts = up_to(R, PART) / PART;
-    parts = (up_to(M * parts, threads) + M - 1) / M;
+    parts = (up_to(M * parts, omp_get_max_threads()) + M - 1) / M;
     return clamped(up_to((R + parts - 1) / parts, TILE_ROWS), SMALL_PART, PART);
 }
 
@@ -180,8 +173,7 @@ static inline long row_at(const long *strides, long b, long h, long i) {
    have E columns, v and out D. Matrix h B + b of the terms belongs to head h of sequence b, of which
    the first lengths[b] tokens are read and written. Query i sees the keys i + low, ..., i + high,
    and the bias hides the others. Strides of sequences, heads and rows: of q, k, v, out.
-   Returns 1, or 0 where a thread has no memory for scores: out is incomplete then. Without AVX-512
-   it returns 0 and computes nothing. */
+   Returns 1, or 0 where a thread has no memory for scores: out is incomplete then. */
 int attend(float *out, const float *q, const float *k, const float *v, const ScoreTerms *t,
            const long *lengths, const long *strides, long B, long H, long T, long E, long D,
            long low, long high) {
@@ -215,18 +207,4 @@ int attend(float *out, const float *q, const float *k, const float *v, const Sco
     }
     return !failed;
 }
-
-int serves_products(void) { return 1; }
-#else
-int attend(float *out, const float *q, const float *k, const float *v, const ScoreTerms *t,
-           const long *lengths, const long *strides, long B, long H, long T, long E, long D,
-           long low, long high) {
-    return 0;
-}
-
-void multiply(float *c, const float *a, const float *b, long M, long R, long K, long N,
-              long c_matrix, long c_row, long a_matrix, long a_row, long a_column, long b_matrix,
-              long b_row, long b_column, int adds) {}
-
-int serves_products(void) { return 0; }
 #endif

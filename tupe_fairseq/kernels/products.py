@@ -13,9 +13,18 @@ from .linear import prefers_onednn
 
 def multiply(a: Tensor, b: Tensor, out: Tensor, accumulate: bool = False) -> None:
     """Write the product a b to out, or add it to out: M×R×S · M×S×D -> M×R×D."""
-    if _by_kernel(a, b, out, accumulate):
-        return
-    if accumulate:
+    kernels = native.serving(a, b, out) if has_kernel(out.dtype) else None
+    if kernels is not None and out.stride(-1) == 1 and 1 in b.stride()[1:]:
+        (matrices, rows, depth), columns = a.shape, b.size(-1)
+        kernels.multiply(
+            native.pointer(out, matrices, rows, columns, strided=True),
+            native.pointer(a, matrices, rows, depth, strided=True),
+            native.pointer(b, matrices, depth, columns, strided=True),
+            *(matrices, rows, depth, columns),
+            *(*out.stride()[:2], *a.stride(), *b.stride()),
+            accumulate,
+        )
+    elif accumulate:
         out += a @ b
     elif out.is_contiguous():
         torch.bmm(a, b, out=out)
@@ -26,24 +35,4 @@ def multiply(a: Tensor, b: Tensor, out: Tensor, accumulate: bool = False) -> Non
 
 def has_kernel(dtype: torch.dtype) -> bool:
     """Whether the kernel in C serves this dtype here."""
-    if dtype != torch.float32 or not prefers_onednn():
-        return False
-    kernels = native.kernels()
-    return kernels is not None and bool(kernels.serves_products())
-
-
-def _by_kernel(a: Tensor, b: Tensor, out: Tensor, accumulate: bool) -> bool:
-    """Whether the kernel in C has computed the product."""
-    kernels = native.serving(a, b, out) if has_kernel(out.dtype) else None
-    if kernels is None or out.stride(-1) != 1 or 1 not in b.stride()[1:]:
-        return False
-    (matrices, rows, depth), columns = a.shape, b.size(-1)
-    kernels.multiply(
-        native.pointer(out, matrices, rows, columns, strided=True),
-        native.pointer(a, matrices, rows, depth, strided=True),
-        native.pointer(b, matrices, depth, columns, strided=True),
-        *(matrices, rows, depth, columns),
-        *(*out.stride()[:2], *a.stride(), *b.stride()),
-        accumulate,
-    )
-    return True
+    return dtype == torch.float32 and prefers_onednn() and hasattr(native.kernels(), "multiply")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention import (
@@ -98,7 +99,10 @@ class TransformerLayer(nn.Module):
         return total if self.normalize_before else norm(total)
 
     def _feed_forward(self, x: Tensor) -> Tensor:
-        x = self.activation_fn(project(x, self.fc1))
+        gelu = self.activation_fn is F.gelu
+        x = project(x, self.fc1, gelu)
+        if not gelu:
+            x = self.activation_fn(x)
         return project(self.activation_dropout_module(x), self.fc2)
 
 

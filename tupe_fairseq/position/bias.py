@@ -39,6 +39,10 @@ class Visible:
         farthest = length - 1 if self.window is None else min(self.window, length - 1)
         return -farthest, 0 if self.causal else farthest
 
+    def exempts_cls(self, length: int) -> bool:
+        """Whether position 0 is visible beyond the window in a sequence of this length."""
+        return self.global_cls and self.window is not None and self.window < length - 1
+
     def hide_(self, cells: Tensor, first: int = 0, begin: int = 0) -> Tensor:
         """Hide keys in place, in scores H×R×N of queries first, ... and keys begin, ..."""
         i = torch.arange(first, first + cells.size(-2), device=cells.device)[:, None]
@@ -91,14 +95,6 @@ class AttentionBias:
             return self.queries.size(1)
         assert self.by_distance is not None
         return self.by_distance.size(1) - self.num_keys + 1
-
-    @property
-    def global_cls(self) -> bool:
-        """Whether position 0 is visible beyond the window."""
-        visible = self.visible
-        if visible is None or visible.window is None or not visible.global_cls:
-            return False
-        return visible.window < self.num_keys - 1
 
     def parts(self) -> dict[str, Any]:
         """The tensors of the term by the names of their fields."""
@@ -163,12 +159,12 @@ class AttentionBias:
         return replace(self, cells=visible.hide_(self.cells.clone()), visible=visible)
 
     def with_untied_cls(self, from_cls: Tensor, to_cls: Tensor) -> "AttentionBias":
-        """Reset what involves [CLS], at position 0 (Ke et al., ICLR 2021, section 3.2).
+        """Reset the term where a query or a key is [CLS], at position 0 (Ke et al., section 3.2).
 
         Row 0 becomes θ1 (`from_cls`, H) and column 0 of the other rows θ2 (`to_cls`, H), whatever
-        was there. Two more dimensions of queries and keys do it, so that the term stays a product:
-        position 0 has no vector, one dimension gives θ2 − b_{−i} to column 0, the other θ1 − b_j
-        to row 0, and the relative part b leaves θ of them.
+        was there. The term stays a product of vectors and a part b by distance: the vectors of
+        position 0 become 0, and two more dimensions add θ1 − b_j to row 0 and θ2 − b_{−i} to
+        column 0. With b, these cells are θ1 and θ2.
         """
         assert self.queries is not None
         assert self.keys is not None

@@ -183,11 +183,11 @@ class LongRope(Scaling):
 
     def frequencies(self, theta: float, width: int, length: int = 0) -> Tensor:
         for name in ("long_factor", "short_factor"):
-            given = self.settings[name]
-            if given is not None and len(given) != width // 2:
+            factors = self.settings[name]
+            if factors is not None and len(factors) != width // 2:
                 raise ConfigurationError(
                     f"--rope-scaling-settings: {name} must have {width // 2} numbers, one for "
-                    f"each pair of the {width} rotated dimensions, but has {len(given)}."
+                    f"each pair of the {width} rotated dimensions, but has {len(factors)}."
                 )
         short = self.depends_on_length and length <= self.original
         divisors = self.settings["short_factor" if short else "long_factor"]
@@ -264,14 +264,14 @@ def factor_and_length(
     return factor, max(round(max_positions / max(1, factor)), 2)
 
 
-def _read_settings(given: str | Mapping[str, Any] | None) -> dict[str, Any]:
+def _read_settings(settings: str | Mapping[str, Any] | None) -> dict[str, Any]:
     try:
-        read = json.loads(given) if isinstance(given, str) else dict(given or {})
+        read = json.loads(settings) if isinstance(settings, str) else dict(settings or {})
     except ValueError:
         read = None
     if not isinstance(read, dict):
         raise ConfigurationError(
-            f"--rope-scaling-settings must be a JSON object, but is {str(given)[:80]!r}."
+            f"--rope-scaling-settings must be a JSON object, but is {str(settings)[:80]!r}."
         )
     return read
 

@@ -243,10 +243,10 @@ def open_directory(directory: Path, converted: Converted, head: str | None) -> O
     model, bare = loaded.eval(), converted.writes_features(head)
 
     def forward(tokens: Tensor) -> Tensor:
-        given = inputs(tokens, converted)
+        arguments = inputs(tokens, converted)
         if not converted.has_types:
-            del given["token_type_ids"]
-        out = model(**given)
+            del arguments["token_type_ids"]
+        out = model(**arguments)
         if bare:
             return out.last_hidden_state
         if "start_logits" in out:

@@ -126,7 +126,8 @@ def export(model: Any, path: Path, converted: Converted, features: bool = False)
     longest = model.config.max_position_embeddings
     rows, columns = torch.export.Dim("batch"), torch.export.Dim("length", min=2, max=longest)
     # Encodings keep what they compute for the longest sequence.
-    model(torch.full((1, longest), 4))
+    whole = torch.full((1, longest), 4)
+    model(whole, torch.ones_like(whole))
     traced = inputs(batch(converted, min(TRACED, longest)), converted)
     traced["attention_mask"] = torch.ones_like(traced["input_ids"])
     if not model.config.type_vocab_size > 1:
