@@ -122,6 +122,15 @@ def test_layerdrop_skips_layers_in_training_only():
     assert_close(encoder.eval()(vectors()), whole.eval()(vectors()))
 
 
+def test_checkpointed_layers_run_twice():
+    """What they compute is the same: tests/test_contract.py."""
+    encoder, runs = encoder_of("tupe_a", 12, 16, 2, checkpoint_activations=True), []
+    for layer in encoder.layers:
+        layer.self_attn.register_forward_hook(lambda *_: runs.append(None))
+    encoder(vectors()).sum().backward()
+    assert len(runs) == 4
+
+
 WITHOUT_FAIRSEQ = """
 import sys
 sys.modules["fairseq"] = sys.modules["fairseq_cli"] = None  # as if not installed
