@@ -62,16 +62,18 @@ class Blocked(Backend):
         if bias is not None and heads * layout.length**2 * dtype.itemsize <= DENSE:
             bias = bias.computed()
         lengths = layout.lengths or (layout.length,) * layout.batch
-        shown = None if bias is None else bias.visible
-        visible = None if shown is None else shown.reach(layout.length)
-        exempts_cls = shown is not None and shown.exempts_cls(layout.length)
-        blocks = split_into_blocks(heads, lengths, visible, exempts_cls)
+        visible, global_cls = None, False
+        if bias is not None and bias.visible is not None:
+            visible = bias.visible.reach(layout.length)
+            global_cls = bias.visible.exempts_cls(layout.length)
+        blocks = split_into_blocks(heads, lengths, visible, global_cls)
         cells = [block.cells for same_queries in blocks for block in same_queries]
         workspace = torch.empty(2, max(cells), dtype=dtype)
         share = sum(cells) / (heads * layout.batch * layout.length**2)
         if padding is not None:
             padding = padding[:, 0]
-        return Blocks(blocks, bias, padding, workspace, share, layout.lengths)
+        shown = visible, global_cls
+        return Blocks(blocks, bias, padding, workspace, share, *shown, layout.lengths)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, prepared: Prepared, added: LayerScores, p: float
@@ -100,15 +102,11 @@ def _attend_fused(blocks: Blocks, q: Tensor, k: Tensor, v: Tensor) -> Tensor | N
     cells = None if blocks.bias is None else blocks.bias.cells
     by_torch = _is_torch_faster(blocks)
     # The kernel requires contiguous keys.
-    shown = None if blocks.bias is None else blocks.bias.visible
-    is_served = blocks.bias is None or cells is not None
-    if shown is not None and shown.exempts_cls(q.size(2)):
-        is_served = False
+    is_served = not blocks.global_cls and (blocks.bias is None or cells is not None)
     if is_served and not torch.is_grad_enabled() and not (by_torch and q.size(2) < SHORT):
         # Of sequences with known lengths, no padding is read.
         terms = ScoreTerms(cells, blocks.padding if blocks.lengths is None else None)
-        visible = None if shown is None else shown.reach(q.size(2))
-        if (out := attend(q, k, v, terms, blocks.lengths, visible)) is not None:
+        if (out := attend(q, k, v, terms, blocks.lengths, blocks.visible)) is not None:
             return out
     if not by_torch:
         return None

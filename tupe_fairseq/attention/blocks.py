@@ -161,6 +161,8 @@ class Blocks:
         padding: 0 at tokens, `HIDDEN` at padding, B×1×T, or None.
         workspace: memory for the cells of two blocks, 2×cells.
         share: of the cells, those in blocks; the others are padding or hidden.
+        visible: the lowest and the highest distance of keys that a query sees; or None for all.
+        global_cls: whether query 0 sees all keys, and key 0 is seen by all queries.
         lengths: tokens of each sequence, or None where padding is anywhere or nowhere.
     """
 
@@ -169,12 +171,14 @@ class Blocks:
     padding: Tensor | None
     workspace: Tensor
     share: float
+    visible: tuple[int, int] | None = None
+    global_cls: bool = False
     lengths: tuple[int, ...] | None = None
 
     @property
     def hides(self) -> bool:
         """Whether keys are hidden by their distance, so that blocks leave some out."""
-        return self.bias is not None and self.bias.visible is not None
+        return self.visible is not None
 
     def empty_like(self, x: Tensor) -> Tensor:
         """Memory for the blocks' results; 0 where they may add to it, or leave out padding."""

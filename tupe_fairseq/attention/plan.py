@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 AUTO = {"cpu": ("blocked", "sdpa", "eager"), "cuda": ("flash", "sdpa", "eager")}
 AUTO_ELSEWHERE = ("sdpa", "eager")
 #: Features for which incremental decoding uses `eager`: with one query, no T×T tensor is avoided.
-DECODED_EAGERLY = {*(Feature.RELATIVE, Feature.CONTENT, Feature.FACTOR, Feature.SCALED_VECTORS)}
+DECODED_EAGERLY = {Feature.RELATIVE, Feature.CONTENT, Feature.FACTOR, Feature.SCALED_VECTORS}
 
 
 @dataclass(frozen=True)

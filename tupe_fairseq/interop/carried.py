@@ -8,6 +8,8 @@ from ..hub.files import GPT2, PREPROCESSING, SENTENCEPIECE
 
 #: fairseq's dictionary, whose ids a directory of transformers may have as well.
 DICTIONARY = "dict.txt"
+#: Names of classes, in folders of data and of fine-tuned models.
+LABELS = "label/dict.txt"
 MODULES = "modules.json"
 #: Beside modules.json.
 NAMES = (MODULES, "sentence_bert_config.json", "config_sentence_transformers.json")

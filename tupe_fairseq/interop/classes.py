@@ -9,6 +9,7 @@ from ..checkpoints.mismatch import differences
 from ..errors import CheckpointError, ConfigurationError
 from ..extras import import_extra
 from .architectures import ARCHITECTURES, Architecture
+from .carried import LABELS
 from .keys import to_theirs
 from .models import (
     ANSWERS,
@@ -120,7 +121,7 @@ def _of_head(converted: Converted, head: str | None) -> dict[str, Any]:
     elif count > 1 and task != ANSWERS:
         converted.notes.append(
             f"no names of the {count} classes, so they are LABEL_0, ...: copy the "
-            "label/dict.txt of the data into the directory"
+            f"{LABELS} of the data into the directory"
         )
     if task == SENTENCES:
         kind = "regression" if count == 1 else "single_label_classification"

@@ -24,7 +24,7 @@ from ..hub.tokenizer_json import (
     special_ids,
     symbols_of,
 )
-from .carried import DICTIONARY
+from .carried import DICTIONARY, LABELS
 from .models import EMBED_TOKENS, LM_HEAD, Converted
 from .tokenizer_files import CONFIG, KINDS, config_of, files_of
 
@@ -33,8 +33,6 @@ SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 MASK = "<mask>"
 #: At the end of a line, makes fairseq accept a repeated token; both lines keep their id.
 OVERWRITE = "#fairseq:overwrite"
-#: Names of classes, in folders of data and of fine-tuned models.
-LABELS = "label/dict.txt"
 #: Symbols that fairseq-preprocess adds to round the size.
 FILLER = r"madeupword\d{4}"
 #: Parameters with a row for each token.

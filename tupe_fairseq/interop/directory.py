@@ -19,10 +19,9 @@ from ..checks import read_dictionary
 from ..errors import CheckpointError
 from ..extras import import_extra
 from ..hub.files import find_checkpoint, lowercases, record_preprocessing
-from .carried import DICTIONARY, fairseq_files, sentence_files
+from .carried import DICTIONARY, LABELS, fairseq_files, sentence_files
 from .conversion import Conversion, Forward, Opened
 from .dictionaries import (
-    LABELS,
     check_size,
     dictionary_for,
     dictionary_of,
@@ -40,7 +39,7 @@ from .fairseq_models import (
     to_fairseq,
 )
 from .families import CAUSAL, MASKED, Family, family_of
-from .models import LM_HEAD, Converted, sizes
+from .models import LM_HEAD, POOLER, Converted, sizes
 from .output import building, write_files
 from .settings import from_config, to_config, training_of
 
@@ -215,7 +214,7 @@ def _files(converted: Converted, dictionary: Dictionary, by_tokenizer: bool) -> 
             "the source has no head for masked tokens: the new one is untrained"
         )
         kept[HEADLESS] = True
-    if any(name.startswith("pooler.") for name in converted.state):
+    if any(name.startswith(POOLER) for name in converted.state):
         converted.notes.append("the pooler is the first layer of the head pooler")
     if converted.labels:
         files[LABELS] = dictionary_text(dictionary_of(converted.labels))

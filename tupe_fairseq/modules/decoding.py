@@ -24,7 +24,7 @@ class DecoderCache:
 
     def __init__(self, encoding: PositionEncoding, layers: Layers):
         encoding.check_decoding()
-        self.encoding, self.stack = encoding, layers
+        self.encoding, self.model_layers = encoding, layers
         self.layers = [LayerCache() for _ in layers]
         #: Tokens so far.
         self.length = 0
@@ -62,11 +62,11 @@ class DecoderCache:
             x: input of the first layer, B×1×C, from what `embed` returned.
             backend: used for this token in place of that of the layers.
         """
-        name, position = backend or self.stack.backend, self.length - 1
+        name, position = backend or self.model_layers.backend, self.length - 1
         if self.length > self.ready:
             longer = max(READY, 2 * self.ready, self.length)
             self._make_ready(min(longer, self.encoding.shape.max_positions), x.device)
-        return self.stack.shared(
+        return self.model_layers.shared(
             lambda plan: plan.prepare_step(
                 self.encoding.at(plan.first), x, position, self.biases[plan.first], name
             )
@@ -75,8 +75,10 @@ class DecoderCache:
     def _make_ready(self, length: int, device: torch.device) -> None:
         """Compute positional terms of this many tokens; each step reads a row of them."""
         self.ready = length
-        attentions = self.stack.attentions()
-        for index, (plan, attention) in enumerate(zip(self.stack.plans, attentions, strict=True)):
+        attentions = self.model_layers.attentions()
+        for index, (plan, attention) in enumerate(
+            zip(self.model_layers.plans, attentions, strict=True)
+        ):
             encoding = self.encoding.at(index)
             if plan.first == index:
                 self.biases[index] = plan.bias(encoding, length, device)

@@ -119,7 +119,7 @@ class AttentionBias:
 
     def row(self, position: int) -> "AttentionBias":
         """The term of the query at a position, and of the keys up to it."""
-        cells = self.rows(position, position + 1)[:, :, : position + 1]
+        cells = self.rows(position, position + 1, slice(0, position + 1))
         return AttentionBias(position + 1, cells=cells, start=position)
 
     def _sum(self, first: int, last: int, begin: int, end: int) -> Tensor:

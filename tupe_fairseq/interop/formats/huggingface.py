@@ -14,10 +14,11 @@ from torch import Tensor
 
 from ...errors import CheckpointError, ConfigurationError
 from ...extras import import_extra
+from ...hub.files import TOKENIZER
 from ...position import POSITION_ENCODINGS
 from ..architectures import Architecture
 from ..card import model_card
-from ..carried import fairseq_files, sentence_files
+from ..carried import DICTIONARY, fairseq_files, sentence_files
 from ..check import inputs
 from ..classes import PROBLEM, class_of, library, to_transformers
 from ..conversion import Conversion, Encode, Opened, register
@@ -82,7 +83,7 @@ def read(
         )
     state, notes = _read_parameters(folder, architecture)
     settings = _settings(config, architecture, state, folder)
-    path = Path(dictionary or folder / "dict.txt")
+    path = Path(dictionary or folder / DICTIONARY)
     if dictionary and settings["pad_token_id"] != 1:
         raise ConfigurationError(
             f"--dict does not apply to {architecture.model_type}: its tokenizer has the tokens."
@@ -201,7 +202,7 @@ def write(
             raise OSError(str(error)) from error
         write_files(folder, {name: text.encode() for name, text in files.items()})
         write_texts(folder, converted, lower_case)
-        card = model_card(converted, model, (folder / "tokenizer.json").is_file(), kind == "tupe")
+        card = model_card(converted, model, (folder / TOKENIZER).is_file(), kind == "tupe")
         (folder / "README.md").write_text(card, encoding="utf-8")
 
 
