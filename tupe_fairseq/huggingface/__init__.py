@@ -16,6 +16,7 @@ import transformers  # noqa: E402
 from .causal_lm import TupeForCausalLM  # noqa: E402
 from .configuration import TupeConfig  # noqa: E402
 from .modeling import TupeModel, TupePreTrainedModel  # noqa: E402
+from .optimize import optimize  # noqa: E402
 from .tasks import (  # noqa: E402
     TupeForMaskedLM,
     TupeForMultipleChoice,
@@ -48,4 +49,5 @@ __all__ = [
     "TupeForTokenClassification",
     "TupeModel",
     "TupePreTrainedModel",
+    "optimize",
 ]

@@ -194,6 +194,21 @@ class DebertaPosition(PositionEncoding):
         return min(self.rows_a_side, self.bucket_of[length - 1] + 1)
 
 
+def released_options(config: Any) -> dict[str, Any]:
+    """Options of the encoding from a configuration of DeBERTa-v2 in transformers."""
+    reach, terms = config.max_relative_positions, config.pos_att_type or []
+    return {
+        "relative_clip": reach if reach > 0 else config.max_position_embeddings,
+        "deberta_released": True,
+        "deberta_buckets": max(getattr(config, "position_buckets", -1), 0),
+        "deberta_terms": "+".join(each for each in ("c2p", "p2c") if each in terms) or "none",
+        "deberta_share": getattr(config, "share_att_key", False),
+        "deberta_norm": "layer_norm" in getattr(config, "norm_rel_ebd", "none").lower(),
+        "deberta_absolute": config.position_biased_input,
+        "deberta_dropout": config.hidden_dropout_prob,
+    }
+
+
 def check_options(terms: str, dropout: float) -> None:
     """Raise a ConfigurationError for unknown terms, or for what is no probability."""
     if terms not in TERMS:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...errors import CheckpointError
+from ...position.deberta import released_options
 from ..keys import Rule
 from ..models import EMBED_TOKENS, ENCODER, LM_HEAD, ONE_HEAD, POSITIONS
 from .base import Architecture
@@ -31,20 +32,10 @@ def settings_of(config: Any) -> dict[str, Any]:
             f"{config.hidden_size!r}."
         )
     dropout = getattr(config, "cls_dropout", None)
-    reach, terms = config.max_relative_positions, config.pos_att_type or []
     return {
         "classifier_act": config.pooler_hidden_act,
         "classifier_dropout": config.hidden_dropout_prob if dropout is None else dropout,
-        "position_options": {
-            "relative_clip": reach if reach > 0 else config.max_position_embeddings,
-            "deberta_released": True,
-            "deberta_buckets": max(getattr(config, "position_buckets", -1), 0),
-            "deberta_terms": "+".join(each for each in ("c2p", "p2c") if each in terms) or "none",
-            "deberta_share": getattr(config, "share_att_key", False),
-            "deberta_norm": "layer_norm" in getattr(config, "norm_rel_ebd", "none").lower(),
-            "deberta_absolute": config.position_biased_input,
-            "deberta_dropout": config.hidden_dropout_prob,
-        },
+        "position_options": released_options(config),
     }
 
 

@@ -1,0 +1,269 @@
+"""Encoders of transformers whose layers are computed by `TransformerStack`.
+
+Each class here is a subclass of the class of the same name in transformers, and has its modules:
+parameters, their names, the configuration and files stay. The stack has no parameters of its own:
+before each pass, its modules are set to those that the encoder has then. What replaces a module
+of the encoder, such as an adapter or a quantized layer, is used.
+"""
+
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+import transformers
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from transformers.activations import ACT2FN
+from transformers.modeling_outputs import (
+    BaseModelOutput,
+    BaseModelOutputWithPoolingAndCrossAttentions,
+)
+
+from ..attention import Padding
+from ..kernels.dropout import Dropout
+from ..modules.forward_pass import Pass
+from ..position.base import Shape, build_position_encoding
+from ..position.deberta import released_options
+from ..tracing import is_exporting
+from .encoder import HuggingFaceStack
+from .padding import check_inputs
+
+#: A module here and its name of a part, and the module of transformers with its name of the part.
+Link = tuple[Any, str, Any, str]
+#: Arguments of `forward` whose values do not change the layers' computation.
+FREE = ("use_cache", "return_dict", "output_hidden_states")
+
+
+class Optimized(transformers.PreTrainedModel):
+    """What the optimized encoders share."""
+
+    #: By the names of `TransformerLayer`: the module of a layer that has the part, and its name.
+    parts: ClassVar = {
+        "self_attn.q_proj": ("attention.self", "query"),
+        "self_attn.k_proj": ("attention.self", "key"),
+        "self_attn.v_proj": ("attention.self", "value"),
+        "self_attn.out_proj": ("attention.output", "dense"),
+        "self_attn_layer_norm": ("attention.output", "LayerNorm"),
+        "fc1": ("intermediate", "dense"),
+        "fc2": ("output", "dense"),
+        "final_layer_norm": ("output", "LayerNorm"),
+    }
+
+    #: Whether vectors at padding are computed as those at tokens, since a head reads them.
+    keeps_padding = False
+
+    @classmethod
+    def replacing(cls, model: Any) -> Any:
+        """An encoder with the modules of this one."""
+        encoder = cls.__new__(cls)
+        encoder.__dict__.update(model.__dict__)
+        encoder.build()
+        return encoder
+
+    @classmethod
+    def why_not(cls, model: Any) -> str:
+        """Why an encoder stays as it is, or an empty string."""
+        config = model.config
+        if config.is_decoder or config.add_cross_attention:
+            return "it is a decoder"
+        if (kind := getattr(config, "position_embedding_type", "absolute")) != "absolute":
+            return f"position_embedding_type is {kind!r}"
+        if "forward" in model.__dict__:
+            return "its forward has been replaced by another library"
+        return ""
+
+    def build(self) -> None:
+        """Make the stack and its links, again after `encoder` was replaced."""
+        config = self.config
+        shape = Shape(config.hidden_size, config.num_attention_heads, self.longest())
+        name, options = self.encoding_options()
+        encoding = build_position_encoding(
+            name, shape.embed_dim, shape.num_heads, shape.max_positions, **options
+        )
+        with torch.device("meta"):
+            stack = HuggingFaceStack(
+                encoding,
+                num_layers=config.num_hidden_layers,
+                ffn_dim=config.intermediate_size,
+                activation_fn=_activation(config.hidden_act),
+                dropout=config.hidden_dropout_prob,
+                attention_dropout=config.attention_probs_dropout_prob,
+            )
+        # The input is normalised and dropped by the encoder's embeddings.
+        stack.dropout_module = Dropout(0.0)
+        # Not a submodule: its modules are the encoder's.
+        self.__dict__["stack"] = stack
+        self.__dict__["links"] = self.make_links(stack)
+
+    def longest(self) -> int:
+        """The largest number of positions."""
+        return self.config.max_position_embeddings
+
+    def encoding_options(self) -> tuple[str, dict[str, Any]]:
+        """Name and options of the encoding; the embeddings add the positions of BERT."""
+        return "none", {}
+
+    def make_links(self, stack: HuggingFaceStack) -> list[Link]:
+        """The parts of the stack that are parts of the encoder."""
+        return [
+            (*_owner(layer, here), theirs.get_submodule(owner), name)
+            for layer, theirs in zip(stack.layers, self.encoder.layer, strict=True)
+            for here, (owner, name) in self.parts.items()
+        ]
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        **more: Any,
+    ) -> Any:
+        """As the class of transformers; it computes itself what the stack does not.
+
+        That is: attention weights, masks that are not B×T, caches and sources of decoders, and
+        graphs that torch exports or traces.
+        """
+        inputs = dict(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            token_type_ids=token_type_ids,
+            position_ids=position_ids,
+            inputs_embeds=inputs_embeds,
+        )
+        if not self._serves(attention_mask, more):
+            return super().forward(**inputs, **more)
+        given = (input_ids, inputs_embeds, attention_mask, token_type_ids)
+        check_inputs(*given, getattr(self.config, "embedding_size", self.config.hidden_size))
+        del inputs["attention_mask"]
+        stack = self._linked()
+        x = self.embeddings(**inputs)
+        padding = None if attention_mask is None else Padding.read(attention_mask == 0)
+        if padding is not None and (padding.leading or padding.scattered or self.keeps_padding):
+            # Padding stays where it is, hidden from all tokens.
+            padding = Padding(padding.mask)
+        wants = more.get("output_hidden_states")
+        wants = self.config.output_hidden_states if wants is None else wants
+        dtype = stack.layers[0].final_layer_norm.weight.dtype
+        out = stack.encode(x.to(dtype), padding, Pass(keep_states=bool(wants)))
+        states = tuple(each.to(x.dtype) for each in out.states) if wants else None
+        output = self.output(out.x.to(x.dtype), states)
+        wanted = more.get("return_dict")
+        wanted = self.config.return_dict if wanted is None else wanted
+        return output if wanted else output.to_tuple()
+
+    def output(self, x: Tensor, states: tuple[Tensor, ...] | None) -> Any:
+        """What `forward` returns."""
+        pooled = None if self.pooler is None else self.pooler(x)
+        return BaseModelOutputWithPoolingAndCrossAttentions(
+            last_hidden_state=x, pooler_output=pooled, hidden_states=states
+        )
+
+    def _serves(self, mask: Tensor | None, more: dict[str, Any]) -> bool:
+        weights = more.get("output_attentions")
+        weights = self.config.output_attentions if weights is None else weights
+        asked = (name for name, value in more.items() if value is not None and name not in FREE)
+        return (
+            not weights
+            and all(name == "output_attentions" for name in asked)
+            and (mask is None or mask.dim() == 2)
+            and not (is_exporting() or torch.jit.is_tracing())
+        )
+
+    def _linked(self) -> HuggingFaceStack:
+        """The stack with the encoder's present modules and modes."""
+        stack: HuggingFaceStack = self.stack
+        for here, name, theirs, part in self.links:
+            if (module := theirs._modules.get(part)) is None:
+                here._parameters[name] = theirs._parameters[part]
+            else:
+                here._modules[name] = module
+        if stack.training != self.training:
+            for module in stack.modules():
+                module.training = self.training
+        if self.training:
+            layers: list[Any] = list(stack.layers)
+            for layer, theirs in zip(layers, self.encoder.layer, strict=True):
+                layer.gradient_checkpointing = theirs.gradient_checkpointing
+                layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
+        return stack
+
+
+def _owner(module: nn.Module, path: str) -> tuple[nn.Module, str]:
+    """The module that has the part at this path, and the part's name."""
+    owner, _, name = path.rpartition(".")
+    return module.get_submodule(owner), name
+
+
+def _activation(act: Any) -> Any:
+    """The function of `hidden_act`, a name of transformers or a function."""
+    # `TransformerLayer` knows this one by its function.
+    return F.gelu if act == "gelu" else ACT2FN[act] if isinstance(act, str) else act
+
+
+class BertModel(Optimized, transformers.BertModel):
+    """transformers' BertModel."""
+
+
+class RobertaModel(Optimized, transformers.RobertaModel):
+    """transformers' RobertaModel."""
+
+
+class XLMRobertaModel(Optimized, transformers.XLMRobertaModel):
+    """transformers' XLMRobertaModel."""
+
+
+class CamembertModel(Optimized, transformers.CamembertModel):
+    """transformers' CamembertModel."""
+
+
+class DebertaV2Model(Optimized, transformers.DebertaV2Model):
+    """transformers' DebertaV2Model, of DeBERTa-v2 and v3."""
+
+    parts: ClassVar = {
+        **Optimized.parts,
+        "self_attn.q_proj": ("attention.self", "query_proj"),
+        "self_attn.k_proj": ("attention.self", "key_proj"),
+        "self_attn.v_proj": ("attention.self", "value_proj"),
+    }
+
+    @classmethod
+    def why_not(cls, model: Any) -> str:
+        config = model.config
+        if not config.relative_attention:
+            return "relative_attention is False"
+        if getattr(config, "conv_kernel_size", 0):
+            return f"conv_kernel_size is {config.conv_kernel_size}"
+        if model.z_steps > 1:
+            return f"z_steps is {model.z_steps}"
+        return "its forward has been replaced" if "forward" in model.__dict__ else ""
+
+    def encoding_options(self) -> tuple[str, dict[str, Any]]:
+        # The embeddings add the absolute positions, if there are any.
+        return "deberta", {**released_options(self.config), "deberta_absolute": False}
+
+    def make_links(self, stack: HuggingFaceStack) -> list[Link]:
+        positions, encoder = stack.embed_positions, self.encoder
+        links = [
+            *super().make_links(stack),
+            (positions, "weight", encoder.rel_embeddings, "weight"),
+        ]
+        if positions.norm is not None:
+            links.append((positions, "norm", encoder, "LayerNorm"))
+        for terms, theirs in zip(stack.layers.terms(), encoder.layer, strict=True):
+            for name, part in (("pos_k_proj", "pos_key_proj"), ("pos_q_proj", "pos_query_proj")):
+                if getattr(terms, name, None) is not None:
+                    links.append((terms, name, theirs.attention.self, part))
+        return links
+
+    def output(self, x: Tensor, states: tuple[Tensor, ...] | None) -> Any:
+        return BaseModelOutput(last_hidden_state=x, hidden_states=states)
+
+
+#: The class of each class of transformers.
+CLASSES: dict[type, type[Optimized]] = {
+    getattr(transformers, each.__name__): each
+    for each in (BertModel, RobertaModel, XLMRobertaModel, CamembertModel, DebertaV2Model)
+}
