@@ -149,7 +149,7 @@ def in_quickstart(toy_masked_lm_data, toy_sentence_data, tmp_path, monkeypatch) 
         model = tmp_path / ".quickstart/models" / name.replace("tupe_r", "pretrained")
         shutil.copytree(data, model)
         shutil.copy(trained, model / "model.pt")
-        toy_data.write_sentencepiece(model / "sentencepiece.bpe.model")
+        toy_data.write_sentencepiece(model)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

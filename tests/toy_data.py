@@ -8,8 +8,9 @@ import random
 from collections.abc import Iterable
 from pathlib import Path
 
-import sentencepiece
 from fairseq.data import Dictionary, indexed_dataset
+
+from tests.interop import pieces
 
 TOPICS, WORDS_PER_TOPIC = 20, 10
 
@@ -148,24 +149,11 @@ def write_sentences(
 
 def write_pieces(directory: Path, lines: list[str]) -> tuple[list[str], Dictionary]:
     """Lines split by a BPE vocabulary of 60 pieces, whose model is written, and its dictionary."""
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines),
-        model_prefix=str(directory / "sentencepiece.bpe"),
-        vocab_size=60,
-        model_type="bpe",
-        minloglevel=2,
-    )
-    pieces = sentencepiece.SentencePieceProcessor(str(directory / "sentencepiece.bpe.model"))
-    symbols = dictionary(pieces.id_to_piece(i) for i in range(3, 60))
-    return [" ".join(pieces.encode(line, out_type=str)) for line in lines], symbols
+    model = pieces.train(directory, lines, 60)
+    split = [" ".join(model.encode(line, out_type=str)) for line in lines]
+    return split, pieces.dictionary_of_pieces(model)
 
 
-def write_sentencepiece(path: Path) -> None:
+def write_sentencepiece(folder: Path) -> None:
     """A model of some words of the README and of toy text."""
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["w1 w2 w3 a delight movie good ."] * 20),
-        model_prefix=str(path.with_suffix("")),
-        vocab_size=30,
-        minloglevel=2,
-        hard_vocab_limit=False,
-    )
+    pieces.train(folder, ["w1 w2 w3 a delight movie good ."] * 20, 30, model_type="unigram")

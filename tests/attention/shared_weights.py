@@ -9,7 +9,6 @@ from tests.tolerances import assert_close
 from tupe_fairseq.attention import TupeMultiheadAttention
 from tupe_fairseq.position import build_position_encoding
 
-#: DeBERTa's code takes √(3D) in fp32: D = 12 makes it exact.
 EMBED_DIM, NUM_HEADS, LENGTH = 24, 2, 9
 HEAD_DIM = EMBED_DIM // NUM_HEADS
 PADDINGS = pytest.mark.parametrize(

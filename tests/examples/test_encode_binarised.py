@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import sentencepiece
 from fairseq import options
 from fairseq_cli import preprocess
 
@@ -12,6 +11,7 @@ from examples.pretraining import encode
 from examples.shared import binarised
 from tests.examples.conftest import sentences
 from tests.examples.test_encode import run
+from tests.interop.pieces import train
 from tupe_fairseq import UsageError
 
 
@@ -84,12 +84,8 @@ def test_interrupted_after_parts(text, tmp_path, monkeypatch):
 
 
 def test_vocabulary_that_fairseq_cannot_use(text, tmp_path):
-    model = tmp_path / "model"
-    with model.open("wb") as out:
-        sentencepiece.SentencePieceTrainer.train(
-            input=str(text / "train.txt"), model_writer=out, vocab_size=40, model_type="bpe",
-            user_defined_symbols="<pad>", minloglevel=1,
-        )  # fmt: skip
+    train(tmp_path, (text / "train.txt").read_text().splitlines(), user_defined_symbols="<pad>")
+    model = tmp_path / "sentencepiece.bpe.model"
     with pytest.raises(UsageError, match=r"fairseq cannot use this vocabulary: Duplicate .*<pad>"):
         run(text, tmp_path / "out", "--sentencepiece", model)
     assert not (tmp_path / "out/dict.txt").exists()

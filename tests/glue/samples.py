@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-import sentencepiece
-
 from tests import ROOT
+from tests.interop.pieces import dictionary_of_pieces, train
 
 GLUE = ROOT / "examples" / "glue"
 
@@ -75,16 +74,6 @@ def write(folder: Path, texts: dict[str, str], end: str = "\n") -> Path:
 def write_tokenizer(folder: Path, text: str, cased: bool = False) -> Path:
     """A sentencepiece model of this text and its dict.txt."""
     folder.mkdir(parents=True, exist_ok=True)
-    lines = text if cased else text.lower()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines.replace("|", " ").split("\n") * 5),
-        model_prefix=str(folder / "sentencepiece.bpe"),
-        model_type="bpe",
-        vocab_size=150,
-        hard_vocab_limit=False,
-        minloglevel=2,
-    )
-    pieces = sentencepiece.SentencePieceProcessor(str(folder / "sentencepiece.bpe.model"))
-    words = [pieces.id_to_piece(i) for i in range(3, pieces.get_piece_size())]
-    (folder / "dict.txt").write_text("".join(f"{word} 1\n" for word in words))
+    lines = (text if cased else text.lower()).replace("|", " ").split("\n")
+    dictionary_of_pieces(train(folder, lines * 5, 150)).save(str(folder / "dict.txt"))
     return folder

@@ -116,6 +116,6 @@ def test_a_tokenizer_beside_the_dictionaries(translator_directory, tmp_path):
     shutil.copy(translator_directory / "model.pt", tmp_path)
     data = shutil.copytree(translator_directory, tmp_path / "data")
     (data / "model.pt").unlink()
-    toy_data.write_sentencepiece(data / "sentencepiece.bpe.model")
+    toy_data.write_sentencepiece(data)
     found = TupeTransformerModel.from_pretrained(tmp_path, data_name_or_path=data)
     assert found.bpe is not None

@@ -72,7 +72,7 @@ def outside(tmp_path_factory, toy_masked_lm_data, toy_translation_data):
     """A folder with all that a setting could name."""
     folder = tmp_path_factory.mktemp("outside") / "OUTSIDE"
     shutil.copytree(toy_masked_lm_data, folder)
-    toy_data.write_sentencepiece(folder / "sentencepiece.bpe.model")
+    toy_data.write_sentencepiece(folder)
     for language in ("en", "de"):
         shutil.copy(toy_translation_data / f"dict.{language}.txt", folder)
     (folder / "__init__.py").write_text("raise SystemExit('the code ran')\n")

@@ -6,10 +6,9 @@ import pytest
 import torch
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-import sentencepiece  # noqa: E402
-
 from examples.glue.tokenizer import Tokenizer  # noqa: E402
 from tests.huggingface.deberta import NEEDS_LEGACY, RELEASED, batch, theirs_of  # noqa: E402
+from tests.interop import pieces  # noqa: E402
 from tests.interop.samples import change_config, refused, run  # noqa: E402
 from tests.tolerances import assert_close  # noqa: E402
 from tupe_fairseq import TupeRobertaModel  # noqa: E402
@@ -41,16 +40,10 @@ def tokenizer(tmp_path_factory):
     """A sentencepiece unigram model with the special symbols of DeBERTa-v3."""
     folder = tmp_path_factory.mktemp("tokenizer")
     special = {"pad": "[PAD]", "bos": "[CLS]", "eos": "[SEP]", "unk": "[UNK]"}
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT),
-        model_prefix=str(folder / "spm"),
-        vocab_size=120,
-        model_type="unigram",
-        hard_vocab_limit=False,
-        minloglevel=2,
-        **{f"{name}_id": i for i, name in enumerate(special)},
-        **{f"{name}_piece": piece for name, piece in special.items()},
-    )
+    settings = {f"{name}_id": i for i, name in enumerate(special)}
+    settings |= {f"{name}_piece": piece for name, piece in special.items()}
+    pieces.train(folder, TEXT, 120, model_type="unigram", **settings)
+    (folder / "sentencepiece.bpe.model").rename(folder / "spm.model")
     (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "DebertaV2Tokenizer"}')
     (folder / "config.json").write_text('{"model_type": "deberta-v2"}')
     return transformers.AutoTokenizer.from_pretrained(folder)

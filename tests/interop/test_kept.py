@@ -43,6 +43,15 @@ def loaded(folder, task: str = "Model"):
     return auto.from_pretrained(folder, trust_remote_code=True).eval()
 
 
+def outputs(folder, *texts: str):
+    given = {name: torch.tensor([row]) for name, row in coded(folder, *texts).items()}
+    return loaded(folder)(**given)
+
+
+def features(folder, *texts: str) -> torch.Tensor:
+    return outputs(folder, *texts)[0]
+
+
 def config(folder) -> dict:
     return json.loads((folder / "config.json").read_text())
 
@@ -69,18 +78,11 @@ def test_bert_there_and_back(classes, files, tmp_path):
         expected = coded(source, *texts)
         assert {1} <= set(expected["token_type_ids"]) or len(texts) == 1
         assert coded(back, *texts) == expected
-        given = {name: torch.tensor([row]) for name, row in expected.items()}
         with torch.no_grad():
-            found, wanted = (loaded(folder)(**given)[0] for folder in (back, source))
-        assert_close(found, wanted)
+            assert_close(features(back, *texts), features(source, *texts))
     with torch.no_grad():
         hub = TupeRobertaModel.from_pretrained(here)
         assert_close(hub.extract_features(hub.encode("on a mat.")), features(source, "on a mat."))
-
-
-def features(folder, *texts: str) -> torch.Tensor:
-    given = {name: torch.tensor([row]) for name, row in coded(folder, *texts).items()}
-    return loaded(folder)(**given)[0]
 
 
 @pytest.mark.parametrize("kind", ["Model", "ForMaskedLM", CLASSIFIER])
@@ -107,8 +109,7 @@ def test_the_pooler_is_a_head_of_fairseq(tmp_path):
     hub = TupeRobertaModel.from_pretrained(tmp_path / "here")
     tokens = hub.encode("a cat")
     with torch.no_grad():
-        given = {name: torch.tensor([row]) for name, row in coded(source, "a cat").items()}
-        expected = loaded(source)(**given).pooler_output
+        expected = outputs(source, "a cat").pooler_output
         assert_close(hub.predict("pooler", tokens, return_logits=True), expected)
 
 

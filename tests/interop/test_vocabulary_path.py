@@ -69,14 +69,6 @@ def test_fill_mask(vocabulary, tmp_path, encoding):
         )
 
 
-def test_learned_without_tokenizer_says_so(trained, tmp_path):
-    directory = trained("--position-encoding", "learned")
-    told = run("--to", "huggingface", directory, tmp_path / "hf")
-    assert told[0].startswith("no tokenizer was written, so AutoTokenizer has nothing to load: ")
-    assert len(told) == 2
-    assert not (tmp_path / "hf" / "tokenizer.json").exists()
-
-
 def test_lowercasing_is_kept_as_it_is_recorded(tmp_path):
     """Into tokenizer.json, and back into fairseq."""
     words = dictionary_of_pieces(train(tmp_path))
