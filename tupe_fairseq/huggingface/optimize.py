@@ -66,17 +66,9 @@ def optimize(model: T, precision: str = "fp32", inplace: bool = False) -> T:
 
 def _replace(model: Any, precision: str) -> Any:
     """The model with its encoders replaced; it may be an encoder itself."""
-    replaced, reasons = {}, {}
-    for name, module in model.named_modules():
-        if isinstance(module, Optimized):
-            replaced[module] = module
-        elif (found := _class_of(module)) is not None:
-            if reason := found.why_not(module):
-                reasons[name or type(module).__name__] = reason
-            else:
-                replaced[module] = found.replacing(module)
-    if not replaced or reasons:
-        stay = "; ".join(f"{name} ({reason})" for name, reason in reasons.items())
+    replaced, reasons = _replacements(model)
+    if reasons or not replaced:
+        stay = ", ".join(f"{name} ({reason})" for name, reason in reasons.items())
         known = ", ".join(each.__name__ for each in CLASSES)
         warnings.warn(
             f"these encoders stay as they are: {stay}."
@@ -85,14 +77,28 @@ def _replace(model: Any, precision: str) -> Any:
             stacklevel=3,
         )
     for parent in model.modules():
+        # Its softmax over the positions of a text includes padding.
+        answers = type(parent).__name__.endswith("ForQuestionAnswering")
         for name, child in parent.named_children():
             if child in replaced:
+                replaced[child].keeps_padding = answers
                 setattr(parent, name, replaced[child])
     for encoder in replaced.values():
         convert(encoder, precision)
     return replaced.get(model, model)
 
 
-def _class_of(module: nn.Module) -> type[Optimized] | None:
-    """The class for a module of exactly such a class; a subclass may compute something else."""
-    return CLASSES.get(type(module))
+def _replacements(model: nn.Module) -> tuple[dict[nn.Module, Any], dict[str, str]]:
+    """The optimized encoder of each encoder, and by name why others stay as they are."""
+    replaced: dict[nn.Module, Any] = {}
+    reasons: dict[str, str] = {}
+    for name, module in model.named_modules():
+        # Exactly such a class, because a subclass may compute something else.
+        kind = CLASSES.get(type(module))
+        if isinstance(module, Optimized):
+            replaced[module] = module
+        elif kind is not None and (reason := kind.why_not(module)):
+            reasons[name or type(module).__name__] = reason
+        elif kind is not None:
+            replaced[module] = kind.replacing(module)
+    return replaced, reasons

@@ -20,19 +20,21 @@ from transformers.modeling_outputs import (
     BaseModelOutputWithPoolingAndCrossAttentions,
 )
 
-from ..attention import Padding
+from ..attention import Layout, Padding
 from ..kernels.dropout import Dropout
-from ..modules.forward_pass import Pass
+from ..modules.forward_pass import Batch, Pass
+from ..modules.padding_shift import PaddingShift
 from ..position.base import Shape, build_position_encoding
 from ..position.deberta import released_options
 from ..tracing import is_exporting
-from .encoder import HuggingFaceStack
+from .encoder import HuggingFaceStack, Record
 from .padding import check_inputs
 
 #: A module here and its name of a part, and the module of transformers with its name of the part.
 Link = tuple[Any, str, Any, str]
-#: Arguments of `forward` whose values do not change the layers' computation.
-FREE = ("use_cache", "return_dict", "output_hidden_states")
+OUTPUTS = ("output_hidden_states", "output_attentions")
+#: Arguments of `forward` that the optimized encoders have besides their inputs.
+SERVED = {*OUTPUTS, "use_cache", "return_dict"}
 
 
 class Optimized(transformers.PreTrainedModel):
@@ -123,54 +125,55 @@ class Optimized(transformers.PreTrainedModel):
     ) -> Any:
         """As the class of transformers; it computes itself what the stack does not.
 
-        That is: attention weights, masks that are not B×T, caches and sources of decoders, and
-        graphs that torch exports or traces.
+        That is: masks that are not B×T, caches and sources of decoders, and graphs that torch
+        exports or traces.
         """
-        inputs = dict(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            token_type_ids=token_type_ids,
-            position_ids=position_ids,
-            inputs_embeds=inputs_embeds,
-        )
+        inputs = {"input_ids": input_ids, "inputs_embeds": inputs_embeds}
+        inputs |= {"token_type_ids": token_type_ids, "position_ids": position_ids}
         if not self._serves(attention_mask, more):
-            return super().forward(**inputs, **more)
+            return super().forward(**inputs, attention_mask=attention_mask, **more)
         given = (input_ids, inputs_embeds, attention_mask, token_type_ids)
         check_inputs(*given, getattr(self.config, "embedding_size", self.config.hidden_size))
-        del inputs["attention_mask"]
-        stack = self._linked()
         x = self.embeddings(**inputs)
+        record = Record(PaddingShift(), self.config, *(more.get(name) for name in OUTPUTS))
         padding = None if attention_mask is None else Padding.read(attention_mask == 0)
-        if padding is not None and (padding.leading or padding.scattered or self.keeps_padding):
+        batch, length = x.shape[:2]
+        layout = Layout.of(padding, batch, length)
+        if padding is not None and (
+            padding.leading or padding.scattered or self.keeps_padding or record.wants_weights
+        ):
             # Padding stays where it is, hidden from all tokens.
-            padding = Padding(padding.mask)
-        wants = more.get("output_hidden_states")
-        wants = self.config.output_hidden_states if wants is None else wants
-        dtype = stack.layers[0].final_layer_norm.weight.dtype
-        out = stack.encode(x.to(dtype), padding, Pass(keep_states=bool(wants)))
-        states = tuple(each.to(x.dtype) for each in out.states) if wants else None
-        output = self.output(out.x.to(x.dtype), states)
+            layout = Layout(batch, length, padding.mask)
+        last = self._run(x, layout, record)
+        last, states = last.to(x.dtype), record.hidden_states(last)
+        if states is not None:
+            states = tuple(each.to(x.dtype) for each in states)
+        output = self.output(last, hidden_states=states, attentions=record.attentions())
         wanted = more.get("return_dict")
         wanted = self.config.return_dict if wanted is None else wanted
         return output if wanted else output.to_tuple()
 
-    def output(self, x: Tensor, states: tuple[Tensor, ...] | None) -> Any:
+    def _run(self, x: Tensor, layout: Layout, record: Record) -> Tensor:
+        """The last vectors, B×T×C, of embedded tokens."""
+        stack = self._linked()
+        stack.check_length(layout.length)
+        x = layout.pack(x).to(stack.layers[0].final_layer_norm.weight.dtype)
+        positions = stack.embed_positions.for_pass(layout.length, x.device)
+        backend = "eager" if record.wants_weights else None
+        prepared = stack.layers.prepare(positions, x, layout, backend=backend)
+        return stack.run(Batch(x, layout, prepared), Pass(observe=record)).x
+
+    def output(self, last: Tensor, **more: Any) -> Any:
         """What `forward` returns."""
-        pooled = None if self.pooler is None else self.pooler(x)
+        pooled = None if self.pooler is None else self.pooler(last)
         return BaseModelOutputWithPoolingAndCrossAttentions(
-            last_hidden_state=x, pooler_output=pooled, hidden_states=states
+            last_hidden_state=last, pooler_output=pooled, **more
         )
 
     def _serves(self, mask: Tensor | None, more: dict[str, Any]) -> bool:
-        weights = more.get("output_attentions")
-        weights = self.config.output_attentions if weights is None else weights
-        asked = (name for name, value in more.items() if value is not None and name not in FREE)
-        return (
-            not weights
-            and all(name == "output_attentions" for name in asked)
-            and (mask is None or mask.dim() == 2)
-            and not (is_exporting() or torch.jit.is_tracing())
-        )
+        asked = {name for name, value in more.items() if value is not None}
+        two_axes = mask is None or mask.dim() == 2
+        return asked <= SERVED and two_axes and not (is_exporting() or torch.jit.is_tracing())
 
     def _linked(self) -> HuggingFaceStack:
         """The stack with the encoder's present modules and modes."""
@@ -258,8 +261,8 @@ class DebertaV2Model(Optimized, transformers.DebertaV2Model):
                     links.append((terms, name, theirs.attention.self, part))
         return links
 
-    def output(self, x: Tensor, states: tuple[Tensor, ...] | None) -> Any:
-        return BaseModelOutput(last_hidden_state=x, hidden_states=states)
+    def output(self, last: Tensor, **more: Any) -> Any:
+        return BaseModelOutput(last_hidden_state=last, **more)
 
 
 #: The class of each class of transformers.

@@ -1,0 +1,305 @@
+"""`optimize` against the classes of transformers that it replaces."""
+
+import copy
+import re
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from tests.attention.cases import enlarged
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+
+from tests.huggingface.deberta import RELEASED, SIZES  # noqa: E402
+from tupe_fairseq.errors import UsageError  # noqa: E402
+from tupe_fairseq.huggingface import optimize  # noqa: E402
+
+BERT_SIZES = {name: value for name, value in SIZES.items() if name != "relative_attention"}
+OPTIONS = {
+    "bert": ("Bert", BERT_SIZES),
+    "roberta": ("Roberta", {**BERT_SIZES, "pad_token_id": 1, "max_position_embeddings": 26}),
+    "xlm_roberta": ("XLMRoberta", {**BERT_SIZES, "max_position_embeddings": 26}),
+    "camembert": ("Camembert", {**BERT_SIZES, "max_position_embeddings": 26}),
+    "bert_relu": ("Bert", {**BERT_SIZES, "hidden_act": "relu", "layer_norm_eps": 1e-3}),
+    "v3": ("DebertaV2", {**SIZES, **RELEASED, "type_vocab_size": 0}),
+    "v2": (
+        "DebertaV2",
+        {**SIZES, "pos_att_type": ["c2p"], "position_biased_input": True, "type_vocab_size": 2},
+    ),
+    "own_projections": ("DebertaV2", {**SIZES, **RELEASED, "share_att_key": False}),
+    "no_terms": ("DebertaV2", {**SIZES, **RELEASED, "pos_att_type": []}),
+}
+LENGTHS = (20, 1, 7, 20, 13)
+every_model = pytest.mark.parametrize("name", OPTIONS)
+
+
+def build(name: str, head: str = "Model", **changes):
+    """A model of transformers in eval mode, with parameters large enough to tell positions."""
+    kind, sizes = OPTIONS[name]
+    config = getattr(transformers, f"{kind}Config")(**{**sizes, **changes})
+    torch.manual_seed(0)
+    return enlarged(getattr(transformers, f"{kind}{head}")(config), seed=0).eval()
+
+
+def batch(model, side: str = "right"):
+    """Random ids with padding on this side, and their mask."""
+    ids = torch.randint(4, model.config.vocab_size, (len(LENGTHS), max(LENGTHS)))
+    mask = torch.ones_like(ids)
+    for row, length in enumerate(LENGTHS):
+        mask[row, length:] = 0
+    if side == "left":
+        mask = mask.flip(1)
+    return {"input_ids": ids.masked_fill(mask == 0, model.config.pad_token_id or 0)} | (
+        {} if side == "none" else {"attention_mask": mask}
+    )
+
+
+@every_model
+@pytest.mark.parametrize("side", ["right", "left", "none"])
+def test_outputs_are_equal(name, side):
+    model = build(name)
+    inputs = batch(model, side)
+    fast = optimize(model)
+    assert type(fast) is not type(model)
+    assert type(fast).__name__ == type(model).__name__
+    assert isinstance(fast, type(model))
+    theirs, ours = (m(**inputs, output_hidden_states=True) for m in (model, fast))
+    assert list(theirs) == list(ours)
+    shown = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"])).bool()
+    for here, there in zip(ours.hidden_states, theirs.hidden_states, strict=True):
+        torch.testing.assert_close(here[shown], there[shown], atol=1e-5, rtol=0)
+    last = ours.last_hidden_state
+    torch.testing.assert_close(last, ours.hidden_states[-1])
+    if side != "left" and "pooler_output" in ours:
+        torch.testing.assert_close(ours.pooler_output, theirs.pooler_output, atol=1e-5, rtol=0)
+    assert torch.equal(fast(**inputs, return_dict=False)[0], last)
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "v3", "v2"])
+@pytest.mark.parametrize(
+    ("head", "labels"),
+    [
+        ("ForMaskedLM", "tokens"),
+        ("ForTokenClassification", "tokens"),
+        ("ForSequenceClassification", "texts"),
+        ("ForMultipleChoice", "choices"),
+    ],
+)
+def test_losses_and_gradients_of_heads_are_equal(name, head, labels):
+    model = build(name, head).train()
+    inputs = batch(model)
+    classes = model.config.vocab_size if head == "ForMaskedLM" else 2
+    texts, length = inputs["input_ids"].shape
+    if labels == "tokens":
+        wanted = torch.randint(classes, (texts, length))
+        inputs["labels"] = wanted.masked_fill(inputs["attention_mask"] == 0, -100)
+    elif labels == "texts":
+        inputs["labels"] = torch.randint(classes, (texts,))
+    else:
+        inputs = {key: value[:4].unflatten(0, (2, 2)) for key, value in inputs.items()}
+        inputs["labels"] = torch.tensor([0, 1])
+    gradients = []
+    for each in (model, optimize(model)):
+        each.zero_grad()
+        loss = each(**inputs).loss
+        loss.backward()
+        gradients.append({"loss": loss} | {n: p.grad for n, p in each.named_parameters()})
+        gradients[-1] = {n: None if g is None else g.clone() for n, g in gradients[-1].items()}
+    assert gradients[0].keys() == gradients[1].keys()
+    for each, expected in gradients[0].items():
+        torch.testing.assert_close(gradients[1][each], expected, atol=1e-4, rtol=1e-4)
+
+
+def test_questions_are_answered_equally():
+    """The softmax over positions includes padding, which BERT computes like tokens."""
+    model = build("bert", "ForQuestionAnswering", num_labels=2)
+    spans = {"start_positions": torch.zeros(5).long(), "end_positions": torch.zeros(5).long()}
+    inputs = {**batch(model), **spans}
+    theirs, ours = model(**inputs), optimize(model)(**inputs)
+    torch.testing.assert_close(ours.start_logits, theirs.start_logits, atol=1e-5, rtol=0)
+    torch.testing.assert_close(ours.loss, theirs.loss, atol=1e-5, rtol=0)
+
+
+@every_model
+def test_vectors_and_other_arguments(name):
+    """Embeddings, types and positions of the caller; attention weights."""
+    model = build(name)
+    model.set_attn_implementation("eager")
+    inputs = batch(model)
+    ids = inputs.pop("input_ids")
+    more = {"inputs_embeds": model.get_input_embeddings()(ids), **inputs}
+    if model.config.type_vocab_size > 1:
+        more["token_type_ids"] = torch.randint(2, ids.shape)
+    if name == "bert":
+        more["position_ids"] = torch.arange(ids.size(1)).flip(0)[None]
+    fast, shown = optimize(model), inputs["attention_mask"].bool()
+    for extra in ({}, {"output_attentions": True}):
+        theirs, ours = model(**more, **extra), fast(**more, **extra)
+        torch.testing.assert_close(ours[0][shown], theirs[0][shown], atol=1e-5, rtol=0)
+    assert len(ours.attentions) == model.config.num_hidden_layers
+    queries = shown[:, None, :, None]
+    for here, there in zip(ours.attentions, theirs.attentions, strict=True):
+        torch.testing.assert_close(here * queries, there * queries, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["bert", "v3"])
+def test_files_are_those_of_the_class(name, tmp_path):
+    """Training goes on in the shared parameters; the saved folder loads without this package."""
+    model = build(name, "ForSequenceClassification")
+    fast = optimize(model)
+    pairs = zip(model.named_parameters(), fast.named_parameters(), strict=True)
+    assert all(a[0] == b[0] and a[1] is b[1] for a, b in pairs)
+    model.save_pretrained(tmp_path / "theirs")
+    fast.save_pretrained(tmp_path / "ours")
+    for file in ("config.json", "model.safetensors"):
+        same = (tmp_path / "theirs" / file).read_bytes() == (tmp_path / "ours" / file).read_bytes()
+        assert same, file
+    base = optimize(getattr(model, model.base_model_prefix))
+    base.save_pretrained(tmp_path / "base")
+    again = transformers.AutoModel.from_pretrained(tmp_path / "base")
+    assert type(again).__module__.startswith("transformers.")
+    inputs = batch(model)
+    shown = inputs["attention_mask"].bool()
+    torch.testing.assert_close(again(**inputs)[0][shown], base(**inputs)[0][shown])
+
+
+@pytest.mark.parametrize("name", ["bert", "v3"])
+def test_layers_are_recomputed_where_transformers_would(name):
+    model = build(name, "ForMaskedLM").train()
+    fast, inputs, calls, gradients = optimize(model), batch(model), [], []
+    base = getattr(fast, fast.base_model_prefix)
+    first = base.encoder.layer[0].intermediate.dense
+    first.register_forward_hook(lambda *_: calls.append(1))
+    for recompute in (False, True):
+        if recompute:
+            fast.gradient_checkpointing_enable()
+        fast.zero_grad()
+        fast(**inputs).logits.square().mean().backward()
+        gradients.append(first.weight.grad.clone())
+    assert len(calls) == 3
+    torch.testing.assert_close(*gradients)
+
+
+class Adapter(nn.Module):
+    """A linear layer with a low-rank change, as LoRA's."""
+
+    def __init__(self, layer: nn.Linear):
+        super().__init__()
+        self.base, width = layer, layer.in_features
+        self.change = nn.Parameter(0.1 * torch.randn(width, width))
+
+    def forward(self, x):
+        return self.base(x) + x @ self.change
+
+
+@pytest.mark.parametrize("name", ["bert", "v3"])
+def test_modules_that_replace_others_later_are_used(name):
+    model = build(name)
+    fast, inputs = optimize(model), batch(model)
+    shown, query = inputs["attention_mask"].bool(), "query_proj" if name == "v3" else "query"
+    before = fast(**inputs)[0]
+    adapter = Adapter(model.encoder.layer[0].attention.self.get_submodule(query))
+    for each in (model, fast):
+        setattr(each.encoder.layer[0].attention.self, query, adapter)
+    theirs, ours = model(**inputs)[0][shown], fast(**inputs)[0]
+    torch.testing.assert_close(ours[shown], theirs, atol=1e-5, rtol=0)
+    assert not torch.allclose(ours, before, atol=1e-3)
+    ours.square().sum().backward()
+    assert adapter.change.grad.any()
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "v3"])
+@pytest.mark.parametrize(("precision", "bound"), [("bf16", 0.04), ("int8", 0.08)])
+def test_lower_precisions_are_near(name, precision, bound):
+    """Outputs stay fp32, and the given model stays as it is."""
+    model = build(name, "ForSequenceClassification", num_hidden_layers=1)
+    inputs, state = batch(model), copy.deepcopy(model.state_dict())
+    fast = optimize(model, precision)
+    with torch.no_grad():
+        theirs, ours = (getattr(m, m.base_model_prefix)(**inputs)[0] for m in (model, fast))
+        assert fast(**inputs).logits.dtype == ours.dtype == torch.float32
+    shown = inputs["attention_mask"].bool()
+    difference = (ours - theirs)[shown]
+    assert 0 < difference.norm() / theirs[shown].norm() < bound
+    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+
+
+def test_only_where_asked_for_in_place():
+    model = nn.Sequential(build("bert"), nn.Linear(3, 3))
+    copied = optimize(model)
+    assert type(model[0]) is transformers.BertModel
+    assert copied[1] is not model[1]
+    assert copied[1].weight is model[1].weight
+    assert optimize(model, inplace=True) is model
+    assert type(model[0]) is type(copied[0])
+    # Once more changes nothing, and does not warn.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        optimize(model, inplace=True)
+
+
+def test_batches_do_not_change_results():
+    model = optimize(build("v3"))
+    inputs = batch(model)
+    together = model(**inputs)[0]
+    for row, length in enumerate(LENGTHS):
+        alone = model(inputs["input_ids"][row : row + 1, :length])[0]
+        torch.testing.assert_close(together[row, :length], alone[0], atol=1e-5, rtol=0)
+        assert not together[row, length:].any()
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (lambda: build("bert", is_decoder=True), "BertModel (it is a decoder)"),
+        (lambda: build("v3", conv_kernel_size=3), "DebertaV2Model (conv_kernel_size is 3)"),
+        (lambda: build("v3", relative_attention=False), "(relative_attention is False)"),
+        (lambda: nn.Linear(2, 2), "nothing to optimize in Linear: it has none of BertModel"),
+    ],
+)
+def test_what_stays_is_named(model, reason):
+    model = model()
+    with pytest.warns(UserWarning, match=re.escape(reason)) as warned:
+        assert type(optimize(model)) is type(model)
+    assert len(warned) == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "precision", "message"),
+    [
+        (lambda: build("bert"), "fp8", "precision is 'fp8', but must be one of: fp32, bf16, int8"),
+        (lambda: "MiniLM", "fp32", "model is a str, but must be an nn.Module or a pipeline"),
+        (lambda: build("bert").to("meta"), "fp32", "parameters on the meta device"),
+    ],
+)
+def test_bad_input(model, precision, message):
+    with pytest.raises(UsageError, match=message):
+        optimize(model(), precision)
+
+
+def test_pipelines(tmp_path):
+    """A pipeline is copied with its model replaced."""
+    model = build("bert", "ForSequenceClassification")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    tokenizer = transformers.BertTokenizerFast(str(tmp_path / "vocab.txt"))
+    pipe = transformers.pipeline("text-classification", model=model, tokenizer=tokenizer)
+    fast = optimize(pipe)
+    assert pipe.model is model
+    assert type(fast.model.bert) is not type(model.bert)
+    texts = ["a b c", "c"]
+    for here, there in zip(fast(texts), pipe(texts), strict=True):
+        assert here["label"] == there["label"]
+        assert here["score"] == pytest.approx(there["score"], abs=1e-5)
+
+
+def test_released_bert(released_bert):
+    model = transformers.AutoModel.from_pretrained(released_bert)
+    fast = optimize(model)
+    inputs = batch(model)
+    shown = inputs["attention_mask"].bool()
+    with torch.no_grad():
+        theirs, ours = model(**inputs)[0], fast(**inputs)[0]
+    torch.testing.assert_close(ours[shown], theirs[shown], atol=1e-5, rtol=0)
