@@ -175,9 +175,8 @@ def load_directory(
     directory, recorded = checkpoint.parent, loading.recorded_task(checkpoint, RobertaModel)
     finetuned = recorded.get("_name") != "masked_lm"
     alternatives = [("input0/dict.txt",), ("dict.txt",)] if finetuned else [("dict.txt",)]
-    training_data = recorded.get("data")
     data, (dictionary,) = files.find_dictionaries(
-        directory, data_name_or_path, training_data, alternatives
+        directory, data_name_or_path, recorded.get("data"), alternatives
     )
     tokenizer = files.choose_tokenizer(bpe, directory, data)
     # Loading a model must not need the C++ compiler that training it may have used.
