@@ -220,6 +220,10 @@ def test_lower_precisions_are_near(name, precision, bound):
     with torch.no_grad():
         theirs, ours = (getattr(m, m.base_model_prefix)(**inputs)[0] for m in (model, fast))
         assert fast(**inputs).logits.dtype == ours.dtype == torch.float32
+    with pytest.raises(UsageError, match=f"layers in {precision} are for inference"):
+        fast.state_dict()
+    with pytest.raises(UsageError, match=f"the model's layers are {precision} already"):
+        optimize(fast, "fp32")
     shown = inputs["attention_mask"].bool()
     difference = (ours - theirs)[shown]
     assert 0 < difference.norm() / theirs[shown].norm() < bound

@@ -21,6 +21,7 @@ from transformers.modeling_outputs import (
 )
 
 from ..attention import Layout, Padding
+from ..errors import UsageError
 from ..kernels.dropout import Dropout
 from ..modules.forward_pass import Batch, Pass
 from ..modules.padding_shift import PaddingShift
@@ -52,8 +53,12 @@ class Optimized(transformers.PreTrainedModel):
         "final_layer_norm": ("output", "LayerNorm"),
     }
 
+    encoder: Any
+    embeddings: Any
     #: Whether vectors at padding are computed as those at tokens, since a head reads them.
     keeps_padding = False
+    #: In which the layers compute; "fp32" stands for that of the model.
+    precision = "fp32"
 
     @classmethod
     def replacing(cls, model: Any) -> Any:
@@ -76,7 +81,7 @@ class Optimized(transformers.PreTrainedModel):
         return ""
 
     def build(self) -> None:
-        """Make the stack and its links, again after `encoder` was replaced."""
+        """Make the stack and its links."""
         config = self.config
         shape = Shape(config.hidden_size, config.num_attention_heads, self.longest())
         name, options = self.encoding_options()
@@ -97,6 +102,13 @@ class Optimized(transformers.PreTrainedModel):
         # Not a submodule: its modules are the encoder's.
         self.__dict__["stack"] = stack
         self.__dict__["links"] = self.make_links(stack)
+
+    def keep(self, stack: HuggingFaceStack, precision: str) -> None:
+        """Compute by this stack from now on, which has parameters of its own, for inference."""
+        self.encoder, self.precision = stack, precision
+        self.__dict__["stack"] = stack
+        self.__dict__["links"] = []
+        self.register_state_dict_pre_hook(_refuse)
 
     def longest(self) -> int:
         """The largest number of positions."""
@@ -155,7 +167,7 @@ class Optimized(transformers.PreTrainedModel):
 
     def _run(self, x: Tensor, layout: Layout, record: Record) -> Tensor:
         """The last vectors, B×T×C, of embedded tokens."""
-        stack = self._linked()
+        stack = self.linked()
         stack.check_length(layout.length)
         x = layout.pack(x).to(stack.layers[0].final_layer_norm.weight.dtype)
         positions = stack.embed_positions.for_pass(layout.length, x.device)
@@ -175,7 +187,7 @@ class Optimized(transformers.PreTrainedModel):
         two_axes = mask is None or mask.dim() == 2
         return asked <= SERVED and two_axes and not (is_exporting() or torch.jit.is_tracing())
 
-    def _linked(self) -> HuggingFaceStack:
+    def linked(self) -> HuggingFaceStack:
         """The stack with the encoder's present modules and modes."""
         stack: HuggingFaceStack = self.stack
         for here, name, theirs, part in self.links:
@@ -186,12 +198,20 @@ class Optimized(transformers.PreTrainedModel):
         if stack.training != self.training:
             for module in stack.modules():
                 module.training = self.training
-        if self.training:
+        if self.training and self.links:
             layers: list[Any] = list(stack.layers)
             for layer, theirs in zip(layers, self.encoder.layer, strict=True):
                 layer.gradient_checkpointing = theirs.gradient_checkpointing
                 layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
         return stack
+
+
+def _refuse(encoder: Any, *_: Any) -> None:
+    """Called before the state dict of converted layers is made."""
+    raise UsageError(
+        f"layers in {encoder.precision} are for inference and cannot be saved: save the model "
+        "that was given to optimize."
+    )
 
 
 def _owner(module: nn.Module, path: str) -> tuple[nn.Module, str]:
