@@ -230,6 +230,17 @@ def test_lower_precisions_are_near(name, precision, bound):
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
 
 
+@pytest.mark.parametrize("name", ["v3", "own_projections"])
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_positions_beyond_the_longest_are_near(name, precision):
+    """The terms that are computed once hold all distances."""
+    model = build(name, num_hidden_layers=1)
+    ids = torch.randint(4, model.config.vocab_size, (2, 70))
+    with torch.no_grad():
+        theirs, ours = (m(ids)[0] for m in (model, optimize(model, precision)))
+    assert (ours - theirs).norm() / theirs.norm() < 0.08
+
+
 def test_only_where_asked_for_in_place():
     model = nn.Sequential(build("bert"), nn.Linear(3, 3))
     copied = optimize(model)

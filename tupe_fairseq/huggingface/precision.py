@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..attention import Layout, TupeMultiheadAttention
 from ..errors import ConfigurationError
-from ..kernels.linear import project
+from ..kernels.linear import PackedLinear, project
 from ..position import LayerTerms
 from ..position.relative import ByDistance, RelativeVectors
 
@@ -77,7 +77,7 @@ def convert(encoder: Any, precision: str) -> None:
     for layer in stack.layers:
         layer.self_attn = _for_inference(layer.self_attn, stack.embed_positions)
     if precision == "bf16":
-        stack.to(torch.bfloat16)
+        _pack(stack.to(torch.bfloat16))
     with warnings.catch_warnings():
         # torch.ao.quantization announces that torchao will replace it.
         warnings.simplefilter("ignore")
@@ -85,6 +85,14 @@ def convert(encoder: Any, precision: str) -> None:
             by_row = torch.ao.quantization.per_channel_dynamic_qconfig
             torch.ao.quantization.quantize_dynamic(stack, {nn.Linear: by_row}, inplace=True)
     encoder.keep(stack, precision)
+
+
+def _pack(stack: nn.Module) -> None:
+    """Let the linear layers keep their weights as oneDNN reads them."""
+    for module in list(stack.modules()):
+        for name, child in module.named_children():
+            if type(child) is nn.Linear:
+                setattr(module, name, PackedLinear(child))
 
 
 def _for_inference(attention: Any, encoding: Any) -> JoinedAttention:
