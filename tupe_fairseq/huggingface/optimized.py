@@ -27,7 +27,6 @@ from ..modules.forward_pass import Batch, Pass
 from ..modules.padding_shift import PaddingShift
 from ..position.base import Shape, build_position_encoding
 from ..position.deberta import released_options
-from ..tracing import is_exporting
 from .encoder import HuggingFaceStack, Record
 from .padding import check_inputs
 
@@ -138,11 +137,15 @@ class Optimized(transformers.PreTrainedModel):
         """As the class of transformers; it computes itself what the stack does not.
 
         That is: masks that are not B×T, caches and sources of decoders, and graphs that torch
-        exports or traces.
+        compiles, exports or traces.
+
+        Raises:
+            UsageError: an input has another shape, or converted layers cannot compute this.
         """
         inputs = {"input_ids": input_ids, "inputs_embeds": inputs_embeds}
         inputs |= {"token_type_ids": token_type_ids, "position_ids": position_ids}
         if not self._serves(attention_mask, more):
+            self._check_fp32()
             return super().forward(**inputs, attention_mask=attention_mask, **more)
         given = (input_ids, inputs_embeds, attention_mask, token_type_ids)
         check_inputs(*given, getattr(self.config, "embedding_size", self.config.hidden_size))
@@ -170,6 +173,8 @@ class Optimized(transformers.PreTrainedModel):
         stack = self.linked()
         stack.check_length(layout.length)
         x = layout.pack(x).to(stack.layers[0].final_layer_norm.weight.dtype)
+        # Constants; parameters are the encoder's.
+        stack.embed_positions.to(x.device)
         positions = stack.embed_positions.for_pass(layout.length, x.device)
         backend = "eager" if record.wants_weights else None
         prepared = stack.layers.prepare(positions, x, layout, backend=backend)
@@ -185,7 +190,15 @@ class Optimized(transformers.PreTrainedModel):
     def _serves(self, mask: Tensor | None, more: dict[str, Any]) -> bool:
         asked = {name for name, value in more.items() if value is not None}
         two_axes = mask is None or mask.dim() == 2
-        return asked <= SERVED and two_axes and not (is_exporting() or torch.jit.is_tracing())
+        traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
+        return asked <= SERVED and two_axes and not traced
+
+    def _check_fp32(self) -> None:
+        if not self.links:
+            raise UsageError(
+                f"layers in {self.precision} take masks of texts × tokens alone, and cannot be "
+                "compiled or exported: use the model that was given to optimize."
+            )
 
     def linked(self) -> HuggingFaceStack:
         """The stack with the encoder's present modules and modes."""
