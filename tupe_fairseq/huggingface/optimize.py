@@ -4,6 +4,7 @@ import copy
 import warnings
 from typing import Any, TypeVar
 
+import transformers
 from torch import nn
 
 from ..errors import ConfigurationError, UsageError
