@@ -220,10 +220,46 @@ def test_lower_precisions_are_near(name, precision, bound):
     with torch.no_grad():
         theirs, ours = (getattr(m, m.base_model_prefix)(**inputs)[0] for m in (model, fast))
         assert fast(**inputs).logits.dtype == ours.dtype == torch.float32
+    with pytest.raises(UsageError, match=f"layers in {precision} are for inference"):
+        fast.state_dict()
+    with pytest.raises(UsageError, match=f"the model's layers are {precision} already"):
+        optimize(fast, "fp32")
     shown = inputs["attention_mask"].bool()
     difference = (ours - theirs)[shown]
     assert 0 < difference.norm() / theirs[shown].norm() < bound
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize("name", ["v3", "own_projections"])
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_positions_beyond_the_longest_are_near(name, precision):
+    """The terms that are computed once hold all distances."""
+    model = build(name, num_hidden_layers=1)
+    ids = torch.randint(4, model.config.vocab_size, (2, 70))
+    with torch.no_grad():
+        theirs, ours = (m(ids)[0] for m in (model, optimize(model, precision)))
+    assert (ours - theirs).norm() / theirs.norm() < 0.08
+
+
+@pytest.mark.parametrize("name", ["bert", "v3"])
+def test_what_the_layers_do_not_serve(name):
+    """Masks of heads, and graphs for export; in lower precisions they are refused in one line."""
+    model = build(name)
+    fast, (ids, mask) = optimize(model), batch(model).values()
+    of_heads = mask[:, None, None, :].bool()
+    theirs, ours = (m(ids, attention_mask=of_heads)[0][mask.bool()] for m in (model, fast))
+    assert torch.equal(ours, theirs)
+    program = torch.export.export(fast, (ids[:, :5],))
+    torch.testing.assert_close(program.module()(ids[:, :5])[0], fast(ids[:, :5])[0])
+    with pytest.raises(UsageError, match="layers in int8 take masks of texts × tokens alone"):
+        optimize(model, "int8")(ids, attention_mask=of_heads)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_models_move_to_other_devices(precision):
+    """Constants move with the parameters."""
+    moved = optimize(build("v3"), precision).to("meta")
+    assert moved(torch.ones(2, 7, dtype=torch.int64, device="meta"))[0].device.type == "meta"
 
 
 def test_only_where_asked_for_in_place():

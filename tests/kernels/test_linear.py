@@ -1,5 +1,7 @@
 """Products with weights against float64: by torch, by oneDNN and by the kernel in C."""
 
+import copy
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -9,7 +11,7 @@ from torch import nn
 
 from tests.kernels.arbitrary import SIZES, examples, same_or_refused, tensors
 from tests.tolerances import assert_close, assert_gradients_close
-from tupe_fairseq.kernels.linear import linear, prefers_onednn, project
+from tupe_fairseq.kernels.linear import PackedLinear, linear, prefers_onednn, project
 
 #: Inputs, outputs, whether there is a bias: products too small for anything but torch, products of
 #: few rows, by the kernel in C if these are multiples of 16, and products that oneDNN computes.
@@ -153,3 +155,18 @@ def test_few_programs_for_many_lengths():
             assert_close(linear(x, layer.weight, layer.bias), layer(x))
     shapes = {str(event.input_shapes) for event in profile.events() if "pointwise" in event.name}
     assert 0 < len(shapes) <= 34
+
+
+@pytest.mark.parametrize("rows", [(1,), (3, 5), (700,)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_packed_weights(rows, bias):
+    """bf16 as torch rounds it: products of bf16 numbers, summed in fp32, rounded once."""
+    torch.manual_seed(1)
+    layer = nn.Linear(96, 64, bias).to(torch.bfloat16)
+    packed, x = PackedLinear(layer), torch.randn(*rows, 96, dtype=torch.bfloat16)
+    with torch.no_grad():
+        expected = F.linear(x.double(), layer.weight.double(), None)
+        expected = expected + layer.bias.double() if bias else expected
+        for each in (packed, copy.deepcopy(packed), packed.to(torch.float32)):
+            out = each(x.to(each.weight.dtype))
+            torch.testing.assert_close(out.double(), expected, rtol=2**-8, atol=2**-8)

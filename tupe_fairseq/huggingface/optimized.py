@@ -15,18 +15,14 @@ import transformers
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers.activations import ACT2FN
-from transformers.modeling_outputs import (
-    BaseModelOutput,
-    BaseModelOutputWithPoolingAndCrossAttentions,
-)
+from transformers.modeling_outputs import BaseModelOutputWithPoolingAndCrossAttentions
 
 from ..attention import Layout, Padding
+from ..errors import UsageError
 from ..kernels.dropout import Dropout
 from ..modules.forward_pass import Batch, Pass
 from ..modules.padding_shift import PaddingShift
 from ..position.base import Shape, build_position_encoding
-from ..position.deberta import released_options
-from ..tracing import is_exporting
 from .encoder import HuggingFaceStack, Record
 from .padding import check_inputs
 
@@ -52,8 +48,12 @@ class Optimized(transformers.PreTrainedModel):
         "final_layer_norm": ("output", "LayerNorm"),
     }
 
+    encoder: Any
+    embeddings: Any
     #: Whether vectors at padding are computed as those at tokens, since a head reads them.
     keeps_padding = False
+    #: In which the layers compute; "fp32" stands for that of the model.
+    precision = "fp32"
 
     @classmethod
     def replacing(cls, model: Any) -> Any:
@@ -76,7 +76,7 @@ class Optimized(transformers.PreTrainedModel):
         return ""
 
     def build(self) -> None:
-        """Make the stack and its links, again after `encoder` was replaced."""
+        """Make the stack and its links."""
         config = self.config
         shape = Shape(config.hidden_size, config.num_attention_heads, self.longest())
         name, options = self.encoding_options()
@@ -97,6 +97,13 @@ class Optimized(transformers.PreTrainedModel):
         # Not a submodule: its modules are the encoder's.
         self.__dict__["stack"] = stack
         self.__dict__["links"] = self.make_links(stack)
+
+    def keep(self, stack: HuggingFaceStack, precision: str) -> None:
+        """Compute by this stack from now on, which has parameters of its own, for inference."""
+        self.encoder, self.precision = stack, precision
+        self.__dict__["stack"] = stack
+        self.__dict__["links"] = []
+        self.register_state_dict_pre_hook(_refuse)
 
     def longest(self) -> int:
         """The largest number of positions."""
@@ -126,11 +133,15 @@ class Optimized(transformers.PreTrainedModel):
         """As the class of transformers; it computes itself what the stack does not.
 
         That is: masks that are not B×T, caches and sources of decoders, and graphs that torch
-        exports or traces.
+        compiles, exports or traces.
+
+        Raises:
+            UsageError: an input has another shape, or converted layers cannot compute this.
         """
         inputs = {"input_ids": input_ids, "inputs_embeds": inputs_embeds}
         inputs |= {"token_type_ids": token_type_ids, "position_ids": position_ids}
         if not self._serves(attention_mask, more):
+            self._check_fp32()
             return super().forward(**inputs, attention_mask=attention_mask, **more)
         given = (input_ids, inputs_embeds, attention_mask, token_type_ids)
         check_inputs(*given, getattr(self.config, "embedding_size", self.config.hidden_size))
@@ -155,9 +166,11 @@ class Optimized(transformers.PreTrainedModel):
 
     def _run(self, x: Tensor, layout: Layout, record: Record) -> Tensor:
         """The last vectors, B×T×C, of embedded tokens."""
-        stack = self._linked()
+        stack = self.linked()
         stack.check_length(layout.length)
         x = layout.pack(x).to(stack.layers[0].final_layer_norm.weight.dtype)
+        # Constants; parameters are the encoder's.
+        stack.embed_positions.to(x.device)
         positions = stack.embed_positions.for_pass(layout.length, x.device)
         backend = "eager" if record.wants_weights else None
         prepared = stack.layers.prepare(positions, x, layout, backend=backend)
@@ -173,9 +186,17 @@ class Optimized(transformers.PreTrainedModel):
     def _serves(self, mask: Tensor | None, more: dict[str, Any]) -> bool:
         asked = {name for name, value in more.items() if value is not None}
         two_axes = mask is None or mask.dim() == 2
-        return asked <= SERVED and two_axes and not (is_exporting() or torch.jit.is_tracing())
+        traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
+        return asked <= SERVED and two_axes and not traced
 
-    def _linked(self) -> HuggingFaceStack:
+    def _check_fp32(self) -> None:
+        if not self.links:
+            raise UsageError(
+                f"layers in {self.precision} take masks of texts × tokens alone, and cannot be "
+                "compiled or exported: use the model that was given to optimize."
+            )
+
+    def linked(self) -> HuggingFaceStack:
         """The stack with the encoder's present modules and modes."""
         stack: HuggingFaceStack = self.stack
         for here, name, theirs, part in self.links:
@@ -186,12 +207,20 @@ class Optimized(transformers.PreTrainedModel):
         if stack.training != self.training:
             for module in stack.modules():
                 module.training = self.training
-        if self.training:
+        if self.training and self.links:
             layers: list[Any] = list(stack.layers)
             for layer, theirs in zip(layers, self.encoder.layer, strict=True):
                 layer.gradient_checkpointing = theirs.gradient_checkpointing
                 layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
         return stack
+
+
+def _refuse(encoder: Any, *_: Any) -> None:
+    """Called before the state dict of converted layers is made."""
+    raise UsageError(
+        f"layers in {encoder.precision} are for inference and cannot be saved: save the model "
+        "that was given to optimize."
+    )
 
 
 def _owner(module: nn.Module, path: str) -> tuple[nn.Module, str]:
@@ -220,53 +249,3 @@ class XLMRobertaModel(Optimized, transformers.XLMRobertaModel):
 
 class CamembertModel(Optimized, transformers.CamembertModel):
     """transformers' CamembertModel."""
-
-
-class DebertaV2Model(Optimized, transformers.DebertaV2Model):
-    """transformers' DebertaV2Model, of DeBERTa-v2 and v3."""
-
-    parts: ClassVar = {
-        **Optimized.parts,
-        "self_attn.q_proj": ("attention.self", "query_proj"),
-        "self_attn.k_proj": ("attention.self", "key_proj"),
-        "self_attn.v_proj": ("attention.self", "value_proj"),
-    }
-
-    @classmethod
-    def why_not(cls, model: Any) -> str:
-        config = model.config
-        if not config.relative_attention:
-            return "relative_attention is False"
-        if getattr(config, "conv_kernel_size", 0):
-            return f"conv_kernel_size is {config.conv_kernel_size}"
-        if model.z_steps > 1:
-            return f"z_steps is {model.z_steps}"
-        return "its forward has been replaced" if "forward" in model.__dict__ else ""
-
-    def encoding_options(self) -> tuple[str, dict[str, Any]]:
-        # The embeddings add the absolute positions, if there are any.
-        return "deberta", {**released_options(self.config), "deberta_absolute": False}
-
-    def make_links(self, stack: HuggingFaceStack) -> list[Link]:
-        positions, encoder = stack.embed_positions, self.encoder
-        links = [
-            *super().make_links(stack),
-            (positions, "weight", encoder.rel_embeddings, "weight"),
-        ]
-        if positions.norm is not None:
-            links.append((positions, "norm", encoder, "LayerNorm"))
-        for terms, theirs in zip(stack.layers.terms(), encoder.layer, strict=True):
-            for name, part in (("pos_k_proj", "pos_key_proj"), ("pos_q_proj", "pos_query_proj")):
-                if getattr(terms, name, None) is not None:
-                    links.append((terms, name, theirs.attention.self, part))
-        return links
-
-    def output(self, last: Tensor, **more: Any) -> Any:
-        return BaseModelOutput(last_hidden_state=last, **more)
-
-
-#: The class of each class of transformers.
-CLASSES: dict[type, type[Optimized]] = {
-    getattr(transformers, each.__name__): each
-    for each in (BertModel, RobertaModel, XLMRobertaModel, CamembertModel, DebertaV2Model)
-}

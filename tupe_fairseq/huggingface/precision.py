@@ -1,33 +1,115 @@
-"""The precision in which the layers of an optimized encoder compute."""
+"""The precision in which the layers of an optimized encoder compute.
+
+In "bf16" and "int8" the layers are copies for inference. They are changed where that saves time:
+one product gives queries, keys and values, and what depends on weights alone is computed once.
+"""
 
 import copy
 import warnings
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+from ..attention import Layout, TupeMultiheadAttention
+from ..errors import ConfigurationError
+from ..kernels.linear import PackedLinear, project
+from ..position import LayerTerms
+from ..position.relative import ByDistance, RelativeVectors
 
 #: Values of `precision`.
 PRECISIONS = ("fp32", "bf16", "int8")
 
 
+class JoinedAttention(TupeMultiheadAttention):
+    """Self-attention with one projection, C -> 3C, whose queries are scaled."""
+
+    qkv_proj: nn.Module
+
+    def _project(self, x: Tensor, layout: Layout) -> tuple[Tensor, Tensor, Tensor]:
+        parts = project(x, self.qkv_proj).chunk(3, -1)
+        q, k, v = (self.per_head(layout.to_attention(part)) for part in parts)
+        return q, k, v
+
+
+class FixedTerms(LayerTerms):
+    """DeBERTa's terms of constant weights, which are projected once for all distances."""
+
+    def __init__(self, terms: Any, encoding: Any, attention: TupeMultiheadAttention):
+        super().__init__()
+        # From here on, all distances share the last bucket.
+        longest = max(encoding.shape.max_positions, encoding.relative_clip + 1)
+        vectors: RelativeVectors = terms.relative(encoding, longest, attention)
+        self.firsts = {}
+        for name in ("for_queries", "for_keys"):
+            by_distance: ByDistance | None = getattr(vectors, name)
+            if by_distance is not None:
+                self.register_buffer(name, by_distance.vectors.contiguous())
+                self.firsts[name] = by_distance.first
+
+    def relative(self, encoding: Any, length: int, attention: Any = None) -> RelativeVectors:
+        parts: dict[str, Any] = {
+            name: ByDistance(self.get_buffer(name), first).within(length, length)
+            for name, first in self.firsts.items()
+        }
+        return RelativeVectors(**parts)
+
+
+@torch.no_grad()
 def convert(encoder: Any, precision: str) -> None:
-    """Let the layers compute in another precision, for inference; heads and embeddings stay.
+    """Let the layers compute in another precision, for inference; embeddings stay.
 
     "bf16" stores and computes the layers in bfloat16. "int8" stores each row of the matrices in
-    8 bits with a scale, and quantizes what they multiply when they run (`torch.ao.quantization`,
-    which runs on every processor without a compiler; torchao's int8 needs torch.compile).
+    8 bits with a scale, and quantizes what they multiply when they run. torch.ao.quantization does
+    this: it needs no compiler, whereas torchao's int8 on CPUs needs torch.compile.
+
+    Raises:
+        ConfigurationError: the layers have been converted already.
     """
-    if precision == "fp32":
+    if not encoder.links and precision != encoder.precision:
+        raise ConfigurationError(
+            f"precision is {precision!r}, but the model's layers are {encoder.precision} already: "
+            "optimize the original model."
+        )
+    if precision == "fp32" or not encoder.links:
         return
-    layers = copy.deepcopy(encoder.encoder).requires_grad_(False)
+    stack = copy.deepcopy(encoder.linked()).eval().requires_grad_(False)
+    for layer in stack.layers:
+        layer.self_attn = _for_inference(layer.self_attn, stack.embed_positions)
     if precision == "bf16":
-        layers = layers.to(torch.bfloat16)
-    else:
-        with warnings.catch_warnings():
-            # torch.ao.quantization goes to torchao in the future.
-            warnings.simplefilter("ignore")
+        _pack(stack.to(torch.bfloat16))
+    with warnings.catch_warnings():
+        # torch.ao.quantization announces that torchao will replace it.
+        warnings.simplefilter("ignore")
+        if precision == "int8":
             by_row = torch.ao.quantization.per_channel_dynamic_qconfig
-            layers = torch.ao.quantization.quantize_dynamic(layers, {nn.Linear: by_row})
-    encoder.encoder = layers
-    encoder.build()
+            torch.ao.quantization.quantize_dynamic(stack, {nn.Linear: by_row}, inplace=True)
+    encoder.keep(stack, precision)
+
+
+def _pack(stack: nn.Module) -> None:
+    """Let the linear layers keep their weights as oneDNN reads them."""
+    for module in list(stack.modules()):
+        for name, child in module.named_children():
+            if type(child) is nn.Linear:
+                setattr(module, name, PackedLinear(child))
+
+
+def _for_inference(attention: Any, encoding: Any) -> JoinedAttention:
+    """An attention that computes the same with constant weights."""
+    terms = attention.layer_terms
+    if terms is not None:
+        terms = FixedTerms(terms, encoding, attention)
+    sizes = attention.embed_dim, attention.num_heads
+    with torch.device("meta"):
+        joined = JoinedAttention(*sizes, layer_terms=terms)
+    for name in ("q_proj", "k_proj", "v_proj"):
+        delattr(joined, name)
+    joined.out_proj = attention.out_proj
+    joined.qkv_proj = nn.Linear(attention.embed_dim, 3 * attention.embed_dim)
+    scales = (attention.scaling, 1.0, 1.0)
+    parts = (attention.q_proj, attention.k_proj, attention.v_proj)
+    for name in ("weight", "bias"):
+        scaled = [s * getattr(part, name) for s, part in zip(scales, parts, strict=True)]
+        getattr(joined.qkv_proj, name).copy_(torch.cat(scaled))
+    return joined.requires_grad_(False)
