@@ -24,6 +24,7 @@ from ...tracing import OLDEST_EXPORTER
 from ..check import batch, inputs, largest_difference
 from ..classes import to_transformers
 from ..conversion import Conversion, Forward, Opened, register
+from ..graphs import TRANSLATIONS, drop_shapes
 from ..models import ANSWERS, Converted, task_of
 from ..output import building, write_files
 from ..pooling import Pooling, WithPooling
@@ -168,7 +169,9 @@ def export(model: WithPooling, path: Path, converted: Converted, output: str) ->
                 input_names=list(traced),
                 output_names=[output],
                 external_data=bytes_ > LARGEST,
+                custom_translation_table=TRANSLATIONS,
             )
+        drop_shapes(path)
     # The exporter raises errors of any type for operations that it does not know.
     except Exception as error:
         cause = f"--position-encoding is {config.position_encoding!r}"
@@ -206,6 +209,7 @@ def quantize(path: Path, out: Path) -> None:
             # Weights of 7 bits: with 8, products overflow on processors without VNNI.
             reduce_range=True,
         )
+    drop_shapes(out)
 
 
 def error_of(path: Path, model: WithPooling, converted: Converted) -> float:
