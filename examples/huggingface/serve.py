@@ -1,10 +1,11 @@
-"""Classify texts or fill masks with onnxruntime, from standard input: one text per line.
+"""Classify texts, fill masks or embed texts with onnxruntime, from standard input: one per line.
 
     python scripts/convert_checkpoint.py --to onnx MODEL --head NAME --out program
     python -m examples.huggingface.serve program < sentences.txt
 
-A tab separates the two sentences of a pair. Needs onnxruntime and tokenizers only, neither torch
-nor fairseq. A second argument names the file of the program: model.int8.onnx is smaller, and less
+With --pooling mean in place of --head, a text is answered by its embedding, in JSON. A tab
+separates the two sentences of a pair. Needs onnxruntime and tokenizers only, neither torch nor
+fairseq. A second argument names the file of the program: model.int8.onnx is smaller, and less
 exact.
 """
 
@@ -66,6 +67,13 @@ def classified(config: dict, logits: numpy.ndarray) -> str:
     return f"{name} {probabilities[best]:.3f}"
 
 
+def longest(folder: str, config: dict) -> int:
+    """The number of tokens at which texts are cut, which sentence-transformers may lower."""
+    path = Path(folder, "sentence_bert_config.json")
+    settings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return settings.get("max_seq_length") or config["max_position_embeddings"]
+
+
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -86,19 +94,26 @@ def main() -> None:
     tokenizer = Tokenizer.from_file(str(Path(folder, "tokenizer.json")))
     padding = config["pad_token_id"]
     tokenizer.enable_padding(pad_id=padding, pad_token=tokenizer.id_to_token(padding))
-    tokenizer.enable_truncation(config["max_position_embeddings"])
+    tokenizer.enable_truncation(longest(folder, config))
     session = InferenceSession(str(Path(folder, args.file)))
     names = [each.name for each in session.get_inputs()]
-    if session.get_outputs()[0].name != "logits":
-        sys.exit(f"error: PROGRAM is {folder!r}, which gives features; give --head to --to onnx.")
+    output = session.get_outputs()[0].name
+    if output == "last_hidden_state":
+        sys.exit(
+            f"error: PROGRAM is {folder!r}, which gives features: see --pooling of --to onnx."
+        )
     texts = [line.rstrip("\n") for line in sys.stdin]
     for start in range(0, len(texts), 16):
         some = texts[start : start + 16]
         inputs = batch(tokenizer, some)
-        (logits,) = session.run(None, {name: inputs[name] for name in names})
-        for text, ids, row in zip(some, inputs["input_ids"], logits, strict=True):
-            of_classes = "problem_type" in config
-            answer = classified(config, row) if of_classes else filled(tokenizer, ids, row)
+        (rows,) = session.run(None, {name: inputs[name] for name in names})
+        for text, ids, row in zip(some, inputs["input_ids"], rows, strict=True):
+            if output == "sentence_embedding":
+                answer = json.dumps([round(float(value), 6) for value in row])
+            elif "problem_type" in config:
+                answer = classified(config, row)
+            else:
+                answer = filled(tokenizer, ids, row)
             print(f"{answer}\t{text}")
 
 

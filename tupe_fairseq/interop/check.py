@@ -71,8 +71,8 @@ def check(
 ) -> list[str]:
     """Compare two models: ids of some texts, names of classes, and outputs but at padding.
 
-    With a classification `head`, the logits of that head are compared, and features where there
-    is no trained head. With `lower_case`, the second model lowercases texts.
+    With a classification `head`, the logits of that head are compared, and features or their
+    embeddings where none is written. With `lower_case`, the second model lowercases texts.
 
     Returns:
         Lines of a report.
@@ -89,9 +89,14 @@ def check(
         report.append(f"names of classes: {', '.join(labels[0])}")
     if before is None or after is None or converted.not_comparable:
         return [*report, f"not compared: {converted.not_comparable}"]
-    difference = largest_difference(after.outputs, before.outputs, converted)
+    expected, pooling = before.outputs, converted.pooling
+    if pooling is not None:
+        padding = converted.settings["pad_token_id"]
+        expected = lambda ids: pooling(before.outputs(ids), ids.ne(padding))  # noqa: E731
+    difference = largest_difference(after.outputs, expected, converted)
     name = "logits of the head" if head else "logits"
     name = "features" if converted.writes_features(head) else name
+    name = "embeddings" if pooling is not None and pooling.kind != "none" else name
     line = f"{name}: largest difference {difference:.1e} of the largest"
     # NaN must fail too.
     if not difference <= TOLERANCE:

@@ -23,7 +23,8 @@ def convert(argv: list[str] | None = None) -> list[str]:
     arguments, (reading, writing), options = parse(argv)
     source, out = arguments.source, arguments.out
     converted = reading.function(source, getattr(arguments, "dict", None), **options[0])
-    head = options[1].get("head") or converted.head
+    # A model that is pooled has no head.
+    head = options[1].get("head") or (None if "pooling" in options[1] else converted.head)
     if any(option.name == "head" for option in writing.options):
         options[1]["head"] = head
     writing.function(converted, out, **options[1])

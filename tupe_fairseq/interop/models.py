@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..errors import CheckpointError, ConfigurationError, UsageError
 from ..position import POSITION_ENCODINGS
+from .pooling import Pooling
 
 #: Names of parameters, which are those of `TupeForMaskedLM` and `TupeForCausalLM`.
 EMBED_TOKENS, ENCODER, LM_HEAD = "tupe.embed_tokens.weight", "tupe.encoder.", "lm_head."
@@ -34,6 +35,7 @@ class Converted:
             none.
         source: the directory that it was read from, or that of the checkpoint.
         head: the classification head that is written by default.
+        pooling: set by a `--to` that writes features or embeddings in place of a head.
         labels: names of the classes of the head, by number; empty: not known.
         tokenizer: files of a tokenizer of transformers, by name.
         write_tokenizer: writes that tokenizer where `tokenizer` is empty, if it can be made of
@@ -48,6 +50,7 @@ class Converted:
     state: dict[str, Tensor]
     source: Path = Path()
     head: str | None = None
+    pooling: Pooling | None = None
     labels: list[str] = field(default_factory=list)
     tokenizer: dict[str, bytes] = field(default_factory=dict)
     write_tokenizer: Callable[[Path, bool | None], str] | None = None
@@ -73,7 +76,7 @@ class Converted:
 
     def writes_features(self, head: str | None) -> bool:
         """Whether transformers' class has no head: none is asked for, and none is trained."""
-        return head is None and not self.has_lm_head
+        return head is None and (self.pooling is not None or not self.has_lm_head)
 
 
 def output_weight(causal: bool) -> str:
@@ -137,7 +140,9 @@ def with_head(converted: Converted, head: str | None) -> dict[str, Tensor]:
         raise ConfigurationError(f"unknown --head {head!r}; the model's heads are: {known}.")
     if left_out := [name for name in heads if name != head]:
         converted.notes.append(f"left out, classification heads: {', '.join(left_out)}")
-    unused = (HEADS, LM_HEAD, POOLER) if head else (HEADS,)
+    unused: tuple[str, ...] = (HEADS, LM_HEAD, POOLER) if head else (HEADS,)
+    if converted.writes_features(head):
+        unused = (HEADS, LM_HEAD)
     prefix = f"{HEADS}{head}."
     return {name: value for name, value in state.items() if not name.startswith(unused)} | {
         f"{ONE_HEAD}{name.removeprefix(prefix)}": value

@@ -1,9 +1,9 @@
 """Programs in ONNX, which onnxruntime runs without torch: model.onnx, and the tokenizer.
 
 A program takes input_ids and attention_mask, B×T of any size up to the model's longest sequence,
-with padding on the right, and token_type_ids if the model has types. It returns logits, or
-last_hidden_state, B×T×C, of a model without a trained head. torch's exporter makes it from the
-classes for transformers.
+with padding on the right, and token_type_ids if the model has types. It returns logits,
+last_hidden_state, B×T×C, or sentence_embedding, B×C. torch's exporter makes it from the classes
+for transformers.
 """
 
 import io
@@ -24,8 +24,10 @@ from ...tracing import OLDEST_EXPORTER
 from ..check import batch, inputs, largest_difference
 from ..classes import to_transformers
 from ..conversion import Conversion, Forward, Opened, register
+from ..graphs import TRANSLATIONS, drop_shapes
 from ..models import ANSWERS, Converted, task_of
 from ..output import building, write_files
+from ..pooling import Pooling, WithPooling
 from ..sources import AUTO_MAP, collect
 from .huggingface import Head, LowerCase, texts_and_labels, write_texts
 
@@ -36,12 +38,16 @@ CODE = (
     *("configuration_tupe.py", "tupe_errors.py", "tupe_options.py"),
     "tupe_position_model_options.py",
 )
-#: Largest difference from torch, relative to the largest logit.
+#: Largest difference from torch, relative to the largest output.
 TOLERANCE = 1e-4
 #: Length of the sequences that are traced; any length that is not special would do.
 TRACED = 11
 #: Parameters of more bytes are stored in a file beside the program, as ONNX demands.
 LARGEST = 1 << 30
+PoolingKind = Annotated[
+    str, "none: features, without a head; mean or cls: one embedding for each sentence"
+]
+Normalize = Annotated[bool, "yes: embeddings have unit length"]
 Int8 = Annotated[bool, f"yes: also write {INT8_FILE}, with matrices of 8-bit integers"]
 
 
@@ -51,9 +57,14 @@ def write(
     *,
     head: Head | None = None,
     lower_case: LowerCase | None = None,
+    pooling: PoolingKind | None = None,
+    normalize: Normalize = False,
     int8: Int8 = False,
 ) -> None:
     """Write a directory with a program, and with `int8` another with 8-bit matrices.
+
+    The program returns the logits of the head; with `pooling`, features or embeddings; by default,
+    the logits of the language modeling head if it is trained, and features otherwise.
 
     Raises:
         UsageError: torch is too old, an option is invalid, the extra is not installed, or the
@@ -64,33 +75,34 @@ def write(
             f"--to onnx needs torch {OLDEST_EXPORTER} or newer, but {torch.__version__} is "
             "installed."
         )
-    _check(converted, head)
+    _check(converted, head, pooling)
+    converted.pooling = Pooling(pooling or "none", normalize) if pooling or normalize else None
     for library in ("onnxruntime", "onnxscript", "transformers"):
         import_extra(library, KIND)
-    model = to_transformers(converted, "tupe", head)
+    model = WithPooling(to_transformers(converted, "tupe", head), converted.pooling)
     for module in model.modules():
         if isinstance(module, ConstantTable):
             module.to_floats()
     name = converted.settings["position_encoding"]
     with building(out) as folder:
-        export(model, folder / FILE, converted, converted.writes_features(head))
+        export(model, folder / FILE, converted, _name_of_output(converted, head))
         error = error_of(folder / FILE, model, converted)
         if not error <= TOLERANCE:
             raise CheckpointError(
                 f"--position-encoding is {name!r}, whose program gives other outputs than torch: "
-                f"they differ by {error:.1e} of the largest logit."
+                f"they differ by {error:.1e} of the largest."
             )
         if int8:
             quantize(folder / FILE, folder / INT8_FILE)
             error = error_of(folder / INT8_FILE, model, converted)
             converted.notes.append(
-                f"{INT8_FILE}: random texts' logits differ by {error:.1e} of the largest"
+                f"{INT8_FILE}: random texts' outputs differ by {error:.1e} of the largest"
             )
-        _write_config(folder, model.config)
+        _write_config(folder, model.model.config)
         write_texts(folder, converted, lower_case)
 
 
-def _check(converted: Converted, head: str | None) -> None:
+def _check(converted: Converted, head: str | None, pooling: str | None) -> None:
     """Whether a program can hold the model.
 
     Raises:
@@ -100,11 +112,22 @@ def _check(converted: Converted, head: str | None) -> None:
         raise ConfigurationError(
             "the model is a language model, which --to onnx does not take: use --to huggingface."
         )
+    if head and pooling:
+        raise ConfigurationError(
+            f"--head is {head!r} and --pooling is {pooling!r}, but a program has one output: "
+            "leave one of them out."
+        )
     if head and task_of(converted.state, head) == ANSWERS:
         raise ConfigurationError(
             f"--head is {head!r}, which has two outputs, but a program of --to onnx has one: use "
             "--to huggingface."
         )
+
+
+def _name_of_output(converted: Converted, head: str | None) -> str:
+    if converted.pooling is not None and converted.pooling.kind != "none":
+        return "sentence_embedding"
+    return "last_hidden_state" if converted.writes_features(head) else "logits"
 
 
 def _write_config(folder: Path, config: Any) -> None:
@@ -117,41 +140,42 @@ def _write_config(folder: Path, config: Any) -> None:
 
 
 @torch.no_grad()
-def export(model: Any, path: Path, converted: Converted, features: bool = False) -> None:
-    """Write the program of a model, which returns features or logits.
+def export(model: WithPooling, path: Path, converted: Converted, output: str) -> None:
+    """Write the program of a model, which returns `output`.
 
     Raises:
         UsageError: torch cannot export the encoding for every length.
     """
-    longest = model.config.max_position_embeddings
+    config: Any = model.model.config
+    longest = config.max_position_embeddings
     rows, columns = torch.export.Dim("batch"), torch.export.Dim("length", min=2, max=longest)
     # Encodings keep what they compute for the longest sequence.
     whole = torch.full((1, longest), 4)
     model(whole, torch.ones_like(whole))
     traced = inputs(batch(converted, min(TRACED, longest)), converted)
     traced["attention_mask"] = torch.ones_like(traced["input_ids"])
-    if not model.config.type_vocab_size > 1:
+    if not config.type_vocab_size > 1:
         del traced["token_type_ids"]
     bytes_ = sum(each.numel() * each.element_size() for each in model.parameters())
     try:
         with _quietly():
-            shapes = {each: {0: rows, 1: columns} for each in traced} | {"return_dict": None}
-            program = torch.export.export(
-                model, (), {**traced, "return_dict": False}, dynamic_shapes=shapes
-            )
+            shapes = {each: {0: rows, 1: columns} for each in traced}
+            program = torch.export.export(model, (), traced, dynamic_shapes=shapes)
             torch.onnx.export(
                 program,
                 (),
                 path,
                 dynamo=True,
                 input_names=list(traced),
-                output_names=["last_hidden_state" if features else "logits"],
+                output_names=[output],
                 external_data=bytes_ > LARGEST,
+                custom_translation_table=TRANSLATIONS,
             )
+        drop_shapes(path)
     # The exporter raises errors of any type for operations that it does not know.
     except Exception as error:
-        cause = f"--position-encoding is {model.config.position_encoding!r}"
-        if scaling := model.config.position_options.get("rope_scaling"):
+        cause = f"--position-encoding is {config.position_encoding!r}"
+        if scaling := config.position_options.get("rope_scaling"):
             cause = f"--rope-scaling is {scaling!r}"
         raise UsageError(
             f"{cause}, which torch cannot export for every length: use --to huggingface, and run "
@@ -185,13 +209,15 @@ def quantize(path: Path, out: Path) -> None:
             # Weights of 7 bits: with 8, products overflow on processors without VNNI.
             reduce_range=True,
         )
+    drop_shapes(out)
 
 
-def error_of(path: Path, model: Any, converted: Converted) -> float:
-    """The largest difference of logits at tokens, relative to the largest logit."""
+def error_of(path: Path, model: WithPooling, converted: Converted) -> float:
+    """The largest difference of outputs at tokens, relative to the largest."""
 
     def expected(ids: Tensor) -> Tensor:
-        return model(**inputs(ids, converted), return_dict=False)[0]
+        output: Tensor = model(**inputs(ids, converted))
+        return output
 
     return largest_difference(session(path, converted), expected, converted)
 
@@ -215,5 +241,7 @@ def open_program(directory: Path, converted: Converted, head: str | None) -> Ope
     return Opened(run, *texts_and_labels(directory, converted))
 
 
-SUMMARY = "a program for onnxruntime, of a masked language model or with --head of a classifier"
+SUMMARY = (
+    "a program for onnxruntime: logits, of masked tokens or of --head, features or embeddings"
+)
 register(Conversion("--to", KIND, SUMMARY, write, open_program, extra=KIND))

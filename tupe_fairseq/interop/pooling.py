@@ -1,0 +1,59 @@
+"""Embeddings of sentences, made of the features of their tokens."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import ConfigurationError
+
+KINDS = ("none", "mean", "cls")
+
+
+class Pooling(nn.Module):
+    """Features, or one vector for each sentence.
+
+    Args:
+        kind: "none" returns the features; "mean" averages those of the tokens, and "cls" takes
+            those of the first.
+        normalize: whether vectors of sentences get unit length.
+
+    Raises:
+        ConfigurationError: the kind is unknown, or features would be normalized.
+    """
+
+    def __init__(self, kind: str, normalize: bool = False) -> None:
+        super().__init__()
+        if kind not in KINDS:
+            raise ConfigurationError(f"--pooling is {kind!r}, but can be: {', '.join(KINDS)}.")
+        if normalize and kind == "none":
+            raise ConfigurationError(
+                "--normalize is for embeddings of sentences: add --pooling mean or cls."
+            )
+        self.kind, self.normalize = kind, normalize
+
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+        """Features B×T×C and mask B×T, 1 at tokens -> B×C, or B×T×C with the kind "none"."""
+        if self.kind == "none":
+            return features
+        pooled = features[:, 0]
+        if self.kind == "mean":
+            # Vectors at padding have no meaning, and may not be finite.
+            total = features.masked_fill(mask[..., None].eq(0), 0).sum(1)
+            pooled = total / mask.sum(1, keepdim=True).clamp(min=1).to(total.dtype)
+        return F.normalize(pooled, dim=-1) if self.normalize else pooled
+
+
+class WithPooling(nn.Module):
+    """A model of transformers that returns its first output, pooled with `pooling`."""
+
+    def __init__(self, model: nn.Module, pooling: Pooling | None) -> None:
+        super().__init__()
+        self.model, self.pooling = model, pooling
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> Tensor:
+        """Logits, features or embeddings."""
+        output: Tensor = self.model(
+            input_ids, attention_mask, token_type_ids=token_type_ids, return_dict=False
+        )[0]
+        return output if self.pooling is None else self.pooling(output, attention_mask)
