@@ -100,7 +100,7 @@ def run(*parts: str, rate: str = "5e-5") -> dict:
 
 
 def test_blocks_are_short():
-    assert len(blocks(PAGE, "python")) == 7
+    assert len(blocks(PAGE, "python")) == 8
     assert max(len(block.splitlines()) for block in blocks(PAGE, "python")) <= 10
     assert len(PAGE.read_text(encoding="utf-8").splitlines()) <= 120
 
@@ -209,7 +209,7 @@ def same(here, there):
 def test_trainer(place):
     pytest.importorskip("accelerate", reason="accelerate is not installed (extra hf)")
     # The small model learns in few updates only at a higher rate.
-    names = run("import AutoModel", rate="3e-2")
+    names = run("AutoModel", rate="3e-2")
     losses = [each["loss"] for each in names["trainer"].state.log_history if "loss" in each]
     assert losses[-1] < 0.5 * losses[0]
     assert type(names["again"]) is transformers.BertForSequenceClassification
