@@ -13,7 +13,7 @@ from examples.study.benchmark_plan import PILOT, RATES, Size
 from tests import ROOT, processes
 from tests.glue.samples import GLUE, write
 from tests.interop.samples import bert
-from tests.pages import commands
+from tests.pages import blocks, commands
 
 EXAMPLE = ROOT / "examples" / "add_an_encoding"
 FINETUNE = GLUE / "finetune.sh"
@@ -56,6 +56,14 @@ def test_equations(tmp_path):
     equations = (lambda d: -abs(2.0 * d**2 - 3), lambda d: -slope * d)
     for line, equation in zip(printed, equations, strict=True):
         assert [*map(float, line.split())] == pytest.approx([*map(equation, distances)])
+
+
+def test_look_at_it(tmp_path):
+    """The page's lines print −(i − j)² / (2 · 4²)."""
+    (block,) = blocks(EXAMPLE / "README.md", "python")
+    (tmp_path / "program.py").write_text(block)
+    printed = processes.run(tmp_path / "program.py", PYTHONPATH=PATH).stdout
+    assert "[-0.5000, -0.2812, -0.1250, -0.0312, -0.0000]" in printed
 
 
 @pytest.mark.slow

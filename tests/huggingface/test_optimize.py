@@ -241,6 +241,27 @@ def test_positions_beyond_the_longest_are_near(name, precision):
     assert (ours - theirs).norm() / theirs.norm() < 0.08
 
 
+@pytest.mark.parametrize("name", ["bert", "v3"])
+def test_what_the_layers_do_not_serve(name):
+    """Masks of heads, and graphs for export; in lower precisions they are refused in one line."""
+    model = build(name)
+    fast, (ids, mask) = optimize(model), batch(model).values()
+    of_heads = mask[:, None, None, :].bool()
+    theirs, ours = (m(ids, attention_mask=of_heads)[0][mask.bool()] for m in (model, fast))
+    assert torch.equal(ours, theirs)
+    program = torch.export.export(fast, (ids[:, :5],))
+    torch.testing.assert_close(program.module()(ids[:, :5])[0], fast(ids[:, :5])[0])
+    with pytest.raises(UsageError, match="layers in int8 take masks of texts × tokens alone"):
+        optimize(model, "int8")(ids, attention_mask=of_heads)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_models_move_to_other_devices(precision):
+    """Constants move with the parameters."""
+    moved = optimize(build("v3"), precision).to("meta")
+    assert moved(torch.ones(2, 7, dtype=torch.int64, device="meta"))[0].device.type == "meta"
+
+
 def test_only_where_asked_for_in_place():
     model = nn.Sequential(build("bert"), nn.Linear(3, 3))
     copied = optimize(model)

@@ -4,13 +4,27 @@ import copy
 import warnings
 from typing import Any, TypeVar
 
+import transformers
 from torch import nn
 
 from ..errors import ConfigurationError, UsageError
-from .optimized import CLASSES, Optimized
+from . import optimized
+from .optimized import Optimized
+from .optimized_deberta import DebertaV2Model
 from .precision import PRECISIONS, convert
 
 T = TypeVar("T")
+#: The optimized class of each class of transformers, whose name it has.
+CLASSES: dict[type, type[Optimized]] = {
+    getattr(transformers, each.__name__): each
+    for each in (
+        optimized.BertModel,
+        optimized.RobertaModel,
+        optimized.XLMRobertaModel,
+        optimized.CamembertModel,
+        DebertaV2Model,
+    )
+}
 
 
 def optimize(model: T, precision: str = "fp32", inplace: bool = False) -> T:

@@ -15,10 +15,7 @@ import transformers
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers.activations import ACT2FN
-from transformers.modeling_outputs import (
-    BaseModelOutput,
-    BaseModelOutputWithPoolingAndCrossAttentions,
-)
+from transformers.modeling_outputs import BaseModelOutputWithPoolingAndCrossAttentions
 
 from ..attention import Layout, Padding
 from ..errors import UsageError
@@ -26,8 +23,6 @@ from ..kernels.dropout import Dropout
 from ..modules.forward_pass import Batch, Pass
 from ..modules.padding_shift import PaddingShift
 from ..position.base import Shape, build_position_encoding
-from ..position.deberta import released_options
-from ..tracing import is_exporting
 from .encoder import HuggingFaceStack, Record
 from .padding import check_inputs
 
@@ -138,11 +133,15 @@ class Optimized(transformers.PreTrainedModel):
         """As the class of transformers; it computes itself what the stack does not.
 
         That is: masks that are not B×T, caches and sources of decoders, and graphs that torch
-        exports or traces.
+        compiles, exports or traces.
+
+        Raises:
+            UsageError: an input has another shape, or converted layers cannot compute this.
         """
         inputs = {"input_ids": input_ids, "inputs_embeds": inputs_embeds}
         inputs |= {"token_type_ids": token_type_ids, "position_ids": position_ids}
         if not self._serves(attention_mask, more):
+            self._check_fp32()
             return super().forward(**inputs, attention_mask=attention_mask, **more)
         given = (input_ids, inputs_embeds, attention_mask, token_type_ids)
         check_inputs(*given, getattr(self.config, "embedding_size", self.config.hidden_size))
@@ -170,6 +169,8 @@ class Optimized(transformers.PreTrainedModel):
         stack = self.linked()
         stack.check_length(layout.length)
         x = layout.pack(x).to(stack.layers[0].final_layer_norm.weight.dtype)
+        # Constants; parameters are the encoder's.
+        stack.embed_positions.to(x.device)
         positions = stack.embed_positions.for_pass(layout.length, x.device)
         backend = "eager" if record.wants_weights else None
         prepared = stack.layers.prepare(positions, x, layout, backend=backend)
@@ -185,7 +186,15 @@ class Optimized(transformers.PreTrainedModel):
     def _serves(self, mask: Tensor | None, more: dict[str, Any]) -> bool:
         asked = {name for name, value in more.items() if value is not None}
         two_axes = mask is None or mask.dim() == 2
-        return asked <= SERVED and two_axes and not (is_exporting() or torch.jit.is_tracing())
+        traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
+        return asked <= SERVED and two_axes and not traced
+
+    def _check_fp32(self) -> None:
+        if not self.links:
+            raise UsageError(
+                f"layers in {self.precision} take masks of texts × tokens alone, and cannot be "
+                "compiled or exported: use the model that was given to optimize."
+            )
 
     def linked(self) -> HuggingFaceStack:
         """The stack with the encoder's present modules and modes."""
@@ -240,53 +249,3 @@ class XLMRobertaModel(Optimized, transformers.XLMRobertaModel):
 
 class CamembertModel(Optimized, transformers.CamembertModel):
     """transformers' CamembertModel."""
-
-
-class DebertaV2Model(Optimized, transformers.DebertaV2Model):
-    """transformers' DebertaV2Model, of DeBERTa-v2 and v3."""
-
-    parts: ClassVar = {
-        **Optimized.parts,
-        "self_attn.q_proj": ("attention.self", "query_proj"),
-        "self_attn.k_proj": ("attention.self", "key_proj"),
-        "self_attn.v_proj": ("attention.self", "value_proj"),
-    }
-
-    @classmethod
-    def why_not(cls, model: Any) -> str:
-        config = model.config
-        if not config.relative_attention:
-            return "relative_attention is False"
-        if getattr(config, "conv_kernel_size", 0):
-            return f"conv_kernel_size is {config.conv_kernel_size}"
-        if model.z_steps > 1:
-            return f"z_steps is {model.z_steps}"
-        return "its forward has been replaced" if "forward" in model.__dict__ else ""
-
-    def encoding_options(self) -> tuple[str, dict[str, Any]]:
-        # The embeddings add the absolute positions, if there are any.
-        return "deberta", {**released_options(self.config), "deberta_absolute": False}
-
-    def make_links(self, stack: HuggingFaceStack) -> list[Link]:
-        positions, encoder = stack.embed_positions, self.encoder
-        links = [
-            *super().make_links(stack),
-            (positions, "weight", encoder.rel_embeddings, "weight"),
-        ]
-        if positions.norm is not None:
-            links.append((positions, "norm", encoder, "LayerNorm"))
-        for terms, theirs in zip(stack.layers.terms(), encoder.layer, strict=True):
-            for name, part in (("pos_k_proj", "pos_key_proj"), ("pos_q_proj", "pos_query_proj")):
-                if getattr(terms, name, None) is not None:
-                    links.append((terms, name, theirs.attention.self, part))
-        return links
-
-    def output(self, last: Tensor, **more: Any) -> Any:
-        return BaseModelOutput(last_hidden_state=last, **more)
-
-
-#: The class of each class of transformers.
-CLASSES: dict[type, type[Optimized]] = {
-    getattr(transformers, each.__name__): each
-    for each in (BertModel, RobertaModel, XLMRobertaModel, CamembertModel, DebertaV2Model)
-}

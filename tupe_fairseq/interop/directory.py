@@ -116,9 +116,9 @@ def neutral(
         UsageError: a setting or parameter is missing, or the dictionary is another one.
     """
     parameters = from_fairseq(state, family)
-    shown = sizes(parameters, source, family.model, family is CAUSAL)
+    shown = sizes(parameters, source, family.arguments.name, family.causal)
     settings = to_config(arguments, shown, family)
-    check_size(dictionary, shown["vocab_size"], path, family.adds_mask)
+    check_size(dictionary, shown["vocab_size"], path, not family.causal)
     folder = source.parent
     converted = Converted(settings, parameters, folder, labels=read_labels(path, folder))
     converted.files = fairseq_files(path) | fairseq_files(folder / path.name)
@@ -248,7 +248,7 @@ def outputs_of(
 def open_directory(path: Path, converted: Converted, head: str | None) -> Opened:
     """The model as the hub loads it."""
     family, rows = _family(converted), converted.settings["vocab_size"]
-    hub: Any = MODEL_REGISTRY[family.model].from_pretrained(path)
+    hub: Any = MODEL_REGISTRY[family.arguments.name].from_pretrained(path)
     order = order_beside(path if path.is_dir() else path.parent, hub.task.source_dictionary, rows)
     (model,) = getattr(hub, "models", None) or [hub.model]
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..checkpoints.mismatch import differences
 from ..errors import CheckpointError
-from .families import CAUSAL, MASKED, Family
+from .families import MASKED, Family
 from .keys import Rule, Table, to_ours
 from .models import ENCODER, Converted, building_model
 
@@ -39,7 +39,7 @@ def rules(family: Family) -> Table:
         Rule(family.version, ""),
         Rule(family.embeddings, "tupe.embed_tokens.weight"),
         *(Rule(f"{family.stack}{part}.**", f"{ENCODER}{part}.**") for part in parts),
-        *(output if family is CAUSAL else head),
+        *(output if family.causal else head),
     )
 
 
@@ -60,8 +60,8 @@ def to_fairseq(state: Mapping[str, Tensor], family: Family) -> dict[str, Tensor]
 
 def all_arguments(settings: dict[str, Any], family: Family = MASKED) -> Namespace:
     """All of fairseq's arguments for a model with these settings."""
-    flags = ["", "--task", family.task, "--criterion", family.criterion, "--arch", family.model]
-    flags += ["--optimizer", "adam"]
+    flags = ["", "--task", family.task, "--criterion", family.criterion, "--optimizer", "adam"]
+    flags += ["--arch", family.arguments.name]
     arguments = options.parse_args_and_arch(options.get_training_parser(), flags)
     vars(arguments).update(family.complete(settings))
     return arguments
@@ -89,7 +89,7 @@ def build(
     task = tasks.TASK_REGISTRY[family.task](arguments, copy.deepcopy(dictionary))
     with building_model(f"{family.longest} {settings[family.longest]}"):
         model = task.build_model(arguments).eval()
-        if family is MASKED:
+        if not family.causal:
             register_heads(model, state)
     return model
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
+from ..arguments.declaration import ModelArguments
+from ..arguments.roberta import ROBERTA
 from ..arguments.transformers import LANGUAGE_MODEL
 from ..errors import CheckpointError
 from ..position import model_options
@@ -16,33 +18,32 @@ class Family:
     """What differs between the two kinds.
 
     Attributes:
-        model: its name in fairseq.
+        arguments: of its model in fairseq.
         task: of fairseq's training.
         criterion: as `task`.
         stack: prefix of the parameters of embeddings, positions and layers.
         output: the weight of the output layer.
-        longest: the setting with the longest sequence in tokens.
         ties: the setting that ties the output layer to the embeddings, and its value if it does.
         more: further settings by their names in `TupeConfig`.
-        defaults: values of options of encodings where they are not recorded.
-        adds_mask: whether the task adds `<mask>` to the dictionary.
     """
 
-    model: str
+    arguments: ModelArguments
     task: str
     criterion: str
     stack: str
     output: str
-    longest: str
     ties: tuple[str, bool]
     more: Mapping[str, str] = field(default_factory=dict)
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    adds_mask: bool = False
 
     @property
-    def side(self) -> str:
-        """What settings begin with: "encoder" or "decoder"."""
-        return self.stack.partition(".")[0]
+    def causal(self) -> bool:
+        """Whether these are language models."""
+        return self.arguments.decoder
+
+    @property
+    def longest(self) -> str:
+        """The setting with the longest sequence in tokens."""
+        return self.arguments.lengths[0]
 
     @property
     def embeddings(self) -> str:
@@ -57,16 +58,16 @@ class Family:
     @property
     def settings(self) -> dict[str, str]:
         """Settings of the same meaning: name in `TupeConfig`, name here."""
-        shared = model_options(decoder=self.side == "decoder")
+        shared, side = model_options(self.causal), self.stack.partition(".")[0]
         same = ("position_encoding", *(option.name for option in shared))
         return {
-            "num_hidden_layers": f"{self.side}_layers",
-            "hidden_size": f"{self.side}_embed_dim",
-            "intermediate_size": f"{self.side}_ffn_embed_dim",
-            "num_attention_heads": f"{self.side}_attention_heads",
+            "num_hidden_layers": f"{side}_layers",
+            "hidden_size": f"{side}_embed_dim",
+            "intermediate_size": f"{side}_ffn_embed_dim",
+            "num_attention_heads": f"{side}_attention_heads",
             "max_position_embeddings": self.longest,
             "layernorm_embedding": "layernorm_embedding",
-            "normalize_before": f"{self.side}_normalize_before",
+            "normalize_before": f"{side}_normalize_before",
             "hidden_dropout_prob": "dropout",
             "attention_probs_dropout_prob": "attention_dropout",
             "activation_dropout": "activation_dropout",
@@ -77,7 +78,7 @@ class Family:
 
     def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The settings with those that follow from them."""
-        if self.adds_mask:
+        if not self.causal:
             return {"tokens_per_sample": settings[self.longest], **settings}
         width = settings["decoder_embed_dim"]
         # A language model may read <s> before each sample.
@@ -87,18 +88,17 @@ class Family:
 
     def start(self, settings: Mapping[str, Any]) -> str | None:
         """What a language model reads before a text; None for a masked language model."""
-        if self.adds_mask:
+        if not self.causal:
             return None
         return "<s>" if settings.get("add_bos_token") else "</s>"
 
 
 MASKED = Family(
-    model="tupe_roberta",
+    arguments=ROBERTA,
     task="masked_lm",
     criterion="masked_lm",
     stack="encoder.sentence_encoder.",
     output="encoder.lm_head.weight",
-    longest="max_positions",
     ties=("untie_weights_roberta", False),
     more={
         "classifier_dropout": "pooler_dropout",
@@ -106,17 +106,14 @@ MASKED = Family(
         "layer_norm_eps": "layer_norm_eps",
         "type_vocab_size": "type_vocab_size",
     },
-    adds_mask=True,
 )
 CAUSAL = Family(
-    model="tupe_transformer_lm",
+    arguments=LANGUAGE_MODEL,
     task="language_modeling",
     criterion="cross_entropy",
     stack="decoder.",
     output="decoder.output_projection.weight",
-    longest="max_target_positions",
     ties=("share_decoder_input_output_embed", True),
-    defaults=LANGUAGE_MODEL.option_defaults,
 )
 
 

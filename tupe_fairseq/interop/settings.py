@@ -10,7 +10,7 @@ from ..checkpoints.reading import recorded_settings
 from ..errors import CheckpointError
 from ..options import declared_options
 from ..position import POSITION_ENCODINGS, model_options
-from .families import CAUSAL, Family
+from .families import Family
 from .models import encoding_options
 
 #: Settings that older checkpoints do not record.
@@ -32,7 +32,7 @@ def to_config(
     Raises:
         CheckpointError: a setting is not recorded.
     """
-    recorded = {**UNRECORDED, **family.defaults, **arguments}
+    recorded = {**UNRECORDED, **family.arguments.option_defaults, **arguments}
     names = {there: here for there, here in family.settings.items() if there not in shown}
     if lacking := [name for name in names.values() if name not in recorded]:
         raise CheckpointError(f"the checkpoint does not record its {', '.join(lacking)}.")
@@ -43,12 +43,12 @@ def to_config(
         "position_options": {
             name: recorded[name] for name in options if recorded.get(name) is not None
         },
-        "is_decoder": family is CAUSAL,
+        "is_decoder": family.causal,
         "bos_token_id": 2 if family.start(recorded) == "</s>" else 0,
         "pad_token_id": 1,
         "eos_token_id": 2,
     }
-    if family is CAUSAL:
+    if family.causal:
         unscaled = recorded.get("no_scale_embedding")
         config["embedding_scale"] = 1.0 if unscaled else math.sqrt(shown["hidden_size"])
     return config
@@ -63,7 +63,7 @@ def from_config(config: Mapping[str, Any], family: Family) -> dict[str, Any]:
     arguments = {here: config.get(there) for there, here in family.settings.items()}
     name, tied = family.ties
     arguments[name] = tied == bool(config["tie_word_embeddings"])
-    if family is CAUSAL:
+    if family.causal:
         for name, value in LANGUAGE_MODELS.items():
             if config.get(name, value) != value:
                 raise CheckpointError(

@@ -5,13 +5,14 @@ from typing import Annotated
 import torch
 from torch import nn
 
-from tupe_fairseq import PositionEncoding, Shape, register_position_encoding
-from tupe_fairseq.position import AttentionBias
-from tupe_fairseq.position.indices import distances
+from tupe_fairseq import Shape, register_position_encoding
+from tupe_fairseq.position.base import check_at_least
+from tupe_fairseq.position.dtypes import widened
+from tupe_fairseq.position.randomized import BiasByDistance
 
 
 @register_position_encoding("gaussian")
-class GaussianPosition(PositionEncoding):
+class GaussianPosition(BiasByDistance):
     """Two learned numbers per head, shared by all layers."""
 
     def __init__(
@@ -21,11 +22,11 @@ class GaussianPosition(PositionEncoding):
         gaussian_width: Annotated[float, "initial standard deviation, in tokens"] = 8.0,
     ):
         super().__init__(shape)
+        check_at_least("--gaussian-width", gaussian_width, 0.01)
         self.w = nn.Parameter(torch.full((shape.num_heads, 1), 0.5 / gaussian_width**2))
         self.b = nn.Parameter(torch.zeros(shape.num_heads, 1))
 
-    def attention_bias(self, queries, keys, start=0):
-        distance = distances(queries, keys, start, device=self.w.device)
-        # H×1 and (T+S−1) -> H×(T+S−1), one value per distance
-        bias = -(self.w.float() * distance**2 + self.b.float()).abs()
-        return AttentionBias(keys, by_distance=bias, start=start)
+    def bias(self, distance):
+        # H×1 and N -> H×N, one value per distance
+        w, b = (p.to(widened(p.dtype)) for p in (self.w, self.b))
+        return -(w * distance**2 + b).abs()

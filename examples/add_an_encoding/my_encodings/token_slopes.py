@@ -6,6 +6,7 @@ from torch.nn import functional as F
 
 from tupe_fairseq import PositionEncoding, register_position_encoding
 from tupe_fairseq.position import LayerTerms
+from tupe_fairseq.position.dtypes import widened
 
 
 class TokenSlopes(LayerTerms):
@@ -18,7 +19,8 @@ class TokenSlopes(LayerTerms):
 
     def content(self, q, k, x, encoding, start=0):
         # B×T×C -> B×H×T×1
-        slopes = F.softplus(F.linear(x, self.w).float()).transpose(1, 2)[..., None]
+        products = F.linear(x, self.w)
+        slopes = F.softplus(products.to(widened(products.dtype))).transpose(1, 2)[..., None]
         queries = torch.arange(start, start + q.size(2), device=q.device)
         keys = torch.arange(k.size(2), device=q.device)
         return -slopes * (queries[:, None] - keys).abs()

@@ -22,7 +22,6 @@ from ...checkpoints.reading import read_checkpoint, recorded_settings
 from ...checks import read_dictionary
 from ...errors import CheckpointError
 from ...hub.files import find_checkpoint
-from ...position import POSITION_ENCODINGS
 from ..carried import DICTIONARY
 from ..conversion import Conversion, Opened, register
 from ..dictionaries import MASK, dictionary_for, dictionary_of
@@ -87,9 +86,6 @@ def read_roberta(
     Raises:
         UsageError: the file is not such a checkpoint, or its contents do not fit.
     """
-    if position_encoding is not None:
-        # An unknown name is an error before anything is read.
-        POSITION_ENCODINGS[position_encoding]
     source, state, path, words = _read_source(checkpoint, dictionary)
     ours = todays_names(state["model"], ROBERTA_RULES)
     settings = _settings(state, ours, source, ROBERTA, "learned")

@@ -15,7 +15,6 @@ from torch import Tensor
 from ...errors import CheckpointError, ConfigurationError
 from ...extras import import_extra
 from ...hub.files import TOKENIZER
-from ...position import POSITION_ENCODINGS
 from ..architectures import Architecture
 from ..card import model_card
 from ..carried import DICTIONARY, fairseq_files, sentence_files
@@ -73,9 +72,6 @@ def read(
     Raises:
         UsageError: it is not such a directory, or its contents do not fit.
     """
-    if position_encoding is not None:
-        # An unknown name is an error before anything is read.
-        POSITION_ENCODINGS[position_encoding]
     config, architecture = read_config(folder := Path(source))
     if architecture.model_type == "tupe" and (position_encoding or seed != 1):
         raise ConfigurationError(
