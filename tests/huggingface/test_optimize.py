@@ -1,6 +1,5 @@
 """`optimize` against the classes of transformers that it replaces."""
 
-import copy
 import re
 import warnings
 
@@ -8,52 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from tests.attention.cases import enlarged
-
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
-from tests.huggingface.deberta import RELEASED, SIZES  # noqa: E402
+from tests.huggingface.encoders import LENGTHS, batch, build, every_model  # noqa: E402
 from tupe_fairseq.errors import UsageError  # noqa: E402
 from tupe_fairseq.huggingface import optimize  # noqa: E402
-
-BERT_SIZES = {name: value for name, value in SIZES.items() if name != "relative_attention"}
-OPTIONS = {
-    "bert": ("Bert", BERT_SIZES),
-    "roberta": ("Roberta", {**BERT_SIZES, "pad_token_id": 1, "max_position_embeddings": 26}),
-    "xlm_roberta": ("XLMRoberta", {**BERT_SIZES, "max_position_embeddings": 26}),
-    "camembert": ("Camembert", {**BERT_SIZES, "max_position_embeddings": 26}),
-    "bert_relu": ("Bert", {**BERT_SIZES, "hidden_act": "relu", "layer_norm_eps": 1e-3}),
-    "v3": ("DebertaV2", {**SIZES, **RELEASED, "type_vocab_size": 0}),
-    "v2": (
-        "DebertaV2",
-        {**SIZES, "pos_att_type": ["c2p"], "position_biased_input": True, "type_vocab_size": 2},
-    ),
-    "own_projections": ("DebertaV2", {**SIZES, **RELEASED, "share_att_key": False}),
-    "no_terms": ("DebertaV2", {**SIZES, **RELEASED, "pos_att_type": []}),
-}
-LENGTHS = (20, 1, 7, 20, 13)
-every_model = pytest.mark.parametrize("name", OPTIONS)
-
-
-def build(name: str, head: str = "Model", **changes):
-    """A model of transformers in eval mode, with parameters large enough to tell positions."""
-    kind, sizes = OPTIONS[name]
-    config = getattr(transformers, f"{kind}Config")(**{**sizes, **changes})
-    torch.manual_seed(0)
-    return enlarged(getattr(transformers, f"{kind}{head}")(config), seed=0).eval()
-
-
-def batch(model, side: str = "right"):
-    """Random ids with padding on this side, and their mask."""
-    ids = torch.randint(4, model.config.vocab_size, (len(LENGTHS), max(LENGTHS)))
-    mask = torch.ones_like(ids)
-    for row, length in enumerate(LENGTHS):
-        mask[row, length:] = 0
-    if side == "left":
-        mask = mask.flip(1)
-    return {"input_ids": ids.masked_fill(mask == 0, model.config.pad_token_id or 0)} | (
-        {} if side == "none" else {"attention_mask": mask}
-    )
 
 
 @every_model
@@ -208,37 +166,6 @@ def test_modules_that_replace_others_later_are_used(name):
     assert not torch.allclose(ours, before, atol=1e-3)
     ours.square().sum().backward()
     assert adapter.change.grad.any()
-
-
-@pytest.mark.parametrize("name", ["bert", "roberta", "v3"])
-@pytest.mark.parametrize(("precision", "bound"), [("bf16", 0.04), ("int8", 0.08)])
-def test_lower_precisions_are_near(name, precision, bound):
-    """Outputs stay fp32, and the given model stays as it is."""
-    model = build(name, "ForSequenceClassification", num_hidden_layers=1)
-    inputs, state = batch(model), copy.deepcopy(model.state_dict())
-    fast = optimize(model, precision)
-    with torch.no_grad():
-        theirs, ours = (getattr(m, m.base_model_prefix)(**inputs)[0] for m in (model, fast))
-        assert fast(**inputs).logits.dtype == ours.dtype == torch.float32
-    with pytest.raises(UsageError, match=f"layers in {precision} are for inference"):
-        fast.state_dict()
-    with pytest.raises(UsageError, match=f"the model's layers are {precision} already"):
-        optimize(fast, "fp32")
-    shown = inputs["attention_mask"].bool()
-    difference = (ours - theirs)[shown]
-    assert 0 < difference.norm() / theirs[shown].norm() < bound
-    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
-
-
-@pytest.mark.parametrize("name", ["v3", "own_projections"])
-@pytest.mark.parametrize("precision", ["bf16", "int8"])
-def test_positions_beyond_the_longest_are_near(name, precision):
-    """The terms that are computed once hold all distances."""
-    model = build(name, num_hidden_layers=1)
-    ids = torch.randint(4, model.config.vocab_size, (2, 70))
-    with torch.no_grad():
-        theirs, ours = (m(ids)[0] for m in (model, optimize(model, precision)))
-    assert (ours - theirs).norm() / theirs.norm() < 0.08
 
 
 @pytest.mark.parametrize("name", ["bert", "v3"])

@@ -1,0 +1,49 @@
+"""Encoders of transformers with random parameters, and batches for them."""
+
+import pytest
+import torch
+
+from tests.attention.cases import enlarged
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+
+from tests.huggingface.deberta import RELEASED, SIZES  # noqa: E402
+
+BERT_SIZES = {name: value for name, value in SIZES.items() if name != "relative_attention"}
+OPTIONS = {
+    "bert": ("Bert", BERT_SIZES),
+    "roberta": ("Roberta", {**BERT_SIZES, "pad_token_id": 1, "max_position_embeddings": 26}),
+    "xlm_roberta": ("XLMRoberta", {**BERT_SIZES, "max_position_embeddings": 26}),
+    "camembert": ("Camembert", {**BERT_SIZES, "max_position_embeddings": 26}),
+    "bert_relu": ("Bert", {**BERT_SIZES, "hidden_act": "relu", "layer_norm_eps": 1e-3}),
+    "v3": ("DebertaV2", {**SIZES, **RELEASED, "type_vocab_size": 0}),
+    "v2": (
+        "DebertaV2",
+        {**SIZES, "pos_att_type": ["c2p"], "position_biased_input": True, "type_vocab_size": 2},
+    ),
+    "own_projections": ("DebertaV2", {**SIZES, **RELEASED, "share_att_key": False}),
+    "no_terms": ("DebertaV2", {**SIZES, **RELEASED, "pos_att_type": []}),
+}
+LENGTHS = (20, 1, 7, 20, 13)
+every_model = pytest.mark.parametrize("name", OPTIONS)
+
+
+def build(name: str, head: str = "Model", **changes):
+    """A model of transformers in eval mode, with parameters large enough to tell positions."""
+    kind, sizes = OPTIONS[name]
+    config = getattr(transformers, f"{kind}Config")(**{**sizes, **changes})
+    torch.manual_seed(0)
+    return enlarged(getattr(transformers, f"{kind}{head}")(config), seed=0).eval()
+
+
+def batch(model, side: str = "right"):
+    """Random ids with padding on this side, and their mask."""
+    ids = torch.randint(4, model.config.vocab_size, (len(LENGTHS), max(LENGTHS)))
+    mask = torch.ones_like(ids)
+    for row, length in enumerate(LENGTHS):
+        mask[row, length:] = 0
+    if side == "left":
+        mask = mask.flip(1)
+    return {"input_ids": ids.masked_fill(mask == 0, model.config.pad_token_id or 0)} | (
+        {} if side == "none" else {"attention_mask": mask}
+    )

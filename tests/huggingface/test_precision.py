@@ -1,0 +1,41 @@
+"""Layers in bf16 and int8, for inference."""
+
+import copy
+
+import pytest
+import torch
+
+from tests.huggingface.encoders import batch, build
+from tupe_fairseq.errors import UsageError
+from tupe_fairseq.huggingface import optimize
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "v3"])
+@pytest.mark.parametrize(("precision", "bound"), [("bf16", 0.04), ("int8", 0.08)])
+def test_lower_precisions_are_near(name, precision, bound):
+    """Outputs stay fp32, and the given model stays as it is."""
+    model = build(name, "ForSequenceClassification", num_hidden_layers=1)
+    inputs, state = batch(model), copy.deepcopy(model.state_dict())
+    fast = optimize(model, precision)
+    with torch.no_grad():
+        theirs, ours = (getattr(m, m.base_model_prefix)(**inputs)[0] for m in (model, fast))
+        assert fast(**inputs).logits.dtype == ours.dtype == torch.float32
+    with pytest.raises(UsageError, match=f"layers in {precision} are for inference"):
+        fast.state_dict()
+    with pytest.raises(UsageError, match=f"the model's layers are {precision} already"):
+        optimize(fast, "fp32")
+    shown = inputs["attention_mask"].bool()
+    difference = (ours - theirs)[shown]
+    assert 0 < difference.norm() / theirs[shown].norm() < bound
+    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize("name", ["v3", "own_projections"])
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_positions_beyond_the_longest_are_near(name, precision):
+    """The terms that are computed once hold all distances."""
+    model = build(name, num_hidden_layers=1)
+    ids = torch.randint(4, model.config.vocab_size, (2, 70))
+    with torch.no_grad():
+        theirs, ours = (m(ids)[0] for m in (model, optimize(model, precision)))
+    assert (ours - theirs).norm() / theirs.norm() < 0.08
