@@ -213,12 +213,18 @@ def test_batches_do_not_change_results():
         assert not together[row, length:].any()
 
 
+def fused(encoder: nn.Module) -> nn.Module:
+    """As GLiNER holds an encoder whose layers it averages."""
+    return nn.ModuleDict({"encoder": encoder, "layers_fuser": nn.Identity()})
+
+
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
         (lambda: build("bert", is_decoder=True), "BertModel (it is a decoder)"),
         (lambda: build("v3", conv_kernel_size=3), "DebertaV2Model (conv_kernel_size is 3)"),
         (lambda: build("v3", relative_attention=False), "(relative_attention is False)"),
+        (lambda: fused(build("bert")), "encoder (layers_fuser reads vectors at padding)"),
         (lambda: nn.Linear(2, 2), "nothing to optimize in Linear: it has none of BertModel"),
     ],
 )

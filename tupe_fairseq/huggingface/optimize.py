@@ -109,10 +109,17 @@ def _replacements(model: nn.Module) -> tuple[dict[nn.Module, Any], dict[str, str
     for name, module in model.named_modules():
         # Exactly such a class, because a subclass may compute something else.
         kind = CLASSES.get(type(module))
+        parent = model.get_submodule(name.rpartition(".")[0])
         if isinstance(module, Optimized):
             replaced[module] = module
-        elif kind is not None and (reason := kind.why_not(module)):
+        elif kind is not None and (reason := kind.why_not(module) or _read_padding(parent)):
             reasons[name or type(module).__name__] = reason
         elif kind is not None:
             replaced[module] = kind.replacing(module)
     return replaced, reasons
+
+
+def _read_padding(parent: nn.Module) -> str:
+    """Why an encoder stays whose vectors at padding matter to its parent, or an empty string."""
+    # GLiNER with fuse_layers averages all layers over padding, too.
+    return "layers_fuser reads vectors at padding" if hasattr(parent, "layers_fuser") else ""
