@@ -26,6 +26,8 @@ ID_TYPES = {
 }
 #: Token ids of a file that are compared with the dictionary.
 FIRST_IDS = 1_000_000
+#: Bytes. A longer line of a dictionary holds no token, and is not read to its end.
+LONGEST_LINE = 1 << 16
 
 
 def check_data(paths: str, dictionary: Dictionary | None = None) -> None:
@@ -94,6 +96,10 @@ def read_dictionary(path: Path) -> Dictionary:
         DataError: fairseq cannot read it.
     """
     try:
+        with path.open("rb") as file:
+            while line := file.readline(LONGEST_LINE):
+                if len(line) == LONGEST_LINE:
+                    raise ValueError(f"a line is longer than {LONGEST_LINE} bytes")
         return Dictionary.load(str(path))
     # fairseq raises Exception itself where the encoding is wrong.
     except Exception as error:
