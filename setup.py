@@ -30,6 +30,8 @@ FAIRSEQ = [
 HF = ["safetensors>=0.4", "transformers>=4.57,<6", "accelerate>=1.1", "protobuf>=5.29"]
 # torch's exporter needs onnxscript, and quantization onnx.
 ONNX = [*HF, "onnx>=1.16", "onnxruntime>=1.18", "onnxscript>=0.5"]
+# What scripts/benchmark_serving.py compares.
+RIVALS = [*ONNX, "openvino>=2025"]
 # API pages; .github/CONTRIBUTING.md has the command.
 DOCS = "pdoc>=16"
 # Needs a newer hydra than fairseq 0.12.2 takes.
@@ -80,6 +82,7 @@ setup(
         "floater": [],
         "hf": HF,
         "onnx": ONNX,
+        "rivals": RIVALS,
         "slurm": [SLURM],
         "docs": [DOCS],
         "test": [

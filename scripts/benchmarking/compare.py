@@ -85,9 +85,7 @@ class Case:
 
     def ratios(self, contender: Contender, reference: Contender) -> list[float]:
         """Lower quartile, median and upper quartile of the rounds' ratios."""
-        pairs = zip(self.seconds[contender], self.seconds[reference], strict=True)
-        found = [ours / theirs for ours, theirs in pairs]
-        return statistics.quantiles(found * 2 if len(found) == 1 else found, method="inclusive")
+        return quartiles_of_ratios(self.seconds[contender], self.seconds[reference])
 
     def results(self) -> list[dict[str, Any]]:
         """The rows, for JSON."""
@@ -121,6 +119,12 @@ class Case:
             cells += [f"{peak / unit:.2f}" if peak and unit else "-" for unit in units]
             rows.append(cells)
         return rows
+
+
+def quartiles_of_ratios(ours: list[float], theirs: list[float]) -> list[float]:
+    """Lower quartile, median and upper quartile of the ratios of two rows, round by round."""
+    found = [a / b for a, b in zip(ours, theirs, strict=True)]
+    return statistics.quantiles(found * 2 if len(found) == 1 else found, method="inclusive")
 
 
 def seconds_of(step: Step, device: str) -> float:

@@ -18,6 +18,7 @@ for script in scripts:
 """
 SCRIPTS = (
     *("plot_speed", "plot_positional_correlations", "benchmark_training", "convert_checkpoint"),
+    *("benchmark_serving", "plot_serving"),
 )
 
 

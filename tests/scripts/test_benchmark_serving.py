@@ -1,0 +1,214 @@
+"""The benchmark of serving, on a random BERT that takes no time."""
+
+import json
+import statistics
+
+import pytest
+import torch
+
+from tests import ROOT, processes
+from tupe_fairseq import UsageError
+from tupe_fairseq.tracing import OLDEST_EXPORTER
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+SCRIPT = ROOT / "scripts/benchmark_serving.py"
+WORDS = ["a", "man", "plays", "guitar", "dog", "runs"]
+WAYS = "torch-int8,onnxruntime-fp32,onnxruntime-optimized-fp32,ours-fp32,ours-onnx-int8"
+REFERENCE = "transformers-fp32"
+#: A call of a second.
+SHORT = ["--batch=1", "--threads=1", "--rounds=1", f"--ways={REFERENCE}"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A directory of transformers."""
+    folder = tmp_path_factory.mktemp("served") / "tiny"
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS]))
+    transformers.BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = transformers.BertConfig(**sizes, vocab_size=40, intermediate_size=64)
+    transformers.BertModel(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sts_b(tmp_path_factory):
+    """Pairs of sentences as in GLUE."""
+    folder = tmp_path_factory.mktemp("STS-B")
+    pairs = [("a man plays", "a man"), ('a "dog" runs', "a dog"), ("guitar", "a man plays a dog")]
+    rows = [f"{a}\t{b}\t{score}" for score, (a, b) in enumerate(pairs)]
+    (folder / "dev.tsv").write_text("\n".join(["sentence1\tsentence2\tscore", *rows]))
+    return folder
+
+
+def flags(model, sts_b, out):
+    """A table and the score."""
+    words = f"--batch 2 --threads 1 --rounds 2 --batches 1 --ways {WAYS}"
+    return [f"--model={model}", f"--sts-b={sts_b}", f"--out={out}", *words.split()]
+
+
+@pytest.fixture(scope="module")
+def finished(model, sts_b, tmp_path_factory):
+    """The folder of a complete call, and what it printed."""
+    if torch.__version__ < OLDEST_EXPORTER:
+        pytest.skip(f"--to onnx needs torch {OLDEST_EXPORTER}")
+    out = tmp_path_factory.mktemp("out")
+    done = processes.run(SCRIPT, *flags(model, sts_b, out))
+    assert done.returncode == 0, done.stderr
+    return out, done.stdout
+
+
+def read(out):
+    return json.loads((out / "results.json").read_text())["models"]["tiny"]
+
+
+def test_results_are_complete(finished):
+    out, printed = finished
+    assert [path.name for path in out.iterdir()] == ["results.json"]
+    tables = read(out)
+    title = "texts, batches of 2, threads: 1"
+    assert list(tables) == [title, "STS-B"]
+    assert {"command", "device", "torch", "date", "commit"} < tables[title].keys()
+    assert tables[title]["missing"] == {}
+    assert tables[title]["fused"]["Attention"] == 2
+    names = [row["name"] for row in tables[title]["rows"]]
+    assert names == [REFERENCE, *WAYS.split(",")]
+    assert f"tiny: {title}" in printed
+    assert tables["STS-B"]["scores"].keys() == set(names)
+    assert tables["STS-B"]["scores"]["ours-fp32"] == tables["STS-B"]["scores"][REFERENCE]
+
+
+def test_ratios_and_best_rivals(finished):
+    (table, _) = read(finished[0]).values()
+    rows = {row["name"]: row for row in table["rows"]}
+    for name, row in rows.items():
+        assert len(row["seconds"]) == 2
+        assert 0 < row["median_seconds"] <= row["percentile_95_seconds"]
+        middle = statistics.median(row["seconds"])
+        assert row["texts_per_second"] == pytest.approx(2 / middle)
+        assert row["is_ours"] == name.startswith("ours")
+        assert row["precision"] == name[-4:]
+        rivals = [r for n, r in rows.items() if n[-4:] == name[-4:] and "ours" not in n]
+        best = min(rivals, key=lambda rival: sum(rival["seconds"]))
+        assert row["best_rival"] == best["name"]
+        pairs = zip(row["seconds"], best["seconds"], strict=True)
+        expected = statistics.mean(a / b for a, b in pairs)
+        assert row["quartiles_of_ratios"]["best"][1] == pytest.approx(expected)
+        assert row["difference"] < (1e-5 if row["precision"] == "fp32" else 1)
+
+
+def test_a_complete_call_is_not_repeated(script, finished, model, sts_b, monkeypatch, capsys):
+    out, _ = finished
+    before = (out / "results.json").read_bytes()
+    benchmark = script("benchmark_serving")
+    monkeypatch.setattr(benchmark, "build", lambda *_: pytest.fail("a way was built"))
+    assert benchmark.main(flags(model, sts_b, out)) == 0
+    assert (out / "results.json").read_bytes() == before
+    assert "threads: 1" not in capsys.readouterr().out
+
+
+def test_an_interruption_loses_one_table(script, model, tmp_path, monkeypatch):
+    benchmark = script("benchmark_serving")
+    measure, calls = benchmark.measure, []
+
+    def interrupted(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return measure(*arguments)
+
+    monkeypatch.setattr(benchmark, "measure", interrupted)
+    words = [*SHORT, "--lengths", "3", "4", "5", f"--model={model}", f"--out={tmp_path}"]
+    assert benchmark.main(words) == 130
+    assert list(read(tmp_path)) == ["3 tokens, batches of 1, threads: 1"]
+    assert benchmark.main(words) == 0
+    assert len(calls) == 4
+    assert [table["length"] for table in read(tmp_path).values()] == [3, 4, 5]
+    # Other settings are measured again.
+    assert benchmark.main([*words, "--rounds", "2"]) == 0
+    assert len(calls) == 7
+    assert [len(table["rows"][0]["seconds"]) for table in read(tmp_path).values()] == [2, 2, 2]
+
+
+def test_missing_libraries_are_named(script, model, tmp_path, monkeypatch):
+    monkeypatch.setitem(script("sys").modules, "openvino", None)
+    words = [
+        *SHORT,
+        "--lengths=3",
+        "--ways=openvino-fp32",
+        f"--model={model}",
+        f"--out={tmp_path}",
+    ]
+    assert script("benchmark_serving").main(words) == 0
+    (table,) = read(tmp_path).values()
+    assert table["missing"]["openvino-fp32"].startswith("this needs openvino, which ")
+    assert [row["name"] for row in table["rows"]] == [REFERENCE]
+
+
+def test_forms_take_texts(script):
+    """They have no tokenizer: words are tokens."""
+    encoders = script("benchmarking.encoders")
+    encoder = encoders.Encoder.__new__(encoders.Encoder)
+    encoder.tokenizer = None
+    config = transformers.BertConfig(vocab_size=50, max_position_embeddings=6)
+    encoder.model = transformers.PreTrainedModel(config)
+    tokens = encoder.tokens(["a man, a plan", "word " * 9, ""])
+    assert [len(row) for row in tokens] == [6, 6, 2]
+    assert tokens[0][1] == tokens[0][4]
+    assert all(2 <= token < 50 for row in tokens for token in row)
+    batches = encoder.batches(tokens, 2)
+    assert [batch["attention_mask"].sum(1).tolist() for batch in batches] == [[2, 6], [6]]
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        ("--form bert --lengths 8", "--form is 'bert', but can be: bert-base, deberta-v3-small, "),
+        ("--model nowhere --lengths 8", "--model is 'nowhere', but must be a directory of"),
+        ("--text nowhere.txt", "--text is 'nowhere.txt', which cannot be read"),
+        ("--sts-b nowhere", "--sts-b is 'nowhere', but must be GLUE's folder STS-B"),
+        ("--lengths 513 --model {model}", "--lengths holds 513, but tiny takes texts of 2 to 512"),
+        ("--lengths 8 --ways fast", "--ways names 'fast'; the known names are: transformers-fp32"),
+        ("--lengths 8 --threads 0", "--threads is 0, but must be at least 1"),
+        ("--batch 1", "nothing to run: give --sts-b, --text or --lengths"),
+    ],
+)
+def test_mistakes_are_told(script, model, tmp_path, words, part):
+    words = [*words.format(model=model).split(), f"--out={tmp_path / 'out'}"]
+    with pytest.raises(UsageError) as told:
+        script("benchmark_serving").main(words)
+    assert part in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_command_ends_in_one_line(tmp_path):
+    done = processes.run(SCRIPT, "--form", "bert", "--lengths", "8", "--out", tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("error: --form is 'bert'")
+    assert "Traceback" not in done.stderr
+
+
+def test_figure(script, finished, tmp_path):
+    plot = script("plot_serving")
+    (axes,) = plot.draw(plot.read(finished[0] / "results.json")).axes
+    assert axes.get_title() == "tiny"
+    (table, _) = read(finished[0]).values()
+    ours = [row for row in table["rows"] if row["is_ours"]]
+    points = [
+        line.get_xdata()[0]
+        for line in axes.lines
+        if line.get_marker() == "o" and len(line.get_xdata())
+    ]
+    assert sorted(points) == sorted(row["quartiles_of_ratios"]["best"][1] for row in ours)
+    plot.main([str(finished[0] / "results.json"), f"--out={tmp_path / 'serving.png'}"])
+    written = (tmp_path / "serving.png").read_bytes()
+    assert b"python scripts/plot_serving.py results.json --out=serving.png" in written
+
+
+def test_another_file_is_told(script, tmp_path):
+    (tmp_path / "other.json").write_text('{"models": []}')
+    with pytest.raises(UsageError, match="is no result of benchmark_serving"):
+        script("plot_serving").read(tmp_path / "other.json")
