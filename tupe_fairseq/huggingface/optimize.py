@@ -109,13 +109,14 @@ def _replacements(model: nn.Module) -> tuple[dict[nn.Module, Any], dict[str, str
     for name, module in model.named_modules():
         # Exactly such a class, because a subclass may compute something else.
         kind = CLASSES.get(type(module))
-        parent = model.get_submodule(name.rpartition(".")[0])
         if isinstance(module, Optimized):
             replaced[module] = module
-        elif kind is not None and (reason := kind.why_not(module) or _read_padding(parent)):
-            reasons[name or type(module).__name__] = reason
         elif kind is not None:
-            replaced[module] = kind.replacing(module)
+            parent = model.get_submodule(name.rpartition(".")[0])
+            if reason := kind.why_not(module) or _read_padding(parent):
+                reasons[name or type(module).__name__] = reason
+            else:
+                replaced[module] = kind.replacing(module)
     return replaced, reasons
 
 

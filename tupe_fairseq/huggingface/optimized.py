@@ -6,6 +6,7 @@ before each pass, its modules are set to those that the encoder has then. What r
 of the encoder, such as an adapter or a quantized layer, is used.
 """
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -22,7 +23,7 @@ from ..errors import UsageError
 from ..kernels.dropout import Dropout
 from ..modules.forward_pass import Batch, Pass
 from ..modules.padding_shift import PaddingShift
-from ..position.base import Shape, build_position_encoding
+from ..position.base import build_position_encoding
 from .encoder import HuggingFaceStack, Record
 from .padding import check_inputs
 
@@ -66,23 +67,26 @@ class Optimized(transformers.PreTrainedModel):
     @classmethod
     def why_not(cls, model: Any) -> str:
         """Why an encoder stays as it is, or an empty string."""
+        if "forward" in model.__dict__:
+            return "its forward has been replaced by another library"
+        return cls.unsupported(model)
+
+    @classmethod
+    def unsupported(cls, model: Any) -> str:
+        """What of the configuration is not supported, or an empty string."""
         config = model.config
         if config.is_decoder or config.add_cross_attention:
             return "it is a decoder"
         if (kind := getattr(config, "position_embedding_type", "absolute")) != "absolute":
             return f"position_embedding_type is {kind!r}"
-        if "forward" in model.__dict__:
-            return "its forward has been replaced by another library"
         return ""
 
     def build(self) -> None:
         """Make the stack and its links."""
         config = self.config
-        shape = Shape(config.hidden_size, config.num_attention_heads, self.longest())
         name, options = self.encoding_options()
-        encoding = build_position_encoding(
-            name, shape.embed_dim, shape.num_heads, shape.max_positions, **options
-        )
+        sizes = config.hidden_size, config.num_attention_heads, config.max_position_embeddings
+        encoding = build_position_encoding(name, *sizes, **options)
         with torch.device("meta"):
             stack = HuggingFaceStack(
                 encoding,
@@ -94,6 +98,9 @@ class Optimized(transformers.PreTrainedModel):
             )
         # The input is normalised and dropped by the encoder's embeddings.
         stack.dropout_module = Dropout(0.0)
+        layers: Iterable[Any] = stack.layers
+        for layer in layers:
+            layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
         # Not a submodule: its modules are the encoder's.
         self.__dict__["stack"] = stack
         self.__dict__["links"] = self.make_links(stack)
@@ -104,10 +111,6 @@ class Optimized(transformers.PreTrainedModel):
         self.__dict__["stack"] = stack
         self.__dict__["links"] = []
         self.register_state_dict_pre_hook(_refuse)
-
-    def longest(self) -> int:
-        """The largest number of positions."""
-        return self.config.max_position_embeddings
 
     def encoding_options(self) -> tuple[str, dict[str, Any]]:
         """Name and options of the encoding; the embeddings add the positions of BERT."""
@@ -149,12 +152,13 @@ class Optimized(transformers.PreTrainedModel):
         record = Record(PaddingShift(), self.config, *(more.get(name) for name in OUTPUTS))
         padding = None if attention_mask is None else Padding.read(attention_mask == 0)
         batch, length = x.shape[:2]
-        layout = Layout.of(padding, batch, length)
         if padding is not None and (
             padding.leading or padding.scattered or self.keeps_padding or record.wants_weights
         ):
             # Padding stays where it is, hidden from all tokens.
             layout = Layout(batch, length, padding.mask)
+        else:
+            layout = Layout.of(padding, batch, length)
         last = self._run(x, layout, record)
         last, states = last.to(x.dtype), record.hidden_states(last)
         if states is not None:
@@ -169,9 +173,11 @@ class Optimized(transformers.PreTrainedModel):
         stack = self.linked()
         stack.check_length(layout.length)
         x = layout.pack(x).to(stack.layers[0].final_layer_norm.weight.dtype)
-        # Constants; parameters are the encoder's.
-        stack.embed_positions.to(x.device)
-        positions = stack.embed_positions.for_pass(layout.length, x.device)
+        positions = stack.embed_positions
+        # The encoding is no submodule, so its constants have not moved with the model.
+        if any(constant.device != x.device for constant in positions.buffers()):
+            positions.to(x.device)
+        positions = positions.for_pass(layout.length, x.device)
         backend = "eager" if record.wants_weights else None
         prepared = stack.layers.prepare(positions, x, layout, backend=backend)
         return stack.run(Batch(x, layout, prepared), Pass(observe=record)).x
@@ -190,7 +196,7 @@ class Optimized(transformers.PreTrainedModel):
         return asked <= SERVED and two_axes and not traced
 
     def _check_fp32(self) -> None:
-        if not self.links:
+        if self.precision != "fp32":
             raise UsageError(
                 f"layers in {self.precision} take masks of texts × tokens alone, and cannot be "
                 "compiled or exported: use the model that was given to optimize."
@@ -205,13 +211,11 @@ class Optimized(transformers.PreTrainedModel):
             else:
                 here._modules[name] = module
         if stack.training != self.training:
-            for module in stack.modules():
-                module.training = self.training
-        if self.training and self.links:
-            layers: list[Any] = list(stack.layers)
+            stack.train(self.training)
+        if self.training and self.precision == "fp32":
+            layers: Iterable[Any] = stack.layers
             for layer, theirs in zip(layers, self.encoder.layer, strict=True):
                 layer.gradient_checkpointing = theirs.gradient_checkpointing
-                layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
         return stack
 
 

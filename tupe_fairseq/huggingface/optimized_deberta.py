@@ -22,7 +22,7 @@ class DebertaV2Model(Optimized, transformers.DebertaV2Model):
     }
 
     @classmethod
-    def why_not(cls, model: Any) -> str:
+    def unsupported(cls, model: Any) -> str:
         config = model.config
         if not config.relative_attention:
             return "relative_attention is False"
@@ -30,7 +30,7 @@ class DebertaV2Model(Optimized, transformers.DebertaV2Model):
             return f"conv_kernel_size is {config.conv_kernel_size}"
         if model.z_steps > 1:
             return f"z_steps is {model.z_steps}"
-        return "its forward has been replaced" if "forward" in model.__dict__ else ""
+        return ""
 
     def encoding_options(self) -> tuple[str, dict[str, Any]]:
         # The embeddings add the absolute positions, if there are any.

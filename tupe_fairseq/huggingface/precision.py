@@ -70,26 +70,21 @@ def convert(encoder: Any, precision: str) -> None:
     Raises:
         ConfigurationError: the layers have been converted already.
     """
-    if not encoder.links and precision != encoder.precision:
+    if precision == encoder.precision:
+        return
+    if encoder.precision != "fp32":
         raise ConfigurationError(
             f"precision is {precision!r}, but the model's layers are {encoder.precision} already: "
             "optimize the original model."
         )
-    if precision == "fp32" or not encoder.links:
-        return
-    stack = copy.deepcopy(encoder.linked()).eval().requires_grad_(False)
+    stack = copy.deepcopy(encoder.linked()).eval()
     for layer in stack.layers:
         layer.self_attn = _for_inference(layer.self_attn, stack.embed_positions)
+    stack.requires_grad_(False)
     if precision == "bf16":
         _pack(stack.to(torch.bfloat16))
-    with warnings.catch_warnings():
-        # torch.ao.quantization announces that torchao will replace it.
-        warnings.simplefilter("ignore")
-        if precision == "int8":
-            by_row = torch.ao.quantization.per_channel_dynamic_qconfig
-            linear = (name for name, each in stack.named_modules() if type(each) is nn.Linear)
-            rules = {name: by_row for name in linear if name != OUTLIERS}
-            torch.ao.quantization.quantize_dynamic(stack, rules, inplace=True)
+    else:
+        _quantize(stack)
     encoder.keep(stack, precision)
 
 
@@ -101,21 +96,32 @@ def _pack(stack: nn.Module) -> None:
                 setattr(module, name, PackedLinear(child))
 
 
+def _quantize(stack: nn.Module) -> None:
+    """Store the rows of the matrices of linear layers in 8 bits."""
+    by_row = torch.ao.quantization.per_channel_dynamic_qconfig
+    linear = (name for name, each in stack.named_modules() if type(each) is nn.Linear)
+    rules = {name: by_row for name in linear if name != OUTLIERS}
+    with warnings.catch_warnings():
+        # torch.ao.quantization announces that torchao will replace it.
+        warnings.simplefilter("ignore")
+        torch.ao.quantization.quantize_dynamic(stack, rules, inplace=True)
+
+
 def _for_inference(attention: Any, encoding: Any) -> JoinedAttention:
     """An attention that computes the same with constant weights."""
     terms = attention.layer_terms
     if terms is not None:
         terms = FixedTerms(terms, encoding, attention)
-    sizes = attention.embed_dim, attention.num_heads
+    width = attention.embed_dim
     with torch.device("meta"):
-        joined = JoinedAttention(*sizes, layer_terms=terms)
+        joined = JoinedAttention(width, attention.num_heads, layer_terms=terms)
+        joined.qkv_proj = nn.Linear(width, 3 * width)
     for name in ("q_proj", "k_proj", "v_proj"):
         delattr(joined, name)
     joined.out_proj = attention.out_proj
-    joined.qkv_proj = nn.Linear(attention.embed_dim, 3 * attention.embed_dim)
     scales = (attention.scaling, 1.0, 1.0)
     parts = (attention.q_proj, attention.k_proj, attention.v_proj)
     for name in ("weight", "bias"):
         scaled = [s * getattr(part, name) for s, part in zip(scales, parts, strict=True)]
-        getattr(joined.qkv_proj, name).copy_(torch.cat(scaled))
-    return joined.requires_grad_(False)
+        setattr(joined.qkv_proj, name, nn.Parameter(torch.cat(scaled)))
+    return joined
