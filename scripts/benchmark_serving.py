@@ -57,7 +57,7 @@ class Cell(NamedTuple):
         return f"{texts}, batches of {self.batch}, threads: {self.threads}"
 
 
-class Session:
+class Serving:
     """What a call measures: the encoder, its ways, and the results so far."""
 
     def __init__(self, args: argparse.Namespace, argv: list[str] | None, folder: Path):
@@ -225,13 +225,13 @@ def main(argv: list[str] | None = None) -> int:
     # Importing fairseq turns on the debugging output of all libraries.
     logging.getLogger().setLevel(logging.WARNING)
     with tempfile.TemporaryDirectory() as folder:
-        session = Session(args, argv, Path(folder))
+        serving = Serving(args, argv, Path(folder))
         args.out.mkdir(parents=True, exist_ok=True)
         print(LEGEND, flush=True)
         try:
-            for cell in session.cells():
-                session.cell(cell)
-            session.score()
+            for cell in serving.cells():
+                serving.cell(cell)
+            serving.score()
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             return INTERRUPTED

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tupe_fairseq import UsageError
 from tupe_fairseq.extras import import_extra
+from tupe_fairseq.interop.pooling import Pooling
 
 from .peers import DEBERTA
 
@@ -182,9 +183,8 @@ def embeddings(encoder: Encoder, run: Run, texts: list[str], size: int = 32) -> 
     """The mean of each text's features, texts×C; texts of similar lengths run together."""
     tokens = encoder.tokens(texts)
     order = sorted(range(len(texts)), key=lambda index: len(tokens[index]))
-    means = []
+    mean, means = Pooling("mean"), []
     for batch in encoder.batches(tokens, size):
-        shown = batch["attention_mask"][..., None]
-        means.append((run(batch).float() * shown).sum(1) / shown.sum(1))
+        means.append(mean(run(batch).float(), batch["attention_mask"]))
     found = torch.cat(means)
     return torch.empty_like(found).index_copy_(0, torch.tensor(order), found)

@@ -4,13 +4,10 @@ The backends "onnx" and "openvino" of sentence-transformers are not among them: 
 which takes no transformers 5, and run programs such as those here.
 """
 
-import contextlib
 import copy
 import importlib.metadata
-import io
-import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +17,7 @@ from torch import Tensor, nn
 
 from tupe_fairseq import UsageError
 from tupe_fairseq.extras import import_extra
+from tupe_fairseq.interop.graphs import quietly
 
 from .encoders import Batch, Encoder, Run
 
@@ -157,23 +155,6 @@ class Programs:
         with quietly():
             convert([*words, "--pooling", "none", "--int8", "yes"])
         return out
-
-
-@contextlib.contextmanager
-def quietly() -> Iterator[None]:
-    """Without warnings, logs and progress of libraries."""
-    level, nowhere = logging.root.manager.disable, io.StringIO()
-    logging.disable(logging.WARNING)
-    try:
-        with (
-            warnings.catch_warnings(),
-            contextlib.redirect_stdout(nowhere),
-            contextlib.redirect_stderr(nowhere),
-        ):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(level)
 
 
 def by_torch(model: Any) -> Run:

@@ -4,7 +4,11 @@ Without shapes of intermediate results, onnxruntime keeps Add and LayerNormaliza
 third of the time of its SkipLayerNormalization (1.32).
 """
 
-from collections.abc import Callable
+import io
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -46,3 +50,16 @@ def drop_shapes(path: Path) -> None:
     model = onnx.load(path, load_external_data=False)
     del model.graph.value_info[:]
     onnx.save(model, path)
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without the exporter's progress and its warnings about torch's own code."""
+    level, nowhere = logging.root.manager.disable, io.StringIO()
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), redirect_stdout(nowhere), redirect_stderr(nowhere):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(level)

@@ -6,11 +6,6 @@ last_hidden_state, B×T×C, or sentence_embedding, B×C. torch's exporter makes 
 for transformers.
 """
 
-import io
-import logging
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +19,7 @@ from ...tracing import OLDEST_EXPORTER
 from ..check import batch, inputs, largest_difference
 from ..classes import to_transformers
 from ..conversion import Conversion, Forward, Opened, register
-from ..graphs import TRANSLATIONS, drop_shapes
+from ..graphs import TRANSLATIONS, drop_shapes, quietly
 from ..models import ANSWERS, Converted, task_of
 from ..output import building, write_files
 from ..pooling import Pooling, WithPooling
@@ -158,7 +153,7 @@ def export(model: WithPooling, path: Path, converted: Converted, output: str) ->
         del traced["token_type_ids"]
     bytes_ = sum(each.numel() * each.element_size() for each in model.parameters())
     try:
-        with _quietly():
+        with quietly():
             shapes = {each: {0: rows, 1: columns} for each in traced}
             program = torch.export.export(model, (), traced, dynamic_shapes=shapes)
             torch.onnx.export(
@@ -183,24 +178,11 @@ def export(model: WithPooling, path: Path, converted: Converted, output: str) ->
         ) from error
 
 
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Without the exporter's progress and its warnings about torch's own code."""
-    level, nowhere = logging.root.manager.disable, io.StringIO()
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings(), redirect_stdout(nowhere), redirect_stderr(nowhere):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(level)
-
-
 def quantize(path: Path, out: Path) -> None:
     """Write the program with 8-bit matrices; activations are quantized when it runs."""
     from onnxruntime import quantization
 
-    with _quietly():
+    with quietly():
         quantization.quantize_dynamic(
             path,
             out,
