@@ -1,7 +1,9 @@
 """Warm starts: a trained model under another position encoding."""
 
 import re
-from typing import Annotated
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -21,11 +23,26 @@ def warm_start(converted: Converted, position_encoding: str | None, seed: int) -
 
     None, or the name of the model's own encoding, keeps them.
     """
+    if position_encoding not in (None, converted.settings["position_encoding"]):
+        new_encoding(converted, position_encoding, seed)
+        converted.not_comparable = "a warm start has other positions than its source"
+
+
+def new_encoding(
+    converted: Converted,
+    position_encoding: str,
+    seed: int,
+    options: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Replace positions by new ones, also of the same encoding.
+
+    `options` are those of the encoding and of every encoding that differ from their defaults.
+    """
     settings, state = converted.settings, converted.state
-    if position_encoding in (None, settings["position_encoding"]):
-        return
+    own = dict(POSITION_ENCODINGS[position_encoding].defaults())
+    settings |= {name: value for name, value in options.items() if name not in own}
     settings |= {"position_encoding": position_encoding, "embedding_scale": None}
-    settings["position_options"] = dict(POSITION_ENCODINGS[position_encoding].defaults())
+    settings["position_options"] = {name: options.get(name, own[name]) for name in own}
     positional = [name for name in state if name.startswith(TABLES) or TERMS in name]
     new = new_positions(converted, seed)
     converted.state = {n: value for n, value in state.items() if n not in positional} | new
@@ -37,7 +54,6 @@ def warm_start(converted: Converted, position_encoding: str | None, seed: int) -
         for names in (left_out, sorted(new))
     )
     converted.notes += [f"left out: {gone}", f"new, {count:,} parameters: {added or 'none'}"]
-    converted.not_comparable = "a warm start has other positions than its source"
 
 
 def new_positions(converted: Converted, seed: int) -> dict[str, Tensor]:
@@ -56,6 +72,7 @@ def new_positions(converted: Converted, seed: int) -> dict[str, Tensor]:
             vocab_size=settings["vocab_size"],
             num_layers=settings["num_hidden_layers"],
             **{each.name: settings[each.name] for each in shared},
+            **settings["position_options"],
         ).apply(_initialise)
         modules: dict[str, nn.Module] = {"embed_positions": positions}
         for index in range(settings["num_hidden_layers"]):

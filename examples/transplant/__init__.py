@@ -1,0 +1,1 @@
+"""Another position encoding for a released encoder, by distillation from itself."""

@@ -1,0 +1,155 @@
+"""Give a released encoder another position encoding, by distillation from itself.
+
+    python -m examples.transplant SOURCE TEXT --position-encoding tupe_r --out DIRECTORY
+
+SOURCE is a directory of transformers or sentence-transformers with a BERT, RoBERTa or DeBERTa.
+TEXT has a sentence or paragraph in each line; no labels are needed. The encoder begins with the
+parameters of SOURCE and new positions, and learns to give the features of SOURCE. It ends when the
+error on held-out lines falls no more, or after --updates. The same command continues what was
+interrupted.
+
+OUT/transformers and OUT/fairseq get the encoder for each library, OUT/progress.json the measures
+on held-out lines (fidelity.py).
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from examples.shared import script
+from examples.shared.settings import keep
+from tupe_fairseq import UsageError
+from tupe_fairseq.position import POSITION_ENCODINGS, known_options, model_options
+
+from .encoders import Encoder, read_source, transplanted, write
+from .start import fit_bias, keep_mean_position
+from .texts import Texts
+from .training import CHECKPOINT, PROGRESS, Distillation, Recipe
+
+STARTS = ("mean", "fitted", "random")
+
+
+def arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m examples.transplant",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("source", type=Path, metavar="SOURCE", help="directory of the released encoder")
+    add("text", type=Path, metavar="TEXT", help="file with a text in each line")
+    add("--out", type=Path, required=True, metavar="DIRECTORY", help="new, or interrupted")
+    names = ", ".join(POSITION_ENCODINGS)
+    add("--position-encoding", required=True, metavar="NAME", help=f"one of: {names}")
+    told = "tokens of a text, longer ones are cut (default: %(default)s)"
+    add("--length", type=int, default=128, metavar="N", help=told)
+    told = "longest text of the new encoder, in tokens (default: that of SOURCE)"
+    add("--max-positions", type=int, metavar="N", help=told)
+    add("--updates", type=int, default=2000, metavar="N", help="at most (default: %(default)s)")
+    add("--lr", type=float, default=5e-4, metavar="X", help="default: %(default)s")
+    add("--batch-size", type=int, default=32, metavar="N", help="texts (default: %(default)s)")
+    told = "share of texts whose words are in another order (default: %(default)s)"
+    add("--disordered", type=float, default=0.5, metavar="X", help=told)
+    told = "weight of the features of layers before the last one (default: %(default)s)"
+    add("--layers", type=float, default=1.0, metavar="X", help=told)
+    add("--start", choices=STARTS, default="mean", help="see start.py (default: %(default)s)")
+    add("--seed", type=int, default=1, metavar="N")
+    options = parser.add_argument_group("options of encodings (tupe_fairseq/arguments/README.md)")
+    for option in (*model_options(decoder=False), *known_options().values()):
+        boolean = {"action": argparse.BooleanOptionalAction}
+        kind = boolean if option.type is bool else {"type": option.type}
+        options.add_argument(
+            option.flag, dest=f"option.{option.name}", help=argparse.SUPPRESS, **kind
+        )
+    args = parser.parse_args(argv)
+    for name in ("updates", "batch_size", "length"):
+        if (value := getattr(args, name)) < 1:
+            flag = name.replace("_", "-")
+            raise UsageError(f"--{flag} is {value}, but must be at least 1.")
+    if not 0 <= args.disordered <= 1:
+        raise UsageError(f"--disordered is {args.disordered}, but must be between 0 and 1.")
+    return args
+
+
+def chosen_options(args: argparse.Namespace, longest: int) -> dict[str, Any]:
+    """Options of the encoding and of every encoding that were given.
+
+    Raises:
+        UsageError: the encoding does not exist, is for decoders, or has no such option.
+    """
+    name, given = args.position_encoding, vars(args)
+    encoding = POSITION_ENCODINGS[name]
+    known = {option.name for option in (*model_options(decoder=False), *encoding.options())}
+    options = {key.removeprefix("option."): v for key, v in given.items() if "." in key}
+    options = {key: value for key, value in options.items() if value is not None}
+    for key in options:
+        if key not in known:
+            flag = key.replace("_", "-")
+            raise UsageError(f"--{flag} does not apply to --position-encoding {name}.")
+    extends = options.get("extend_positions") == "toeplitz"
+    if extends and "trained_positions" in encoding.defaults():
+        # Rows behind the longest text that is read would stay untrained.
+        options.setdefault("trained_positions", min(args.length, longest))
+    return options
+
+
+def main(argv: list[str] | None = None) -> None:
+    """See the module's docstring."""
+    args = arguments(argv)
+    if (args.out / "transformers").exists():
+        raise UsageError(f"--out {str(args.out)!r} holds a result already; name a new directory.")
+    converted = read_source(args.source)
+    longest = args.max_positions or converted.settings["max_position_embeddings"]
+    options = chosen_options(args, longest)
+    if args.length > (most := converted.settings["max_position_embeddings"]):
+        raise UsageError(f"--length is {args.length}, but SOURCE reads at most {most} tokens.")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(args.source)
+    texts = Texts(args.text, tokenizer, args.length)
+    made = transplanted(converted, args.position_encoding, options, longest, args.seed)
+    paths = {name: str(getattr(args, name).resolve()) for name in ("source", "text")}
+    keep(args.out, {**vars(args), **paths, "out": None})
+    if (share := texts.share_cut()) > 0.5:
+        print(f"--length {args.length} cuts {share:.0%} of the texts.", file=sys.stderr)
+    print(*made.notes, sep="\n", file=sys.stderr)
+    notes = len(made.notes)
+    torch.manual_seed(args.seed)
+    source, student = Encoder(converted).eval(), Encoder(made)
+    if args.start != "random":
+        keep_mean_position(source, student, args.length)
+    if args.start == "fitted":
+        fit_bias(source, student, texts)
+    recipe = Recipe(
+        args.updates, args.lr, args.batch_size, args.disordered, args.layers, args.seed
+    )
+    Distillation(student, source, texts, recipe, args.out).run()
+    made.state = student.state(made)
+    last = json.loads((args.out / PROGRESS).read_text())[-1]
+    made.training = described(args, last)
+    write(made, args.out)
+    (args.out / CHECKPOINT).unlink()
+    print(
+        *dict.fromkeys(made.notes[notes:]),
+        f"written: {args.out}/transformers, {args.out}/fairseq",
+        sep="\n",
+    )
+
+
+def described(args: argparse.Namespace, last: dict[str, float]) -> dict[str, Any]:
+    """What the model card says of the training."""
+    return {
+        "data": args.text.name,
+        "updates": last["update"],
+        "validation": f"cosine {last['cosine']:.3f} to the features of {args.source.name}",
+        "origin": f"{args.source.resolve().name}, distilled from it after its positions were "
+        f"replaced, on texts of at most {args.length} tokens",
+    }
+
+
+if __name__ == "__main__":
+    script.run(main)

@@ -1,0 +1,121 @@
+"""The source, the encoder that gets another position encoding, and its files."""
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tupe_fairseq import UsageError
+from tupe_fairseq.interop import directory
+from tupe_fairseq.interop.classes import to_transformers
+from tupe_fairseq.interop.formats import huggingface
+from tupe_fairseq.interop.models import Converted
+from tupe_fairseq.interop.tokenizer_files import has_tokenizer
+from tupe_fairseq.interop.warm_start import new_encoding
+from tupe_fairseq.kernels.dropout import Dropout
+
+from .texts import Batch
+
+
+def read_source(folder: Path) -> Converted:
+    """A directory of transformers.
+
+    Raises:
+        UsageError: it is none, cannot be converted, is a language model, or has no tokenizer.
+    """
+    if not (folder / "config.json").is_file():
+        raise UsageError(
+            f"SOURCE is {str(folder)!r}, but must be a directory of transformers, with "
+            "config.json."
+        )
+    source = huggingface.read(folder)
+    if source.is_causal:
+        raise UsageError(f"SOURCE is {str(folder)!r}, a language model, but must be an encoder.")
+    if not has_tokenizer(folder):
+        raise UsageError(
+            f"SOURCE is {str(folder)!r}, but has no tokenizer.json: save the tokenizer there, by "
+            "AutoTokenizer.from_pretrained(NAME).save_pretrained(SOURCE)."
+        )
+    return source
+
+
+def transplanted(
+    source: Converted,
+    encoding: str,
+    options: dict[str, Any],
+    positions: int | None,
+    seed: int,
+) -> Converted:
+    """The source with new positions.
+
+    Args:
+        source: stays as it is.
+        encoding: name of the new one.
+        options: its own, and those of every encoding.
+        positions: the longest text in tokens; None: that of the source.
+        seed: of the new parameters.
+    """
+    settings = copy.deepcopy(source.settings)
+    settings["max_position_embeddings"] = positions or settings["max_position_embeddings"]
+    made = replace(source, settings=settings, state=dict(source.state), notes=[])
+    new_encoding(made, encoding, seed, options)
+    return made
+
+
+class Encoder(nn.Module):
+    """A model that returns the features of tokens, and logits where it has a trained head.
+
+    Dropout is off, so that the same text has the same features.
+    """
+
+    def __init__(self, converted: Converted):
+        super().__init__()
+        self.model = to_transformers(converted, "tupe", None)
+        self.has_head = converted.has_lm_head
+        for module in self.modules():
+            if isinstance(module, (Dropout, nn.Dropout)):
+                module.p = 0.0
+
+    @property
+    def base(self) -> Any:
+        """The `TupeModel`."""
+        return self.model.tupe if self.has_head else self.model
+
+    def forward(self, batch: Batch, states: bool = False) -> tuple[Tensor, ...]:
+        """Features N×C of the N tokens, the last ones; with `states`, those of each layer."""
+        output = self.base(**batch.inputs(), output_hidden_states=states)
+        every = output.hidden_states[1:] if states else (output.last_hidden_state,)
+        shown = batch.mask.bool()
+        return tuple(each[shown] for each in every)
+
+    def logits(self, features: Tensor, batch: Batch, cells: Tensor) -> Tensor:
+        """Of the language modeling head at M of the N tokens: M×V."""
+        columns = [each[cells] for each in batch.mask.nonzero(as_tuple=True)]
+        found: Tensor = self.model.logits(features[cells], batch.mask, tuple(columns))
+        return found
+
+    def state(self, converted: Converted) -> dict[str, Tensor]:
+        """The parameters by the names of `Converted`, with those of heads that do not train."""
+        prefix = "" if self.has_head else "tupe."
+        found = {f"{prefix}{name}": value for name, value in self.model.state_dict().items()}
+        return converted.state | {
+            name: value for name, value in found.items() if name in converted.state
+        }
+
+
+def mean_features(features: Tensor, batch: Batch) -> Tensor:
+    """The mean of the features of each text: N×C -> B×C."""
+    rows = batch.mask.sum(1)
+    text = torch.repeat_interleave(rows)
+    total = features.new_zeros(len(rows), features.size(1)).index_add(0, text, features)
+    return total / rows[:, None]
+
+
+def write(converted: Converted, out: Path) -> None:
+    """Write OUT/transformers and OUT/fairseq."""
+    for name, function in (("transformers", huggingface.write), ("fairseq", directory.write)):
+        options = {"classes": "tupe", "head": converted.head} if name == "transformers" else {}
+        function(converted, out / name, **options)

@@ -1,0 +1,86 @@
+"""The parameters that an encoder begins with, beside those that it shares with its source."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .encoders import Encoder
+from .texts import Texts
+
+#: Texts whose scores are averaged, at most, and those of a batch.
+TEXTS, BATCH = 512, 32
+#: Updates of the fit, and their rate.
+UPDATES, RATE = 400, 2e-3
+
+
+@torch.no_grad()
+def keep_mean_position(source: Encoder, student: Encoder, length: int) -> None:
+    """Add the mean of the source's position embeddings to the input of each token.
+
+    The first LayerNorm then reads what it has read before, but for the place. For sources that
+    add positions to the input, and encoders with token types.
+    """
+    positions, types = source.base.encoder.embed_positions, student.base.encoder.embed_token_types
+    if type(positions).__name__ == "LearnedPosition" and types is not None:
+        first = positions.first_row
+        types.weight += positions.weight[first : first + length].mean(0)
+
+
+def fit_bias(source: Encoder, student: Encoder, texts: Texts) -> None:
+    """Fit what an encoding adds to scores to what positions add to them in the source.
+
+    That is the mean over layers; encodings that add nothing or have no parameters stay.
+    """
+    encoding = student.base.encoder.embed_positions
+    parameters = list(encoding.parameters())
+    if not (encoding.uses("attention_bias") and parameters):
+        return
+    expected = positional_scores(source, texts).mean(0)
+    length = expected.size(-1)
+    # Row 0 is that of [CLS], whose bias may be constant.
+    expected = _centred(expected)[:, 1:]
+    optimizer = torch.optim.Adam(parameters, RATE)
+    for _ in range(UPDATES):
+        found = _centred(encoding.attention_bias(length, length).dense())[:, 1:]
+        optimizer.zero_grad()
+        F.mse_loss(found, expected).backward()
+        optimizer.step()
+
+
+@torch.no_grad()
+def positional_scores(source: Encoder, texts: Texts) -> Tensor:
+    """The mean scores of positions over texts: layers × H × T × T; T is the longest they share.
+
+    The mean of the row is 0, since softmax ignores it.
+    """
+    ids = sorted(texts.ids(texts.train[: 16 * TEXTS]), key=len)[-TEXTS:]
+    length = len(ids[0])
+    stack = source.base.encoder
+    found: dict[tuple[int, str], Tensor] = {}
+    hooks = [
+        getattr(layer.self_attn, f"{name}_proj").register_forward_hook(
+            lambda module, inputs, output, key=(number, name): found.__setitem__(key, output)
+        )
+        for number, layer in enumerate(stack.layers)
+        for name in ("q", "k")
+    ]
+    total: list[Tensor | float] = [0.0] * len(stack.layers)
+    try:
+        for first in range(0, len(ids), BATCH):
+            group = [each[: length - 1] + each[-1:] for each in ids[first : first + BATCH]]
+            source(texts.batch(group))
+            for number, layer in enumerate(stack.layers):
+                q, k = (
+                    layer.self_attn.per_head(found[number, name].view(len(group), length, -1))
+                    for name in ("q", "k")
+                )
+                scores = q @ k.mT * layer.self_attn.scaling
+                total[number] = total[number] + _centred(scores).sum(0)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return torch.stack([torch.as_tensor(each) for each in total]) / len(ids)
+
+
+def _centred(scores: Tensor) -> Tensor:
+    return scores - scores.mean(-1, keepdim=True)

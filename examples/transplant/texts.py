@@ -1,0 +1,136 @@
+"""The texts that an encoder is distilled on, and their batches."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from tupe_fairseq import UsageError
+
+#: Lines at least: with fewer, the encoder learns the lines, and not the positions.
+LINES = 1000
+#: Held-out lines, and what part of all lines they are at most.
+HELD_OUT, PART = 512, 10
+#: Batches that are sorted by length together.
+SORTED = 8
+
+
+class Batch(NamedTuple):
+    """Ids and mask, B×T each; the mask is 1 at tokens."""
+
+    ids: Tensor
+    mask: Tensor
+
+    def inputs(self) -> dict[str, Tensor]:
+        """As models of transformers take them."""
+        return {"input_ids": self.ids, "attention_mask": self.mask}
+
+    def hiding(self, token: int, share: float) -> "Batch":
+        """With this token in the place of a share of all tokens, chosen by torch's generator."""
+        hidden = torch.rand(self.ids.shape).lt(share) & self.mask.bool()
+        return self._replace(ids=self.ids.masked_fill(hidden, token))
+
+
+class Texts:
+    """A file with a text in each line.
+
+    Args:
+        file: in UTF-8. Every n-th line is held out.
+        tokenizer: of transformers.
+        length: texts are cut to this number of tokens.
+
+    Raises:
+        UsageError: the file cannot be read or has fewer than `LINES` lines, or `length` leaves
+            no two words of a text.
+    """
+
+    def __init__(self, file: Path, tokenizer: Any, length: int):
+        self.tokenizer, self.length = tokenizer, length
+        lines = read_lines(file)
+        step = max(PART, len(lines) // HELD_OUT)
+        self.held_out = lines[::step][:HELD_OUT]
+        self.train = [line for number, line in enumerate(lines) if number % step]
+        special = tokenizer.num_special_tokens_to_add()
+        if length <= special + 1:
+            raise UsageError(
+                f"--length is {length}, but must be at least {special + 2}: {special} tokens of "
+                "each text are special, and order needs two words."
+            )
+
+    def share_cut(self) -> float:
+        """The share of held-out texts that are longer than `length`."""
+        ids = self.tokenizer(self.held_out)["input_ids"]
+        return sum(len(each) > self.length for each in ids) / len(ids)
+
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """The tokens of each text."""
+        ids: list[list[int]] = self.tokenizer(
+            list(texts), truncation=True, max_length=self.length
+        )["input_ids"]
+        return ids
+
+    def batches(self, seed: int, number: int, size: int, disordered: float) -> list[Batch]:
+        """The `number`-th group of `SORTED` batches of `size` texts.
+
+        Args:
+            seed: with `number`, decides all that is random.
+            number: counted from 0.
+            size: texts of a batch.
+            disordered: the share of texts whose words are in another order.
+        """
+        rng = random.Random(f"{seed} {number}")
+        drawn = rng.choices(self.train, k=size * SORTED)
+        texts = [disorder(t, rng) if rng.random() < disordered else t for t in drawn]
+        ids = sorted(self.ids(texts), key=len)
+        groups = [ids[first : first + size] for first in range(0, len(ids), size)]
+        rng.shuffle(groups)
+        return [self.batch(group) for group in groups]
+
+    def batch(self, ids: Sequence[Sequence[int]]) -> Batch:
+        """With padding on the right."""
+        longest = max(map(len, ids))
+        padded = torch.full((len(ids), longest), self.tokenizer.pad_token_id)
+        mask = torch.zeros_like(padded)
+        for row, each in enumerate(ids):
+            padded[row, : len(each)] = torch.tensor(each)
+            mask[row, : len(each)] = 1
+        return Batch(padded, mask)
+
+
+def read_lines(file: Path) -> list[str]:
+    """The lines that are not empty.
+
+    Raises:
+        UsageError: the file cannot be read, or has fewer than `LINES` lines.
+    """
+    try:
+        with file.open(encoding="utf-8") as opened:
+            lines = [text for line in opened if (text := line.strip())]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"TEXT is {str(file)!r}, which cannot be read: {error}.") from error
+    if len(lines) < LINES:
+        raise UsageError(
+            f"TEXT is {str(file)!r} with {len(lines)} lines, but at least {LINES:,} are needed, "
+            "with a text each."
+        )
+    return lines
+
+
+def disorder(text: str, rng: random.Random) -> str:
+    """The same words in random order, or with two of them swapped; each in half of the cases."""
+    words = text.split()
+    if rng.random() < 0.5:
+        return shuffled(text, rng)
+    first, second = (rng.randrange(len(words)) for _ in range(2))
+    words[first], words[second] = words[second], words[first]
+    return " ".join(words)
+
+
+def shuffled(text: str, rng: random.Random) -> str:
+    """The same words in random order."""
+    words = text.split()
+    rng.shuffle(words)
+    return " ".join(words)

@@ -1,0 +1,183 @@
+"""Distillation of an encoder from its source: the loss, the schedule, checkpoints."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from tqdm import tqdm
+
+from tupe_fairseq import UsageError
+from tupe_fairseq.files import replacing
+
+from .encoders import Encoder, mean_features
+from .fidelity import Fidelity, shown
+from .texts import SORTED, Batch, Texts
+
+CHECKPOINT, PROGRESS = "checkpoint.pt", "progress.json"
+#: Updates in which the rate rises, and those between two measurements.
+WARM_UP, INTERVAL = 50, 50
+#: The error must have fallen by this share in so many measurements.
+LEAST_GAIN, PATIENCE = 0.02, 3
+#: The share of all updates in which the rate falls to 0.
+DECAY = 0.25
+#: The share of tokens that a head predicts.
+HIDDEN = 0.15
+
+
+class Recipe(NamedTuple):
+    """How an encoder is distilled.
+
+    Attributes:
+        updates: at most.
+        rate: the largest learning rate, of AdamW.
+        size: texts of a batch.
+        disordered: the share of texts whose words are in another order.
+        layers: the weight of the features of layers before the last one.
+        seed: of the order of texts.
+    """
+
+    updates: int
+    rate: float
+    size: int
+    disordered: float
+    layers: float
+    seed: int
+
+
+def loss_of(
+    student: Encoder, source: Encoder, batch: Batch, layers: float, mask_token: int | None
+) -> Tensor:
+    """The distance of the features of tokens and of texts.
+
+    The squared error of each layer's features, over the variance of the source's, and 1 − the
+    cosine of the mean features of texts. If the source predicts masked tokens, also the
+    Kullback-Leibler divergence of the predictions for `HIDDEN` of the tokens.
+    """
+    if source.has_head and mask_token is not None:
+        batch = batch.hiding(mask_token, HIDDEN)
+    with torch.no_grad():
+        expected = source(batch, states=layers > 0)
+    found = student(batch, states=layers > 0)
+    pairs = list(zip(found, expected, strict=True))
+    errors = [F.mse_loss(one, other) / other.var() for one, other in pairs]
+    means = (mean_features(each[-1], batch) for each in (found, expected))
+    loss = errors[-1] + (1 - F.cosine_similarity(*means)).mean()
+    loss = loss + layers * sum(errors[:-1]) / max(1, len(errors) - 1)
+    if not source.has_head:
+        return loss
+    cells = batch.ids[batch.mask.bool()].eq(mask_token).nonzero()[:, 0]
+    with torch.no_grad():
+        target = source.logits(expected[-1], batch, cells).log_softmax(-1)
+    predicted = student.logits(found[-1], batch, cells).log_softmax(-1)
+    return loss + F.kl_div(predicted, target, reduction="batchmean", log_target=True)
+
+
+class Distillation:
+    """A training that stops by itself, and continues from its last measurement.
+
+    The rate rises, stays, and falls linearly to 0 once the error on held-out texts falls no more.
+    """
+
+    def __init__(self, student: Encoder, source: Encoder, texts: Texts, recipe: Recipe, out: Path):
+        self.student, self.source, self.texts = student, source, texts
+        self.recipe, self.out = recipe, out
+        self.fidelity = Fidelity(source, texts)
+        self.optimizer = torch.optim.AdamW(
+            student.parameters(), lr=recipe.rate, betas=(0.9, 0.98), weight_decay=0.01
+        )
+        self.update = 0
+        #: The last update, once the rate falls.
+        self.end = recipe.updates
+        self.falls_from = recipe.updates - int(DECAY * recipe.updates)
+        self.history: list[dict[str, float]] = []
+        self.seconds = 0.0
+
+    def run(self) -> None:
+        """Train to the end."""
+        if not self._resume():
+            self._measure()
+        bar = tqdm(total=self.end, initial=self.update, unit=" updates", disable=None)
+        began = time.monotonic()
+        with bar:
+            while self.update < self.end:
+                self._step(self._batch())
+                self.update += 1
+                bar.update()
+                if self.update % INTERVAL == 0 or self.update == self.end:
+                    self.seconds += time.monotonic() - began
+                    self._measure()
+                    began = time.monotonic()
+                    bar.total = self.end
+
+    def _batch(self) -> Batch:
+        number, place = divmod(self.update, SORTED)
+        if place == 0 or not hasattr(self, "group"):
+            recipe = self.recipe
+            self.group = self.texts.batches(recipe.seed, number, recipe.size, recipe.disordered)
+        return self.group[place]
+
+    def _step(self, batch: Batch) -> None:
+        """One update."""
+        self.student.train()
+        mask_token = self.texts.tokenizer.mask_token_id
+        loss = loss_of(self.student, self.source, batch, self.recipe.layers, mask_token)
+        self.optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.student.parameters(), 1.0)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.recipe.rate * self._factor()
+        self.optimizer.step()
+
+    def _factor(self) -> float:
+        """Of the rate, at this update."""
+        rising = (self.update + 1) / WARM_UP
+        falling = (self.end - self.update) / max(1, self.end - self.falls_from)
+        return min(1.0, rising, falling)
+
+    def _measure(self) -> None:
+        """Measure, decide whether the rate falls from here on, and write a checkpoint."""
+        self.student.eval()
+        found = {"update": self.update, "minutes": self.seconds / 60}
+        found |= (measures := self.fidelity(self.student))
+        self.history.append(found)
+        print(f"update {self.update}: {shown(measures)}", file=sys.stderr, flush=True)
+        errors = [each["error"] for each in self.history]
+        stays = len(errors) > PATIENCE and errors[-1] > (1 - LEAST_GAIN) * errors[-1 - PATIENCE]
+        if stays and self.update < self.falls_from:
+            self.falls_from = self.update
+            self.end = int(self.update / (1 - DECAY))
+        with replacing(self.out / CHECKPOINT) as aside:
+            torch.save(self._state(), aside)
+        with replacing(self.out / PROGRESS) as aside:
+            aside.write_text(json.dumps(self.history, indent=1) + "\n", encoding="utf-8")
+
+    def _state(self) -> dict[str, Any]:
+        names = ("update", "end", "falls_from", "history", "seconds")
+        state = {name: getattr(self, name) for name in names}
+        parts = {"student": self.student.state_dict(), "optimizer": self.optimizer.state_dict()}
+        return state | parts | {"random": torch.get_rng_state()}
+
+    def _resume(self) -> bool:
+        """Whether there was a checkpoint.
+
+        Raises:
+            UsageError: it is damaged.
+        """
+        path = self.out / CHECKPOINT
+        if not path.exists():
+            return False
+        try:
+            state = torch.load(path, weights_only=True)
+            self.student.load_state_dict(state.pop("student"))
+            self.optimizer.load_state_dict(state.pop("optimizer"))
+            torch.set_rng_state(state.pop("random"))
+        except Exception as error:
+            raise UsageError(f"{path} is damaged ({error}): remove it to begin again.") from error
+        vars(self).update(state)
+        print(f"continuing at update {self.update}", file=sys.stderr, flush=True)
+        return True
