@@ -31,6 +31,8 @@ from .start import fit_bias, keep_mean_position
 from .texts import Texts
 from .training import CHECKPOINT, PROGRESS, Distillation, Recipe
 
+#: Tokens of a text.
+LENGTH = 128
 STARTS = ("mean", "fitted", "random")
 
 
@@ -47,8 +49,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--out", type=Path, required=True, metavar="DIRECTORY", help="new, or interrupted")
     names = ", ".join(POSITION_ENCODINGS)
     add("--position-encoding", required=True, metavar="NAME", help=f"one of: {names}")
-    told = "tokens of a text, longer ones are cut (default: %(default)s)"
-    add("--length", type=int, default=128, metavar="N", help=told)
+    told = f"tokens of a text, longer ones are cut (default: {LENGTH}, or as many as SOURCE reads)"
+    add("--length", type=int, metavar="N", help=told)
     told = "longest text of the new encoder, in tokens (default: that of SOURCE)"
     add("--max-positions", type=int, metavar="N", help=told)
     add("--updates", type=int, default=2000, metavar="N", help="at most (default: %(default)s)")
@@ -68,8 +70,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
             option.flag, dest=f"option.{option.name}", help=argparse.SUPPRESS, **kind
         )
     args = parser.parse_args(argv)
-    for name in ("updates", "batch_size", "length"):
-        if (value := getattr(args, name)) < 1:
+    for name in ("updates", "batch_size", "length", "max_positions"):
+        if (value := getattr(args, name)) is not None and value < 1:
             flag = name.replace("_", "-")
             raise UsageError(f"--{flag} is {value}, but must be at least 1.")
     if not 0 <= args.disordered <= 1:
@@ -77,7 +79,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     return args
 
 
-def chosen_options(args: argparse.Namespace, longest: int) -> dict[str, Any]:
+def chosen_options(args: argparse.Namespace) -> dict[str, Any]:
     """Options of the encoding and of every encoding that were given.
 
     Raises:
@@ -95,7 +97,7 @@ def chosen_options(args: argparse.Namespace, longest: int) -> dict[str, Any]:
     extends = options.get("extend_positions") == "toeplitz"
     if extends and "trained_positions" in encoding.defaults():
         # Rows behind the longest text that is read would stay untrained.
-        options.setdefault("trained_positions", min(args.length, longest))
+        options.setdefault("trained_positions", args.length)
     return options
 
 
@@ -105,13 +107,17 @@ def main(argv: list[str] | None = None) -> None:
     if (args.out / "transformers").exists():
         raise UsageError(f"--out {str(args.out)!r} holds a result already; name a new directory.")
     converted = read_source(args.source)
-    longest = args.max_positions or converted.settings["max_position_embeddings"]
-    options = chosen_options(args, longest)
-    if args.length > (most := converted.settings["max_position_embeddings"]):
-        raise UsageError(f"--length is {args.length}, but SOURCE reads at most {most} tokens.")
+    longest = converted.settings["max_position_embeddings"]
+    both = min(longest, args.max_positions or longest)
+    args.length = args.length or min(LENGTH, both)
+    if args.length > both:
+        raise UsageError(
+            f"--length is {args.length}, but must be at most {both}, which both encoders can read."
+        )
+    options = chosen_options(args)
     tokenizer = transformers.AutoTokenizer.from_pretrained(args.source)
     texts = Texts(args.text, tokenizer, args.length)
-    made = transplanted(converted, args.position_encoding, options, longest, args.seed)
+    made = transplanted(converted, args.position_encoding, options, args.max_positions, args.seed)
     paths = {name: str(getattr(args, name).resolve()) for name in ("source", "text")}
     keep(args.out, {**vars(args), **paths, "out": None})
     if (share := texts.share_cut()) > 0.5:
@@ -146,8 +152,8 @@ def described(args: argparse.Namespace, last: dict[str, float]) -> dict[str, Any
         "data": args.text.name,
         "updates": last["update"],
         "validation": f"cosine {last['cosine']:.3f} to the features of {args.source.name}",
-        "origin": f"{args.source.resolve().name}, distilled from it after its positions were "
-        f"replaced, on texts of at most {args.length} tokens",
+        "origin": f"`{args.source.resolve().name}`, whose licence applies. Its positions were "
+        f"replaced, and the model was distilled from it, on texts of at most {args.length} tokens",
     }
 
 

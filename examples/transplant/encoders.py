@@ -1,6 +1,7 @@
 """The source, the encoder that gets another position encoding, and its files."""
 
 import copy
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,14 +56,28 @@ def transplanted(
         source: stays as it is.
         encoding: name of the new one.
         options: its own, and those of every encoding.
-        positions: the longest text in tokens; None: that of the source.
+        positions: the longest text in tokens; None: those of the source.
         seed: of the new parameters.
     """
     settings = copy.deepcopy(source.settings)
-    settings["max_position_embeddings"] = positions or settings["max_position_embeddings"]
     made = replace(source, settings=settings, state=dict(source.state), notes=[])
+    if positions is not None:
+        settings["max_position_embeddings"] = positions
+        made.files = _with(source.files, "sentence_bert_config.json", max_seq_length=positions)
+        made.tokenizer = _with(
+            source.tokenizer, "tokenizer_config.json", model_max_length=positions
+        )
     new_encoding(made, encoding, seed, options)
     return made
+
+
+def _with(files: dict[str, bytes], name: str, **changes: int) -> dict[str, bytes]:
+    """The files, with changes to this one of JSON, if it is there."""
+    if name not in files:
+        return files
+    return files | {
+        name: (json.dumps(json.loads(files[name]) | changes, indent=2) + "\n").encode()
+    }
 
 
 class Encoder(nn.Module):

@@ -61,8 +61,9 @@ def _rows(converted: Converted, model: Any) -> list[tuple[str, str]]:
     listed = ", ".join(f"{name} {value}" for name, value in options.items())
     size = sum(parameter.numel() for parameter in model.parameters())
     updates = f"{trained['updates']:,} updates" if "updates" in trained else UNKNOWN
-    data = f"`{trained['data']}`, the name of its folder" if "data" in trained else UNKNOWN
+    data = f"`{trained['data']}`, the name of its folder or file" if "data" in trained else UNKNOWN
     return [
+        *([("made from", trained["origin"])] if "origin" in trained else []),
         ("position encoding", f"`{settings['position_encoding']}`"),
         *([("its options", listed)] if listed else []),
         (

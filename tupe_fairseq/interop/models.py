@@ -41,7 +41,8 @@ class Converted:
         write_tokenizer: writes that tokenizer where `tokenizer` is empty, if it can be made of
             fairseq's: (folder, whether it lowercases texts, or None) -> a note, or "".
         files: further files by name, which are carried unchanged.
-        training: what the source records of it: `data`, `updates` and `validation`, where known.
+        training: what the source records of it: `data`, `updates`, `validation` and `origin`, the
+            model that it began with, where known.
         notes: what the user should know about the conversion.
         not_comparable: why `--check` cannot compare it with its source; empty if it can.
     """

@@ -1,0 +1,173 @@
+"""`python -m examples.transplant`: another position encoding for an encoder of transformers."""
+
+import json
+import os
+import random
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from examples.transplant.__main__ import main
+from tests.attention.cases import enlarged
+from tests.examples.test_serving import WORDS, write
+from tests.interop.test_sentence_transformers import MODULES
+from tests.processes import Program, run
+from tests.tolerances import assert_close
+from tupe_fairseq import TupeRobertaModel, UsageError
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+
+NAME = "examples.transplant"
+SHORT = ("--length", 16, "--batch-size", 8)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory) -> Path:
+    """1,100 lines of two to 30 words."""
+    draw = random.Random(0)
+    lines = [" ".join(draw.choices(WORDS, k=draw.randint(2, 30))) for _ in range(1100)]
+    file = tmp_path_factory.mktemp("text") / "lines.txt"
+    file.write_text("\n".join(lines))
+    return file
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory) -> Path:
+    """A BERT of 64 positions, with files of sentence-transformers."""
+    folder = tmp_path_factory.mktemp("source") / "bert"
+    write(folder, "Model")
+    (folder / "modules.json").write_text(json.dumps(MODULES))
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 20}')
+    (folder / "1_Pooling").mkdir()
+    pooling = {"word_embedding_dimension": 24, "pooling_mode_mean_tokens": True}
+    (folder / "1_Pooling/config.json").write_text(json.dumps(pooling))
+    return folder
+
+
+def transplant(source: Path, text: Path, out: Path, *flags: object) -> dict[str, float]:
+    """The last measures of a run."""
+    result = run(NAME, source, text, "--out", out, *SHORT, *flags)
+    assert result.returncode == 0, result.stderr
+    return json.loads((out / "progress.json").read_text())[-1]
+
+
+def test_the_result_follows_the_source(source, text, tmp_path):
+    """It reads longer texts, in both libraries and through SentenceTransformer."""
+    flags = ("--position-encoding", "tupe_r", "--max-positions", 200, "--updates", 150)
+    last = transplant(source, text, tmp_path, *flags, "--extend-positions", "toeplitz")
+    first = json.loads((tmp_path / "progress.json").read_text())[0]
+    assert last["update"] == 150
+    assert last["error"] < 0.5 * first["error"]
+    assert last["rank"] > first["rank"]
+    card = (tmp_path / "transformers" / "README.md").read_text()
+    assert "| made from | `bert`, whose licence applies." in card
+    assert "| longest text | 200 tokens |" in card
+    config = json.loads((tmp_path / "transformers" / "config.json").read_text())
+    # Rows behind the longest text that was read are those of the toeplitz extension.
+    assert config["position_options"]["trained_positions"] == 16
+    library = pytest.importorskip("sentence_transformers")
+    words = " ".join(WORDS * 12)
+    folders = (source, tmp_path / "transformers")
+    models = [
+        library.SentenceTransformer(str(each), trust_remote_code=True, device="cpu")
+        for each in folders
+    ]
+    short, long = models
+    assert not torch.equal(*(torch.tensor(long.encode(t)) for t in (words, words[:60])))
+    assert torch.equal(*(torch.tensor(short.encode(t)) for t in (words, words[:200])))
+    hub = TupeRobertaModel.from_pretrained(tmp_path / "fairseq").eval()
+    ids = torch.tensor(long.tokenizer(words)["input_ids"])
+    with torch.no_grad():
+        expected = long[0].auto_model(ids[None]).last_hidden_state
+        assert_close(hub.extract_features(hub.encode(words)), expected)
+
+
+def test_a_killed_run_continues(source, text, tmp_path):
+    """As if it had not been killed."""
+    flags = ("--position-encoding", "rope", "--updates", 120)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    expected = transplant(source, text, whole, *flags)
+    program = Program(NAME, source, text, "--out", killed, *SHORT, *flags)
+    progress = killed / "progress.json"
+    program.until(lambda: progress.exists() and len(json.loads(progress.read_text())) > 1)
+    os.killpg(program.pid, signal.SIGKILL)
+    found = transplant(source, text, killed, *flags)
+    assert found | {"minutes": 0} == expected | {"minutes": 0}
+    weights = [f / "transformers" / "model.safetensors" for f in (whole, killed)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    with pytest.raises(UsageError, match="holds a result already"):
+        main([str(source), str(text), "--out", str(whole), "--position-encoding", "rope"])
+
+
+def test_it_ends_when_it_no_longer_improves(source, text, tmp_path):
+    """With a rate of 0, nothing improves."""
+    flags = ("--position-encoding", "none", "--updates", 5000, "--lr", 0)
+    last = transplant(source, text, tmp_path, *flags)
+    assert last["update"] == 200
+
+
+@pytest.mark.parametrize("head", ["ForMaskedLM", "ForSequenceClassification"])
+def test_heads_are_kept(head, text, tmp_path):
+    write(folder := tmp_path / "source", head)
+    flags = ("--position-encoding", "t5", "--updates", 60)
+    transplant(folder, text, tmp_path / "out", *flags)
+    auto = getattr(transformers, f"AutoModel{head}")
+    model = auto.from_pretrained(tmp_path / "out" / "transformers", trust_remote_code=True)
+    before = auto.from_pretrained(folder)
+    ids = torch.arange(5, 12)[None]
+    with torch.no_grad():
+        found, expected = model.eval()(ids).logits, before.eval()(ids).logits
+    assert found.shape == expected.shape
+    assert torch.corrcoef(torch.stack([found.flatten(), expected.flatten()]))[0, 1] > 0.9
+
+
+def test_deberta_is_a_source(text, tmp_path):
+    from tests.huggingface.deberta import RELEASED, SIZES
+
+    write(folder := tmp_path / "source", "Model")
+    config = transformers.DebertaV2Config(**SIZES, **RELEASED)
+    torch.manual_seed(0)
+    enlarged(transformers.DebertaV2Model(config), seed=0).save_pretrained(folder)
+    flags = ("--position-encoding", "alibi", "--updates", 60, "--start", "fitted")
+    last = transplant(folder, text, tmp_path / "out", *flags)
+    assert last["error"] < 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--position-encoding cope", "cope has no form for keys on the right"),
+        ("--position-encoding tupe_x", "'tupe_x'"),
+        ("--position-encoding rope --length 2", "--length is 2, but must be at least 4"),
+        ("--position-encoding rope --length 65", "--length is 65, but must be at most 64"),
+        ("--position-encoding rope --max-positions 8 --length 9", "must be at most 8"),
+        ("--position-encoding rope --num-buckets 8", "--num-buckets does not apply"),
+        ("--position-encoding rope --disordered 2", "--disordered is 2.0, but must be"),
+        ("--position-encoding rope --updates 0", "--updates is 0, but must be at least 1"),
+    ],
+)
+def test_mistakes(flags, message, source, text, tmp_path):
+    with pytest.raises(UsageError, match=message) as told:
+        main([str(source), str(text), "--out", str(tmp_path / "out"), *flags.split()])
+    assert "\n" not in str(told.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_paths_without_what_is_needed(source, text, tmp_path):
+    (few := tmp_path / "few.txt").write_text("one\ntwo\nthree\n")
+    write(bare := tmp_path / "bare", "Model")
+    for file in bare.glob("*tok*"):
+        file.unlink()
+    (bare / "vocab.txt").unlink()
+    flags = ["--out", str(tmp_path / "out"), "--position-encoding", "rope"]
+    for paths, message in {
+        (source, few): "with 3 lines, but at least 1,000 are needed",
+        (source, tmp_path / "none"): "cannot be read",
+        (tmp_path, text): "must be a directory of transformers",
+        (bare, text): "has no tokenizer.json",
+    }.items():
+        with pytest.raises(UsageError, match=message) as told:
+            main([*map(str, paths), *flags])
+        assert "\n" not in str(told.value)
