@@ -1,7 +1,7 @@
 """How far an encoder follows its source on held-out texts."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .encoders import Encoder, mean_features
-from .texts import Texts, shuffled
+from .texts import Texts, Tokens, shuffled
 
 #: Texts whose order is measured.
 ORDERED = 256
@@ -17,58 +17,90 @@ ORDERED = 256
 BATCH = 32
 
 
+class Order:
+    """Whether an encoder reads the order of words as its source does.
+
+    It compares each text with the same words in another order, by the cosine of their mean
+    features.
+
+    - gap: the mean cosine, minus that of the source
+    - rank: the rank correlation of the cosine with that of the source, over texts
+
+    Args:
+        source: a text with another order of its words has a cosine in it.
+        tokens: make batches of texts.
+        texts: those of more than three words are used.
+        change: text and generator -> the same words in another order.
+    """
+
+    def __init__(
+        self,
+        source: Encoder,
+        tokens: Tokens,
+        texts: Sequence[str],
+        change: Callable[[str, random.Random], str] = shuffled,
+    ):
+        rng = random.Random(0)
+        self.tokens = tokens
+        self.texts = [text for text in texts if len(text.split()) > 3]
+        self.changed = [change(text, rng) for text in self.texts]
+        self.expected = self._cosines(source)
+
+    def __call__(self, encoder: Encoder) -> dict[str, float]:
+        """Both measures."""
+        found = self._cosines(encoder)
+        gap = float((found - self.expected).mean())
+        return {"gap": gap, "rank": rank_correlation(found, self.expected)}
+
+    def _cosines(self, encoder: Encoder) -> Tensor:
+        pair = (vectors(encoder, self.tokens, texts) for texts in (self.texts, self.changed))
+        return F.cosine_similarity(*pair)
+
+
 class Fidelity:
-    """Measures an encoder against its source.
+    """Measures an encoder against its source on held-out texts.
 
     - error: the squared error of token features over the variance of the source's, 0 at best
     - cosine: of the mean features of a text in both encoders, averaged over texts
-    - gap: the mean cosine of a text and its shuffled words, minus that of the source
-    - rank: the rank correlation of this cosine with that of the source, over texts
-
-    gap and rank say whether the order of words is read as the source reads it.
+    - gap, rank: those of `Order`
     """
 
     def __init__(self, source: Encoder, texts: Texts):
         self.texts = texts
-        rng = random.Random(0)
-        # Of one word there is one order.
-        ordered = [text for text in texts.held_out if len(text.split()) > 3][:ORDERED]
-        self.ordered = ordered, [shuffled(text, rng) for text in ordered]
-        self.features = [each for each, _ in self._run(source, texts.held_out)]
-        self.means = self.mean_features(source, texts.held_out)
-        self.cosines = self._cosines(source)
+        self.order = Order(source, texts, texts.held_out[:ORDERED])
+        parts = list(features_of(source, texts, texts.held_out))
+        self.features = [features for features, _ in parts]
+        self.means = torch.cat([mean for _, mean in parts])
         every = torch.cat(self.features)
         self.variance = float((every - every.mean(0)).square().mean())
 
     def __call__(self, encoder: Encoder) -> dict[str, float]:
         """The four measures."""
-        parts = zip(self._run(encoder, self.texts.held_out), self.features, strict=True)
-        errors = [(found - expected).square().mean(1) for (found, _), expected in parts]
-        means = self.mean_features(encoder, self.texts.held_out)
-        cosines = self._cosines(encoder)
-        return {
-            "error": float(torch.cat(errors).mean()) / self.variance,
-            "cosine": float(F.cosine_similarity(means, self.means).mean()),
-            "gap": float((cosines - self.cosines).mean()),
-            "rank": rank_correlation(cosines, self.cosines),
-        }
+        errors, means = [], []
+        parts = features_of(encoder, self.texts, self.texts.held_out)
+        for (found, mean), expected in zip(parts, self.features, strict=True):
+            errors.append((found - expected).square().mean(1))
+            means.append(mean)
+        cosine = F.cosine_similarity(torch.cat(means), self.means)
+        error = float(torch.cat(errors).mean()) / self.variance
+        return {"error": error, "cosine": float(cosine.mean()), **self.order(encoder)}
 
-    def mean_features(self, encoder: Encoder, texts: Sequence[str]) -> Tensor:
-        """Of each text: B×C."""
-        return torch.cat([mean for _, mean in self._run(encoder, texts)])
 
-    def _cosines(self, encoder: Encoder) -> Tensor:
-        """Of texts and the same texts with their words shuffled."""
-        return F.cosine_similarity(*(self.mean_features(encoder, t) for t in self.ordered))
+@torch.no_grad()
+def features_of(
+    encoder: Encoder, tokens: Tokens, texts: Sequence[str]
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Features N×C and their means B×C, in batches, in order."""
+    ids = tokens.ids(texts)
+    for first in range(0, len(ids), BATCH):
+        batch = tokens.batch(ids[first : first + BATCH])
+        (features,) = encoder(batch)
+        yield features, mean_features(features, batch)
 
-    @torch.no_grad()
-    def _run(self, encoder: Encoder, texts: Sequence[str]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Features N×C and their means B×C, in batches, in order."""
-        ids = self.texts.ids(texts)
-        for first in range(0, len(ids), BATCH):
-            batch = self.texts.batch(ids[first : first + BATCH])
-            (features,) = encoder(batch)
-            yield features, mean_features(features, batch)
+
+def vectors(encoder: Encoder, tokens: Tokens, texts: Sequence[str]) -> Tensor:
+    """The mean features of each text: B×C."""
+    return torch.cat([mean for _, mean in features_of(encoder, tokens, texts)])
 
 
 def rank_correlation(first: Tensor, second: Tensor) -> float:

@@ -34,7 +34,45 @@ class Batch(NamedTuple):
         return self._replace(ids=self.ids.masked_fill(hidden, token))
 
 
-class Texts:
+class Tokens:
+    """Batches of texts.
+
+    Args:
+        tokenizer: of transformers.
+        length: texts are cut to this number of tokens.
+
+    Raises:
+        UsageError: `length` leaves no two words of a text.
+    """
+
+    def __init__(self, tokenizer: Any, length: int):
+        self.tokenizer, self.length = tokenizer, length
+        special = tokenizer.num_special_tokens_to_add()
+        if length <= special + 1:
+            raise UsageError(
+                f"--length is {length}, but must be at least {special + 2}: {special} tokens of "
+                "each text are special, and order needs two words."
+            )
+
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """The tokens of each text."""
+        ids: list[list[int]] = self.tokenizer(
+            list(texts), truncation=True, max_length=self.length
+        )["input_ids"]
+        return ids
+
+    def batch(self, ids: Sequence[Sequence[int]]) -> Batch:
+        """With padding on the right."""
+        longest = max(map(len, ids))
+        padded = torch.full((len(ids), longest), self.tokenizer.pad_token_id)
+        mask = torch.zeros_like(padded)
+        for row, each in enumerate(ids):
+            padded[row, : len(each)] = torch.tensor(each)
+            mask[row, : len(each)] = 1
+        return Batch(padded, mask)
+
+
+class Texts(Tokens):
     """A file with a text in each line.
 
     Args:
@@ -48,29 +86,16 @@ class Texts:
     """
 
     def __init__(self, file: Path, tokenizer: Any, length: int):
-        self.tokenizer, self.length = tokenizer, length
+        super().__init__(tokenizer, length)
         lines = read_lines(file)
         step = max(PART, len(lines) // HELD_OUT)
         self.held_out = lines[::step][:HELD_OUT]
         self.train = [line for number, line in enumerate(lines) if number % step]
-        special = tokenizer.num_special_tokens_to_add()
-        if length <= special + 1:
-            raise UsageError(
-                f"--length is {length}, but must be at least {special + 2}: {special} tokens of "
-                "each text are special, and order needs two words."
-            )
 
     def share_cut(self) -> float:
         """The share of held-out texts that are longer than `length`."""
         ids = self.tokenizer(self.held_out)["input_ids"]
         return sum(len(each) > self.length for each in ids) / len(ids)
-
-    def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """The tokens of each text."""
-        ids: list[list[int]] = self.tokenizer(
-            list(texts), truncation=True, max_length=self.length
-        )["input_ids"]
-        return ids
 
     def batches(self, seed: int, number: int, size: int, disordered: float) -> list[Batch]:
         """The `number`-th group of `SORTED` batches of `size` texts.
@@ -88,16 +113,6 @@ class Texts:
         groups = [ids[first : first + size] for first in range(0, len(ids), size)]
         rng.shuffle(groups)
         return [self.batch(group) for group in groups]
-
-    def batch(self, ids: Sequence[Sequence[int]]) -> Batch:
-        """With padding on the right."""
-        longest = max(map(len, ids))
-        padded = torch.full((len(ids), longest), self.tokenizer.pad_token_id)
-        mask = torch.zeros_like(padded)
-        for row, each in enumerate(ids):
-            padded[row, : len(each)] = torch.tensor(each)
-            mask[row, : len(each)] = 1
-        return Batch(padded, mask)
 
 
 def read_lines(file: Path) -> list[str]:
@@ -121,16 +136,19 @@ def read_lines(file: Path) -> list[str]:
 
 def disorder(text: str, rng: random.Random) -> str:
     """The same words in random order, or with two of them swapped; each in half of the cases."""
-    words = text.split()
-    if rng.random() < 0.5:
-        return shuffled(text, rng)
-    first, second = (rng.randrange(len(words)) for _ in range(2))
-    words[first], words[second] = words[second], words[first]
-    return " ".join(words)
+    return (shuffled if rng.random() < 0.5 else swapped)(text, rng)
 
 
 def shuffled(text: str, rng: random.Random) -> str:
     """The same words in random order."""
     words = text.split()
     rng.shuffle(words)
+    return " ".join(words)
+
+
+def swapped(text: str, rng: random.Random) -> str:
+    """The same words, with two of them in each other's place."""
+    words = text.split()
+    first, second = (rng.randrange(len(words)) for _ in range(2))
+    words[first], words[second] = words[second], words[first]
     return " ".join(words)

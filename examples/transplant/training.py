@@ -20,9 +20,9 @@ from .texts import SORTED, Batch, Texts
 
 CHECKPOINT, PROGRESS = "checkpoint.pt", "progress.json"
 #: Updates in which the rate rises, and those between two measurements.
-WARM_UP, INTERVAL = 50, 50
+WARM_UP, INTERVAL = 50, 100
 #: The error must have fallen by this share in so many measurements.
-LEAST_GAIN, PATIENCE = 0.02, 3
+LEAST_GAIN, PATIENCE = 0.03, 2
 #: The share of all updates in which the rate falls to 0.
 DECAY = 0.25
 #: The share of tokens that a head predicts.
