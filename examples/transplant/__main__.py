@@ -26,7 +26,7 @@ from examples.shared.settings import keep
 from tupe_fairseq import UsageError
 from tupe_fairseq.position import POSITION_ENCODINGS, known_options, model_options
 
-from .encoders import Encoder, read_source, transplanted, write
+from .encoders import RESULTS, Encoder, read_source, transplanted, write
 from .start import fit_bias, keep_mean_position
 from .texts import Texts
 from .training import CHECKPOINT, PROGRESS, Distillation, Recipe
@@ -104,8 +104,6 @@ def chosen_options(args: argparse.Namespace) -> dict[str, Any]:
 def main(argv: list[str] | None = None) -> None:
     """See the module's docstring."""
     args = arguments(argv)
-    if (args.out / "transformers").exists():
-        raise UsageError(f"--out {str(args.out)!r} holds a result already; name a new directory.")
     converted = read_source(args.source)
     longest = converted.settings["max_position_embeddings"]
     both = min(longest, args.max_positions or longest)
@@ -120,6 +118,9 @@ def main(argv: list[str] | None = None) -> None:
     made = transplanted(converted, args.position_encoding, options, args.max_positions, args.seed)
     paths = {name: str(getattr(args, name).resolve()) for name in ("source", "text")}
     keep(args.out, {**vars(args), **paths, "out": None})
+    if (args.out / RESULTS[-1]).exists():
+        print(f"{args.out} is complete already.")
+        return
     if (share := texts.share_cut()) > 0.5:
         print(f"--length {args.length} cuts {share:.0%} of the texts.", file=sys.stderr)
     print(*made.notes, sep="\n", file=sys.stderr)
@@ -138,7 +139,7 @@ def main(argv: list[str] | None = None) -> None:
     last = json.loads((args.out / PROGRESS).read_text())[-1]
     made.training = described(args, last)
     write(made, args.out)
-    (args.out / CHECKPOINT).unlink()
+    (args.out / CHECKPOINT).unlink(missing_ok=True)
     print(
         *dict.fromkeys(made.notes[notes:]),
         f"written: {args.out}/transformers, {args.out}/fairseq",

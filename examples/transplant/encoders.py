@@ -2,6 +2,7 @@
 
 import copy
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from tupe_fairseq.interop.warm_start import new_encoding
 from tupe_fairseq.kernels.dropout import Dropout
 
 from .texts import Batch
+
+#: Folders of the result, in the order in which they are written.
+RESULTS = ("transformers", "fairseq")
 
 
 def read_source(folder: Path) -> Converted:
@@ -131,6 +135,8 @@ def mean_features(features: Tensor, batch: Batch) -> Tensor:
 
 def write(converted: Converted, out: Path) -> None:
     """Write OUT/transformers and OUT/fairseq."""
-    for name, function in (("transformers", huggingface.write), ("fairseq", directory.write)):
-        options = {"classes": "tupe", "head": converted.head} if name == "transformers" else {}
-        function(converted, out / name, **options)
+    first, last = (out / name for name in RESULTS)
+    # That of an interrupted call.
+    shutil.rmtree(first, ignore_errors=True)
+    huggingface.write(converted, first, classes="tupe", head=converted.head)
+    directory.write(converted, last)

@@ -98,8 +98,9 @@ def test_a_killed_run_continues(source, text, tmp_path):
     assert found | {"minutes": 0} == expected | {"minutes": 0}
     weights = [f / "transformers" / "model.safetensors" for f in (whole, killed)]
     assert weights[0].read_bytes() == weights[1].read_bytes()
-    with pytest.raises(UsageError, match="holds a result already"):
+    with pytest.raises(UsageError, match="holds a run with other settings"):
         main([str(source), str(text), "--out", str(whole), "--position-encoding", "rope"])
+    assert transplant(source, text, whole, *flags) == expected, "nothing is left to do"
 
 
 def test_it_ends_when_it_no_longer_improves(source, text, tmp_path):

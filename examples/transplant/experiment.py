@@ -1,0 +1,153 @@
+"""How far transplants hold: encodings and starts, and tasks after fine-tuning.
+
+    python -m examples.transplant.experiment SOURCE TEXT GLUE_DIR --out DIRECTORY
+
+SOURCE, TEXT and GLUE_DIR are those of `examples.transplant` and its evaluation. The plan and its
+hypotheses are in results/plan.md. The parts:
+
+    encodings   each encoding, --updates, three seeds
+    starts      tupe_r with positions at random, and with the mean position alone
+    order       tupe_r until it no longer improves
+    tasks       fine-tuning of SOURCE, of SOURCE as a model of this package, and of transplants
+
+After an interruption the same command continues; `--only 'encodings/*/1'` runs a part. DIRECTORY
+gets PART/NAME/SEED/ of each run, results.json, and the report (report.py).
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from examples.shared import script
+from examples.shared.markdown import ROOT
+from examples.shared.runner import Run, arguments, runner
+from tupe_fairseq import UsageError
+
+from .encoders import RESULTS
+from .evaluate import NAME
+from .report import report
+from .training import PROGRESS
+
+#: `learned` is BERT's own encoding with new positions, and `none` the floor.
+ENCODINGS = ("tupe_a", "tupe_r", "rope", "t5", "alibi", "deberta", "learned", "none")
+SEEDS = (1, 2, 3)
+#: Transplants that are fine-tuned, by part and name.
+TUNED = ("order/tupe_r", "encodings/tupe_r", "encodings/rope", "encodings/none")
+#: Epochs of each task, and the learning rate.
+EPOCHS = {"CoLA": 5, "RTE": 10, "MRPC": 5, "STS-B": 5, "SST-2": 2}
+RATE = 5e-5
+#: Updates of the part `order`, at most.
+LONG = 4000
+#: Tokens of a text, and texts of an update.
+LENGTH, BATCH = 64, 32
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m examples.transplant.experiment", description=__doc__.split("\n", 1)[0]
+    )
+    for name in ("source", "text", "glue"):
+        parser.add_argument(name, type=Path, metavar={"glue": "GLUE_DIR"}.get(name, name.upper()))
+    parser.add_argument("--updates", type=int, default=400, help="default: %(default)s")
+    parser.add_argument(
+        "--tasks", nargs="+", choices=EPOCHS, default=["CoLA"], help="default: CoLA"
+    )
+    args = arguments(parser, argv, "examples.transplant.experiment", trains=False)
+    for path in (args.source, args.text, args.glue):
+        if not path.exists():
+            raise UsageError(f"{str(path)!r} does not exist.")
+    return args
+
+
+def transplant_run(
+    args: argparse.Namespace, part: str, name: str, seed: int, *flags: object
+) -> Run:
+    """A transplant and its evaluation."""
+    out = args.out.absolute() / part / name / str(seed) / "model"
+    encoding = name.partition("+")[0]
+    module = [sys.executable, "-m", "examples.transplant"]
+    paths = [args.source.absolute(), args.text.absolute()]
+    sizes = ["--length", LENGTH, "--batch-size", BATCH, "--seed", seed]
+    train = [*module, *paths, "--position-encoding", encoding, "--out", out, *sizes, *flags]
+    module[-1] += ".evaluate"
+    evaluate = [*module, paths[0], out, args.glue.absolute()]
+    settings = {"part": part, "name": name, "seed": seed}
+    return Run(f"{part}/{name}/{seed}", settings, [train, evaluate], transplant_result)
+
+
+def transplant_result(folder: Path) -> dict[str, Any]:
+    """The curve, and the measures at its end."""
+    curve = json.loads((folder / "model" / PROGRESS).read_text())
+    return {"curve": curve, **json.loads((folder / "model" / NAME).read_text())}
+
+
+def task_run(args: argparse.Namespace, name: str, model: Path, task: str, seed: int) -> Run:
+    """The fine-tuning of a model of transformers."""
+    part = f"tasks/{task}"
+    out = args.out.absolute() / part / name / str(seed) / "model"
+    command = [sys.executable, "-m", "examples.huggingface.finetune", args.glue.absolute(), task]
+    command += [model, "--out", out, "--lr", RATE, "--epochs", EPOCHS[task], "--seed", seed]
+    settings = {"part": "tasks", "task": task, "name": name, "seed": seed}
+    return Run(f"{part}/{name}/{seed}", settings, [command], task_result)
+
+
+def task_result(folder: Path) -> dict[str, Any]:
+    """The score of the best epoch in percent."""
+    found = json.loads((folder / "model" / "result.json").read_text())
+    return {"score": found["score"], "epoch": found["epoch"]}
+
+
+def converted_run(args: argparse.Namespace) -> Run:
+    """SOURCE with its own positions, as a model of this package."""
+    convert = [sys.executable, ROOT / "scripts" / "convert_checkpoint.py", "--from", "huggingface"]
+    convert += ["--to", "huggingface", "--classes", "tupe", args.source.absolute()]
+    convert += ["--out", args.out.absolute() / "converted" / "model" / RESULTS[0]]
+    return Run("converted", {"part": "converted"}, [convert], lambda folder: {})
+
+
+def model_of(args: argparse.Namespace, name: str, seed: int) -> Path:
+    """The directory of a model that is fine-tuned."""
+    if name == "source":
+        return args.source.absolute()
+    # There is one of these.
+    of_seed = str(seed) if name.startswith("encodings") else "1"
+    folder = name if name == "converted" else f"{name}/{of_seed}"
+    return args.out.absolute() / folder / "model" / RESULTS[0]
+
+
+def plan(args: argparse.Namespace) -> list[Run]:
+    """All runs, in order."""
+    updates = ("--updates", args.updates)
+    runs = [
+        transplant_run(args, "encodings", name, seed, *updates)
+        for seed in SEEDS
+        for name in ENCODINGS
+    ]
+    runs += [
+        transplant_run(args, "starts", f"tupe_r+{start}", seed, *updates, "--start", start)
+        for seed in SEEDS
+        for start in ("mean", "random")
+    ]
+    runs.append(transplant_run(args, "order", "tupe_r", 1, "--updates", LONG))
+    runs.append(converted_run(args))
+    return runs + [
+        task_run(args, name, model_of(args, name, seed), task, seed)
+        for task in args.tasks
+        for seed in SEEDS
+        for name in ("source", "converted", *TUNED)
+    ]
+
+
+def main(argv: list[str] | None = None) -> None:
+    """See the module's docstring."""
+    args = parse(argv)
+    settings = {"source": args.source.name, "text": args.text.name, "updates": args.updates}
+    with runner(args, settings, report) as execute:
+        execute(plan(args))
+
+
+if __name__ == "__main__":
+    script.run(main)

@@ -1,0 +1,193 @@
+"""Tables, hypotheses and the figure of experiment.py.
+
+    python -m examples.transplant.report DIRECTORY
+
+DIRECTORY has results.json, and gets report.md and fidelity.png.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from statistics import mean
+from typing import Any, NamedTuple
+
+from examples.shared import script
+from examples.shared.markdown import NOT_RUN, spread, table
+from examples.shared.panels import label_ends, panels
+from examples.shared.results import Results, read_results, rows, write_report
+from tupe_fairseq.plots import save_png
+
+Found = dict[str, list[dict[str, Any]]]
+#: Colours of the figure.
+COLORS = ("C0", "C1", "C2", "C3", "C4", "C5", "C6", "C7", "C8", "C9")
+MEASURES = {
+    "STS-B": lambda run: run["sts_b"],
+    "gap, shuffled": lambda run: run["shuffled"]["gap"],
+    "rank, shuffled": lambda run: run["shuffled"]["rank"],
+    "gap, swapped": lambda run: run["swapped"]["gap"],
+    "rank, swapped": lambda run: run["swapped"]["rank"],
+    "error": lambda run: run["curve"][-1]["error"],
+    "updates": lambda run: run["curve"][-1]["update"],
+    "minutes": lambda run: run["curve"][-1]["minutes"],
+}
+FORMS = {"STS-B": "{:.2f}", "updates": "{:.0f}", "minutes": "{:.1f}"}
+
+
+class Verdict(NamedTuple):
+    """Whether a hypothesis holds, None if that is undecided; and the figures."""
+
+    holds: bool | None
+    figures: str
+
+
+WORDS = {True: "confirmed", False: "**refuted**", None: "undecided"}
+
+
+def by_name(results: Results, **settings: Any) -> Found:
+    """Completed runs of a part, by the name of the model."""
+    found: Found = {}
+    for row in rows(results, **settings):
+        found.setdefault(row["name"], []).append(row)
+    return found
+
+
+def average(runs: list[dict[str, Any]], measure: str) -> float:
+    """Over seeds."""
+    return mean(MEASURES[measure](run) for run in runs)
+
+
+def all_read(results: Results) -> Verdict:
+    """H1."""
+    found = by_name(results, part="encodings")
+    scores = {name: average(runs, "STS-B") for name, runs in found.items() if name != "none"}
+    if len(scores) < 7:
+        return Verdict(None, NOT_RUN)
+    low = min(scores, key=lambda name: scores[name])
+    return Verdict(scores[low] >= 86.4, f"lowest: {low} {scores[low]:.2f}")
+
+
+def blind(results: Results) -> Verdict:
+    """H2."""
+    runs = by_name(results, part="encodings").get("none")
+    if not runs:
+        return Verdict(None, NOT_RUN)
+    loss = runs[0]["sts_b_of_source"] - average(runs, "STS-B")
+    rank = average(runs, "rank, shuffled")
+    return Verdict(loss < 1 and rank < 0.5, f"{loss:.2f} points below SOURCE, rank {rank:.3f}")
+
+
+def ahead(results: Results) -> Verdict:
+    """H3."""
+    found = by_name(results, part="encodings")
+    if not {"rope", "tupe_r"} <= found.keys():
+        return Verdict(None, NOT_RUN)
+    ranks = {name: [MEASURES["rank, shuffled"](run) for run in found[name]] for name in found}
+    first, second = ranks["rope"], ranks["tupe_r"]
+    said = f"rope {spread(first, '{:.3f}')}, tupe_r {spread(second, '{:.3f}')}"
+    if min(len(first), len(second)) < 3:
+        return Verdict(None, f"{said}; fewer than three seeds")
+    return Verdict(min(first) > max(second), said)
+
+
+def saves(results: Results) -> Verdict:
+    """H4."""
+    fitted = by_name(results, part="encodings").get("tupe_r", [])
+    other = by_name(results, part="starts").get("tupe_r+mean", [])
+    if not (fitted and other):
+        return Verdict(None, NOT_RUN)
+    early = mean(run["curve"][-2]["rank"] for run in fitted)
+    late = mean(run["curve"][-1]["rank"] for run in other)
+    update = fitted[0]["curve"][-2]["update"]
+    last = other[0]["curve"][-1]["update"]
+    figures = f"held-out rank {early:.3f} at {update}, {late:.3f} at {last} from the mean position"
+    return Verdict(early >= late, figures)
+
+
+def in_time(results: Results) -> Verdict:
+    """H5."""
+    runs = by_name(results, part="order").get("tupe_r")
+    if not runs:
+        return Verdict(None, NOT_RUN)
+    gap, rank = (average(runs, f"{name}, shuffled") for name in ("gap", "rank"))
+    minutes = average(runs, "minutes")
+    figures = f"gap {gap:.3f}, rank {rank:.3f} after {minutes:.1f} minutes"
+    return Verdict(abs(gap) <= 0.01 and rank >= 0.95 and minutes <= 15, figures)
+
+
+def accepts(results: Results) -> Verdict:
+    """H6."""
+    found = by_name(results, part="tasks", task="CoLA")
+    if not {"source", "order/tupe_r"} <= found.keys():
+        return Verdict(None, NOT_RUN)
+    scores = {name: [run["score"] for run in runs] for name, runs in found.items()}
+    source, made = scores["source"], scores["order/tupe_r"]
+    figures = f"CoLA {spread(source)} and {spread(made)}"
+    if min(len(source), len(made)) < 3:
+        return Verdict(None, f"{figures}; fewer than three seeds")
+    return Verdict(mean(made) >= mean(source) - 1, figures)
+
+
+HYPOTHESES: dict[str, Callable[[Results], Verdict]] = {
+    "H1": all_read,
+    "H2": blind,
+    "H3": ahead,
+    "H4": saves,
+    "H5": in_time,
+    "H6": accepts,
+}
+
+
+def lines(results: Results) -> list[str]:
+    """The report."""
+    said = ["# Transplants", "", "Median over seeds (lowest to highest). See plan.md.", ""]
+    for part in ("encodings", "starts", "order"):
+        found = by_name(results, part=part)
+        cells = [
+            [name, len(runs)]
+            + [
+                spread(map(read, runs), FORMS.get(each, "{:.3f}"))
+                for each, read in MEASURES.items()
+            ]
+            for name, runs in found.items()
+        ]
+        said += [f"## {part}", "", *table(["name", "seeds", *MEASURES], cells), ""]
+    tasks = sorted({row["task"] for row in rows(results, part="tasks")})
+    names = dict.fromkeys(row["name"] for row in rows(results, part="tasks"))
+    cells = []
+    for name in names:
+        found = [by_name(results, part="tasks", task=task).get(name, []) for task in tasks]
+        cells.append([name, *(spread(run["score"] for run in runs) for runs in found)])
+    said += ["## tasks", "", *table(["model", *tasks], cells), ""]
+    verdicts = {name: judge(results) for name, judge in HYPOTHESES.items()}
+    judged = [[name, WORDS[found.holds], found.figures] for name, found in verdicts.items()]
+    return [*said, "## Hypotheses", "", *table(["", "verdict", "figures"], judged), ""]
+
+
+def draw(results: Results, path: Path) -> None:
+    """Error and rank on held-out texts by minutes, seed 1 of each encoding."""
+    found = [*by_name(results, part="encodings", seed=1).items()]
+    if not found:
+        return
+    figure, both = panels(9, 3.6, columns=2)
+    titles = {"error": "error of token features", "rank": "rank correlation, shuffled words"}
+    for axes, (measure, title) in zip(both, titles.items(), strict=True):
+        colors, ends = {}, {}
+        for color, (name, (run,)) in zip(COLORS, found, strict=False):
+            points = [(each["update"], each[measure]) for each in run["curve"]]
+            axes.plot(*zip(*points, strict=True), color=color, marker="o", markersize=3)
+            colors[name], ends[name] = color, points[-1]
+        axes.set_title(title, loc="left", fontsize=10)
+        axes.set_xlabel("updates")
+        figure.draw_without_rendering()
+        label_ends(axes, ends, colors, "{:.2f}")
+    save_png(figure, path, f"python -m examples.transplant.report {path.parent.name}")
+
+
+def report(out: Path) -> None:
+    """Write report.md and the figure."""
+    results = read_results(out)
+    draw(results, out / "fidelity.png")
+    write_report(out, results, lines(results))
+
+
+if __name__ == "__main__":
+    script.run_report(report)
