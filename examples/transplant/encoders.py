@@ -116,6 +116,13 @@ class Encoder(nn.Module):
         found: Tensor = self.model.logits(features[cells], batch.mask, tuple(columns))
         return found
 
+    def positions(self) -> list[nn.Parameter]:
+        """The parameters of the position encoding."""
+        stack = self.base.encoder
+        terms = (layer.self_attn.layer_terms for layer in stack.layers)
+        modules = [stack.embed_positions, *(each for each in terms if each is not None)]
+        return [parameter for module in modules for parameter in module.parameters()]
+
     def state(self, converted: Converted) -> dict[str, Tensor]:
         """The parameters by the names of `Converted`, with those of heads that do not train."""
         prefix = "" if self.has_head else "tupe."

@@ -1,13 +1,14 @@
 """How far transplants hold: encodings and starts, and tasks after fine-tuning.
 
-    python -m examples.transplant.experiment SOURCE TEXT GLUE_DIR --out DIRECTORY
+    python -m examples.transplant.experiment SOURCE TEXT GLUE_DIR --articles DIR --out DIRECTORY
 
-SOURCE, TEXT and GLUE_DIR are those of `examples.transplant` and its evaluation. The plan and its
-hypotheses are in results/plan.md. The parts:
+SOURCE, TEXT and GLUE_DIR are those of `examples.transplant` and its evaluation; --articles has
+output of WikiExtractor. The plan and its hypotheses are in results/plan.md. The parts:
 
     encodings   each encoding, --updates, three seeds
     starts      tupe_r with positions at random, and with the mean position alone
     order       tupe_r until it no longer improves
+    long        transplants that read 2,048 tokens, and SOURCE by other ways (long_texts.py)
     tasks       fine-tuning of SOURCE, of SOURCE as a model of this package, and of transplants
 
 After an interruption the same command continues; `--only 'encodings/*/1'` runs a part. DIRECTORY
@@ -40,8 +41,25 @@ EPOCHS = {"CoLA": 5, "RTE": 10, "MRPC": 5, "STS-B": 5, "SST-2": 2}
 RATE = 5e-5
 #: Updates of the part `order`, at most.
 LONG = 4000
+#: Encodings of the part `long`, with their flags; all read texts of 128 tokens in training.
+EXTENDED = {"tupe_r": ("--extend-positions", "toeplitz"), "rope": (), "alibi": ()}
+#: The ways in which SOURCE and the transplants read long texts.
+WAYS = {
+    "source": ("truncated", "chunks", "interpolated", "grouped", "hierarchical"),
+    "tupe_r": ("plain", "attention_window=64"),
+    "rope": (
+        "plain",
+        "rope_scaling=dynamic+rope_original_positions=128",
+        "rope_scaling=yarn+rope_original_positions=128",
+        "attention_window=64",
+    ),
+    "alibi": ("plain",),
+}
+LONGEST, ARTICLES = 2048, 100
 #: Tokens of a text, and texts of an update.
 LENGTH, BATCH = 64, 32
+#: The file of a way's measures.
+WAY = "measures.json"
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -51,12 +69,14 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     )
     for name in ("source", "text", "glue"):
         parser.add_argument(name, type=Path, metavar={"glue": "GLUE_DIR"}.get(name, name.upper()))
+    told = "folder of WikiExtractor's output (default: leave out the part `long`)"
+    parser.add_argument("--articles", type=Path, help=told)
     parser.add_argument("--updates", type=int, default=400, help="default: %(default)s")
     parser.add_argument(
         "--tasks", nargs="+", choices=EPOCHS, default=["CoLA"], help="default: CoLA"
     )
     args = arguments(parser, argv, "examples.transplant.experiment", trains=False)
-    for path in (args.source, args.text, args.glue):
+    for path in filter(None, (args.source, args.text, args.glue, args.articles)):
         if not path.exists():
             raise UsageError(f"{str(path)!r} does not exist.")
     return args
@@ -65,7 +85,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 def transplant_run(
     args: argparse.Namespace, part: str, name: str, seed: int, *flags: object
 ) -> Run:
-    """A transplant and its evaluation."""
+    """A transplant and its evaluation; of options that are given twice, the last one counts."""
     out = args.out.absolute() / part / name / str(seed) / "model"
     encoding = name.partition("+")[0]
     module = [sys.executable, "-m", "examples.transplant"]
@@ -100,6 +120,31 @@ def task_result(folder: Path) -> dict[str, Any]:
     return {"score": found["score"], "epoch": found["epoch"]}
 
 
+def long_runs(args: argparse.Namespace) -> list[Run]:
+    """Transplants for long texts, and each way to read these."""
+    longest = ("--max-positions", LONGEST, "--updates", args.updates)
+    of_length = (*longest, "--length", 128, "--batch-size", BATCH // 2)
+    runs = [
+        transplant_run(args, "long", name, 1, *of_length, *flags)
+        for name, flags in EXTENDED.items()
+    ]
+    for name, ways in WAYS.items():
+        model = model_of(args, "source" if name == "source" else f"long/{name}", 1)
+        for way in ways:
+            folder = f"ways/{name}/{way}"
+            command = [sys.executable, "-m", "examples.transplant.long_texts"]
+            command += [args.source.absolute(), model, args.articles.absolute()]
+            command += [args.out.absolute() / folder / WAY, "--way", way, "--most", ARTICLES]
+            settings = {"part": "ways", "name": name, "way": way}
+            runs.append(Run(folder, settings, [command], way_result))
+    return runs
+
+
+def way_result(folder: Path) -> dict[str, Any]:
+    """The measures by length."""
+    return {"lengths": json.loads((folder / WAY).read_text())}
+
+
 def converted_run(args: argparse.Namespace) -> Run:
     """SOURCE with its own positions, as a model of this package."""
     convert = [sys.executable, ROOT / "scripts" / "convert_checkpoint.py", "--from", "huggingface"]
@@ -132,6 +177,7 @@ def plan(args: argparse.Namespace) -> list[Run]:
         for start in ("mean", "random")
     ]
     runs.append(transplant_run(args, "order", "tupe_r", 1, "--updates", LONG))
+    runs += long_runs(args) if args.articles else []
     runs.append(converted_run(args))
     return runs + [
         task_run(args, name, model_of(args, name, seed), task, seed)

@@ -139,7 +139,7 @@ HYPOTHESES: dict[str, Callable[[Results], Verdict]] = {
 def lines(results: Results) -> list[str]:
     """The report."""
     said = ["# Transplants", "", "Median over seeds (lowest to highest). See plan.md.", ""]
-    for part in ("encodings", "starts", "order"):
+    for part in ("encodings", "starts", "order", "long"):
         found = by_name(results, part=part)
         cells = [
             [name, len(runs)]
@@ -157,9 +157,24 @@ def lines(results: Results) -> list[str]:
         found = [by_name(results, part="tasks", task=task).get(name, []) for task in tasks]
         cells.append([name, *(spread(run["score"] for run in runs) for runs in found)])
     said += ["## tasks", "", *table(["model", *tasks], cells), ""]
+    said += ["## long texts", "", *_ways(results), ""]
     verdicts = {name: judge(results) for name, judge in HYPOTHESES.items()}
     judged = [[name, WORDS[found.holds], found.figures] for name, found in verdicts.items()]
     return [*said, "## Hypotheses", "", *table(["", "verdict", "figures"], judged), ""]
+
+
+def _ways(results: Results) -> list[str]:
+    """The table of ways to read long texts."""
+    found = rows(results, part="ways")
+    lengths = [*found[0]["lengths"]] if found else []
+    cells = []
+    for row in found:
+        of_lengths = [row["lengths"][each] for each in lengths]
+        cosines = [f"{each['cosine']:.3f}" if "cosine" in each else "-" for each in of_lengths]
+        shares = [f"{100 * each['found']:.0f} % ({each['rank']:.3f})" for each in of_lengths]
+        cells.append([row["name"], row["way"], *shares, *cosines])
+    header = [f"found at {each}" for each in lengths] + [f"cosine at {each}" for each in lengths]
+    return table(["model", "way", *header], cells)
 
 
 def draw(results: Results, path: Path) -> None:

@@ -35,6 +35,7 @@ class Recipe(NamedTuple):
     Attributes:
         updates: at most.
         rate: the largest learning rate, of AdamW.
+        position_rate: that of the parameters of the position encoding.
         size: texts of a batch.
         disordered: the share of texts whose words are in another order.
         layers: the weight of the features of layers before the last one.
@@ -43,6 +44,7 @@ class Recipe(NamedTuple):
 
     updates: int
     rate: float
+    position_rate: float
     size: int
     disordered: float
     layers: float
@@ -87,15 +89,22 @@ class Distillation:
         self.student, self.source, self.texts = student, source, texts
         self.recipe, self.out = recipe, out
         self.fidelity = Fidelity(source, texts)
-        self.optimizer = torch.optim.AdamW(
-            student.parameters(), lr=recipe.rate, betas=(0.9, 0.98), weight_decay=0.01
-        )
+        self.optimizer = torch.optim.AdamW(self._groups(), betas=(0.9, 0.98), weight_decay=0.01)
         self.update = 0
         #: The last update, once the rate falls.
         self.end = recipe.updates
         self.falls_from = recipe.updates - int(DECAY * recipe.updates)
         self.history: list[dict[str, float]] = []
         self.seconds = 0.0
+
+    def _groups(self) -> list[dict[str, Any]]:
+        """The parameters with their largest rate."""
+        new = self.student.positions()
+        known = {id(each) for each in new}
+        kept = [each for each in self.student.parameters() if id(each) not in known]
+        rates = (self.recipe.rate, self.recipe.position_rate)
+        groups = zip((kept, new), rates, strict=True)
+        return [{"params": these, "rate": rate} for these, rate in groups if these]
 
     def run(self) -> None:
         """Train to the end."""
@@ -130,7 +139,7 @@ class Distillation:
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.student.parameters(), 1.0)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.recipe.rate * self._factor()
+            group["lr"] = group["rate"] * self._factor()
         self.optimizer.step()
 
     def _factor(self) -> float:

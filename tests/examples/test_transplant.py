@@ -105,7 +105,7 @@ def test_a_killed_run_continues(source, text, tmp_path):
 
 def test_it_ends_when_it_no_longer_improves(source, text, tmp_path):
     """With a rate of 0, nothing improves."""
-    flags = ("--position-encoding", "none", "--updates", 5000, "--lr", 0)
+    flags = ("--position-encoding", "none", "--updates", 5000, "--lr", 0, "--position-lr", 0)
     last = transplant(source, text, tmp_path, *flags)
     assert last["update"] == 266
 
