@@ -7,7 +7,7 @@ output of WikiExtractor. The plan and its hypotheses are in results/plan.md. The
 
     encodings   each encoding, --updates, three seeds
     starts      tupe_r with positions at random, and with the mean position alone
-    order       tupe_r until it no longer improves
+    order       tupe_r with more updates
     long        transplants that read 2,048 tokens, and SOURCE by other ways (long_texts.py)
     tasks       fine-tuning of SOURCE, of SOURCE as a model of this package, and of transplants
 
@@ -35,12 +35,12 @@ from .training import PROGRESS
 ENCODINGS = ("tupe_a", "tupe_r", "rope", "t5", "alibi", "deberta", "learned", "none")
 SEEDS = (1, 2, 3)
 #: Transplants that are fine-tuned, by part and name.
-TUNED = ("order/tupe_r", "encodings/tupe_r", "encodings/rope", "encodings/none")
+TUNED = ("order/tupe_r+1200", "encodings/tupe_r", "encodings/rope", "encodings/none")
 #: Epochs of each task, and the learning rate.
 EPOCHS = {"CoLA": 5, "RTE": 10, "MRPC": 5, "STS-B": 5, "SST-2": 2}
 RATE = 5e-5
-#: Updates of the part `order`, at most.
-LONG = 4000
+#: Updates of the part `order`: about 15 minutes of two cores, and an hour.
+MORE = (1200, 4800)
 #: Encodings of the part `long`, with their flags; all read texts of 128 tokens in training.
 EXTENDED = {"tupe_r": ("--extend-positions", "toeplitz"), "rope": (), "alibi": ()}
 #: The ways in which SOURCE and the transplants read long texts.
@@ -176,7 +176,9 @@ def plan(args: argparse.Namespace) -> list[Run]:
         for seed in SEEDS
         for start in ("mean", "random")
     ]
-    runs.append(transplant_run(args, "order", "tupe_r", 1, "--updates", LONG))
+    runs += [
+        transplant_run(args, "order", f"tupe_r+{more}", 1, "--updates", more) for more in MORE
+    ]
     runs += long_runs(args) if args.articles else []
     runs.append(converted_run(args))
     return runs + [

@@ -29,6 +29,8 @@ MEASURES = {
     "updates": lambda run: run["curve"][-1]["update"],
     "minutes": lambda run: run["curve"][-1]["minutes"],
 }
+#: Lengths beyond those of the source.
+BEYOND = ("1024", "2048")
 FORMS = {"STS-B": "{:.2f}", "updates": "{:.0f}", "minutes": "{:.1f}"}
 
 
@@ -104,7 +106,7 @@ def saves(results: Results) -> Verdict:
 
 def in_time(results: Results) -> Verdict:
     """H5."""
-    runs = by_name(results, part="order").get("tupe_r")
+    runs = by_name(results, part="order").get("tupe_r+1200")
     if not runs:
         return Verdict(None, NOT_RUN)
     gap, rank = (average(runs, f"{name}, shuffled") for name in ("gap", "rank"))
@@ -116,14 +118,25 @@ def in_time(results: Results) -> Verdict:
 def accepts(results: Results) -> Verdict:
     """H6."""
     found = by_name(results, part="tasks", task="CoLA")
-    if not {"source", "order/tupe_r"} <= found.keys():
+    if not {"source", "order/tupe_r+1200"} <= found.keys():
         return Verdict(None, NOT_RUN)
     scores = {name: [run["score"] for run in runs] for name, runs in found.items()}
-    source, made = scores["source"], scores["order/tupe_r"]
+    source, made = scores["source"], scores["order/tupe_r+1200"]
     figures = f"CoLA {spread(source)} and {spread(made)}"
     if min(len(source), len(made)) < 3:
         return Verdict(None, f"{figures}; fewer than three seeds")
     return Verdict(mean(made) >= mean(source) - 1, figures)
+
+
+def extends(results: Results) -> Verdict:
+    """H7."""
+    found = {(row["name"], row["way"]): row["lengths"] for row in rows(results, part="ways")}
+    pair = ("source", "chunks"), ("tupe_r", "plain")
+    if not found.keys() >= {*pair}:
+        return Verdict(None, NOT_RUN)
+    source, made = ([found[each][length]["found"] for length in BEYOND] for each in pair)
+    said = " and ".join(", ".join(f"{100 * x:.0f} %" for x in each) for each in (made, source))
+    return Verdict(all(a >= b for a, b in zip(made, source, strict=True)), f"{said} (chunks)")
 
 
 HYPOTHESES: dict[str, Callable[[Results], Verdict]] = {
@@ -133,6 +146,7 @@ HYPOTHESES: dict[str, Callable[[Results], Verdict]] = {
     "H4": saves,
     "H5": in_time,
     "H6": accepts,
+    "H7": extends,
 }
 
 
