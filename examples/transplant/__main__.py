@@ -54,14 +54,14 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     told = "longest text of the new encoder, in tokens (default: that of SOURCE)"
     add("--max-positions", type=int, metavar="N", help=told)
     add("--updates", type=int, default=2000, metavar="N", help="at most (default: %(default)s)")
-    add("--lr", type=float, default=2e-4, metavar="X", help="default: %(default)s")
+    add("--lr", type=float, default=3e-4, metavar="X", help="default: %(default)s")
     told = "of the parameters of the position encoding (default: %(default)s)"
     add("--position-lr", type=float, default=2e-3, metavar="X", help=told)
     add("--batch-size", type=int, default=32, metavar="N", help="texts (default: %(default)s)")
     told = "share of texts whose words are in another order (default: %(default)s)"
     add("--disordered", type=float, default=0.5, metavar="X", help=told)
     told = "weight of the features of layers before the last one (default: %(default)s)"
-    add("--layers", type=float, default=1.0, metavar="X", help=told)
+    add("--layers", type=float, default=4.0, metavar="X", help=told)
     add("--start", choices=STARTS, default="fitted", help="see start.py (default: %(default)s)")
     add("--seed", type=int, default=1, metavar="N")
     options = parser.add_argument_group("options of encodings (tupe_fairseq/arguments/README.md)")

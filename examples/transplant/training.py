@@ -89,7 +89,11 @@ class Distillation:
         self.student, self.source, self.texts = student, source, texts
         self.recipe, self.out = recipe, out
         self.fidelity = Fidelity(source, texts)
-        self.optimizer = torch.optim.AdamW(self._groups(), betas=(0.9, 0.98), weight_decay=0.01)
+        # Words keep their embeddings, half of the parameters of a small model.
+        student.base.get_input_embeddings().requires_grad_(False)
+        self.optimizer = torch.optim.AdamW(
+            self._groups(), betas=(0.9, 0.98), weight_decay=0.01, fused=True
+        )
         self.update = 0
         #: The last update, once the rate falls.
         self.end = recipe.updates
@@ -101,7 +105,8 @@ class Distillation:
         """The parameters with their largest rate."""
         new = self.student.positions()
         known = {id(each) for each in new}
-        kept = [each for each in self.student.parameters() if id(each) not in known]
+        trained = (each for each in self.student.parameters() if each.requires_grad)
+        kept = [each for each in trained if id(each) not in known]
         rates = (self.recipe.rate, self.recipe.position_rate)
         groups = zip((kept, new), rates, strict=True)
         return [{"params": these, "rate": rate} for these, rate in groups if these]
