@@ -37,13 +37,14 @@ def batch(converted: Converted, length: int) -> Tensor:
 def inputs(tokens: Tensor, converted: Converted) -> dict[str, Tensor]:
     """Ids, mask and token types for a model of transformers, B×T each.
 
-    As in fairseq's model, the type is 0 up to the first separator, then 1.
+    As in fairseq's model, the type is 0 up to the first separator, then 1 if the model has it.
     """
     ends = tokens.eq(separator(converted))
+    types = (ends.cumsum(1) - ends.long()).clamp(max=int(converted.has_types))
     return {
         "input_ids": tokens,
         "attention_mask": tokens.ne(converted.settings["pad_token_id"]).long(),
-        "token_type_ids": (ends.cumsum(1) - ends.long()).clamp(max=1),
+        "token_type_ids": types,
     }
 
 
