@@ -14,10 +14,11 @@ from tests.interop.samples import (
     language_model,
     masked_lm,
     refused,
+    roberta,
     run,
     writes_onnx,
 )
-from tests.tolerances import FORWARD
+from tests.tolerances import FORWARD, assert_close
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.interop.directory import outputs_of, write
 from tupe_fairseq.interop.formats import onnx
@@ -26,6 +27,7 @@ from tupe_fairseq.interop.models import HEAD
 for library in ("onnxruntime", "onnxscript", "transformers"):
     pytest.importorskip(library, reason=f"{library} is not installed (extra onnx)")
 
+import onnxruntime  # noqa: E402
 import transformers  # noqa: E402
 
 pytestmark = writes_onnx
@@ -126,12 +128,24 @@ def test_models_that_cannot_be_written(model, options, part, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_head_with_two_outputs_cannot_be_written(tmp_path):
-    _, converted = masked_lm("rope")
-    name = "heads.question_answering_head.out_proj"
-    converted.state |= {f"{name}.weight": torch.zeros(2, 32), f"{name}.bias": torch.zeros(2)}
-    with refused("--head is 'question_answering_head', which has two outputs"):
-        onnx.write(converted, tmp_path / "out", head="question_answering_head")
+@pytest.mark.parametrize("kind", ["ForTokenClassification", "ForQuestionAnswering"])
+@pytest.mark.parametrize("write_model", [bert, roberta])
+def test_heads_of_one_layer(write_model, kind, tmp_path):
+    """Outputs are those of transformers' class: two for answers."""
+    folder = write_model(tmp_path / "model", kind)
+    run("--from", "huggingface", folder, tmp_path / "out", "--to", "onnx", "--check")
+    model = getattr(transformers, f"AutoModel{kind}").from_pretrained(folder).eval()
+    session = onnxruntime.InferenceSession(tmp_path / "out" / onnx.FILE)
+    ids = torch.randint(5, 18, (2, 7))
+    given = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    if model.config.type_vocab_size > 1:
+        given["token_type_ids"] = torch.zeros_like(ids)
+    found = session.run(None, {name: value.numpy() for name, value in given.items()})
+    with torch.no_grad():
+        expected = model(**given)
+    assert [each.name for each in session.get_outputs()] == [*expected]
+    for values, name in zip(found, expected, strict=True):
+        assert_close(torch.from_numpy(values), expected[name])
 
 
 @pytest.fixture

@@ -43,17 +43,25 @@ class Pooling(nn.Module):
 
 
 class WithPooling(nn.Module):
-    """A model of transformers that returns its first output, pooled with `pooling`."""
+    """A model of transformers that returns its first outputs alone, or the first one pooled.
 
-    def __init__(self, model: nn.Module, pooling: Pooling | None) -> None:
+    Args:
+        model: of transformers.
+        pooling: of the first output.
+        outputs: how many are returned if nothing is pooled.
+    """
+
+    def __init__(self, model: nn.Module, pooling: Pooling | None, outputs: int = 1) -> None:
         super().__init__()
-        self.model, self.pooling = model, pooling
+        self.model, self.pooling, self.outputs = model, pooling, outputs
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
-    ) -> Tensor:
-        """Logits, features or embeddings."""
-        output: Tensor = self.model(
+    ) -> Tensor | tuple[Tensor, ...]:
+        """Logits, features or embeddings; a tuple of more than one output."""
+        found: tuple[Tensor, ...] = self.model(
             input_ids, attention_mask, token_type_ids=token_type_ids, return_dict=False
-        )[0]
-        return output if self.pooling is None else self.pooling(output, attention_mask)
+        )
+        if self.outputs > 1:
+            return found[: self.outputs]
+        return found[0] if self.pooling is None else self.pooling(found[0], attention_mask)

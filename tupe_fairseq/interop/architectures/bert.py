@@ -19,6 +19,12 @@ SETTINGS = {
 #: The activation of the language modeling head is always gelu.
 REQUIRED = {"hidden_act": "gelu", "position_embedding_type": "absolute"}
 
+#: Heads of one layer; of BERT, that for texts as well.
+TOKEN_RULES = (
+    Rule("classifier.*", f"{ONE_HEAD}out_proj.*"),
+    Rule("qa_outputs.*", f"{ONE_HEAD}out_proj.*"),
+)
+
 
 def stack_rules(model: str) -> Table:
     """Names of embeddings and layers, which RoBERTa has from BERT."""
@@ -53,7 +59,7 @@ BERT = Architecture(
         # The pooler is the first layer of the classifier, if there is one.
         Rule("bert.pooler.dense.*", f"{ONE_HEAD}dense.*"),
         Rule("bert.pooler.dense.*", f"{POOLER}dense.*"),
-        Rule("classifier.*", f"{ONE_HEAD}out_proj.*"),
+        *TOKEN_RULES,
     ),
     settings=SETTINGS,
     required=REQUIRED,
@@ -70,6 +76,7 @@ ROBERTA = Architecture(
         Rule("lm_head.decoder.*", f"{LM_HEAD}decoder.*"),
         Rule("lm_head.bias", f"{LM_HEAD}decoder.bias"),
         Rule("classifier.*.*", f"{ONE_HEAD}*.*"),
+        *TOKEN_RULES,
     ),
     settings=SETTINGS,
     required={**REQUIRED, "pad_token_id": 1},

@@ -74,13 +74,15 @@ def write(
     converted.pooling = Pooling(pooling or "none", normalize) if pooling or normalize else None
     for library in ("onnxruntime", "onnxscript", "transformers"):
         import_extra(library, KIND)
-    model = WithPooling(to_transformers(converted, "tupe", head), converted.pooling)
+    outputs = _outputs(converted, head)
+    built = to_transformers(converted, "tupe", head)
+    model = WithPooling(built, converted.pooling, len(outputs))
     for module in model.modules():
         if isinstance(module, ConstantTable):
             module.to_floats()
     name = converted.settings["position_encoding"]
     with building(out) as folder:
-        export(model, folder / FILE, converted, _name_of_output(converted, head))
+        export(model, folder / FILE, converted, outputs)
         error = error_of(folder / FILE, model, converted)
         if not error <= TOLERANCE:
             raise CheckpointError(
@@ -112,17 +114,15 @@ def _check(converted: Converted, head: str | None, pooling: str | None) -> None:
             f"--head is {head!r} and --pooling is {pooling!r}, but a program has one output: "
             "leave one of them out."
         )
-    if head and task_of(converted.state, head) == ANSWERS:
-        raise ConfigurationError(
-            f"--head is {head!r}, which has two outputs, but a program of --to onnx has one: use "
-            "--to huggingface."
-        )
 
 
-def _name_of_output(converted: Converted, head: str | None) -> str:
+def _outputs(converted: Converted, head: str | None) -> list[str]:
+    """Names of the outputs."""
     if converted.pooling is not None and converted.pooling.kind != "none":
-        return "sentence_embedding"
-    return "last_hidden_state" if converted.writes_features(head) else "logits"
+        return ["sentence_embedding"]
+    if head and task_of(converted.state, head) == ANSWERS:
+        return ["start_logits", "end_logits"]
+    return ["last_hidden_state" if converted.writes_features(head) else "logits"]
 
 
 def _write_config(folder: Path, config: Any) -> None:
@@ -135,8 +135,8 @@ def _write_config(folder: Path, config: Any) -> None:
 
 
 @torch.no_grad()
-def export(model: WithPooling, path: Path, converted: Converted, output: str) -> None:
-    """Write the program of a model, which returns `output`.
+def export(model: WithPooling, path: Path, converted: Converted, outputs: list[str]) -> None:
+    """Write the program of a model, which returns `outputs`.
 
     Raises:
         UsageError: torch cannot export the encoding for every length.
@@ -162,7 +162,7 @@ def export(model: WithPooling, path: Path, converted: Converted, output: str) ->
                 path,
                 dynamo=True,
                 input_names=list(traced),
-                output_names=[output],
+                output_names=outputs,
                 external_data=bytes_ > LARGEST,
                 custom_translation_table=TRANSLATIONS,
             )
@@ -198,8 +198,7 @@ def error_of(path: Path, model: WithPooling, converted: Converted) -> float:
     """The largest difference of outputs at tokens, relative to the largest."""
 
     def expected(ids: Tensor) -> Tensor:
-        output: Tensor = model(**inputs(ids, converted))
-        return output
+        return _joined(model(**inputs(ids, converted)))
 
     return largest_difference(session(path, converted), expected, converted)
 
@@ -212,9 +211,17 @@ def session(path: Path, converted: Converted) -> Forward:
 
     def run(ids: Tensor) -> Tensor:
         values = inputs(ids, converted)
-        return torch.from_numpy(loaded.run(None, {n: values[n].numpy() for n in names})[0])
+        found = loaded.run(None, {name: values[name].numpy() for name in names})
+        return _joined(tuple(map(torch.from_numpy, found)))
 
     return run
+
+
+def _joined(outputs: Tensor | tuple[Tensor, ...]) -> Tensor:
+    """One tensor: first and last tokens of answers, B×T each, become B×T×2."""
+    if isinstance(outputs, Tensor):
+        return outputs
+    return torch.stack(outputs, -1) if len(outputs) > 1 else outputs[0]
 
 
 def open_program(directory: Path, converted: Converted, head: str | None) -> Opened:
