@@ -30,6 +30,8 @@ def project(x: Tensor, module: nn.Module, gelu: bool = False) -> Tensor:
     A function, because torch quantizes modules whose class is nn.Linear itself, and no subclass.
     What replaces such a module, or changes its output, is called.
     """
+    if isinstance(module, PackedLinear):
+        return module(x, gelu)  # type: ignore[no-any-return]
     if not _is_plain(module):
         out = module(x)
         return F.gelu(out) if gelu else out
@@ -56,12 +58,14 @@ class PackedLinear(nn.Module):
         self.register_buffer("weight", layer.weight.detach())
         self.register_buffer("bias", None if layer.bias is None else layer.bias.detach())
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, gelu: bool = False) -> Tensor:
+        """The product, and gelu of it if asked for: B×T×I -> B×T×O, or N×I -> N×O."""
         if torch.compiler.is_compiling() or not _packs(x):
-            return F.linear(x, self.weight, self.bias)
+            out = F.linear(x, self.weight, self.bias)
+            return F.gelu(out) if gelu else out
         if self.packed is None:
             self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight, None)
-        return _product_of_some_rows(x, self.packed, self.bias)
+        return _product_of_some_rows(x, self.packed, self.bias, gelu)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "packed"}
@@ -168,7 +172,9 @@ def _small_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return out
 
 
-def _product_of_some_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _product_of_some_rows(
+    x: Tensor, weight: Tensor, bias: Tensor | None, gelu: bool = False
+) -> Tensor:
     """`_product` for a number of rows of which few exist: up to 1/16 are added and left out.
 
     oneDNN keeps a program of about 400 kB for each number of rows, which a server has many of.
@@ -176,13 +182,15 @@ def _product_of_some_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Ten
     rows = x.numel() // x.size(-1)
     added = -rows % (1 << max(0, rows.bit_length() - 5))
     if not added:
-        return _product(x, weight, bias)
+        return _product(x, weight, bias, gelu)
     padded = F.pad(x.flatten(0, -2), (0, 0, 0, added))
-    return _product(padded, weight, bias)[:rows].view(*x.shape[:-1], -1)
+    return _product(padded, weight, bias, gelu)[:rows].view(*x.shape[:-1], -1)
 
 
-def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None, gelu: bool = False) -> Tensor:
+    # gelu's algorithm "none" is the exact one.
+    after = ("gelu", [], "none") if gelu else ("none", [], "")
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, *after)
 
 
 class _Linear(torch.autograd.Function):
