@@ -31,7 +31,7 @@ def project(x: Tensor, module: nn.Module, gelu: bool = False) -> Tensor:
     What replaces such a module, or changes its output, is called.
     """
     if isinstance(module, PackedLinear):
-        return module(x, gelu)  # type: ignore[no-any-return]
+        return module(x, gelu)
     if not _is_plain(module):
         out = module(x)
         return F.gelu(out) if gelu else out
@@ -189,8 +189,8 @@ def _product_of_some_rows(
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None, gelu: bool = False) -> Tensor:
     # gelu's algorithm "none" is the exact one.
-    after = ("gelu", [], "none") if gelu else ("none", [], "")
-    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, *after)
+    name, algorithm = ("gelu", "none") if gelu else ("none", "")
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, name, [], algorithm)
 
 
 class _Linear(torch.autograd.Function):
