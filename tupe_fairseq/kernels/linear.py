@@ -7,6 +7,8 @@ weight as it is stored. All round in fp32; they differ in the order of summation
 """
 
 import functools
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -30,6 +32,8 @@ def project(x: Tensor, module: nn.Module, gelu: bool = False) -> Tensor:
     A function, because torch quantizes modules whose class is nn.Linear itself, and no subclass.
     What replaces such a module, or changes its output, is called.
     """
+    if gelu and isinstance(module, PackedLinear):
+        return module(x, "gelu")
     if not _is_plain(module):
         out = module(x)
         return F.gelu(out) if gelu else out
@@ -56,12 +60,14 @@ class PackedLinear(nn.Module):
         self.register_buffer("weight", layer.weight.detach())
         self.register_buffer("bias", None if layer.bias is None else layer.bias.detach())
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, then: str = "none") -> Tensor:
+        """The product, or with "gelu" gelu of it."""
         if torch.compiler.is_compiling() or not _packs(x):
-            return F.linear(x, self.weight, self.bias)
+            out = F.linear(x, self.weight, self.bias)
+            return F.gelu(out) if then == "gelu" else out
         if self.packed is None:
             self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight, None)
-        return _product_of_some_rows(x, self.packed, self.bias)
+        return of_some_rows(x, partial(_product, weight=self.packed, bias=self.bias, then=then))
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "packed"}
@@ -101,7 +107,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return _Linear.apply(x, weight, bias)
     if _is_small(x, weight):
         return _small_product(x, weight, bias)
-    return _product_of_some_rows(x, weight, bias)
+    return of_some_rows(x, partial(_product, weight=weight, bias=bias))
 
 
 @functools.cache
@@ -168,21 +174,21 @@ def _small_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return out
 
 
-def _product_of_some_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """`_product` for a number of rows of which few exist: up to 1/16 are added and left out.
+def of_some_rows(x: Tensor, product: Callable[[Tensor], Tensor]) -> Tensor:
+    """`product(x)` for a number of rows of which few exist: up to 1/16 are added and left out.
 
     oneDNN keeps a program of about 400 kB for each number of rows, which a server has many of.
     """
     rows = x.numel() // x.size(-1)
     added = -rows % (1 << max(0, rows.bit_length() - 5))
     if not added:
-        return _product(x, weight, bias)
+        return product(x)
     padded = F.pad(x.flatten(0, -2), (0, 0, 0, added))
-    return _product(padded, weight, bias)[:rows].view(*x.shape[:-1], -1)
+    return product(padded)[:rows].view(*x.shape[:-1], -1)
 
 
-def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None, then: str = "none") -> Tensor:
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, then, [], "none")
 
 
 class _Linear(torch.autograd.Function):
