@@ -17,6 +17,7 @@ from ..kernels.linear import PackedLinear, project
 from ..kernels.quantized import QuantizedLinear
 from ..position import LayerTerms
 from ..position.relative import ByDistance, RelativeVectors
+from ..tracing import is_exporting
 
 #: Values of `precision`.
 PRECISIONS = ("fp32", "bf16", "int8")
@@ -38,8 +39,9 @@ class FixedTerms(LayerTerms):
 
     def __init__(self, terms: Any, encoding: Any, attention: TupeMultiheadAttention):
         super().__init__()
-        # From here on, all distances share the last bucket.
-        longest = max(encoding.shape.max_positions, encoding.relative_clip + 1)
+        # From here on, all distances share the last bucket. One more than a program reads: torch
+        # exports no slice that can be the whole tensor.
+        longest = max(encoding.shape.max_positions, encoding.relative_clip) + 1
         vectors: RelativeVectors = terms.relative(encoding, longest, attention)
         self.firsts = {}
         for name in ("for_queries", "for_keys"):
@@ -50,10 +52,21 @@ class FixedTerms(LayerTerms):
 
     def relative(self, encoding: Any, length: int, attention: Any = None) -> RelativeVectors:
         parts: dict[str, Any] = {
-            name: ByDistance(self.get_buffer(name), first).within(length, length)
+            name: self._near(ByDistance(self.get_buffer(name), first), encoding, length)
             for name, first in self.firsts.items()
         }
         return RelativeVectors(**parts)
+
+    @staticmethod
+    def _near(every: ByDistance, encoding: Any, length: int) -> ByDistance:
+        """Those that this length reaches."""
+        if not is_exporting():
+            return every.within(length, length)
+        middle = -every.first
+        if middle < encoding.shape.max_positions:
+            return every
+        # In a program, the length is no number, but at most `max_positions`.
+        return ByDistance(every.vectors[:, middle - length + 1 : middle + length], 1 - length)
 
 
 @torch.no_grad()
@@ -76,7 +89,7 @@ def convert(encoder: Any, precision: str) -> None:
         )
     stack = copy.deepcopy(encoder.linked()).eval()
     for layer in stack.layers:
-        layer.self_attn = _for_inference(layer.self_attn, stack.embed_positions)
+        layer.self_attn = for_inference(layer.self_attn, stack.embed_positions)
     stack.requires_grad_(False)
     if precision == "bf16":
         _replace_linear(stack.to(torch.bfloat16), PackedLinear)
@@ -93,7 +106,7 @@ def _replace_linear(stack: nn.Module, kind: Callable[[nn.Linear], nn.Module]) ->
                 setattr(module, name, kind(child))
 
 
-def _for_inference(attention: Any, encoding: Any) -> JoinedAttention:
+def for_inference(attention: Any, encoding: Any) -> JoinedAttention:
     """An attention that computes the same with constant weights."""
     terms = attention.layer_terms
     if terms is not None:
