@@ -5,7 +5,7 @@ one product gives queries, keys and values, and what depends on weights alone is
 """
 
 import copy
-import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,14 +14,12 @@ from torch import Tensor, nn
 from ..attention import Layout, TupeMultiheadAttention
 from ..errors import ConfigurationError
 from ..kernels.linear import PackedLinear, project
+from ..kernels.quantized import QuantizedLinear
 from ..position import LayerTerms
 from ..position.relative import ByDistance, RelativeVectors
 
 #: Values of `precision`.
 PRECISIONS = ("fp32", "bf16", "int8")
-#: The layer that stays fp32 in "int8": its input has the largest outliers, and one scale for all.
-#: Of all-MiniLM-L6-v2, it alone costs 0.42 of the 0.44 points that int8 loses on STS-B.
-OUTLIERS = "layers.0.fc2"
 
 
 class JoinedAttention(TupeMultiheadAttention):
@@ -40,8 +38,9 @@ class FixedTerms(LayerTerms):
 
     def __init__(self, terms: Any, encoding: Any, attention: TupeMultiheadAttention):
         super().__init__()
-        # From here on, all distances share the last bucket.
-        longest = max(encoding.shape.max_positions, encoding.relative_clip + 1)
+        # From here on, all distances share the last bucket. One more than a program reads: torch
+        # exports no slice that can be the whole tensor.
+        longest = max(encoding.shape.max_positions, encoding.relative_clip) + 1
         vectors: RelativeVectors = terms.relative(encoding, longest, attention)
         self.firsts = {}
         for name in ("for_queries", "for_keys"):
@@ -63,9 +62,8 @@ def convert(encoder: Any, precision: str) -> None:
     """Let the layers compute in another precision, for inference; embeddings stay.
 
     "bf16" stores and computes the layers in bfloat16. "int8" stores each row of the matrices in
-    8 bits with a scale, and quantizes what they multiply when they run. torch.ao.quantization does
-    this: it needs no compiler, whereas torchao's int8 on CPUs needs torch.compile. One layer stays
-    fp32 (`OUTLIERS`).
+    8 bits with a scale, and quantizes what they multiply when they run. torch's quantized products
+    do this: they need no compiler, whereas torchao's int8 on CPUs needs torch.compile.
 
     Raises:
         ConfigurationError: the layers have been converted already.
@@ -79,35 +77,24 @@ def convert(encoder: Any, precision: str) -> None:
         )
     stack = copy.deepcopy(encoder.linked()).eval()
     for layer in stack.layers:
-        layer.self_attn = _for_inference(layer.self_attn, stack.embed_positions)
+        layer.self_attn = for_inference(layer.self_attn, stack.embed_positions)
     stack.requires_grad_(False)
     if precision == "bf16":
-        _pack(stack.to(torch.bfloat16))
+        _replace_linear(stack.to(torch.bfloat16), PackedLinear)
     else:
-        _quantize(stack)
+        _replace_linear(stack, QuantizedLinear)
     encoder.keep(stack, precision)
 
 
-def _pack(stack: nn.Module) -> None:
-    """Let the linear layers keep their weights as oneDNN reads them."""
+def _replace_linear(stack: nn.Module, kind: Callable[[nn.Linear], nn.Module]) -> None:
+    """Replace the linear layers by layers of another kind, made of them."""
     for module in list(stack.modules()):
         for name, child in module.named_children():
             if type(child) is nn.Linear:
-                setattr(module, name, PackedLinear(child))
+                setattr(module, name, kind(child))
 
 
-def _quantize(stack: nn.Module) -> None:
-    """Store the rows of the matrices of linear layers in 8 bits."""
-    by_row = torch.ao.quantization.per_channel_dynamic_qconfig
-    linear = (name for name, each in stack.named_modules() if type(each) is nn.Linear)
-    rules = {name: by_row for name in linear if name != OUTLIERS}
-    with warnings.catch_warnings():
-        # torch.ao.quantization announces that torchao will replace it.
-        warnings.simplefilter("ignore")
-        torch.ao.quantization.quantize_dynamic(stack, rules, inplace=True)
-
-
-def _for_inference(attention: Any, encoding: Any) -> JoinedAttention:
+def for_inference(attention: Any, encoding: Any) -> JoinedAttention:
     """An attention that computes the same with constant weights."""
     terms = attention.layer_terms
     if terms is not None:

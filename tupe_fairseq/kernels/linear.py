@@ -7,6 +7,8 @@ weight as it is stored. All round in fp32; they differ in the order of summation
 """
 
 import functools
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -65,7 +67,7 @@ class PackedLinear(nn.Module):
             return F.gelu(out) if gelu else out
         if self.packed is None:
             self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight, None)
-        return _product_of_some_rows(x, self.packed, self.bias, gelu)
+        return of_some_rows(x, partial(_product, weight=self.packed, bias=self.bias, gelu=gelu))
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "packed"}
@@ -105,7 +107,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return _Linear.apply(x, weight, bias)
     if _is_small(x, weight):
         return _small_product(x, weight, bias)
-    return _product_of_some_rows(x, weight, bias)
+    return of_some_rows(x, partial(_product, weight=weight, bias=bias))
 
 
 @functools.cache
@@ -172,19 +174,17 @@ def _small_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return out
 
 
-def _product_of_some_rows(
-    x: Tensor, weight: Tensor, bias: Tensor | None, gelu: bool = False
-) -> Tensor:
-    """`_product` for a number of rows of which few exist: up to 1/16 are added and left out.
+def of_some_rows(x: Tensor, product: Callable[[Tensor], Tensor]) -> Tensor:
+    """`product(x)` for a number of rows of which few exist: up to 1/16 are added and left out.
 
     oneDNN keeps a program of about 400 kB for each number of rows, which a server has many of.
     """
     rows = x.numel() // x.size(-1)
     added = -rows % (1 << max(0, rows.bit_length() - 5))
     if not added:
-        return _product(x, weight, bias, gelu)
+        return product(x)
     padded = F.pad(x.flatten(0, -2), (0, 0, 0, added))
-    return _product(padded, weight, bias, gelu)[:rows].view(*x.shape[:-1], -1)
+    return product(padded)[:rows].view(*x.shape[:-1], -1)
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None, gelu: bool = False) -> Tensor:
