@@ -1,6 +1,7 @@
 """Whether torch.export traces, by any version of torch, and a refusal of torch.jit.trace."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -27,3 +28,10 @@ def refuse_jit() -> None:
             "torch.jit.trace would record the program of this batch, which computes others "
             "wrongly: write ONNX (scripts/convert_checkpoint.py --to onnx), or use torch.export."
         )
+
+
+def known(condition: Any) -> bool:
+    """Whether a condition on sizes holds for every length of an exported program."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    return statically_known_true(condition)

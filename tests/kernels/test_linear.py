@@ -168,5 +168,6 @@ def test_packed_weights(rows, bias):
         expected = F.linear(x.double(), layer.weight.double(), None)
         expected = expected + layer.bias.double() if bias else expected
         for each in (packed, copy.deepcopy(packed), packed.to(torch.float32)):
-            out = each(x.to(each.weight.dtype))
-            torch.testing.assert_close(out.double(), expected, rtol=2**-8, atol=2**-8)
+            for after, gelu in ((expected, False), (F.gelu(expected), True)):
+                out = project(x.to(each.weight.dtype), each, gelu)
+                torch.testing.assert_close(out.double(), after, rtol=2**-8, atol=2**-8)

@@ -17,7 +17,6 @@ from ..kernels.linear import PackedLinear, project
 from ..kernels.quantized import QuantizedLinear
 from ..position import LayerTerms
 from ..position.relative import ByDistance, RelativeVectors
-from ..tracing import is_exporting
 
 #: Values of `precision`.
 PRECISIONS = ("fp32", "bf16", "int8")
@@ -52,21 +51,10 @@ class FixedTerms(LayerTerms):
 
     def relative(self, encoding: Any, length: int, attention: Any = None) -> RelativeVectors:
         parts: dict[str, Any] = {
-            name: self._near(ByDistance(self.get_buffer(name), first), encoding, length)
+            name: ByDistance(self.get_buffer(name), first).within(length, length)
             for name, first in self.firsts.items()
         }
         return RelativeVectors(**parts)
-
-    @staticmethod
-    def _near(every: ByDistance, encoding: Any, length: int) -> ByDistance:
-        """Those that this length reaches."""
-        if not is_exporting():
-            return every.within(length, length)
-        middle = -every.first
-        if middle < encoding.shape.max_positions:
-            return every
-        # In a program, the length is no number, but at most `max_positions`.
-        return ByDistance(every.vectors[:, middle - length + 1 : middle + length], 1 - length)
 
 
 @torch.no_grad()

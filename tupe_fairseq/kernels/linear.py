@@ -32,8 +32,8 @@ def project(x: Tensor, module: nn.Module, gelu: bool = False) -> Tensor:
     A function, because torch quantizes modules whose class is nn.Linear itself, and no subclass.
     What replaces such a module, or changes its output, is called.
     """
-    if gelu and isinstance(module, PackedLinear):
-        return module(x, "gelu")
+    if isinstance(module, PackedLinear):
+        return module(x, gelu)
     if not _is_plain(module):
         out = module(x)
         return F.gelu(out) if gelu else out
@@ -60,14 +60,14 @@ class PackedLinear(nn.Module):
         self.register_buffer("weight", layer.weight.detach())
         self.register_buffer("bias", None if layer.bias is None else layer.bias.detach())
 
-    def forward(self, x: Tensor, then: str = "none") -> Tensor:
-        """The product, or with "gelu" gelu of it."""
+    def forward(self, x: Tensor, gelu: bool = False) -> Tensor:
+        """The product, and gelu of it if asked for: B×T×I -> B×T×O, or N×I -> N×O."""
         if torch.compiler.is_compiling() or not _packs(x):
             out = F.linear(x, self.weight, self.bias)
-            return F.gelu(out) if then == "gelu" else out
+            return F.gelu(out) if gelu else out
         if self.packed is None:
             self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight, None)
-        return of_some_rows(x, partial(_product, weight=self.packed, bias=self.bias, then=then))
+        return of_some_rows(x, partial(_product, weight=self.packed, bias=self.bias, gelu=gelu))
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "packed"}
@@ -187,8 +187,10 @@ def of_some_rows(x: Tensor, product: Callable[[Tensor], Tensor]) -> Tensor:
     return product(padded)[:rows].view(*x.shape[:-1], -1)
 
 
-def _product(x: Tensor, weight: Tensor, bias: Tensor | None, then: str = "none") -> Tensor:
-    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, then, [], "none")
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None, gelu: bool = False) -> Tensor:
+    # gelu's algorithm "none" is the exact one.
+    name, algorithm = ("gelu", "none") if gelu else ("none", "")
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, name, [], algorithm)
 
 
 class _Linear(torch.autograd.Function):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..tracing import is_exporting
+from ..tracing import is_exporting, known
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,17 @@ class ByDistance:
     def within(self, queries: int, keys: int, start: int = 0) -> "ByDistance":
         """The rows that T queries from position `start` on and S keys read.
 
-        Where torch exports a program for every length, all rows are kept.
+        Where torch exports a program for every length, all rows are kept if some length reads
+        an end of them.
         """
+        nearest, farthest = -(start + queries - 1), keys - 1 - start
         if is_exporting():
-            return self
-        first, stop = self.reached(-(start + queries - 1), keys - 1 - start)
+            last = self.first + self.vectors.size(1) - 1
+            if not (known(nearest >= self.first) and known(farthest <= last)):
+                return self
+            first, stop = nearest - self.first, farthest - self.first + 1
+        else:
+            first, stop = self.reached(nearest, farthest)
         return ByDistance(self.vectors[:, first:stop], self.first + first)
 
     @property
