@@ -54,7 +54,8 @@ def test_scripts_and_links_exist(page):
     for program, *words in commands(page):
         script = words[0] if words and program in ("bash", "python") else ""
         if words[:1] == ["-m"] and words[1].startswith("examples."):
-            script = words[1].replace(".", "/") + ".py"
+            script = words[1].replace(".", "/")
+            script += "/__main__.py" if (ROOT / script).is_dir() else ".py"
         if script.endswith((".py", ".sh")) and "$" not in script and not (ROOT / script).exists():
             missing.append(script)
     text = page.read_text(encoding="utf-8")
