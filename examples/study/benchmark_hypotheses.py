@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import combinations
 from statistics import mean
-from typing import NamedTuple
 
 from scipy import stats
 
 from examples.shared.markdown import table
+from examples.shared.results import Verdict
 from examples.study.benchmark_plan import STARTED
 from examples.study.benchmark_results import Finals, by_loss, growth, paired
 from examples.study.measures import Difference, difference, reaching
@@ -23,14 +23,6 @@ LEARNED = ("learned", STARTED)
 RELATIVE = ("t5", "alibi", "rope", "deberta", "tupe_r")
 
 
-class Verdict(NamedTuple):
-    """Whether a hypothesis holds, None if that is undecided; and the figures."""
-
-    holds: bool | None
-    figures: str
-
-
-WORDS = {True: "confirmed", False: "**refuted**", None: "undecided"}
 ONE_SEED = Verdict(None, "one seed")
 Judge = Callable[[Finals], Verdict]
 
@@ -220,7 +212,7 @@ def judged(found: Finals, larger: Finals) -> list[str]:
     for name, said, needs, judge in HYPOTHESES:
         absent = [each for each in needs if each not in found]
         verdict = Verdict(None, "not run") if absent else judge(found)
-        cells.append([name, said, WORDS[verdict.holds], verdict.figures])
+        cells.append([name, said, verdict.word, verdict.figures])
     order, said = same_order(found, larger), "the larger size has the same order"
-    cells.insert(9, ["H10", said, WORDS[order.holds], order.figures])
+    cells.insert(9, ["H10", said, order.word, order.figures])
     return ["## Hypotheses", "", *table(["", "hypothesis", "verdict", "figures"], cells), ""]

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from scipy.stats import spearmanr
 from torch import Tensor
 
 from .encoders import Encoder, mean_features
@@ -50,7 +51,7 @@ class Order:
         """Both measures."""
         found = self._cosines(encoder)
         gap = float((found - self.expected).mean())
-        return {"gap": gap, "rank": rank_correlation(found, self.expected)}
+        return {"gap": gap, "rank": float(spearmanr(found, self.expected).statistic)}
 
     def _cosines(self, encoder: Encoder) -> Tensor:
         pair = (vectors(encoder, self.tokens, texts) for texts in (self.texts, self.changed))
@@ -101,12 +102,6 @@ def features_of(
 def vectors(encoder: Encoder, tokens: Tokens, texts: Sequence[str]) -> Tensor:
     """The mean features of each text: B×C."""
     return torch.cat([mean for _, mean in features_of(encoder, tokens, texts)])
-
-
-def rank_correlation(first: Tensor, second: Tensor) -> float:
-    """Spearman's, of two vectors without ties."""
-    ranks = [each.argsort().argsort().double() for each in (first, second)]
-    return float(torch.corrcoef(torch.stack(ranks))[0, 1])
 
 
 def shown(measures: dict[str, Any]) -> str:

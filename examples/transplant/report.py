@@ -8,17 +8,15 @@ DIRECTORY has results.json, and gets report.md and fidelity.png.
 from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
-from typing import Any, NamedTuple
+from typing import Any
 
 from examples.shared import script
 from examples.shared.markdown import NOT_RUN, spread, table
 from examples.shared.panels import label_ends, panels
-from examples.shared.results import Results, read_results, rows, write_report
+from examples.shared.results import Results, Verdict, read_results, rows, write_report
 from tupe_fairseq.plots import save_png
 
 Found = dict[str, list[dict[str, Any]]]
-#: Colours of the figure.
-COLORS = ("C0", "C1", "C2", "C3", "C4", "C5", "C6", "C7", "C8", "C9")
 MEASURES = {
     "STS-B": lambda run: run["sts_b"],
     "gap, shuffled": lambda run: run["shuffled"]["gap"],
@@ -32,16 +30,6 @@ MEASURES = {
 #: Lengths beyond those of the source.
 BEYOND = ("1024", "2048")
 FORMS = {"STS-B": "{:.2f}", "updates": "{:.0f}", "minutes": "{:.1f}"}
-
-
-class Verdict(NamedTuple):
-    """Whether a hypothesis holds, None if that is undecided; and the figures."""
-
-    holds: bool | None
-    figures: str
-
-
-WORDS = {True: "confirmed", False: "**refuted**", None: "undecided"}
 
 
 def by_name(results: Results, **settings: Any) -> Found:
@@ -173,7 +161,7 @@ def lines(results: Results) -> list[str]:
     said += ["## tasks", "", *table(["model", *tasks], cells), ""]
     said += ["## long texts", "", *_ways(results), ""]
     verdicts = {name: judge(results) for name, judge in HYPOTHESES.items()}
-    judged = [[name, WORDS[found.holds], found.figures] for name, found in verdicts.items()]
+    judged = [[name, found.word, found.figures] for name, found in verdicts.items()]
     return [*said, "## Hypotheses", "", *table(["", "verdict", "figures"], judged), ""]
 
 
@@ -192,7 +180,7 @@ def _ways(results: Results) -> list[str]:
 
 
 def draw(results: Results, path: Path) -> None:
-    """Error and rank on held-out texts by minutes, seed 1 of each encoding."""
+    """Error and rank on held-out texts by updates, seed 1 of each encoding."""
     found = [*by_name(results, part="encodings", seed=1).items()]
     if not found:
         return
@@ -200,7 +188,8 @@ def draw(results: Results, path: Path) -> None:
     titles = {"error": "error of token features", "rank": "rank correlation, shuffled words"}
     for axes, (measure, title) in zip(both, titles.items(), strict=True):
         colors, ends = {}, {}
-        for color, (name, (run,)) in zip(COLORS, found, strict=False):
+        for number, (name, (run,)) in enumerate(found):
+            color = f"C{number}"
             points = [(each["update"], each[measure]) for each in run["curve"]]
             axes.plot(*zip(*points, strict=True), color=color, marker="o", markersize=3)
             colors[name], ends[name] = color, points[-1]

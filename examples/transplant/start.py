@@ -4,6 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tupe_fairseq.position.learned import LearnedPosition
+
 from .encoders import Encoder
 from .texts import Texts
 
@@ -21,7 +23,7 @@ def keep_mean_position(source: Encoder, student: Encoder, length: int) -> None:
     add positions to the input, and encoders with token types.
     """
     positions, types = source.base.encoder.embed_positions, student.base.encoder.embed_token_types
-    if type(positions).__name__ == "LearnedPosition" and types is not None:
+    if isinstance(positions, LearnedPosition) and types is not None:
         first = positions.first_row
         types.weight += positions.weight[first : first + length].mean(0)
 

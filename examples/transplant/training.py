@@ -57,10 +57,10 @@ def loss_of(
     """The distance of the features of tokens and of texts.
 
     The squared error of each layer's features, over the variance of the source's, and 1 − the
-    cosine of the mean features of texts. If the source predicts masked tokens, also the
-    Kullback-Leibler divergence of the predictions for `HIDDEN` of the tokens.
+    cosine of the mean features of texts. With the mask token of a source that predicts masked
+    tokens, also the Kullback-Leibler divergence of the predictions for `HIDDEN` of the tokens.
     """
-    if source.has_head and mask_token is not None:
+    if mask_token is not None:
         batch = batch.hiding(mask_token, HIDDEN)
     with torch.no_grad():
         expected = source(batch, states=layers > 0)
@@ -70,7 +70,7 @@ def loss_of(
     means = (mean_features(each[-1], batch) for each in (found, expected))
     loss = errors[-1] + (1 - F.cosine_similarity(*means)).mean()
     loss = loss + layers * sum(errors[:-1]) / max(1, len(errors) - 1)
-    if not source.has_head:
+    if mask_token is None:
         return loss
     cells = batch.ids[batch.mask.bool()].eq(mask_token).nonzero()[:, 0]
     with torch.no_grad():
@@ -100,6 +100,8 @@ class Distillation:
         self.falls_from = recipe.updates - int(DECAY * recipe.updates)
         self.history: list[dict[str, float]] = []
         self.seconds = 0.0
+        #: The batches that are sorted together with the present one.
+        self.group: list[Batch] = []
 
     def _groups(self) -> list[dict[str, Any]]:
         """The parameters with their largest rate."""
@@ -130,7 +132,7 @@ class Distillation:
 
     def _batch(self) -> Batch:
         number, place = divmod(self.update, SORTED)
-        if place == 0 or not hasattr(self, "group"):
+        if place == 0 or not self.group:
             recipe = self.recipe
             self.group = self.texts.batches(recipe.seed, number, recipe.size, recipe.disordered)
         return self.group[place]
@@ -138,7 +140,7 @@ class Distillation:
     def _step(self, batch: Batch) -> None:
         """One update."""
         self.student.train()
-        mask_token = self.texts.tokenizer.mask_token_id
+        mask_token = self.texts.tokenizer.mask_token_id if self.source.has_head else None
         loss = loss_of(self.student, self.source, batch, self.recipe.layers, mask_token)
         self.optimizer.zero_grad()
         loss.backward()

@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 from examples.transplant.__main__ import main
 from tests.attention.cases import enlarged
 from tests.examples.test_serving import WORDS, write
-from tests.interop.test_sentence_transformers import MODULES
+from tests.interop.test_sentence_transformers import add_sentence_files
 from tests.processes import Program, run
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel, UsageError
@@ -39,12 +39,7 @@ def source(tmp_path_factory) -> Path:
     """A BERT of 64 positions, with files of sentence-transformers."""
     folder = tmp_path_factory.mktemp("source") / "bert"
     write(folder, "Model")
-    (folder / "modules.json").write_text(json.dumps(MODULES))
-    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 20}')
-    (folder / "1_Pooling").mkdir()
-    pooling = {"word_embedding_dimension": 24, "pooling_mode_mean_tokens": True}
-    (folder / "1_Pooling/config.json").write_text(json.dumps(pooling))
-    return folder
+    return add_sentence_files(folder, 20)
 
 
 def transplant(source: Path, text: Path, out: Path, *flags: object) -> dict[str, float]:

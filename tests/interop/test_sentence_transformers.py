@@ -23,8 +23,13 @@ STSB = ROOT.parent / "shared/data/glue_data/STS-B/dev.tsv"
 def sentence_model(folder: Path) -> Path:
     """A BERT with the files of sentence-transformers: the mean of its features."""
     bert(folder, "Model")
+    return add_sentence_files(folder, 9)
+
+
+def add_sentence_files(folder: Path, longest: int) -> Path:
+    """To a model of width 24: the mean of its features, of texts that are cut at `longest`."""
     (folder / "modules.json").write_text(json.dumps(MODULES))
-    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 9}')
+    (folder / "sentence_bert_config.json").write_text(f'{{"max_seq_length": {longest}}}')
     (folder / "1_Pooling").mkdir()
     pooling = {"word_embedding_dimension": 24, "pooling_mode_mean_tokens": True}
     (folder / "1_Pooling/config.json").write_text(json.dumps(pooling))
