@@ -55,7 +55,7 @@ def test_scripts_and_links_exist(page):
         script = words[0] if words and program in ("bash", "python") else ""
         if words[:1] == ["-m"] and words[1].startswith("examples."):
             script = words[1].replace(".", "/")
-            script += "/__main__.py" if (ROOT / script).is_dir() else ".py"
+            script += ".py" if (ROOT / f"{script}.py").exists() else "/__main__.py"
         if script.endswith((".py", ".sh")) and "$" not in script and not (ROOT / script).exists():
             missing.append(script)
     text = page.read_text(encoding="utf-8")
