@@ -16,6 +16,7 @@ from ..errors import ConfigurationError
 from ..kernels.linear import PackedLinear, project
 from ..kernels.quantized import QuantizedLinear
 from ..position import LayerTerms
+from ..position.deberta import DebertaTerms
 from ..position.relative import ByDistance, RelativeVectors
 
 #: Values of `precision`.
@@ -76,8 +77,7 @@ def convert(encoder: Any, precision: str) -> None:
             "optimize the original model."
         )
     stack = copy.deepcopy(encoder.linked()).eval()
-    for layer in stack.layers:
-        layer.self_attn = for_inference(layer.self_attn, stack.embed_positions)
+    join_products(stack)
     stack.requires_grad_(False)
     if precision == "bf16":
         _replace_linear(stack.to(torch.bfloat16), PackedLinear)
@@ -94,7 +94,19 @@ def _replace_linear(stack: nn.Module, kind: Callable[[nn.Linear], nn.Module]) ->
                 setattr(module, name, kind(child))
 
 
-def for_inference(attention: Any, encoding: Any) -> JoinedAttention:
+@torch.no_grad()
+def join_products(stack: Any) -> None:
+    """Let one product give queries, keys and values, and compute terms of weights alone once.
+
+    Layers with other terms than DeBERTa's stay.
+    """
+    for layer in stack.layers:
+        terms = layer.self_attn.layer_terms
+        if terms is None or isinstance(terms, DebertaTerms):
+            layer.self_attn = _for_inference(layer.self_attn, stack.embed_positions)
+
+
+def _for_inference(attention: Any, encoding: Any) -> JoinedAttention:
     """An attention that computes the same with constant weights."""
     terms = attention.layer_terms
     if terms is not None:

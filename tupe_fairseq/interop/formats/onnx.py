@@ -14,7 +14,6 @@ from torch import Tensor
 
 from ...errors import CheckpointError, ConfigurationError, UsageError
 from ...extras import import_extra
-from ...position.deberta import DebertaTerms
 from ...position.tables import ConstantTable
 from ...tracing import OLDEST_EXPORTER
 from ..check import batch, inputs, largest_difference
@@ -75,9 +74,11 @@ def write(
     converted.pooling = Pooling(pooling or "none", normalize) if pooling or normalize else None
     for library in ("onnxruntime", "onnxscript", "transformers"):
         import_extra(library, KIND)
+    from ...huggingface.precision import join_products
+
     outputs = _outputs(converted, head)
     built = to_transformers(converted, "tupe", head)
-    _join(built.base_model.encoder)
+    join_products(built.base_model.encoder)
     model = WithPooling(built, converted.pooling, len(outputs))
     for module in model.modules():
         if isinstance(module, ConstantTable):
@@ -116,16 +117,6 @@ def _check(converted: Converted, head: str | None, pooling: str | None) -> None:
             f"--head is {head!r} and --pooling is {pooling!r}, but a program has one output: "
             "leave one of them out."
         )
-
-
-@torch.no_grad()
-def _join(stack: Any) -> None:
-    """Let one product give queries, keys and values, and compute terms of weights alone once."""
-    from ...huggingface.precision import for_inference
-
-    for attention, layer in zip(stack.layers.attentions(), stack.layers, strict=True):
-        if attention.layer_terms is None or isinstance(attention.layer_terms, DebertaTerms):
-            layer.self_attn = for_inference(attention, stack.embed_positions)
 
 
 def _outputs(converted: Converted, head: str | None) -> list[str]:
