@@ -77,6 +77,7 @@ OTHER_VARIANTS = {
     "pope-slow": ("pope", {"rope_theta": 100.0}),
     "urpe-one_sided": ("urpe", {"bidirectional": False, **BUCKETS}),
     "rope-fraction": ("rope", {"rope_fraction": 0.5}),
+    "rope-halves": ("rope", {"rope_halves": True, "rope_fraction": 0.5, "rope_values": True}),
     "rope-proportional": ("rope", {"rope_fraction": 0.5, "rope_proportional": True}),
     "rope-linear": ("rope", {"rope_scaling": "linear", "rope_scaling_factor": 2.5}),
     "shaw-narrow": ("shaw", {"relative_clip": 1}),

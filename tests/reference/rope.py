@@ -1,8 +1,9 @@
 """Rotary positions (Su et al. 2021, equation 15): score_ij = (R_i x_i W^Q)·(R_j x_j W^K) / √d.
 
 R_k turns the pair (2i, 2i+1) of a head's dimensions by k·θ_i, θ_i = base^{−2i/d}. Options: the
-values are turned too, o_i = Σ_j a_ij R_j x_j W^V; only the first dimensions are turned, and d is
-their number or, proportional, that of all; positions are divided by a factor.
+values are turned too, o_i = Σ_j a_ij R_j x_j W^V; pairs are (i, i + d/2); only the first
+dimensions are turned, and d is their number or, proportional, that of all; positions are divided
+by a factor.
 """
 
 import math
@@ -22,6 +23,7 @@ def attend(
     *,
     rope_theta=10000.0,
     rope_values=False,
+    rope_halves=False,
     rope_fraction=1.0,
     rope_proportional=False,
     rope_scaling=None,
@@ -35,7 +37,11 @@ def attend(
             return head
         d = int(len(head) * rope_fraction)
         width = len(head) if rope_proportional else d
-        moved = rotate(head[:d], k / rope_scaling_factor, rope_theta, width)
+        order = list(range(d))
+        if rope_halves:
+            order = [i + half for i in range(d // 2) for half in (0, d // 2)]
+        moved = torch.empty(d, dtype=head.dtype)
+        moved[order] = rotate(head[order], k / rope_scaling_factor, rope_theta, width)
         return torch.cat((moved, head[d:]))
 
     return attention.attend(x, weights, num_heads, padding, project=project_moved(turn))

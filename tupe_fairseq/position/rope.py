@@ -1,8 +1,8 @@
 """Rotary positions (Su et al. 2021, RoFormer): queries and keys are rotated by their position.
 
 Equation 15: the pair (x_{2i}, x_{2i+1}) at position k is rotated by k·θ_i, θ_i = 10000^{−2i/D}, so
-q_m · k_n depends on m − n only. Pairs are neighbouring dimensions, as in the paper; some libraries
-pair dimension i with i + D/2, which permutes the rows of W^Q and W^K.
+q_m · k_n depends on m − n only. Pairs are neighbouring dimensions, as in the paper; LLaMA,
+ModernBERT and others pair dimension i with i + D/2, which permutes the rows of W^Q and W^K.
 
 Options: frequencies for texts longer than those trained on (`rope_scaling`); a part of the
 dimensions, with the frequencies of a head of that width (GPT-NeoX) or the highest frequencies of
@@ -26,6 +26,7 @@ from .rope_scaling import ROPE_SCALINGS, build_scaling, factor_and_length
 from .tables import ConstantTable
 
 RopeTheta = Annotated[float, "base of the rotation frequencies"]
+Halves = Annotated[bool, "pair dimension i with i + D/2, not with its neighbour", Mark.FIXED]
 Proportional = Annotated[
     bool, "with --rope-fraction: use the highest frequencies of the whole head (p-RoPE)"
 ]
@@ -60,13 +61,15 @@ OriginalPositions = Annotated[
 
 
 class Rotation(nn.Module):
-    """Rotates pairs of neighbours among the first R dimensions, at positions below `length`.
+    """Rotates pairs among the first R dimensions, at positions below `length`.
 
-    There are R/2 frequencies, in fp64. `magnitude` is a factor of cosines and sines.
+    There are R/2 frequencies, in fp64. `magnitude` is a factor of cosines and sines. Pairs are
+    neighbours, or of two `halves`.
     """
 
-    def __init__(self, frequencies: Tensor, length: int, magnitude: float):
+    def __init__(self, frequencies: Tensor, length: int, magnitude: float, halves: bool):
         super().__init__()
+        self.rotate = rotate_halves if halves else rotate_pairs
         self.width = 2 * len(frequencies)
         positions = torch.arange(length, dtype=torch.float64, device=frequencies.device)
         # N×1 · 1×(R/2)
@@ -78,8 +81,8 @@ class Rotation(nn.Module):
         """Rotate B×H×T×D at T positions."""
         cos, sin = self.cos(x.dtype, positions), self.sin(x.dtype, positions)
         if self.width == x.size(-1):
-            return rotate_pairs(x, cos, sin)
-        rotated = rotate_pairs(x[..., : self.width], cos, sin)
+            return self.rotate(x, cos, sin)
+        rotated = self.rotate(x[..., : self.width], cos, sin)
         return torch.cat((rotated, x[..., self.width :]), -1)
 
 
@@ -89,6 +92,12 @@ def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     even, odd = x[..., 0::2], x[..., 1::2]
     rotated = torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1)
     return rotated.flatten(-2).type_as(x)
+
+
+def rotate_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """As `rotate_pairs`, for pairs of the dimensions i and i + R/2."""
+    first, second = x.chunk(2, -1)
+    return torch.cat((first * cos - second * sin, first * sin + second * cos), -1).type_as(x)
 
 
 def check_rotation(name: str, shape: Shape, theta: float, flag: str = "--rope-theta") -> None:
@@ -116,6 +125,7 @@ class RotaryPosition(RandomizedEncoding):
         *,
         rope_theta: RopeTheta = 10000.0,
         rope_values: Annotated[bool, "rotate the values too"] = False,
+        rope_halves: Halves = False,
         rope_fraction: Annotated[float, "fraction of the head's dimensions that rotate"] = 1.0,
         rope_proportional: Proportional = False,
         rope_skip_every: SkipEvery = 0,
@@ -130,7 +140,7 @@ class RotaryPosition(RandomizedEncoding):
         check_rotation("rope", shape, rope_theta)
         check_at_least("--rope-skip-every", rope_skip_every, 0)
         self.theta, self.rotates_values, self.skip_every = rope_theta, rope_values, rope_skip_every
-        self.width = _rotated_width(shape.head_dim, rope_fraction)
+        self.width, self.halves = _rotated_width(shape.head_dim, rope_fraction), rope_halves
         #: D of the frequencies b^{−2d/D}, of which the first are used.
         self.spectrum = shape.head_dim if rope_proportional else self.width
         length = (shape.max_positions, rope_scaling_factor, rope_original_positions)
@@ -144,6 +154,7 @@ class RotaryPosition(RandomizedEncoding):
                 shape,
                 rope_theta=rope_theta_local,
                 rope_values=rope_values,
+                rope_halves=rope_halves,
                 rope_fraction=rope_fraction,
                 rope_proportional=rope_proportional,
             )
@@ -196,7 +207,8 @@ class RotaryPosition(RandomizedEncoding):
     ) -> Rotation:
         """The rotation of this many positions, in a pass of this length."""
         frequencies = self.scaling.frequencies(self.theta, self.spectrum, length).to(device=device)
-        return Rotation(frequencies[: self.width // 2], positions, self.scaling.magnitude)
+        used, magnitude = frequencies[: self.width // 2], self.scaling.magnitude
+        return Rotation(used, positions, magnitude, self.halves)
 
     def _check_scaling(self, name: str | None) -> None:
         if name and self.randomize_positions:
