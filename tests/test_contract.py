@@ -24,7 +24,8 @@ def train(name, data, save_dir, *flags):
     Both take 64 tokens.
     """
     side = "decoder" if causal(name) else "encoder"
-    flags = ("--position-encoding", name, f"--{side}-layerdrop", 0.3, "--max-update", 5, *flags)
+    limit = () if "--max-update" in flags else ("--max-update", 5)
+    flags = ("--position-encoding", name, f"--{side}-layerdrop", 0.3, *limit, *flags)
     if causal(name):
         return train_lm(data, save_dir, "--tokens-per-sample", 64, *flags)
     return pretrain(data, save_dir, *flags)
@@ -61,6 +62,20 @@ def test_trains_saves_and_reloads(trained, model, name):
     assert [key.rpartition(".")[2] for key in buffers] == ["version"], (
         "constant tables are not saved"
     )
+
+
+@every_encoding
+def test_trains_on_modern_layers(toy_masked_lm_data, tmp_path, name):
+    """Three updates with the layers of `tupe_roberta_modern_*`."""
+    flags = ["--max-update", 3, "--gated-ffn", "geglu", "--no-norm-bias", "--no-attention-bias"]
+    flags += ["--no-ffn-bias", "--no-first-attention-norm"]
+    flags.append("--decoder-normalize-before" if causal(name) else "--encoder-normalize-before")
+    saved = parameters(train(name, toy_masked_lm_data, tmp_path, *flags))
+    stack = "decoder.layers." if causal(name) else "encoder.sentence_encoder.layers."
+    layers = [key for key in saved if key.startswith(stack) and ".layer_terms." not in key]
+    assert layers
+    assert not any(key.endswith(".bias") for key in layers)
+    assert all(value.isfinite().all() for value in saved.values())
 
 
 @pytest.mark.parametrize("name", ["tupe_r", "cape", "fox"], scope="module")

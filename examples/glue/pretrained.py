@@ -22,13 +22,15 @@ from tupe_fairseq.arguments.architectures import ROBERTA_ARCHITECTURES
 from tupe_fairseq.checkpoints.reading import read_checkpoint, recorded_settings
 from tupe_fairseq.hub.files import TOKENIZER
 from tupe_fairseq.hub.tokenizer_json import load_tokenizer, names_of
+from tupe_fairseq.modules.layer_options import LayerOptions
+from tupe_fairseq.options import declared_options
 from tupe_fairseq.position import POSITION_ENCODINGS, model_options
 
 #: Arguments on which the meaning of the weights depends, beside the options of the encoding.
 ENCODER = (
     *("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads"),
     *("encoder_normalize_before", "activation_fn", "layernorm_embedding", "untie_weights_roberta"),
-    *(option.name for option in model_options(decoder=False)),
+    *(each.name for each in (*model_options(decoder=False), *declared_options(LayerOptions))),
     *("layer_norm_eps", "type_vocab_size"),
 )
 #: A value without characters that hydra interprets, and JSON in quotes.

@@ -81,7 +81,7 @@ def test_page_is_up_to_date():
 def test_defaults_are_those_of_fairseq_train(arch):
     defaults = vars(parsed(arch))
     listed = rows("Positions and attention", arch)
-    assert len(listed) == (9 if arch == "tupe_roberta" else 7)
+    assert len(listed) == (15 if arch == "tupe_roberta" else 13)
     for name, default in listed:
         assert default == ("-" if defaults[name] is None else str(defaults[name])), name
 

@@ -15,6 +15,17 @@ def _sizes(side: str, layers: int, width: int, ffn: int, heads: int) -> dict[str
     }
 
 
+#: The layers of ModernBERT (Warner et al. 2024). A gate adds a half to the feed-forward weights,
+#: so the width is two thirds of RoBERTa's; `base` has the sizes of ModernBERT-base.
+MODERN: dict[str, Any] = {
+    "encoder_normalize_before": True,
+    "gated_ffn": "geglu",
+    "norm_bias": False,
+    "attention_bias": False,
+    "ffn_bias": False,
+    "first_attention_norm": False,
+}
+
 #: Differences from stock RoBERTa-base (12×768, post-LN, embedding LayerNorm: BERT-Base), which has
 #: the same dropout (0.1), activation (gelu), pooler (tanh) and 512 positions.
 ROBERTA_ARCHITECTURES: Architectures = {
@@ -23,6 +34,9 @@ ROBERTA_ARCHITECTURES: Architectures = {
     "tupe_roberta_small": _sizes("encoder", 6, 512, 2048, 8),
     "tupe_roberta_base": {},
     "tupe_roberta_large": _sizes("encoder", 24, 1024, 4096, 16),
+    "tupe_roberta_modern_tiny": {**_sizes("encoder", 4, 128, 352, 4), **MODERN},
+    "tupe_roberta_modern_small": {**_sizes("encoder", 6, 512, 1376, 8), **MODERN},
+    "tupe_roberta_modern_base": {**_sizes("encoder", 22, 768, 1152, 12), **MODERN},
 }
 
 #: Differences from stock fairseq's `transformer` (6+6 layers, 512, 2048, 8 heads), which the names

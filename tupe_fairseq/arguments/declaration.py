@@ -1,6 +1,6 @@
 """What each model takes as arguments.
 
-Flags are declared here, by `ModelOptions` (of every encoding) and by encodings.
+Flags are declared here, by `ModelOptions` (of every encoding), `LayerOptions` and encodings.
 """
 
 import argparse
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from ..attention import ATTENTION_BACKENDS
+from ..modules.layer_options import LayerOptions
 from ..options import Mark, Option, declared_options
 from ..position import POSITION_ENCODINGS, known_options, model_options
 from .training import TrainingSettings
@@ -79,7 +80,8 @@ class ModelArguments:
     def options(self) -> tuple[Option, ...]:
         """What the model adds to fairseq's arguments, without the options of single encodings."""
         common = declared_options(CommonArguments)
-        return (*common, *model_options(self.decoder), *self.further)
+        layer = declared_options(LayerOptions)
+        return (*common, *model_options(self.decoder), *layer, *self.further)
 
     def options_with(self, position_encoding: str) -> tuple[Option, ...]:
         """All options of the model with this encoding, whose defaults may be the model's."""

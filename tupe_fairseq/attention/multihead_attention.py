@@ -23,6 +23,7 @@ class TupeMultiheadAttention(Projections):
         dropout: probability of dropping an attention weight.
         score_terms: `score_terms` of the encoding.
         layer_terms: what `build_layer_terms` of the encoding returned for this layer.
+        bias: whether the projections have one.
     """
 
     def __init__(
@@ -32,8 +33,9 @@ class TupeMultiheadAttention(Projections):
         dropout: float = 0.0,
         score_terms: int = 1,
         layer_terms: LayerTerms | None = None,
+        bias: bool = True,
     ):
-        super().__init__(embed_dim, num_heads, embed_dim, dropout)
+        super().__init__(embed_dim, num_heads, embed_dim, dropout, bias)
         self.embed_dim = embed_dim
         self.head_dim = embed_dim // num_heads
         self.scaling = (score_terms * self.head_dim) ** -0.5

@@ -10,6 +10,7 @@ from typing import Any
 from transformers import PretrainedConfig
 
 from ..errors import ConfigurationError
+from ..modules.layer_options import LayerOptions
 from ..options import declared_options
 from ..position.model_options import ModelOptions
 
@@ -58,6 +59,10 @@ class TupeConfig(PretrainedConfig):
         attention_backend: backend under attn_implementation "sdpa": "auto" or a registered one.
         classifier_dropout: dropout of classification heads; None: hidden_dropout_prob.
         classifier_act: activation of the head for sequence classification.
+        classifier_norm: classification heads have a LayerNorm before their last layer, those for
+            tokens and answers too, as in ModernBERT.
+        classifier_pooling: heads for sentences read the first token ("cls") or the mean of all
+            tokens ("mean").
         pooler_dropout: dropout of the vectors that this head reads; None: classifier_dropout.
         initializer_range: standard deviation of new weights.
         is_decoder: later tokens are hidden, as in a language model. For TUPE, add `tie_cls=True`
@@ -69,8 +74,8 @@ class TupeConfig(PretrainedConfig):
         use_cache: `generate` uses a KV cache where it can.
         sparse_prediction: with labels, a masked language model in training computes logits for
             the tokens that have a label alone, as ModernBERT in transformers.
-        **kwargs: options of every encoding by name, such as attention_window (`ModelOptions`), and
-            other settings of transformers.
+        **kwargs: options of every encoding, such as attention_window (`ModelOptions`), those of
+            layers (`LayerOptions`), and other settings of transformers.
     """
 
     model_type = "tupe"
@@ -95,6 +100,8 @@ class TupeConfig(PretrainedConfig):
     attention_backend: str = "auto"
     classifier_dropout: float | None = None
     classifier_act: str = "tanh"
+    classifier_norm: bool = False
+    classifier_pooling: str = "cls"
     pooler_dropout: float | None = None
     initializer_range: float = 0.02
     is_decoder: bool = False
@@ -117,7 +124,8 @@ class TupeConfig(PretrainedConfig):
     def defaults() -> dict[str, Any]:
         """All settings by name, with their default values."""
         settings = {name: getattr(TupeConfig, name) for name in TupeConfig.__annotations__}
-        return {**settings, **{each.name: each.default for each in declared_options(ModelOptions)}}
+        options = (*declared_options(ModelOptions), *declared_options(LayerOptions))
+        return {**settings, **{each.name: each.default for each in options}}
 
     def check_numbers(self) -> None:
         """Check types and ranges, which a damaged file may not have.

@@ -16,6 +16,7 @@ from ..attention import Padding
 from ..errors import ConfigurationError, DataError
 from ..modules.forward_pass import Pass
 from ..modules.layer import set_epsilon
+from ..modules.layer_options import LayerOptions
 from ..modules.padding_shift import PaddingShift
 from .cache import TupeCache
 from .configuration import TupeConfig
@@ -47,7 +48,7 @@ class TupePreTrainedModel(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         """RoBERTa's initialisation; that of positions follows in `initialize_weights`."""
         # Modules of other kinds, in encodings, keep their own.
-        if isinstance(module, (nn.Linear, nn.Embedding, nn.LayerNorm)):
+        if isinstance(module, (nn.Linear, nn.Embedding, nn.LayerNorm, nn.RMSNorm)):
             super()._init_weights(module)
 
     def initialize_weights(self) -> None:
@@ -116,6 +117,7 @@ class TupeModel(TupePreTrainedModel):
             attention_backend=config.attention_backend,
             causal=config.is_decoder,
             token_types=config.type_vocab_size,
+            layer_options=LayerOptions.of(config),
         )
         if config.embedding_scale is None:
             config.embedding_scale = self.encoder.embed_positions.token_scale

@@ -10,6 +10,8 @@ from ..arguments.declaration import ModelArguments
 from ..arguments.roberta import ROBERTA
 from ..arguments.transformers import LANGUAGE_MODEL
 from ..errors import CheckpointError
+from ..modules.layer_options import LayerOptions
+from ..options import declared_options
 from ..position import model_options
 
 
@@ -58,7 +60,8 @@ class Family:
     @property
     def settings(self) -> dict[str, str]:
         """Settings of the same meaning: name in `TupeConfig`, name here."""
-        shared, side = model_options(self.causal), self.stack.partition(".")[0]
+        shared = (*model_options(self.causal), *declared_options(LayerOptions))
+        side = self.stack.partition(".")[0]
         same = ("position_encoding", *(option.name for option in shared))
         return {
             "num_hidden_layers": f"{side}_layers",

@@ -100,7 +100,7 @@ def sizes(
         "vocab_size": len(tokens),
         "hidden_size": tokens.size(1),
         "num_hidden_layers": len(numbers),
-        "intermediate_size": len(matrix(state, f"{layers}0.fc1.weight", source, kind)),
+        "intermediate_size": matrix(state, f"{layers}0.fc2.weight", source, kind).size(1),
         "tie_word_embeddings": torch.equal(state.get(output_weight(causal), tokens), tokens),
     }
 
@@ -123,10 +123,13 @@ def head_names(state: Mapping[str, Tensor]) -> list[str]:
 
 
 def task_of(state: Mapping[str, Tensor], head: str) -> str:
-    """What a head does: one that classifies tokens has one layer."""
-    if f"{HEADS}{head}.out_proj.weight" not in state or f"{HEADS}{head}.dense.weight" in state:
-        return SENTENCES
-    return ANSWERS if head == TOKEN_HEADS[ANSWERS] else TOKENS
+    """What a head does, by its layers or its name."""
+    prefix, task = f"{HEADS}{head}.", ANSWERS if head == TOKEN_HEADS[ANSWERS] else TOKENS
+    if f"{prefix}norm.weight" in state:
+        # ModernBERT's heads all have the same layers.
+        return task if head in TOKEN_HEADS.values() else SENTENCES
+    one_layer = f"{prefix}out_proj.weight" in state and f"{prefix}dense.weight" not in state
+    return task if one_layer else SENTENCES
 
 
 def with_head(converted: Converted, head: str | None) -> dict[str, Tensor]:

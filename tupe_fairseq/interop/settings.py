@@ -8,15 +8,17 @@ from typing import Any
 from ..arguments.declaration import RobertaArguments
 from ..checkpoints.reading import recorded_settings
 from ..errors import CheckpointError
+from ..modules.layer_options import LayerOptions
 from ..options import declared_options
-from ..position import POSITION_ENCODINGS, model_options
+from ..position import POSITION_ENCODINGS, ModelOptions
 from .families import Family
 from .models import encoding_options
 
 #: Settings that older checkpoints do not record.
 UNRECORDED = {
     option.name: option.default
-    for option in (*model_options(), *declared_options(RobertaArguments))
+    for declared in (ModelOptions, LayerOptions, RobertaArguments)
+    for option in declared_options(declared)
 }
 #: Criteria of fairseq whose loss is in bits per token.
 IN_BITS = ("masked_lm", "cross_entropy")

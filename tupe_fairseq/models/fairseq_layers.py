@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ..arguments.completion import position_options
 from ..checkpoints.migration import drop_stock_sinusoids, rename_old_layers
+from ..modules.layer_options import LayerOptions
 from ..modules.stack import TransformerStack
 from ..position import PositionEncoding, build_position_encoding, model_options
 from ..position.hierarchical import extend
@@ -51,6 +52,7 @@ class FairseqStack(TransformerStack):
             layerdrop=getattr(args, f"{side}_layerdrop"),
             checkpoint_activations=args.checkpoint_activations,
             attention_backend=args.attention_backend,
+            layer_options=LayerOptions.of(args),
             dictionary=dictionary,
             **more,
         )

@@ -15,6 +15,12 @@ from ..attention import (
 )
 from ..kernels.dropout import Dropout
 from ..kernels.linear import project
+from .layer_options import USUAL, LayerOptions
+
+#: Activations of feed-forward blocks with a gate.
+GATED: dict[str, Callable[[Tensor], Tensor]] = {"geglu": F.gelu, "swiglu": F.silu}
+#: What norms add, unless it is set.
+EPSILON = 1e-5
 
 
 class TransformerLayer(nn.Module):
@@ -23,11 +29,12 @@ class TransformerLayer(nn.Module):
     Args:
         self_attn: the self-attention.
         ffn_dim: width between the two feed-forward projections.
-        activation_fn: applied there.
+        activation_fn: applied there, unless there is a gate.
         dropout: on the output of every block.
         activation_dropout: after activation_fn.
         normalize_before: LayerNorm before each block (pre-LN) instead of after it.
         encoder_attn: the attention to the source, in the decoder of a translation model.
+        options: what else the user can set.
     """
 
     def __init__(
@@ -39,20 +46,23 @@ class TransformerLayer(nn.Module):
         activation_dropout: float = 0.0,
         normalize_before: bool = False,
         encoder_attn: CrossAttention | None = None,
+        options: LayerOptions = USUAL,
     ):
         super().__init__()
         embed_dim = self_attn.embed_dim
         self.self_attn = self_attn
-        self.self_attn_layer_norm = nn.LayerNorm(embed_dim)
-        self.fc1 = nn.Linear(embed_dim, ffn_dim)
-        self.fc2 = nn.Linear(ffn_dim, embed_dim)
-        self.final_layer_norm = nn.LayerNorm(embed_dim)
-        self.activation_fn = activation_fn
+        self.gated = options.gated_ffn is not None
+        self.activation_fn = GATED.get(options.gated_ffn or "", activation_fn)
+        self.self_attn_layer_norm = build_norm(embed_dim, options)
+        # With a gate, the first half is for the activation.
+        self.fc1 = nn.Linear(embed_dim, ffn_dim * (1 + self.gated), options.ffn_bias)
+        self.fc2 = nn.Linear(ffn_dim, embed_dim, options.ffn_bias)
+        self.final_layer_norm = build_norm(embed_dim, options)
         self.dropout_module = Dropout(dropout)
         self.activation_dropout_module = Dropout(activation_dropout)
         self.normalize_before = normalize_before
         self.encoder_attn = encoder_attn
-        self.encoder_attn_layer_norm = nn.LayerNorm(embed_dim) if encoder_attn else None
+        self.encoder_attn_layer_norm = build_norm(embed_dim, options) if encoder_attn else None
 
     def forward(
         self,
@@ -93,21 +103,31 @@ class TransformerLayer(nn.Module):
         out = self._feed_forward(self.final_layer_norm(x) if pre else x)
         return self._add(out, x, self.final_layer_norm), weights
 
-    def _add(self, out: Tensor, residual: Tensor, norm: nn.LayerNorm) -> Tensor:
+    def _add(self, out: Tensor, residual: Tensor, norm: nn.Module) -> Tensor:
         """The end of a block."""
         total = residual + self.dropout_module(out)
         return total if self.normalize_before else norm(total)
 
     def _feed_forward(self, x: Tensor) -> Tensor:
-        gelu = self.activation_fn is F.gelu
-        x = project(x, self.fc1, gelu)
-        if not gelu:
-            x = self.activation_fn(x)
+        if self.gated:
+            x, gate = project(x, self.fc1).chunk(2, -1)
+            x = self.activation_fn(x) * gate
+        else:
+            gelu = self.activation_fn is F.gelu
+            x = project(x, self.fc1, gelu)
+            x = x if gelu else self.activation_fn(x)
         return project(self.activation_dropout_module(x), self.fc2)
 
 
+def build_norm(width: int, options: LayerOptions = USUAL) -> nn.Module:
+    """The norm of vectors of this width."""
+    if options.norm == "rms":
+        return nn.RMSNorm(width, eps=EPSILON)
+    return nn.LayerNorm(width, EPSILON, bias=options.norm_bias)
+
+
 def set_epsilon(model: nn.Module, epsilon: float) -> None:
-    """Set what all LayerNorms of a model add to variances."""
+    """Set what all norms of a model add to variances, or RMSNorms to mean squares."""
     norms: Iterable[Any] = model.modules()
     for norm in norms:
         if hasattr(norm, "normalized_shape"):

@@ -33,6 +33,7 @@ class Layers(nn.ModuleList):
         num_layers: int,
         attention_dropout: float = 0.0,
         backend: str = "auto",
+        attention_bias: bool = True,
         causal: bool = False,
         layerdrop: float = 0.0,
         checkpoint_activations: bool = False,
@@ -50,7 +51,12 @@ class Layers(nn.ModuleList):
             with isolated_rng():
                 terms = seen.build_layer_terms()
             attention = TupeMultiheadAttention(
-                shape.embed_dim, shape.num_heads, attention_dropout, seen.score_terms, terms
+                shape.embed_dim,
+                shape.num_heads,
+                attention_dropout,
+                seen.score_terms,
+                terms,
+                attention_bias,
             )
             self.append(build(attention))
             first = firsts.setdefault((seen, window), index)

@@ -8,14 +8,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention import CrossAttention, Layout, Padding, TupeMultiheadAttention
-from ..errors import DataError
+from ..errors import ConfigurationError, DataError
 from ..kernels.dropout import Dropout
 from ..position import PositionEncoding
 from ..position.initial import isolated_rng
 from ..tracing import refuse_jit
 from .decoding import DecoderCache
 from .forward_pass import PLAIN, Batch, Encoded, Pass
-from .layer import TransformerLayer
+from .layer import TransformerLayer, build_norm
+from .layer_options import USUAL, LayerOptions
 from .layers import Layers
 
 
@@ -42,10 +43,12 @@ class TransformerStack(nn.Module):
         source_dim: width of the source that every layer attends to, or None without a source.
         final_norm: LayerNorm after the last layer; by default that of pre-LN layers.
         token_types: number of token types, each with an embedding; BERT calls them segments.
+        layer_options: gates, norms and biases.
         **base: passed to the next class in the MRO.
 
     Raises:
         BackendError: the backend does not support the encoding, or there is no compiler.
+        ConfigurationError: post-LN layers without the first norm.
     """
 
     layer_class = TransformerLayer
@@ -71,21 +74,25 @@ class TransformerStack(nn.Module):
         source_dim: int | None = None,
         final_norm: bool | None = None,
         token_types: int = 0,
+        layer_options: LayerOptions = USUAL,
         **base: Any,
     ):
         super().__init__(**base)
         width, heads = embed_positions.shape.embed_dim, embed_positions.shape.num_heads
         self.embed_positions = embed_positions
         self.embed_token_types = nn.Embedding(token_types, width) if token_types else None
-        self.layernorm_embedding = nn.LayerNorm(width) if layernorm_embedding else None
+        self.layernorm_embedding = (
+            build_norm(width, layer_options) if layernorm_embedding else None
+        )
         self.dropout_module = Dropout(dropout)
+        has_bias = layer_options.attention_bias
         feed_forward = (ffn_dim, activation_fn, dropout, activation_dropout, normalize_before)
 
         def build(attention: TupeMultiheadAttention) -> nn.Module:
             to_source = None
             if source_dim is not None:
-                to_source = CrossAttention(width, heads, source_dim, attention_dropout)
-            return self.layer_class(attention, *feed_forward, to_source)
+                to_source = CrossAttention(width, heads, source_dim, attention_dropout, has_bias)
+            return self.layer_class(attention, *feed_forward, to_source, layer_options)
 
         self.layers = Layers(
             embed_positions,
@@ -93,13 +100,21 @@ class TransformerStack(nn.Module):
             num_layers,
             attention_dropout,
             attention_backend,
+            has_bias,
             causal=causal,
             layerdrop=layerdrop,
             checkpoint_activations=checkpoint_activations,
             compile_layers=compile_layers,
         )
         final_norm = normalize_before if final_norm is None else final_norm
-        self.layer_norm = nn.LayerNorm(width) if final_norm else None
+        self.layer_norm = build_norm(width, layer_options) if final_norm else None
+        if not layer_options.first_attention_norm:
+            if not normalize_before:
+                raise ConfigurationError(
+                    "--no-first-attention-norm is for pre-LN models: add "
+                    "--encoder-normalize-before (normalize_before), or leave it out."
+                )
+            self.layers[0].self_attn_layer_norm = nn.Identity()
 
     def forward(
         self, x: Tensor, padding_mask: Tensor | None = None, tokens: Tensor | None = None
