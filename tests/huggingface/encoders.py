@@ -10,6 +10,12 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 from tests.huggingface.deberta import RELEASED, SIZES  # noqa: E402
 
 BERT_SIZES = {name: value for name, value in SIZES.items() if name != "relative_attention"}
+MODERN_SIZES = {
+    **{"vocab_size": 60, "hidden_size": 48, "intermediate_size": 40, "num_hidden_layers": 4},
+    **{"num_attention_heads": 4, "max_position_embeddings": 1024, "local_attention": 8},
+    **{"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2},
+}
+BIASES = dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), True)
 OPTIONS = {
     "bert": ("Bert", BERT_SIZES),
     "roberta": ("Roberta", {**BERT_SIZES, "pad_token_id": 1, "max_position_embeddings": 26}),
@@ -22,6 +28,12 @@ OPTIONS = {
         {**SIZES, "pos_att_type": ["c2p"], "position_biased_input": True, "type_vocab_size": 2},
     ),
     "own_projections": ("DebertaV2", {**SIZES, **RELEASED, "share_att_key": False}),
+    "modernbert": ("ModernBert", MODERN_SIZES),
+    "modernbert_biases": (
+        "ModernBert",
+        {**MODERN_SIZES, **BIASES, "hidden_activation": "silu", "global_attn_every_n_layers": 2},
+    ),
+    "modernbert_global": ("ModernBert", {**MODERN_SIZES, "global_attn_every_n_layers": 1}),
     "no_terms": ("DebertaV2", {**SIZES, **RELEASED, "pos_att_type": []}),
 }
 LENGTHS = (20, 1, 7, 20, 13)

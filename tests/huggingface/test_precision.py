@@ -10,7 +10,7 @@ from tupe_fairseq.errors import UsageError
 from tupe_fairseq.huggingface import optimize
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "v3"])
+@pytest.mark.parametrize("name", ["bert", "roberta", "v3", "modernbert", "modernbert_biases"])
 @pytest.mark.parametrize(("precision", "bound"), [("bf16", 0.04), ("int8", 0.08)])
 def test_lower_precisions_are_near(name, precision, bound):
     """Outputs stay fp32, and the given model stays as it is."""

@@ -11,6 +11,7 @@ from ..errors import ConfigurationError, UsageError
 from . import optimized
 from .optimized import Optimized
 from .optimized_deberta import DebertaV2Model
+from .optimized_modernbert import ModernBertModel
 from .precision import PRECISIONS, convert
 
 T = TypeVar("T")
@@ -23,6 +24,7 @@ CLASSES: dict[type, type[Optimized]] = {
         optimized.XLMRobertaModel,
         optimized.CamembertModel,
         DebertaV2Model,
+        ModernBertModel,
     )
 }
 
@@ -30,11 +32,11 @@ CLASSES: dict[type, type[Optimized]] = {
 def optimize(model: T, precision: str = "fp32", inplace: bool = False) -> T:
     """An equal model that is faster, with the same interface and the same parameters.
 
-    Each `BertModel`, `RobertaModel`, `XLMRobertaModel`, `CamembertModel` and `DebertaV2Model` in
-    the model computes its layers by this package: without padding, and for DeBERTa without tensors
-    of T×T×C. Heads, pooling and tokenizers stay. With "fp32", parameters are shared with `model`,
-    names in the state dict stay, and the result can be trained and saved as before. Vectors at
-    padding are 0 where padding ends each text.
+    Each `BertModel`, `RobertaModel`, `XLMRobertaModel`, `CamembertModel`, `DebertaV2Model` and
+    `ModernBertModel` in the model computes its layers by this package: without padding, and for
+    DeBERTa without tensors of T×T×C. Heads, pooling and tokenizers stay. With "fp32", parameters
+    are shared with `model`, names in the state dict stay, and the result can be trained and saved
+    as before. Vectors at padding are 0 where padding ends each text.
 
         >>> model = optimize(SentenceTransformer("all-MiniLM-L6-v2"))
 

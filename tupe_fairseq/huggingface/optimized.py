@@ -49,7 +49,9 @@ class Optimized(transformers.PreTrainedModel):
         "final_layer_norm": ("output", "LayerNorm"),
     }
 
-    encoder: Any
+    #: The part of the encoder that has the layers.
+    body: ClassVar = "encoder"
+
     embeddings: Any
     #: Whether vectors at padding are computed as those at tokens, since a head reads them.
     keeps_padding = False
@@ -81,21 +83,20 @@ class Optimized(transformers.PreTrainedModel):
             return f"position_embedding_type is {kind!r}"
         return ""
 
+    @property
+    def own_layers(self) -> Iterable[Any]:
+        """The layers that the encoder has in transformers."""
+        return self.encoder.layer
+
     def build(self) -> None:
         """Make the stack and its links."""
         config = self.config
         name, options = self.encoding_options()
         sizes = config.hidden_size, config.num_attention_heads, config.max_position_embeddings
         encoding = build_position_encoding(name, *sizes, **options)
+        count, width = config.num_hidden_layers, config.intermediate_size
         with torch.device("meta"):
-            stack = HuggingFaceStack(
-                encoding,
-                num_layers=config.num_hidden_layers,
-                ffn_dim=config.intermediate_size,
-                activation_fn=_activation(config.hidden_act),
-                dropout=config.hidden_dropout_prob,
-                attention_dropout=config.attention_probs_dropout_prob,
-            )
+            stack = HuggingFaceStack(encoding, count, width, **self.stack_options())
         # The input is normalised and dropped by the encoder's embeddings.
         stack.dropout_module = Dropout(0.0)
         layers: Iterable[Any] = stack.layers
@@ -107,7 +108,8 @@ class Optimized(transformers.PreTrainedModel):
 
     def keep(self, stack: HuggingFaceStack, precision: str) -> None:
         """Compute by this stack from now on, which has parameters of its own, for inference."""
-        self.encoder, self.precision = stack, precision
+        setattr(self, self.body, stack)
+        self.precision = precision
         self.__dict__["stack"] = stack
         self.__dict__["links"] = []
         self.register_state_dict_pre_hook(_refuse)
@@ -116,11 +118,20 @@ class Optimized(transformers.PreTrainedModel):
         """Name and options of the encoding; the embeddings add the positions of BERT."""
         return "none", {}
 
+    def stack_options(self) -> dict[str, Any]:
+        """Further arguments of the stack."""
+        config = self.config
+        return {
+            "activation_fn": _activation(config.hidden_act),
+            "dropout": config.hidden_dropout_prob,
+            "attention_dropout": config.attention_probs_dropout_prob,
+        }
+
     def make_links(self, stack: HuggingFaceStack) -> list[Link]:
         """The parts of the stack that are parts of the encoder."""
         return [
             (*_owner(layer, here), theirs.get_submodule(owner), name)
-            for layer, theirs in zip(stack.layers, self.encoder.layer, strict=True)
+            for layer, theirs in zip(stack.layers, self.own_layers, strict=True)
             for here, (owner, name) in self.parts.items()
         ]
 
@@ -143,10 +154,15 @@ class Optimized(transformers.PreTrainedModel):
         """
         inputs = {"input_ids": input_ids, "inputs_embeds": inputs_embeds}
         inputs |= {"token_type_ids": token_type_ids, "position_ids": position_ids}
+        return self.compute(inputs, attention_mask, more)
+
+    def compute(self, inputs: dict[str, Any], attention_mask: Any, more: dict[str, Any]) -> Any:
+        """As `forward`, with the inputs of the embeddings by name."""
         if not self._serves(attention_mask, more):
             self._check_fp32()
             return super().forward(**inputs, attention_mask=attention_mask, **more)
-        given = (input_ids, inputs_embeds, attention_mask, token_type_ids)
+        tokens = (inputs["input_ids"], inputs["inputs_embeds"])
+        given = (*tokens, attention_mask, inputs.get("token_type_ids"))
         check_inputs(*given, getattr(self.config, "embedding_size", self.config.hidden_size))
         x = self.embeddings(**inputs)
         record = Record(PaddingShift(), self.config, *(more.get(name) for name in OUTPUTS))
@@ -191,7 +207,7 @@ class Optimized(transformers.PreTrainedModel):
 
     def _serves(self, mask: Tensor | None, more: dict[str, Any]) -> bool:
         asked = {name for name, value in more.items() if value is not None}
-        two_axes = mask is None or mask.dim() == 2
+        two_axes = mask is None or (isinstance(mask, Tensor) and mask.dim() == 2)
         traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
         return asked <= SERVED and two_axes and not traced
 
@@ -214,7 +230,7 @@ class Optimized(transformers.PreTrainedModel):
             stack.train(self.training)
         if self.training and self.precision == "fp32":
             layers: Iterable[Any] = stack.layers
-            for layer, theirs in zip(layers, self.encoder.layer, strict=True):
+            for layer, theirs in zip(layers, self.own_layers, strict=True):
                 layer.gradient_checkpointing = theirs.gradient_checkpointing
         return stack
 

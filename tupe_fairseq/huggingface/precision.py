@@ -24,13 +24,34 @@ PRECISIONS = ("fp32", "bf16", "int8")
 
 
 class JoinedAttention(TupeMultiheadAttention):
-    """Self-attention with one projection, C -> 3C, whose queries are scaled."""
+    """Self-attention with one projection, C -> 3C, which may scale the queries.
 
-    qkv_proj: nn.Module
+    Args:
+        attention: whose sizes and output projection it has.
+        scale: a factor of the queries.
+        terms: the layer's terms.
+    """
+
+    def __init__(
+        self,
+        attention: TupeMultiheadAttention,
+        scale: float = 1.0,
+        terms: LayerTerms | None = None,
+    ):
+        width, bias = attention.embed_dim, attention.q_proj.bias is not None
+        with torch.device("meta"):
+            super().__init__(width, attention.num_heads, attention.dropout, layer_terms=terms)
+            self.qkv_proj = nn.Linear(width, 3 * width, bias)
+        for name in ("q_proj", "k_proj", "v_proj"):
+            delattr(self, name)
+        self.out_proj, self.scale = attention.out_proj, scale
+        self.train(attention.training)
 
     def _project(self, x: Tensor, layout: Layout) -> tuple[Tensor, Tensor, Tensor]:
-        parts = project(x, self.qkv_proj).chunk(3, -1)
-        q, k, v = (self.per_head(layout.to_attention(part)) for part in parts)
+        q, k, v = project(x, self.qkv_proj).chunk(3, -1)
+        if self.scale != 1:
+            q = q * self.scale
+        q, k, v = (self.per_head(layout.to_attention(part)) for part in (q, k, v))
         return q, k, v
 
 
@@ -102,7 +123,8 @@ def join_products(stack: Any) -> None:
     """
     for layer in stack.layers:
         terms = layer.self_attn.layer_terms
-        if terms is None or isinstance(terms, DebertaTerms):
+        joined = isinstance(layer.self_attn, JoinedAttention)
+        if not joined and (terms is None or isinstance(terms, DebertaTerms)):
             layer.self_attn = _for_inference(layer.self_attn, stack.embed_positions)
 
 
@@ -111,16 +133,10 @@ def _for_inference(attention: Any, encoding: Any) -> JoinedAttention:
     terms = attention.layer_terms
     if terms is not None:
         terms = FixedTerms(terms, encoding, attention)
-    width = attention.embed_dim
-    with torch.device("meta"):
-        joined = JoinedAttention(width, attention.num_heads, layer_terms=terms)
-        joined.qkv_proj = nn.Linear(width, 3 * width)
-    for name in ("q_proj", "k_proj", "v_proj"):
-        delattr(joined, name)
-    joined.out_proj = attention.out_proj
-    scales = (attention.scaling, 1.0, 1.0)
-    parts = (attention.q_proj, attention.k_proj, attention.v_proj)
-    for name in ("weight", "bias"):
-        scaled = [s * getattr(part, name) for s, part in zip(scales, parts, strict=True)]
-        setattr(joined.qkv_proj, name, nn.Parameter(torch.cat(scaled)))
+    joined = JoinedAttention(attention, terms=terms)
+    parts = [attention.q_proj, attention.k_proj, attention.v_proj]
+    for name, _ in parts[0].named_parameters():
+        q, k, v = (getattr(part, name) for part in parts)
+        scaled = torch.cat((attention.scaling * q, k, v))
+        setattr(joined.qkv_proj, name, nn.Parameter(scaled))
     return joined

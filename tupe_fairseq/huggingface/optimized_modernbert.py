@@ -1,0 +1,77 @@
+"""`ModernBertModel` of transformers, computed by pre-LN layers with rotary positions."""
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import transformers
+from torch import Tensor
+from transformers.modeling_outputs import BaseModelOutput
+
+from ..errors import ConfigurationError
+from .encoder import HuggingFaceStack
+from .modernbert import layer_options, rotation, windows
+from .optimized import Link, Optimized
+from .precision import JoinedAttention
+
+
+class ModernBertModel(Optimized, transformers.ModernBertModel):
+    """transformers' ModernBertModel."""
+
+    parts: ClassVar = {
+        "self_attn.qkv_proj": ("attn", "Wqkv"),
+        "self_attn.out_proj": ("attn", "Wo"),
+        "self_attn_layer_norm": ("", "attn_norm"),
+        "fc1": ("mlp", "Wi"),
+        "fc2": ("mlp", "Wo"),
+        "final_layer_norm": ("", "mlp_norm"),
+    }
+    body = "layers"
+
+    @classmethod
+    def unsupported(cls, model: Any) -> str:
+        try:
+            layer_options(model.config)
+            rotation(model.config)
+        except ConfigurationError as error:
+            return str(error).rstrip(".")
+        return ""
+
+    @property
+    def own_layers(self) -> Iterable[Any]:
+        return self.layers
+
+    def encoding_options(self) -> tuple[str, dict[str, Any]]:
+        config = self.config
+        options = {**rotation(config), **windows(config), "num_layers": config.num_hidden_layers}
+        return "rope", options
+
+    def stack_options(self) -> dict[str, Any]:
+        return {
+            "dropout": 0.0,
+            "attention_dropout": 0.0,
+            "activation_dropout": self.config.mlp_dropout,
+            "normalize_before": True,
+            "layer_options": layer_options(self.config),
+        }
+
+    def make_links(self, stack: HuggingFaceStack) -> list[Link]:
+        layers: Iterable[Any] = stack.layers
+        for layer in layers:
+            attention = layer.self_attn
+            layer.self_attn = JoinedAttention(attention, attention.scaling)
+        return [*super().make_links(stack), (stack, "layer_norm", self, "final_norm")]
+
+    def forward(  # type: ignore[override]
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Any = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        **more: Any,
+    ) -> Any:
+        """As the class of transformers, which itself computes positions that are given."""
+        inputs = {"input_ids": input_ids, "inputs_embeds": inputs_embeds}
+        return self.compute(inputs, attention_mask, {**more, "position_ids": position_ids})
+
+    def output(self, last: Tensor, **more: Any) -> Any:
+        return BaseModelOutput(last_hidden_state=last, **more)
