@@ -59,7 +59,7 @@ def copy(directories, tmp_path):
         (
             KINDS,
             {"model_type": "vit"},
-            "those that can be read are: roberta, bert, deberta-v2, tupe",
+            "those that can be read are: roberta, bert, deberta-v2, modernbert, tupe",
         ),
         (KINDS, {"model_type": ["bert"]}, "config.json cannot be read"),
         (KINDS, {"num_hidden_layers": 10**9, "vocab_size": 3}, None),

@@ -44,8 +44,10 @@ class MaskedLMHead(nn.Module):
 class ClassificationHead(nn.Module):
     """RoBERTa's head for sentences: dropout, C -> C, activation, dropout, then the classes.
 
+    With `classifier_norm`, there is a LayerNorm after the activation.
+
     Raises:
-        ConfigurationError: unknown classifier_act.
+        ConfigurationError: unknown classifier_act or classifier_pooling.
     """
 
     def __init__(self, config: TupeConfig, num_labels: int):
@@ -55,16 +57,22 @@ class ClassificationHead(nn.Module):
                 f"classifier_act is {config.classifier_act!r}, but must be one of: "
                 f"{', '.join(CLASSIFIER_ACTIVATIONS)}."
             )
+        if config.classifier_pooling not in ("cls", "mean"):
+            raise ConfigurationError(
+                f"classifier_pooling is {config.classifier_pooling!r}, but must be cls or mean."
+            )
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
         self.dropout = classifier_dropout(config)
         first = config.pooler_dropout
         self.pooler_dropout = self.dropout if first is None else nn.Dropout(first)
+        norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
+        self.norm = norm if config.classifier_norm else nn.Identity()
         self.out_proj = nn.Linear(config.hidden_size, num_labels)
         self.activation_fn = CLASSIFIER_ACTIVATIONS[config.classifier_act]
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Vectors of [CLS], B×C -> B×classes."""
-        x = self.activation_fn(self.dense(self.pooler_dropout(hidden)))
+        """Vectors, B×C -> B×classes or B×T×C -> B×T×classes."""
+        x = self.norm(self.activation_fn(self.dense(self.pooler_dropout(hidden))))
         return self.out_proj(self.dropout(x))
 
 
@@ -72,6 +80,13 @@ def classifier_dropout(config: TupeConfig) -> nn.Dropout:
     """The dropout of classification heads."""
     p = config.classifier_dropout
     return nn.Dropout(config.hidden_dropout_prob if p is None else p)
+
+
+def token_classifier(config: TupeConfig, num_labels: int) -> nn.Module:
+    """The layers that classify each token, B×T×C -> B×T×classes."""
+    if config.classifier_norm:
+        return ClassificationHead(config, num_labels)
+    return nn.Linear(config.hidden_size, num_labels)
 
 
 class TupeForMaskedLM(TupeWithHead):
@@ -119,13 +134,15 @@ class TupeForMaskedLM(TupeWithHead):
 
 
 class TupeWithSentenceHead(TupeWithHead):
-    """A head on the first unmasked token of each sequence."""
+    """A head on the first unmasked token of each sequence, or on the mean of unmasked tokens."""
 
     classifier: ClassificationHead
 
     def tokens_read(
         self, x: Tensor, attention_mask: Tensor | None, labels: Tensor | None
     ) -> Read | None:
+        if self.config.classifier_pooling == "mean":
+            return None
         return first_tokens(x, attention_mask)
 
     def check_labels(self, labels: Tensor, batch: int, length: int) -> None:
@@ -133,6 +150,10 @@ class TupeWithSentenceHead(TupeWithHead):
         check_shape("labels", labels, (batch, *labels.shape[1:]))
 
     def logits(self, x: Tensor, attention_mask: Tensor | None, read: Read | None) -> Tensor:
+        if read is None:
+            mask = x.new_ones(x.shape[:2]) if attention_mask is None else attention_mask
+            weights = (mask / mask.sum(1, keepdim=True)).to(x.dtype)
+            x = (weights[:, :, None] * x).sum(1)
         return self.classifier(x)
 
 
@@ -192,15 +213,18 @@ class TupeForMultipleChoice(TupeWithSentenceHead):
 
 
 class TupeForTokenClassification(TupeWithHead):
-    """A linear layer on each token: logits B×T×classes; labels B×T, −100 where there is none."""
+    """A linear layer on each token: logits B×T×classes; labels B×T, −100 where there is none.
+
+    With `classifier_norm`, it is the head for sentences that is on each token.
+    """
 
     output_class = TokenClassifierOutput
     accepts_loss_kwargs = True
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
-        self.dropout = classifier_dropout(config)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.classifier = token_classifier(config, config.num_labels)
+        self.dropout = nn.Dropout(0.0) if config.classifier_norm else classifier_dropout(config)
         self.post_init()
 
     def logits(self, x: Tensor, attention_mask: Tensor | None, read: Read | None) -> Tensor:
@@ -213,13 +237,13 @@ class TupeForTokenClassification(TupeWithHead):
 
 
 class TupeForQuestionAnswering(TupeWithHead):
-    """A linear layer for the first and the last token of an answer."""
+    """A layer or a head, as for tokens, for the first and the last token of an answer."""
 
     output_class = QuestionAnsweringModelOutput
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
-        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+        self.qa_outputs = token_classifier(config, 2)
         self.post_init()
 
     def forward(  # type: ignore[override]

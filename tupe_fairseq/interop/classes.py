@@ -1,5 +1,6 @@
 """Models of transformers, built by the tables of `architectures/`."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from ..errors import CheckpointError, ConfigurationError
 from ..extras import import_extra
 from .architectures import ARCHITECTURES, Architecture
 from .carried import LABELS
-from .keys import to_theirs
+from .keys import join_projections, to_theirs
 from .models import (
     ANSWERS,
     HEADS,
@@ -55,7 +56,8 @@ def to_transformers(converted: Converted, kind: str, head: str | None) -> Any:
             f"--classes is {kind!r}, but a {what} can be: {', '.join(written)}."
         )
     architecture, state = written[kind], with_head(converted, head)
-    model = _empty(converted, architecture, head)
+    settings = converted.settings | _biases(state, architecture, converted.settings)
+    model = _empty(converted, settings, architecture, head)
     _adapt(state, model, architecture)
     bare = converted.writes_features(head)
     pooler = [name for name in state if name.startswith(POOLER)]
@@ -86,12 +88,34 @@ def _adapt(state: dict[str, Tensor], model: Any, architecture: Architecture) -> 
         state.setdefault(TOKEN_TYPES, empty)
     if architecture.first_position is not None:
         state[POSITIONS] = state[POSITIONS][2 - architecture.first_position :]
+    if architecture.joined:
+        join_projections(state)
 
 
-def _empty(converted: Converted, architecture: Architecture, head: str | None) -> Any:
+def _biases(
+    state: dict[str, Tensor], architecture: Architecture, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Which biases of heads there are; those without effect are removed from `state`."""
+    there: dict[str, Any] = {}
+    present = {name: flag for name, flag in architecture.biases.items() if name in state}
+    for name, flag in present.items():
+        known = there.get(flag) or settings.get(flag)
+        there[flag] = bool(known or state[name].any())
+    for name, flag in present.items():
+        if not there[flag]:
+            del state[name]
+    return there
+
+
+def _empty(
+    converted: Converted,
+    settings: Mapping[str, Any],
+    architecture: Architecture,
+    head: str | None,
+) -> Any:
     """The model of transformers with its own initial parameters."""
     transformers, kind = library(), architecture.model_type
-    settings = converted.settings | _of_head(converted, head)
+    settings = {**settings, **_of_head(converted, head)}
     for name, value in {**architecture.settings, **architecture.required}.items():
         if settings.get(name, value) != value:
             raise CheckpointError(
@@ -99,8 +123,9 @@ def _empty(converted: Converted, architecture: Architecture, head: str | None) -
                 f"{settings[name]!r}: use --classes tupe."
             )
     more = architecture.derived_there(settings)
-    more["type_vocab_size"] = settings.get("type_vocab_size") or architecture.types
     default = transformers.AutoConfig.for_model(kind)
+    if hasattr(default, "type_vocab_size"):
+        more["type_vocab_size"] = settings.get("type_vocab_size") or architecture.types
     settings = {name: value for name, value in settings.items() if hasattr(default, name)} | more
     settings["max_position_embeddings"] += architecture.first_position or 0
     with building_model(f"max_position_embeddings {settings['max_position_embeddings']}"):

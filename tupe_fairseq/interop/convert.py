@@ -9,6 +9,7 @@ from ..commands import add_user_dir
 from . import formats  # noqa: F401 (registers the formats)
 from .check import check
 from .conversion import CONVERSIONS, Conversion
+from .models import head_names
 
 
 def convert(argv: list[str] | None = None) -> list[str]:
@@ -28,6 +29,8 @@ def convert(argv: list[str] | None = None) -> list[str]:
     if any(option.name == "head" for option in writing.options):
         options[1]["head"] = head
     writing.function(converted, out, **options[1])
+    # The format may have left it out.
+    head = head if head in head_names(converted.state) else None
     report = [*converted.notes, f"written: {out}"]
     if not arguments.check:
         return report

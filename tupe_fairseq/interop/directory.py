@@ -39,14 +39,17 @@ from .fairseq_models import (
     to_fairseq,
 )
 from .families import CAUSAL, MASKED, Family, family_of
-from .models import LM_HEAD, POOLER, Converted, sizes
+from .models import HEADS, LM_HEAD, POOLER, Converted, head_names, sizes
 from .output import building, write_files
 from .settings import from_config, to_config, training_of
 
 #: Settings of transformers without a counterpart in fairseq, and "headless": the language modeling
 #: head is untrained.
 KEPT = "transformers.json"
-KEPT_SETTINGS = ("legacy", "pooler_dropout", "initializer_range", "problem_type")
+KEPT_SETTINGS = (
+    *("legacy", "pooler_dropout", "initializer_range", "problem_type"),
+    *("classifier_norm", "classifier_pooling", "classifier_bias", "decoder_bias"),
+)
 HEADLESS = "headless"
 
 
@@ -173,6 +176,7 @@ def write(converted: Converted, out: Path) -> None:
             such model.
     """
     family = _family(converted)
+    _leave_out_norms(converted)
     dictionary, order = dictionary_for(converted)
     settings = from_config(converted.settings, family)
     state = to_fairseq(reordered(converted.state, order), family)
@@ -198,6 +202,16 @@ def write(converted: Converted, out: Path) -> None:
         with open(folder / "model.pt", "wb") as file:
             torch.save(checkpoint, file)
         write_files(folder, files)
+
+
+def _leave_out_norms(converted: Converted) -> None:
+    """Leave out classification heads with a norm, which fairseq does not have."""
+    state = converted.state
+    for head in head_names(state):
+        if f"{HEADS}{head}.norm.weight" in state:
+            converted.notes.append(f"left out: the head {head}, whose norm fairseq does not have")
+            state = {n: v for n, v in state.items() if not n.startswith(f"{HEADS}{head}.")}
+            converted.state, converted.labels = state, []
 
 
 def _family(converted: Converted) -> Family:

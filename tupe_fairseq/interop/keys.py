@@ -4,7 +4,11 @@ import re
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
+
+#: In the name of a projection that gives queries, keys and values.
+JOINED = ".qkv_proj."
 
 
 class Rule(NamedTuple):
@@ -52,6 +56,20 @@ def _names(name: str, table: Table) -> list[str]:
                 new = new.replace("*", part, 1)
             names.append(new)
     return names
+
+
+def split_projections(state: dict[str, Tensor]) -> None:
+    """Replace joined projections by three, in place."""
+    for name in [name for name in state if JOINED in name]:
+        for part, value in zip("qkv", state.pop(name).chunk(3), strict=True):
+            state[name.replace(JOINED, f".{part}_proj.")] = value
+
+
+def join_projections(state: dict[str, Tensor]) -> None:
+    """The inverse of `split_projections`."""
+    for name in [name for name in state if ".self_attn.q_proj." in name]:
+        parts = [name.replace(".q_proj.", f".{part}_proj.") for part in "qkv"]
+        state[name.replace(".q_proj.", JOINED)] = torch.cat([state.pop(part) for part in parts])
 
 
 def left_out(state: Mapping[str, Tensor], table: Table) -> list[str]:

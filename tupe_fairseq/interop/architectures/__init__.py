@@ -6,8 +6,9 @@ To read another kind, add a file with its table and enter it in `ARCHITECTURES`.
 from .base import Architecture
 from .bert import BERT, ROBERTA
 from .deberta import DEBERTA
+from .modernbert import MODERNBERT
 from .tupe import TUPE, TUPE_LM
 
-ARCHITECTURES: tuple[Architecture, ...] = (ROBERTA, BERT, DEBERTA, TUPE, TUPE_LM)
+ARCHITECTURES: tuple[Architecture, ...] = (ROBERTA, BERT, DEBERTA, MODERNBERT, TUPE, TUPE_LM)
 
 __all__ = ["ARCHITECTURES", "Architecture"]

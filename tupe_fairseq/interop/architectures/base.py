@@ -20,6 +20,9 @@ class Architecture:
         required: settings of config.json with one value that models here can have.
         first_position: the row of the first position in the table of positions; None if it is
             not RoBERTa's table, in which it is 2.
+        joined: whether one projection there gives queries, keys and values.
+        biases: biases that a model there has only with a setting, and that setting. A model here
+            always has them.
         types: how many token types a model there has at least; RoBERTa uses the first alone.
         kept: settings of config.json that `TupeConfig` does not have, which are written back.
         derived: further settings of `TupeConfig` from a configuration there.
@@ -34,6 +37,8 @@ class Architecture:
     required: Mapping[str, Any] = field(default_factory=dict)
     first_position: int | None = None
     types: int = 0
+    joined: bool = False
+    biases: Mapping[str, str] = field(default_factory=dict)
     kept: tuple[str, ...] = ()
     derived: Callable[[Any], dict[str, Any]] = lambda config: {}
     derived_there: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda config: {}

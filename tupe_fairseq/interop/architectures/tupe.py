@@ -9,6 +9,7 @@ TUPE = Architecture(
     rules=(
         Rule("classifier.*.*", f"{ONE_HEAD}*.*"),
         Rule("classifier.*", f"{ONE_HEAD}out_proj.*"),
+        Rule("qa_outputs.*.*", f"{ONE_HEAD}*.*"),
         Rule("qa_outputs.*", f"{ONE_HEAD}out_proj.*"),
     ),
 )

@@ -21,7 +21,7 @@ from ..carried import DICTIONARY, fairseq_files, sentence_files
 from ..check import inputs
 from ..classes import PROBLEM, class_of, library, to_transformers
 from ..conversion import Conversion, Encode, Opened, register
-from ..keys import left_out, to_ours
+from ..keys import left_out, split_projections, to_ours
 from ..models import (
     ANSWERS,
     EMBED_TOKENS,
@@ -53,7 +53,8 @@ KIND = "huggingface"
 Head = Annotated[str, "the classification head to write"]
 LowerCase = Annotated[bool, "whether the tokenizer lowercases texts (default: as recorded)"]
 Classes = Annotated[
-    str, "roberta or bert (default for `learned`), deberta-v2, or tupe with its own code"
+    str,
+    "roberta or bert (default for `learned`), deberta-v2, modernbert, or tupe with its own code",
 ]
 
 
@@ -77,7 +78,7 @@ def read(
         raise ConfigurationError(
             f"{folder} has an encoding of its own; leave out --position-encoding and --seed."
         )
-    state, notes = _read_parameters(folder, architecture)
+    state, notes = _read_parameters(folder, config, architecture)
     settings = _settings(config, architecture, state, folder)
     path = Path(dictionary or folder / DICTIONARY)
     if dictionary and settings["pad_token_id"] != 1:
@@ -132,7 +133,7 @@ def _labels(config: Any, count: int) -> list[str]:
 
 
 def _read_parameters(
-    folder: Path, architecture: Architecture
+    folder: Path, config: Any, architecture: Architecture
 ) -> tuple[dict[str, Tensor], list[str]]:
     """Parameters by the names of `Converted`, and what was left out or changed.
 
@@ -141,24 +142,27 @@ def _read_parameters(
     """
     theirs, rules = read_tensors(folder), architecture.rules
     # The names of a model without a head lack the prefix.
-    bare = ("embeddings.", "encoder.", "pooler.", "embed_tokens.")
+    bare = ("embeddings.", "encoder.", "layers.", "final_norm.", "pooler.", "embed_tokens.")
     prefix = architecture.prefix or architecture.model_type
     theirs = {f"{prefix}.{n}" if n.startswith(bare) else n: v for n, v in theirs.items()}
+    if "classifier.weight" in theirs:
+        # ModernBERT's head for masked tokens has the same names.
+        rules = tuple(sorted(rules, key=lambda rule: not rule.ours.startswith(ONE_HEAD)))
     state, notes = to_ours(theirs, rules), [f"left out: {n}" for n in left_out(theirs, rules)]
-    head = [name for name in state if name.startswith(ONE_HEAD)]
-    if any(name.startswith(f"{ONE_HEAD}out_proj.") for name in head):
-        answers = "qa_outputs.weight" in theirs
-        name = TOKEN_HEADS[ANSWERS if answers else TOKENS]
-        name = HEAD if f"{ONE_HEAD}dense.weight" in state else name
-        notes.append(f"the classifier is the head {name}")
-        prefix = f"{HEADS}{name}."
-    else:
-        prefix = POOLER
-    state = {
-        name if name not in head else prefix + name.removeprefix(ONE_HEAD): value
-        for name, value in state.items()
-    }
-    matrix(state, EMBED_TOKENS, folder, KIND)
+    split_projections(state)
+    tokens = matrix(state, EMBED_TOKENS, folder, KIND)
+    if architecture.is_causal or f"{LM_HEAD}dense.weight" in state:
+        # A tied output layer is not saved.
+        state.setdefault(output_weight(architecture.is_causal), tokens)
+    for name in architecture.biases:
+        if (weight := state.get(name.replace(".bias", ".weight"))) is not None:
+            state.setdefault(name, weight.new_zeros(len(weight)))
+    _adapt(state, architecture, folder)
+    return _with_named_head(state, config, notes), notes
+
+
+def _adapt(state: dict[str, Tensor], architecture: Architecture, folder: Path) -> None:
+    """The tables of BERT and RoBERTa, which hold other rows here."""
     if architecture.first_position is not None:
         table = matrix(state, POSITIONS, folder, KIND)
         unused = table.new_zeros(2 - architecture.first_position, table.size(1))
@@ -166,10 +170,22 @@ def _read_parameters(
     if architecture.types == 1 and (types := state.pop(TOKEN_TYPES, torch.zeros(1))).any():
         # Type 0, which all of RoBERTa's tokens have.
         state[TOKEN_TYPES] = types[:1]
-    if architecture.is_causal or f"{LM_HEAD}dense.weight" in state:
-        # A tied output layer is not saved.
-        state.setdefault(output_weight(architecture.is_causal), state[EMBED_TOKENS])
-    return state, notes
+
+
+def _with_named_head(state: dict[str, Tensor], config: Any, notes: list[str]) -> dict[str, Tensor]:
+    """The parameters with the head, if there is one, by the name for its task; else a pooler."""
+    prefix = POOLER
+    if any(name.startswith(f"{ONE_HEAD}out_proj.") for name in state):
+        class_name = next(iter(config.architectures or []), "")
+        task = next((task for task in TOKEN_HEADS if class_name.endswith(task)), TOKENS)
+        is_pooled = f"{ONE_HEAD}dense.weight" in state and not class_name.endswith(task)
+        name = HEAD if is_pooled else TOKEN_HEADS[task]
+        notes.append(f"the classifier is the head {name}")
+        prefix = f"{HEADS}{name}."
+    return {
+        prefix + name.removeprefix(ONE_HEAD) if name.startswith(ONE_HEAD) else name: value
+        for name, value in state.items()
+    }
 
 
 def write(

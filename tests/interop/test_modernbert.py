@@ -1,0 +1,171 @@
+"""ModernBERT of transformers there and back, and as our class with its code."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+import tokenizers  # noqa: E402
+
+from tests.huggingface.encoders import BIASES, MODERN_SIZES  # noqa: E402
+from tests.interop.samples import TEXT, change_config, perturbed, refused, run  # noqa: E402
+from tests.tolerances import assert_close  # noqa: E402
+from tupe_fairseq import TupeRobertaModel  # noqa: E402
+
+HEADS = {
+    "ForSequenceClassification": "sentence_classification_head",
+    "ForTokenClassification": "token_classification_head",
+    "ForQuestionAnswering": "question_answering_head",
+}
+OTHER = {**BIASES, "hidden_activation": "silu", "global_attn_every_n_layers": 2}
+OTHER |= {"decoder_bias": False, "norm_eps": 1e-3, "classifier_activation": "relu"}
+SPECIAL = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
+CASES = {
+    "masked": ("ForMaskedLM", {}),
+    "masked-other": ("ForMaskedLM", OTHER),
+    "masked-global": ("ForMaskedLM", {"global_attn_every_n_layers": 1}),
+    "sentences": ("ForSequenceClassification", {}),
+    "mean": ("ForSequenceClassification", {**OTHER, "classifier_pooling": "mean"}),
+    "tokens": ("ForTokenClassification", OTHER),
+    "answers": ("ForQuestionAnswering", {}),
+}
+
+
+def save(folder: Path, kind: str, **changes) -> Path:
+    """A directory of ModernBERT with a tokenizer of its kind."""
+    torch.manual_seed(0)
+    sizes = {**MODERN_SIZES, "vocab_size": 290, "num_labels": 2 if "Q" in kind else 3}
+    model = getattr(transformers, f"ModernBert{kind}")(
+        transformers.ModernBertConfig(**sizes | changes)
+    )
+    perturbed(model).save_pretrained(folder)
+    tokenizer = tokenizers.ByteLevelBPETokenizer()
+    tokenizer.train_from_iterator(TEXT * 9, vocab_size=280, special_tokens=SPECIAL)
+    tokenizer._tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B [SEP]",
+        special_tokens=[("[CLS]", 1), ("[SEP]", 2)],
+    )
+    names = dict(zip(("pad", "cls", "sep", "unk", "mask"), SPECIAL, strict=True))
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer._tokenizer,
+        **{f"{kind}_token": name for kind, name in names.items()},
+    ).save_pretrained(folder)
+    return folder
+
+
+def loaded(kind: str, folder: Path, **how) -> torch.nn.Module:
+    auto = getattr(transformers, f"AutoModel{kind}")
+    return auto.from_pretrained(folder, **how).eval()
+
+
+def batch(length: int = 30) -> dict[str, torch.Tensor]:
+    """A text, and a shorter one with padding on the right."""
+    ids = torch.randint(5, 280, (2, length), generator=torch.Generator().manual_seed(0))
+    mask = torch.ones_like(ids)
+    mask[1, length // 2 :] = 0
+    return {"input_ids": ids * mask, "attention_mask": mask}
+
+
+def assert_same(found, expected, given) -> None:
+    """Compare all outputs at tokens."""
+    mask = given["attention_mask"].bool()
+    for one, other in zip(found.to_tuple(), expected.to_tuple(), strict=True):
+        per_token = one.shape[:2] == mask.shape
+        assert_close(one[mask] if per_token else one, other[mask] if per_token else other)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_back_to_its_own_class(case, tmp_path):
+    """Bit for bit, by the form between formats; and as our class."""
+    kind, options = CASES[case]
+    source = save(tmp_path / "theirs", kind, **options)
+    run("--from", "huggingface", source, tmp_path / "ours", "--to", "huggingface", "--check")
+    back = ("--to", "huggingface", "--classes", "modernbert", "--check")
+    run("--from", "huggingface", tmp_path / "ours", tmp_path / "back", *back)
+    theirs, again = loaded(kind, source), loaded(kind, tmp_path / "back")
+    assert type(again) is type(theirs)
+    state = theirs.state_dict()
+    assert again.state_dict().keys() == state.keys()
+    for name, value in again.state_dict().items():
+        assert torch.equal(value, state[name]), name
+    ours = loaded(kind, tmp_path / "ours", trust_remote_code=True)
+    for length in (1, 30, 600):
+        given = batch(length) if length > 1 else {k: v[:1, :1] for k, v in batch().items()}
+        expected = theirs(**given)
+        assert_same(ours(**given), expected, given)
+        assert_same(again(**given), expected, given)
+
+
+@pytest.mark.parametrize("case", ["masked", "masked-other"])
+def test_fairseq_there_and_back(case, tmp_path):
+    kind, options = CASES[case]
+    source = save(tmp_path / "theirs", kind, **options)
+    run("--from", "huggingface", source, tmp_path / "here", "--check")
+    back = ("--classes", "modernbert", "--check")
+    run("--to", "huggingface", tmp_path / "here", tmp_path / "back", *back)
+    theirs, again = loaded(kind, source).state_dict(), loaded(kind, tmp_path / "back").state_dict()
+    assert again.keys() == theirs.keys()
+    assert all(torch.equal(value, theirs[name]) for name, value in again.items())
+    hub = TupeRobertaModel.from_pretrained(tmp_path / "here")
+    assert hub.model.args.gated_ffn == ("swiglu" if options else "geglu")
+
+
+def test_heads_that_fairseq_lacks_are_left_out(tmp_path):
+    source = save(tmp_path / "theirs", "ForSequenceClassification")
+    lines = run("--from", "huggingface", source, tmp_path / "here", "--check")
+    name = HEADS["ForSequenceClassification"]
+    assert any(f"left out: the head {name}, whose norm" in line for line in lines)
+
+
+def test_losses_and_gradients_are_equal(tmp_path):
+    """Of the class with its code, with padding on the left."""
+    source = save(tmp_path / "theirs", "ForMaskedLM")
+    run("--from", "huggingface", source, tmp_path / "ours", "--to", "huggingface")
+    given = {name: value.flip(1) for name, value in batch().items()}
+    given["labels"] = given["input_ids"].masked_fill(given["attention_mask"] == 0, -100)
+    found = []
+    for folder in ("theirs", "ours"):
+        model = loaded("ForMaskedLM", tmp_path / folder, trust_remote_code=True).train()
+        loss = model(**given).loss
+        loss.backward()
+        found.append((loss, model.get_input_embeddings().weight.grad))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+
+
+def test_warm_start(tmp_path):
+    """Another encoding, with the layers of ModernBERT."""
+    source = save(tmp_path / "theirs", "ForMaskedLM")
+    out = tmp_path / "out"
+    run("--from", "huggingface", source, out, "--position-encoding", "tupe_r")
+    model = TupeRobertaModel.from_pretrained(out).model
+    assert model.args.position_encoding == "tupe_r"
+    theirs = loaded("ForMaskedLM", source).model.layers[1].mlp.Wi.weight
+    assert torch.equal(model.encoder.sentence_encoder.layers[1].fc1.weight, theirs)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"attention_dropout": 0.1}, "unsupported attention_dropout 0.1; it must be 0"),
+        ({"hidden_activation": "relu"}, "hidden_activation 'relu'; it must be 'gelu' or 'silu'"),
+        ({"layer_types": ["sliding_attention"] * 4}, "unsupported layer_types"),
+        ({"classifier_activation": "tanh_"}, "tanh_"),
+        ({"num_attention_heads": 5}, "5 heads do not divide 48"),
+    ],
+)
+def test_unsupported(changes, expected, tmp_path):
+    source = save(tmp_path / "theirs", "ForMaskedLM")
+    change_config(source, changes)
+    with refused(expected):
+        run("--from", "huggingface", source, tmp_path / "here")
+
+
+def test_models_without_a_counterpart(tmp_path):
+    source = save(tmp_path / "theirs", "ForMaskedLM")
+    ours = tmp_path / "ours"
+    run("--from", "huggingface", source, ours, "--position-encoding", "tupe_r")
+    with refused("modernbert supports position_encoding 'rope' only", "use --classes tupe"):
+        run("--to", "huggingface", ours, tmp_path / "back", "--classes", "modernbert")
