@@ -50,7 +50,7 @@ class JoinedAttention(TupeMultiheadAttention):
     def _project(self, x: Tensor, layout: Layout) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = project(x, self.qkv_proj).chunk(3, -1)
         if self.scale != 1:
-            q = q * self.scale
+            q = q * self.scale if torch.is_grad_enabled() else q.mul_(self.scale)
         q, k, v = (self.per_head(layout.to_attention(part)) for part in (q, k, v))
         return q, k, v
 

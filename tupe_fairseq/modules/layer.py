@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -111,7 +112,8 @@ class TransformerLayer(nn.Module):
     def _feed_forward(self, x: Tensor) -> Tensor:
         if self.gated:
             x, gate = project(x, self.fc1).chunk(2, -1)
-            x = self.activation_fn(x) * gate
+            x = self.activation_fn(x)
+            x = x * gate if torch.is_grad_enabled() else x.mul_(gate)
         else:
             gelu = self.activation_fn is F.gelu
             x = project(x, self.fc1, gelu)

@@ -77,27 +77,32 @@ class Rotation(nn.Module):
         self.cos = ConstantTable(angles.cos() * magnitude)
         self.sin = ConstantTable(angles.sin() * magnitude)
 
-    def forward(self, x: Tensor, positions: slice | Tensor) -> Tensor:
-        """Rotate B×H×T×D at T positions."""
-        cos, sin = self.cos(x.dtype, positions), self.sin(x.dtype, positions)
-        if self.width == x.size(-1):
-            return self.rotate(x, cos, sin)
-        rotated = self.rotate(x[..., : self.width], cos, sin)
-        return torch.cat((rotated, x[..., self.width :]), -1)
+    def forward(self, positions: slice | Tensor, *vectors: Tensor) -> list[Tensor]:
+        """Rotate tensors of B×H×T×D at T positions."""
+        dtype, width = vectors[0].dtype, self.width
+        cos, sin = self.cos(dtype, positions), self.sin(dtype, positions)
+        if width == vectors[0].size(-1):
+            return [self.rotate(x, cos, sin) for x in vectors]
+        turned = ((self.rotate(x[..., :width], cos, sin), x[..., width:]) for x in vectors)
+        return [torch.cat(parts, -1) for parts in turned]
 
 
 def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate neighbouring pairs of B×H×T×R by tables T×(R/2)."""
     # B×H×T×R -> two of B×H×T×(R/2), widened by the tables
     even, odd = x[..., 0::2], x[..., 1::2]
-    rotated = torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1)
-    return rotated.flatten(-2).type_as(x)
+    return torch.stack(_rotated(even, odd, cos, sin), -1).flatten(-2).type_as(x)
 
 
 def rotate_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """As `rotate_pairs`, for pairs of the dimensions i and i + R/2."""
     first, second = x.chunk(2, -1)
-    return torch.cat((first * cos - second * sin, first * sin + second * cos), -1).type_as(x)
+    return torch.cat(_rotated(first, second, cos, sin), -1).type_as(x)
+
+
+def _rotated(x: Tensor, y: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    """The points (x, y), rotated. Few passes over memory, which take most of the time."""
+    return torch.addcmul(x * cos, y, sin, value=-1), torch.addcmul(x * sin, y, cos)
 
 
 def check_rotation(name: str, shape: Shape, theta: float, flag: str = "--rope-theta") -> None:
@@ -199,8 +204,11 @@ class RotaryPosition(RandomizedEncoding):
         self, q: Tensor, k: Tensor, v: Tensor, start: int = 0
     ) -> tuple[Tensor, Tensor, Tensor]:
         positions = self.positions(start, start + q.size(2), q.device)
-        values = self.rotation(v, positions) if self.rotates_values else v
-        return self.rotation(q, positions), self.rotation(k, positions), values
+        if self.rotates_values:
+            q, k, v = self.rotation(positions, q, k, v)
+        else:
+            q, k = self.rotation(positions, q, k)
+        return q, k, v
 
     def _rotation(
         self, positions: int, length: int = 0, device: torch.device | None = None
