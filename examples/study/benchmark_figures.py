@@ -149,6 +149,26 @@ def draw_rows(axes: Any, values: dict[str, list[float]], form: str) -> None:
     axes.set_yticks(range(0, -len(values), -1), values)
 
 
+def draw_layers(found: Finals, modern: Finals, out: Path, command: str) -> None:
+    """Final losses on the layers of BERT and on those of ModernBERT, sorted by the latter."""
+    names = [name for name in by_loss(modern) if name in found]
+    figure, (axes,) = panels(8, 0.5 * len(names) + 1.6)
+    for kind, color, up, losses in (
+        ("BERT", "C0", 0.12, found),
+        ("ModernBERT", "C1", -0.12, modern),
+    ):
+        middles = [difference([*losses[name].losses.values()]) for name in names]
+        places = [up - i for i in range(len(names))]
+        means, bars = [each.mean for each in middles], [each.half_width for each in middles]
+        axes.errorbar(
+            means, places, xerr=bars, fmt="o", color=color, capsize=3, label=f"layers of {kind}"
+        )
+    axes.set_yticks(range(0, -len(names), -1), names)
+    axes.set(xlabel="final loss, bits per masked token: mean and 95 % interval over the seeds")
+    axes.legend(frameon=False)
+    save_png(figure, out, command)
+
+
 def draw_blimp(found: Finals, out: Path, command: str) -> None:
     """Accuracy by phenomenon, mean over the seeds, the encoding with the lowest loss first."""
     ranked = shares(by_loss(found))

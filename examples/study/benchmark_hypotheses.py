@@ -11,7 +11,7 @@ from scipy import stats
 from examples.shared.markdown import table
 from examples.shared.results import Verdict
 from examples.study.benchmark_plan import STARTED
-from examples.study.benchmark_results import Finals, by_loss, growth, paired
+from examples.study.benchmark_results import Finals, best_rate, by_loss, growth, paired
 from examples.study.measures import Difference, difference, reaching
 from examples.study.training import losses_of
 
@@ -62,10 +62,14 @@ def within(bound: float, one: str, other: str) -> Judge:
     return judge
 
 
-def plateau(found: Finals, name: str) -> list[float]:
-    """The share of the updates after which the plateau ends, by seed; infinite if it does not."""
+def plateau(found: Finals, name: str, floor: float | None = None) -> list[float]:
+    """The share of the updates after which the plateau ends, by seed; infinite if it does not.
+
+    `floor` is the loss of `none`, by default that of the same size.
+    """
     curves = [losses_of(row) for row in found[name].rows]
-    ends = [(reaching(curve, found["none"].loss - LEFT), max(curve)) for curve in curves]
+    floor = found["none"].loss if floor is None else floor
+    ends = [(reaching(curve, floor - LEFT), max(curve)) for curve in curves]
     return [math.inf if end is None else end / last for end, last in ends]
 
 
@@ -206,8 +210,49 @@ HYPOTHESES: tuple[tuple[str, str, tuple[str, ...], Judge], ...] = (
 )
 
 
-def judged(found: Finals, larger: Finals) -> list[str]:
-    """The table of hypotheses: the runs of the first size, and for H10 also of the larger one."""
+def needs_warmup(rates: dict[float, float], short: dict[float, float]) -> Verdict:
+    """`tupe_r` at its best rate loses more than 0.1 bits with a warm-up of a twentieth.
+
+    Both give the loss by rate: with a warm-up of a fifth of the updates, and of a twentieth.
+    """
+    if not rates or (best := best_rate(rates)) not in short:
+        return Verdict(None, "not run")
+    return Verdict(
+        short[best] - rates[best] > 0.1, f"at {best:g}: {rates[best]:.3f}, {short[best]:.3f}"
+    )
+
+
+def waits(found: Finals, floor: float) -> Verdict:
+    """`learned` leaves its plateau after a fifth of the updates, in every seed."""
+    shares = plateau(found, "learned", floor)
+    return Verdict(min(shares) > 0.2, in_words(shares))
+
+
+def on_modern(found: Finals, modern: Finals, warmup: Verdict) -> list[list[str]]:
+    """The rows of part 6."""
+    order = same_order(found, modern)
+    ready = "learned" in modern and "none" in found
+    late = waits(modern, found["none"].loss) if ready else Verdict(None, "not run")
+    verdicts = {
+        "the layers of ModernBERT have the same order": order,
+        "`tupe_r` needs its long warm-up on them": warmup,
+        "`learned` waits on its plateau on them": late,
+    }
+    return [
+        [f"H{i}", said, each.word, each.figures]
+        for i, (said, each) in enumerate(verdicts.items(), 13)
+    ]
+
+
+def judged(found: Finals, larger: Finals, modern: Finals, warmup: Verdict) -> list[str]:
+    """The table of hypotheses.
+
+    Args:
+        found: the runs of the first size.
+        larger: those of the larger one, for H10.
+        modern: those on the layers of ModernBERT.
+        warmup: what `needs_warmup` returns.
+    """
     cells = []
     for name, said, needs, judge in HYPOTHESES:
         absent = [each for each in needs if each not in found]
@@ -215,4 +260,5 @@ def judged(found: Finals, larger: Finals) -> list[str]:
         cells.append([name, said, verdict.word, verdict.figures])
     order, said = same_order(found, larger), "the larger size has the same order"
     cells.insert(9, ["H10", said, order.word, order.figures])
+    cells += on_modern(found, modern, warmup)
     return ["## Hypotheses", "", *table(["", "hypothesis", "verdict", "figures"], cells), ""]

@@ -33,7 +33,11 @@ BASELINE = {
 SIDES = {"alibi-sides": ("--alibi-sides",)}
 #: Further rates of `second-rate`.
 RATE = {"lr=1e-3": ("--lr", "1e-3"), "lr=8e-3": ("--lr", "8e-3")}
-SETTINGS = BASELINE | SIDES | RATE
+#: A twentieth of the updates of the search for the rate.
+WARMUP = {
+    f"warmup=200,lr={rate}": ("--warmup-updates", "200", "--lr", rate) for rate in ("2e-3", "4e-3")
+}
+SETTINGS = BASELINE | SIDES | RATE | WARMUP
 PILOT = Recipe(
     arch="tupe_roberta",
     updates=3000,
@@ -53,6 +57,8 @@ ENCODINGS = (
     *("rope", "deberta", "tupe_a", "tupe_r"),
 )
 LARGER = ("learned", STARTED, "rope", "deberta", "tupe_r")
+#: Those on layers of ModernBERT, part 6.
+ON_MODERN = ("learned", "t5", "rope", "deberta", "tupe_r")
 #: The first learning rates of each encoding; more follow while the best is at an end.
 RATES = (1e-3, 2e-3, 4e-3, 8e-3)
 LARGER_RATES = (5e-4, 1e-3, 2e-3, 4e-3)
@@ -87,6 +93,11 @@ def recipe(updates: int, flags: tuple[str, ...]) -> Recipe:
     )
 
 
+def modern(updates: int) -> Recipe:
+    """The same with layers of ModernBERT: 2 of width 128, 4 heads."""
+    return recipe(updates, ("--encoder-layers", "2"))._replace(arch="tupe_roberta_modern_tiny")
+
+
 class Trial(NamedTuple):
     """Runs of part 1.
 
@@ -102,7 +113,7 @@ class Trial(NamedTuple):
 
 
 #: Part 1 by name. `plateau` was added after `baseline`: four times longer; `sides` and
-#: `second-rate` after part 3.
+#: `second-rate` after part 3, `short-warmup` with part 6.
 TRIALS = {
     "baseline": Trial(
         PILOT,
@@ -124,6 +135,7 @@ TRIALS = {
         },
         SEEDS,
     ),
+    "short-warmup": Trial(modern(4000), {"tupe_r": tuple(WARMUP)}),
 }
 
 
@@ -148,6 +160,7 @@ SIZES = {
             SEEDS[:2],
             LARGER_RATES,
         ),
+        Size("2x128-modern", modern(8000), modern(4000), ON_MODERN, SEEDS),
     ),
     "gpu": (
         Size(

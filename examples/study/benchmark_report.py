@@ -14,8 +14,8 @@ from typing import Any
 from examples.shared import script
 from examples.shared.markdown import NOT_RUN, spread, table
 from examples.shared.results import Results, missing, read_results, rows, write_report
-from examples.study.benchmark_figures import draw, draw_rates
-from examples.study.benchmark_hypotheses import LEFT, in_words, judged, plateau
+from examples.study.benchmark_figures import draw, draw_layers, draw_rates
+from examples.study.benchmark_hypotheses import LEFT, in_words, judged, needs_warmup, plateau
 from examples.study.benchmark_plan import SETTINGS, SIZES, Size
 from examples.study.benchmark_results import (
     Final,
@@ -23,6 +23,7 @@ from examples.study.benchmark_results import (
     best_rate,
     by_loss,
     by_rate,
+    by_rate_of,
     finals,
     growth,
     paired,
@@ -217,8 +218,15 @@ def report(out: Path) -> None:
     sizes = [size for size in chain(*SIZES.values()) if size.name in results["plan"]]
     floors = results["plan"]["context_free"]
     found_all = [finals(results, size.name) for size in sizes]
-    first, larger = (*found_all, {}, {})[:2]
-    lines = ["# Benchmark of position encodings", "", *judged(first, larger)]
+    first, larger, modern = (*found_all, {}, {}, {})[:3]
+    tuned = by_rate(results, sizes[2].name).get("tupe_r", {}) if modern else {}
+    lines = ["# Benchmark of position encodings", ""]
+    lines += judged(
+        first, larger, modern, needs_warmup(tuned, by_rate_of(results, "short-warmup"))
+    )
+    if modern:
+        draw_layers(first, modern, out / "layers.png", results["command"])
+        lines += ["![Final losses on both kinds of layers](layers.png)", ""]
     lines += first_part(results)
     for size, found in zip(sizes, found_all, strict=True):
         lines += [f"## {size.name}", "", *rates(results, size, out)]

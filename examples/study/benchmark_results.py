@@ -54,6 +54,12 @@ def by_rate(results: Results, size: str) -> dict[str, dict[float, float]]:
     return {name: dict(sorted(losses.items())) for name, losses in found.items()}
 
 
+def by_rate_of(results: Results, part: str) -> dict[float, float]:
+    """Final loss of the runs of part 1 whose setting names a learning rate."""
+    named = ((row["setting"].partition("lr=")[2], row) for row in rows(results, part=part))
+    return {float(rate): final_loss(row) for rate, row in named if rate}
+
+
 def best_rate(losses: dict[float, float]) -> float:
     """The learning rate with the lowest loss; a diverged training has NaN, and counts as last."""
     return min(losses, key=lambda rate: (isnan(losses[rate]), losses[rate]))
