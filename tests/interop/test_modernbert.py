@@ -1,5 +1,6 @@
 """ModernBERT of transformers there and back, and as our class with its code."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,21 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 import tokenizers  # noqa: E402
 
 from tests.huggingface.encoders import BIASES, MODERN_SIZES  # noqa: E402
-from tests.interop.samples import TEXT, change_config, perturbed, refused, run  # noqa: E402
+from tests.interop.samples import (  # noqa: E402
+    TEXT,
+    assert_same_state,
+    assert_same_tokens,
+    change_config,
+    ids,
+    language_model,
+    masked_lm,
+    perturbed,
+    refused,
+    run,
+)
 from tests.tolerances import assert_close  # noqa: E402
 from tupe_fairseq import TupeRobertaModel  # noqa: E402
+from tupe_fairseq.interop.formats import huggingface  # noqa: E402
 
 HEADS = {
     "ForSequenceClassification": "sentence_classification_head",
@@ -169,3 +182,22 @@ def test_models_without_a_counterpart(tmp_path):
     run("--from", "huggingface", source, ours, "--position-encoding", "tupe_r")
     with refused("modernbert supports position_encoding 'rope' only", "use --classes tupe"):
         run("--to", "huggingface", ours, tmp_path / "back", "--classes", "modernbert")
+
+
+#: Those that ModernBERT does not have, and fewer biases.
+LAYERS = {"gated_ffn": "swiglu", "norm": "rms", "attention_bias": False, "ffn_bias": False}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("causal", [False, True])
+def test_other_layers_there_and_back(causal, tmp_path):
+    """Layers of LLaMA: as our class, and from it the parameters of fairseq's model."""
+    pre = "decoder_normalize_before" if causal else "encoder_normalize_before"
+    make = partial(language_model, "rope") if causal else partial(masked_lm, "rope")
+    built, converted = make(**LAYERS, **{pre: True})
+    huggingface.write(converted, tmp_path / "ours")
+    kind = "ForCausalLM" if causal else "ForMaskedLM"
+    ours = loaded(kind, tmp_path / "ours", trust_remote_code=True)
+    tokens = ids(start=2 if causal else 0)
+    assert_same_tokens([ours(tokens).logits], [built(tokens)[0]], tokens)
+    assert_same_state(huggingface.read(tmp_path / "ours"), converted.state)

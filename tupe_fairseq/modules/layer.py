@@ -20,8 +20,6 @@ from .layer_options import USUAL, LayerOptions
 
 #: Activations of feed-forward blocks with a gate.
 GATED: dict[str, Callable[[Tensor], Tensor]] = {"geglu": F.gelu, "swiglu": F.silu}
-#: What norms add, unless it is set.
-EPSILON = 1e-5
 
 
 class TransformerLayer(nn.Module):
@@ -124,8 +122,8 @@ class TransformerLayer(nn.Module):
 def build_norm(width: int, options: LayerOptions = USUAL) -> nn.Module:
     """The norm of vectors of this width."""
     if options.norm == "rms":
-        return nn.RMSNorm(width, eps=EPSILON)
-    return nn.LayerNorm(width, EPSILON, bias=options.norm_bias)
+        return nn.RMSNorm(width, eps=1e-5)
+    return nn.LayerNorm(width, bias=options.norm_bias)
 
 
 def set_epsilon(model: nn.Module, epsilon: float) -> None:
