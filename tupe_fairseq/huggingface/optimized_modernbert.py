@@ -73,5 +73,10 @@ class ModernBertModel(Optimized, transformers.ModernBertModel):
         inputs = {"input_ids": input_ids, "inputs_embeds": inputs_embeds}
         return self.compute(inputs, attention_mask, {**more, "position_ids": position_ids})
 
+    def _serves(self, mask: Any, more: dict[str, Any]) -> bool:
+        # transformers 4 has no `layer_types`, and the last hidden states without the final norm.
+        same_states = hasattr(self.config, "layer_types") or not more.get("output_hidden_states")
+        return same_states and super()._serves(mask, more)
+
     def output(self, last: Tensor, **more: Any) -> Any:
         return BaseModelOutput(last_hidden_state=last, **more)
