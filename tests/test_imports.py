@@ -58,3 +58,10 @@ def test_contributing_names_what_exists():
     layers = {file.stem for file in (ROOT / PACKAGE).glob("[a-z]*") if file.suffix in ("", ".py")}
     cells = re.findall(r"^\| (`.*?) \|", text, flags=re.MULTILINE)
     assert {name for cell in cells for name in re.findall(r"`(\w+)`", cell)} == layers
+
+
+def test_logging_stays_as_it_was():
+    """fairseq would turn on the debugging output of all libraries, and ask for tensorboardX."""
+    code = "import logging, tupe_fairseq; print(logging.root.level, logging.root.handlers)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("30 []\n", "")

@@ -23,6 +23,7 @@ Class names begin with Tupe; TUPEConfig and TUPEEncoder keep their older spellin
 """
 
 import importlib.util
+import logging
 
 from .attention import TupeMultiheadAttention
 from .errors import BackendError, CheckpointError, ConfigurationError, DataError, UsageError
@@ -47,11 +48,17 @@ __all__ = [
 ]
 
 if importlib.util.find_spec("fairseq") is not None:
+    # fairseq calls logging.basicConfig, which would turn on the debugging output of all libraries.
+    # It does nothing where there is a handler.
+    _handler = logging.NullHandler()
+    logging.root.addHandler(_handler)
     from .glue import GluePredictionCriterion
     from .models.tupe_roberta import TupeRobertaModel
     from .models.tupe_transformer import TupeTransformerModel
     from .models.tupe_transformer_lm import TupeTransformerLM
     from .optimizer import FusedAdam as _FusedAdam  # noqa: F401
+
+    logging.root.removeHandler(_handler)
 
     __all__ += [
         "GluePredictionCriterion",
