@@ -30,6 +30,19 @@ def test_lower_precisions_are_near(name, precision, bound):
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
 
 
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_models_in_bf16_are_converted(precision):
+    """As transformers loads models that were saved in bf16."""
+    model = build("modernbert", num_hidden_layers=1)
+    inputs = batch(model)
+    with torch.no_grad():
+        theirs = model(**inputs)[0]
+        ours = optimize(model.to(torch.bfloat16), precision)(**inputs)[0]
+    assert ours.dtype == torch.bfloat16
+    shown = inputs["attention_mask"].bool()
+    assert (ours - theirs)[shown].norm() / theirs[shown].norm() < 0.08
+
+
 @pytest.mark.parametrize("name", ["v3", "own_projections"])
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
 def test_positions_beyond_the_longest_are_near(name, precision):

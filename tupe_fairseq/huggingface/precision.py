@@ -97,7 +97,8 @@ def convert(encoder: Any, precision: str) -> None:
             f"precision is {precision!r}, but the model's layers are {encoder.precision} already: "
             "optimize the original model."
         )
-    stack = copy.deepcopy(encoder.linked()).eval()
+    # torch quantizes fp32 alone, and the model may be in bf16.
+    stack = copy.deepcopy(encoder.linked()).eval().float()
     join_products(stack)
     stack.requires_grad_(False)
     if precision == "bf16":
