@@ -82,6 +82,15 @@ def test_questions_are_answered_equally():
     torch.testing.assert_close(ours.loss, theirs.loss, atol=1e-5, rtol=0)
 
 
+def test_texts_longer_than_the_configuration_says():
+    """transformers rotates any position."""
+    model = build("modernbert", max_position_embeddings=16)
+    ids, fast = torch.randint(4, 60, (2, 40)), optimize(model)
+    for length in (40, 17, 8):
+        given = ids[:, :length]
+        torch.testing.assert_close(fast(given)[0], model(given)[0], atol=1e-5, rtol=0)
+
+
 @every_model
 def test_vectors_and_other_arguments(name):
     """Embeddings, types and positions of the caller; attention weights."""

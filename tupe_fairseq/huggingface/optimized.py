@@ -23,7 +23,7 @@ from ..errors import UsageError
 from ..kernels.dropout import Dropout
 from ..modules.forward_pass import Batch, Pass
 from ..modules.padding_shift import PaddingShift
-from ..position.base import build_position_encoding
+from ..position.base import PositionEncoding, build_position_encoding
 from .encoder import HuggingFaceStack, Record
 from .padding import check_inputs
 
@@ -91,9 +91,7 @@ class Optimized(transformers.PreTrainedModel):
     def build(self) -> None:
         """Make the stack and its links."""
         config = self.config
-        name, options = self.encoding_options()
-        sizes = config.hidden_size, config.num_attention_heads, config.max_position_embeddings
-        encoding = build_position_encoding(name, *sizes, **options)
+        encoding = self.encoding(config.max_position_embeddings)
         count, width = config.num_hidden_layers, config.intermediate_size
         with torch.device("meta"):
             stack = HuggingFaceStack(encoding, count, width, **self.stack_options())
@@ -113,6 +111,12 @@ class Optimized(transformers.PreTrainedModel):
         self.__dict__["stack"] = stack
         self.__dict__["links"] = []
         self.register_state_dict_pre_hook(_refuse)
+
+    def encoding(self, longest: int) -> PositionEncoding:
+        """The encoding for texts of at most this many tokens."""
+        name, options = self.encoding_options()
+        sizes = self.config.hidden_size, self.config.num_attention_heads, longest
+        return build_position_encoding(name, *sizes, **options)
 
     def encoding_options(self) -> tuple[str, dict[str, Any]]:
         """Name and options of the encoding; the embeddings add the positions of BERT."""

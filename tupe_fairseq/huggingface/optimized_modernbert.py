@@ -7,8 +7,9 @@ import transformers
 from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutput
 
+from ..attention import Layout
 from ..errors import ConfigurationError
-from .encoder import HuggingFaceStack
+from .encoder import HuggingFaceStack, Record
 from .modernbert import layer_options, rotation, windows
 from .optimized import Link, Optimized
 from .precision import JoinedAttention
@@ -77,6 +78,12 @@ class ModernBertModel(Optimized, transformers.ModernBertModel):
         # transformers 4 has no `layer_types`, and the last hidden states without the final norm.
         same_states = hasattr(self.config, "layer_types") or not more.get("output_hidden_states")
         return same_states and super()._serves(mask, more)
+
+    def _run(self, x: Tensor, layout: Layout, record: Record) -> Tensor:
+        """Rotations of longer texts than the configuration says are computed once, too."""
+        if layout.length > self.stack.embed_positions.shape.max_positions:
+            self.stack.embed_positions = self.encoding(layout.length)
+        return super()._run(x, layout, record)
 
     def output(self, last: Tensor, **more: Any) -> Any:
         return BaseModelOutput(last_hidden_state=last, **more)
