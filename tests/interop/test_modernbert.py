@@ -152,7 +152,8 @@ def test_warm_start(tmp_path):
     """Another encoding, with the layers of ModernBERT."""
     source = save(tmp_path / "theirs", "ForMaskedLM")
     out = tmp_path / "out"
-    run("--from", "huggingface", source, out, "--position-encoding", "tupe_r")
+    lines = run("--from", "huggingface", source, out, "--position-encoding", "tupe_r")
+    assert "left out: none" in lines
     model = TupeRobertaModel.from_pretrained(out).model
     assert model.args.position_encoding == "tupe_r"
     theirs = loaded("ForMaskedLM", source).model.layers[1].mlp.Wi.weight

@@ -53,7 +53,10 @@ def new_encoding(
         ", ".join(name.removeprefix(ENCODER) for name in names)
         for names in (left_out, sorted(new))
     )
-    converted.notes += [f"left out: {gone}", f"new, {count:,} parameters: {added or 'none'}"]
+    converted.notes += [
+        f"left out: {gone or 'none'}",
+        f"new, {count:,} parameters: {added or 'none'}",
+    ]
 
 
 def new_positions(converted: Converted, seed: int) -> dict[str, Tensor]:
