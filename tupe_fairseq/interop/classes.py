@@ -9,6 +9,7 @@ from torch import Tensor
 from ..checkpoints.mismatch import differences
 from ..errors import CheckpointError, ConfigurationError
 from ..extras import import_extra
+from ..position import POSITION_ENCODINGS
 from .architectures import ARCHITECTURES, Architecture
 from .carried import LABELS
 from .keys import join_projections, to_theirs
@@ -116,13 +117,16 @@ def _empty(
     """The model of transformers with its own initial parameters."""
     transformers, kind = library(), architecture.model_type
     settings = {**settings, **_of_head(converted, head)}
+    defaults = POSITION_ENCODINGS[settings["position_encoding"]].defaults()
+    options = {**defaults, **settings["position_options"]}
+    known = {**options, **settings}
     for name, value in {**architecture.settings, **architecture.required}.items():
-        if settings.get(name, value) != value:
+        if known.get(name, value) != value:
             raise CheckpointError(
                 f"transformers' {kind} supports {name} {value!r} only, but the model's is "
-                f"{settings[name]!r}: use --classes tupe."
+                f"{known[name]!r}: use --classes tupe."
             )
-    more = architecture.derived_there(settings)
+    more = architecture.derived_there({**settings, "position_options": options})
     default = transformers.AutoConfig.for_model(kind)
     if hasattr(default, "type_vocab_size"):
         more["type_vocab_size"] = settings.get("type_vocab_size") or architecture.types

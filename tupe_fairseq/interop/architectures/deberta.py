@@ -46,17 +46,11 @@ def settings_there(config: Mapping[str, Any]) -> dict[str, Any]:
         CheckpointError: an option of the encoding has no counterpart.
     """
     options = config["position_options"]
-    needed = {
-        "deberta_released": True,
-        "deberta_emd": False,
-        "deberta_dropout": config["hidden_dropout_prob"],
-    }
-    for name, value in needed.items():
-        if (actual := options.get(name, False)) != value:
-            raise CheckpointError(
-                f"transformers' DeBERTa-v2 supports {name} {value!r} only, but the model's is "
-                f"{actual!r}: use --classes tupe."
-            )
+    if (dropout := options["deberta_dropout"]) != config["hidden_dropout_prob"]:
+        raise CheckpointError(
+            f"deberta_dropout is {dropout!r}, but in transformers' DeBERTa-v2 it is the "
+            f"hidden_dropout_prob {config['hidden_dropout_prob']!r}: use --classes tupe."
+        )
     terms = options["deberta_terms"]
     return {
         "relative_attention": True,
@@ -118,6 +112,8 @@ DEBERTA = Architecture(
         "normalize_before": False,
         "attention_window": None,
         "activation_dropout": 0.0,
+        "deberta_released": True,
+        "deberta_emd": False,
     },
     required={"relative_attention": True, "conv_kernel_size": 0},
     kept=("legacy",),

@@ -9,7 +9,6 @@ from dataclasses import asdict
 from typing import Any
 
 from ...errors import CheckpointError
-from ...position import POSITION_ENCODINGS
 from ..keys import JOINED, Rule
 from ..models import EMBED_TOKENS, ENCODER, LM_HEAD, ONE_HEAD
 from .base import Architecture
@@ -47,16 +46,13 @@ def settings_there(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     from ...huggingface.modernbert import GATE_OF
 
-    rope = POSITION_ENCODINGS["rope"].defaults()
-    options, window = {**rope, **config["position_options"]}, config["attention_window"]
-    needed = {**rope, "rope_halves": True, "rope_original_positions": None}
-    for name in needed.keys() - {"rope_theta", "rope_theta_local", "rope_original_positions"}:
-        _require(name, options[name], needed[name])
+    options, window = config["position_options"], config["attention_window"]
     act = {gate: name for name, gate in GATE_OF.items()}.get(config["gated_ffn"])
-    if act is None:
-        _require("gated_ffn", config["gated_ffn"], "geglu")
-    if window:
-        _require("global_every 0 with a window", config["global_every"] == 0, False)
+    if act is None or (window and not config["global_every"]):
+        raise CheckpointError(
+            "transformers' modernbert has gates in feed-forward blocks, and global layers beside "
+            "those with a window: use --classes tupe."
+        )
     theta, local = options["rope_theta"], options["rope_theta_local"]
     dropout = config["classifier_dropout"]
     return {
@@ -75,14 +71,11 @@ def settings_there(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _require(name: str, actual: Any, value: Any) -> None:
-    if actual != value:
-        raise CheckpointError(
-            f"transformers' modernbert supports {name} {value!r} only, but the model's is "
-            f"{actual!r}: use --classes tupe."
-        )
-
-
+#: What ModernBERT's rotation does not have.
+ROTATION = {
+    **{"rope_halves": True, "rope_values": False, "rope_fraction": 1.0, "rope_scaling": None},
+    **{"rope_skip_every": 0, "randomize_positions": 0},
+}
 MODERNBERT = Architecture(
     model_type="modernbert",
     prefix="model",
@@ -112,6 +105,7 @@ MODERNBERT = Architecture(
         "classifier_norm": True,
         "type_vocab_size": 0,
         "embedding_scale": 1.0,
+        **ROTATION,
     },
     joined=True,
     biases={
