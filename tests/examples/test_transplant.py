@@ -10,6 +10,7 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
+from examples.transplant import compare
 from examples.transplant.__main__ import main
 from tests.attention.cases import enlarged
 from tests.examples.test_serving import WORDS, write
@@ -199,3 +200,19 @@ def test_evaluation(source, text, tmp_path):
     assert abs(found["sts_b_of_source"] - expected) < 0.5
     # Without positions, the order of words does not matter.
     assert found["shuffled"]["gap"] > 0
+
+
+def test_comparison_with_its_source(released_bert, capsys):
+    """Pairs whose words are in another order, and times; here of a model and itself."""
+    compare.main([str(released_bert), str(released_bert)])
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if " | " in line]
+    cosines = [(row[2], row[3].rstrip(" |")) for row in rows if row[0].startswith("| a ")]
+    cosines += [(row[2], row[3].rstrip(" |")) for row in rows if row[0].startswith("| the ")]
+    assert len(cosines) == len(compare.PAIRS)
+    assert all(one == other for one, other in cosines)
+    assert [row[0] for row in rows[-2:]] == ["| transformers' class", "| optimize"]
+
+
+def test_comparison_of_other_folders(tmp_path):
+    with pytest.raises(UsageError, match="is no directory of sentence-transformers"):
+        compare.main([str(tmp_path), str(tmp_path)])

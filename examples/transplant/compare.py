@@ -1,0 +1,85 @@
+"""Compare an encoder of sentences with one that has other positions.
+
+    python -m examples.transplant.compare SOURCE TRANSPLANT
+
+Both are directories of sentence-transformers. Shows the cosine of pairs of sentences in each, some
+of which differ in the order of words alone, and the time for a sentence: of the class of
+transformers, and of `optimize`.
+"""
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from examples.shared import script
+from examples.shared.markdown import table
+from tupe_fairseq import UsageError
+from tupe_fairseq.huggingface import optimize
+
+PAIRS = (
+    ("the dog bites the man", "a dog has bitten a man"),
+    ("the dog bites the man", "the man bites the dog"),
+    ("the dog bites the man", "man the the bites dog"),
+    ("a film for the whole family", "parents and children will like it"),
+    ("a film for the whole family", "the engine needs new oil"),
+)
+#: Sentences that are timed, and how often; the fastest time counts.
+COPIES, ROUNDS = 20, 5
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m examples.transplant.compare", description=__doc__.split("\n", 1)[0]
+    )
+    for name in ("source", "transplant"):
+        parser.add_argument(name, type=Path, metavar=name.upper())
+    args = parser.parse_args(argv)
+    for path in (args.source, args.transplant):
+        if not (path / "modules.json").is_file():
+            raise UsageError(f"{str(path)!r} is no directory of sentence-transformers.")
+    return args
+
+
+def cosines(model: Any) -> list[float]:
+    """The cosine of each pair."""
+    first, second = (
+        model.encode(list(texts), convert_to_tensor=True, show_progress_bar=False)
+        for texts in zip(*PAIRS, strict=True)
+    )
+    return [
+        float(x) for x in (first * second).sum(-1) / (first.norm(dim=-1) * second.norm(dim=-1))
+    ]
+
+
+def milliseconds(model: Any) -> float:
+    """The time for one of many sentences."""
+    texts = [text for pair in PAIRS for text in pair] * COPIES
+    times = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        model.encode(texts, show_progress_bar=False)
+        times.append(time.perf_counter() - start)
+    return 1e3 * min(times) / len(texts)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """See the module's docstring."""
+    args = parse(argv)
+    from sentence_transformers import SentenceTransformer
+
+    source = SentenceTransformer(str(args.source))
+    transplant = SentenceTransformer(str(args.transplant), trust_remote_code=True)
+    rows = [
+        [*pair, *(f"{value:.2f}" for value in values)]
+        for pair, *values in zip(PAIRS, cosines(source), cosines(transplant), strict=True)
+    ]
+    print(*table(["", "", "cosine", "other positions"], rows), sep="\n")
+    ways = {"transformers' class": source, "optimize": optimize(source)}
+    rows = [[name, f"{milliseconds(model):.2f}"] for name, model in ways.items()]
+    print("", *table(["time for a sentence", "ms"], rows), sep="\n")
+
+
+if __name__ == "__main__":
+    script.run(main)
