@@ -9,7 +9,7 @@ import torch
 from tests.fairseq_commands import finetune
 from tests.interop.samples import language_model, masked_lm, run
 from tupe_fairseq.interop.formats import huggingface
-from tupe_fairseq.interop.models import HEAD
+from tupe_fairseq.interop.models import HEAD, LM_HEAD
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 yaml = pytest.importorskip("yaml")
@@ -88,3 +88,12 @@ def test_card_of_what_records_nothing(tmp_path):
         known = {rows[key] for key in ("data", "training", "validation")}
         assert known == {"not recorded"}
         assert ("trust_remote_code" in code) == (name == "lm")
+
+
+def test_card_of_an_encoder(tmp_path):
+    """Nothing says that this package has trained it."""
+    converted = masked_lm("rope")[1]
+    converted.state = {n: v for n, v in converted.state.items() if not n.startswith(LM_HEAD)}
+    huggingface.write(converted, tmp_path / "encoder")
+    text = (tmp_path / "encoder" / "README.md").read_text()
+    assert "# An encoder with the position encoding `rope`\n\nWritten by tupe_fairseq" in text

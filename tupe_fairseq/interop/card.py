@@ -6,12 +6,12 @@ from .models import Converted
 
 #: Pipeline and kind of model of each Auto class, by its name after "AutoModelFor"; "": AutoModel.
 TASKS = {
-    "": ("feature-extraction", "encoder"),
-    "MaskedLM": ("fill-mask", "masked language model"),
-    "CausalLM": ("text-generation", "language model"),
-    "SequenceClassification": ("text-classification", "sequence classifier"),
-    "TokenClassification": ("token-classification", "token classifier"),
-    "QuestionAnswering": ("question-answering", "model for question answering"),
+    "": ("feature-extraction", "an encoder"),
+    "MaskedLM": ("fill-mask", "a masked language model"),
+    "CausalLM": ("text-generation", "a language model"),
+    "SequenceClassification": ("text-classification", "a sequence classifier"),
+    "TokenClassification": ("token-classification", "a token classifier"),
+    "QuestionAnswering": ("question-answering", "a model for question answering"),
 }
 LICENCES = "https://huggingface.co/docs/hub/repositories-licenses"
 UNKNOWN = "not recorded"
@@ -33,9 +33,9 @@ def model_card(converted: Converted, model: Any, tokenizer: bool, code: bool) ->
             "tags:\n- tupe_fairseq\n- position-encoding",
             f"# license: yours to choose and to enter here, see {LICENCES}",
             "---",
-            f"# A {kind} with the position encoding `{encoding}`",
+            f"# {kind.capitalize()} with the position encoding `{encoding}`",
             "",
-            "Trained with tupe_fairseq, a plugin of fairseq for position encodings.",
+            "Written by tupe_fairseq, a plugin of fairseq for position encodings.",
             *("", "| | |", "|---|---|"),
             *(f"| {name} | {value} |" for name, value in _rows(converted, model)),
             *("", "## How to load", "", "```python", *_loading(task, tokenizer, code), "```", ""),
