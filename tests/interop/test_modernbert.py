@@ -125,6 +125,20 @@ def test_fairseq_there_and_back(case, tmp_path):
     assert hub.model.args.gated_ffn == ("swiglu" if options else "geglu")
 
 
+def test_biases_that_fairseq_has_trained_go_back(tmp_path):
+    """Those of the head's norm: there, all norms have a bias then."""
+    here = tmp_path / "here"
+    run("--from", "huggingface", save(tmp_path / "theirs", "ForMaskedLM"), here)
+    checkpoint = torch.load(here / "model.pt", weights_only=True)
+    for name in ("dense", "layer_norm"):
+        checkpoint["model"][f"encoder.lm_head.{name}.bias"].fill_(0.5)
+    torch.save(checkpoint, here / "model.pt")
+    run("--to", "huggingface", here, tmp_path / "back", "--classes", "modernbert", "--check")
+    again = loaded("ForMaskedLM", tmp_path / "back")
+    assert again.head.norm.bias.eq(0.5).all()
+    assert not again.model.final_norm.bias.any()
+
+
 def test_heads_that_fairseq_lacks_are_left_out(tmp_path):
     source = save(tmp_path / "theirs", "ForSequenceClassification")
     lines = run("--from", "huggingface", source, tmp_path / "here", "--check")

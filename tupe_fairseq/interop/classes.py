@@ -76,6 +76,10 @@ def to_transformers(converted: Converted, kind: str, head: str | None) -> Any:
         # An output layer may be the embeddings themselves.
         output = state.get(output_weight(causal))
         theirs = {name: v for name, v in theirs.items() if v is not output or name in known}
+    if settings.get("norm_bias") and not converted.settings.get("norm_bias"):
+        # The bias of the head's norm asks for one in all norms, where zeros are as none.
+        missing = [name for name in known if name.endswith("norm.bias") and name not in theirs]
+        theirs |= {name: torch.zeros_like(known[name]) for name in missing}
     if problems := differences(theirs, known):
         raise CheckpointError(f"the model has no counterpart there; parameters: {problems}.")
     model.load_state_dict(theirs)
