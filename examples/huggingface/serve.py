@@ -97,10 +97,16 @@ def main() -> None:
     tokenizer.enable_truncation(longest(folder, config))
     session = InferenceSession(str(Path(folder, args.file)))
     names = [each.name for each in session.get_inputs()]
-    output = session.get_outputs()[0].name
+    first, *others = session.get_outputs()
+    output = first.name
     if output == "last_hidden_state":
         sys.exit(
             f"error: PROGRAM is {folder!r}, which gives features: see --pooling of --to onnx."
+        )
+    if others or (len(first.shape) == 3 and first.shape[-1] != config["vocab_size"]):
+        sys.exit(
+            f"error: PROGRAM is {folder!r}, which has outputs for each token, classes or answers: "
+            "they are not served here."
         )
     texts = [line.rstrip("\n") for line in sys.stdin]
     for start in range(0, len(texts), 16):

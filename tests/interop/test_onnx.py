@@ -197,6 +197,16 @@ def test_serving_a_bert(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("task", ["TokenClassification", "QuestionAnswering"])
+def test_programs_that_are_not_served(task, tmp_path):
+    source = bert(tmp_path / "source", f"For{task}")
+    run("--from", "huggingface", source, tmp_path / "out", "--to", "onnx")
+    done = served(tmp_path / "out", ["The CAT"])
+    assert done.returncode == 1
+    assert "which has outputs for each token" in done.stderr
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "directory"), [(None, 3), (HEAD, 3), (HEAD, 2)], indirect=["directory"]
 )
