@@ -236,7 +236,7 @@ def _files(converted: Converted, dictionary: Dictionary, by_tokenizer: bool) -> 
         files[KEPT] = (json.dumps(kept, indent=2) + "\n").encode()
     if by_tokenizer:
         converted.notes.append(
-            "dict.txt holds the ids of tokenizer.json: binarise with --bpe tokenizer_json"
+            "dict.txt holds the ids of tokenizer.json: binarise these (examples/huggingface)"
         )
         files |= converted.tokenizer
     return files
