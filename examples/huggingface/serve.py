@@ -57,10 +57,11 @@ def filled(tokenizer: Tokenizer, ids: numpy.ndarray, logits: numpy.ndarray) -> s
 
 
 def classified(config: dict, logits: numpy.ndarray) -> str:
-    """The class of a text, or the value of a regression: logits of classes."""
+    """The likeliest class of a text, or the value of a regression: logits of classes."""
     if config["problem_type"] == "regression":
         return f"{logits[0]:.4f}"
-    probabilities = softmax(logits)
+    several = config["problem_type"] == "multi_label_classification"
+    probabilities = 1 / (1 + numpy.exp(-logits)) if several else softmax(logits)
     best = int(probabilities.argmax())
     # transformers leaves the names of two classes out, if they are the default ones.
     name = config.get("id2label", {}).get(str(best), f"LABEL_{best}")

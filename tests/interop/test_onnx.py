@@ -172,11 +172,13 @@ def served(folder: Path, texts: list[str]) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("problem", [None, "multi_label_classification"])
 @torch.no_grad()
-def test_serving_a_bert(tmp_path):
+def test_serving_a_bert(problem, tmp_path):
     """Its own padding, names of classes, and token types of pairs."""
     names = {0: "no", 1: "yes it is", 2: "perhaps"}
-    source = bert(tmp_path / "source", "ForSequenceClassification", id2label=names)
+    options = {"id2label": names, "problem_type": problem}
+    source = bert(tmp_path / "source", "ForSequenceClassification", **options)
     run("--from", "huggingface", source, tmp_path / "here")
     run("--to", "onnx", tmp_path / "here", tmp_path / "out", "--head", HEAD, "--check")
     texts = ["The CAT", "a bird saw it , and\ton the mat .", "a"]
@@ -186,7 +188,8 @@ def test_serving_a_bert(tmp_path):
     tokenizer = transformers.AutoTokenizer.from_pretrained(source)
     for text, line in zip(texts, done.stdout.splitlines(), strict=True):
         given = tokenizer(*text.split("\t"), return_tensors="pt")
-        probabilities = model(**given).logits[0].softmax(-1)
+        logits = model(**given).logits[0]
+        probabilities = logits.sigmoid() if problem else logits.softmax(-1)
         best = probabilities.argmax().item()
         assert line == f"{names[best]} {probabilities[best]:.3f}\t{text}"
     source = bert(tmp_path / "b", "Model")
