@@ -22,6 +22,8 @@ def main(argv: list[str] | None = None) -> None:
     # fairseq enables the debugging output of all libraries, and its use of hydra makes them warn.
     logging.getLogger().setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", module="hydra|fairseq|tupe_fairseq")
+    # This one blames a caller far up.
+    warnings.filterwarnings("ignore", message=r"\s*'config' is validated against ConfigStore")
     try:
         from tupe_fairseq.interop.convert import convert
 

@@ -23,6 +23,8 @@ def run(main: Callable[[], object]) -> None:
     # Importing fairseq turns on the debugging output of all libraries, and its use of hydra warns.
     logging.getLogger().setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", module="hydra|fairseq")
+    # This one blames a caller far up.
+    warnings.filterwarnings("ignore", message=r"\s*'config' is validated against ConfigStore")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with one_line_endings():

@@ -1,5 +1,7 @@
 """Conversion of files that are damaged or change, and to places that are taken."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,15 @@ def test_the_command_ends_in_one_line(tmp_path):
     assert last.startswith("error: ")
     assert "model.pt cannot be loaded" in last
     assert not (tmp_path / "a").exists()
+
+
+def test_the_command_does_not_warn(tmp_path):
+    """hydra, of which fairseq makes settings, blames a caller far up for its deprecations."""
+    checkpoint = release.write(tmp_path / "release")
+    words = ("--from", "tupe-official", checkpoint, "--out", tmp_path / "ours")
+    command = (sys.executable, ROOT / "scripts" / "convert_checkpoint.py", *words)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_name_with_a_line_break_is_told_in_one_line(tmp_path):
