@@ -250,7 +250,7 @@ def fused(encoder: nn.Module) -> nn.Module:
         (lambda: build("v3", conv_kernel_size=3), "DebertaV2Model (conv_kernel_size is 3)"),
         (
             lambda: build("modernbert", attention_dropout=0.1),
-            "ModernBertModel (unsupported attention_dropout 0.1; it must be 0)",
+            "attention_dropout 0.1; it must be 0",
         ),
         (lambda: build("v3", relative_attention=False), "(relative_attention is False)"),
         (lambda: fused(build("bert")), "encoder (layers_fuser reads vectors at padding)"),
