@@ -59,3 +59,11 @@ def batch(model, side: str = "right"):
     return {"input_ids": ids.masked_fill(mask == 0, model.config.pad_token_id or 0)} | (
         {} if side == "none" else {"attention_mask": mask}
     )
+
+
+def first_layer(model) -> torch.nn.Module:
+    """The first linear layer of the feed-forward block of the first layer."""
+    base = getattr(model, model.base_model_prefix)
+    if hasattr(base, "layers"):
+        return base.layers[0].mlp.Wi
+    return base.encoder.layer[0].intermediate.dense

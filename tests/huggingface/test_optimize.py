@@ -9,7 +9,7 @@ from torch import nn
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
-from tests.huggingface.encoders import LENGTHS, batch, build, every_model  # noqa: E402
+from tests.huggingface.encoders import LENGTHS, batch, build, every_model, first_layer  # noqa: E402
 from tupe_fairseq.errors import UsageError  # noqa: E402
 from tupe_fairseq.huggingface import optimize  # noqa: E402
 
@@ -132,14 +132,6 @@ def test_files_are_those_of_the_class(name, tmp_path):
     inputs = batch(model)
     shown = inputs["attention_mask"].bool()
     torch.testing.assert_close(again(**inputs)[0][shown], base(**inputs)[0][shown])
-
-
-def first_layer(model) -> nn.Module:
-    """The first linear layer of the feed-forward block of the first layer."""
-    base = getattr(model, model.base_model_prefix)
-    if hasattr(base, "layers"):
-        return base.layers[0].mlp.Wi
-    return base.encoder.layer[0].intermediate.dense
 
 
 @pytest.mark.parametrize("name", ["bert", "v3", "modernbert"])
