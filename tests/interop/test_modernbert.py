@@ -146,6 +146,19 @@ def test_heads_that_fairseq_lacks_are_left_out(tmp_path):
     assert any(f"left out: the head {name}, whose norm" in line for line in lines)
 
 
+def test_multiple_choice_becomes_a_score_of_each_text(tmp_path):
+    # As transformers writes it, which counts two classes unless told.
+    source = save(tmp_path / "theirs", "ForMultipleChoice", num_labels=2)
+    to = ("--to", "huggingface", "--check")
+    lines = run("--from", "huggingface", source, tmp_path / "ours", *to)
+    assert "the head for multiple choice becomes one score of each text" in lines
+    ours = loaded("ForSequenceClassification", tmp_path / "ours", trust_remote_code=True)
+    given = batch()
+    choices = {name: value[None] for name, value in given.items()}
+    expected = loaded("ForMultipleChoice", source)(**choices).logits
+    assert_close(ours(**given).logits.T, expected)
+
+
 def test_losses_and_gradients_are_equal(tmp_path):
     """Of the class with its code, with padding on the left."""
     source = save(tmp_path / "theirs", "ForMaskedLM")

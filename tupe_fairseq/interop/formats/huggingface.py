@@ -181,6 +181,8 @@ def _with_named_head(state: dict[str, Tensor], config: Any, notes: list[str]) ->
         is_pooled = f"{ONE_HEAD}dense.weight" in state and not class_name.endswith(task)
         name = HEAD if is_pooled else TOKEN_HEADS[task]
         notes.append(f"the classifier is the head {name}")
+        if class_name.endswith("MultipleChoice"):
+            notes.append("the head for multiple choice becomes one score of each text")
         prefix = f"{HEADS}{name}."
     return {
         prefix + name.removeprefix(ONE_HEAD) if name.startswith(ONE_HEAD) else name: value
@@ -252,7 +254,9 @@ def open_directory(directory: Path, converted: Converted, head: str | None) -> O
     Raises:
         UsageError: `transformers` is not installed.
     """
-    loaded = class_of(converted, head).from_pretrained(str(directory), dtype=torch.float32)
+    # A configuration for multiple choice does not say that there is one score.
+    how = {"num_labels": 1} if len(converted.labels) == 1 else {}
+    loaded = class_of(converted, head).from_pretrained(str(directory), dtype=torch.float32, **how)
     model, bare = loaded.eval(), converted.writes_features(head)
 
     def forward(tokens: Tensor) -> Tensor:
