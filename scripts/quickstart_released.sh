@@ -47,4 +47,4 @@ lock_work
 step download "Fetch a text" examples/quickstart/data.txt
 step text "Split the text" examples/quickstart/prepare.py
 step --resumable transplant "Replace the positions of all-MiniLM-L6-v2 by those of TUPE-R"
-python -m examples.transplant.compare $source $work/transplant/transformers
+python -m examples.transplant.compare $source $work/transplant/transformers $work/text/pretrain.valid

@@ -1,10 +1,10 @@
 """Compare an encoder of sentences with one that has other positions.
 
-    python -m examples.transplant.compare SOURCE TRANSPLANT
+    python -m examples.transplant.compare SOURCE TRANSPLANT TEXT
 
 Both are directories of sentence-transformers. Shows the cosine of pairs of sentences in each, some
-of which differ in the order of words alone, and the time for a sentence: of the class of
-transformers, and of `optimize`.
+of which differ in the order of words alone, and the time for a line of TEXT: of SOURCE as it is,
+and after `optimize` with each precision.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from examples.shared import script
 from examples.shared.markdown import table
 from tupe_fairseq import UsageError
 from tupe_fairseq.huggingface import optimize
+from tupe_fairseq.huggingface.precision import PRECISIONS
 
 PAIRS = (
     ("the dog bites the man", "a dog has bitten a man"),
@@ -24,8 +25,8 @@ PAIRS = (
     ("a film for the whole family", "parents and children will like it"),
     ("a film for the whole family", "the engine needs new oil"),
 )
-#: Sentences that are timed, and how often; the fastest time counts.
-COPIES, ROUNDS = 20, 5
+#: Lines that are timed, and how often each way in turn; the fastest time counts.
+LINES, ROUNDS = 200, 5
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -33,12 +34,14 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m examples.transplant.compare", description=__doc__.split("\n", 1)[0]
     )
-    for name in ("source", "transplant"):
+    for name in ("source", "transplant", "text"):
         parser.add_argument(name, type=Path, metavar=name.upper())
     args = parser.parse_args(argv)
     for path in (args.source, args.transplant):
         if not (path / "modules.json").is_file():
             raise UsageError(f"{str(path)!r} is no directory of sentence-transformers.")
+    if not args.text.is_file():
+        raise UsageError(f"TEXT is {str(args.text)!r}, but there is no such file.")
     return args
 
 
@@ -53,15 +56,15 @@ def cosines(model: Any) -> list[float]:
     ]
 
 
-def milliseconds(model: Any) -> float:
-    """The time for one of many sentences."""
-    texts = [text for pair in PAIRS for text in pair] * COPIES
-    times = []
+def milliseconds(models: dict[str, Any], texts: list[str]) -> dict[str, float]:
+    """The time for one of many texts, by name."""
+    times: dict[str, list[float]] = {name: [] for name in models}
     for _ in range(ROUNDS):
-        start = time.perf_counter()
-        model.encode(texts, show_progress_bar=False)
-        times.append(time.perf_counter() - start)
-    return 1e3 * min(times) / len(texts)
+        for name, model in models.items():
+            start = time.perf_counter()
+            model.encode(texts, show_progress_bar=False)
+            times[name].append(time.perf_counter() - start)
+    return {name: 1e3 * min(own) / len(texts) for name, own in times.items()}
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -76,9 +79,11 @@ def main(argv: list[str] | None = None) -> None:
         for pair, *values in zip(PAIRS, cosines(source), cosines(transplant), strict=True)
     ]
     print(*table(["", "", "cosine", "other positions"], rows), sep="\n")
-    ways = {"transformers' class": source, "optimize": optimize(source)}
-    rows = [[name, f"{milliseconds(model):.2f}"] for name, model in ways.items()]
-    print("", *table(["time for a sentence", "ms"], rows), sep="\n")
+    texts = args.text.read_text(encoding="utf-8").splitlines()[:LINES]
+    ways = {"as it is": source}
+    ways |= {f'optimize, "{each}"': optimize(source, each) for each in PRECISIONS}
+    rows = [[name, f"{each:.2f}"] for name, each in milliseconds(ways, texts).items()]
+    print("", *table(["SOURCE", "ms for a line"], rows), sep="\n")
 
 
 if __name__ == "__main__":

@@ -202,17 +202,18 @@ def test_evaluation(source, text, tmp_path):
     assert found["shuffled"]["gap"] > 0
 
 
-def test_comparison_with_its_source(released_bert, capsys):
+def test_comparison_with_its_source(released_bert, text, capsys):
     """Pairs whose words are in another order, and times; here of a model and itself."""
-    compare.main([str(released_bert), str(released_bert)])
+    compare.main([str(released_bert), str(released_bert), str(text)])
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if " | " in line]
     cosines = [(row[2], row[3].rstrip(" |")) for row in rows if row[0].startswith("| a ")]
     cosines += [(row[2], row[3].rstrip(" |")) for row in rows if row[0].startswith("| the ")]
     assert len(cosines) == len(compare.PAIRS)
     assert all(one == other for one, other in cosines)
-    assert [row[0] for row in rows[-2:]] == ["| transformers' class", "| optimize"]
+    ways = [f'| optimize, "{each}"' for each in ("fp32", "bf16", "int8")]
+    assert [row[0] for row in rows[-4:]] == ["| as it is", *ways]
 
 
 def test_comparison_of_other_folders(tmp_path):
     with pytest.raises(UsageError, match="is no directory of sentence-transformers"):
-        compare.main([str(tmp_path), str(tmp_path)])
+        compare.main([str(tmp_path)] * 3)
