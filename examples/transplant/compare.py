@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import torch.nn.functional as F
+
 from examples.shared import script
 from examples.shared.markdown import table
 from tupe_fairseq import UsageError
@@ -51,9 +53,7 @@ def cosines(model: Any) -> list[float]:
         model.encode(list(texts), convert_to_tensor=True, show_progress_bar=False)
         for texts in zip(*PAIRS, strict=True)
     )
-    return [
-        float(x) for x in (first * second).sum(-1) / (first.norm(dim=-1) * second.norm(dim=-1))
-    ]
+    return F.cosine_similarity(first, second).tolist()
 
 
 def milliseconds(models: dict[str, Any], texts: list[str]) -> dict[str, float]:

@@ -14,6 +14,7 @@ from transformers.modeling_outputs import (
 )
 
 from ..errors import ConfigurationError
+from ..modules.pooling import mean_of_tokens
 from .configuration import TupeConfig
 from .modeling import ACTIVATIONS, EMBED_TOKENS
 from .padding import NO_LABEL, Read, check_shape, first_tokens
@@ -152,8 +153,7 @@ class TupeWithSentenceHead(TupeWithHead):
     def logits(self, x: Tensor, attention_mask: Tensor | None, read: Read | None) -> Tensor:
         if read is None:
             mask = x.new_ones(x.shape[:2]) if attention_mask is None else attention_mask
-            weights = (mask / mask.sum(1, keepdim=True)).to(x.dtype)
-            x = (weights[:, :, None] * x).sum(1)
+            x = mean_of_tokens(x, mask)
         return self.classifier(x)
 
 

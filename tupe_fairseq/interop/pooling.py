@@ -4,6 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import ConfigurationError
+from ..modules.pooling import mean_of_tokens
 
 KINDS = ("none", "mean", "cls")
 
@@ -36,9 +37,7 @@ class Pooling(nn.Module):
             return features
         pooled = features[:, 0]
         if self.kind == "mean":
-            # Vectors at padding have no meaning, and may not be finite.
-            total = features.masked_fill(mask[..., None].eq(0), 0).sum(1)
-            pooled = total / mask.sum(1, keepdim=True).clamp(min=1).to(total.dtype)
+            pooled = mean_of_tokens(features, mask)
         return F.normalize(pooled, dim=-1) if self.normalize else pooled
 
 
