@@ -57,6 +57,8 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=32, help="examples in a batch")
     parser.add_argument("--max-positions", type=int, help="default: those of the model")
     parser.add_argument("--seed", type=int, default=1)
+    bf16 = "multiply in bf16 (default: fp16 on a GPU, fp32 elsewhere)"
+    parser.add_argument("--bf16", action="store_true", help=bf16)
     return parser.parse_args(words)
 
 
@@ -88,6 +90,7 @@ def load(folder: Path, task: Task, seed: int) -> Any:
 
 def settings(args: argparse.Namespace, updates: int) -> transformers.TrainingArguments:
     """Batches, schedule and selection of the best epoch as in finetune.sh."""
+    on_gpu = torch.cuda.is_available()
     return transformers.TrainingArguments(
         output_dir=str(args.out.resolve() / CHECKPOINTS),
         seed=args.seed,
@@ -103,7 +106,9 @@ def settings(args: argparse.Namespace, updates: int) -> transformers.TrainingArg
         load_best_model_at_end=True,
         metric_for_best_model="score",
         greater_is_better=True,
-        fp16=torch.cuda.is_available(),
+        fp16=on_gpu and not args.bf16,
+        bf16=args.bf16,
+        use_cpu=args.bf16 and not on_gpu,  # Trainer does not take bf16 without it.
         report_to="none",
     )
 
@@ -140,7 +145,7 @@ def finetune(args: argparse.Namespace) -> dict[str, Any]:
 
     # Unlike Trainer's own, fairseq's weight decay is on all parameters.
     optimizer = torch.optim.AdamW(
-        model.parameters(), args.lr, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.01
+        model.parameters(), args.lr, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.01, fused=True
     )
     trainer = transformers.Trainer(
         model,

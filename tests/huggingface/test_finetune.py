@@ -159,3 +159,22 @@ def test_refusals(glue, pretrained, tmp_path):
     with pytest.raises(UsageError, match=r"GLUE_DIR is .*, but lacks files of RTE"):
         finetune.finetune(finetune.arguments(words))
     assert not list(tmp_path.iterdir())
+
+
+def test_products_in_bf16(glue, pretrained, tmp_path):
+    """`--bf16` multiplies in bf16; the parameters stay in fp32."""
+    dtypes = set()
+
+    def note(module, inputs, output):
+        if isinstance(module, torch.nn.Linear):
+            dtypes.add(output.dtype)
+
+    words = [str(glue), "SST-2", str(pretrained), "--out", str(tmp_path / "out"), "--bf16"]
+    hook = torch.nn.modules.module.register_module_forward_hook(note)
+    try:
+        finetune.finetune(finetune.arguments([*words, "--epochs", "1"]))
+    finally:
+        hook.remove()
+    assert torch.bfloat16 in dtypes
+    state = safetensors.torch.load_file(tmp_path / "out" / "model.safetensors")
+    assert {value.dtype for value in state.values()} == {torch.float32}
