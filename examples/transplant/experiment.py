@@ -9,7 +9,8 @@ output of WikiExtractor. The plan and its hypotheses are in results/plan.md. The
     starts      tupe_r with positions at random, and with the mean position alone
     order       tupe_r with more updates
     long        transplants that read 2,048 tokens, and SOURCE by other ways (long_texts.py)
-    tasks       fine-tuning of SOURCE, of SOURCE as a model of this package, and of transplants
+    tasks       fine-tuning of SOURCE and of transplants by transformers' Trainer
+    fairseq     fine-tuning of SOURCE by examples/glue/finetune.sh
 
 After an interruption the same command continues; `--only 'encodings/*/1'` runs a part. DIRECTORY
 gets PART/NAME/SEED/ of each run, results.json, and the report (report.py).
@@ -17,10 +18,13 @@ gets PART/NAME/SEED/ of each run, results.json, and the report (report.py).
 
 import argparse
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
 
+from examples.glue.readers import read_split
+from examples.glue.tasks import TASKS
 from examples.shared import script
 from examples.shared.markdown import ROOT
 from examples.shared.runner import Run, arguments, runner
@@ -35,10 +39,10 @@ from .training import PROGRESS
 ENCODINGS = ("tupe_a", "tupe_r", "rope", "t5", "alibi", "deberta", "learned", "none")
 SEEDS = (1, 2, 3)
 #: Transplants that are fine-tuned, by part and name.
-TUNED = ("order/tupe_r+1200", "encodings/tupe_r", "encodings/rope", "encodings/none")
-#: Epochs of each task, and the learning rate.
-EPOCHS = {"CoLA": 5, "RTE": 10, "MRPC": 5, "STS-B": 5, "SST-2": 2}
-RATE = 5e-5
+TUNED = ("encodings/deberta", "order/tupe_r+1200", "order/tupe_r+4800", "encodings/none")
+#: Epochs of each task, the examples of a batch, and the learning rate.
+EPOCHS = {"CoLA": 5, "RTE": 5, "MRPC": 5, "STS-B": 5, "SST-2": 1}
+EXAMPLES, RATE = 32, 5e-5
 #: Updates of the part `order`: about 15 minutes of two cores, and an hour.
 MORE = (1200, 4800)
 #: Encodings of the part `long`, with their flags; all read texts of 128 tokens in training.
@@ -75,6 +79,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--tasks", nargs="+", choices=EPOCHS, default=["CoLA"], help="default: CoLA"
     )
+    parser.add_argument("--bf16", action="store_true", help="fine-tune with products in bf16")
     args = arguments(parser, argv, "examples.transplant.experiment", trains=False)
     for path in filter(None, (args.source, args.text, args.glue, args.articles)):
         if not path.exists():
@@ -110,6 +115,7 @@ def task_run(args: argparse.Namespace, name: str, model: Path, task: str, seed: 
     out = args.out.absolute() / part / name / str(seed) / "model"
     command = [sys.executable, "-m", "examples.huggingface.finetune", args.glue.absolute(), task]
     command += [model, "--out", out, "--lr", RATE, "--epochs", EPOCHS[task], "--seed", seed]
+    command += ["--bf16"] if args.bf16 else []
     settings = {"part": "tasks", "task": task, "name": name, "seed": seed}
     return Run(f"{part}/{name}/{seed}", settings, [command], task_result)
 
@@ -146,21 +152,36 @@ def way_result(folder: Path) -> dict[str, Any]:
 
 
 def converted_run(args: argparse.Namespace) -> Run:
-    """SOURCE with its own positions, as a model of this package."""
+    """SOURCE with its own positions, as a model of fairseq."""
     convert = [sys.executable, ROOT / "scripts" / "convert_checkpoint.py", "--from", "huggingface"]
-    convert += ["--to", "huggingface", "--classes", "tupe", args.source.absolute()]
-    convert += ["--out", args.out.absolute() / "converted" / "model" / RESULTS[0]]
+    convert += [args.source.absolute(), "--out", args.out.absolute() / "converted" / "model"]
     return Run("converted", {"part": "converted"}, [convert], lambda folder: {})
+
+
+def fairseq_run(args: argparse.Namespace, task: str, seed: int) -> Run:
+    """The fine-tuning of `converted` by fairseq, with the schedule of `task_run`."""
+    name = f"fairseq/{task}/{seed}"
+    out, model = args.out.absolute() / name, args.out.absolute() / "converted" / "model"
+    glue = ROOT / "examples" / "glue"
+    prepare = ["bash", glue / "preprocess_glue.sh", args.glue.absolute(), task, model]
+    prepare += [out / "data"]
+    read = read_split(args.glue, TASKS[task], TASKS[task].splits[0])
+    updates = EPOCHS[task] * math.ceil(len(read.examples if read else ()) / EXAMPLES)
+    train = ["bash", glue / "finetune.sh", out / "data" / f"{task}-bin", model / "model.pt", out]
+    train += [f"optimization.lr=[{RATE}]", f"optimization.max_epoch={EPOCHS[task]}"]
+    train += [f"optimization.max_update={updates}", f"common.seed={seed}"]
+    train += [f"lr_scheduler.warmup_updates={int(0.06 * updates)}"]
+    settings = {"part": "fairseq", "task": task, "name": "source", "seed": seed}
+    return Run(name, settings, [prepare, train], task_result)
 
 
 def model_of(args: argparse.Namespace, name: str, seed: int) -> Path:
     """The directory of a model that is fine-tuned."""
     if name == "source":
         return args.source.absolute()
-    # There is one of these.
-    of_seed = str(seed) if name.startswith("encodings") else "1"
-    folder = name if name == "converted" else f"{name}/{of_seed}"
-    return args.out.absolute() / folder / "model" / RESULTS[0]
+    # There is one of the others.
+    of_seed = seed if name.startswith("encodings") else 1
+    return args.out.absolute() / name / str(of_seed) / "model" / RESULTS[0]
 
 
 def plan(args: argparse.Namespace) -> list[Run]:
@@ -180,13 +201,14 @@ def plan(args: argparse.Namespace) -> list[Run]:
         transplant_run(args, "order", f"tupe_r+{more}", 1, "--updates", more) for more in MORE
     ]
     runs += long_runs(args) if args.articles else []
-    runs.append(converted_run(args))
-    return runs + [
+    runs += [
         task_run(args, name, model_of(args, name, seed), task, seed)
         for task in args.tasks
         for seed in SEEDS
-        for name in ("source", "converted", *TUNED)
+        for name in ("source", *TUNED)
     ]
+    runs.append(converted_run(args))
+    return runs + [fairseq_run(args, task, seed) for task in args.tasks for seed in SEEDS]
 
 
 def main(argv: list[str] | None = None) -> None:

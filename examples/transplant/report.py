@@ -152,17 +152,24 @@ def lines(results: Results) -> list[str]:
             for name, runs in found.items()
         ]
         said += [f"## {part}", "", *table(["name", "seeds", *MEASURES], cells), ""]
-    tasks = sorted({row["task"] for row in rows(results, part="tasks")})
-    names = dict.fromkeys(row["name"] for row in rows(results, part="tasks"))
-    cells = []
-    for name in names:
-        found = [by_name(results, part="tasks", task=task).get(name, []) for task in tasks]
-        cells.append([name, *(spread(run["score"] for run in runs) for runs in found)])
-    said += ["## tasks", "", *table(["model", *tasks], cells), ""]
+    said += ["## tasks", "", *_tasks(results), ""]
     said += ["## long texts", "", *_ways(results), ""]
     verdicts = {name: judge(results) for name, judge in HYPOTHESES.items()}
     judged = [[name, found.word, found.figures] for name, found in verdicts.items()]
     return [*said, "## Hypotheses", "", *table(["", "verdict", "figures"], judged), ""]
+
+
+def _tasks(results: Results) -> list[str]:
+    """Scores after fine-tuning; those by finetune.sh are in rows of their own."""
+    found = {"": rows(results, part="tasks"), ", finetune.sh": rows(results, part="fairseq")}
+    tasks = sorted({row["task"] for each in found.values() for row in each})
+    cells = []
+    for said, runs in found.items():
+        for name in dict.fromkeys(row["name"] for row in runs):
+            own = [row for row in runs if row["name"] == name]
+            scores = [[row["score"] for row in own if row["task"] == task] for task in tasks]
+            cells.append([name + said, *(spread(each, "{:.1f}") for each in scores)])
+    return table(["model", *tasks], cells)
 
 
 def _ways(results: Results) -> list[str]:
