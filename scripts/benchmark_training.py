@@ -4,6 +4,7 @@
     python scripts/benchmark_training.py --workloads 4x512,half-padding
     python scripts/benchmark_training.py --workloads 4x512 --batch 8 --encodings tupe_r,alibi
     python scripts/benchmark_training.py --peers hf_deberta_v2 --encodings deberta,deberta_v3
+    python scripts/benchmark_training.py --peers hf_modernbert,optimized_modernbert
 
 A step computes the features of a batch, without the LM head, and in training their gradients; with
 --mode predict, the classes of texts by the hub's `predict`. The other models are stock fairseq
@@ -205,7 +206,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--workloads", metavar="NAMES", help="default: those of the device")
     parser.add_argument("--dtypes", metavar="NAMES", help="default: that of the workload")
     names = ",".join(PEERS)
-    told = f"models of transformers: {names} (default: all if it is installed), or ''"
+    told = f"models of transformers: {names} (default: hf_*, if it is installed), or ''"
     parser.add_argument("--peers", metavar="NAMES", default=",".join(available()), help=told)
     for name in CHANGEABLE:
         kind = type(getattr(WORKLOADS["4x512"], name))

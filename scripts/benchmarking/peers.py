@@ -1,6 +1,7 @@
 """Models of Hugging Face's transformers, which the benchmarks measure beside ours.
 
-Each has the dimensions and dropout of the workload, and otherwise its released settings.
+Each has the dimensions and dropout of the workload, and otherwise its released settings. Some are
+measured a second time after `tupe_fairseq.huggingface.optimize`.
 """
 
 import importlib.util
@@ -17,16 +18,22 @@ PADDING = 1
 
 
 class Peer(NamedTuple):
-    """A model: prefix of its classes, its attention, names of dropouts, its own settings."""
+    """A model: prefix of its classes, its attention, names of dropouts, its own settings.
+
+    `optimized`: after `optimize`.
+    """
 
     kind: str
     attention: str
     dropouts: tuple[str, ...]
     settings: dict[str, Any]
+    optimized: bool = False
 
     @property
     def contender(self) -> Contender:
         """Its row."""
+        if self.optimized:
+            return Contender(f"optimize(HF {self.kind})", "auto")
         return Contender(f"HF {self.kind}", self.attention)
 
 
@@ -46,11 +53,16 @@ PEERS = {
     "hf_deberta_v2": Peer("DebertaV2", "eager", OF_BERT, DEBERTA),
     "hf_modernbert": Peer("ModernBert", "sdpa", OF_MODERNBERT, {"reference_compile": False}),
 }
+PEERS |= {
+    f"optimized_{name.removeprefix('hf_')}": peer._replace(optimized=True)
+    for name, peer in PEERS.items()
+}
 
 
 def available() -> list[str]:
-    """The names of all peers, or none without transformers."""
-    return list(PEERS) if importlib.util.find_spec("transformers") else []
+    """The names of peers as they are, or none without transformers."""
+    has_transformers = importlib.util.find_spec("transformers")
+    return [name for name, peer in PEERS.items() if has_transformers and not peer.optimized]
 
 
 def build(peer: Peer, work: Any, vocabulary: int) -> nn.Module:
@@ -80,9 +92,17 @@ def build(peer: Peer, work: Any, vocabulary: int) -> nn.Module:
         **dict.fromkeys(peer.dropouts, work.dropout),
         **peer.settings,
     )
-    if work.mode == "predict":
-        return Classes(getattr(transformers, f"{peer.kind}ForSequenceClassification")(config))
-    return Features(getattr(transformers, f"{peer.kind}Model")(config))
+    predicts = work.mode == "predict"
+    classes = f"{peer.kind}ForSequenceClassification" if predicts else f"{peer.kind}Model"
+    model = getattr(transformers, classes)(config)
+    if not predicts:
+        # No feature depends on RoBERTa's pooler.
+        model.pooler = None
+    if peer.optimized:
+        from tupe_fairseq.huggingface import optimize
+
+        model = optimize(model)
+    return (Classes if predicts else Features)(model)
 
 
 class Classes(nn.Module):
@@ -104,8 +124,6 @@ class Features(nn.Module):
     def __init__(self, model: nn.Module):
         super().__init__()
         self.model = model
-        # No feature depends on RoBERTa's pooler.
-        self.model.pooler = None
 
     def forward(self, tokens: Tensor, features_only: bool = True) -> tuple[Tensor, None]:
         """The features; `features_only` is fairseq's, and true."""

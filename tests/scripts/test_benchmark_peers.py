@@ -58,6 +58,17 @@ def test_predictions_of_the_hub_and_of_peers(measure):
     assert list(padded["rows"][1]["quartiles_of_ratios"]) == ["stock", "products", *peers]
 
 
+@pytest.mark.parametrize("mode", ["training", "predict"])
+def test_optimized_peers_beside_themselves(measure, mode):
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    flags = "--workloads half-padding --encodings none --peers hf_modernbert,optimized_modernbert"
+    results, _ = measure("training", f"{flags} --mode {mode}")
+    (table,) = results["tables"]
+    names = [row["name"] for row in table["rows"]]
+    assert names[2:4] == ["HF ModernBert", "optimize(HF ModernBert)"]
+    assert "HF ModernBert" in table["rows"][3]["quartiles_of_ratios"]
+
+
 def test_peers_without_transformers(script, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     monkeypatch.setattr(script("benchmarking.peers").importlib.util, "find_spec", lambda _: None)
