@@ -2,11 +2,11 @@
 
     python -m examples.transplant SOURCE TEXT --position-encoding tupe_r --out DIRECTORY
 
-SOURCE is a directory of transformers or sentence-transformers with a BERT, RoBERTa or DeBERTa.
-TEXT has a sentence or paragraph in each line; no labels are needed. The encoder begins with the
-parameters of SOURCE and new positions, and learns to give the features of SOURCE. It ends when the
-error on held-out lines falls no more, or after --updates. The same command continues what was
-interrupted.
+SOURCE is a directory of transformers or sentence-transformers with a BERT, RoBERTa, DeBERTa or
+ModernBERT. TEXT has a sentence or paragraph in each line; no labels are needed. The encoder begins
+with the parameters of SOURCE and new positions, and learns to give the features of SOURCE. It ends
+when the error on held-out lines falls no more, or after --updates. The same command continues what
+was interrupted.
 
 OUT/transformers and OUT/fairseq get the encoder for each library, OUT/progress.json the measures
 on held-out lines (fidelity.py).
