@@ -9,8 +9,8 @@ from tupe_fairseq.position.learned import LearnedPosition
 from .encoders import Encoder
 from .texts import Texts
 
-#: Texts whose scores are averaged, at most, and those of a batch.
-TEXTS, BATCH = 512, 32
+#: Texts of a batch, and texts from which the longest are chosen, for each of these.
+BATCH, CHOICE = 32, 16
 #: Updates of the fit, and their rate.
 UPDATES, RATE = 400, 2e-3
 
@@ -53,9 +53,10 @@ def fit_bias(source: Encoder, student: Encoder, texts: Texts) -> None:
 def positional_scores(source: Encoder, texts: Texts) -> Tensor:
     """The mean scores of positions over texts: layers × H × T × T; T is the longest they share.
 
-    The mean of the row is 0, since softmax ignores it.
+    There are as many texts as held-out ones. The mean of the row is 0, since softmax ignores it.
     """
-    ids = sorted(texts.ids(texts.train[: 16 * TEXTS]), key=len)[-TEXTS:]
+    number = len(texts.held_out)
+    ids = sorted(texts.ids(texts.train[: CHOICE * number]), key=len)[-number:]
     length = len(ids[0])
     stack = source.base.encoder
     found: dict[tuple[int, str], Tensor] = {}

@@ -12,8 +12,8 @@ from tupe_fairseq import UsageError
 
 #: Lines at least: with fewer, the encoder learns the lines, and not the positions.
 LINES = 1000
-#: Held-out lines, and what part of all lines they are at most.
-HELD_OUT, PART = 512, 10
+#: Held-out lines, tokens in them, and what part of all lines they are; each at most.
+HELD_OUT, HELD_TOKENS, PART = 512, 32768, 10
 #: Batches that are sorted by length together.
 SORTED = 8
 
@@ -87,9 +87,10 @@ class Texts(Tokens):
 
     def __init__(self, file: Path, tokenizer: Any, length: int):
         super().__init__(tokenizer, length)
-        lines = read_lines(file)
-        step = max(PART, len(lines) // HELD_OUT)
-        self.held_out = lines[::step][:HELD_OUT]
+        lines = [first_words(line, length) for line in read_lines(file)]
+        most = max(1, min(HELD_OUT, HELD_TOKENS // length))
+        step = max(PART, len(lines) // most)
+        self.held_out = lines[::step][:most]
         self.train = [line for number, line in enumerate(lines) if number % step]
 
     def share_cut(self) -> float:
@@ -132,6 +133,12 @@ def read_lines(file: Path) -> list[str]:
             "with a text each."
         )
     return lines
+
+
+def first_words(line: str, number: int) -> str:
+    """The words that can be among this number of tokens: words that are not read have no order."""
+    words = line.split(maxsplit=number)
+    return line if len(words) <= number else " ".join(words[:number])
 
 
 def disorder(text: str, rng: random.Random) -> str:

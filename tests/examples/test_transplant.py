@@ -216,3 +216,19 @@ def test_comparison_with_its_source(released_bert, text, capsys):
 def test_comparison_of_other_folders(tmp_path):
     with pytest.raises(UsageError, match="is no directory of sentence-transformers"):
         compare.main([str(tmp_path)] * 3)
+
+
+def test_long_lines(source, tmp_path):
+    """Only what is read of a line is disordered, and few of them are held out."""
+    from examples.transplant.texts import Texts
+
+    lines = [" ".join([*(WORDS[:5] * 4), *(WORDS[-1:] * 5000)]) for _ in range(1000)]
+    (file := tmp_path / "long.txt").write_text("\n".join(lines))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(source)
+    texts = Texts(file, tokenizer, 20)
+    assert len(texts.held_out) == 100
+    assert texts.share_cut() == 1
+    unread = tokenizer.convert_tokens_to_ids(WORDS[-1])
+    for batch in texts.batches(seed=1, number=0, size=4, disordered=1.0):
+        assert not (batch.ids == unread).any()
+    assert len(Texts(file, tokenizer, 4096).held_out) == 8
