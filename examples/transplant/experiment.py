@@ -20,15 +20,18 @@ import argparse
 import json
 import math
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from examples.glue.readers import read_split
 from examples.glue.tasks import TASKS
+from examples.pretraining.clean import documents, read_lines
 from examples.shared import script
 from examples.shared.markdown import ROOT
 from examples.shared.runner import Run, arguments, runner
 from tupe_fairseq import UsageError
+from tupe_fairseq.files import replacing
 
 from .encoders import RESULTS
 from .evaluate import NAME
@@ -45,8 +48,9 @@ EPOCHS = {"CoLA": 5, "RTE": 5, "MRPC": 5, "STS-B": 5, "SST-2": 1}
 EXAMPLES, RATE = 32, 5e-5
 #: Updates of the part `order`: about 15 minutes of two cores, and an hour.
 MORE = (1200, 4800)
-#: Encodings of the part `long`, with their flags; all read texts of 128 tokens in training.
+#: Encodings of the part `long`, with their flags, and the tokens of a text in training.
 EXTENDED = {"tupe_r": ("--extend-positions", "toeplitz"), "rope": (), "alibi": ()}
+TRAINED = {"tupe_r": (128, 512), "rope": (128, 512), "alibi": (128,)}
 #: The ways in which SOURCE and the transplants read long texts.
 WAYS = {
     "source": ("truncated", "chunks", "interpolated", "grouped", "hierarchical"),
@@ -58,10 +62,14 @@ WAYS = {
         "attention_window=64",
     ),
     "alibi": ("plain",),
+    "tupe_r+512": ("plain",),
+    "rope+512": ("plain",),
 }
 LONGEST, ARTICLES = 2048, 100
-#: Tokens of a text, and texts of an update.
-LENGTH, BATCH = 64, 32
+#: The first articles, which are not for training: the ways read ARTICLES of them.
+RESERVED = 1000
+#: Tokens of a text, and texts of an update; tokens of an update with long texts.
+LENGTH, BATCH, TOKENS = 64, 32, 2048
 #: The file of a way's measures.
 WAY = "measures.json"
 
@@ -88,13 +96,18 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def transplant_run(
-    args: argparse.Namespace, part: str, name: str, seed: int, *flags: object
+    args: argparse.Namespace,
+    part: str,
+    name: str,
+    seed: int,
+    *flags: object,
+    text: Path | None = None,
 ) -> Run:
     """A transplant and its evaluation; of options that are given twice, the last one counts."""
     out = args.out.absolute() / part / name / str(seed) / "model"
     encoding = name.partition("+")[0]
     module = [sys.executable, "-m", "examples.transplant"]
-    paths = [args.source.absolute(), args.text.absolute()]
+    paths = [args.source.absolute(), (text or args.text).absolute()]
     sizes = ["--length", LENGTH, "--batch-size", BATCH, "--seed", seed]
     train = [*module, *paths, "--position-encoding", encoding, "--out", out, *sizes, *flags]
     module[-1] += ".evaluate"
@@ -128,12 +141,16 @@ def task_result(folder: Path) -> dict[str, Any]:
 
 def long_runs(args: argparse.Namespace) -> list[Run]:
     """Transplants for long texts, and each way to read these."""
+    text = args.out / "articles.txt"
     longest = ("--max-positions", LONGEST, "--updates", args.updates)
-    of_length = (*longest, "--length", 128, "--batch-size", BATCH // 2)
-    runs = [
-        transplant_run(args, "long", name, 1, *of_length, *flags)
-        for name, flags in EXTENDED.items()
-    ]
+    runs = []
+    for name, flags in EXTENDED.items():
+        for length in TRAINED[name]:
+            label = name if length == TRAINED[name][0] else f"{name}+{length}"
+            sizes = ("--length", length, "--batch-size", TOKENS // length)
+            runs.append(
+                transplant_run(args, "long", label, 1, *longest, *sizes, *flags, text=text)
+            )
     for name, ways in WAYS.items():
         model = model_of(args, "source" if name == "source" else f"long/{name}", 1)
         for way in ways:
@@ -144,6 +161,21 @@ def long_runs(args: argparse.Namespace) -> list[Run]:
             settings = {"part": "ways", "name": name, "way": way}
             runs.append(Run(folder, settings, [command], way_result))
     return runs
+
+
+def write_articles(folder: Path, out: Path) -> None:
+    """Write a line for each article but the first `RESERVED`, unless the file exists."""
+    if out.exists():
+        return
+    found = (
+        " ".join(lines)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+        for lines in documents(read_lines(path), [0])
+        if lines
+    )
+    with replacing(out) as aside:
+        aside.write_text("\n".join(islice(found, RESERVED, None)) + "\n", encoding="utf-8")
 
 
 def way_result(folder: Path) -> dict[str, Any]:
@@ -216,6 +248,8 @@ def main(argv: list[str] | None = None) -> None:
     args = parse(argv)
     settings = {"source": args.source.name, "text": args.text.name, "updates": args.updates}
     with runner(args, settings, report) as execute:
+        if args.articles:
+            write_articles(args.articles, args.out / "articles.txt")
         execute(plan(args))
 
 
