@@ -32,6 +32,7 @@ def test_help_lists_every_conversion(capsys):
         assert each.summary in told
         for option in each.options:
             assert f"{option.flag}: {option.help}" in told
+        assert ("--dict: " in told) == (each.flag == "--from")
 
 
 @pytest.fixture

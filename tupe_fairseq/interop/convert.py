@@ -11,6 +11,9 @@ from .check import check
 from .conversion import CONVERSIONS, Conversion
 from .models import head_names
 
+#: Help of --dict.
+DICTIONARY = "the dictionary (default: dict.txt beside SOURCE)"
+
 
 def convert(argv: list[str] | None = None) -> list[str]:
     """Run the command line.
@@ -67,7 +70,7 @@ def parse(
             kind = {"choices": ("yes", "no")} if option.type is bool else {"type": option.type}
             parser.add_argument(option.flag, help=option.help, **kind)
     if chosen["from"] is not None:
-        parser.add_argument("--dict", type=Path, help="default: dict.txt beside SOURCE")
+        parser.add_argument("--dict", type=Path, help=DICTIONARY)
     arguments = parser.parse_args(argv)
     return arguments, ends, tuple(_options(arguments, each) for each in ends)
 
@@ -94,8 +97,8 @@ def _options(arguments: argparse.Namespace, conversion: Conversion) -> dict[str,
 def _parser(direction: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """What all conversions take; the help lists the options of each."""
     parser = argparse.ArgumentParser(
-        description="Convert a model to a directory of this package (--from), or such a directory "
-        "to another format (--to), or between two other formats (both).",
+        description="Convert a model to a directory of this package (--from), such a directory to "
+        "another format (--to), or one format to another (both).",
         epilog="conversions:\n" + "\n".join(_help_of(each) for _, each in CONVERSIONS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[direction],
@@ -110,5 +113,7 @@ def _parser(direction: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 def _help_of(conversion: Conversion) -> str:
     needs = f" (needs tupe_fairseq[{conversion.extra}])" if conversion.extra else ""
-    options = (f"\n      {option.flag}: {option.help}" for option in conversion.options)
+    options = [f"\n      {option.flag}: {option.help}" for option in conversion.options]
+    if conversion.flag == "--from":
+        options.append(f"\n      --dict: {DICTIONARY}")
     return f"  {conversion.command}\n      {conversion.summary}{needs}{''.join(options)}"

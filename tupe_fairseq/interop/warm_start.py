@@ -12,7 +12,7 @@ from ..position import POSITION_ENCODINGS, build_position_encoding, model_option
 from .models import ENCODER, POSITIONS, Converted
 
 #: Options of formats that can be read as a warm start.
-Encoding = Annotated[str, "NAME of another encoding than the source's: warm start"]
+Encoding = Annotated[str, "NAME of the encoding, if not that of the source (warm start)"]
 Seed = Annotated[int, "seed of the new parameters (default: 1)"]
 #: Begin or are part of the names of an encoding's parameters.
 TABLES, TERMS = POSITIONS.removesuffix("weight"), ".self_attn.layer_terms."

@@ -286,6 +286,9 @@ def texts_and_labels(directory: Path, converted: Converted) -> tuple[Encode | No
     return encode, [str(label) for _, label in sorted(names.items())]
 
 
-SUMMARY = "transformers: RoBERTa for `learned`, a model with its own code for other encodings"
+SUMMARY = "transformers: RoBERTa, BERT, DeBERTa-v2, ModernBERT, or what --to huggingface wrote"
 register(Conversion("--from", KIND, SUMMARY, read, open_directory, extra="hf"))
+SUMMARY = (
+    "transformers: RoBERTa or BERT for `learned`, a model with its own code for other encodings"
+)
 register(Conversion("--to", KIND, SUMMARY, write, open_directory, extra="hf"))
