@@ -59,9 +59,19 @@ def test_scripts_and_links_exist(page):
         if script.endswith((".py", ".sh")) and "$" not in script and not (ROOT / script).exists():
             missing.append(script)
     text = page.read_text(encoding="utf-8")
-    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
-    missing += [link for link in links if not (page.parent / link).exists()]
+    for link, heading in re.findall(r"\]\(([^)#:]*)#?([^):]*)\)", text):
+        target = page.parent / link if link else page
+        target = target / "README.md" if heading and target.is_dir() else target
+        if not target.exists() or (heading and heading not in headings(target)):
+            missing.append(f"{link}#{heading}")
     assert not missing
+
+
+def headings(page) -> set[str]:
+    """The headings of a page, as GitHub links to them."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    titles = re.findall(r"^#+ (.*)", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 #: Commands of fairseq that read a set in batches, and the flag without which they drop its end.
