@@ -25,8 +25,8 @@ def refuse_jit() -> None:
     """Raise a ConfigurationError while torch.jit traces."""
     if torch.jit.is_tracing():
         raise ConfigurationError(
-            "torch.jit.trace would record the program of this batch, which computes others "
-            "wrongly: write ONNX (scripts/convert_checkpoint.py --to onnx), or use torch.export."
+            "torch.jit.trace is not supported, because a trace is wrong for other batches: write "
+            "ONNX (scripts/convert_checkpoint.py --to onnx), or use torch.export."
         )
 
 

@@ -135,7 +135,7 @@ def test_other_sources(name, text, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--position-encoding cope", "cope has no form for keys on the right"),
+        ("--position-encoding cope", "cope is for decoders only"),
         ("--position-encoding tupe_x", "'tupe_x'"),
         ("--position-encoding rope --length 2", "--length is 2, but must be at least 4"),
         ("--position-encoding rope --length 65", "--length is 65, but must be at most 64"),

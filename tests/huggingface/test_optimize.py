@@ -195,7 +195,7 @@ def test_what_the_layers_do_not_serve(name):
     assert torch.equal(ours, theirs)
     program = torch.export.export(fast, (ids[:, :5],))
     torch.testing.assert_close(program.module()(ids[:, :5])[0], fast(ids[:, :5])[0])
-    with pytest.raises(UsageError, match="layers in int8 take masks of texts × tokens alone"):
+    with pytest.raises(UsageError, match="layers in int8 need a mask of shape batch × tokens"):
         optimize(model, "int8")(ids, attention_mask=of_heads)
 
 

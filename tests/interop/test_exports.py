@@ -36,6 +36,6 @@ def test_learned_is_roberta_of_transformers(trained, tmp_path, untied):
 
 def test_a_failing_comparison_leaves_nothing(trained, tmp_path, monkeypatch):
     monkeypatch.setattr("tupe_fairseq.interop.check.TOLERANCE", -1.0)
-    with refused("gives other outputs than its source: logits"):
+    with refused("outputs of the converted model differ from its source: logits"):
         run("--to", "huggingface", trained(), tmp_path / "out", "--check")
     assert not list(tmp_path.iterdir())

@@ -200,7 +200,7 @@ def test_check_notices_other_names_and_ids(tmp_path, monkeypatch):
     flags = ("--classes", "tupe", "--head", HEAD, "--check")
     with monkeypatch.context() as patch:
         patch.setattr(huggingface, "model_card", other_names)
-        with refused("the names of classes are"):
+        with refused("names of classes are"):
             run("--to", "huggingface", tmp_path / "here", tmp_path / "out", *flags)
 
     def cased(folder, files):
@@ -211,7 +211,7 @@ def test_check_notices_other_names_and_ids(tmp_path, monkeypatch):
         write_files(folder, files)
 
     monkeypatch.setattr(huggingface, "write_files", cased)
-    with refused("the tokenizers give", "the ids"):
+    with refused("the tokenizer gives", "the ids"):
         run("--to", "huggingface", tmp_path / "here", tmp_path / "out", *flags)
     assert not (tmp_path / "out").exists()
 

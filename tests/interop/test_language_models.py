@@ -55,7 +55,7 @@ def test_texts_begin_as_in_training(start, tmp_path):
 
 
 def test_classes_of_masked_models_are_refused(trained, tmp_path):
-    with refused("'roberta', but a language model can be: tupe"):
+    with refused("'roberta', but must be one of tupe for a language model"):
         run("--to", "huggingface", trained, tmp_path / "out", "--classes", "roberta")
 
 

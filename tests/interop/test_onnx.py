@@ -118,7 +118,7 @@ def test_encodings_whose_terms_follow_the_length(name, options, tmp_path):
         (
             lambda: language_model("rope"),
             {},
-            "the model is a language model, which --to onnx does",
+            "--to onnx does not support language models",
         ),
     ],
 )

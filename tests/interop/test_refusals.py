@@ -45,7 +45,7 @@ def copy(directories, tmp_path):
         (KINDS[:2], {"hidden_act": "relu"}, "unsupported hidden_act in"),
         (KINDS[2:], {"hidden_act": None}, "--activation-fn None not supported"),
         (KINDS[:2], {"position_embedding_type": "relative_key"}, "position_embedding_type in"),
-        (KINDS[:2], {"is_decoder": True}, "and is_decoder True; those that can be"),
+        (KINDS[:2], {"is_decoder": True}, "and is_decoder True; supported are"),
         (["roberta"], {"pad_token_id": 0}, "unsupported pad_token_id"),
         (["roberta"], {"model_type": "bert"}, "has no matrix"),
         (["tupe"], {"position_encoding": "tupe"}, "'tupe', but the known ones are"),
@@ -59,7 +59,7 @@ def copy(directories, tmp_path):
         (
             KINDS,
             {"model_type": "vit"},
-            "those that can be read are: roberta, bert, deberta-v2, modernbert, tupe",
+            "supported are: roberta, bert, deberta-v2, modernbert, tupe",
         ),
         (KINDS, {"model_type": ["bert"]}, "config.json cannot be read"),
         (KINDS, {"num_hidden_layers": 10**9, "vocab_size": 3}, None),
@@ -162,7 +162,7 @@ LEARNED = ("--position-encoding", "learned")
         (
             (),
             ("--classes", "gpt2"),
-            ["--classes is 'gpt2', but a masked language model can be: rob"],
+            ["--classes is 'gpt2', but must be one of rob"],
         ),
         ((), ("--head", "topic"), ["unknown --head 'topic'", "heads are: none"]),
         # In transformers the language modeling head always uses gelu.

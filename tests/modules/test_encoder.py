@@ -85,7 +85,7 @@ def test_padding_before_a_token_is_refused(columns):
     """Padding is taken out by the number of tokens alone: results would be wrong."""
     mask = torch.zeros(2, 12, dtype=torch.bool)
     mask[1, columns] = True
-    with pytest.raises(UsageError, match="padding stands before a token: pad on the right"):
+    with pytest.raises(UsageError, match="padding precedes a token: pad on the right"):
         build()(vectors(), mask)
 
 

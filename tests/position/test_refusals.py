@@ -48,15 +48,19 @@ REFUSED = [
     ("sandwich", {"sandwich_width": 0}, "--sandwich-width must be .* least 2, but is 0"),
     ("alibi", {"alibi_slopes": "steep"}, "--alibi-slopes is 'steep', but must be one of: geom"),
     ("alibi", {"alibi_sides": True, "bidirectional": False}, "--alibi-sides changes the bias of"),
-    ("xpos", {}, "xpos has no form for keys on the right, which an encoder .* use it in "),
-    ("cope", {}, "cope has no form for keys on the right, which an encoder .* use it in "),
+    ("xpos", {}, "xpos is for decoders only, .* use it in "),
+    ("cope", {}, "cope is for decoders only, .* use it in "),
     ("dape", {"dape_base": "albi"}, "--dape-base is 'albi', but there is no such encoding"),
     ("dape", {"dape_base": "rope"}, "--dape-base is 'rope', but must be an encoding that adds"),
     ("dape", {"dape_base": "urpe"}, "--dape-base is 'urpe', but must be an encoding that adds"),
     ("dape", {"dape_base": "none"}, "--dape-base is 'none', but must be an encoding that adds"),
     ("dape", {"dape_base": "dape"}, "--dape-base is 'dape', but must be an encoding that adds"),
-    ("dape", {"dape_base": "fire"}, "--dape-base is 'fire', but .* has a bias for each layer"),
-    ("rope", {"log_scaling_floor": 3}, "--log-scaling-floor is 3, but .* in an encoder it sees a"),
+    (
+        "dape",
+        {"dape_base": "fire"},
+        "--dape-base is 'fire', but its bias differs between layers",
+    ),
+    ("rope", {"log_scaling_floor": 3}, "--log-scaling-floor is 3, but it is for decoders"),
     ("tupe_a", {"toeplitz_slope": -0.5}, "--toeplitz-slope must be at least 0, but is -0.5"),
     (
         "tupe_r",
@@ -92,7 +96,7 @@ REFUSED = [
         {"extend_positions": "no"},
         "--extend-positions is 'no', but must be one of: hier",
     ),
-    ("learned", {"extend_positions": "toeplitz"}, "that tupe_a, tupe_r have, but .* is 'learned'"),
+    ("learned", {"extend_positions": "toeplitz"}, "tupe_a and tupe_r, but the encoding"),
     ("none", {"num_heads": 5}, "5 heads do not divide 12"),
 ]
 

@@ -89,7 +89,7 @@ class TupeRobertaHubInterface(RobertaHubInterface):
         masked_input = self._preprocessed(masked_input)
         if (count := masked_input.count("<mask>")) != 1:
             raise DataError(
-                f"the input must hold one <mask>, but {masked_input[:80]!r} has {count}."
+                f"the input must have one <mask>, but {masked_input[:80]!r} has {count}."
             )
         dictionary = self.task.source_dictionary
         special = [*range(dictionary.nspecial), self.task.mask_idx]

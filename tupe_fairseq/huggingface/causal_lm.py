@@ -35,8 +35,8 @@ class TupeForCausalLM(TupeWithHead, GenerationMixin):
     def __init__(self, config: TupeConfig):
         if not config.is_decoder:
             raise ConfigurationError(
-                "TupeForCausalLM needs a configuration with is_decoder=True: its model hides "
-                "later tokens."
+                "TupeForCausalLM needs a configuration with is_decoder=True, which masks later "
+                "tokens."
             )
         super().__init__(config)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)

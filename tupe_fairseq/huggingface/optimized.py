@@ -218,7 +218,7 @@ class Optimized(transformers.PreTrainedModel):
     def _check_fp32(self) -> None:
         if self.precision != "fp32":
             raise UsageError(
-                f"layers in {self.precision} take masks of texts × tokens alone, and cannot be "
+                f"layers in {self.precision} need a mask of shape batch × tokens, and cannot be "
                 "compiled or exported: use the model that was given to optimize."
             )
 

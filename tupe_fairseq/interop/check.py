@@ -86,7 +86,7 @@ def check(
     labels = [end.labels for end in ends if end]
     if head and len(labels) == 2 and all(labels):
         if labels[0] != labels[1]:
-            raise CheckpointError(f"the names of classes are {labels[1]} and not {labels[0]}.")
+            raise CheckpointError(f"names of classes are {labels[1]}, but must be {labels[0]}.")
         report.append(f"names of classes: {', '.join(labels[0])}")
     if before is None or after is None or converted.not_comparable:
         return [*report, f"not compared: {converted.not_comparable}"]
@@ -101,7 +101,7 @@ def check(
     line = f"{name}: largest difference {difference:.1e} of the largest"
     # NaN must fail too.
     if not difference <= TOLERANCE:
-        raise CheckpointError(f"the converted model gives other outputs than its source: {line}.")
+        raise CheckpointError(f"outputs of the converted model differ from its source: {line}.")
     return [*report, line]
 
 
@@ -116,5 +116,5 @@ def _compare_texts(
     for texts in compared:
         expected = encode(tuple(text.lower() for text in texts) if lower_case else texts)
         if (ids := encode_after(texts)) != expected:
-            raise CheckpointError(f"the tokenizers give {texts} the ids {ids} and not {expected}.")
+            raise CheckpointError(f"the tokenizer gives {texts} the ids {ids}, not {expected}.")
     return f"ids of {len(compared)} texts: equal"

@@ -54,7 +54,7 @@ def to_transformers(converted: Converted, kind: str, head: str | None) -> Any:
     if kind not in written:
         what = "language model" if causal else "masked language model"
         raise ConfigurationError(
-            f"--classes is {kind!r}, but a {what} can be: {', '.join(written)}."
+            f"--classes is {kind!r}, but must be one of {', '.join(written)} for a {what}."
         )
     architecture, state = written[kind], with_head(converted, head)
     settings = converted.settings | _biases(state, architecture, converted.settings)
@@ -81,7 +81,7 @@ def to_transformers(converted: Converted, kind: str, head: str | None) -> Any:
         missing = [name for name in known if name.endswith("norm.bias") and name not in theirs]
         theirs |= {name: torch.zeros_like(known[name]) for name in missing}
     if problems := differences(theirs, known):
-        raise CheckpointError(f"the model has no counterpart there; parameters: {problems}.")
+        raise CheckpointError(f"transformers has no class for this model; parameters: {problems}.")
     model.load_state_dict(theirs)
     return model
 

@@ -128,5 +128,5 @@ def family_of(state: Mapping[str, Tensor], source: object) -> Family:
     """
     sides = {name.partition(".")[0] for name in state} & {"encoder", "decoder"}
     if len(sides) == 2:
-        raise CheckpointError(f"{source} is a translation model, which no other format holds.")
+        raise CheckpointError(f"{source} is a translation model, which cannot be converted.")
     return CAUSAL if sides == {"decoder"} else MASKED

@@ -33,8 +33,8 @@ def read_config(folder: Path) -> tuple[Any, Architecture]:
     if not of_kind:
         known = dict.fromkeys(each.model_type for each in ARCHITECTURES)
         raise CheckpointError(
-            f"{path} has the model_type {kind!r} and is_decoder {causal}; those that can be read "
-            f"are: {', '.join(known)}."
+            f"{path} has the model_type {kind!r} and is_decoder {causal}; supported are: "
+            f"{', '.join(known)}."
         )
     (architecture,) = of_kind
     for name, value in architecture.required.items():

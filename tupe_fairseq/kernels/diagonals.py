@@ -42,7 +42,7 @@ def sum_by_distance(cells: Tensor, table: Tensor, offset: int, by_key: bool = Fa
 def _arguments(cells: Tensor, table: Tensor, offset: int, by_key: bool) -> tuple[int, ...]:
     (matrices, i, j), (matrix, row, step), columns = cells.shape, cells.stride(), table.size(-1)
     if step != 1:
-        raise DataError(f"cells have the strides {cells.stride()}, the last is not 1.")
+        raise DataError(f"cells need a contiguous last dimension; strides: {cells.stride()}.")
     return (
         native.pointer(cells, matrices, i, j, strided=True),
         native.pointer(table, matrices, j if by_key else i, columns),

@@ -63,7 +63,9 @@ class ScoreTerms:
             struct.padding = native.pointer(padding, len(padding), 1, columns, strided=True)
             struct.paddings, struct.padding_matrix = len(padding), padding.stride(0)
             if padding.stride(-1) != 1:
-                raise DataError(f"padding has the strides {padding.stride()}, the last is not 1.")
+                raise DataError(
+                    f"padding needs a contiguous last dimension; strides: {padding.stride()}."
+                )
         return struct
 
 
@@ -91,7 +93,9 @@ def softmax_dropout_backward_(
         shape, bias = scores.shape, None
         if grad_bias is not None:
             if terms.bias is None or grad_bias.stride() != terms.bias.stride():
-                raise DataError(f"grad_bias has other strides, {grad_bias.stride()}, than bias.")
+                raise DataError(
+                    f"grad_bias must have the strides of bias, but has {grad_bias.stride()}."
+                )
             bias = native.pointer(grad_bias, *terms.bias.shape, strided=True)
         pointers = (native.pointer(each, *shape) for each in (scores, grad_dropped))
         kernels.softmax_dropout_backward(*pointers, bias, ctypes.byref(terms.in_c(*shape)), *shape)

@@ -241,9 +241,7 @@ class TransformerStack(nn.Module):
     def _check(self, x: Tensor, padding: Padding | None) -> None:
         self.check_length(x.size(1))
         if padding is not None and (padding.leading or padding.scattered):
-            raise DataError(
-                "padding stands before a token: pad on the right (position 0 must hold <s>)."
-            )
+            raise DataError("padding precedes a token: pad on the right (position 0 must be <s>).")
 
     def apply(self, fn: Callable[[nn.Module], None]) -> "TransformerStack":
         """As nn.Module's. Initialisation of positions uses separate random numbers."""

@@ -58,7 +58,7 @@ class Alibi(BiasByDistance):
             )
         if alibi_sides and not shape.bidirectional:
             raise ConfigurationError(
-                "--alibi-sides changes the bias of keys on the right, but a decoder hides them: "
+                "--alibi-sides changes the bias of keys on the right, but a decoder masks them: "
                 "use --no-alibi-sides."
             )
         self.alibi_sides = alibi_sides

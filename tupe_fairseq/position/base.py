@@ -235,8 +235,8 @@ def build_position_encoding(
         )
     if bidirectional and cls.causal_only:
         raise ConfigurationError(
-            f"--position-encoding {name} has no form for keys on the right, which an encoder "
-            "attends to: use it in tupe_transformer_lm, or choose another encoding."
+            f"--position-encoding {name} is for decoders only, because it is undefined for keys "
+            "on the right: use it in tupe_transformer_lm, or choose another encoding."
         )
     sizes = (embed_dim, num_heads, max_positions, bidirectional, vocab_size, num_layers)
     shared = {
@@ -259,8 +259,8 @@ def check_extension(name: str, extension: str | None) -> None:
     if extension == "toeplitz" and not POSITION_ENCODINGS[name].continues_by_distance:
         able = [other for other, cls in POSITION_ENCODINGS.items() if cls.continues_by_distance]
         raise ConfigurationError(
-            "--extend-positions toeplitz continues the term of absolute positions that "
-            f"{', '.join(able)} have, but --position-encoding is {name!r}."
+            "--extend-positions toeplitz is only for --position-encoding "
+            f"{' and '.join(able)}, but the encoding is {name!r}."
         )
 
 

@@ -71,8 +71,8 @@ class AdaptivePosition(PositionEncoding):
         others = [hook for hook in ("embed", "rotate", "build_layer_terms") if base.uses(hook)]
         if base.uses("at") and not others:
             raise ConfigurationError(
-                f"--dape-base is {dape_base!r}, but this encoding has a bias for each layer, and "
-                "dape corrects one bias for all, as alibi, kerple_log and t5 have."
+                f"--dape-base is {dape_base!r}, but its bias differs between layers: choose one "
+                "with the same bias in all layers, such as alibi, kerple_log or t5."
             )
         if (
             others

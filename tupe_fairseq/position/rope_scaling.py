@@ -258,8 +258,8 @@ def factor_and_length(
         return longer if factor is None else factor, original
     if factor is None:
         raise ConfigurationError(
-            "--rope-scaling needs --rope-scaling-factor: how many times longer the texts are than "
-            "those trained on."
+            "--rope-scaling needs --rope-scaling-factor: the maximum length divided by the "
+            "trained length."
         )
     return factor, max(round(max_positions / max(1, factor)), 2)
 

@@ -38,8 +38,8 @@ class Shape(ModelOptions):
         floor = self.log_scaling_floor
         if self.bidirectional and floor is not None:
             raise ConfigurationError(
-                f"--log-scaling-floor is {floor}, but scales scores by the number of tokens that "
-                "a query sees, and in an encoder it sees all: leave it out."
+                f"--log-scaling-floor is {floor}, but it is for decoders, where the number of "
+                "visible tokens depends on the position: leave it out."
             )
 
     @property

@@ -242,7 +242,7 @@ def write_texts(folder: Path, converted: Converted, lower_case: bool | None) -> 
         converted.notes += [note] if note else []
     elif lower_case is not None:
         raise ConfigurationError(
-            "--lower-case does not apply: tokenizer.json is carried as it is, and says itself "
+            "--lower-case does not apply: tokenizer.json is copied unchanged, and determines "
             "whether texts are lowercased."
         )
     write_files(folder, converted.tokenizer)

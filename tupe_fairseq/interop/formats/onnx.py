@@ -89,8 +89,8 @@ def write(
         error = error_of(folder / FILE, model, converted)
         if not error <= TOLERANCE:
             raise CheckpointError(
-                f"--position-encoding is {name!r}, whose program gives other outputs than torch: "
-                f"they differ by {error:.1e} of the largest."
+                f"--position-encoding is {name!r}, but outputs of its program differ from torch "
+                f"by {error:.1e} of the largest."
             )
         if int8:
             quantize(folder / FILE, folder / INT8_FILE)
@@ -110,7 +110,7 @@ def _check(converted: Converted, head: str | None, pooling: str | None) -> None:
     """
     if converted.is_causal:
         raise ConfigurationError(
-            "the model is a language model, which --to onnx does not take: use --to huggingface."
+            "--to onnx does not support language models: use --to huggingface."
         )
     if head and pooling:
         raise ConfigurationError(
