@@ -164,7 +164,7 @@ SIZE, PROBABILITY = "must be a positive integer", "must be a number from 0 to 1"
         (
             hf.TupeModel,
             {"position_encoding": "rope", "extend_positions": "toeplitz"},
-            "tupe_a, tupe_r have, but --position-encoding is 'rope'",
+            "tupe_a and tupe_r, but the encoding is 'rope'",
         ),
         (
             hf.TupeModel,

@@ -90,7 +90,7 @@ def test_tuning_and_resuming_beyond_the_trained_length(toy_checkpoint, long_revi
         ),
         (
             {"position_encoding": "rope", "trained_positions": None},
-            "that tupe_a, tupe_r have, but .* is 'rope'",
+            "tupe_a and tupe_r, but the encoding is 'rope'",
         ),
         (
             {"max_positions": 128, "extend_positions": None},

@@ -33,14 +33,14 @@ class Feature(Enum):
     FACTOR = "it cannot multiply attention weights after the softmax"
     SCALED_VECTORS = "it cannot scale scores that are products of vectors from the layer's input"
     SCALED_TERMS = "it cannot scale the positional terms of a layer"
-    DECODER = "it cannot hide later tokens from a decoder"
+    DECODER = "it cannot mask later tokens in a decoder"
     WINDOW = "it cannot restrict attention to a window"
     COMPILED = "torch.compile (--compile-layers) cannot trace it"
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What the layers that see the same of positions share in one forward pass.
+    """What layers with the same bias and window share in one forward pass.
 
     Attributes:
         backend: computes attention.
@@ -48,9 +48,9 @@ class Prepared:
         inputs: what the backend's `prepare` returned.
         encoding: as these layers see it; None in cross-attention.
         start: position of the first query.
-        temperature: T×1 in fp64, what scores are multiplied by, or None. Of the bias, that has
-            been done.
-        factor: H×(T+S−1) by distance, what attention weights are multiplied by, or None.
+        temperature: T×1 in fp64, factors of the scores, or None. The bias has been multiplied by
+            them already.
+        factor: H×(T+S−1), factors of the attention weights by distance, or None.
     """
 
     backend: "Backend"

@@ -11,7 +11,7 @@ def products_in(dtype: torch.dtype, q: Tensor, k: Tensor) -> tuple[Tensor, Tenso
     """Vectors in another dtype whose products are nearly those of the given ones.
 
     In half precision each number is split, x = x1 + x2 + x3, each part the rounding error of those
-    before it. Of the products of parts, the six are kept that fp32 can tell from 0. Gradients pass
+    before it. Six of the products of parts are kept; the others vanish in fp32. Gradients pass
     through the first parts, which are multiplied by all parts of the other number.
 
     Args:

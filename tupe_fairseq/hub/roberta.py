@@ -137,7 +137,7 @@ class TupeRobertaHubInterface(RobertaHubInterface):
         return logits if return_logits else logits.log_softmax(-1)
 
     def positional_correlations(self, length: int) -> Tensor:
-        """Terms that positions alone add to the scores, H×T×T; see `tupe_fairseq.analysis`."""
+        """The positional term of the scores, H×T×T; see `tupe_fairseq.analysis`."""
         return positional_correlations(self.model.encoder.sentence_encoder, length)
 
     def _check_tokenizer(self) -> None:

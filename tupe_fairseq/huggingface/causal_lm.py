@@ -22,7 +22,7 @@ MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.setdefault(TupeConfig.model_type, "TupeForCaus
 
 
 class TupeForCausalLM(TupeWithHead, GenerationMixin):
-    """`TupeModel` with hidden later tokens and an output layer without a bias.
+    """`TupeModel` with a causal mask and an output layer without a bias.
 
     `generate` uses a KV cache (`TupeCache`), unless the batch has padding, the encoding does not
     decode token by token, or use_cache is False.

@@ -53,27 +53,27 @@ class TupeConfig(PretrainedConfig):
         layernorm_embedding: LayerNorm on the input, as BERT has.
         normalize_before: pre-LN layers and a final LayerNorm.
         embedding_scale: factor of the token embeddings; None: √C for encodings whose positions
-            need it (`sinusoidal`, `cape`, `shape`), else 1. The model enters the number.
+            need it (`sinusoidal`, `cape`, `shape`), else 1. The model stores the number here.
         layer_norm_eps: epsilon of LayerNorms, added to the variance.
         type_vocab_size: number of token types; 0: `token_type_ids` has no effect.
         attention_backend: backend under attn_implementation "sdpa": "auto" or a registered one.
         classifier_dropout: dropout of classification heads; None: hidden_dropout_prob.
         classifier_act: activation of the head for sequence classification.
-        classifier_norm: classification heads have a LayerNorm before their last layer, those for
-            tokens and answers too, as in ModernBERT.
-        classifier_pooling: heads for sentences read the first token ("cls") or the mean of all
-            tokens ("mean").
-        pooler_dropout: dropout of the vectors that this head reads; None: classifier_dropout.
+        classifier_norm: classification heads have a LayerNorm before their last layer, also those
+            of token classification and question answering, as in ModernBERT.
+        classifier_pooling: the head for sequence classification reads the first token ("cls") or
+            the mean of all tokens ("mean").
+        pooler_dropout: dropout of the input of this head; None: classifier_dropout.
         initializer_range: standard deviation of new weights.
-        is_decoder: later tokens are hidden, as in a language model. For TUPE, add `tie_cls=True`
+        is_decoder: later tokens are masked, as in a language model. For TUPE, add `tie_cls=True`
             to position_options unless each text begins with `<s>`.
         tie_word_embeddings: the output layer uses the token embeddings as its weight.
         bos_token_id: id of `<s>`.
         pad_token_id: id of padding.
         eos_token_id: id of `</s>`.
         use_cache: `generate` uses a KV cache where it can.
-        sparse_prediction: with labels, a masked language model in training computes logits for
-            the tokens that have a label alone, as ModernBERT in transformers.
+        sparse_prediction: in training, a masked language model computes logits only for tokens
+            that have a label, as ModernBERT in transformers.
         **kwargs: options of every encoding, such as attention_window (`ModelOptions`), those of
             layers (`LayerOptions`), and other settings of transformers.
     """

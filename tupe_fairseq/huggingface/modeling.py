@@ -84,7 +84,7 @@ class TupePreTrainedModel(PreTrainedModel):
 
 
 class TupeModel(TupePreTrainedModel):
-    """Token embeddings and `TransformerStack`; later tokens are hidden if `config.is_decoder`.
+    """Token embeddings and `TransformerStack`; later tokens are masked if `config.is_decoder`.
 
     Raises:
         UsageError: the configuration has an invalid value.

@@ -30,32 +30,34 @@ CLASSES: dict[type, type[Optimized]] = {
 
 
 def optimize(model: T, precision: str = "fp32", inplace: bool = False) -> T:
-    """An equal model that is faster, with the same interface and the same parameters.
+    """Replace the encoders in a model by faster ones with the same parameters and interface.
 
-    Each `BertModel`, `RobertaModel`, `XLMRobertaModel`, `CamembertModel`, `DebertaV2Model` and
-    `ModernBertModel` in the model computes its layers by this package: without padding, and for
-    DeBERTa without tensors of T×T×C. Heads, pooling and tokenizers stay. With "fp32", parameters
-    are shared with `model`, names in the state dict stay, and the result can be trained and saved
-    as before. Vectors at padding are 0 where padding ends each text.
+    The layers of each `BertModel`, `RobertaModel`, `XLMRobertaModel`, `CamembertModel`,
+    `DebertaV2Model` and `ModernBertModel` are computed by this package: without padding, and for
+    DeBERTa without tensors of T×T×C. Heads, pooling and tokenizers are kept. With "fp32",
+    parameters are shared with `model`, names in the state dict do not change, and the result can
+    be trained and saved as before. If padding is on the right, features at padding are 0.
 
         >>> model = optimize(SentenceTransformer("all-MiniLM-L6-v2"))
 
     Args:
         model: an `nn.Module`, such as a model of transformers with any head, a
             `SentenceTransformer` or a `CrossEncoder`; or a pipeline of transformers.
-        precision: of the layers. "fp32": as the model is, outputs within 1e-5. "bf16" and "int8"
-            are for inference and copy the layers; see `precision.convert`. Outputs stay fp32.
-        inplace: change `model` itself, and return it. If `model` itself is one of these encoders,
-            use what is returned.
+        precision: of the layers. "fp32" keeps that of the model; outputs are equal within 1e-5.
+            "bf16" and "int8" are for inference and copy the layers; see `precision.convert`.
+            Outputs stay in fp32.
+        inplace: change `model` itself, and return it. If `model` is itself one of these encoders,
+            use the returned model.
 
     Returns:
         The model, of the same class.
 
     Raises:
-        UsageError: an unknown precision, a model without values, or no `nn.Module`.
+        UsageError: the precision is unknown, parameters are on the meta device, or `model` is
+            not an `nn.Module`.
 
     Warns:
-        UserWarning: for encoders that stay as they are, with the reason.
+        UserWarning: for encoders that are not replaced, with the reason.
     """
     if precision not in PRECISIONS:
         raise ConfigurationError(

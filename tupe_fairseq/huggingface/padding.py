@@ -57,7 +57,7 @@ def check_inputs(
     check_shape("input_ids", input_ids, (batch, length))
     check_shape("inputs_embeds", inputs_embeds, (batch, length, width))
     if attention_mask is not None:
-        # Of a text that goes on, the mask has no padding, and may have columns of earlier tokens.
+        # With a cache, the mask has no padding, and may have columns of earlier tokens.
         columns = attention_mask.size(-1) if seen else length
         check_shape("attention_mask", attention_mask, (batch, columns))
     check_shape("token_type_ids", token_type_ids, (batch, length))
@@ -83,7 +83,7 @@ def scored_labels(labels: Tensor, attention_mask: Tensor | None, shifted: bool) 
 
 
 def visible(input_ids: Tensor | None, pad_token_id: int | None) -> Tensor | None:
-    """The attention mask where none is given: all tokens but padding."""
+    """The default attention mask: all tokens except padding."""
     if input_ids is None or pad_token_id is None:
         return None
     return input_ids.ne(pad_token_id).to(torch.int64)

@@ -93,8 +93,8 @@ def token_classifier(config: TupeConfig, num_labels: int) -> nn.Module:
 class TupeForMaskedLM(TupeWithHead):
     """RoBERTa's language modeling head: logits B×T×V; labels B×T, −100 where there is none.
 
-    With `config.sparse_prediction` and labels, in training, logits are computed for the M tokens
-    that have a label alone, M×V.
+    In training with `config.sparse_prediction`, logits are M×V, only for the M tokens that have a
+    label.
     """
 
     output_class = MaskedLMOutput
@@ -215,7 +215,7 @@ class TupeForMultipleChoice(TupeWithSentenceHead):
 class TupeForTokenClassification(TupeWithHead):
     """A linear layer on each token: logits B×T×classes; labels B×T, −100 where there is none.
 
-    With `classifier_norm`, it is the head for sentences that is on each token.
+    With `config.classifier_norm`, it is the head of `TupeForSequenceClassification` on each token.
     """
 
     output_class = TokenClassifierOutput
@@ -237,7 +237,7 @@ class TupeForTokenClassification(TupeWithHead):
 
 
 class TupeForQuestionAnswering(TupeWithHead):
-    """A layer or a head, as for tokens, for the first and the last token of an answer."""
+    """The layer of `TupeForTokenClassification`, for the first and the last token of an answer."""
 
     output_class = QuestionAnsweringModelOutput
 

@@ -76,7 +76,7 @@ class Converted:
         return self.is_causal or f"{LM_HEAD}dense.weight" in self.state
 
     def writes_features(self, head: str | None) -> bool:
-        """Whether transformers' class has no head: none is asked for, and none is trained."""
+        """Whether transformers' class has no head: none is requested, and none is trained."""
         return head is None and (self.pooling is not None or not self.has_lm_head)
 
 

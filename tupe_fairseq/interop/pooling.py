@@ -42,7 +42,7 @@ class Pooling(nn.Module):
 
 
 class WithPooling(nn.Module):
-    """A model of transformers that returns its first outputs alone, or the first one pooled.
+    """A model of transformers that returns only its first outputs, or the first one pooled.
 
     Args:
         model: of transformers.

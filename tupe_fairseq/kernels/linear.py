@@ -1,6 +1,6 @@
 """Products with weights: torch's own, or oneDNN's where that is faster.
 
-torch computes fp32 products on x86 processors by MKL, which uses AVX-512 on Intel's alone. On
+torch computes fp32 products on x86 processors by MKL, which uses AVX-512 only on Intel's. On
 other processors with AVX-512, oneDNN, which is a part of torch, is faster. Both copy the weight
 into blocks first. For few rows this takes longer than the product, so a kernel in C reads the
 weight as it is stored. All round in fp32; they differ in the order of summation.
@@ -175,9 +175,9 @@ def _small_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def of_some_rows(x: Tensor, product: Callable[[Tensor], Tensor]) -> Tensor:
-    """`product(x)` for a number of rows of which few exist: up to 1/16 are added and left out.
+    """`product(x)` with the number of rows rounded up by at most 1/16; the result has those of x.
 
-    oneDNN keeps a program of about 400 kB for each number of rows, which a server has many of.
+    oneDNN keeps a program of about 400 kB for each number of rows, and a server sees many.
     """
     rows = x.numel() // x.size(-1)
     added = -rows % (1 << max(0, rows.bit_length() - 5))

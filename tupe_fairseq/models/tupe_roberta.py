@@ -106,7 +106,7 @@ class TupeRobertaModel(CheckedModel, RobertaFromPretrained, RobertaModel):
         classification_head_name: str | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, dict[str, Any]]:
-        """As RobertaModel's, whose heads for sentences read the first token alone.
+        """As RobertaModel's; heads for sentences read only the first token.
 
         Raises:
             UsageError: see `CheckedModel.forward`.
@@ -120,7 +120,7 @@ class TupeRobertaModel(CheckedModel, RobertaFromPretrained, RobertaModel):
         return head(x), extra
 
     def register_token_head(self, name: str, num_classes: int) -> None:
-        """Register a head that classifies each token, among the heads for sentences.
+        """Register a head that classifies each token, beside the heads for sentences.
 
         It maps B×T×C to B×T×classes by dropout and one linear layer.
         """
@@ -133,8 +133,8 @@ class TupeRobertaModel(CheckedModel, RobertaFromPretrained, RobertaModel):
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """As fairseq's, which expects that all heads are for sentences.
 
-        Heads that the state dict lacks begin with the first layer of its head `pooler`, which is
-        BERT's, if it has their width.
+        Heads that the state dict lacks are initialised from the first layer of its head `pooler`,
+        which is BERT's, if the widths are equal.
         """
         prefix = f"{name}.classification_heads." if name else "classification_heads."
         heads = {key.removeprefix(prefix).split(".")[0] for key in state_dict if prefix in key}

@@ -39,7 +39,7 @@ class TransformerStack(nn.Module):
         checkpoint_activations: recompute layers in the backward pass instead of storing them.
         attention_backend: a registered backend or "auto".
         compile_layers: run the layers through torch.compile.
-        causal: hide later tokens, as a language model does.
+        causal: mask later tokens, as a language model does.
         source_dim: width of the source that every layer attends to, or None without a source.
         final_norm: LayerNorm after the last layer; by default that of pre-LN layers.
         token_types: number of token types, each with an embedding; BERT calls them segments.

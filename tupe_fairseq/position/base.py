@@ -44,7 +44,7 @@ class PositionEncoding(nn.Module):
 
     #: Terms summed in a score, whose scale is 1/√(score_terms·D): for TUPE 2, for DeBERTa 3.
     score_terms = 1
-    #: Whether the bias is a product of vectors alone, with no part by distance.
+    #: Whether the bias is only a product of vectors, without a part by distance.
     bias_is_product = False
     #: Whether it has no form for keys on the right, so that it is for decoders only.
     causal_only = False
@@ -70,8 +70,8 @@ class PositionEncoding(nn.Module):
 
         The model calls this before `embed`, in training and evaluation, but not in incremental
         decoding, where each step is a pass. An encoding that draws random positions in training
-        returns a shallow copy of itself (`copy.copy`, which shares the parameters) with what it
-        has drawn: so all hooks, and activation checkpointing, see one draw.
+        returns a shallow copy of itself (`copy.copy`, which shares the parameters) with the drawn
+        positions, so that all hooks and activation checkpointing use the same ones.
 
         Args:
             length: tokens T of each sequence, padding included.
@@ -133,7 +133,7 @@ class PositionEncoding(nn.Module):
         return None
 
     def weight_factor(self, queries: int, keys: int, start: int = 0) -> Tensor | None:
-        """What attention weights are multiplied by after the softmax, by distance.
+        """Factors of the attention weights after the softmax, by distance.
 
         The arguments are those of `attention_bias`.
 

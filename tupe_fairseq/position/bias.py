@@ -59,7 +59,7 @@ class Visible:
 
 @dataclass(frozen=True)
 class AttentionBias:
-    """What positions alone add to the scores; layers and sequences share it.
+    """The positional term of the scores, which layers and sequences share.
 
     bias_ij = queries_i · keys_j + by_distance[j − i]. Parts that do not exist are None. All
     are fp32 or wider: a rounding error would be the same in every layer.

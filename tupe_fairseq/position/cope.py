@@ -34,7 +34,7 @@ class ContextualTerms(LayerTerms):
         below = position.floor()
         # B×H×T×D · D×P -> B×H×T×P -> B×H×T×S
         by_row = (q @ self.weight).to(position.dtype)
-        # Of a text with NaN, the position is no index, which would end the whole batch.
+        # NaN is not an index, and would raise an error for the whole batch.
         ends = (end.nan_to_num().long() for end in (below, position.ceil()))
         low, high = (by_row.gather(-1, end) for end in ends)
         return low + (high - low) * (position - below)

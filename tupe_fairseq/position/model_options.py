@@ -79,6 +79,6 @@ class ModelOptions:
 
 
 def model_options(decoder: bool = True) -> tuple[Option, ...]:
-    """The options of every encoding; without a decoder, those that encoders take."""
+    """The options of every encoding; without a decoder, only those of encoders."""
     options = declared_options(ModelOptions)
     return tuple(option for option in options if decoder or Mark.DECODERS not in option.marks)
