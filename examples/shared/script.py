@@ -1,5 +1,6 @@
 """How scripts begin and end."""
 
+import argparse
 import logging
 import signal
 import sys
@@ -41,9 +42,10 @@ def run_report(report: Callable[[Path], None]) -> None:
     """Run a report; its argument is the folder that holds results.json."""
 
     def main() -> None:
-        if len(sys.argv) != 2:
-            raise UsageError("one argument is needed: the folder that holds results.json.")
-        report(Path(sys.argv[1]))
-        print(f"report: {Path(sys.argv[1]) / 'report.md'}")
+        parser = argparse.ArgumentParser(description="Write report.md again from results.json.")
+        parser.add_argument("folder", type=Path, metavar="FOLDER", help="holds results.json")
+        folder = parser.parse_args().folder
+        report(folder)
+        print(f"report: {folder / 'report.md'}")
 
     run(main)

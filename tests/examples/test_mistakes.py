@@ -1,5 +1,7 @@
 """What the programs of examples/study and examples/translation refuse before they write."""
 
+import runpy
+
 import pytest
 
 from examples.study import benchmark, length
@@ -44,3 +46,11 @@ def test_mistakes(name, flags, message, toy_masked_lm_data, tmp_path):
 def test_data_without_a_dictionary(tmp_path):
     with pytest.raises(UsageError, match=r"holds no dict\.txt"):
         benchmark.main([str(tmp_path), "--out", str(tmp_path / "out")])
+
+
+def test_reports_have_help(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["collect", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("examples.glue.collect", run_name="__main__")
+    assert ended.value.code == 0
+    assert "holds results.json" in capsys.readouterr().out
