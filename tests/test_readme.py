@@ -137,6 +137,8 @@ def test_python(in_quickstart):
     assert names["encoder"].config.d_head == 16
     assert names["roberta"].positional_correlations(32).shape == (4, 32, 32)
     assert "model" in run_blocks(ROOT / "tupe_fairseq" / "hub" / "README.md")["state"]
+    names = run_blocks(ROOT / "examples" / "quickstart" / "README.md")
+    assert "sentence_classification_head" in names["sentiment"].model.classification_heads
 
 
 def test_translation_in_python(toy_translation_data, tmp_path, monkeypatch):
