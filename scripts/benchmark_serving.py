@@ -1,17 +1,17 @@
-"""Time of an encoder of transformers that is served on a CPU, by other libraries and by ours.
+"""Measure the time of an encoder on a CPU, with transformers, other libraries and this package.
 
     python scripts/benchmark_serving.py --sts-b glue_data/STS-B --out DIRECTORY
     python scripts/benchmark_serving.py --model DIRECTORY --text FILE --out DIRECTORY
     python scripts/benchmark_serving.py --form deberta-v3-small --lengths 128 512 --out DIRECTORY
 
-A table for each number of threads, length and size of batches. Texts are sorted by length, batches
-are padded to their longest text, and features of all tokens are computed. All ways run in this
-process; in each round each of them runs the same batches. Ways whose library is not installed (see
-the extra `rivals`) are named with the reason. With --sts-b, models that are read from a directory
-also get the rank correlation of the cosine of their mean features with the similarities that
-people gave.
+Prints a table for each number of threads, length and batch size. Texts are sorted by length,
+batches are padded to their longest text, and features of all tokens are computed. All ways run in
+this process, and each runs the same batches in each round. Ways whose library is not installed
+(see the extra `rivals`) are named with the reason. With --sts-b, models that are read from a
+directory also get their score on STS-B: the rank correlation of the cosine of their mean features
+with the given similarities.
 
-OUT/results.json is written after each table, and a second call goes on with those that it lacks.
+OUT/results.json is written after each table. The same command continues with the missing tables.
 """
 
 import argparse

@@ -79,7 +79,8 @@ def arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", metavar="PROGRAM", help="directory written by --to onnx")
-    parser.add_argument("file", metavar="FILE", nargs="?", default="model.onnx")
+    told = "of the program: model.onnx (default) or model.int8.onnx"
+    parser.add_argument("file", metavar="FILE", nargs="?", default="model.onnx", help=told)
     args = parser.parse_args()
     for name in ("config.json", "tokenizer.json", args.file):
         if not Path(args.folder, name).is_file():
@@ -102,7 +103,7 @@ def main() -> None:
     output = first.name
     if output == "last_hidden_state":
         sys.exit(
-            f"error: PROGRAM is {folder!r}, which gives features: see --pooling of --to onnx."
+            f"error: PROGRAM is {folder!r}, which returns features: convert with --pooling mean."
         )
     if others or (len(first.shape) == 3 and first.shape[-1] != config["vocab_size"]):
         sys.exit(

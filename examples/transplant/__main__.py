@@ -1,15 +1,15 @@
-"""Give a released encoder another position encoding, by distillation from itself.
+"""Replace the position encoding of a released encoder, by distillation from the original.
 
     python -m examples.transplant SOURCE TEXT --position-encoding tupe_r --out DIRECTORY
 
 SOURCE is a directory of transformers or sentence-transformers with a BERT, RoBERTa, DeBERTa or
-ModernBERT. TEXT has a sentence or paragraph in each line; no labels are needed. The encoder begins
-with the parameters of SOURCE and new positions, and learns to give the features of SOURCE. It ends
-when the error on held-out lines falls no more, or after --updates. The same command continues what
-was interrupted.
+ModernBERT. TEXT has a sentence or paragraph in each line; no labels are needed. The encoder starts
+from the parameters of SOURCE with new positions, and is trained to have the features of SOURCE.
+Training ends when the error on held-out lines no longer falls, or after --updates. The same command
+continues after an interruption.
 
-OUT/transformers and OUT/fairseq get the encoder for each library, OUT/progress.json the measures
-on held-out lines (fidelity.py).
+OUT/transformers and OUT/fairseq have the encoder for each library, and OUT/progress.json has the
+measures on held-out lines (fidelity.py).
 """
 
 import argparse
@@ -49,16 +49,16 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--out", type=Path, required=True, metavar="DIRECTORY", help="new, or interrupted")
     names = ", ".join(POSITION_ENCODINGS)
     add("--position-encoding", required=True, metavar="NAME", help=f"one of: {names}")
-    told = f"tokens of a text, longer ones are cut (default: {LENGTH}, or as many as SOURCE reads)"
+    told = f"maximum tokens of a text (default: {LENGTH}, or fewer if SOURCE reads fewer)"
     add("--length", type=int, metavar="N", help=told)
-    told = "longest text of the new encoder, in tokens (default: that of SOURCE)"
+    told = "maximum tokens of a text for the new encoder (default: those of SOURCE)"
     add("--max-positions", type=int, metavar="N", help=told)
-    add("--updates", type=int, default=2000, metavar="N", help="at most (default: %(default)s)")
+    add("--updates", type=int, default=2000, metavar="N", help="maximum (default: %(default)s)")
     add("--lr", type=float, default=3e-4, metavar="X", help="default: %(default)s")
     told = "of the parameters of the position encoding (default: %(default)s)"
     add("--position-lr", type=float, default=2e-3, metavar="X", help=told)
     add("--batch-size", type=int, default=32, metavar="N", help="texts (default: %(default)s)")
-    told = "share of texts whose words are in another order (default: %(default)s)"
+    told = "share of texts whose words are shuffled (default: %(default)s)"
     add("--disordered", type=float, default=0.5, metavar="X", help=told)
     told = "weight of the features of layers before the last one (default: %(default)s)"
     add("--layers", type=float, default=4.0, metavar="X", help=told)

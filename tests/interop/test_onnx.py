@@ -196,7 +196,7 @@ def test_serving_a_bert(problem, tmp_path):
     run("--from", "huggingface", source, tmp_path / "f", "--to", "onnx", "--check")
     done = served(tmp_path / "f", texts)
     assert done.returncode == 1
-    assert "which gives features: see --pooling" in done.stderr
+    assert "which returns features: convert with --pooling mean" in done.stderr
 
 
 @pytest.mark.slow
