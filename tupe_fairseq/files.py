@@ -69,7 +69,7 @@ def move(aside: Path, path: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Wait until a file, or the list of a folder's files, is on the disk."""
+    """Flush a file, or the entries of a folder, to the disk (fsync)."""
     # Windows cannot open folders.
     if os.name == "posix":
         descriptor = os.open(path, os.O_RDONLY)

@@ -23,7 +23,7 @@ def processor() -> str:
 
 
 def fact_of_processor(*names: str) -> str | None:
-    """What Linux says of the processor under the first of these names that it knows, if any."""
+    """The value of the first of these names in Linux's description of the processor, or None."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

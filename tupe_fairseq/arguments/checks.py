@@ -1,4 +1,4 @@
-"""Checks of arguments that need nothing but the arguments; each error is one line."""
+"""Checks that need only the arguments; each error is one line."""
 
 import difflib
 from argparse import Namespace

@@ -1,4 +1,4 @@
-"""The one way to complete arguments, and the one place that changes fairseq's object."""
+"""Completion of arguments; the only place that changes fairseq's object."""
 
 import argparse
 from argparse import Namespace

@@ -40,7 +40,7 @@ DENSE = 1 << 29
 
 
 class Blocked(Backend):
-    """For CPUs: every encoding whose terms are biases, products or vectors, in memory O(T)."""
+    """For CPUs: every encoding whose terms are biases, products or vectors, in O(T) memory."""
 
     name = "blocked"
     supports = frozenset(Feature) - {Feature.CONTENT, Feature.COMPILED, Feature.SCALED_TERMS}
@@ -113,7 +113,7 @@ def _is_native(dtype: torch.dtype) -> bool:
 
 @functools.cache
 def multiplies_bf16() -> bool:
-    """Whether the processor has instructions for products in bf16, as far as it tells."""
+    """Whether the processor reports instructions for products in bf16."""
     return "amx_bf16" in (fact_of_processor("flags") or "").split()
 
 

@@ -1,4 +1,4 @@
-"""Attention written out: scores, softmax, weights. The oracle of every other backend."""
+"""Plain attention: scores, softmax, weights. The reference for the other backends."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Explain in one line, naming the flag, why a checkpoint does not fit a model."""
+"""Explain in one line why a checkpoint does not fit a model, with the flag to change."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -46,7 +46,7 @@ class PlainArray(np.ndarray):
         super().__setstate__((1, shape, kind.dtype, fortran_order, raw))
 
     def __array_wrap__(self, array: np.ndarray, *unused: Any) -> Any:
-        """Results of computations are numpy's own arrays and scalars."""
+        """Operations return numpy's own arrays and scalars."""
         return array.view(np.ndarray)[()]
 
     def __reduce__(self) -> Any:

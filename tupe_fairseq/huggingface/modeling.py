@@ -78,7 +78,7 @@ class TupePreTrainedModel(PreTrainedModel):
         return embeddings
 
     def returned(self, output: Any, return_dict: bool | None) -> Any:
-        """An output as an object, or as a tuple where that is asked for."""
+        """An output as an object, or as a tuple if that is requested."""
         wanted = self.config.return_dict if return_dict is None else return_dict
         return output if wanted else output.to_tuple()
 

@@ -107,7 +107,7 @@ def _replace(model: Any, precision: str) -> Any:
 
 
 def _replacements(model: nn.Module) -> tuple[dict[nn.Module, Any], dict[str, str]]:
-    """The optimized encoder of each encoder, and by name why others stay as they are."""
+    """The optimized encoder of each encoder, and the reasons why others are kept, by name."""
     replaced: dict[nn.Module, Any] = {}
     reasons: dict[str, str] = {}
     for name, module in model.named_modules():
@@ -125,6 +125,6 @@ def _replacements(model: nn.Module) -> tuple[dict[nn.Module, Any], dict[str, str
 
 
 def _read_padding(parent: nn.Module) -> str:
-    """Why an encoder stays whose vectors at padding matter to its parent, or an empty string."""
+    """Why an encoder is kept whose parent reads features at padding, or an empty string."""
     # GLiNER with fuse_layers averages all layers over padding, too.
     return "layers_fuser reads vectors at padding" if hasattr(parent, "layers_fuser") else ""

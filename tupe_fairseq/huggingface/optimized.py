@@ -68,14 +68,14 @@ class Optimized(transformers.PreTrainedModel):
 
     @classmethod
     def why_not(cls, model: Any) -> str:
-        """Why an encoder stays as it is, or an empty string."""
+        """Why an encoder cannot be replaced, or an empty string."""
         if "forward" in model.__dict__:
             return "its forward has been replaced by another library"
         return cls.unsupported(model)
 
     @classmethod
     def unsupported(cls, model: Any) -> str:
-        """What of the configuration is not supported, or an empty string."""
+        """Which part of the configuration is not supported, or an empty string."""
         config = model.config
         if config.is_decoder or config.add_cross_attention:
             return "it is a decoder"
@@ -105,7 +105,7 @@ class Optimized(transformers.PreTrainedModel):
         self.__dict__["links"] = self.make_links(stack)
 
     def keep(self, stack: HuggingFaceStack, precision: str) -> None:
-        """Compute by this stack from now on, which has parameters of its own, for inference."""
+        """Replace the stack by this one, which has its own parameters, for inference."""
         setattr(self, self.body, stack)
         self.precision = precision
         self.__dict__["stack"] = stack
@@ -240,7 +240,7 @@ class Optimized(transformers.PreTrainedModel):
 
 
 def _refuse(encoder: Any, *_: Any) -> None:
-    """Called before the state dict of converted layers is made."""
+    """Raise a UsageError; a hook called before the state dict of converted layers is built."""
     raise UsageError(
         f"layers in {encoder.precision} are for inference and cannot be saved: save the model "
         "that was given to optimize."

@@ -112,7 +112,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 @functools.cache
 def prefers_onednn() -> bool:
-    """Whether oneDNN is faster than what torch calls here, by what is known of the processor."""
+    """Whether oneDNN is faster than torch's default on this processor."""
     return _instructions() == "AVX512" and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
@@ -125,7 +125,7 @@ def _instructions() -> str:
 
 
 def _is_small(x: Tensor, weight: Tensor) -> bool:
-    """Whether the kernel in C is faster, as the time is that of reading the weight."""
+    """Whether the kernel in C is faster: for few rows, reading the weight dominates the time."""
     if torch.is_grad_enabled() or x.numel() > FEW_ROWS.get(_instructions(), 0) * x.size(-1):
         return False
     fits = x.size(-1) % LINE == 0 and weight.is_contiguous()

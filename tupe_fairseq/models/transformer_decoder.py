@@ -162,7 +162,7 @@ class TupeTransformerDecoder(FairseqStack, TransformerDecoderBase):
 
 
 def _without_layers(cfg: TransformerConfig) -> TransformerConfig:
-    """For fairseq's constructor, whose layers and positions would be thrown away."""
+    """Settings for fairseq's constructor, without layers and positions, which are not used."""
     bare = copy.deepcopy(cfg)
     bare.decoder.layers = 0
     bare.no_token_positional_embeddings = True

@@ -210,7 +210,7 @@ def released_options(config: Any) -> dict[str, Any]:
 
 
 def check_options(terms: str, dropout: float) -> None:
-    """Raise a ConfigurationError for unknown terms, or for what is no probability."""
+    """Raise a ConfigurationError for unknown terms, or a dropout that is not a probability."""
     if terms not in TERMS:
         raise ConfigurationError(
             f"--deberta-terms is {terms!r}, but must be one of: {' '.join(TERMS)}."

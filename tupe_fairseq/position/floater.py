@@ -45,7 +45,7 @@ def _average_tanhs(start: Tensor, matrix: Tensor, inputs: Tensor) -> Tensor:
 
 
 class _Linear(nn.Module):
-    """As nn.Linear, but it begins with zeros, and the models' initialisation leaves it alone."""
+    """As nn.Linear, but initialised to zeros, which the models' initialisation does not change."""
 
     def __init__(self, inputs: int, outputs: int):
         super().__init__()
