@@ -5,8 +5,8 @@
 SOURCE is a directory of transformers or sentence-transformers with a BERT, RoBERTa, DeBERTa or
 ModernBERT. TEXT has a sentence or paragraph in each line; no labels are needed. The encoder starts
 from the parameters of SOURCE with new positions, and is trained to have the features of SOURCE.
-Training ends when the error on held-out lines no longer falls, or after --updates. The same command
-continues after an interruption.
+Training ends when the error on held-out lines no longer falls, or after --updates. The same
+command continues after an interruption.
 
 OUT/transformers and OUT/fairseq have the encoder for each library, and OUT/progress.json has the
 measures on held-out lines (fidelity.py).
