@@ -30,7 +30,7 @@ from .errors import BackendError, CheckpointError, ConfigurationError, DataError
 from .position import PositionEncoding, Shape, build_position_encoding, register_position_encoding
 from .tupe_encoder import TUPEConfig, TUPEEncoder
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "BackendError",
