@@ -43,9 +43,9 @@ ENCODINGS = ("tupe_a", "tupe_r", "rope", "t5", "alibi", "deberta", "learned", "n
 SEEDS = (1, 2, 3)
 #: Transplants that are fine-tuned, by part and name.
 TUNED = ("encodings/deberta", "order/tupe_r+1200", "order/tupe_r+4800", "encodings/none")
-#: Epochs of each task, the examples of a batch, and the learning rate.
-EPOCHS = {"CoLA": 5, "RTE": 5, "MRPC": 5, "STS-B": 5, "SST-2": 1}
-EXAMPLES, RATE = 32, 5e-5
+#: Epochs of each task, the examples of a batch, tokens of an example, and the learning rate.
+EPOCHS = {"CoLA": 5, "RTE": 3, "MRPC": 3, "STS-B": 3, "SST-2": 1}
+EXAMPLES, CUT, RATE = 32, 128, 5e-5
 #: Updates of the part `order`: about 15 minutes of two cores, and an hour.
 MORE = (1200, 4800)
 #: Encodings of the part `long`, with their flags, and the tokens of a text in training.
@@ -128,7 +128,7 @@ def task_run(args: argparse.Namespace, name: str, model: Path, task: str, seed: 
     out = args.out.absolute() / part / name / str(seed) / "model"
     command = [sys.executable, "-m", "examples.huggingface.finetune", args.glue.absolute(), task]
     command += [model, "--out", out, "--lr", RATE, "--epochs", EPOCHS[task], "--seed", seed]
-    command += ["--bf16"] if args.bf16 else []
+    command += ["--max-positions", CUT, *(["--bf16"] if args.bf16 else [])]
     settings = {"part": "tasks", "task": task, "name": name, "seed": seed}
     return Run(f"{part}/{name}/{seed}", settings, [command], task_result)
 
@@ -196,7 +196,7 @@ def fairseq_run(args: argparse.Namespace, task: str, seed: int) -> Run:
     out, model = args.out.absolute() / name, args.out.absolute() / "converted" / "model"
     glue = ROOT / "examples" / "glue"
     prepare = ["bash", glue / "preprocess_glue.sh", args.glue.absolute(), task, model]
-    prepare += [out / "data"]
+    prepare += [out / "data", "--max-positions", CUT]
     read = read_split(args.glue, TASKS[task], TASKS[task].splits[0])
     updates = EPOCHS[task] * math.ceil(len(read.examples if read else ()) / EXAMPLES)
     train = ["bash", glue / "finetune.sh", out / "data" / f"{task}-bin", model / "model.pt", out]
