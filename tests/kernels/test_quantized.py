@@ -36,3 +36,13 @@ def test_large_factors_do_not_overflow():
     layer.weight.copy_(torch.tensor([1.0, -1.0, 0.0])[:, None])
     out = QuantizedLinear(layer)(torch.full((2, 64), 5.0))
     torch.testing.assert_close(out, torch.tensor([[320.0, -320.0, 0.0]]).expand(2, 3))
+
+
+def test_layers_are_sent_to_processes():
+    """As by a pool of sentence-transformers, after tensors have moved to shared memory."""
+    quantized = QuantizedLinear(nn.Linear(96, 64)).share_memory()
+    context = torch.multiprocessing.get_context("spawn")
+    process = context.Process(target=quantized, args=(torch.randn(3, 96),))
+    process.start()
+    process.join()
+    assert process.exitcode == 0

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,11 +24,25 @@ class QuantizedLinear(nn.Module):
         weight = layer.weight.detach()
         scales = (weight.abs().amax(1) / LARGEST).clamp(min=torch.finfo(weight.dtype).tiny)
         zeros = torch.zeros_like(scales, dtype=torch.int64)
-        with _fastest_engine(), warnings.catch_warnings():
-            # torch announces that torchao will replace such tensors.
-            warnings.simplefilter("ignore")
+        with _packing():
             rows = torch.quantize_per_channel(weight, scales.double(), zeros, 0, torch.qint8)
             self.packed = torch.ops.quantized.linear_prepack(rows, layer.bias)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state with arrays: torch cannot share quantized tensors between processes."""
+        with _packing():
+            rows, bias = torch.ops.quantized.linear_unpack(self.packed)
+            arrays = [rows.int_repr().numpy(), rows.q_per_channel_scales().numpy()]
+        arrays += [] if bias is None else [bias.detach().numpy()]
+        return {**self.__dict__, "packed": arrays}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        values, scales, *bias = map(torch.tensor, state.pop("packed"))
+        super().__setstate__(state)
+        zeros = torch.zeros_like(scales, dtype=torch.int64)
+        with _packing():
+            rows = torch._make_per_channel_quantized_tensor(values, scales, zeros, 0)
+            self.packed = torch.ops.quantized.linear_prepack(rows, bias[0] if bias else None)
 
     def forward(self, x: Tensor) -> Tensor:
         return of_some_rows(x, self._product)
@@ -38,13 +53,18 @@ class QuantizedLinear(nn.Module):
 
 
 @contextmanager
-def _fastest_engine() -> Iterator[None]:
-    """Where processors have instructions for 8 bits, pack weights for oneDNN, which uses them."""
+def _packing() -> Iterator[None]:
+    """Where processors have instructions for 8 bits, pack weights for oneDNN, which uses them.
+
+    Without the announcement of torch that torchao will replace quantized tensors.
+    """
     engine = torch.backends.quantized.engine
     with_vnni = getattr(torch.cpu, "_is_vnni_supported", bool)()
     if with_vnni and "onednn" in torch.backends.quantized.supported_engines:
         torch.backends.quantized.engine = "onednn"
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         torch.backends.quantized.engine = engine
