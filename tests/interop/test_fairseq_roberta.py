@@ -11,11 +11,13 @@ from fairseq.models.roberta import RobertaModel
 from tests.attention.cases import IN_ENCODERS
 from tests.fairseq_commands import COMMON, SMALL, finetune, parameters, pretrain, train
 from tests.interop.samples import refused, run
-from tests.tolerances import assert_close
+from tests.tolerances import assert_close, assert_trained_alike
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoints.migration import SECOND_COPY
+from tupe_fairseq.commands import running
 
 STACK = "encoder.sentence_encoder."
+LEARNED = ("--position-encoding", "learned")
 STOCK = ("--arch", "roberta", *SMALL[2:])
 
 
@@ -133,6 +135,18 @@ def test_training_from_fairseq_0_12_2(stock, toy_masked_lm_data, tmp_path):
     kept = {n: v for n, v in parameters(stock).items() if n in trained}
     assert trained.keys() == kept.keys()
     assert all(torch.equal(trained[name], value) for name, value in kept.items())
+
+
+def test_training_goes_on_as_in_stock(stock, toy_masked_lm_data, tmp_path):
+    """With the state of Adam, also when it is resumed once more."""
+    flags = ("--dropout", 0, "--attention-dropout", 0, "--lr", 0.01, "--max-update")
+    restored = ("--restore-file", stock, *flags)
+    theirs = pretrain(toy_masked_lm_data, tmp_path / "stock", *STOCK, *restored, 8)
+    with running("train"):
+        for more in ((*restored, 6), (*flags, 8)):
+            ours = pretrain(toy_masked_lm_data, tmp_path / "ours", *LEARNED, *more)
+    found, expected = parameters(ours), own_parameters(theirs)
+    assert_trained_alike(found, {name: expected[name] for name in found})
 
 
 def test_the_hub_loads_stock_checkpoints(stock):

@@ -12,6 +12,7 @@ from typing import Any
 
 from fairseq import checkpoint_utils
 from fairseq.distributed.utils import get_global_rank
+from torch import nn
 
 from ..arguments.training import TrainingSettings
 from ..errors import CheckpointError
@@ -24,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 def check_restored(
     training: TrainingSettings, options: Iterable[Option], complete: Namespace
-) -> None:
+) -> list[str]:
     """Check that the checkpoint of --restore-file or --finetune-from-model can be used.
 
     fairseq shows a traceback if it cannot be read, and silently loads the checkpoint of
@@ -39,6 +40,9 @@ def check_restored(
         options: of the model.
         complete: their values.
 
+    Returns:
+        The names in the model of --restore-file, in their order; empty without that file.
+
     Raises:
         CheckpointError: the checkpoint is damaged, not fairseq's, or would run code; or it has
             another value of an option that is fixed, as --position-encoding is.
@@ -46,8 +50,10 @@ def check_restored(
     restored = training.restored_file
     named = (restored, Path(training.finetune_from_model or ""))
     sources = [path for path in dict.fromkeys(named) if path.is_file()]
+    names: list[str] = []
     for path in sources:
         state = _read_restored(path) if path == restored else read_checkpoint(path)
+        names = list(state["model"]) if path == restored else names
         recorded = recorded_settings(state, "model", path)
         known = {"position_encoding": _stock_encoding(recorded), **recorded}
         changes = _changes(options, complete, known, path)
@@ -59,6 +65,25 @@ def check_restored(
                 path,
                 "; ".join(changes),
             )
+    return names
+
+
+def follow_order(model: nn.Module, names: Iterable[str]) -> None:
+    """Register the submodules of a model in the order of these names, others after them.
+
+    The state of an optimizer numbers the parameters in the order of their registration, which in
+    stock fairseq's models is another one.
+    """
+    place: dict[str, int] = {}
+    for name in names:
+        while name:
+            place.setdefault(name, len(place))
+            name = name.rpartition(".")[0]
+    for path, module in list(model.named_modules()):
+        prefix = f"{path}." if path else ""
+        children = list(module._modules)
+        children.sort(key=lambda child: place.get(prefix + child, len(place)))
+        module._modules = {child: module._modules[child] for child in children}
 
 
 def _changes(

@@ -13,7 +13,7 @@ from ..arguments.completion import completed, write_back
 from ..arguments.declaration import ModelArguments
 from ..arguments.training import DEFAULT_RESTORE_FILE, TrainingSettings
 from ..checkpoints.mismatch import explain_mismatch
-from ..checkpoints.restoring import check_restored, forget_earlier_runs
+from ..checkpoints.restoring import check_restored, follow_order, forget_earlier_runs
 from ..checks import check_data
 from ..errors import CheckpointError, ConfigurationError
 
@@ -52,10 +52,11 @@ class CheckedModel(BaseFairseqModel):
         """
         complete = completed(cls.arguments, args, task)
         training = TrainingSettings.read(args)
+        names: list[str] = []
         if commands.current() == "train":
             forget_earlier_runs()
             options = cls.arguments.options_with(complete.position_encoding)
-            check_restored(training, options, complete)
+            names = check_restored(training, options, complete)
             if training.data:
                 check_data(training.data, cls.data_dictionary(task))
         else:
@@ -65,6 +66,7 @@ class CheckedModel(BaseFairseqModel):
         if unusable and commands.current():
             raise ConfigurationError(unusable)
         model = cls.from_arguments(complete, task)
+        follow_order(model, names)
         model.unusable = unusable
         write_back(args, complete)
         model.args = args
