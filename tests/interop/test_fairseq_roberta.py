@@ -179,6 +179,7 @@ def test_classifier(toy_sentence_data, tmp_path):
     [
         (("--position-encoding", "rotary"), "'rotary', but the known ones"),
         (("--dict", "tokens.txt"), "6 symbols, but the checkpoint has embeddings for 205"),
+        (("--dict", "words.txt"), "words.txt does not exist: give --dict FILE"),
     ],
 )
 def test_refusals(stock, tmp_path, monkeypatch, flags, part):
@@ -188,3 +189,11 @@ def test_refusals(stock, tmp_path, monkeypatch, flags, part):
     with refused(part):
         run("--from", "fairseq-roberta", stock, "out", *flags)
     assert not Path("out").exists()
+
+
+def test_checkpoints_of_this_package_are_refused(stock, tmp_path):
+    """Their options would be lost."""
+    run("--from", "fairseq-roberta", stock, tmp_path / "ours")
+    for source, part in (("ours", "this package: leave out --from"), ("our", "does not exist")):
+        with refused(str(tmp_path / source), part):
+            run("--from", "fairseq-roberta", tmp_path / source, tmp_path / "again")

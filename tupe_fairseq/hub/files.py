@@ -44,6 +44,8 @@ def find_checkpoint(path: Path, name: str | None = None) -> Path:
     for candidate in [name] if name else CHECKPOINTS:
         if (path / candidate).is_file():
             return path / candidate
+    if not path.exists():
+        raise CheckpointError(f"no checkpoint: {path} does not exist.")
     raise CheckpointError(f"no checkpoint: {path} holds no {name or ', '.join(CHECKPOINTS)}.")
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from ...checkpoints.migration import SECOND_COPY, rename_old_layers
 from ...checkpoints.reading import read_checkpoint, recorded_settings
 from ...checks import read_dictionary
-from ...errors import CheckpointError
+from ...errors import CheckpointError, DataError
 from ...hub.files import find_checkpoint
 from ..carried import DICTIONARY
 from ..conversion import Conversion, Opened, register
@@ -124,7 +124,12 @@ def _read_source(
     """The checkpoint's path and entries, and those of the dictionary, by default beside it."""
     source = find_checkpoint(Path(checkpoint))
     path = Path(dictionary or source.with_name(DICTIONARY))
-    return source, read_state(source), path, read_dictionary(path)
+    state = read_state(source)
+    if "position_encoding" in recorded_settings(state, "model", source):
+        raise CheckpointError(f"{source} is a checkpoint of this package: leave out --from.")
+    if not path.is_file():
+        raise DataError(f"the dictionary {path} does not exist: give --dict FILE.")
+    return source, state, path, read_dictionary(path)
 
 
 def _settings(
