@@ -30,7 +30,7 @@ def test_later_words_change_nothing(arch, variant):
 
 
 def test_a_backend_that_cannot_decode_is_refused():
-    with pytest.raises(UsageError, match=r"hide later tokens.*use auto or eager"):
+    with pytest.raises(UsageError, match=r"mask later tokens.*use auto or eager"):
         build("learned", attention_backend="flash")
 
 

@@ -192,8 +192,11 @@ def test_refusals(stock, tmp_path, monkeypatch, flags, part):
 
 
 def test_checkpoints_of_this_package_are_refused(stock, tmp_path):
-    """Their options would be lost."""
-    run("--from", "fairseq-roberta", stock, tmp_path / "ours")
-    for source, part in (("ours", "this package: leave out --from"), ("our", "does not exist")):
+    """Unless they are as stock RoBERTa: their options would be lost."""
+    flags = ("--position-encoding", "t5")
+    for name, more in (("learned", ()), ("ours", flags)):
+        run("--from", "fairseq-roberta", stock, tmp_path / name, *more)
+    run("--from", "fairseq-roberta", tmp_path / "learned", tmp_path / "again", *flags)
+    for source, part in (("ours", "with t5: leave out --from"), ("our", "does not exist")):
         with refused(str(tmp_path / source), part):
-            run("--from", "fairseq-roberta", tmp_path / source, tmp_path / "again")
+            run("--from", "fairseq-roberta", tmp_path / source, tmp_path / "more")

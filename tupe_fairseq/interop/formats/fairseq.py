@@ -125,8 +125,11 @@ def _read_source(
     source = find_checkpoint(Path(checkpoint))
     path = Path(dictionary or source.with_name(DICTIONARY))
     state = read_state(source)
-    if "position_encoding" in recorded_settings(state, "model", source):
-        raise CheckpointError(f"{source} is a checkpoint of this package: leave out --from.")
+    encoding = recorded_settings(state, "model", source).get("position_encoding", "learned")
+    if encoding != "learned":
+        raise CheckpointError(
+            f"{source} is a checkpoint of this package, with {encoding}: leave out --from."
+        )
     if not path.is_file():
         raise DataError(f"the dictionary {path} does not exist: give --dict FILE.")
     return source, state, path, read_dictionary(path)
