@@ -126,15 +126,16 @@ def draw_final(found: Finals, out: Path, command: str) -> None:
     """Final losses, sorted; beside them, paired differences from the best of those near it."""
     ranked, close = by_loss(found), near(found)
     best = next(iter(ranked))
-    figure, (left, right) = panels(13, 0.45 * len(found) + 1.2, columns=2)
+    figure, (left, right) = panels(9.5, 0.34 * len(found) + 1.1, columns=2)
     draw_rows(left, {name: [*own.losses.values()] for name, own in ranked.items()}, "{:.3f}")
     left.set(xlabel="final loss, bits per masked token")
     first = ranked[best].losses
     apart = {name: paired(own.losses, first) for name, own in close.items() if name != best}
     draw_rows(right, {name: each for name, each in apart.items() if each}, "{:+.3f}")
     right.axvline(0, color="0.6", linestyle="--", linewidth=1)
-    right.set(xlabel=f"final loss minus that of {best}, paired by seed, bits")
-    figure.supxlabel("blue: mean and 95 % interval; grey: seeds", fontsize=9)
+    right.set(xlabel=f"difference from {best}, bits")
+    told = "blue: mean and 95 % interval; grey: seeds; differences are paired by seed"
+    figure.supxlabel(told, fontsize=9)
     save_png(figure, out, command)
 
 
