@@ -26,7 +26,6 @@ from typing import Any
 
 from examples.glue.readers import read_split
 from examples.glue.tasks import TASKS
-from examples.pretraining.clean import documents, read_lines
 from examples.shared import script
 from examples.shared.markdown import ROOT
 from examples.shared.runner import Run, arguments, runner
@@ -35,6 +34,7 @@ from tupe_fairseq.files import replacing
 
 from .encoders import RESULTS
 from .evaluate import NAME
+from .long_texts import article_texts
 from .report import report
 from .training import PROGRESS
 
@@ -48,9 +48,15 @@ EPOCHS = {"CoLA": 5, "RTE": 3, "MRPC": 3, "STS-B": 3, "SST-2": 1}
 EXAMPLES, CUT, RATE = 32, 128, 5e-5
 #: Updates of the part `order`: about 15 minutes of two cores, and an hour.
 MORE = (1200, 4800)
-#: Encodings of the part `long`, with their flags, and the tokens of a text in training.
-EXTENDED = {"tupe_r": ("--extend-positions", "toeplitz"), "rope": (), "alibi": ()}
-TRAINED = {"tupe_r": (128, 512), "rope": (128, 512), "alibi": (128,)}
+#: Transplants of the part `long`: tokens of a text in training, and flags.
+TOEPLITZ = ("--extend-positions", "toeplitz")
+EXTENDED: dict[str, tuple[int, tuple[str, ...]]] = {
+    "tupe_r": (128, TOEPLITZ),
+    "rope": (128, ()),
+    "alibi": (128, ()),
+    "tupe_r+512": (512, TOEPLITZ),
+    "rope+512": (512, ()),
+}
 #: The ways in which SOURCE and the transplants read long texts.
 WAYS = {
     "source": ("truncated", "chunks", "interpolated", "grouped", "hierarchical"),
@@ -144,13 +150,9 @@ def long_runs(args: argparse.Namespace) -> list[Run]:
     text = args.out / "articles.txt"
     longest = ("--max-positions", LONGEST, "--updates", args.updates)
     runs = []
-    for name, flags in EXTENDED.items():
-        for length in TRAINED[name]:
-            label = name if length == TRAINED[name][0] else f"{name}+{length}"
-            sizes = ("--length", length, "--batch-size", TOKENS // length)
-            runs.append(
-                transplant_run(args, "long", label, 1, *longest, *sizes, *flags, text=text)
-            )
+    for name, (length, flags) in EXTENDED.items():
+        sizes = ("--length", length, "--batch-size", TOKENS // length)
+        runs.append(transplant_run(args, "long", name, 1, *longest, *sizes, *flags, text=text))
     for name, ways in WAYS.items():
         model = model_of(args, "source" if name == "source" else f"long/{name}", 1)
         for way in ways:
@@ -167,15 +169,9 @@ def write_articles(folder: Path, out: Path) -> None:
     """Write a line for each article but the first `RESERVED`, unless the file exists."""
     if out.exists():
         return
-    found = (
-        " ".join(lines)
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-        for lines in documents(read_lines(path), [0])
-        if lines
-    )
+    found = islice(article_texts(folder), RESERVED, None)
     with replacing(out) as aside:
-        aside.write_text("\n".join(islice(found, RESERVED, None)) + "\n", encoding="utf-8")
+        aside.write_text("\n".join(found) + "\n", encoding="utf-8")
 
 
 def way_result(folder: Path) -> dict[str, Any]:

@@ -34,7 +34,7 @@ import torch.nn.functional as F
 import transformers
 from torch import Tensor
 
-from examples.pretraining.clean import documents, read_lines
+from examples.pretraining.clean import documents, input_files, read_lines
 from examples.shared import script
 from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
@@ -62,19 +62,25 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def article_texts(folder: Path) -> Iterator[str]:
+    """The articles in output of WikiExtractor, in the order of its files."""
+    for path in input_files([folder]):
+        for lines in documents(read_lines(path), [0]):
+            if lines:
+                yield " ".join(lines)
+
+
 def articles(folder: Path, tokenizer: Any, length: int, most: int) -> list[list[int]]:
     """The first tokens of articles that have as many, `length` of each, without special ones."""
     found: list[list[int]] = []
-    for path in sorted(folder.rglob("*")):
-        for lines in documents(read_lines(path), [0]) if path.is_file() else ():
-            text = " ".join(lines)
-            # A token has at least one character.
-            if len(text) < length:
-                continue
-            ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-            found += [ids[:length]] if len(ids) >= length else []
-            if len(found) == most:
-                return found
+    for text in article_texts(folder):
+        # A token has at least one character.
+        if len(text) < length:
+            continue
+        ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        found += [ids[:length]] if len(ids) >= length else []
+        if len(found) == most:
+            return found
     if len(found) < 2:
         raise UsageError(f"ARTICLES is {str(folder)!r}, with no two texts of {length} tokens.")
     return found
