@@ -66,7 +66,8 @@ class CheckedModel(BaseFairseqModel):
         if unusable and commands.current():
             raise ConfigurationError(unusable)
         model = cls.from_arguments(complete, task)
-        follow_order(model, names)
+        if names:
+            follow_order(model, names)
         model.unusable = unusable
         write_back(args, complete)
         model.args = args
