@@ -1,6 +1,6 @@
 """results.json of a folder of runs (see runner.py), and what all reports of it have.
 
-    {"command": of the last call, "plan": its settings, "runs": {NAME: RUN}}
+    {"command": of the last call, "plan": settings of all parts, "runs": {NAME: RUN}}
 
 RUN has `settings` and `commands`; from its start on also `seconds`, `date`, `device`, `commit` and
 `torch`; and `result` if it is complete. The report shows a `note`, written by hand.

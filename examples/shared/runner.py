@@ -138,6 +138,8 @@ class Runner:
         self.results: Results = {"command": "", "plan": {}, "runs": {}}
         if (self.out / NAME).exists():
             self.results = read_results(self.out)
+        # Results of a part that was removed from the plan are still reported.
+        plan = self.results["plan"] | plan
         self.results |= {"command": self._shown(args.command), "plan": plan}
         self.names: list[str] = []
         self.failed: list[str] = []

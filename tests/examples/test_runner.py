@@ -87,13 +87,15 @@ def test_a_repeated_run_is_executed_once(tmp_path):
     assert (tmp_path / "a/times").read_text() == "x\n"
 
 
-def test_a_note_is_kept(tmp_path):
+def test_a_note_and_settings_of_removed_parts_are_kept(tmp_path):
     plan = [shell("a", script(tmp_path, "a", 3))]
     execute(tmp_path, plan)
-    results = read_results(tmp_path) | {"note": "On two machines."}
+    results = read_results(tmp_path) | {"note": "On two machines.", "plan": {"old": 1, "size": 2}}
     (tmp_path / "results.json").write_text(json.dumps(results))
     execute(tmp_path, plan)
-    assert "On two machines." in what_ran(read_results(tmp_path))
+    results = read_results(tmp_path)
+    assert "On two machines." in what_ran(results)
+    assert results["plan"] == {"old": 1, "size": 1}
 
 
 def test_a_failed_run_is_told_and_does_not_stop_the_others(tmp_path, capsys):
