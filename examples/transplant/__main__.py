@@ -126,7 +126,6 @@ def main(argv: list[str] | None = None) -> None:
     if (share := texts.share_cut()) > 0.5:
         print(f"--length {args.length} cuts {share:.0%} of the texts.", file=sys.stderr)
     print(*made.notes, sep="\n", file=sys.stderr)
-    notes = len(made.notes)
     torch.manual_seed(args.seed)
     source, student = Encoder(converted).eval(), Encoder(made)
     if args.start != "random":
@@ -139,13 +138,9 @@ def main(argv: list[str] | None = None) -> None:
     made.state = student.state(made)
     last = json.loads((args.out / PROGRESS).read_text())[-1]
     made.training = described(args, last)
-    write(made, args.out)
+    notes = write(made, args.out)
     (args.out / CHECKPOINT).unlink(missing_ok=True)
-    print(
-        *dict.fromkeys(made.notes[notes:]),
-        f"written: {args.out}/transformers, {args.out}/fairseq",
-        sep="\n",
-    )
+    print(*notes, f"written: {args.out}/transformers, {args.out}/fairseq", sep="\n")
 
 
 def described(args: argparse.Namespace, last: dict[str, float]) -> dict[str, Any]:

@@ -140,10 +140,14 @@ def mean_features(features: Tensor, batch: Batch) -> Tensor:
     return total / rows[:, None]
 
 
-def write(converted: Converted, out: Path) -> None:
-    """Write OUT/transformers and OUT/fairseq."""
+def write(converted: Converted, out: Path) -> list[str]:
+    """Write OUT/transformers and OUT/fairseq; return notes, each with the name of its folder."""
     first, last = (out / name for name in RESULTS)
     # That of an interrupted call.
     shutil.rmtree(first, ignore_errors=True)
+    converted.notes = []
     huggingface.write(converted, first, classes="tupe", head=converted.head)
+    notes = [f"{first.name}: {note}" for note in dict.fromkeys(converted.notes)]
+    converted.notes = []
     directory.write(converted, last)
+    return notes + [f"{last.name}: {note}" for note in converted.notes]

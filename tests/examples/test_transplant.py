@@ -99,10 +99,16 @@ def test_a_killed_run_continues(source, text, tmp_path):
 
 
 def test_it_ends_when_it_no_longer_improves(source, text, tmp_path):
-    """With a rate of 0, nothing improves."""
+    """With a rate of 0, nothing improves. Each note at the end names its folder."""
     flags = ("--position-encoding", "none", "--updates", 5000, "--lr", 0, "--position-lr", 0)
-    last = transplant(source, text, tmp_path, *flags)
-    assert last["update"] == 266
+    result = run(NAME, source, text, "--out", tmp_path, *SHORT, *flags)
+    assert json.loads((tmp_path / "progress.json").read_text())[-1]["update"] == 266
+    assert result.stdout.splitlines()[:-1] == [
+        "transformers: left out: the pooler",
+        "fairseq: the source has no head for masked tokens: the new one is untrained",
+        "fairseq: the pooler is the first layer of the head pooler",
+        "fairseq: dict.txt holds the ids of tokenizer.json: binarise these (examples/huggingface)",
+    ]
 
 
 @pytest.mark.parametrize("head", ["ForMaskedLM", "ForSequenceClassification"])
