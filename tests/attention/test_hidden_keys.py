@@ -36,6 +36,8 @@ LENGTH, PADDED = 9, padding_mask(9, 0, 3)
 HIDING = {
     "causal": (None, {"causal": True}),
     "window": (None, {"window": 3}),
+    "two keys": (None, {"window": LENGTH - 2}),
+    "no key": (None, {"window": LENGTH - 1}),
     "window-padded": (PADDED, {"window": 3}),
     "both-padded": (PADDED, {"causal": True, "window": 3}),
 }

@@ -163,7 +163,7 @@ class LayerPlan:
             visible = Visible(
                 causal, self.window, global_cls=encoding.untie_cls, score=encoding.hidden_score
             )
-            if not visible.hides:
+            if not visible.hides(length):
                 return bias
             if bias is None:
                 zeros = torch.zeros(1, 2 * length - 1, device=device).expand(shape.num_heads, -1)

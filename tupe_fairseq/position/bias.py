@@ -29,10 +29,11 @@ class Visible:
     global_cls: bool = False
     score: float = HIDDEN
 
-    @property
-    def hides(self) -> bool:
-        """Whether any key can be hidden."""
-        return self.causal or self.window is not None
+    def hides(self, length: int) -> bool:
+        """Whether a key is hidden in a sequence of this length, or in a graph for any length."""
+        if self.causal or self.window is None:
+            return self.causal
+        return torch.compiler.is_compiling() or self.window < length - 1
 
     def reach(self, length: int) -> tuple[int, int]:
         """The lowest and the highest distance that a query sees, apart from a global [CLS]."""
