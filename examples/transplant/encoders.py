@@ -147,7 +147,7 @@ def write(converted: Converted, out: Path) -> list[str]:
     shutil.rmtree(first, ignore_errors=True)
     converted.notes = []
     huggingface.write(converted, first, classes="tupe", head=converted.head)
-    notes = [f"{first.name}: {note}" for note in dict.fromkeys(converted.notes)]
+    notes = [f"{first.name}: {note}" for note in converted.notes]
     converted.notes = []
     directory.write(converted, last)
     return notes + [f"{last.name}: {note}" for note in converted.notes]

@@ -102,6 +102,7 @@ def test_it_ends_when_it_no_longer_improves(source, text, tmp_path):
     """With a rate of 0, nothing improves. Each note at the end names its folder."""
     flags = ("--position-encoding", "none", "--updates", 5000, "--lr", 0, "--position-lr", 0)
     result = run(NAME, source, text, "--out", tmp_path, *SHORT, *flags)
+    assert result.returncode == 0, result.stderr
     assert json.loads((tmp_path / "progress.json").read_text())[-1]["update"] == 266
     assert result.stdout.splitlines()[:-1] == [
         "transformers: left out: the pooler",
