@@ -1,15 +1,18 @@
 """Models of Hugging Face's transformers, which the benchmarks measure beside ours.
 
 Each has the dimensions and dropout of the workload, and otherwise its released settings. Some are
-measured a second time after `tupe_fairseq.huggingface.optimize`.
+measured again with faster layers: of `tupe_fairseq.huggingface.optimize`, and DeBERTa-v3 by two
+packages with kernels for GPUs.
 """
 
+import importlib
 import importlib.util
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from tupe_fairseq import UsageError
 from tupe_fairseq.extras import import_extra
 
 from .compare import Contender
@@ -20,23 +23,28 @@ PADDING = 1
 class Peer(NamedTuple):
     """A model: prefix of its classes, its attention, names of dropouts, its own settings.
 
-    `optimized`: after `optimize`.
+    `package`: what replaces its layers or its class, with the same weights and results.
     """
 
     kind: str
     attention: str
     dropouts: tuple[str, ...]
     settings: dict[str, Any]
-    optimized: bool = False
+    package: str = "transformers"
 
     @property
     def contender(self) -> Contender:
         """Its row."""
-        if self.optimized:
+        if self.package == OURS:
             return Contender(f"optimize(HF {self.kind})", "auto")
+        if self.package in KERNELS:
+            return Contender(f"{self.package} {self.kind}", "triton")
         return Contender(f"HF {self.kind}", self.attention)
 
 
+OURS = "tupe_fairseq"
+#: Packages with Triton kernels for DeBERTa. flashdeberta drops no attention weights in training.
+KERNELS = ("disentangled_flash", "flashdeberta")
 OF_BERT = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 OF_MODERNBERT = ("embedding_dropout", "mlp_dropout", "attention_dropout")
 #: Those of DeBERTa-v3: 256 buckets; content and positions share the projection of keys.
@@ -54,15 +62,15 @@ PEERS = {
     "hf_modernbert": Peer("ModernBert", "sdpa", OF_MODERNBERT, {"reference_compile": False}),
 }
 PEERS |= {
-    f"optimized_{name.removeprefix('hf_')}": peer._replace(optimized=True)
+    f"optimized_{name.removeprefix('hf_')}": peer._replace(package=OURS)
     for name, peer in PEERS.items()
-}
+} | {name: PEERS["hf_deberta_v2"]._replace(package=name) for name in KERNELS}
 
 
 def available() -> list[str]:
     """The names of peers as they are, or none without transformers."""
     has_transformers = importlib.util.find_spec("transformers")
-    return [name for name, peer in PEERS.items() if has_transformers and not peer.optimized]
+    return [name for name in PEERS if has_transformers and name.startswith("hf_")]
 
 
 def build(peer: Peer, work: Any, vocabulary: int) -> nn.Module:
@@ -98,11 +106,37 @@ def build(peer: Peer, work: Any, vocabulary: int) -> nn.Module:
     if not predicts:
         # No feature depends on RoBERTa's pooler.
         model.pooler = None
-    if peer.optimized:
+    model = with_layers_of(peer.package, model.train(work.mode == "training"), predicts)
+    return (Classes if predicts else Features)(model)
+
+
+def with_layers_of(package: str, model: Any, predicts: bool) -> nn.Module:
+    """A model of transformers with the layers of a package; in training mode, to be trained.
+
+    Raises:
+        UsageError: the package is not installed.
+    """
+    if package == OURS:
         from tupe_fairseq.huggingface import optimize
 
-        model = optimize(model)
-    return (Classes if predicts else Features)(model)
+        return optimize(model)
+    if package not in KERNELS:
+        return model
+    try:
+        library = importlib.import_module(package)
+    except ImportError as error:
+        raise UsageError(
+            f"--peers names {package}, but importing it fails ({error}); install it on a machine "
+            f"with a GPU: pip install {package.replace('_', '-')}."
+        ) from error
+    if package == "flashdeberta":
+        kind = f"Flash{type(model).__name__}"
+        faster = getattr(library, kind)(model.config).train(model.training)
+        faster.load_state_dict(model.state_dict())
+        return faster
+    encoders = model.deberta if predicts else model
+    library.optimize_deberta(encoders, inference=not model.training)
+    return model
 
 
 class Classes(nn.Module):

@@ -77,6 +77,15 @@ def test_peers_without_transformers(script, monkeypatch):
         script("benchmark_training").main(["--peers", "hf_roberta"])
 
 
+@pytest.mark.parametrize("name", ["disentangled_flash", "flashdeberta"])
+def test_packages_with_kernels_that_are_missing(script, monkeypatch, name):
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    monkeypatch.setitem(sys.modules, name, None)
+    tiny = "--workloads 4x512 --device cpu --layers 1 --width 16 --heads 2 --ffn 16 --length 8"
+    with pytest.raises(UsageError, match=f"pip install {name.replace('_', '-')}"):
+        script("benchmark_training").main([*tiny.split(), "--peers", name])
+
+
 @given(
     st.lists(st.integers(1, 40), min_size=1, max_size=6),
     st.sampled_from([1, 2, 4]),
