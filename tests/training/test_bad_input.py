@@ -11,6 +11,7 @@ from tests import processes, toy_data
 from tests.checkpoints.test_safe_loading import Calls
 from tests.fairseq_commands import PLUGIN, SMALL, finetune, pretrain, train_lm, train_translation
 from tupe_fairseq import UsageError
+from tupe_fairseq.commands import running
 
 DATA = {
     pretrain: "toy_masked_lm_data",
@@ -83,6 +84,16 @@ def failed(request, tmp_path):
 def test_flags(failed, train, flags, parts):
     message = failed(train, *flags.split())
     assert all(part in message for part in parts), message
+
+
+@pytest.mark.parametrize("flag", ["--bf16", "--memory-efficient-bf16"])
+@pytest.mark.parametrize("train", [pretrain, train_translation, train_lm], ids=label)
+def test_bf16_of_fairseq_train(failed, train, flag):
+    """fairseq then asks for a TPU; its own error is that None has no "xla_device"."""
+    with running("train"):
+        message = failed(train, flag)
+    assert "on a TPU with --bf16" in message
+    assert "common.bf16=true" in message
 
 
 @pytest.mark.parametrize(

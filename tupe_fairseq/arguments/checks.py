@@ -1,6 +1,7 @@
 """Checks that need only the arguments; each error is one line."""
 
 import difflib
+import importlib.util
 from argparse import Namespace
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -52,6 +53,19 @@ def check_arguments(model: ModelArguments, args: Namespace) -> None:
             )
     for side in ("encoder", "decoder"):
         _check_kept_layers(args, side)
+
+
+def check_tpu(wanted: bool | None) -> None:
+    """Check the wish for a TPU, which fairseq-train takes from --bf16.
+
+    Raises:
+        ConfigurationError: there is no library for TPUs.
+    """
+    if wanted and importlib.util.find_spec("torch_xla") is None:
+        raise ConfigurationError(
+            "fairseq-train trains on a TPU with --bf16, but torch_xla is not installed: on a GPU, "
+            "use fairseq-hydra-train with common.bf16=true, or --fp16 or --amp."
+        )
 
 
 def scalar_noise_without_gpu(noise: float | None) -> str | None:

@@ -7,12 +7,13 @@ from omegaconf import DictConfig, OmegaConf
 
 #: This value of --restore-file means the last checkpoint in --save-dir, if there is one.
 DEFAULT_RESTORE_FILE = "checkpoint_last.pt"
-#: Settings of fairseq's group `checkpoint`; the others are those of `task`.
-OF_CHECKPOINTS = ("restore_file", "save_dir", "finetune_from_model")
+#: Groups of fairseq's settings; the others are those of `task`.
+GROUPS = dict.fromkeys(("restore_file", "save_dir", "finetune_from_model"), "checkpoint")
+GROUPS["tpu"] = "common"
 
 
 class TrainingSettings(NamedTuple):
-    """Settings of fairseq's task and of its checkpoints; None where they are not set."""
+    """Settings of fairseq's task, checkpoints and devices; None where they are not set."""
 
     data: str | None = None
     tokens_per_sample: int | None = None
@@ -22,6 +23,7 @@ class TrainingSettings(NamedTuple):
     restore_file: str | None = None
     save_dir: str | None = None
     finetune_from_model: str | None = None
+    tpu: bool | None = None
 
     @classmethod
     def read(cls, args: Any) -> "TrainingSettings":
@@ -35,7 +37,7 @@ class TrainingSettings(NamedTuple):
         # omegaconf has no public way from a node to its root. Should this one vanish, take the
         # settings where fairseq hands them over: from the task's `cfg` and the trainer.
         root = args._get_root()
-        groups = ("checkpoint" if name in OF_CHECKPOINTS else "task" for name in cls._fields)
+        groups = (GROUPS.get(name, "task") for name in cls._fields)
         keys = (f"{group}.{name}" for group, name in zip(groups, cls._fields, strict=True))
         return cls(*(OmegaConf.select(root, key) for key in keys))
 

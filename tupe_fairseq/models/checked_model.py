@@ -8,7 +8,7 @@ from fairseq.data import Dictionary
 from fairseq.models import BaseFairseqModel
 
 from .. import commands
-from ..arguments.checks import scalar_noise_without_gpu
+from ..arguments.checks import check_tpu, scalar_noise_without_gpu
 from ..arguments.completion import completed, write_back
 from ..arguments.declaration import ModelArguments
 from ..arguments.training import DEFAULT_RESTORE_FILE, TrainingSettings
@@ -54,6 +54,7 @@ class CheckedModel(BaseFairseqModel):
         training = TrainingSettings.read(args)
         names: list[str] = []
         if commands.current() == "train":
+            check_tpu(training.tpu)
             forget_earlier_runs()
             options = cls.arguments.options_with(complete.position_encoding)
             names = check_restored(training, options, complete)
