@@ -53,6 +53,9 @@ def test_what_kernels_are_called_with(name, case, dtype, padded):
         if mask is None:
             continue
         assert mask.dtype == dtype
+        # One that began at an odd address ended in "misaligned address" on a GPU.
+        assert mask.is_contiguous()
+        assert mask.storage_offset() == 0
         assert not cudnn
         # Without terms of the content, one table for all sentences.
         if attention.layer_terms is None:

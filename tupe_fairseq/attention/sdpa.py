@@ -32,7 +32,7 @@ class Sdpa(Backend):
         if (of_layer := added.dense(q, k, prepared.start)) is not None:
             of_layer = prepared.scaled(of_layer)
             # The kernels require a bias in the dtype of the queries.
-            bias = (of_layer if bias is None else bias + of_layer).to(q.dtype)
+            bias = (of_layer if bias is None else bias + of_layer).to(q.dtype).contiguous()
         q = prepared.scaled(q)
         if bias is None:
             return fused_attention([q], [k], v, padding, p)
