@@ -20,6 +20,9 @@ DEVICE = os.environ.get("TUPE_FAIRSEQ_TEST_DEVICE") or (
 if not DEVICE:
     pytest.skip("there is no GPU", allow_module_level=True)
 
+# Its recurrent networks would round fp32 to 10 bits.
+torch.backends.cudnn.allow_tf32 = False
+
 HERE = [name for name, each in ATTENTION_BACKENDS.items() if not each.unavailable(DEVICE)]
 #: How a model computes: dtype of its parameters, and that of autocast.
 PRECISIONS = {

@@ -19,10 +19,20 @@ UPDATES = ("--max-update", 4)
 
 @pytest.fixture(autouse=True)
 def on_the_device(monkeypatch):
-    """Without fairseq's --cpu on a GPU."""
+    """Without fairseq's --cpu on a GPU; --bf16 as `common.bf16=true` of fairseq-hydra-train.
+
+    fairseq-train takes --bf16 for the wish to train on a TPU.
+    """
+
+    def configuration(arguments):
+        arguments.tpu = False
+        return composed(arguments)
+
     if DEVICE == "cuda":
+        composed = commands.configuration
         flags = tuple(flag for flag in commands.COMMON if flag != "--cpu")
         monkeypatch.setattr(commands, "COMMON", flags)
+        monkeypatch.setattr(commands, "configuration", configuration)
 
 
 @pytest.fixture(scope="module")
