@@ -27,7 +27,7 @@ if "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; th
   chosen='' length=512 words=2000000 tiny=() tiny_model=() long=(--batch 8 --length 4096)
   timed=learned,tupe_a,tupe_r,t5,rope,none attended=none,t5,tupe_a,tupe_r,alibi peers=()
   trained=(learned tupe_a tupe_r)
-  model=(--arch tupe_roberta_base --bf16 --batch-size 32 --max-update 60)
+  model=(--arch tupe_roberta_base --fp16 --batch-size 32 --max-update 60)
 else
   echo 'no GPU: the steps run on the CPU at a tiny size'
   export TUPE_FAIRSEQ_TEST_DEVICE=cpu

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from tupe_fairseq import UsageError, build_position_encoding
-from tupe_fairseq.attention import ATTENTION_BACKENDS, LayerPlan, choose_backend
+from tupe_fairseq.attention import ATTENTION_BACKENDS, LayerPlan
 from tupe_fairseq.commands import add_user_dir
 from tupe_fairseq.files import replacing
 from tupe_fairseq.machine import commit, processor, shown
@@ -112,8 +112,8 @@ def contenders_of(
                 ATTENTION_BACKENDS[backend]
             try:
                 seen = encoding.at(0)
-                needs = LayerPlan.of(seen, seen.build_layer_terms()).needs
-                chosen = choose_backend(backend, needs, args.device)
+                plan = LayerPlan.of(seen, seen.build_layer_terms())
+                chosen = plan.choose(backend, seen, length, args.device)
                 if reason := chosen.unavailable(args.device):
                     raise UsageError(reason)
             except UsageError as reason:

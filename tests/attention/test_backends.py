@@ -108,6 +108,19 @@ def test_auto_takes_the_first_that_has_all_features():
     assert choose_backend("auto", {Feature.CONTENT, Feature.RELATIVE_VALUES}).name == "eager"
 
 
+def test_auto_on_gpus_depends_on_the_length():
+    """A dense bias for few tokens; without one, a kernel without a mask for all."""
+    learned, tupe_a, tupe_r = (build(name, 5)[0] for name in ("learned", "tupe_a", "tupe_r"))
+    for encoding, length, name in (
+        *((learned, 16, "flash"), (learned, 4096, "flash")),
+        *((tupe_a, 1023, "sdpa"), (tupe_a, 1024, "flash"), (tupe_r, 4096, "sdpa")),
+    ):
+        plan = LayerPlan.of(encoding)
+        assert plan.choose("auto", encoding, length, "cuda").name == name
+        assert plan.choose("auto", encoding, length, "cpu").name == "blocked"
+    assert LayerPlan.of(tupe_a).choose("flash", tupe_a, 16, "cuda").name == "flash"
+
+
 def test_choice_is_logged_once(caplog):
     class SeenHereOnly(PositionEncoding):
         """No other test has logged a choice for it."""
