@@ -23,16 +23,17 @@ def on_the_device(monkeypatch):
 
     fairseq-train takes --bf16 for the wish to train on a TPU.
     """
+    if DEVICE != "cuda":
+        return
+    composed = commands.configuration
 
     def configuration(arguments):
         arguments.tpu = False
         return composed(arguments)
 
-    if DEVICE == "cuda":
-        composed = commands.configuration
-        flags = tuple(flag for flag in commands.COMMON if flag != "--cpu")
-        monkeypatch.setattr(commands, "COMMON", flags)
-        monkeypatch.setattr(commands, "configuration", configuration)
+    flags = tuple(flag for flag in commands.COMMON if flag != "--cpu")
+    monkeypatch.setattr(commands, "COMMON", flags)
+    monkeypatch.setattr(commands, "configuration", configuration)
 
 
 @pytest.fixture(scope="module")

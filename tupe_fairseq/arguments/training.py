@@ -8,8 +8,10 @@ from omegaconf import DictConfig, OmegaConf
 #: This value of --restore-file means the last checkpoint in --save-dir, if there is one.
 DEFAULT_RESTORE_FILE = "checkpoint_last.pt"
 #: Groups of fairseq's settings; the others are those of `task`.
-GROUPS = dict.fromkeys(("restore_file", "save_dir", "finetune_from_model"), "checkpoint")
-GROUPS["tpu"] = "common"
+GROUPS = {
+    **dict.fromkeys(("restore_file", "save_dir", "finetune_from_model"), "checkpoint"),
+    "tpu": "common",
+}
 
 
 class TrainingSettings(NamedTuple):

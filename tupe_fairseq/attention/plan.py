@@ -98,8 +98,8 @@ class LayerPlan:
         if layout is None:
             layout = Layout(x.size(0), x.size(1))
         traced, device = torch.compiler.is_compiling(), x.device.type
-        how = (layout.length, device, causal, compiled or traced)
-        chosen = self.choose(backend, encoding, *how)
+        compiled = compiled or traced
+        chosen = self.choose(backend, encoding, layout.length, device, causal, compiled)
         if reason := chosen.unavailable(device):
             raise _unusable(backend, reason)
         if not traced:

@@ -31,7 +31,7 @@ class Sdpa(Backend):
         bias, padding = prepared.inputs
         if (of_layer := added.dense(q, k, prepared.start)) is not None:
             of_layer = prepared.scaled(of_layer)
-            # The kernels require a bias in the dtype of the queries.
+            # The kernels require a bias in the dtype of the queries, and at an aligned address.
             bias = (of_layer if bias is None else bias + of_layer).to(q.dtype).contiguous()
         q = prepared.scaled(q)
         if bias is None:
