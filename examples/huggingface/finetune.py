@@ -131,7 +131,10 @@ def finetune(args: argparse.Namespace) -> dict[str, Any]:
         if not (args.model / name).is_file():
             raise UsageError(f"MODEL is {args.model}, but has no {name}: see --to huggingface.")
     tokenizer = transformers.AutoTokenizer.from_pretrained(args.model, trust_remote_code=True)
-    longest = args.max_positions or tokenizer.model_max_length
+    # A tokenizer without a limit has 1e30.
+    config = transformers.AutoConfig.from_pretrained(args.model, trust_remote_code=True)
+    own = min(tokenizer.model_max_length, config.max_position_embeddings)
+    longest = args.max_positions or own
     train, valid = (read_split(args.glue, task, split) for split in task.splits[:2])
     if train is None or valid is None:
         raise UsageError(f"GLUE_DIR is {args.glue}, but lacks files of {task.name}.")
