@@ -28,6 +28,19 @@ MASK = torch.tensor([[0, 0, 1, 1, 1, 1], [0, 1, 0, 1, 1, 0], [1, 1, 1, 1, 1, 1]]
 RANDOMIZED = ("alibi", "learned", "rope", "shaw", "sinusoidal", "t5")
 
 
+def test_configurations_are_not_changed():
+    """A configuration whose encoding is changed builds what a new one does."""
+    used = config("sinusoidal")
+    hf.TupeModel(used)
+    used.position_encoding = "rope"
+    torch.manual_seed(0)
+    found = hf.TupeModel(used)
+    torch.manual_seed(0)
+    expected = hf.TupeModel(config("rope"))
+    ids = torch.tensor([[5, 6, 7]])
+    assert torch.equal(found.eval()(ids)[0], expected.eval()(ids)[0])
+
+
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @every_decoder
 def test_no_logits_depend_on_later_tokens(name, attention):

@@ -49,11 +49,12 @@ class TupeConfig(PretrainedConfig):
         activation_dropout: dropout after the activation of feed-forward blocks.
         max_position_embeddings: longest sequence, in tokens.
         position_encoding: name of a registered encoding.
-        position_options: the options of that encoding by name; others have their defaults.
+        position_options: the options of that encoding by name; others have their defaults, also
+            where `from_pretrained` gets this argument.
         layernorm_embedding: LayerNorm on the input, as BERT has.
         normalize_before: pre-LN layers and a final LayerNorm.
         embedding_scale: factor of the token embeddings; None: √C for encodings whose positions
-            need it (`sinusoidal`, `cape`, `shape`), else 1. The model stores the number here.
+            need it (`sinusoidal`, `cape`, `shape`), else 1.
         layer_norm_eps: epsilon of LayerNorms, added to the variance.
         type_vocab_size: number of token types; 0: `token_type_ids` has no effect.
         attention_backend: backend under attn_implementation "sdpa": "auto" or a registered one.

@@ -119,8 +119,8 @@ class TupeModel(TupePreTrainedModel):
             token_types=config.type_vocab_size,
             layer_options=LayerOptions.of(config),
         )
-        if config.embedding_scale is None:
-            config.embedding_scale = self.encoder.embed_positions.token_scale
+        own, scale = self.encoder.embed_positions.token_scale, config.embedding_scale
+        self.embedding_scale = own if scale is None else scale
         if self.encoder.embed_positions.continues_by_distance:
             # The trained length, which stays when a loaded model gets a larger one.
             config.position_options.setdefault(TRAINED, config.max_position_embeddings)
@@ -191,7 +191,7 @@ class TupeModel(TupePreTrainedModel):
         """The last hidden states, B×T×C or M×C; the cache is extended."""
         shift, weights = record.shift, record.wants_weights
         x = self.embed_tokens(tokens) if vectors is None else vectors
-        x = self.config.embedding_scale * x
+        x = self.embedding_scale * x
         x = shift.to_end(x)
         tokens, types = (None if t is None else shift.to_end(t) for t in (tokens, types))
         if weights and cache is not None and cache.length and x.size(1) > 1:
