@@ -121,6 +121,7 @@ class Serving:
         batches = self.batches(cell)
         settings = self.settings(len(batches))
         if self.has(cell.title, settings):
+            print(f"{self.encoder.name}: {cell.title}: measured already")
             return
         found = measure(self.runs(cell.threads), batches, self.args.rounds)
         found["fused"] = self.programs.fused
