@@ -81,8 +81,14 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     return args
 
 
-def chosen_options(args: argparse.Namespace) -> dict[str, Any]:
+def chosen_options(args: argparse.Namespace, positions: int) -> dict[str, Any]:
     """Options of the encoding and of every encoding that were given.
+
+    An encoding that can continues positions that no text reaches in training (toeplitz).
+
+    Args:
+        args: the command line.
+        positions: the longest text in tokens that the new encoder reads.
 
     Raises:
         UsageError: the encoding does not exist, is for decoders, or has no such option.
@@ -96,9 +102,13 @@ def chosen_options(args: argparse.Namespace) -> dict[str, Any]:
         if key not in known:
             flag = key.replace("_", "-")
             raise UsageError(f"--{flag} does not apply to --position-encoding {name}.")
-    extends = options.get("extend_positions") == "toeplitz"
-    if extends and "trained_positions" in encoding.defaults():
-        # Rows behind the longest text that is read would stay untrained.
+    if options.get("extend_positions") == "hierarchical":
+        raise UsageError(
+            "--extend-positions is 'hierarchical', which continues trained positions, but those "
+            "of a transplant are new."
+        )
+    if encoding.continues_by_distance and args.length < positions:
+        options.setdefault("extend_positions", "toeplitz")
         options.setdefault("trained_positions", args.length)
     return options
 
@@ -108,13 +118,14 @@ def main(argv: list[str] | None = None) -> None:
     args = arguments(argv)
     converted = read_source(args.source)
     longest = converted.settings["max_position_embeddings"]
-    both = min(longest, args.max_positions or longest)
+    positions = args.max_positions or longest
+    both = min(longest, positions)
     args.length = args.length or min(LENGTH, both)
     if args.length > both:
         raise UsageError(
             f"--length is {args.length}, but must be at most {both}, which both encoders can read."
         )
-    options = chosen_options(args)
+    options = chosen_options(args, positions)
     tokenizer = transformers.AutoTokenizer.from_pretrained(args.source)
     texts = Texts(args.text, tokenizer, args.length)
     made = transplanted(converted, args.position_encoding, options, args.max_positions, args.seed)
@@ -123,11 +134,10 @@ def main(argv: list[str] | None = None) -> None:
     if (args.out / RESULTS[-1]).exists():
         print(f"{args.out} is complete already.")
         return
-    if (share := texts.share_cut()) > 0.5:
-        print(f"--length {args.length} cuts {share:.0%} of the texts.", file=sys.stderr)
     print(*made.notes, sep="\n", file=sys.stderr)
     torch.manual_seed(args.seed)
     source, student = Encoder(converted).eval(), Encoder(made)
+    warn(args, texts, student)
     if args.start != "random":
         keep_mean_position(source, student, args.length)
     if args.start == "fitted":
@@ -141,6 +151,20 @@ def main(argv: list[str] | None = None) -> None:
     notes = write(made, args.out)
     (args.out / CHECKPOINT).unlink(missing_ok=True)
     print(*notes, f"written: {args.out}/transformers, {args.out}/fairseq", sep="\n")
+
+
+def warn(args: argparse.Namespace, texts: Texts, student: Encoder) -> None:
+    """Say what --length leaves out: parts of texts, and positions."""
+    if (share := texts.share_cut()) > 0.5:
+        print(f"--length {args.length} cuts {share:.0%} of the texts.", file=sys.stderr)
+    encoding = student.base.encoder.embed_positions
+    positions, extended = encoding.shape.max_positions, encoding.shape.extend_positions
+    if encoding.position_tables() and args.length < positions and not extended:
+        print(
+            f"Position embeddings from {args.length} on are not trained: give --length "
+            f"{positions}, or --max-positions {args.length}.",
+            file=sys.stderr,
+        )
 
 
 def described(args: argparse.Namespace, last: dict[str, float]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from tupe_fairseq import UsageError
 from tupe_fairseq.interop import directory
 from tupe_fairseq.interop.classes import to_transformers
 from tupe_fairseq.interop.formats import huggingface
-from tupe_fairseq.interop.models import Converted
+from tupe_fairseq.interop.models import POSITIONS, TOKEN_TYPES, Converted
 from tupe_fairseq.interop.tokenizer_files import has_tokenizer
 from tupe_fairseq.interop.warm_start import new_encoding
 from tupe_fairseq.kernels.dropout import Dropout
@@ -65,6 +65,10 @@ def transplanted(
     """
     settings = copy.deepcopy(source.settings)
     made = replace(source, settings=settings, state=dict(source.state), notes=[])
+    if POSITIONS in made.state and TOKEN_TYPES not in made.state:
+        # The place of the mean position (start.py); RoBERTa has no token types.
+        made.state[TOKEN_TYPES] = torch.zeros(1, settings["hidden_size"])
+        settings["type_vocab_size"] = 1
     if positions is not None:
         settings["max_position_embeddings"] = positions
         made.files = _with(source.files, "sentence_bert_config.json", max_seq_length=positions)
@@ -109,6 +113,11 @@ class Encoder(nn.Module):
         every = output.hidden_states[1:] if states else (output.last_hidden_state,)
         shown = batch.mask.bool()
         return tuple(each[shown] for each in every)
+
+    def attentions(self, batch: Batch) -> tuple[Tensor, ...]:
+        """The attention weights of each layer, B×H×T×T."""
+        found: tuple[Tensor, ...] = self.base(**batch.inputs(), output_attentions=True).attentions
+        return found
 
     def logits(self, features: Tensor, batch: Batch, cells: Tensor) -> Tensor:
         """Of the language modeling head at M of the N tokens: M×V."""

@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from .encoders import Encoder, mean_features
-from .texts import Texts, Tokens, shuffled
+from .texts import Texts, Tokens, has_order, shuffled
 
 #: Texts whose order is measured.
 ORDERED = 256
@@ -30,7 +30,7 @@ class Order:
     Args:
         source: a text with another order of its words has a cosine in it.
         tokens: make batches of texts.
-        texts: those of more than three words are used.
+        texts: those whose order can be measured are used.
         change: text and generator -> the same words in another order.
     """
 
@@ -43,7 +43,7 @@ class Order:
     ):
         rng = random.Random(0)
         self.tokens = tokens
-        self.texts = [text for text in texts if len(text.split()) > 3]
+        self.texts = [text for text in texts if has_order(text)]
         self.changed = [change(text, rng) for text in self.texts]
         self.expected = self._cosines(source)
 

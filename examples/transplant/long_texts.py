@@ -40,6 +40,7 @@ from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
 from tupe_fairseq.interop.formats import huggingface
 from tupe_fairseq.interop.models import POSITIONS, Converted
+from tupe_fairseq.position import POSITION_ENCODINGS, model_options
 from tupe_fairseq.position.hierarchical import decompose
 
 from .encoders import Encoder, mean_features, read_source
@@ -93,11 +94,19 @@ def changed(model: Converted, way: str, length: int) -> Converted:
         table = state[POSITIONS][2:]
         state[POSITIONS] = torch.cat([state[POSITIONS][:2], TABLES[way](table, length)])
         settings["max_position_embeddings"] = length
-    elif "=" in way:
+    elif way not in READ:
         own = settings["position_options"] = dict(settings["position_options"])
+        options = POSITION_ENCODINGS[settings["position_encoding"]].options()
+        kinds = {each.name: each.type for each in (*model_options(decoder=False), *options)}
         for word in way.split("+"):
             name, _, value = word.partition("=")
-            (own if name in own else settings)[name] = value if value.isalpha() else int(value)
+            try:
+                (own if name in own else settings)[name] = kinds[name](value)
+            except (KeyError, ValueError):
+                raise UsageError(
+                    f"--way has {word!r}, but must be one of {', '.join((*READ, *TABLES))}, or "
+                    f"OPTION=VALUE of: {', '.join(kinds)}."
+                ) from None
     return replace(model, settings=settings, state=state)
 
 
@@ -112,6 +121,7 @@ def grouped(table: Tensor, length: int) -> Tensor:
     return table[torch.arange(length) // -(-length // len(table))]
 
 
+READ = ("plain", "truncated", "chunks")
 TABLES = {
     "interpolated": interpolated,
     "grouped": grouped,

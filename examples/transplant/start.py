@@ -37,7 +37,7 @@ def fit_bias(source: Encoder, student: Encoder, texts: Texts) -> None:
     parameters = list(encoding.parameters())
     if not (encoding.uses("attention_bias") and parameters):
         return
-    expected = positional_scores(source, texts).mean(0)
+    expected = positional_scores(source, texts).nanmean(0).nan_to_num()
     length = expected.size(-1)
     # Row 0 is that of [CLS], whose bias may be constant.
     expected = _centred(expected)[:, 1:]
@@ -54,36 +54,20 @@ def positional_scores(source: Encoder, texts: Texts) -> Tensor:
     """The mean scores of positions over texts: layers × H × T × T; T is the longest they share.
 
     There are as many texts as held-out ones. The mean of the row is 0, since softmax ignores it.
+    Scores are logarithms of attention weights, so they contain what the source adds to scores;
+    those outside a window are NaN.
     """
     number = len(texts.held_out)
     ids = sorted(texts.ids(texts.train[: CHOICE * number]), key=len)[-number:]
     length = len(ids[0])
-    stack = source.base.encoder
-    found: dict[tuple[int, str], Tensor] = {}
-    hooks = [
-        getattr(layer.self_attn, f"{name}_proj").register_forward_hook(
-            lambda module, inputs, output, key=(number, name): found.__setitem__(key, output)
-        )
-        for number, layer in enumerate(stack.layers)
-        for name in ("q", "k")
-    ]
-    total: list[Tensor | float] = [0.0] * len(stack.layers)
-    try:
-        for first in range(0, len(ids), BATCH):
-            group = [each[: length - 1] + each[-1:] for each in ids[first : first + BATCH]]
-            source(texts.batch(group))
-            for number, layer in enumerate(stack.layers):
-                q, k = (
-                    layer.self_attn.per_head(found[number, name].view(len(group), length, -1))
-                    for name in ("q", "k")
-                )
-                scores = q @ k.mT * layer.self_attn.scaling
-                total[number] = total[number] + _centred(scores).sum(0)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return torch.stack([torch.as_tensor(each) for each in total]) / len(ids)
+    total: Tensor | float = 0.0
+    for first in range(0, len(ids), BATCH):
+        group = [each[: length - 1] + each[-1:] for each in ids[first : first + BATCH]]
+        weights = torch.stack(source.attentions(texts.batch(group)))
+        scores = weights.where(weights > 0, torch.nan).log()
+        total = total + _centred(scores).sum(1)
+    return torch.as_tensor(total) / len(ids)
 
 
 def _centred(scores: Tensor) -> Tensor:
-    return scores - scores.mean(-1, keepdim=True)
+    return scores - scores.nanmean(-1, keepdim=True)

@@ -14,6 +14,8 @@ from tupe_fairseq import UsageError
 LINES = 1000
 #: Held-out lines, tokens in them, and what part of all lines they are; each at most.
 HELD_OUT, HELD_TOKENS, PART = 512, 32768, 10
+#: The mean length of words, with the space, that no language with spaces has.
+LONG_WORD = 15
 #: Batches that are sorted by length together.
 SORTED = 8
 
@@ -81,8 +83,8 @@ class Texts(Tokens):
         length: texts are cut to this number of tokens.
 
     Raises:
-        UsageError: the file cannot be read or has fewer than `LINES` lines, or `length` leaves
-            no two words of a text.
+        UsageError: the file cannot be read, has fewer than `LINES` lines, or none whose order can
+            be measured, or `length` leaves no two words of a text.
     """
 
     def __init__(self, file: Path, tokenizer: Any, length: int):
@@ -91,6 +93,11 @@ class Texts(Tokens):
         most = max(1, min(HELD_OUT, HELD_TOKENS // length))
         step = max(PART, len(lines) // most)
         self.held_out = lines[::step][:most]
+        if not any(map(has_order, self.held_out)):
+            raise UsageError(
+                f"TEXT is {str(file)!r}, but none of its {len(self.held_out)} held-out lines has "
+                "more than three words, which have an order."
+            )
         self.train = [line for number, line in enumerate(lines) if number % step]
 
     def share_cut(self) -> float:
@@ -146,16 +153,27 @@ def disorder(text: str, rng: random.Random) -> str:
     return (shuffled if rng.random() < 0.5 else swapped)(text, rng)
 
 
+def words_of(text: str) -> tuple[list[str], str]:
+    """Words and what joins them: characters, where a script has no spaces between words."""
+    words = text.split()
+    return (list(text), "") if len(text) > LONG_WORD * len(words) else (words, " ")
+
+
+def has_order(text: str) -> bool:
+    """Whether a text has more than three words."""
+    return len(words_of(text)[0]) > 3
+
+
 def shuffled(text: str, rng: random.Random) -> str:
     """The same words in random order."""
-    words = text.split()
+    words, joint = words_of(text)
     rng.shuffle(words)
-    return " ".join(words)
+    return joint.join(words)
 
 
 def swapped(text: str, rng: random.Random) -> str:
     """The same words, with two of them in each other's place."""
-    words = text.split()
+    words, joint = words_of(text)
     first, second = (rng.randrange(len(words)) for _ in range(2))
     words[first], words[second] = words[second], words[first]
-    return " ".join(words)
+    return joint.join(words)

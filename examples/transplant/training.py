@@ -73,6 +73,8 @@ def loss_of(
     if mask_token is None:
         return loss
     cells = batch.ids[batch.mask.bool()].eq(mask_token).nonzero()[:, 0]
+    if not len(cells):
+        return loss
     with torch.no_grad():
         target = source.logits(expected[-1], batch, cells).log_softmax(-1)
     predicted = student.logits(found[-1], batch, cells).log_softmax(-1)

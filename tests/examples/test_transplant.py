@@ -24,14 +24,17 @@ NAME = "examples.transplant"
 SHORT = ("--length", 16, "--batch-size", 8)
 
 
+def write_lines(file: Path) -> Path:
+    draw = random.Random(0)
+    lines = [" ".join(draw.choices(WORDS, k=draw.randint(2, 30))) for _ in range(1100)]
+    file.write_text("\n".join(lines))
+    return file
+
+
 @pytest.fixture(scope="module")
 def text(tmp_path_factory) -> Path:
     """1,100 lines of two to 30 words."""
-    draw = random.Random(0)
-    lines = [" ".join(draw.choices(WORDS, k=draw.randint(2, 30))) for _ in range(1100)]
-    file = tmp_path_factory.mktemp("text") / "lines.txt"
-    file.write_text("\n".join(lines))
-    return file
+    return write_lines(tmp_path_factory.mktemp("text") / "lines.txt")
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +55,7 @@ def transplant(source: Path, text: Path, out: Path, *flags: object) -> dict[str,
 def test_the_result_follows_the_source(source, text, tmp_path):
     """It reads longer texts, in both libraries and through SentenceTransformer."""
     flags = ("--position-encoding", "tupe_r", "--max-positions", 200, "--updates", 150)
-    last = transplant(source, text, tmp_path, *flags, "--extend-positions", "toeplitz")
+    last = transplant(source, text, tmp_path, *flags)
     first = json.loads((tmp_path / "progress.json").read_text())[0]
     assert last["update"] == 150
     assert last["error"] < 0.5 * first["error"]
@@ -133,10 +136,24 @@ def test_other_sources(name, text, tmp_path):
 
     write(folder := tmp_path / "source", "Model")
     build(name).save_pretrained(folder)
-    flags = ("--position-encoding", "alibi", "--updates", 60, "--start", "fitted")
+    flags = ("--position-encoding", "t5", "--updates", 60, "--start", "fitted")
     last = transplant(folder, text, tmp_path / "out", *flags)
     first = json.loads((tmp_path / "out" / "progress.json").read_text())[0]
     assert last["error"] < first["error"]
+
+
+def test_positions_that_no_text_reaches(source, text, tmp_path):
+    """TUPE continues them by distance; others have a warning, unless they are none."""
+    result = {}
+    for name in ("tupe_a", "learned", "rope"):
+        flags = ("--position-encoding", name, "--updates", 1)
+        told = run(NAME, source, text, "--out", tmp_path / name, *SHORT, *flags)
+        assert told.returncode == 0, told.stderr
+        file = tmp_path / name / "transformers" / "config.json"
+        result[name] = json.loads(file.read_text()), "not trained: give --length 64" in told.stderr
+    assert result["tupe_a"][0]["extend_positions"] == "toeplitz"
+    assert result["tupe_a"][0]["position_options"]["trained_positions"] == 16
+    assert [warned for _, warned in result.values()] == [False, True, False]
 
 
 @pytest.mark.parametrize(
@@ -149,6 +166,7 @@ def test_other_sources(name, text, tmp_path):
         ("--position-encoding rope --max-positions 8 --length 9", "must be at most 8"),
         ("--position-encoding rope --num-buckets 8", "--num-buckets does not apply"),
         ("--position-encoding rope --disordered 2", "--disordered is 2.0, but must be"),
+        ("--position-encoding learned --extend-positions hierarchical", "those of a transplant"),
         ("--position-encoding rope --updates 0", "--updates is 0, but must be at least 1"),
     ],
 )
@@ -166,7 +184,9 @@ def test_paths_without_what_is_needed(source, text, tmp_path):
         file.unlink()
     (bare / "vocab.txt").unlink()
     flags = ["--out", str(tmp_path / "out"), "--position-encoding", "rope"]
+    (short := tmp_path / "short.txt").write_text("one two three\n" * 1000)
     for paths, message in {
+        (source, short): "has more than three words",
         (source, few): "with 3 lines, but at least 1,000 are needed",
         (source, tmp_path / "none"): "cannot be read",
         (tmp_path, text): "must be a directory of transformers",
@@ -223,19 +243,3 @@ def test_comparison_with_its_source(released_bert, text, capsys):
 def test_comparison_of_other_folders(tmp_path):
     with pytest.raises(UsageError, match="is no directory of sentence-transformers"):
         compare.main([str(tmp_path)] * 3)
-
-
-def test_long_lines(source, tmp_path):
-    """Only what is read of a line is disordered, and few of them are held out."""
-    from examples.transplant.texts import Texts
-
-    lines = [" ".join([*(WORDS[:5] * 4), *(WORDS[-1:] * 5000)]) for _ in range(1000)]
-    (file := tmp_path / "long.txt").write_text("\n".join(lines))
-    tokenizer = transformers.AutoTokenizer.from_pretrained(source)
-    texts = Texts(file, tokenizer, 20)
-    assert len(texts.held_out) == 100
-    assert texts.share_cut() == 1
-    unread = tokenizer.convert_tokens_to_ids(WORDS[-1])
-    for batch in texts.batches(seed=1, number=0, size=4, disordered=1.0):
-        assert not (batch.ids == unread).any()
-    assert len(Texts(file, tokenizer, 4096).held_out) == 8

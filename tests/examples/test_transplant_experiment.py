@@ -50,6 +50,12 @@ def test_ways_to_read_long_texts(way, source, articles, tmp_path):
     assert found["32"]["cosine"] == pytest.approx(1, abs=0.2 if way == "interpolated" else 1e-6)
 
 
+@pytest.mark.parametrize("way", ["chunk", "atention_window=4", "attention_window=x"])
+def test_unknown_ways(way, source, articles, tmp_path):
+    with pytest.raises(UsageError, match=f"--way has '{way}', but must be one of plain, "):
+        measured(source, articles, tmp_path / "out.json", way)
+
+
 def test_vectors_of_chunks(source):
     """The mean over the tokens of all chunks, each with special tokens of its own."""
     from examples.transplant.encoders import Encoder, read_source
