@@ -24,6 +24,7 @@ import transformers
 from examples.shared import script
 from examples.shared.settings import keep
 from tupe_fairseq import UsageError
+from tupe_fairseq.interop.dictionaries import dictionary_for
 from tupe_fairseq.position import POSITION_ENCODINGS, known_options, model_options
 
 from .encoders import RESULTS, Encoder, read_source, transplanted, write
@@ -129,6 +130,7 @@ def main(argv: list[str] | None = None) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(args.source)
     texts = Texts(args.text, tokenizer, args.length)
     made = transplanted(converted, args.position_encoding, options, args.max_positions, args.seed)
+    dictionary_for(made)  # Raises an error for a tokenizer that fairseq has no dictionary for.
     paths = {name: str(getattr(args, name).resolve()) for name in ("source", "text")}
     keep(args.out, {**vars(args), **paths, "out": None})
     if (args.out / RESULTS[-1]).exists():

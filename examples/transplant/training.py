@@ -169,10 +169,11 @@ class Distillation:
         if stays and self.update < self.falls_from:
             self.falls_from = self.update
             self.end = int(self.update / (1 - DECAY))
-        with replacing(self.out / CHECKPOINT) as aside:
-            torch.save(self._state(), aside)
+        # The model card has the measures, so the checkpoint, from which a call continues, is last.
         with replacing(self.out / PROGRESS) as aside:
             aside.write_text(json.dumps(self.history, indent=1) + "\n", encoding="utf-8")
+        with replacing(self.out / CHECKPOINT) as aside:
+            torch.save(self._state(), aside)
 
     def _state(self) -> dict[str, Any]:
         names = ("update", "end", "falls_from", "history", "seconds")

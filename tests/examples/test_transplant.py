@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 from pathlib import Path
 
@@ -184,8 +185,12 @@ def test_paths_without_what_is_needed(source, text, tmp_path):
         file.unlink()
     (bare / "vocab.txt").unlink()
     flags = ["--out", str(tmp_path / "out"), "--position-encoding", "rope"]
+    named = shutil.copytree(source, tmp_path / "named")
+    for file in named.glob("*tok*"):
+        file.write_text(file.read_text().replace("[CLS]", "<first>"))
     (short := tmp_path / "short.txt").write_text("one two three\n" * 1000)
     for paths, message in {
+        (named, text): "is neither BERT's, DeBERTa's nor RoBERTa's",
         (source, short): "has more than three words",
         (source, few): "with 3 lines, but at least 1,000 are needed",
         (source, tmp_path / "none"): "cannot be read",
