@@ -44,7 +44,7 @@ class Model(nn.Module):
         causal = POSITION_ENCODINGS[name].causal_only
         sizes = {"vocab_size": TOKENS, "num_layers": LAYERS}
         positions = build_position_encoding(name, WIDTH, HEADS, LENGTH, not causal, **sizes)
-        self.scale = positions.token_scale
+        self.scale = positions.token_scale(positions.shape.embed_dim)
         self.embed_tokens = nn.Embedding(TOKENS, WIDTH)
         # Of BERT, to which encodings fit the size of what they add.
         nn.init.normal_(self.embed_tokens.weight, std=0.02)

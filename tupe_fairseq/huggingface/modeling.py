@@ -120,7 +120,7 @@ class TupeModel(TupePreTrainedModel):
             layer_options=LayerOptions.of(config),
         )
         own, scale = self.encoder.embed_positions.token_scale, config.embedding_scale
-        self.embedding_scale = own if scale is None else scale
+        self.embedding_scale = own(config.hidden_size) if scale is None else scale
         if self.encoder.embed_positions.continues_by_distance:
             # The trained length, which stays when a loaded model gets a larger one.
             config.position_options.setdefault(TRAINED, config.max_position_embeddings)

@@ -65,6 +65,7 @@ def from_config(config: Mapping[str, Any], family: Family) -> dict[str, Any]:
     arguments = {here: config.get(there) for there, here in family.settings.items()}
     name, tied = family.ties
     arguments[name] = tied == bool(config["tie_word_embeddings"])
+    encoding = POSITION_ENCODINGS[config["position_encoding"]]
     if family.causal:
         for name, value in LANGUAGE_MODELS.items():
             if config.get(name, value) != value:
@@ -72,12 +73,12 @@ def from_config(config: Mapping[str, Any], family: Family) -> dict[str, Any]:
                     f"unsupported {name}: {config[name]!r}; it must be {value!r} in a language "
                     "model of fairseq."
                 )
-        arguments["no_scale_embedding"] = config["embedding_scale"] == 1
+        own, scale = encoding.token_scale(config["hidden_size"]), config["embedding_scale"]
+        arguments["no_scale_embedding"] = (own if scale is None else scale) == 1
         arguments["add_bos_token"] = config["bos_token_id"] == 0
     elif arguments["pooler_dropout"] is None:
         # The other dropout is used there.
         arguments["pooler_dropout"] = arguments["dropout"]
-    encoding = POSITION_ENCODINGS[config["position_encoding"]]
     # A model of transformers has the defaults of its encoding, a language model here others.
     options = {**encoding.defaults(), **config["position_options"]}
     return {**arguments, **options, **encoding.recorded(options, arguments[family.longest])}

@@ -46,7 +46,7 @@ class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
         )
         self.embed_tokens = embed_tokens
         #: Factor of the token embeddings.
-        self.embed_scale = self.embed_positions.token_scale
+        self.embed_scale = self.embed_positions.token_scale(self.embed_positions.shape.embed_dim)
         self.padding_idx: Any = embed_tokens.padding_idx
         self.eos_idx: Any = dictionary.eos()
         # In fairseq's state dicts, 3 says that LayerNorms have today's names.

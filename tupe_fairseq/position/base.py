@@ -58,12 +58,17 @@ class PositionEncoding(nn.Module):
     untie_cls = False
     #: How many earlier tokens `embed` reads for each token.
     context = 0
-    #: Factor of the token embeddings, before positions are added.
-    token_scale = 1.0
+    #: Whether token embeddings are multiplied by √C before positions are added.
+    scales_tokens = False
 
     def __init__(self, shape: Shape):
         super().__init__()
         self.shape = shape
+
+    @classmethod
+    def token_scale(cls, width: int) -> float:
+        """Factor of token embeddings of this width."""
+        return math.sqrt(width) if cls.scales_tokens else 1.0
 
     def for_pass(self, length: int, device: torch.device) -> "PositionEncoding":
         """The encoding whose hooks the model calls in one forward pass.

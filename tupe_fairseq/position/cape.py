@@ -22,6 +22,8 @@ from .tables import ConstantTable, sinusoids
 class CapePosition(PositionEncoding):
     """Has no parameters; draws from torch's generator, which fairseq seeds at each update."""
 
+    scales_tokens = True
+
     def __init__(
         self,
         shape: Shape,
@@ -33,7 +35,6 @@ class CapePosition(PositionEncoding):
         cape_scale: Annotated[float, "largest factor of the positions, at least 1"] = 1.03,
     ):
         super().__init__(shape)
-        self.token_scale = shape.embed_dim**0.5
         check_at_least("--cape-global-shift", cape_global_shift, 0)
         check_at_least("--cape-local-shift", cape_local_shift, 0)
         check_at_least("--cape-scale", cape_scale, 1)

@@ -19,6 +19,8 @@ from .tables import ConstantTable, sinusoids
 class ShapePosition(PositionEncoding):
     """Has no parameters; draws from torch's generator, which fairseq seeds at each update."""
 
+    scales_tokens = True
+
     def __init__(
         self,
         shape: Shape,
@@ -28,7 +30,6 @@ class ShapePosition(PositionEncoding):
         ] = 500,
     ):
         super().__init__(shape)
-        self.token_scale = shape.embed_dim**0.5
         check_at_least("--shape-shifts", shape_shifts, 0)
         self.shifts = shape_shifts
         positions = torch.arange(shape.max_positions + shape_shifts)

@@ -23,6 +23,8 @@ FAIRSEQ_FIRST = 2
 class SinusoidalPosition(RandomizedEncoding):
     """Has no parameters; any length can be computed."""
 
+    scales_tokens = True
+
     def __init__(
         self,
         shape: Shape,
@@ -31,7 +33,6 @@ class SinusoidalPosition(RandomizedEncoding):
         randomize_positions: RandomizePositions = 0,
     ):
         super().__init__(shape, randomize_positions)
-        self.token_scale = shape.embed_dim**0.5
         table = as_fairseq if fairseq_sinusoids else sinusoids
         self.table = ConstantTable(table(torch.arange(self.reach), shape.embed_dim))
 
