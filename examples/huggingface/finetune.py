@@ -113,6 +113,12 @@ def settings(args: argparse.Namespace, updates: int) -> transformers.TrainingArg
     )
 
 
+def maximum_length(model: Path, tokenizer: Any) -> int:
+    """Tokens that a model reads; a tokenizer without a maximum says 1e30."""
+    config = transformers.AutoConfig.from_pretrained(model, trust_remote_code=True)
+    return int(min(tokenizer.model_max_length, config.max_position_embeddings))
+
+
 def finetune(args: argparse.Namespace) -> dict[str, Any]:
     """Fine-tune, and write the model of the best epoch.
 
@@ -131,10 +137,7 @@ def finetune(args: argparse.Namespace) -> dict[str, Any]:
         if not (args.model / name).is_file():
             raise UsageError(f"MODEL is {args.model}, but has no {name}: see --to huggingface.")
     tokenizer = transformers.AutoTokenizer.from_pretrained(args.model, trust_remote_code=True)
-    # A tokenizer without a limit has 1e30.
-    config = transformers.AutoConfig.from_pretrained(args.model, trust_remote_code=True)
-    own = min(tokenizer.model_max_length, config.max_position_embeddings)
-    longest = args.max_positions or own
+    longest = args.max_positions or maximum_length(args.model, tokenizer)
     train, valid = (read_split(args.glue, task, split) for split in task.splits[:2])
     if train is None or valid is None:
         raise UsageError(f"GLUE_DIR is {args.glue}, but lacks files of {task.name}.")

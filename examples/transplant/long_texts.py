@@ -121,6 +121,7 @@ def grouped(table: Tensor, length: int) -> Tensor:
     return table[torch.arange(length) // -(-length // len(table))]
 
 
+#: Ways without changes of MODEL, and tables of positions of the others.
 READ = ("plain", "truncated", "chunks")
 TABLES = {
     "interpolated": interpolated,
