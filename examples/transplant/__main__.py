@@ -61,6 +61,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--batch-size", type=int, default=32, metavar="N", help="texts (default: %(default)s)")
     told = "share of texts whose words are shuffled (default: %(default)s)"
     add("--disordered", type=float, default=0.5, metavar="X", help=told)
+    told = "share of texts that are read as the pair of their halves (default: %(default)s)"
+    add("--pairs", type=float, default=0.5, metavar="X", help=told)
     told = "weight of the features of layers before the last one (default: %(default)s)"
     add("--layers", type=float, default=4.0, metavar="X", help=told)
     add("--start", choices=STARTS, default="fitted", help="see start.py (default: %(default)s)")
@@ -77,8 +79,9 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         if (value := getattr(args, name)) is not None and value < 1:
             flag = name.replace("_", "-")
             raise UsageError(f"--{flag} is {value}, but must be at least 1.")
-    if not 0 <= args.disordered <= 1:
-        raise UsageError(f"--disordered is {args.disordered}, but must be between 0 and 1.")
+    for name in ("disordered", "pairs"):
+        if not 0 <= (value := getattr(args, name)) <= 1:
+            raise UsageError(f"--{name} is {value}, but must be between 0 and 1.")
     return args
 
 
@@ -144,7 +147,7 @@ def main(argv: list[str] | None = None) -> None:
         keep_mean_position(source, student, args.length)
     if args.start == "fitted":
         fit_bias(source, student, texts)
-    names = ("updates", "lr", "position_lr", "batch_size", "disordered", "layers", "seed")
+    names = ("updates", "lr", "position_lr", "batch_size", "disordered", "pairs", "layers", "seed")
     recipe = Recipe(*(getattr(args, name) for name in names))
     Distillation(student, source, texts, recipe, args.out).run()
     made.state = student.state(made)

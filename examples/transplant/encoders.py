@@ -97,7 +97,7 @@ class Encoder(nn.Module):
     def __init__(self, converted: Converted):
         super().__init__()
         self.model = to_transformers(converted, "tupe", None)
-        self.has_head = converted.has_lm_head
+        self.has_head, self.has_types = converted.has_lm_head, converted.has_types
         for module in self.modules():
             if isinstance(module, (Dropout, nn.Dropout)):
                 module.p = 0.0
@@ -109,14 +109,16 @@ class Encoder(nn.Module):
 
     def forward(self, batch: Batch, states: bool = False) -> tuple[Tensor, ...]:
         """Features N×C of the N tokens, the last ones; with `states`, those of each layer."""
-        output = self.base(**batch.inputs(), output_hidden_states=states)
+        output = self.base(**batch.inputs(self.has_types), output_hidden_states=states)
         every = output.hidden_states[1:] if states else (output.last_hidden_state,)
         shown = batch.mask.bool()
         return tuple(each[shown] for each in every)
 
     def attentions(self, batch: Batch) -> tuple[Tensor, ...]:
         """The attention weights of each layer, B×H×T×T."""
-        found: tuple[Tensor, ...] = self.base(**batch.inputs(), output_attentions=True).attentions
+        found: tuple[Tensor, ...] = self.base(
+            **batch.inputs(self.has_types), output_attentions=True
+        ).attentions
         return found
 
     def logits(self, features: Tensor, batch: Batch, cells: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ output of WikiExtractor. The plan and its hypotheses are in results/plan.md. The
     encodings   each encoding, --updates, three seeds
     starts      tupe_r with positions at random, and with the mean position alone
     order       tupe_r with more updates
+    pairs       deberta with half of the texts as pairs; in the parts above, there are none
     long        transplants that read 2,048 tokens, and SOURCE by other ways (long_texts.py)
     tasks       fine-tuning of SOURCE and of transplants by transformers' Trainer
     fairseq     fine-tuning of SOURCE by examples/glue/finetune.sh
@@ -42,12 +43,12 @@ from .training import PROGRESS
 ENCODINGS = ("tupe_a", "tupe_r", "rope", "t5", "alibi", "deberta", "learned", "none")
 SEEDS = (1, 2, 3)
 #: Transplants that are fine-tuned, by part and name.
-TUNED = ("encodings/deberta", "order/tupe_r+1200", "order/tupe_r+4800", "encodings/none")
+TUNED = ("encodings/deberta", "pairs/deberta", "order/tupe_r+1200", "encodings/none")
 #: Epochs of each task, the examples of a batch, tokens of an example, and the learning rate.
 EPOCHS = {"CoLA": 5, "RTE": 3, "MRPC": 3, "STS-B": 3, "SST-2": 1}
 EXAMPLES, CUT, RATE = 32, 128, 5e-5
-#: Updates of the part `order`: about 15 minutes of two cores, and an hour.
-MORE = (1200, 4800)
+#: Updates of the part `order`: about 15 minutes of two cores.
+MORE = 1200
 #: Transplants of the part `long`: tokens of a text in training, and flags.
 TOEPLITZ = ("--extend-positions", "toeplitz")
 EXTENDED: dict[str, tuple[int, tuple[str, ...]]] = {
@@ -76,6 +77,8 @@ LONGEST, ARTICLES = 2048, 100
 RESERVED = 1000
 #: Tokens of a text, and texts of an update; tokens of an update with long texts.
 LENGTH, BATCH, TOKENS = 64, 32, 2048
+#: The share of texts that are pairs, in the part `pairs`.
+PAIRS = 0.5
 #: The file of a way's measures.
 WAY = "measures.json"
 
@@ -115,6 +118,7 @@ def transplant_run(
     module = [sys.executable, "-m", "examples.transplant"]
     paths = [args.source.absolute(), (text or args.text).absolute()]
     sizes = ["--length", LENGTH, "--batch-size", BATCH, "--seed", seed]
+    sizes += ["--pairs", PAIRS if part == "pairs" else 0]
     train = [*module, *paths, "--position-encoding", encoding, "--out", out, *sizes, *flags]
     module[-1] += ".evaluate"
     evaluate = [*module, paths[0], out, args.glue.absolute()]
@@ -208,7 +212,7 @@ def model_of(args: argparse.Namespace, name: str, seed: int) -> Path:
     if name == "source":
         return args.source.absolute()
     # There is one of the others.
-    of_seed = seed if name.startswith("encodings") else 1
+    of_seed = seed if name.startswith(("encodings", "pairs")) else 1
     return args.out.absolute() / name / str(of_seed) / "model" / RESULTS[0]
 
 
@@ -225,9 +229,8 @@ def plan(args: argparse.Namespace) -> list[Run]:
         for seed in SEEDS
         for start in ("mean", "random")
     ]
-    runs += [
-        transplant_run(args, "order", f"tupe_r+{more}", 1, "--updates", more) for more in MORE
-    ]
+    runs.append(transplant_run(args, "order", f"tupe_r+{MORE}", 1, "--updates", MORE))
+    runs += [transplant_run(args, "pairs", "deberta", seed, *updates) for seed in SEEDS]
     runs += long_runs(args) if args.articles else []
     runs += [
         task_run(args, name, model_of(args, name, seed), task, seed)

@@ -132,6 +132,22 @@ def extends(results: Results) -> Verdict:
     return Verdict(all(a >= b for a, b in zip(made, source, strict=True)), f"{said} (chunks)")
 
 
+def regains(results: Results) -> Verdict:
+    """H8."""
+    names = ("source", "encodings/deberta", "pairs/deberta")
+    every, shares, said = [], [], []
+    for task in ("STS-B", "MRPC"):
+        found = by_name(results, part="tasks", task=task)
+        if not found.keys() >= {*names}:
+            return Verdict(None, NOT_RUN)
+        scores = [[run["score"] for run in found[name]] for name in names]
+        source, without, pairs = map(mean, scores)
+        every += scores
+        shares.append((pairs - without) / (source - without))
+        said.append(f"{task}, mean: {source:.1f}, {without:.1f} and {pairs:.1f}")
+    return enough(every, min(shares) >= 0.5, "; ".join(said))
+
+
 HYPOTHESES: dict[str, Callable[[Results], Verdict]] = {
     "H1": all_read,
     "H2": blind,
@@ -140,13 +156,14 @@ HYPOTHESES: dict[str, Callable[[Results], Verdict]] = {
     "H5": in_time,
     "H6": accepts,
     "H7": extends,
+    "H8": regains,
 }
 
 
 def lines(results: Results) -> list[str]:
     """The report."""
     said = ["# Transplants", "", "Median over seeds (lowest to highest). See plan.md.", ""]
-    for part in ("encodings", "starts", "order", "long"):
+    for part in ("encodings", "starts", "order", "pairs", "long"):
         found = by_name(results, part=part)
         cells = [
             [name, len(runs)]

@@ -21,14 +21,16 @@ SORTED = 8
 
 
 class Batch(NamedTuple):
-    """Ids and mask, B×T each; the mask is 1 at tokens."""
+    """Ids, mask and types, B×T each; the mask is 1 at tokens."""
 
     ids: Tensor
     mask: Tensor
+    types: Tensor
 
-    def inputs(self) -> dict[str, Tensor]:
-        """As models of transformers take them."""
-        return {"input_ids": self.ids, "attention_mask": self.mask}
+    def inputs(self, types: bool) -> dict[str, Tensor]:
+        """As models of transformers take them, with types of tokens or without."""
+        given = {"input_ids": self.ids, "attention_mask": self.mask}
+        return given | {"token_type_ids": self.types} if types else given
 
     def hiding(self, token: int, share: float) -> "Batch":
         """With this token in the place of a share of all tokens, chosen by torch's generator."""
@@ -49,11 +51,11 @@ class Tokens:
 
     def __init__(self, tokenizer: Any, length: int):
         self.tokenizer, self.length = tokenizer, length
-        special = tokenizer.num_special_tokens_to_add()
+        special = tokenizer.num_special_tokens_to_add(pair=True)
         if length <= special + 1:
             raise UsageError(
                 f"--length is {length}, but must be at least {special + 2}: {special} tokens of "
-                "each text are special, and order needs two words."
+                "a pair of texts are special, and order needs two words."
             )
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
@@ -63,15 +65,23 @@ class Tokens:
         )["input_ids"]
         return ids
 
-    def batch(self, ids: Sequence[Sequence[int]]) -> Batch:
-        """With padding on the right."""
-        longest = max(map(len, ids))
-        padded = torch.full((len(ids), longest), self.tokenizer.pad_token_id)
-        mask = torch.zeros_like(padded)
+    def row(self, texts: Sequence[str]) -> tuple[list[int], list[int]]:
+        """The tokens of a text or of a pair of texts, and their types."""
+        found = self.tokenizer(*texts, truncation=True, max_length=self.length)
+        ids = found["input_ids"]
+        return ids, found.get("token_type_ids", [0] * len(ids))
+
+    def batch(self, ids: Sequence[list[int]], types: Sequence[list[int]] = ()) -> Batch:
+        """With padding on the right; without types, they are 0."""
+        shape = (len(ids), max(map(len, ids)))
+        padded = torch.full(shape, self.tokenizer.pad_token_id)
+        mask, kinds = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long)
         for row, each in enumerate(ids):
             padded[row, : len(each)] = torch.tensor(each)
             mask[row, : len(each)] = 1
-        return Batch(padded, mask)
+        for row, each in enumerate(types):
+            kinds[row, : len(each)] = torch.tensor(each)
+        return Batch(padded, mask, kinds)
 
 
 class Texts(Tokens):
@@ -105,7 +115,9 @@ class Texts(Tokens):
         ids = self.tokenizer(self.held_out)["input_ids"]
         return sum(len(each) > self.length for each in ids) / len(ids)
 
-    def batches(self, seed: int, number: int, size: int, disordered: float) -> list[Batch]:
+    def batches(
+        self, seed: int, number: int, size: int, disordered: float, pairs: float
+    ) -> list[Batch]:
         """The `number`-th group of `SORTED` batches of `size` texts.
 
         Args:
@@ -113,14 +125,16 @@ class Texts(Tokens):
             number: counted from 0.
             size: texts of a batch.
             disordered: the share of texts whose words are in another order.
+            pairs: the share of texts that are read as the pair of their halves.
         """
         rng = random.Random(f"{seed} {number}")
         drawn = rng.choices(self.train, k=size * SORTED)
         texts = [disorder(t, rng) if rng.random() < disordered else t for t in drawn]
-        ids = sorted(self.ids(texts), key=len)
-        groups = [ids[first : first + size] for first in range(0, len(ids), size)]
+        parts = [halves(t) if rng.random() < pairs else (t,) for t in texts]
+        rows = sorted(map(self.row, parts), key=lambda row: len(row[0]))
+        groups = [rows[first : first + size] for first in range(0, len(rows), size)]
         rng.shuffle(groups)
-        return [self.batch(group) for group in groups]
+        return [self.batch(*zip(*group, strict=True)) for group in groups]
 
 
 def read_lines(file: Path) -> list[str]:
@@ -162,6 +176,13 @@ def words_of(text: str) -> tuple[list[str], str]:
 def has_order(text: str) -> bool:
     """Whether a text has more than three words."""
     return len(words_of(text)[0]) > 3
+
+
+def halves(text: str) -> tuple[str, str]:
+    """The words of a text in two parts."""
+    words, joint = words_of(text)
+    half = len(words) // 2
+    return joint.join(words[:half]), joint.join(words[half:])
 
 
 def shuffled(text: str, rng: random.Random) -> str:

@@ -38,6 +38,7 @@ class Recipe(NamedTuple):
         position_rate: that of the parameters of the position encoding.
         size: texts of a batch.
         disordered: the share of texts whose words are in another order.
+        pairs: the share of texts that are read as the pair of their halves.
         layers: the weight of the features of layers before the last one.
         seed: of the order of texts.
     """
@@ -47,6 +48,7 @@ class Recipe(NamedTuple):
     position_rate: float
     size: int
     disordered: float
+    pairs: float
     layers: float
     seed: int
 
@@ -135,8 +137,8 @@ class Distillation:
     def _batch(self) -> Batch:
         number, place = divmod(self.update, SORTED)
         if place == 0 or not self.group:
-            recipe = self.recipe
-            self.group = self.texts.batches(recipe.seed, number, recipe.size, recipe.disordered)
+            _, _, _, size, disordered, pairs, _, seed = self.recipe
+            self.group = self.texts.batches(seed, number, size, disordered, pairs)
         return self.group[place]
 
     def _step(self, batch: Batch) -> None:

@@ -162,11 +162,12 @@ def test_positions_that_no_text_reaches(source, text, tmp_path):
     [
         ("--position-encoding cope", "cope is for decoders only"),
         ("--position-encoding tupe_x", "'tupe_x'"),
-        ("--position-encoding rope --length 2", "--length is 2, but must be at least 4"),
+        ("--position-encoding rope --length 2", "--length is 2, but must be at least 5"),
         ("--position-encoding rope --length 65", "--length is 65, but must be at most 64"),
         ("--position-encoding rope --max-positions 8 --length 9", "must be at most 8"),
         ("--position-encoding rope --num-buckets 8", "--num-buckets does not apply"),
         ("--position-encoding rope --disordered 2", "--disordered is 2.0, but must be"),
+        ("--position-encoding rope --pairs -1", "--pairs is -1.0, but must be"),
         ("--position-encoding learned --extend-positions hierarchical", "those of a transplant"),
         ("--position-encoding rope --updates 0", "--updates is 0, but must be at least 1"),
     ],

@@ -121,6 +121,9 @@ def test_hypotheses(tmp_path):
     add("order", "tupe_r+1200", result())
     for name, score in (("source", 40.0), ("order/tupe_r+1200", 38.0)):
         add("tasks", name, {"score": score, "epoch": 1}, task="CoLA")
+    for name, score in (("source", 85.0), ("encodings/deberta", 82.0), ("pairs/deberta", 84.0)):
+        for task in ("STS-B", "MRPC"):
+            add("tasks", name, {"score": score, "epoch": 1}, task=task)
     lengths = {each: {"articles": 9, "found": 0.5, "rank": 0.6} for each in ("1024", "2048")}
     for name, way in (("source", "chunks"), ("tupe_r", "plain")):
         settings = {"part": "ways", "name": name, "way": way}

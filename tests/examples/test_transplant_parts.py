@@ -64,10 +64,11 @@ def test_no_masked_token(tmp_path):
     source = Encoder(converted).eval()
     student = Encoder(transplanted(converted, "rope", {}, None, 1))
     ids = torch.tensor([[2, 7, 3]])
+    batch = Batch(ids, torch.ones_like(ids), torch.zeros_like(ids))
     losses = []
     for seed in range(20):
         torch.manual_seed(seed)
-        losses.append(loss_of(student, source, Batch(ids, torch.ones_like(ids)), 4.0, 4))
+        losses.append(loss_of(student, source, batch, 4.0, 4))
     assert torch.stack(losses).isfinite().all()
 
 
@@ -81,6 +82,24 @@ def test_long_lines(tmp_path):
     assert len(texts.held_out) == 100
     assert texts.share_cut() == 1
     unread = tokenizer.convert_tokens_to_ids(WORDS[-1])
-    for batch in texts.batches(seed=1, number=0, size=4, disordered=1.0):
+    for batch in texts.batches(seed=1, number=0, size=4, disordered=1.0, pairs=0.0):
         assert not (batch.ids == unread).any()
     assert len(Texts(file, tokenizer, 4096).held_out) == 8
+
+
+def test_pairs(tmp_path):
+    """The halves of a text are read as the tokenizer joins two texts, with their types."""
+    write(source := tmp_path / "bert", "Model")
+    lines = [" ".join(WORDS[first : first + 4]) for first in range(5)] * 200
+    (file := tmp_path / "lines.txt").write_text("\n".join(lines))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(source)
+    texts = Texts(file, tokenizer, 16)
+    expected = []
+    for line in lines[:5]:
+        words = line.split()
+        pair = tokenizer(" ".join(words[:2]), " ".join(words[2:]))
+        assert 1 in pair["token_type_ids"]
+        expected.append((pair["input_ids"], pair["token_type_ids"]))
+    for batch in texts.batches(seed=1, number=0, size=4, disordered=0.0, pairs=1.0):
+        for ids, types, mask in zip(batch.ids, batch.types, batch.mask.bool(), strict=True):
+            assert (ids[mask].tolist(), types[mask].tolist()) in expected
