@@ -8,7 +8,8 @@ output of WikiExtractor. The plan and its hypotheses are in results/plan.md. The
     encodings   each encoding, --updates, three seeds
     starts      tupe_r with positions at random, and with the mean position alone
     order       tupe_r with more updates
-    pairs       deberta with half of the texts as pairs; in the parts above, there are none
+    pairs       deberta, and tupe_r with more updates, with half of the texts as pairs; in the
+                parts above, there are none
     long        transplants that read 2,048 tokens, and SOURCE by other ways (long_texts.py)
     tasks       fine-tuning of SOURCE and of transplants by transformers' Trainer
     fairseq     fine-tuning of SOURCE by examples/glue/finetune.sh
@@ -42,13 +43,19 @@ from .training import PROGRESS
 #: `learned` is BERT's own encoding with new positions, and `none` the floor.
 ENCODINGS = ("tupe_a", "tupe_r", "rope", "t5", "alibi", "deberta", "learned", "none")
 SEEDS = (1, 2, 3)
+#: Updates of a longer training: about 15 minutes of two cores.
+MORE = 1200
 #: Transplants that are fine-tuned, by part and name.
-TUNED = ("encodings/deberta", "pairs/deberta", "order/tupe_r+1200", "encodings/none")
+TUNED = (
+    "encodings/deberta",
+    "pairs/deberta",
+    f"order/tupe_r+{MORE}",
+    f"pairs/tupe_r+{MORE}",
+    "encodings/none",
+)
 #: Epochs of each task, the examples of a batch, tokens of an example, and the learning rate.
 EPOCHS = {"CoLA": 5, "RTE": 3, "MRPC": 3, "STS-B": 3, "SST-2": 1}
 EXAMPLES, CUT, RATE = 32, 128, 5e-5
-#: Updates of the part `order`: about 15 minutes of two cores.
-MORE = 1200
 #: Transplants of the part `long`: tokens of a text in training, and flags.
 TOEPLITZ = ("--extend-positions", "toeplitz")
 EXTENDED: dict[str, tuple[int, tuple[str, ...]]] = {
@@ -211,8 +218,8 @@ def model_of(args: argparse.Namespace, name: str, seed: int) -> Path:
     """The directory of a model that is fine-tuned."""
     if name == "source":
         return args.source.absolute()
-    # There is one of the others.
-    of_seed = seed if name.startswith(("encodings", "pairs")) else 1
+    # There is one of those that are trained for longer.
+    of_seed = 1 if name.endswith(f"+{MORE}") else seed
     return args.out.absolute() / name / str(of_seed) / "model" / RESULTS[0]
 
 
@@ -229,8 +236,11 @@ def plan(args: argparse.Namespace) -> list[Run]:
         for seed in SEEDS
         for start in ("mean", "random")
     ]
-    runs.append(transplant_run(args, "order", f"tupe_r+{MORE}", 1, "--updates", MORE))
     runs += [transplant_run(args, "pairs", "deberta", seed, *updates) for seed in SEEDS]
+    runs += [
+        transplant_run(args, part, f"tupe_r+{MORE}", 1, "--updates", MORE)
+        for part in ("order", "pairs")
+    ]
     runs += long_runs(args) if args.articles else []
     runs += [
         task_run(args, name, model_of(args, name, seed), task, seed)
