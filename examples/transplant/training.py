@@ -137,8 +137,9 @@ class Distillation:
     def _batch(self) -> Batch:
         number, place = divmod(self.update, SORTED)
         if place == 0 or not self.group:
-            _, _, _, size, disordered, pairs, _, seed = self.recipe
-            self.group = self.texts.batches(seed, number, size, disordered, pairs)
+            recipe = self.recipe
+            shares = (recipe.disordered, recipe.pairs)
+            self.group = self.texts.batches(recipe.seed, number, recipe.size, *shares)
         return self.group[place]
 
     def _step(self, batch: Batch) -> None:
