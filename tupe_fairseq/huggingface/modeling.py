@@ -119,8 +119,8 @@ class TupeModel(TupePreTrainedModel):
             token_types=config.type_vocab_size,
             layer_options=LayerOptions.of(config),
         )
-        own, scale = self.encoder.embed_positions.token_scale, config.embedding_scale
-        self.embedding_scale = own(config.hidden_size) if scale is None else scale
+        own = self.encoder.embed_positions.token_scale
+        self.embedding_scale = own(config.hidden_size, config.embedding_scale)
         if self.encoder.embed_positions.continues_by_distance:
             # The trained length, which stays when a loaded model gets a larger one.
             config.position_options.setdefault(TRAINED, config.max_position_embeddings)

@@ -73,8 +73,8 @@ def from_config(config: Mapping[str, Any], family: Family) -> dict[str, Any]:
                     f"unsupported {name}: {config[name]!r}; it must be {value!r} in a language "
                     "model of fairseq."
                 )
-        own, scale = encoding.token_scale(config["hidden_size"]), config["embedding_scale"]
-        arguments["no_scale_embedding"] = (own if scale is None else scale) == 1
+        scale = encoding.token_scale(config["hidden_size"], config["embedding_scale"])
+        arguments["no_scale_embedding"] = scale == 1
         arguments["add_bos_token"] = config["bos_token_id"] == 0
     elif arguments["pooler_dropout"] is None:
         # The other dropout is used there.

@@ -66,8 +66,10 @@ class PositionEncoding(nn.Module):
         self.shape = shape
 
     @classmethod
-    def token_scale(cls, width: int) -> float:
-        """Factor of token embeddings of this width."""
+    def token_scale(cls, width: int, given: float | None = None) -> float:
+        """Factor of token embeddings of this width: the given one, or that of the encoding."""
+        if given is not None:
+            return given
         return math.sqrt(width) if cls.scales_tokens else 1.0
 
     def for_pass(self, length: int, device: torch.device) -> "PositionEncoding":
