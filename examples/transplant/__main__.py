@@ -29,7 +29,7 @@ from tupe_fairseq.position import POSITION_ENCODINGS, known_options, model_optio
 
 from .encoders import RESULTS, Encoder, read_source, transplanted, write
 from .start import fit_bias, keep_mean_position
-from .texts import Texts
+from .texts import Texts, check_pairs
 from .training import CHECKPOINT, PROGRESS, Distillation, Recipe
 
 #: Tokens of a text.
@@ -59,7 +59,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     told = "of the parameters of the position encoding (default: %(default)s)"
     add("--position-lr", type=float, default=2e-3, metavar="X", help=told)
     add("--batch-size", type=int, default=32, metavar="N", help="texts (default: %(default)s)")
-    told = "share of texts whose words are shuffled (default: %(default)s)"
+    told = "share of texts whose words are in another order (default: %(default)s)"
     add("--disordered", type=float, default=0.5, metavar="X", help=told)
     told = "share of texts that are read as the pair of their halves (default: %(default)s)"
     add("--pairs", type=float, default=0.5, metavar="X", help=told)
@@ -85,7 +85,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     return args
 
 
-def chosen_options(args: argparse.Namespace, positions: int) -> dict[str, Any]:
+def chosen_options(args: argparse.Namespace, positions: int, trained: int) -> dict[str, Any]:
     """Options of the encoding and of every encoding that were given.
 
     An encoding that can continues positions that no text reaches in training (toeplitz).
@@ -93,6 +93,7 @@ def chosen_options(args: argparse.Namespace, positions: int) -> dict[str, Any]:
     Args:
         args: the command line.
         positions: the longest text in tokens that the new encoder reads.
+        trained: the longest one in training.
 
     Raises:
         UsageError: the encoding does not exist, is for decoders, or has no such option.
@@ -111,9 +112,9 @@ def chosen_options(args: argparse.Namespace, positions: int) -> dict[str, Any]:
             "--extend-positions is 'hierarchical', which continues trained positions, but those "
             "of a transplant are new."
         )
-    if encoding.continues_by_distance and args.length < positions:
+    if encoding.continues_by_distance and trained < positions:
         options.setdefault("extend_positions", "toeplitz")
-        options.setdefault("trained_positions", args.length)
+        options.setdefault("trained_positions", trained)
     return options
 
 
@@ -129,9 +130,10 @@ def main(argv: list[str] | None = None) -> None:
         raise UsageError(
             f"--length is {args.length}, but must be at most {both}, which both encoders can read."
         )
-    options = chosen_options(args, positions)
     tokenizer = transformers.AutoTokenizer.from_pretrained(args.source)
+    check_pairs(tokenizer, args.pairs)
     texts = Texts(args.text, tokenizer, args.length)
+    options = chosen_options(args, positions, texts.longest)
     made = transplanted(converted, args.position_encoding, options, args.max_positions, args.seed)
     dictionary_for(made)  # Raises an error for a tokenizer that fairseq has no dictionary for.
     paths = {name: str(getattr(args, name).resolve()) for name in ("source", "text")}
@@ -144,7 +146,7 @@ def main(argv: list[str] | None = None) -> None:
     source, student = Encoder(converted).eval(), Encoder(made)
     warn(args, texts, student)
     if args.start != "random":
-        keep_mean_position(source, student, args.length)
+        keep_mean_position(source, student, texts.longest)
     if args.start == "fitted":
         fit_bias(source, student, texts)
     names = ("updates", "lr", "position_lr", "batch_size", "disordered", "pairs", "layers", "seed")
@@ -152,7 +154,7 @@ def main(argv: list[str] | None = None) -> None:
     Distillation(student, source, texts, recipe, args.out).run()
     made.state = student.state(made)
     last = json.loads((args.out / PROGRESS).read_text())[-1]
-    made.training = described(args, last)
+    made.training = described(args, texts, last)
     notes = write(made, args.out)
     (args.out / CHECKPOINT).unlink(missing_ok=True)
     print(*notes, f"written: {args.out}/transformers, {args.out}/fairseq", sep="\n")
@@ -160,26 +162,28 @@ def main(argv: list[str] | None = None) -> None:
 
 def warn(args: argparse.Namespace, texts: Texts, student: Encoder) -> None:
     """Say what --length leaves out: parts of texts, and positions."""
-    if (share := texts.share_cut()) > 0.5:
-        print(f"--length {args.length} cuts {share:.0%} of the texts.", file=sys.stderr)
-    encoding = student.base.encoder.embed_positions
+    if texts.share_cut > 0.5:
+        print(f"--length {args.length} cuts {texts.share_cut:.0%} of the texts.", file=sys.stderr)
+    encoding, longest = student.base.encoder.embed_positions, texts.longest
     positions, extended = encoding.shape.max_positions, encoding.shape.extend_positions
-    if encoding.position_tables() and args.length < positions and not extended:
+    if encoding.position_tables() and longest < positions and not extended:
         print(
-            f"Position embeddings from {args.length} on are not trained: give --length "
-            f"{positions}, or --max-positions {args.length}.",
+            f"Position embeddings from {longest} on are not trained, since texts have at most "
+            f"{longest} tokens: give --length {positions} and longer texts, or --max-positions "
+            f"{longest}.",
             file=sys.stderr,
         )
 
 
-def described(args: argparse.Namespace, last: dict[str, float]) -> dict[str, Any]:
+def described(args: argparse.Namespace, texts: Texts, last: dict[str, float]) -> dict[str, Any]:
     """What the model card says of the training."""
+    source = args.source.resolve().name
     return {
         "data": args.text.name,
         "updates": last["update"],
-        "validation": f"cosine {last['cosine']:.3f} to the features of {args.source.name}",
-        "origin": f"`{args.source.resolve().name}`, whose licence applies. Its positions were "
-        f"replaced, and the model was distilled from it, on texts of at most {args.length} tokens",
+        "validation": f"cosine {last['cosine']:.3f} to the features of {source}",
+        "origin": f"`{source}`, whose licence applies. Its positions were replaced, and the model "
+        f"was distilled from it, on texts of at most {texts.longest} tokens",
     }
 
 

@@ -14,7 +14,7 @@ from tupe_fairseq import UsageError
 from tupe_fairseq.interop import directory
 from tupe_fairseq.interop.classes import to_transformers
 from tupe_fairseq.interop.formats import huggingface
-from tupe_fairseq.interop.models import POSITIONS, TOKEN_TYPES, Converted
+from tupe_fairseq.interop.models import TOKEN_TYPES, Converted
 from tupe_fairseq.interop.tokenizer_files import has_tokenizer
 from tupe_fairseq.interop.warm_start import new_encoding
 from tupe_fairseq.kernels.dropout import Dropout
@@ -65,7 +65,7 @@ def transplanted(
     """
     settings = copy.deepcopy(source.settings)
     made = replace(source, settings=settings, state=dict(source.state), notes=[])
-    if POSITIONS in made.state and TOKEN_TYPES not in made.state:
+    if settings["position_encoding"] == "learned" and TOKEN_TYPES not in made.state:
         # The place of the mean position (start.py); RoBERTa has no token types.
         made.state[TOKEN_TYPES] = torch.zeros(1, settings["hidden_size"])
         settings["type_vocab_size"] = 1

@@ -49,9 +49,10 @@ def evaluate(args: argparse.Namespace) -> dict[str, Any]:
     if read is None:
         raise UsageError(f"GLUE_DIR is {str(args.glue)!r}, but lacks STS-B.")
     tokenizer = transformers.AutoTokenizer.from_pretrained(args.source)
-    tokens = Tokens(tokenizer, LENGTH)
-    source = Encoder(read_source(args.source)).eval()
-    made = Encoder(huggingface.read(args.out / "transformers")).eval()
+    read_by = [read_source(args.source), huggingface.read(args.out / "transformers")]
+    longest = min(each.settings["max_position_embeddings"] for each in read_by)
+    tokens = Tokens(tokenizer, min(LENGTH, longest))
+    source, made = (Encoder(each).eval() for each in read_by)
     firsts = [sentences[0] for sentences, _ in read.examples]
     spread = firsts[:: max(1, len(firsts) // SENTENCES)][:SENTENCES]
     found = {

@@ -68,7 +68,7 @@ class Fidelity:
 
     def __init__(self, source: Encoder, texts: Texts):
         self.texts = texts
-        self.order = Order(source, texts, texts.held_out[:ORDERED])
+        self.order = Order(source, texts, list(filter(has_order, texts.held_out))[:ORDERED])
         parts = list(features_of(source, texts, texts.held_out))
         self.features = [features for features, _ in parts]
         self.means = torch.cat([mean for _, mean in parts])

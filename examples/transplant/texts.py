@@ -1,6 +1,7 @@
 """The texts that an encoder is distilled on, and their batches."""
 
 import random
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,12 +11,17 @@ from torch import Tensor
 
 from tupe_fairseq import UsageError
 
-#: Lines at least: with fewer, the encoder learns the lines, and not the positions.
+#: Different lines at least: with fewer, the encoder learns the lines, and not the positions.
 LINES = 1000
+#: Held-out lines at least whose order can be measured.
+ORDERED_LINES = 10
 #: Held-out lines, tokens in them, and what part of all lines they are; each at most.
 HELD_OUT, HELD_TOKENS, PART = 512, 32768, 10
-#: The mean length of words, with the space, that no language with spaces has.
-LONG_WORD = 15
+#: Characters of a token that no long text has on average.
+LONG_TOKEN = 15
+#: Characters of scripts without spaces between words: Thai to Burmese, Khmer, Japanese, Chinese.
+SIGNS = "\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
+SIGN, WORD = re.compile(f"[{SIGNS}]"), re.compile(rf"[{SIGNS}]|[^\s{SIGNS}]+")
 #: Batches that are sorted by length together.
 SORTED = 8
 
@@ -51,7 +57,7 @@ class Tokens:
 
     def __init__(self, tokenizer: Any, length: int):
         self.tokenizer, self.length = tokenizer, length
-        special = tokenizer.num_special_tokens_to_add(pair=True)
+        special = max(map(tokenizer.num_special_tokens_to_add, (False, True)))
         if length <= special + 1:
             raise UsageError(
                 f"--length is {length}, but must be at least {special + 2}: {special} tokens of "
@@ -74,7 +80,7 @@ class Tokens:
     def batch(self, ids: Sequence[list[int]], types: Sequence[list[int]] = ()) -> Batch:
         """With padding on the right; without types, they are 0."""
         shape = (len(ids), max(map(len, ids)))
-        padded = torch.full(shape, self.tokenizer.pad_token_id)
+        padded = torch.full(shape, self.tokenizer.pad_token_id or 0)
         mask, kinds = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long)
         for row, each in enumerate(ids):
             padded[row, : len(each)] = torch.tensor(each)
@@ -88,32 +94,44 @@ class Texts(Tokens):
     """A file with a text in each line.
 
     Args:
-        file: in UTF-8. Every n-th line is held out.
+        file: in UTF-8. Every n-th of the different lines is held out.
         tokenizer: of transformers.
         length: texts are cut to this number of tokens.
 
+    Attributes:
+        held_out: what is read of the held-out lines.
+        train: the other lines.
+        longest: tokens of the longest held-out text that are read.
+        share_cut: the share of held-out texts that are longer than `length`.
+
     Raises:
-        UsageError: the file cannot be read, has fewer than `LINES` lines, or none whose order can
-            be measured, or `length` leaves no two words of a text.
+        UsageError: the file cannot be read, has fewer than `LINES` different lines, or fewer than
+            `ORDERED_LINES` whose order can be measured, or `length` leaves no two words of a text.
     """
 
     def __init__(self, file: Path, tokenizer: Any, length: int):
         super().__init__(tokenizer, length)
-        lines = [first_words(line, length) for line in read_lines(file)]
+        lines = read_lines(file, LONG_TOKEN * length)
         most = max(1, min(HELD_OUT, HELD_TOKENS // length))
         step = max(PART, len(lines) // most)
-        self.held_out = lines[::step][:most]
-        if not any(map(has_order, self.held_out)):
-            raise UsageError(
-                f"TEXT is {str(file)!r}, but none of its {len(self.held_out)} held-out lines has "
-                "more than three words, which have an order."
-            )
+        held_out = lines[::step][:most]
         self.train = [line for number, line in enumerate(lines) if number % step]
+        sizes = [len(ids) for ids in tokenizer(held_out)["input_ids"]]
+        self.longest = min(length, max(sizes))
+        self.share_cut = sum(size > length for size in sizes) / len(sizes)
+        self.held_out = list(map(self.read, held_out))
+        if (number := sum(map(has_order, self.held_out))) < min(ORDERED_LINES, most):
+            raise UsageError(
+                f"TEXT is {str(file)!r}, but only {number} of its {len(held_out)} held-out lines "
+                f"have more than three words, and so an order: {ORDERED_LINES} are needed."
+            )
 
-    def share_cut(self) -> float:
-        """The share of held-out texts that are longer than `length`."""
-        ids = self.tokenizer(self.held_out)["input_ids"]
-        return sum(len(each) > self.length for each in ids) / len(ids)
+    def read(self, text: str) -> str:
+        """The part of a text that is read: words behind it have no order."""
+        found = self.tokenizer(
+            text, truncation=True, max_length=self.length, return_offsets_mapping=True
+        )
+        return text[: max((end for _, end in found["offset_mapping"]), default=0)]
 
     def batches(
         self, seed: int, number: int, size: int, disordered: float, pairs: float
@@ -128,7 +146,7 @@ class Texts(Tokens):
             pairs: the share of texts that are read as the pair of their halves.
         """
         rng = random.Random(f"{seed} {number}")
-        drawn = rng.choices(self.train, k=size * SORTED)
+        drawn = map(self.read, rng.choices(self.train, k=size * SORTED))
         texts = [disorder(t, rng) if rng.random() < disordered else t for t in drawn]
         parts = [halves(t) if rng.random() < pairs else (t,) for t in texts]
         rows = sorted(map(self.row, parts), key=lambda row: len(row[0]))
@@ -137,29 +155,39 @@ class Texts(Tokens):
         return [self.batch(*zip(*group, strict=True)) for group in groups]
 
 
-def read_lines(file: Path) -> list[str]:
-    """The lines that are not empty.
+def check_pairs(tokenizer: Any, share: float) -> None:
+    """Check that the tokenizer separates two texts, if this share of texts are pairs.
 
     Raises:
-        UsageError: the file cannot be read, or has fewer than `LINES` lines.
+        UsageError: it does not.
+    """
+    one, two = map(tokenizer.num_special_tokens_to_add, (False, True))
+    if share and two <= one:
+        raise UsageError(
+            f"--pairs is {share}, but the tokenizer of SOURCE does not separate the texts of a "
+            "pair: give --pairs 0."
+        )
+
+
+def read_lines(file: Path, most: int) -> list[str]:
+    """The different lines that are not empty, of each at most so many characters.
+
+    Raises:
+        UsageError: the file cannot be read, or has fewer than `LINES` different lines.
     """
     try:
-        with file.open(encoding="utf-8") as opened:
-            lines = [text for line in opened if (text := line.strip())]
+        # Without a byte order mark.
+        with file.open(encoding="utf-8-sig") as opened:
+            found = (line.strip()[:most] for line in opened)
+            lines = list(dict.fromkeys(filter(None, found)))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"TEXT is {str(file)!r}, which cannot be read: {error}.") from error
     if len(lines) < LINES:
         raise UsageError(
-            f"TEXT is {str(file)!r} with {len(lines)} lines, but at least {LINES:,} are needed, "
-            "with a text each."
+            f"TEXT is {str(file)!r} with {len(lines)} different lines, but at least {LINES:,} are "
+            "needed, with a text each."
         )
     return lines
-
-
-def first_words(line: str, number: int) -> str:
-    """The words that can be among this number of tokens: words that are not read have no order."""
-    words = line.split(maxsplit=number)
-    return line if len(words) <= number else " ".join(words[:number])
 
 
 def disorder(text: str, rng: random.Random) -> str:
@@ -168,9 +196,9 @@ def disorder(text: str, rng: random.Random) -> str:
 
 
 def words_of(text: str) -> tuple[list[str], str]:
-    """Words and what joins them: characters, where a script has no spaces between words."""
-    words = text.split()
-    return (list(text), "") if len(text) > LONG_WORD * len(words) else (words, " ")
+    """Words and what joins them; in a script without spaces, each character is a word."""
+    words = WORD.findall(text)
+    return words, "" if 2 * len(SIGN.findall(text)) > len(words) else " "
 
 
 def has_order(text: str) -> bool:
@@ -178,9 +206,11 @@ def has_order(text: str) -> bool:
     return len(words_of(text)[0]) > 3
 
 
-def halves(text: str) -> tuple[str, str]:
-    """The words of a text in two parts."""
+def halves(text: str) -> tuple[str, ...]:
+    """The words of a text in two parts; a word alone in one."""
     words, joint = words_of(text)
+    if len(words) < 2:
+        return (text,)
     half = len(words) // 2
     return joint.join(words[:half]), joint.join(words[half:])
 

@@ -1,19 +1,23 @@
 """examples/transplant: its texts, loss and start."""
 
+import itertools
 import random
+from pathlib import Path
 
 import pytest
 import torch
 import transformers
 
 from examples.transplant.encoders import Encoder, read_source, transplanted
+from examples.transplant.fidelity import Fidelity
 from examples.transplant.start import keep_mean_position, positional_scores
-from examples.transplant.texts import Batch, Texts, has_order, shuffled, swapped
+from examples.transplant.texts import Batch, Texts, halves, has_order, shuffled, swapped
 from examples.transplant.training import loss_of
 from tests.examples.test_serving import WORDS, write
 from tests.examples.test_transplant import write_lines
 from tests.huggingface.encoders import build
 from tests.tolerances import assert_close
+from tupe_fairseq import UsageError
 
 
 @pytest.mark.parametrize("name", ["roberta", "v3", "modernbert"])
@@ -54,6 +58,8 @@ def test_texts_without_spaces():
         assert sorted(change("one two three", rng).split()) == ["one", "three", "two"]
     assert shuffled(text, rng) != text
     assert has_order(text)
+    assert halves("天地玄黃 GPU 宇宙") == ("天地玄", "黃GPU宇宙")
+    assert halves("one 天 three four") == ("one 天", "three four")
     assert not has_order("one two three")
 
 
@@ -75,12 +81,14 @@ def test_no_masked_token(tmp_path):
 def test_long_lines(tmp_path):
     """Only what is read of a line is disordered, and few of them are held out."""
     write(source := tmp_path / "bert", "Model")
-    lines = [" ".join([*(WORDS[:5] * 4), *(WORDS[-1:] * 5000)]) for _ in range(1000)]
+    draw = random.Random(0)
+    ends = " ".join(WORDS[-1:] * 5000)
+    lines = [" ".join(draw.choices(WORDS[:-1], k=20)) + f" {ends}" for _ in range(1000)]
     (file := tmp_path / "long.txt").write_text("\n".join(lines))
     tokenizer = transformers.AutoTokenizer.from_pretrained(source)
     texts = Texts(file, tokenizer, 20)
     assert len(texts.held_out) == 100
-    assert texts.share_cut() == 1
+    assert texts.share_cut == 1
     unread = tokenizer.convert_tokens_to_ids(WORDS[-1])
     for batch in texts.batches(seed=1, number=0, size=4, disordered=1.0, pairs=0.0):
         assert not (batch.ids == unread).any()
@@ -90,12 +98,12 @@ def test_long_lines(tmp_path):
 def test_pairs(tmp_path):
     """The halves of a text are read as the tokenizer joins two texts, with their types."""
     write(source := tmp_path / "bert", "Model")
-    lines = [" ".join(WORDS[first : first + 4]) for first in range(5)] * 200
+    lines = [" ".join(words) for words in itertools.permutations(WORDS, 4)][:1000]
     (file := tmp_path / "lines.txt").write_text("\n".join(lines))
     tokenizer = transformers.AutoTokenizer.from_pretrained(source)
     texts = Texts(file, tokenizer, 16)
     expected = []
-    for line in lines[:5]:
+    for line in lines:
         words = line.split()
         pair = tokenizer(" ".join(words[:2]), " ".join(words[2:]))
         assert 1 in pair["token_type_ids"]
@@ -103,3 +111,50 @@ def test_pairs(tmp_path):
     for batch in texts.batches(seed=1, number=0, size=4, disordered=0.0, pairs=1.0):
         for ids, types, mask in zip(batch.ids, batch.types, batch.mask.bool(), strict=True):
             assert (ids[mask].tolist(), types[mask].tolist()) in expected
+
+
+def texts_of(tmp_path: Path, lines: list[str], length: int = 16, mark: str = "") -> Texts:
+    """Texts of a file, with the tokenizer of a BERT."""
+    write(source := tmp_path / "bert", "Model")
+    (file := tmp_path / "lines.txt").write_text(mark + "\n".join(lines), encoding="utf-8")
+    return Texts(file, transformers.AutoTokenizer.from_pretrained(source), length)
+
+
+def test_long_lines_without_spaces(tmp_path):
+    """Only the characters that are read are disordered."""
+    line = "".join(map(chr, range(0x4E00, 0x4E00 + 3000)))
+    texts = texts_of(tmp_path, [chr(0x8000 + number) + line for number in range(1000)])
+    first = set(line[:14])
+    read = [set(text[1:]) for text in texts.held_out]
+    assert all(each <= first for each in read), "14 tokens are not special"
+    assert len(read[0]) == 13
+
+
+def test_lines_that_repeat(tmp_path):
+    """A held-out line is no line of the training, and repeated lines do not count."""
+    lines = [" ".join(words) for words in itertools.permutations(WORDS, 4)][:1000]
+    texts = texts_of(tmp_path, lines * 4)
+    assert len({*texts.train, *texts.held_out}) == len(texts.train) + len(texts.held_out) == 1000
+    with pytest.raises(UsageError, match="with 999 different lines"):
+        texts_of(tmp_path / "few", lines[:999] * 2)
+
+
+def test_short_lines(tmp_path):
+    """The longest text is known, and short lines before the others have no order to measure."""
+    lines = [" ".join(words) for words in itertools.permutations(WORDS[:8], 7)]
+    texts = texts_of(tmp_path, [f"w{n}" for n in range(5000)] + lines, 32)
+    assert texts.longest == 9
+    source = Encoder(read_source(tmp_path / "bert")).eval()
+    measures = Fidelity(source, texts)(source)
+    assert measures["error"] < 1e-6
+    assert measures["rank"] > 0.999
+    with pytest.raises(UsageError, match="but only 2 of its"):
+        texts_of(tmp_path / "few", lines[:20] + [f"w{n}" for n in range(1000)])
+
+
+def test_pairs_of_one_word_and_byte_order_marks(tmp_path):
+    """A word alone is no pair, and the mark is no part of the first line."""
+    assert halves("one") == ("one",)
+    assert halves("one two three") == ("one", "two three")
+    texts = texts_of(tmp_path, [f"one man sees {n}" for n in range(1000)], mark="\ufeff")
+    assert texts.held_out[0] == "one man sees 0"
