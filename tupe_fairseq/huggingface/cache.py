@@ -3,16 +3,22 @@
 from typing import Any
 
 from torch import Tensor
+from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from ..errors import ConfigurationError
 from ..modules.decoding import DecoderCache
 
+#: The name of the cache in `generate` and in outputs; `cache` since transformers 5.24.
+NAME = "cache" if "cache" in CausalLMOutputWithPast.__dataclass_fields__ else "past_key_values"
+
 
 class TupeCache(DecoderCache):
-    """What transformers calls `past_key_values`, for texts without padding."""
+    """What transformers calls `cache`, or `past_key_values`, for texts without padding."""
 
     #: `generate` compiles models whose caches are.
     is_compileable = False
+    #: Since transformers 5.24: whether the layers store sums alone, and whether `crop` works.
+    is_linear, is_croppable = (False,), False
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """The number of tokens so far."""

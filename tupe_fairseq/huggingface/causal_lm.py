@@ -9,7 +9,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from ..errors import ConfigurationError
-from .cache import TupeCache
+from .cache import NAME, TupeCache
 from .configuration import TupeConfig
 from .modeling import EMBED_TOKENS
 from .padding import check_shape, scored_labels, visible
@@ -55,11 +55,13 @@ class TupeForCausalLM(TupeWithHead, GenerationMixin):
         use_cache: bool | None = None,
         next_sequence_length: int | None = None,
         token_type_ids: Tensor | None = None,
+        cache: TupeCache | None = None,
         **more: Any,
     ) -> dict[str, Any]:
         """The tokens that the cache does not hold, and the mask of all tokens."""
+        past = past_key_values if cache is None else cache
         new = length = input_ids.size(1)
-        if past_key_values is not None and (seen := past_key_values.get_seq_length()):
+        if past is not None and (seen := past.get_seq_length()):
             # transformers 5 gives their number, 4 the mask of all tokens.
             if next_sequence_length is not None:
                 new = next_sequence_length
@@ -74,7 +76,7 @@ class TupeForCausalLM(TupeWithHead, GenerationMixin):
             "input_ids": input_ids[:, length - new :],
             "token_type_ids": types,
             "attention_mask": attention_mask,
-            "past_key_values": past_key_values,
+            NAME: past,
             "use_cache": use_cache,
             **{name: more[name] for name in STEPS if name in more},
         }
@@ -90,6 +92,7 @@ class TupeForCausalLM(TupeWithHead, GenerationMixin):
         past_key_values: TupeCache | None = None,
         use_cache: bool | None = None,
         token_type_ids: Tensor | None = None,
+        cache: TupeCache | None = None,
         **more: Any,
     ) -> Any:
         """Logits B×T×V of the next token; labels are input_ids, B×T.
@@ -102,10 +105,10 @@ class TupeForCausalLM(TupeWithHead, GenerationMixin):
         evaluation.
         """
         shifted = more.pop("shift_labels", None)
-        if attention_mask is None and past_key_values is None:
+        past = past_key_values if cache is None else cache
+        if attention_mask is None and past is None:
             attention_mask = visible(input_ids, self.config.pad_token_id)
-        more |= {"past_key_values": past_key_values, "use_cache": use_cache}
-        more["token_type_ids"] = token_type_ids
+        more |= {NAME: past, "use_cache": use_cache, "token_type_ids": token_type_ids}
         out = self.tupe(input_ids, attention_mask, inputs_embeds, return_dict=True, **more)
         logits, loss = self.lm_head(out.last_hidden_state), None
         if (scored := labels if shifted is None else shifted) is not None:
@@ -118,5 +121,5 @@ class TupeForCausalLM(TupeWithHead, GenerationMixin):
                 num_items_in_batch=num_items_in_batch,
                 shift_labels=None if shifted is None else scored,
             )
-        values = {"loss": loss, "logits": logits, "past_key_values": out.past_key_values}
+        values = {"loss": loss, "logits": logits, NAME: getattr(out, NAME)}
         return self.output(out, return_dict, **values)

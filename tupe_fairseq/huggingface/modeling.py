@@ -18,7 +18,7 @@ from ..modules.forward_pass import Pass
 from ..modules.layer import set_epsilon
 from ..modules.layer_options import LayerOptions
 from ..modules.padding_shift import PaddingShift
-from .cache import TupeCache
+from .cache import NAME, TupeCache
 from .configuration import TupeConfig
 from .encoder import HuggingFaceStack, Record
 from .padding import Read, check_inputs, read_mask, visible
@@ -141,6 +141,7 @@ class TupeModel(TupePreTrainedModel):
         use_cache: bool | None = None,
         token_type_ids: Tensor | None = None,
         read: Read | None = None,
+        cache: TupeCache | None = None,
     ) -> BaseModelOutputWithPast | tuple[Tensor, ...]:
         """Encode.
 
@@ -153,9 +154,10 @@ class TupeModel(TupePreTrainedModel):
             output_hidden_states: also return the first layer's input and each layer's output.
             return_dict: False for a tuple.
             past_key_values: of a language model: the cache of earlier tokens, without padding.
-            use_cache: also return past_key_values, if the encoding can decode token by token.
+            use_cache: also return a cache, if the encoding can decode token by token.
             token_type_ids: B×T, of config.type_vocab_size types; None: all tokens have type 0.
             read: rows and columns of the tokens whose last vectors are read, M each; None: all.
+            cache: the name of past_key_values since transformers 5.24.
 
         Returns:
             last_hidden_state, B×T×C, or M×C with `read`; vectors at padding have no meaning.
@@ -163,14 +165,15 @@ class TupeModel(TupePreTrainedModel):
         Raises:
             UsageError: the inputs cannot be used.
         """
-        seen = past_key_values.get_seq_length() if isinstance(past_key_values, TupeCache) else 0
+        past = past_key_values if cache is None else cache
+        seen = past.get_seq_length() if isinstance(past, TupeCache) else 0
         inputs = (input_ids, inputs_embeds, attention_mask, token_type_ids)
         check_inputs(*inputs, self.config.hidden_size, seen)
-        if attention_mask is None and past_key_values is None:
+        if attention_mask is None and past is None:
             attention_mask = visible(input_ids, self.config.pad_token_id)
         shift = read_mask(attention_mask)
         record = Record(shift, self.config, output_hidden_states, output_attentions)
-        cache = self._cache(past_key_values, use_cache, shift.padding)
+        cache = self._cache(past, use_cache, shift.padding)
         part = None if cache is not None or record.wants_states else read
         with _loaded(self.encoder):
             x = self._encode(input_ids, inputs_embeds, cache, record, token_type_ids, part)
@@ -195,7 +198,7 @@ class TupeModel(TupePreTrainedModel):
         x = shift.to_end(x)
         tokens, types = (None if t is None else shift.to_end(t) for t in (tokens, types))
         if weights and cache is not None and cache.length and x.size(1) > 1:
-            raise DataError("output_attentions needs one token at a time after past_key_values.")
+            raise DataError("output_attentions needs one token at a time after those in a cache.")
         padding = shift.padding
         if weights and padding is not None:
             # Keeps the sequences of a batch in their order.
@@ -220,11 +223,11 @@ class TupeModel(TupePreTrainedModel):
         if past is not None:
             if not isinstance(past, TupeCache):
                 raise DataError(
-                    f"past_key_values is a {type(past).__name__}, but must be what this model "
-                    "returned: leave it out."
+                    f"{NAME} is a {type(past).__name__}, but must be what this model returned: "
+                    "leave it out."
                 )
             if padding is not None:
-                raise DataError("past_key_values cannot be used with padding: leave it out.")
+                raise DataError(f"{NAME} cannot be used with padding: leave it out.")
             return past
         recomputed = self.training and self.gradient_checkpointing
         if not use_cache or not self.config.is_decoder or padding is not None or recomputed:
