@@ -25,8 +25,8 @@ FAIRSEQ = [
     "hydra-core>=1.3.2,<1.4; python_version >= '3.11'",
     "omegaconf>=2.3,<2.4; python_version >= '3.11'",
 ]
-# Tried: transformers 4.57.6 and 5.23.0. Its Trainer needs accelerate. sentencepiece describes its
-# files by protobuf, which it does not require.
+# Tried: transformers 4.57.6, 5.23.0 and 5.24.0. Its Trainer needs accelerate. sentencepiece
+# describes its files by protobuf, which it does not require.
 HF = ["safetensors>=0.4", "transformers>=4.57,<6", "accelerate>=1.1", "protobuf>=5.29"]
 # torch's exporter needs onnxscript, and quantization onnx.
 ONNX = [*HF, "onnx>=1.16", "onnxruntime>=1.18", "onnxscript>=0.5"]
