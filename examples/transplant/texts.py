@@ -120,10 +120,11 @@ class Texts(Tokens):
         self.longest = min(length, max(sizes))
         self.share_cut = sum(size > length for size in sizes) / len(sizes)
         self.held_out = list(map(self.read, held_out))
-        if (number := sum(map(has_order, self.held_out))) < min(ORDERED_LINES, most):
+        number, needed = sum(map(has_order, self.held_out)), min(ORDERED_LINES, most)
+        if number < needed:
             raise UsageError(
                 f"TEXT is {str(file)!r}, but only {number} of its {len(held_out)} held-out lines "
-                f"have more than three words, and so an order: {ORDERED_LINES} are needed."
+                f"have more than three words, and so an order: {needed} are needed."
             )
 
     def read(self, text: str) -> str:
@@ -225,6 +226,8 @@ def shuffled(text: str, rng: random.Random) -> str:
 def swapped(text: str, rng: random.Random) -> str:
     """The same words, with two of them in each other's place."""
     words, joint = words_of(text)
+    if not words:
+        return text
     first, second = (rng.randrange(len(words)) for _ in range(2))
     words[first], words[second] = words[second], words[first]
     return joint.join(words)

@@ -63,6 +63,15 @@ def test_texts_without_spaces():
     assert not has_order("one two three")
 
 
+def test_lines_without_tokens(tmp_path):
+    """A tokenizer can drop all characters of a line, such as a space of no width."""
+    lines = [" ".join(words) for words in itertools.permutations(WORDS, 4)][:1000]
+    texts = texts_of(tmp_path, lines + ["\u200b" * number for number in range(1, 200)])
+    for batch in texts.batches(seed=1, number=0, size=16, disordered=1.0, pairs=0.5):
+        assert batch.mask.sum(1).min() >= 2
+    assert texts.read("\u200b") == swapped("", random.Random(0)) == ""
+
+
 def test_no_masked_token(tmp_path):
     """The loss is then that of the features."""
     write(folder := tmp_path / "source", "ForMaskedLM")
