@@ -85,22 +85,15 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     return args
 
 
-def chosen_options(args: argparse.Namespace, positions: int, trained: int) -> dict[str, Any]:
+def chosen_options(args: argparse.Namespace) -> dict[str, Any]:
     """Options of the encoding and of every encoding that were given.
-
-    An encoding that can continues positions that no text reaches in training (toeplitz).
-
-    Args:
-        args: the command line.
-        positions: the longest text in tokens that the new encoder reads.
-        trained: the longest one in training.
 
     Raises:
         UsageError: the encoding does not exist, is for decoders, or has no such option.
     """
     name, given = args.position_encoding, vars(args)
-    encoding = POSITION_ENCODINGS[name]
-    known = {option.name for option in (*model_options(decoder=False), *encoding.options())}
+    own = POSITION_ENCODINGS[name].options()
+    known = {option.name for option in (*model_options(decoder=False), *own)}
     options = {key.removeprefix("option."): v for key, v in given.items() if "." in key}
     options = {key: value for key, value in options.items() if value is not None}
     for key in options:
@@ -112,9 +105,6 @@ def chosen_options(args: argparse.Namespace, positions: int, trained: int) -> di
             "--extend-positions is 'hierarchical', which continues trained positions, but those "
             "of a transplant are new."
         )
-    if encoding.continues_by_distance and trained < positions:
-        options.setdefault("extend_positions", "toeplitz")
-        options.setdefault("trained_positions", trained)
     return options
 
 
@@ -130,10 +120,15 @@ def main(argv: list[str] | None = None) -> None:
         raise UsageError(
             f"--length is {args.length}, but must be at most {both}, which both encoders can read."
         )
+    options = chosen_options(args)
     tokenizer = transformers.AutoTokenizer.from_pretrained(args.source)
     check_pairs(tokenizer, args.pairs)
     texts = Texts(args.text, tokenizer, args.length)
-    options = chosen_options(args, positions, texts.longest)
+    continues = POSITION_ENCODINGS[args.position_encoding].continues_by_distance
+    if continues and texts.longest < positions:
+        # Those that no text reaches in training.
+        options.setdefault("extend_positions", "toeplitz")
+        options.setdefault("trained_positions", texts.longest)
     made = transplanted(converted, args.position_encoding, options, args.max_positions, args.seed)
     dictionary_for(made)  # Raises an error for a tokenizer that fairseq has no dictionary for.
     paths = {name: str(getattr(args, name).resolve()) for name in ("source", "text")}
