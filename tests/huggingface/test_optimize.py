@@ -9,7 +9,8 @@ from torch import nn
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
-from tests.huggingface.encoders import LENGTHS, batch, build, every_model, first_layer  # noqa: E402
+from tests.attention.test_replicas import replica  # noqa: E402
+from tests.huggingface.encoders import LENGTHS, batch, build, every_model  # noqa: E402
 from tupe_fairseq.errors import UsageError  # noqa: E402
 from tupe_fairseq.huggingface import optimize  # noqa: E402
 
@@ -135,57 +136,6 @@ def test_files_are_those_of_the_class(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["bert", "v3", "modernbert"])
-def test_layers_are_recomputed_where_transformers_would(name):
-    model = build(name, "ForMaskedLM").train()
-    fast, inputs, calls, gradients = optimize(model), batch(model), [], []
-    first = first_layer(fast)
-    first.register_forward_hook(lambda *_: calls.append(1))
-    for recompute in (False, True):
-        if recompute:
-            fast.gradient_checkpointing_enable()
-        fast.zero_grad()
-        fast(**inputs).logits.square().mean().backward()
-        gradients.append(first.weight.grad.clone())
-    assert len(calls) == 3
-    torch.testing.assert_close(*gradients)
-
-
-class Adapter(nn.Module):
-    """A linear layer with a low-rank change, as LoRA's."""
-
-    def __init__(self, layer: nn.Linear):
-        super().__init__()
-        self.base = layer
-        self.change = nn.Parameter(0.1 * torch.randn(layer.in_features, layer.out_features))
-
-    def forward(self, x):
-        return self.base(x) + x @ self.change
-
-
-@pytest.mark.parametrize(
-    ("name", "owner", "part"),
-    [
-        ("bert", "encoder.layer.0.attention.self", "query"),
-        ("v3", "encoder.layer.0.attention.self", "query_proj"),
-        ("modernbert", "layers.1.attn", "Wqkv"),
-    ],
-)
-def test_modules_that_replace_others_later_are_used(name, owner, part):
-    model = build(name)
-    fast, inputs = optimize(model), batch(model)
-    shown = inputs["attention_mask"].bool()
-    before = fast(**inputs)[0]
-    adapter = Adapter(model.get_submodule(f"{owner}.{part}"))
-    for each in (model, fast):
-        setattr(each.get_submodule(owner), part, adapter)
-    theirs, ours = model(**inputs)[0][shown], fast(**inputs)[0]
-    torch.testing.assert_close(ours[shown], theirs, atol=1e-5, rtol=0)
-    assert not torch.allclose(ours, before, atol=1e-3)
-    ours.square().sum().backward()
-    assert adapter.change.grad.any()
-
-
-@pytest.mark.parametrize("name", ["bert", "v3", "modernbert"])
 def test_what_the_layers_do_not_serve(name):
     """Masks of heads, and graphs for export; in lower precisions they are refused in one line."""
     model = build(name)
@@ -195,7 +145,8 @@ def test_what_the_layers_do_not_serve(name):
     assert torch.equal(ours, theirs)
     program = torch.export.export(fast, (ids[:, :5],))
     torch.testing.assert_close(program.module()(ids[:, :5])[0], fast(ids[:, :5])[0])
-    with pytest.raises(UsageError, match="layers in int8 need a mask of shape batch × tokens"):
+    torch.testing.assert_close(replica(fast)(ids)[0], model(ids)[0])
+    with pytest.raises(UsageError, match="layers in int8 cannot compute a mask whose shape"):
         optimize(model, "int8")(ids, attention_mask=of_heads)
 
 
@@ -235,6 +186,12 @@ def fused(encoder: nn.Module) -> nn.Module:
     return nn.ModuleDict({"encoder": encoder, "layers_fuser": nn.Identity()})
 
 
+def shortened(encoder: nn.Module) -> nn.Module:
+    """Without its last layer."""
+    encoder.layers = encoder.layers[:-1]
+    return encoder
+
+
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
@@ -244,6 +201,8 @@ def fused(encoder: nn.Module) -> nn.Module:
             lambda: build("modernbert", attention_dropout=0.1),
             "attention_dropout 0.1; it must be 0",
         ),
+        (lambda: build("modernbert", local_attention=1), "unsupported local_attention 1"),
+        (lambda: shortened(build("modernbert")), "num_hidden_layers is 4, but it has 3"),
         (lambda: build("v3", relative_attention=False), "(relative_attention is False)"),
         (lambda: fused(build("bert")), "encoder (layers_fuser reads vectors at padding)"),
         (lambda: nn.Linear(2, 2), "nothing to optimize in Linear: it has none of BertModel"),

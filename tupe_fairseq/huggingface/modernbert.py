@@ -34,7 +34,8 @@ def windows(config: Any) -> dict[str, Any]:
     """`attention_window` and `global_every`.
 
     Raises:
-        ConfigurationError: global layers are not layers 0, N, 2N, ...
+        ConfigurationError: global layers are not layers 0, N, 2N, ..., or a token of another
+            layer reads itself alone.
     """
     count = config.num_hidden_layers
     if (kinds := getattr(config, "layer_types", None)) is None:
@@ -47,6 +48,10 @@ def windows(config: Any) -> dict[str, Any]:
         raise ConfigurationError(
             "unsupported layer_types; layers 0, N, 2N, ... must be full_attention, and all others "
             "sliding_attention."
+        )
+    if config.local_attention < 2:
+        raise ConfigurationError(
+            f"unsupported local_attention {config.local_attention}; it must be at least 2."
         )
     return {"attention_window": config.local_attention // 2, "global_every": every}
 

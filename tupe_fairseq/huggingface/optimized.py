@@ -2,8 +2,8 @@
 
 Each class here is a subclass of the class of the same name in transformers, and has its modules:
 parameters, their names, the configuration and files stay. The stack has no parameters of its own:
-before each pass, its modules are set to those that the encoder has then. What replaces a module
-of the encoder, such as an adapter or a quantized layer, is used.
+before each pass, its modules are set to those that the encoder has then. What replaces a linear
+layer or a norm of the encoder, such as an adapter or a quantized layer, is used.
 """
 
 from collections.abc import Iterable
@@ -30,8 +30,9 @@ from .padding import check_inputs
 #: A module here and its name of a part, and the module of transformers with its name of the part.
 Link = tuple[Any, str, Any, str]
 OUTPUTS = ("output_hidden_states", "output_attentions")
-#: Arguments of `forward` that the optimized encoders have besides their inputs.
-SERVED = {*OUTPUTS, "use_cache", "return_dict"}
+#: Arguments of `forward` that the optimized encoders have besides their inputs. The Trainer gives
+#: a number of items to heads, which pass it on.
+SERVED = {*OUTPUTS, "use_cache", "return_dict", "num_items_in_batch"}
 
 
 class Optimized(transformers.PreTrainedModel):
@@ -92,9 +93,9 @@ class Optimized(transformers.PreTrainedModel):
         """Make the stack and its links."""
         config = self.config
         encoding = self.encoding(config.max_position_embeddings)
-        count, width = config.num_hidden_layers, config.intermediate_size
+        own_layers, width = tuple(self.own_layers), config.intermediate_size
         with torch.device("meta"):
-            stack = HuggingFaceStack(encoding, count, width, **self.stack_options())
+            stack = HuggingFaceStack(encoding, len(own_layers), width, **self.stack_options())
         # The input is normalised and dropped by the encoder's embeddings.
         stack.dropout_module = Dropout(0.0)
         layers: Iterable[Any] = stack.layers
@@ -103,6 +104,7 @@ class Optimized(transformers.PreTrainedModel):
         # Not a submodule: its modules are the encoder's.
         self.__dict__["stack"] = stack
         self.__dict__["links"] = self.make_links(stack)
+        self.__dict__["linked_layers"] = own_layers
 
     def keep(self, stack: HuggingFaceStack, precision: str) -> None:
         """Replace the stack by this one, which has its own parameters, for inference."""
@@ -162,8 +164,12 @@ class Optimized(transformers.PreTrainedModel):
 
     def compute(self, inputs: dict[str, Any], attention_mask: Any, more: dict[str, Any]) -> Any:
         """As `forward`, with the inputs of the embeddings by name."""
-        if not self._serves(attention_mask, more):
-            self._check_fp32()
+        if unserved := self._unserved(attention_mask, more):
+            if self.precision != "fp32":
+                raise UsageError(
+                    f"layers in {self.precision} cannot compute {unserved}: use the model that "
+                    "was given to optimize."
+                )
             return super().forward(**inputs, attention_mask=attention_mask, **more)
         tokens = (inputs["input_ids"], inputs["inputs_embeds"])
         given = (*tokens, attention_mask, inputs.get("token_type_ids"))
@@ -209,22 +215,25 @@ class Optimized(transformers.PreTrainedModel):
             last_hidden_state=last, pooler_output=pooled, **more
         )
 
-    def _serves(self, mask: Tensor | None, more: dict[str, Any]) -> bool:
-        asked = {name for name, value in more.items() if value is not None}
-        two_axes = mask is None or (isinstance(mask, Tensor) and mask.dim() == 2)
-        traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
-        return asked <= SERVED and two_axes and not traced
-
-    def _check_fp32(self) -> None:
-        if self.precision != "fp32":
-            raise UsageError(
-                f"layers in {self.precision} need a mask of shape batch × tokens, and cannot be "
-                "compiled or exported: use the model that was given to optimize."
-            )
+    def _unserved(self, mask: Any, more: dict[str, Any]) -> str:
+        """What the stack does not compute of these arguments, or an empty string."""
+        asked = [name for name, value in more.items() if value is not None and name not in SERVED]
+        if asked:
+            return asked[0]
+        if mask is not None and not (isinstance(mask, Tensor) and mask.dim() == 2):
+            return "a mask whose shape is not batch × tokens"
+        if torch.compiler.is_compiling() or torch.jit.is_tracing():
+            return "graphs that are compiled, exported or traced"
+        # Their parameters are not those of the stack.
+        return "in replicas of nn.DataParallel" if hasattr(self, "_is_replica") else ""
 
     def linked(self) -> HuggingFaceStack:
         """The stack with the encoder's present modules and modes."""
         stack: HuggingFaceStack = self.stack
+        if self.links and self.linked_layers != tuple(self.own_layers):
+            raise UsageError(
+                "layers were replaced after optimize: replace them in the model that it is given."
+            )
         for here, name, theirs, part in self.links:
             if (module := theirs._modules.get(part)) is None:
                 here._parameters[name] = theirs._parameters[part]

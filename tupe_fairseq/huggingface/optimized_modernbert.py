@@ -35,7 +35,9 @@ class ModernBertModel(Optimized, transformers.ModernBertModel):
             rotation(model.config)
         except ConfigurationError as error:
             return str(error).rstrip(".")
-        return ""
+        found, expected = len(model.layers), model.config.num_hidden_layers
+        # Which of them are global is known by their numbers.
+        return f"num_hidden_layers is {expected}, but it has {found}" if found != expected else ""
 
     @property
     def own_layers(self) -> Iterable[Any]:
@@ -74,10 +76,11 @@ class ModernBertModel(Optimized, transformers.ModernBertModel):
         inputs = {"input_ids": input_ids, "inputs_embeds": inputs_embeds}
         return self.compute(inputs, attention_mask, {**more, "position_ids": position_ids})
 
-    def _serves(self, mask: Any, more: dict[str, Any]) -> bool:
+    def _unserved(self, mask: Any, more: dict[str, Any]) -> str:
         # transformers 4 has no `layer_types`, and the last hidden states without the final norm.
-        same_states = hasattr(self.config, "layer_types") or not more.get("output_hidden_states")
-        return same_states and super()._serves(mask, more)
+        if more.get("output_hidden_states") and not hasattr(self.config, "layer_types"):
+            return "output_hidden_states in transformers 4"
+        return super()._unserved(mask, more)
 
     def _run(self, x: Tensor, layout: Layout, record: Record) -> Tensor:
         """Rotations of longer texts than the configuration says are computed once, too."""

@@ -1,0 +1,94 @@
+"""Optimized models in training, and with other modules than before."""
+
+import pytest
+import torch
+from torch import nn
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+
+from tests.huggingface.encoders import batch, build, first_layer  # noqa: E402
+from tupe_fairseq.errors import UsageError  # noqa: E402
+from tupe_fairseq.huggingface import optimize  # noqa: E402
+
+
+@pytest.mark.parametrize("name", ["bert", "v3", "modernbert"])
+def test_layers_are_recomputed_where_transformers_would(name):
+    model = build(name, "ForMaskedLM").train()
+    fast, inputs, calls, gradients = optimize(model), batch(model), [], []
+    first = first_layer(fast)
+    first.register_forward_hook(lambda *_: calls.append(1))
+    for recompute in (False, True):
+        if recompute:
+            fast.gradient_checkpointing_enable()
+        fast.zero_grad()
+        fast(**inputs).logits.square().mean().backward()
+        gradients.append(first.weight.grad.clone())
+    assert len(calls) == 3
+    torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "v3", "modernbert"])
+def test_the_trainer_uses_the_layers(name, tmp_path):
+    """In each step of training and of evaluation."""
+    pytest.importorskip("accelerate", reason="accelerate is not installed, which Trainer needs")
+    fast, calls = optimize(build(name, "ForSequenceClassification")), []
+    run = (stack := getattr(fast, fast.base_model_prefix).stack).run
+    stack.run = lambda *inputs: calls.append(1) or run(*inputs)
+    rows = [{"input_ids": torch.tensor([5, 6, 7]), "labels": torch.tensor(1)}] * 4
+    settings = transformers.TrainingArguments(
+        str(tmp_path), max_steps=2, save_strategy="no", report_to=[], use_cpu=True
+    )
+    trainer = transformers.Trainer(fast, settings, train_dataset=rows, eval_dataset=rows)
+    trainer.train()
+    assert len(calls) == 2
+    trainer.evaluate()
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize("name", ["bert", "v3"])
+def test_models_without_their_last_layers(name):
+    """transformers computes the layers that there are, whatever the configuration says."""
+    model = build(name)
+    fast, inputs = optimize(model), batch(model)
+    model.encoder.layer = model.encoder.layer[:1]
+    shown = inputs["attention_mask"].bool()
+    theirs, ours = model(**inputs)[0][shown], optimize(model)(**inputs)[0][shown]
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+    fast.encoder.layer = fast.encoder.layer[:1]
+    with pytest.raises(UsageError, match="layers were replaced after optimize"):
+        fast(**inputs)
+
+
+class Adapter(nn.Module):
+    """A linear layer with a low-rank change, as LoRA's."""
+
+    def __init__(self, layer: nn.Linear):
+        super().__init__()
+        self.base = layer
+        self.change = nn.Parameter(0.1 * torch.randn(layer.in_features, layer.out_features))
+
+    def forward(self, x):
+        return self.base(x) + x @ self.change
+
+
+@pytest.mark.parametrize(
+    ("name", "owner", "part"),
+    [
+        ("bert", "encoder.layer.0.attention.self", "query"),
+        ("v3", "encoder.layer.0.attention.self", "query_proj"),
+        ("modernbert", "layers.1.attn", "Wqkv"),
+    ],
+)
+def test_modules_that_replace_others_later_are_used(name, owner, part):
+    model = build(name)
+    fast, inputs = optimize(model), batch(model)
+    shown = inputs["attention_mask"].bool()
+    before = fast(**inputs)[0]
+    adapter = Adapter(model.get_submodule(f"{owner}.{part}"))
+    for each in (model, fast):
+        setattr(each.get_submodule(owner), part, adapter)
+    theirs, ours = model(**inputs)[0][shown], fast(**inputs)[0]
+    torch.testing.assert_close(ours[shown], theirs, atol=1e-5, rtol=0)
+    assert not torch.allclose(ours, before, atol=1e-3)
+    ours.square().sum().backward()
+    assert adapter.change.grad.any()
