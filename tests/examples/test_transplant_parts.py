@@ -49,6 +49,22 @@ def test_fitted_scores_are_those_of_the_source(name, tmp_path):
         assert_close(student.base.encoder.embed_token_types.weight[0], mean)
 
 
+@pytest.mark.parametrize(("name", "encoding"), [("modernbert", "rope"), ("v3", "deberta")])
+def test_the_same_encoding_keeps_its_options(name, encoding, tmp_path):
+    """But those that are given."""
+    write(folder := tmp_path / "source", "Model")
+    build(name).save_pretrained(folder)
+    source = read_source(folder)
+    made = transplanted(source, encoding, {"attention_window": 5}, None, 1)
+    expected = source.settings["position_options"]
+    assert made.settings["position_options"] == {**made.settings["position_options"], **expected}
+    assert made.settings["attention_window"] == 5
+    assert made.settings["global_every"] == source.settings["global_every"]
+    given = transplanted(source, encoding, {"relative_clip": 30, "rope_theta": 5.0}, None, 1)
+    changed = {k for k, v in expected.items() if given.settings["position_options"][k] != v}
+    assert changed == {"rope_theta" if encoding == "rope" else "relative_clip"}
+
+
 def test_texts_without_spaces():
     """Characters are shuffled in scripts without spaces between words, and words elsewhere."""
     text = "天地玄黃宇宙洪荒日月盈昃辰宿列張"

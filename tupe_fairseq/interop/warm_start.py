@@ -36,10 +36,13 @@ def new_encoding(
 ) -> None:
     """Replace positions by new ones, also of the same encoding.
 
-    `options` are those of the encoding and of every encoding that differ from their defaults.
+    `options` are those of the encoding and of every encoding that differ from their defaults, or,
+    with the same encoding, from those of the model.
     """
     settings, state = converted.settings, converted.state
     own = dict(POSITION_ENCODINGS[position_encoding].defaults())
+    if position_encoding == settings["position_encoding"]:
+        own |= settings["position_options"]
     settings |= {name: value for name, value in options.items() if name not in own}
     settings |= {"position_encoding": position_encoding, "embedding_scale": None}
     settings["position_options"] = {name: options.get(name, own[name]) for name in own}
