@@ -33,6 +33,7 @@ HEADS = {
 }
 OTHER = {**BIASES, "hidden_activation": "silu", "global_attn_every_n_layers": 2}
 OTHER |= {"decoder_bias": False, "norm_eps": 1e-3, "classifier_activation": "relu"}
+OTHER |= {"sparse_prediction": True, "sparse_pred_ignore_index": -7}
 SPECIAL = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
 CASES = {
     "masked": ("ForMaskedLM", {}),
@@ -118,7 +119,10 @@ def test_fairseq_there_and_back(case, tmp_path):
     run("--from", "huggingface", source, tmp_path / "here", "--check")
     back = ("--classes", "modernbert", "--check")
     run("--to", "huggingface", tmp_path / "here", tmp_path / "back", *back)
-    theirs, again = loaded(kind, source).state_dict(), loaded(kind, tmp_path / "back").state_dict()
+    models = [loaded(kind, folder) for folder in (source, tmp_path / "back")]
+    theirs, again = (model.state_dict() for model in models)
+    for name in ("sparse_prediction", "sparse_pred_ignore_index", "classifier_activation"):
+        assert getattr(models[1].config, name) == getattr(models[0].config, name)
     assert again.keys() == theirs.keys()
     assert all(torch.equal(value, theirs[name]) for name, value in again.items())
     hub = TupeRobertaModel.from_pretrained(tmp_path / "here")

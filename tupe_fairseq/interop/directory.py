@@ -49,6 +49,7 @@ KEPT = "transformers.json"
 KEPT_SETTINGS = (
     *("legacy", "pooler_dropout", "initializer_range", "problem_type"),
     *("classifier_norm", "classifier_pooling", "classifier_bias", "decoder_bias"),
+    *("sparse_prediction", "sparse_pred_ignore_index"),
 )
 HEADLESS = "headless"
 

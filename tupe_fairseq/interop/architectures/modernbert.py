@@ -115,7 +115,7 @@ MODERNBERT = Architecture(
         f"{ONE_HEAD}dense.bias": "classifier_bias",
         f"{ONE_HEAD}norm.bias": "norm_bias",
     },
-    kept=("classifier_bias", "decoder_bias"),
+    kept=("classifier_bias", "decoder_bias", "sparse_prediction", "sparse_pred_ignore_index"),
     derived=settings_of,
     derived_there=settings_there,
 )
