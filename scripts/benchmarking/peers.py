@@ -7,6 +7,7 @@ packages with kernels for GPUs.
 
 import importlib
 import importlib.util
+import warnings
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +19,8 @@ from tupe_fairseq.extras import import_extra
 from .compare import Contender
 
 PADDING = 1
+#: The maximum length of a model at least: the buckets of DeBERTa-v3 need more than 129.
+SHORTEST = 512
 
 
 class Peer(NamedTuple):
@@ -46,7 +49,8 @@ OURS = "tupe_fairseq"
 #: Packages with Triton kernels for DeBERTa. flashdeberta drops no attention weights in training.
 KERNELS = ("disentangled_flash", "flashdeberta")
 OF_BERT = ("hidden_dropout_prob", "attention_probs_dropout_prob")
-OF_MODERNBERT = ("embedding_dropout", "mlp_dropout", "attention_dropout")
+#: `optimize` keeps the layers of a ModernBERT with its other dropouts, which released ones lack.
+OF_MODERNBERT = ("mlp_dropout",)
 #: Those of DeBERTa-v3: 256 buckets; content and positions share the projection of keys.
 DEBERTA = {
     "relative_attention": True,
@@ -93,7 +97,7 @@ def build(peer: Peer, work: Any, vocabulary: int) -> nn.Module:
         hidden_size=work.width,
         num_attention_heads=work.heads,
         intermediate_size=ffn,
-        max_position_embeddings=work.length + PADDING + 1,
+        max_position_embeddings=max(SHORTEST, work.length + PADDING + 1),
         pad_token_id=PADDING,
         attn_implementation=peer.attention,
         num_labels=2,
@@ -114,12 +118,17 @@ def with_layers_of(package: str, model: Any, predicts: bool) -> nn.Module:
     """A model of transformers with the layers of a package; in training mode, to be trained.
 
     Raises:
-        UsageError: the package is not installed.
+        UsageError: the package is not installed, or cannot replace the layers.
     """
     if package == OURS:
         from tupe_fairseq.huggingface import optimize
 
-        return optimize(model)
+        with warnings.catch_warnings(record=True) as reasons:
+            warnings.simplefilter("always")
+            model = optimize(model)
+        if reasons:
+            raise UsageError(f"--peers names an optimized model, but {reasons[0].message}")
+        return model
     if package not in KERNELS:
         return model
     try:

@@ -69,6 +69,17 @@ def test_optimized_peers_beside_themselves(measure, mode):
     assert "HF ModernBert" in table["rows"][3]["quartiles_of_ratios"]
 
 
+@pytest.mark.parametrize("name", ["roberta", "deberta_v2", "modernbert"])
+def test_optimized_peers_are_not_those_of_transformers(script, name):
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    training, peers = script("benchmark_training"), script("benchmarking.peers")
+    work = training.Workload(2, 24, layers=2, width=16, heads=2, ffn=48)
+    peer = peers.PEERS[f"optimized_{name}"]
+    assert type(peers.build(peer, work, 50).model) is not getattr(
+        transformers, f"{peer.kind}Model"
+    )
+
+
 def test_peers_without_transformers(script, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     monkeypatch.setattr(script("benchmarking.peers").importlib.util, "find_spec", lambda _: None)
