@@ -204,6 +204,7 @@ def shortened(encoder: nn.Module) -> nn.Module:
         (lambda: build("modernbert", local_attention=1), "unsupported local_attention 1"),
         (lambda: shortened(build("modernbert")), "num_hidden_layers is 4, but it has 3"),
         (lambda: build("v3", relative_attention=False), "(relative_attention is False)"),
+        (lambda: build("v3", position_buckets=256), "(--deberta-buckets is 256, but must be"),
         (lambda: fused(build("bert")), "encoder (layers_fuser reads vectors at padding)"),
         (lambda: nn.Linear(2, 2), "nothing to optimize in Linear: it has none of BertModel"),
     ],

@@ -120,7 +120,10 @@ def _replacements(model: nn.Module) -> tuple[dict[nn.Module, Any], dict[str, str
             if reason := kind.why_not(module) or _read_padding(parent):
                 reasons[name or type(module).__name__] = reason
             else:
-                replaced[module] = kind.replacing(module)
+                try:
+                    replaced[module] = kind.replacing(module)
+                except ConfigurationError as error:
+                    reasons[name or type(module).__name__] = str(error).rstrip(".")
     return replaced, reasons
 
 
