@@ -12,7 +12,7 @@ output of WikiExtractor. The plan and its hypotheses are in results/plan.md. The
                 parts above, there are none
     long        transplants that read 2,048 tokens, and SOURCE by other ways (long_texts.py)
     tasks       fine-tuning of SOURCE and of transplants by transformers' Trainer
-    fairseq     fine-tuning of SOURCE by examples/glue/finetune.sh
+    fairseq     fine-tuning of SOURCE and of a transplant by examples/glue/finetune.sh
 
 After an interruption the same command continues; `--only 'encodings/*/1'` runs a part. DIRECTORY
 gets PART/NAME/SEED/ of each run, results.json, and the report (report.py).
@@ -53,6 +53,8 @@ TUNED = (
     f"pairs/tupe_r+{MORE}",
     "encodings/none",
 )
+#: The one that is also fine-tuned by fairseq.
+TUNED_THERE = f"pairs/tupe_r+{MORE}"
 #: Epochs of each task, the examples of a batch, tokens of an example, and the learning rate.
 EPOCHS = {"CoLA": 5, "RTE": 3, "MRPC": 3, "STS-B": 3, "SST-2": 1}
 EXAMPLES, CUT, RATE = 32, 128, 5e-5
@@ -197,10 +199,13 @@ def converted_run(args: argparse.Namespace) -> Run:
     return Run("converted", {"part": "converted"}, [convert], lambda folder: {})
 
 
-def fairseq_run(args: argparse.Namespace, task: str, seed: int) -> Run:
-    """The fine-tuning of `converted` by fairseq, with the schedule of `task_run`."""
-    name = f"fairseq/{task}/{seed}"
-    out, model = args.out.absolute() / name, args.out.absolute() / "converted" / "model"
+def fairseq_run(args: argparse.Namespace, name: str, task: str, seed: int) -> Run:
+    """The fine-tuning of `converted`, or a transplant, with the schedule of `task_run`."""
+    if name == "source":
+        key, model = f"fairseq/{task}/{seed}", args.out.absolute() / "converted" / "model"
+    else:
+        key, model = f"fairseq/{task}/{name}/{seed}", model_of(args, name, seed, RESULTS[1])
+    out = args.out.absolute() / key
     glue = ROOT / "examples" / "glue"
     prepare = ["bash", glue / "preprocess_glue.sh", args.glue.absolute(), task, model]
     prepare += [out / "data", "--max-positions", CUT]
@@ -210,17 +215,17 @@ def fairseq_run(args: argparse.Namespace, task: str, seed: int) -> Run:
     train += [f"optimization.lr=[{RATE}]", f"optimization.max_epoch={EPOCHS[task]}"]
     train += [f"optimization.max_update={updates}", f"common.seed={seed}"]
     train += [f"lr_scheduler.warmup_updates={int(0.06 * updates)}"]
-    settings = {"part": "fairseq", "task": task, "name": "source", "seed": seed}
-    return Run(name, settings, [prepare, train], task_result)
+    settings = {"part": "fairseq", "task": task, "name": name, "seed": seed}
+    return Run(key, settings, [prepare, train], task_result)
 
 
-def model_of(args: argparse.Namespace, name: str, seed: int) -> Path:
-    """The directory of a model that is fine-tuned."""
+def model_of(args: argparse.Namespace, name: str, seed: int, library: str = RESULTS[0]) -> Path:
+    """The directory of a model that is fine-tuned by this library."""
     if name == "source":
         return args.source.absolute()
     # There is one of those that are trained for longer.
     of_seed = 1 if name.endswith(f"+{MORE}") else seed
-    return args.out.absolute() / name / str(of_seed) / "model" / RESULTS[0]
+    return args.out.absolute() / name / str(of_seed) / "model" / library
 
 
 def plan(args: argparse.Namespace) -> list[Run]:
@@ -249,7 +254,12 @@ def plan(args: argparse.Namespace) -> list[Run]:
         for name in ("source", *TUNED)
     ]
     runs.append(converted_run(args))
-    return runs + [fairseq_run(args, task, seed) for task in args.tasks for seed in SEEDS]
+    return runs + [
+        fairseq_run(args, name, task, seed)
+        for name in ("source", TUNED_THERE)
+        for task in args.tasks
+        for seed in SEEDS
+    ]
 
 
 def main(argv: list[str] | None = None) -> None:
