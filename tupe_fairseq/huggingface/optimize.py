@@ -117,13 +117,14 @@ def _replacements(model: nn.Module) -> tuple[dict[nn.Module, Any], dict[str, str
             replaced[module] = module
         elif kind is not None:
             parent = model.get_submodule(name.rpartition(".")[0])
-            if reason := kind.why_not(module) or _read_padding(parent):
-                reasons[name or type(module).__name__] = reason
-            else:
+            reason = kind.why_not(module) or _read_padding(parent)
+            if not reason:
                 try:
                     replaced[module] = kind.replacing(module)
                 except ConfigurationError as error:
-                    reasons[name or type(module).__name__] = str(error).rstrip(".")
+                    reason = str(error).rstrip(".")
+            if reason:
+                reasons[name or type(module).__name__] = reason
     return replaced, reasons
 
 

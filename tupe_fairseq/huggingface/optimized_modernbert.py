@@ -8,7 +8,6 @@ from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutput
 
 from ..attention import Layout
-from ..errors import ConfigurationError
 from .encoder import HuggingFaceStack, Record
 from .modernbert import layer_options, rotation, windows
 from .optimized import Link, Optimized
@@ -30,11 +29,6 @@ class ModernBertModel(Optimized, transformers.ModernBertModel):
 
     @classmethod
     def unsupported(cls, model: Any) -> str:
-        try:
-            layer_options(model.config)
-            rotation(model.config)
-        except ConfigurationError as error:
-            return str(error).rstrip(".")
         found, expected = len(model.layers), model.config.num_hidden_layers
         # Which of them are global is known by their numbers.
         return f"num_hidden_layers is {expected}, but it has {found}" if found != expected else ""
