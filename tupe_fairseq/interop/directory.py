@@ -19,6 +19,7 @@ from ..checks import read_dictionary
 from ..errors import CheckpointError
 from ..extras import import_extra
 from ..hub.files import find_checkpoint, lowercases, record_preprocessing
+from .architectures import ARCHITECTURES
 from .carried import DICTIONARY, LABELS, fairseq_files, sentence_files
 from .conversion import Conversion, Forward, Opened
 from .dictionaries import (
@@ -47,9 +48,9 @@ from .settings import from_config, to_config, training_of
 #: head is untrained.
 KEPT = "transformers.json"
 KEPT_SETTINGS = (
-    *("legacy", "pooler_dropout", "initializer_range", "problem_type"),
-    *("classifier_norm", "classifier_pooling", "classifier_bias", "decoder_bias"),
-    *("sparse_prediction", "sparse_pred_ignore_index"),
+    *("pooler_dropout", "initializer_range", "problem_type"),
+    *("classifier_norm", "classifier_pooling"),
+    *(name for architecture in ARCHITECTURES for name in architecture.kept),
 )
 HEADLESS = "headless"
 
