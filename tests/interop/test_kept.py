@@ -186,6 +186,16 @@ def test_names_of_classes_from_transformers(task, tmp_path):
     assert problem.items() <= config(back).items()
 
 
+def test_names_of_twelve_classes(tmp_path):
+    """In the order of their numbers, of which 10 is not after 1."""
+    names = [f"kind {number}" for number in range(12)]
+    source, here, back = (tmp_path / name for name in ("source", "here", "back"))
+    bert(source, CLASSIFIER, id2label=dict(enumerate(names)))
+    line = f"names of classes: {', '.join(names)}"
+    assert line in run("--from", "huggingface", source, here, "--check")
+    assert line in run("--to", "huggingface", here, back, "--head", HEAD, "--check")
+
+
 def test_check_notices_other_names_and_ids(tmp_path, monkeypatch):
     source = bert(tmp_path / "source", CLASSIFIER, id2label=dict(enumerate(NAMES)))
     write_files = huggingface.write_files

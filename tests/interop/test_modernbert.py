@@ -150,9 +150,11 @@ def test_heads_that_fairseq_lacks_are_left_out(tmp_path):
     assert any(f"left out: the head {name}, whose norm" in line for line in lines)
 
 
-def test_multiple_choice_becomes_a_score_of_each_text(tmp_path):
-    # As transformers writes it, which counts two classes unless told.
-    source = save(tmp_path / "theirs", "ForMultipleChoice", num_labels=2)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_multiple_choice_becomes_a_score_of_each_text(classes, tmp_path):
+    # As transformers writes it, which counts two classes unless told, or those of another task
+    # that the model was trained on before.
+    source = save(tmp_path / "theirs", "ForMultipleChoice", num_labels=classes)
     to = ("--to", "huggingface", "--check")
     lines = run("--from", "huggingface", source, tmp_path / "ours", *to)
     assert "the head for multiple choice becomes one score of each text" in lines

@@ -255,7 +255,7 @@ def open_directory(directory: Path, converted: Converted, head: str | None) -> O
         UsageError: `transformers` is not installed.
     """
     # A configuration for multiple choice does not say that there is one score.
-    how = {"num_labels": 1} if len(converted.labels) == 1 else {}
+    how = {"id2label": {0: converted.labels[0]}} if len(converted.labels) == 1 else {}
     loaded = class_of(converted, head).from_pretrained(str(directory), dtype=torch.float32, **how)
     model, bare = loaded.eval(), converted.writes_features(head)
 
@@ -283,7 +283,8 @@ def texts_and_labels(directory: Path, converted: Converted) -> tuple[Encode | No
         # The symbol that begins a text of a language model ends it in fairseq.
         first = int(converted.is_causal)
         encode = lambda texts: tokenizer(*texts)["input_ids"][first:]  # noqa: E731
-    return encode, [str(label) for _, label in sorted(names.items())]
+    labels = [str(names[number]) for number in sorted(names, key=int)]
+    return encode, labels[:1] if len(converted.labels) == 1 else labels
 
 
 SUMMARY = "transformers: RoBERTa, BERT, DeBERTa-v2, ModernBERT, or what --to huggingface wrote"
