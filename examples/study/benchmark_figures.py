@@ -1,7 +1,7 @@
 """The figures of the benchmark: rates, loss against tokens and time, final losses, BLiMP."""
 
 from itertools import chain
-from math import ceil
+from math import ceil, nan
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -160,7 +160,9 @@ def draw_layers(found: Finals, modern: Finals, out: Path, command: str) -> None:
     ):
         middles = [difference([*losses[name].losses.values()]) for name in names]
         places = [up - i for i in range(len(names))]
-        means, bars = [each.mean for each in middles], [each.half_width for each in middles]
+        means = [each.mean for each in middles]
+        # One seed has no interval.
+        bars = [nan if each.half_width is None else each.half_width for each in middles]
         axes.errorbar(
             means, places, xerr=bars, fmt="o", color=color, capsize=3, label=f"layers of {kind}"
         )
