@@ -69,6 +69,11 @@ model() {
   for file in "$data"/{{task,preprocessing,encoder,tokenizer}.json,sentencepiece.bpe.model,vocab.bpe}; do
     [[ ! -f $file ]] || cp "$file" "$out/"
   done
+  # What a model of transformers had, and whether its head for masked tokens is untrained.
+  file=$(dirname "$checkpoint")/transformers.json
+  [[ ! -f $file ]] || run python -c 'import json, sys; kept = json.load(open(sys.argv[1]))
+names = kept.keys() & {"headless", "legacy", "initializer_range"}
+json.dump({name: kept[name] for name in names}, open(sys.argv[2], "w"))' "$file" "$out/transformers.json"
   # A copy if links are not supported.
   file=$work/train/checkpoints/checkpoint_best.pt
   ln "$file" "$out/model.pt" 2>/dev/null || cp "$file" "$out/model.pt"

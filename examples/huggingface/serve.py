@@ -69,10 +69,14 @@ def classified(config: dict, logits: numpy.ndarray) -> str:
 
 
 def longest(folder: str, config: dict) -> int:
-    """The number of tokens at which texts are cut, which sentence-transformers may lower."""
-    path = Path(folder, "sentence_bert_config.json")
-    settings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return settings.get("max_seq_length") or config["max_position_embeddings"]
+    """The number of tokens at which texts are cut, which the tokenizer may lower."""
+    limits = [config["max_position_embeddings"]]
+    names = {"sentence_bert_config.json": "max_seq_length"}
+    for name, setting in (names | {"tokenizer_config.json": "model_max_length"}).items():
+        path = Path(folder, name)
+        settings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        limits.append(settings.get(setting) or limits[0])
+    return min(limits)
 
 
 def arguments() -> argparse.Namespace:

@@ -140,6 +140,11 @@ def test_from_official_files_to_a_checked_zip(glue, bpe, checkpoint, bash, tmp_p
     place = tmp_path / "größe=1, (it's)"
     data = binarised(glue, bpe, "WNLI", place / "data")
     short = ("optimization.max_update=3", "lr_scheduler.warmup_updates=1")
+    # As --from huggingface writes it for a classifier; its head is replaced.
+    kept = {"headless": True, "problem_type": "regression"}
+    shutil.copytree(checkpoint.parent, place / "pretrained")
+    checkpoint = place / "pretrained" / checkpoint.name
+    (place / "pretrained/transformers.json").write_text(json.dumps(kept))
     words = (data, checkpoint, place / "run", *short, "dataset.num_workers=0")
     done = bash(FINETUNE, *words)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -147,6 +152,7 @@ def test_from_official_files_to_a_checked_zip(glue, bpe, checkpoint, bash, tmp_p
     result = json.loads((model / "result.json").read_text())
     assert (result["task"], result["metric"], result["updates"]) == ("WNLI", "accuracy", 3)
     assert result["metrics"].keys() == {"accuracy", "f1", "mcc"}
+    assert json.loads((model / "transformers.json").read_text()) == {"headless": True}
     # The score is that of the model kept, counted by hand.
     roberta = TupeRobertaModel.from_pretrained(model)
     (valid,) = (split for split in TASKS["WNLI"].splits if split.name == "valid")

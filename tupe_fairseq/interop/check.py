@@ -6,11 +6,10 @@ from torch import Tensor
 from ..errors import CheckpointError
 from .conversion import Forward, Opened
 from .models import Converted
+from .tokenizer_files import TEXTS
 
 #: Largest difference of outputs in fp32, relative to the largest.
 TOLERANCE = 1e-5
-#: Texts of one and of two sentences, whose ids are compared.
-TEXTS = (("The cafés of Zürich: 12 naïve QUESTIONS?!",), ("It's Éva's", "Two of THEM."), ("",))
 
 
 def separator(converted: Converted) -> int:

@@ -15,6 +15,7 @@ from .carried import LABELS
 from .keys import join_projections, to_theirs
 from .models import (
     ANSWERS,
+    CROSS_ENCODER,
     HEADS,
     POOLER,
     POSITIONS,
@@ -134,6 +135,7 @@ def _empty(
     default = transformers.AutoConfig.for_model(kind)
     if hasattr(default, "type_vocab_size"):
         more["type_vocab_size"] = settings.get("type_vocab_size") or architecture.types
+    more |= {name: settings[name] for name in CROSS_ENCODER if head and settings.get(name)}
     settings = {name: value for name, value in settings.items() if hasattr(default, name)} | more
     settings["max_position_embeddings"] += architecture.first_position or 0
     with building_model(f"max_position_embeddings {settings['max_position_embeddings']}"):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..checks import read_dictionary
 from ..errors import DataError
-from ..hub.files import TOKENIZER, find_tokenizer
+from ..hub.files import PREPROCESSING, TOKENIZER, find_tokenizer, lowercases
 from ..hub.tokenizer_json import (
     TokenizerJson,
     TokenizerJsonConfig,
@@ -26,7 +26,7 @@ from ..hub.tokenizer_json import (
 )
 from .carried import DICTIONARY, LABELS
 from .models import EMBED_TOKENS, LM_HEAD, Converted
-from .tokenizer_files import CONFIG, KINDS, config_of, files_of
+from .tokenizer_files import CONFIG, KINDS, config_of, files_of, ignores_case
 
 #: Ids 0 to 3 of every fairseq dictionary, which dict.txt leaves out.
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
@@ -164,10 +164,18 @@ def tokenizer_beside(converted: Converted) -> dict[str, bytes]:
     """The files of the tokenizer.json in a directory of fairseq.
 
     Without a tokenizer_config.json, one makes transformers take all of it.
+
+    Raises:
+        DataError: texts are lowercased before it, which transformers would not do.
     """
-    files = files_of(converted.source)
+    files, folder = files_of(converted.source), converted.source
+    tokenizer = load_tokenizer(folder / TOKENIZER)
+    if lowercases(folder) and not ignores_case(tokenizer):
+        raise DataError(
+            f"{folder / PREPROCESSING} lowercases texts, but {TOKENIZER} does not, and would be "
+            'written alone: write {"lowercase": false}, and lowercase texts yourself.'
+        )
     if CONFIG not in files:
-        tokenizer = load_tokenizer(converted.source / TOKENIZER)
         names = dict(zip(KINDS, names_of(tokenizer), strict=True))
         names |= {"bos": names["cls"], "eos": names["sep"]}
         names = {kind: n for kind, n in names.items() if tokenizer.token_to_id(n) is not None}

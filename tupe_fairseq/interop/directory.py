@@ -40,7 +40,7 @@ from .fairseq_models import (
     to_fairseq,
 )
 from .families import CAUSAL, MASKED, Family, family_of
-from .models import HEADS, LM_HEAD, POOLER, Converted, head_names, sizes
+from .models import CROSS_ENCODER, HEADS, LM_HEAD, POOLER, Converted, head_names, sizes
 from .output import building, write_files
 from .settings import from_config, to_config, training_of
 
@@ -49,7 +49,7 @@ from .settings import from_config, to_config, training_of
 KEPT = "transformers.json"
 KEPT_SETTINGS = (
     *("pooler_dropout", "initializer_range", "problem_type"),
-    *("classifier_norm", "classifier_pooling"),
+    *("classifier_norm", "classifier_pooling", *CROSS_ENCODER),
     *(name for architecture in ARCHITECTURES for name in architecture.kept),
 )
 HEADLESS = "headless"

@@ -23,6 +23,8 @@ HEAD = "sentence_classification_head"
 #: What heads do, as transformers names it, and the names of heads that classify tokens.
 SENTENCES, TOKENS, ANSWERS = "SequenceClassification", "TokenClassification", "QuestionAnswering"
 TOKEN_HEADS = {TOKENS: "token_classification_head", ANSWERS: "question_answering_head"}
+#: Settings by which sentence-transformers' CrossEncoder chooses the function of a head's scores.
+CROSS_ENCODER = ("sentence_transformers", "sbert_ce_default_activation_function")
 
 
 @dataclass

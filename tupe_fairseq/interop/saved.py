@@ -63,4 +63,10 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
         except (safetensors.SafetensorError, ValueError, KeyError) as error:
             raise CheckpointError(f"{path} cannot be loaded as safetensors: {error}.") from error
     # fairseq trains on parameters in fp32.
-    return {k: v.float() if v.is_floating_point() else v for k, v in tensors.items()}
+    return {_renamed(k): v.float() if v.is_floating_point() else v for k, v in tensors.items()}
+
+
+def _renamed(name: str) -> str:
+    """Today's name of a parameter; in the first files of BERT, LayerNorms have TensorFlow's."""
+    stem, mark, last = name.rpartition("LayerNorm.")
+    return stem + mark + {"gamma": "weight", "beta": "bias"}.get(last, last) if mark else name

@@ -14,6 +14,8 @@ CONFIG = "tokenizer_config.json"
 FILES = (TOKENIZER, CONFIG, "special_tokens_map.json", "added_tokens.json")
 #: Files of tokenizers without tokenizer.json.
 OTHERS = ("vocab.txt", "vocab.json", "spm.model")
+#: Texts of one and of two sentences, whose ids are compared.
+TEXTS = (("The cafés of Zürich: 12 naïve QUESTIONS?!",), ("It's Éva's", "Two of THEM."), ("",))
 #: Special tokens by the names of transformers, in the order of `hub.tokenizer_json.SYMBOLS`.
 KINDS = ("cls", "pad", "sep", "unk", "mask")
 
@@ -31,7 +33,8 @@ def files_of(folder: Path) -> dict[str, bytes]:
 def read_tokenizer(folder: Path, rows: int) -> tuple[dict[str, bytes], dict[str, int]]:
     """The files of a tokenizer, and ids of special tokens by settings of `TupeConfig`.
 
-    A tokenizer in an older format becomes a tokenizer.json.
+    A tokenizer in an older format becomes a tokenizer.json, and so does one whose
+    tokenizer_config.json has other settings: transformers follows these.
 
     Raises:
         UsageError: transformers is not installed; the tokenizer is damaged, or has more tokens
@@ -41,6 +44,9 @@ def read_tokenizer(folder: Path, rows: int) -> tuple[dict[str, bytes], dict[str,
     try:
         tokenizer = library.AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
         text = tokenizer.backend_tokenizer.to_str()
+        files = files_of(folder)
+        if TOKENIZER not in files or _ids(files[TOKENIZER].decode()) != _ids(text):
+            files[TOKENIZER] = text.encode()
     # The libraries raise errors of any type.
     except Exception as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
@@ -49,8 +55,6 @@ def read_tokenizer(folder: Path, rows: int) -> tuple[dict[str, bytes], dict[str,
         raise DataError(
             f"the tokenizer of {folder} has {count} tokens, but its model has {rows} rows."
         )
-    files = files_of(folder)
-    files.setdefault(TOKENIZER, text.encode())
     config: dict[str, Any] = {
         "tokenizer_class": type(tokenizer).__name__,
         "model_input_names": list(tokenizer.model_input_names),
@@ -59,6 +63,20 @@ def read_tokenizer(folder: Path, rows: int) -> tuple[dict[str, bytes], dict[str,
     ids = zip(("bos", "pad", "eos"), ("cls", "pad", "sep"), strict=True)
     numbers = {f"{here}_token_id": getattr(tokenizer, f"{there}_token_id") for here, there in ids}
     return files, {name: number for name, number in numbers.items() if number is not None}
+
+
+def _ids(contents: str) -> list[list[int]]:
+    """What a tokenizer.json makes of `TEXTS`."""
+    tokenizer = import_extra("tokenizers", "hf").Tokenizer.from_str(contents)
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return [tokenizer.encode(*texts).ids for texts in TEXTS]
+
+
+def ignores_case(tokenizer: Any) -> bool:
+    """Whether a tokenizer gives texts in lower case the same ids."""
+    ids = ([tokenizer.encode(text).ids for text in (one, one.lower())] for one, *_ in TEXTS)
+    return all(cased == lower for cased, lower in ids)
 
 
 def config_of(names: Mapping[str, str], longest: int, types: bool) -> bytes:

@@ -24,6 +24,7 @@ from ..conversion import Conversion, Encode, Opened, register
 from ..keys import left_out, split_projections, to_ours
 from ..models import (
     ANSWERS,
+    CROSS_ENCODER,
     EMBED_TOKENS,
     HEAD,
     HEADS,
@@ -121,7 +122,7 @@ def _settings(
         raise CheckpointError(
             f"invalid position_options in {folder}: {', '.join(map(str, unknown))}."
         )
-    names = (*architecture.kept, *([PROBLEM] if head_names(state) else []))
+    names = (*architecture.kept, *((PROBLEM, *CROSS_ENCODER) if head_names(state) else ()))
     settings |= {name: getattr(config, name, None) for name in names}
     return settings | sizes(state, folder, KIND, architecture.is_causal)
 
@@ -178,8 +179,12 @@ def _with_named_head(state: dict[str, Tensor], config: Any, notes: list[str]) ->
     if any(name.startswith(f"{ONE_HEAD}out_proj.") for name in state):
         class_name = next(iter(config.architectures or []), "")
         task = next((task for task in TOKEN_HEADS if class_name.endswith(task)), TOKENS)
-        is_pooled = f"{ONE_HEAD}dense.weight" in state and not class_name.endswith(task)
-        name = HEAD if is_pooled else TOKEN_HEADS[task]
+        has_layer, of_tokens = f"{ONE_HEAD}dense.weight" in state, class_name.endswith(task)
+        if has_layer and of_tokens and f"{ONE_HEAD}norm.weight" not in state:
+            # Such classes have no pooler, but released files have that of the pre-training.
+            notes.append("left out: the pooler")
+            state = {n: v for n, v in state.items() if not n.startswith(f"{ONE_HEAD}dense.")}
+        name = HEAD if has_layer and not of_tokens else TOKEN_HEADS[task]
         notes.append(f"the classifier is the head {name}")
         if class_name.endswith("MultipleChoice"):
             notes.append("the head for multiple choice becomes one score of each text")

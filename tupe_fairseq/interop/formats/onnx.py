@@ -23,6 +23,7 @@ from ..graphs import TRANSLATIONS, drop_shapes, quietly
 from ..models import ANSWERS, Converted, task_of
 from ..output import building, write_files
 from ..pooling import Pooling, WithPooling
+from ..sentence_modules import compare_modules
 from ..sources import AUTO_MAP, collect
 from .huggingface import Head, LowerCase, texts_and_labels, write_texts
 
@@ -71,6 +72,8 @@ def write(
             "installed."
         )
     _check(converted, head, pooling)
+    if pooling in ("mean", "cls"):
+        converted.notes += compare_modules(converted.files, pooling, normalize)
     converted.pooling = Pooling(pooling or "none", normalize) if pooling or normalize else None
     for library in ("onnxruntime", "onnxscript", "transformers"):
         import_extra(library, KIND)
