@@ -113,7 +113,7 @@ class Trial(NamedTuple):
 
 
 #: Part 1 by name. `plateau` was added after `baseline`: four times longer; `sides` and
-#: `second-rate` after part 3, `short-warmup` with part 6.
+#: `second-rate` after part 3, `short-warmup` with part 6, `second-rate-modern` in its course.
 TRIALS = {
     "baseline": Trial(
         PILOT,
@@ -136,6 +136,7 @@ TRIALS = {
         SEEDS,
     ),
     "short-warmup": Trial(modern(4000), {"tupe_r": tuple(WARMUP)}),
+    "second-rate-modern": Trial(modern(8000)._replace(lr=2e-3), {"tupe_r": ("lr=2e-3",)}, SEEDS),
 }
 
 
