@@ -103,9 +103,14 @@ def assert_served(program: Path, source: Path, texts: list[str]) -> None:
 
 
 @pytest.mark.slow
-def test_serving(tmp_path):
-    """Texts are cut at nine tokens, as the settings say."""
+@pytest.mark.parametrize("by", ["sentence_bert_config.json", "tokenizer_config.json"])
+def test_serving(by, tmp_path):
+    """Texts are cut at nine tokens, as the settings of the model or those of its tokenizer say."""
     source, out = sentence_model(tmp_path / "source"), tmp_path / "out"
+    if by == "tokenizer_config.json":
+        (source / "sentence_bert_config.json").unlink()
+        settings = json.loads((source / by).read_text()) | {"model_max_length": 9}
+        (source / by).write_text(json.dumps(settings))
     run("--from", "huggingface", source, out, "--to", "onnx", "--pooling", "mean")
     assert_served(out, source, [*TEXT, "The CAT .", TEXT[0] * 9])
 
