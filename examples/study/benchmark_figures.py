@@ -1,7 +1,7 @@
 """The figures of the benchmark: rates, loss against tokens and time, final losses, BLiMP."""
 
 from itertools import chain
-from math import ceil, nan
+from math import ceil
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -158,16 +158,15 @@ def draw_layers(found: Finals, modern: Finals, out: Path, command: str) -> None:
         ("BERT", "C0", 0.12, found),
         ("ModernBERT", "C1", -0.12, modern),
     ):
-        middles = [difference([*losses[name].losses.values()]) for name in names]
         places = [up - i for i in range(len(names))]
-        means = [each.mean for each in middles]
-        # One seed has no interval.
-        bars = [nan if each.half_width is None else each.half_width for each in middles]
-        axes.errorbar(
-            means, places, xerr=bars, fmt="o", color=color, capsize=3, label=f"layers of {kind}"
-        )
+        means = [losses[name].loss for name in names]
+        axes.plot(means, places, "o", color=color, label=f"layers of {kind}")
+        for name, place in zip(names, places, strict=True):
+            # Intervals of two seeds would be too wide to see anything else.
+            seeds = [*losses[name].losses.values()]
+            axes.plot(seeds, [place - 0.13] * len(seeds), ".", color="0.6", markersize=4)
     axes.set_yticks(range(0, -len(names), -1), names)
-    axes.set(xlabel="final loss, bits per masked token: mean and 95 % interval over the seeds")
+    axes.set(xlabel="final loss, bits per masked token: mean over the seeds; grey: seeds")
     axes.legend(frameon=False)
     save_png(figure, out, command)
 
