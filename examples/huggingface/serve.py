@@ -20,6 +20,11 @@ from tokenizers import Tokenizer
 
 #: Words that are printed for a mask.
 BEST = 5
+#: Files of a model and its tokenizer, and the setting there that may lower the longest text.
+LIMITS = {
+    "sentence_bert_config.json": "max_seq_length",
+    "tokenizer_config.json": "model_max_length",
+}
 #: DeBERTa's mask and that of others.
 MASKS = ("[MASK]", "<mask>")
 
@@ -69,10 +74,9 @@ def classified(config: dict, logits: numpy.ndarray) -> str:
 
 
 def longest(folder: str, config: dict) -> int:
-    """The number of tokens at which texts are cut, which the tokenizer may lower."""
+    """The number of tokens at which texts are cut."""
     limits = [config["max_position_embeddings"]]
-    names = {"sentence_bert_config.json": "max_seq_length"}
-    for name, setting in (names | {"tokenizer_config.json": "model_max_length"}).items():
+    for name, setting in LIMITS.items():
         path = Path(folder, name)
         settings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         limits.append(settings.get(setting) or limits[0])

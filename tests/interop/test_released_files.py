@@ -20,7 +20,7 @@ def change_parameters(folder, renamed=lambda name: name, **added) -> None:
     """Rewrite model.safetensors with other names or further parameters."""
     path = folder / "model.safetensors"
     state = {renamed(name): value for name, value in safetensors.load_file(path).items()}
-    state |= {name.replace("__", "."): value for name, value in added.items()}
+    state |= added
     safetensors.save_file(state, path, metadata={"format": "pt"})
 
 
@@ -54,8 +54,9 @@ def test_names_of_the_first_bert(tmp_path):
 def test_a_pooler_beside_a_head_for_tokens(kind, tmp_path):
     """transformers ignores it."""
     source, out = bert(tmp_path / "source", kind), tmp_path / "out"
-    pooler = {"bert__pooler__dense__weight": torch.randn(24, 24)}
-    change_parameters(source, bert__pooler__dense__bias=torch.randn(24), **pooler)
+    pooler = {"weight": torch.randn(24, 24), "bias": torch.randn(24)}
+    added = {f"bert.pooler.dense.{name}": value for name, value in pooler.items()}
+    change_parameters(source, **added)
     flags = ("--to", "huggingface", "--classes", "bert", "--check")
     assert "left out: the pooler" in run("--from", "huggingface", source, out, *flags)
     assert json.loads((out / "config.json").read_text())["architectures"] == [f"Bert{kind}"]
@@ -95,9 +96,8 @@ def test_a_tokenizer_with_other_settings(to, tmp_path):
     path = source / "tokenizer_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"do_lower_case": False}))
     expected = transformers.AutoTokenizer.from_pretrained(source)("A Cat").input_ids
-    run(
-        "--from", "huggingface", source, out, *(("--to", to) if to != "fairseq" else ()), "--check"
-    )
+    flags = () if to == "fairseq" else ("--to", to)
+    run("--from", "huggingface", source, out, *flags, "--check")
     tokenizers = pytest.importorskip("tokenizers")
     before, after = (
         tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")).encode("A Cat").ids
