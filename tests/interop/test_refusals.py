@@ -82,8 +82,15 @@ def test_damaged_directories(copy):
     with refused("model.safetensors cannot be loaded as safetensors"):
         huggingface.read(folder)
     tensors.unlink()
-    with refused("cannot read", "model.safetensors"):
+    with refused("has neither model.safetensors nor pytorch_model.bin"):
         huggingface.read(folder)
+    for saved, part in (
+        ([1.0], "it is not a table of parameters"),
+        ({"model": print}, "it holds print, which"),
+    ):
+        torch.save(saved, folder / "pytorch_model.bin")
+        with refused("pytorch_model.bin cannot be loaded", part):
+            huggingface.read(folder)
     tensors.write_bytes(whole)
     for text in ("{", "[]", "[" * 60_000, '{"model_type": "other"}'):
         config.write_text(text)

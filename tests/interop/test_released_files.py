@@ -50,6 +50,35 @@ def test_names_of_the_first_bert(tmp_path):
         assert_close(one, other)
 
 
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("kind", ["Model", "ForMaskedLM", "ForSequenceClassification"])
+def test_files_of_before_safetensors(kind, parts, tmp_path):
+    """pytorch_model.bin, with copies of tied parameters and with buffers, and vocab.txt."""
+    source, out = bert(tmp_path / "source", kind), tmp_path / "out"
+    expected, model = logits(source, kind), getattr(transformers, f"Bert{kind}")
+    prefix = "" if kind == "Model" else "bert."
+    buffer = {f"{prefix}embeddings.position_ids": torch.arange(40)[None]}
+    state = [*(model.from_pretrained(source).state_dict() | buffer).items()]
+    names = [f"pytorch_model-0000{1 + part}-of-00002.bin" for part in range(parts)]
+    if parts == 1:
+        names = ["pytorch_model.bin"]
+    for part, name in enumerate(names):
+        torch.save(dict(state[part::parts]), source / name)
+    index = {name: names[number % parts] for number, (name, _) in enumerate(state)}
+    if parts > 1:
+        path = source / "pytorch_model.bin.index.json"
+        path.write_text(json.dumps({"metadata": {}, "weight_map": index}))
+    (source / "model.safetensors").unlink()
+    vocabulary = json.loads((source / "tokenizer.json").read_text())["model"]["vocab"]
+    (source / "vocab.txt").write_text("\n".join(sorted(vocabulary, key=vocabulary.get)))
+    (source / "tokenizer.json").unlink()
+    run(
+        "--from", "huggingface", source, out, "--to", "huggingface", "--classes", "bert", "--check"
+    )
+    for one, other in zip(logits(out, kind), expected, strict=True):
+        assert_close(one, other)
+
+
 @pytest.mark.parametrize("kind", ["ForTokenClassification", "ForQuestionAnswering"])
 def test_a_pooler_beside_a_head_for_tokens(kind, tmp_path):
     """transformers ignores it."""

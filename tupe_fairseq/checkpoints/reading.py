@@ -80,7 +80,19 @@ def add_safe_checkpoint_globals() -> None:
 
 
 def read_checkpoint(path: str | Path) -> dict[str, typing.Any]:
-    """Read a checkpoint. No code in it is run, and tensors are mapped into memory, not read.
+    """Read a checkpoint of fairseq, as `read_file`.
+
+    Raises:
+        CheckpointError: it is not a fairseq checkpoint, or as `read_file`.
+        UsageError: the file cannot be read, though it may be whole.
+    """
+    state = read_file(path)
+    _check_form(state, path)
+    return state
+
+
+def read_file(path: str | Path) -> typing.Any:
+    """Read what `torch.save` has written. No code in it is run; tensors are mapped into memory.
 
     Reading the settings of a checkpoint that also holds Adam's state is therefore cheap. Copy
     tensors that are needed later: a process that reads a mapped tensor after the file was
@@ -88,15 +100,15 @@ def read_checkpoint(path: str | Path) -> dict[str, typing.Any]:
     error.
 
     Raises:
-        CheckpointError: there is no such file, it is not a fairseq checkpoint, it is damaged, or
-            it holds classes that are not listed.
+        CheckpointError: there is no such file, it is damaged, or it holds classes that are not
+            listed.
         UsageError: the file cannot be read, though it may be whole.
     """
     try:
         # torch also reads its format of before 1.6, but can map the zip format only.
         mapped = zipfile.is_zipfile(path)
         with safe_checkpoint_globals():
-            state = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except pickle.UnpicklingError as error:
         culprit = re.search(r"GLOBAL ([\w.]+)", str(error))
         if culprit is None:
@@ -117,8 +129,6 @@ def read_checkpoint(path: str | Path) -> dict[str, typing.Any]:
     # torch's reader raises errors of any type for a damaged file.
     except Exception as error:
         raise _unreadable(path) from error
-    _check_form(state, path)
-    return state
 
 
 def _check_form(state: typing.Any, path: str | Path) -> None:

@@ -1,14 +1,22 @@
-"""What `save_pretrained` of transformers has written: config.json and model.safetensors."""
+"""What `save_pretrained` of transformers has written: config.json and parameters."""
 
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from ..checkpoints.reading import read_file
 from ..errors import CheckpointError
 from ..extras import import_extra
 from .architectures import ARCHITECTURES, Architecture
 from .classes import library
+
+#: Names of files of parameters, the preferred first: whole or in parts, and those of before 2023.
+FILES = (
+    *("model.safetensors", "model-*-of-*.safetensors"),
+    *("pytorch_model.bin", "pytorch_model-*-of-*.bin"),
+)
 
 
 def read_config(folder: Path) -> tuple[Any, Architecture]:
@@ -51,19 +59,34 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     Raises:
         UsageError: `safetensors` is not installed; a file is missing or damaged.
     """
-    safetensors = import_extra("safetensors.torch", "hf")
-    whole = folder / "model.safetensors"
-    parts = [whole] if whole.is_file() else sorted(folder.glob("model-*-of-*.safetensors"))
+    found = (sorted(folder.glob(pattern)) for pattern in FILES)
+    if not (paths := next(filter(None, found), [])):
+        raise CheckpointError(
+            f"{folder} has neither model.safetensors nor pytorch_model.bin: give a folder that "
+            "save_pretrained of transformers has written."
+        )
     tensors: dict[str, Tensor] = {}
-    for path in parts or [whole]:
-        try:
-            tensors |= safetensors.torch.load_file(str(path))
-        except OSError as error:
-            raise CheckpointError(f"cannot read {path}: {error.strerror or error}.") from error
-        except (safetensors.SafetensorError, ValueError, KeyError) as error:
-            raise CheckpointError(f"{path} cannot be loaded as safetensors: {error}.") from error
+    for path in paths:
+        tensors |= _read_bin(path) if path.suffix == ".bin" else _read_safetensors(path)
     # fairseq trains on parameters in fp32.
     return {_renamed(k): v.float() if v.is_floating_point() else v for k, v in tensors.items()}
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    safetensors = import_extra("safetensors.torch", "hf")
+    try:
+        return safetensors.torch.load_file(str(path))
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}.") from error
+    except (safetensors.SafetensorError, ValueError, KeyError) as error:
+        raise CheckpointError(f"{path} cannot be loaded as safetensors: {error}.") from error
+
+
+def _read_bin(path: Path) -> dict[str, Tensor]:
+    tensors = read_file(path)
+    if not isinstance(tensors, dict) or not all(map(torch.is_tensor, tensors.values())):
+        raise CheckpointError(f"{path} cannot be loaded: it is not a table of parameters.")
+    return tensors
 
 
 def _renamed(name: str) -> str:

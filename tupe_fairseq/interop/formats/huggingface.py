@@ -1,4 +1,4 @@
-"""Directories of Hugging Face's `transformers`: config.json and model.safetensors.
+"""Directories of Hugging Face's `transformers`: config.json and parameters.
 
 `architectures/` has a table for each kind of model. A model with the encoding `learned` is written
 as RoBERTa, or as BERT with the ids of a BERT; every other is written with its own code
