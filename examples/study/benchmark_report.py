@@ -117,8 +117,8 @@ def rates(results: Results, size: Size, out: Path) -> Lines:
     ]
 
 
-def summary(found: Finals, time: dict[str, list[float]]) -> Lines:
-    """What decides between the encodings, the lowest loss first."""
+def summary(found: Finals, time: dict[str, list[float]], modern: Finals) -> Lines:
+    """What decides between the encodings, the lowest loss first; losses of `modern` beside it."""
     learned, cells = found.get("learned"), []
     for name, own in by_loss(found).items():
         blimp = [row["blimp"]["mean"] for row in own.rows if "blimp" in row]
@@ -127,26 +127,34 @@ def summary(found: Finals, time: dict[str, list[float]]) -> Lines:
             [
                 f"`{name}`",
                 spread(time[name], "{:.2f}") if name in time else NOT_RUN,
-                with_interval(list(own.losses.values()), 2),
+                _loss(own),
                 difference(apart).plain(2) if apart else "0" if name == "learned" else NOT_RUN,
+                *([_loss(modern.get(name))] if modern else []),
                 with_interval(blimp, 1) if blimp else NOT_RUN,
                 _beyond(own),
             ]
         )
-    heads = ["encoding", "time, × `learned`", "loss, bits", "loss, Δ bits", "BLiMP, %"]
-    heads += ["16 times the length, Δ bits"]
+    heads = ["encoding", "time, × `learned`", "loss, bits", "loss, Δ bits"]
+    heads += ["loss, ModernBERT's layers"] if modern else []
+    heads += ["BLiMP, %", "16 times the length, Δ bits"]
+    there = "Loss, ModernBERT's layers: that of part 6, at the rates tuned there. "
     return [
         *("### Summary", ""),
         "Time of an update relative to `learned`, in short trainings of all encodings in turn: "
         "the median (lowest to highest). Loss: per masked token of held-out text after the last "
-        "update, and its difference from `learned`, paired by seed. BLiMP: mean accuracy over the "
-        "67 paradigms, without pairs longer than the trained length; chance is 50, and BabyLM's "
-        "baseline of 2026 for 10 M words (`BabyLM-2026-Baseline-GPT2-Strict-Small`) has 65.1. 16 "
-        "times the length: growth of the loss of the same tokens, without further training, and "
-        "with the one option for which it is lowest on these tokens. ±: 95 % interval over the "
-        "seeds (Student's t), for each comparison alone.",
+        "update, and its difference from `learned`, paired by seed. "
+        f"{there if modern else ''}BLiMP: mean accuracy over the 67 paradigms, without pairs "
+        "longer than the trained length; chance is 50, and BabyLM's baseline of 2026 for 10 M "
+        "words (`BabyLM-2026-Baseline-GPT2-Strict-Small`) has 65.1. 16 times the length: growth "
+        "of the loss of the same tokens, without further training, and with the one option for "
+        "which it is lowest on these tokens. ±: 95 % interval over the seeds (Student's t), for "
+        "each comparison alone.",
         *("", *table(heads, cells), ""),
     ]
+
+
+def _loss(found: Final | None) -> str:
+    return with_interval(list(found.losses.values()), 2) if found else NOT_RUN
 
 
 def _beyond(found: Final) -> str:
@@ -233,7 +241,7 @@ def report(out: Path) -> None:
         if found:
             time, tokens = times(results, size.name), size.recipe.tokens_per_sample
             lines += [
-                *summary(found, time),
+                *summary(found, time, modern if found is first else {}),
                 *draw(found, time, floors[str(tokens)], size.name, out, results["command"]),
             ]
             lines += losses(found)

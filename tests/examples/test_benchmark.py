@@ -158,6 +158,11 @@ def test_report(tmp_path, monkeypatch):
     assert verdicts["H14"] == ["confirmed", "at 0.002: 5.200, 5.600 |"]
     assert verdicts["H15"] == ["confirmed", "35%, 35% |"]
     assert (tmp_path / "layers.png").stat().st_size
+    heads = [line for line in lines if line.startswith("| encoding | time")]
+    assert ["loss, ModernBERT's layers" in head for head in heads] == [True, False, False]
+    assert any(
+        line.startswith("| `learned` |") and "| 0 | 6.25 ± 0.64 |" in line for line in lines
+    )
     assert "| `learned` | 1,000 | 0.001 | 6.500 | 6.600 | 6.550 | 35%, 35%, 35% |" in lines
     assert "| `learned` | 1,000 | 0.001 | 6.000 | 6.100 |" in lines
     start = "| `tupe_r` | 1.15 (1.10 to 1.20) | 5.43 ± 0.02 | -1.12"
