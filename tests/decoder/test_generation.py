@@ -163,6 +163,23 @@ def test_hypotheses_of_different_sources_are_kept_apart_after_a_beam_search():
     assert_close(found, model(source, None, words)[0])
 
 
+@torch.no_grad()
+def test_rows_that_end_alone_after_a_beam_search():
+    """Equal sources beside each other share one, until single rows of them have ended."""
+    model, words = build("rope"), targets(4, 4)
+    source = sentences(2, 6).repeat_interleave(2, 0)
+    model.set_beam_size(2)
+    for order in ([1, 3], [0, 2, 3], [2], [0, 1, 2, 3]):
+        encoded, state, rows = model.encoder(source), {}, torch.tensor(order)
+        for i in range(1, 4):
+            model.decoder(words[:, :i], encoded, incremental_state=state)
+        model.decoder.reorder_incremental_state_scripting(state, rows)
+        encoded = model.encoder.reorder_encoder_out(encoded, rows)
+        found, _ = model.decoder(words[rows], encoded, incremental_state=state)
+        expected, _ = model(source[rows], None, words[rows])
+        assert_close(found[:, -1], expected[:, -1])
+
+
 def test_more_words_than_positions_are_refused():
     model = build("tupe_a", "tupe_transformer_lm", max_target_positions=5)
     with pytest.raises(UsageError, match=r"6 tokens, but --max-target-positions is 5"):

@@ -107,6 +107,9 @@ class DecoderCache:
             return
         # The hypotheses of one sequence stay together.
         sequences = order[:: self.beam] // self.beam
+        if not torch.equal(sequences.repeat_interleave(self.beam), order // self.beam):
+            # There is no beam: fairseq does not reset the size that an earlier search has set.
+            sequences, self.beam = order // self.beam, 1
         if torch.equal(sequences, torch.arange(len(self.source.vectors), device=order.device)):
             return
         self.source = self.source.select(sequences)
