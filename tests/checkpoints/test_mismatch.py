@@ -110,6 +110,12 @@ TOEPLITZ = {"extend_positions": "toeplitz", "trained_positions": 4}
             {**TOEPLITZ, "toeplitz_far": 2},
             ["--toeplitz-far is 2, but was None"],
         ),
+        (
+            "rope",
+            {"encoder_attention_heads": 2, "activation_fn": "relu"},
+            {},
+            ["was 2 (to keep it, pass --encoder-attention-heads 2)", "--activation-fn relu"],
+        ),
         ("rope", {"rope_theta": 500}, {"rope_theta": 500.0}, None),
         ("rope", {}, {"rope_scaling": "ntk", "rope_original_positions": 4}, None),
         ("rope", {"randomize_positions": 16}, {"attention_backend": "eager"}, None),

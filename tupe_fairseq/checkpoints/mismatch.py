@@ -3,8 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+#: Flags of fairseq that tie embeddings and the output layer.
+TYING = ("--share-all-embeddings", "--share-decoder-input-output-embed")
 LONGER = " or continue beyond them with --extend-positions hierarchical"
 
 
@@ -47,6 +50,25 @@ def explain_mismatch(
         f"{differences(state_dict, expected)}; build the model with the --arch, sizes and options "
         "that the checkpoint was trained with."
     )
+
+
+def explain_ties(model: nn.Module, state_dict: Mapping[str, Tensor]) -> str:
+    """Say which values of a state dict differ, but are one parameter of the model; or ""."""
+    same: dict[int, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        if name in state_dict:
+            same.setdefault(id(parameter), []).append(name)
+    for first, *others in same.values():
+        for other in others:
+            if not torch.equal(state_dict[first], state_dict[other]):
+                args: Any = model.args
+                ties = [f for f in TYING if getattr(args, f[2:].replace("-", "_"), False)]
+                way_out = f"leave out {ties[0]}" if ties else "pass --untie-weights-roberta"
+                return (
+                    f"{first} and {other} are tied in this model, but differ in the checkpoint: "
+                    f"{way_out}."
+                )
+    return ""
 
 
 def _other_length(args: Any, limit: str, more: int, continues: bool) -> str:

@@ -20,6 +20,13 @@ from ..options import Mark, Option
 from .intact import newest_intact_checkpoint
 from .reading import read_checkpoint, recorded_settings
 
+#: Options of fairseq that have no parameters either.
+STOCK = (
+    Option("encoder_attention_heads", int, None, ""),
+    Option("decoder_attention_heads", int, None, ""),
+    Option("activation_fn", str, None, ""),
+    Option("no_scale_embedding", bool, False, ""),
+)
 logger = logging.getLogger(__name__)
 
 
@@ -33,7 +40,7 @@ def check_restored(
     the model (`CheckedModel.forward`), because fairseq may look for it elsewhere.
 
     One warning names the options that differ from the recorded ones. Stock fairseq's checkpoints
-    record no encoding, and are compared with nothing else.
+    record no encoding, and are compared with fairseq's own options only.
 
     Args:
         training: the settings that name the checkpoints.
@@ -57,9 +64,12 @@ def check_restored(
         recorded = recorded_settings(state, "model", path)
         known = {"position_encoding": _stock_encoding(recorded), **recorded}
         changes = _changes(options, complete, known, path)
+        if "position_encoding" not in recorded:
+            changes = []
+        stock = (each for each in STOCK if {each.name} <= recorded.keys() & vars(complete).keys())
+        changes += _changes(stock, complete, recorded, path)
         # fairseq goes on from --restore-file if that file is there.
-        told = path == sources[0] and "position_encoding" in recorded and get_global_rank() == 0
-        if told and changes:
+        if changes and path == sources[0] and get_global_rank() == 0:
             logger.warning(
                 "%s was trained with other options, and this training changes its model: %s",
                 path,
@@ -110,6 +120,9 @@ def _changes(
         if now == then or not free.isdisjoint(option.marks):
             continue
         if then is None:
+            way_back = f"leave out {flag}"
+        elif option.name.startswith("no_") and not then:
+            # Flags of fairseq have no second form.
             way_back = f"leave out {flag}"
         elif option.type is bool:
             way_back = "pass " + (flag if then else flag.replace("--", "--no-", 1))

@@ -12,7 +12,7 @@ from ..arguments.checks import check_tpu, scalar_noise_without_gpu
 from ..arguments.completion import completed, write_back
 from ..arguments.declaration import ModelArguments
 from ..arguments.training import DEFAULT_RESTORE_FILE, TrainingSettings
-from ..checkpoints.mismatch import explain_mismatch
+from ..checkpoints.mismatch import explain_mismatch, explain_ties
 from ..checkpoints.restoring import check_restored, follow_order, forget_earlier_runs
 from ..checks import check_data
 from ..errors import CheckpointError, ConfigurationError
@@ -130,12 +130,14 @@ class CheckedModel(BaseFairseqModel):
 
         Raises:
             CheckpointError: it belongs to another encoding, number of positions, dictionary or
-                shape.
+                shape, or has other values for parameters that are tied here.
         """
         try:
             result = super().load_state_dict(state_dict, strict, model_cfg, args)
         except RuntimeError as error:
             lengths = {name: self.get_submodule(name).longest for name in self.stacks}
             raise CheckpointError(explain_mismatch(self, state_dict, lengths)) from error
+        if reason := explain_ties(self, state_dict):
+            raise CheckpointError(reason)
         self.awaited_checkpoint = None
         return result
