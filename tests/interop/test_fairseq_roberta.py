@@ -83,6 +83,27 @@ def features_and_logits(model, tokens):
         return model(tokens, features_only=True)[0], model(tokens)[0]
 
 
+def test_layers_with_norms_before(toy_masked_lm_data, tmp_path):
+    """fairseq's roberta_prenorm, which has no norm of the embeddings."""
+    task = ("--task", "masked_lm", "--criterion", "masked_lm", "--tokens-per-sample", 64)
+    flags = ("--arch", "roberta_prenorm", *SMALL[2:], "--max-update", 3, "--disable-validation")
+    source = train(toy_masked_lm_data, *task, *COMMON, *flags, "--save-dir", tmp_path / "stock")
+    shutil.copy(toy_masked_lm_data / "dict.txt", tmp_path / "stock")
+    report = run("--from", "fairseq-roberta", source, tmp_path / "ours", "--check")
+    assert [line for line in report if line.startswith("logits")]
+    further = ("--arch", "tupe_roberta_prenorm", "--finetune-from-model", source, "--lr", 0)
+    with running("train"):
+        trained = pretrain(
+            toy_masked_lm_data, tmp_path / "more", *LEARNED, *further, "--max-update", 1
+        )
+    (theirs,), _ = checkpoint_utils.load_model_ensemble([str(source)])
+    shutil.copy(toy_masked_lm_data / "dict.txt", trained.parent)
+    ours = TupeRobertaModel.from_pretrained(trained).model
+    tokens = torch.randint(4, 200, (2, 30))
+    with torch.no_grad():
+        assert_close(ours(tokens)[0], theirs.eval()(tokens)[0])
+
+
 @pytest.mark.parametrize("age", AGES)
 def test_learned_is_the_same_model(stock, tmp_path, age):
     source = AGES[age](stock, tmp_path)

@@ -34,6 +34,8 @@ ROBERTA_ARCHITECTURES: Architectures = {
     "tupe_roberta_small": _sizes("encoder", 6, 512, 2048, 8),
     "tupe_roberta_base": {},
     "tupe_roberta_large": _sizes("encoder", 24, 1024, 4096, 16),
+    # As fairseq's `roberta_prenorm`.
+    "tupe_roberta_prenorm": {"encoder_normalize_before": True, "layernorm_embedding": False},
     "tupe_roberta_modern_tiny": {**_sizes("encoder", 4, 128, 352, 4), **MODERN},
     "tupe_roberta_modern_small": {**_sizes("encoder", 6, 512, 1376, 8), **MODERN},
     "tupe_roberta_modern_base": {**_sizes("encoder", 22, 768, 1152, 12), **MODERN},

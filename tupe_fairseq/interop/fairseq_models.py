@@ -70,7 +70,8 @@ def all_arguments(settings: dict[str, Any], family: Family = MASKED) -> Namespac
 def register_heads(model: RobertaModel, state: Mapping[str, Tensor]) -> None:
     """Register the classification heads of a state dict with a model, as fairseq does."""
     model.args.load_checkpoint_heads = True
-    model.upgrade_state_dict({n: v for n, v in state.items() if n.startswith(CLASSIFIERS)})
+    # A copy, which it changes. It reads `version` too, and drops the last norm without it.
+    model.upgrade_state_dict(dict(state))
 
 
 def build(
