@@ -28,6 +28,8 @@ class TupeTransformerDecoder(FairseqStack, TransformerDecoderBase):
 
     longest = "max_target_positions"
     length_limit = ("--max-target-positions", "shorten it")
+    #: Whether training reads the attention to the source.
+    aligns_in_training = False
     norms = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm")
     # What fairseq's constructor sets.
     embed_tokens: nn.Module
@@ -79,14 +81,14 @@ class TupeTransformerDecoder(FairseqStack, TransformerDecoderBase):
             encoder_out: what the encoder returned, or None.
             incremental_state: of a generation, which grows by one token; or None.
             full_context_alignment: let tokens see later ones (Garg et al. 2019).
-            alignment_layer: whose attention to the source to return; default the last, and in
-                training none.
+            alignment_layer: whose attention to the source to return; default the last, but none
+                in training without --load-alignments.
             alignment_heads: average over the first so many heads only.
 
         Returns:
             Features, B×T×C, and {"attn": [B×T×S or None], "inner_states": [T×B×C, ...]}.
         """
-        if alignment_layer is None and not self.training:
+        if alignment_layer is None and (self.aligns_in_training or not self.training):
             alignment_layer = self.num_layers - 1
         cache, tokens = self._cache(incremental_state), prev_output_tokens
         padding = None if cache is not None else Padding.read(tokens.eq(self.padding_idx))

@@ -29,7 +29,12 @@ class TupeTransformerModel(CheckedModel, GeneratorFromPretrained, TransformerMod
     @classmethod
     def from_arguments(cls, args: Namespace, task: Any) -> "TupeTransformerModel":
         # fairseq's `build_model`, which is next after that of the mixin.
-        return super(CheckedModel, cls).build_model(args, task)
+        model = super(CheckedModel, cls).build_model(args, task)
+        # label_smoothed_cross_entropy_with_alignment reads the alignment in training, too.
+        model.decoder.aligns_in_training = bool(
+            getattr(getattr(task, "cfg", None), "load_alignments", False)
+        )
+        return model
 
     @classmethod
     def build_encoder(
