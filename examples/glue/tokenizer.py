@@ -12,10 +12,8 @@ preprocessing.json, where there is one, says whether the pre-training text was l
 import json
 import re
 import shutil
-from argparse import Namespace
 from pathlib import Path
 
-from fairseq.data import encoders
 from torch import Tensor
 
 from tupe_fairseq import UsageError
@@ -23,9 +21,9 @@ from tupe_fairseq.checks import read_dictionary
 from tupe_fairseq.hub.files import (
     SENTENCEPIECE,
     TOKENIZER,
+    build_tokenizer,
     find_tokenizer,
     lowercases,
-    reading_tokenizer,
     record_preprocessing,
 )
 from tupe_fairseq.hub.tokenizer_json import TokenizerJson
@@ -55,8 +53,7 @@ class Tokenizer:
             raise UsageError(f"no {words}: copy it from the pre-trained model's binarised text.")
         self.dictionary = read_dictionary(words)
         self.files = [Path(path) for name, path in settings.items() if name != "bpe"]
-        with reading_tokenizer(settings):
-            self.bpe = encoders.build_bpe(Namespace(**settings))
+        self.bpe = build_tokenizer("bpe", settings)
         if isinstance(self.bpe, TokenizerJson):
             self.bpe.check_dictionary(self.dictionary)
         recorded = lowercases(folder) if lowercase is None else lowercase

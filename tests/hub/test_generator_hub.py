@@ -85,6 +85,7 @@ def test_a_notebook_scores(language_model, toy_language_model, toy_masked_lm_dat
         (lambda t, _: t.translate("w1 \ud800"), "half of a surrogate pair"),
         (lambda t, _: t.score("w1"), "a translation model cannot score"),
         (lambda _, m: m.translate("w1"), "a language model cannot translate"),
+        (lambda _, m: m.score(["w1", " "]), "a text to score is empty"),
     ],
 )
 def test_invalid_calls(translator, language_model, call, message):
@@ -93,10 +94,9 @@ def test_invalid_calls(translator, language_model, call, message):
 
 
 def test_texts_that_are_too_long(translator, language_model):
-    """The error is fairseq's own."""
     for call in (translator.translate, language_model.score):
-        with pytest.raises(Exception, match=r"is invalid \(=.*max_positions="):
-            call("w1 " * 40)
+        with pytest.raises(UsageError, match="a text has 41 tokens, but the model takes at most"):
+            call(["w1", "w1 " * 40])
 
 
 def test_a_directory_without_dictionaries_is_refused(translator_directory, tmp_path):

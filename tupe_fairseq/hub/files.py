@@ -5,12 +5,12 @@ Importing this needs no fairseq.
 
 import json
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ..errors import CheckpointError, DataError, UsageError
+from ..errors import CheckpointError, ConfigurationError, DataError, UsageError
 
 SENTENCEPIECE, GPT2 = "sentencepiece.bpe.model", ("encoder.json", "vocab.bpe")
 TOKENIZER = "tokenizer.json"
@@ -56,12 +56,34 @@ def build_tokenizer(kind: str, settings: dict[str, Any]) -> Any:
         None if they name none.
 
     Raises:
-        DataError: its files cannot be loaded.
+        UsageError: there is none of this name; a file is not named, or cannot be loaded.
     """
     from fairseq.data import encoders
+    from fairseq.registry import REGISTRIES
+    from omegaconf import MISSING
 
-    with reading_tokenizer(settings):
+    name, registered = settings.get(kind), REGISTRIES[kind]
+    if name is not None and name not in registered["registry"]:
+        known = ", ".join(sorted(registered["registry"]))
+        raise ConfigurationError(f"{kind} is {name!r}, but must be one of: {known}.")
+    declared = registered["dataclass_registry"].get(name)
+    arguments = fields(declared) if declared else ()
+    for argument in arguments:
+        if argument.default == MISSING and settings.get(argument.name) is None:
+            raise ConfigurationError(
+                f"{kind} is {name!r}, but {argument.name} is missing: pass its file, or copy it "
+                "beside the checkpoint."
+            )
+    files = [str(settings[each.name]) for each in arguments if each.name in settings]
+    try:
         return getattr(encoders, f"build_{kind}")(Namespace(**settings))
+    except UsageError:
+        raise
+    # The libraries do not document what a damaged tokenizer raises.
+    except Exception as error:
+        if not files:
+            raise
+        raise DataError(f"the tokenizer {', '.join(files)} cannot be loaded: {error}.") from error
 
 
 def find_dictionaries(
@@ -161,29 +183,6 @@ def lowercases(*folders: Path) -> bool | None:
     if not isinstance(lowercase, bool):
         raise DataError(f'{path} is damaged: it must be {{"lowercase": true}} or false.')
     return lowercase
-
-
-@contextmanager
-def reading_tokenizer(settings: dict[str, Any]) -> Iterator[None]:
-    """Name the files of a tokenizer that cannot be loaded inside the block.
-
-    Args:
-        settings: arguments of the tokenizer, and others.
-
-    Raises:
-        DataError: in place of any other error, if the settings name files.
-    """
-    try:
-        yield
-    except UsageError:
-        raise
-    # The libraries do not document what a damaged tokenizer raises.
-    except Exception as error:
-        names = FILES_OF_TOKENIZERS.values()
-        files = ", ".join(str(settings[name]) for name in names if name in settings)
-        if not files:
-            raise
-        raise DataError(f"the tokenizer {files} cannot be loaded: {error}.") from error
 
 
 def check_text(*sentences: str) -> None:

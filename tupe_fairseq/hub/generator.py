@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import torch
 from fairseq.hub_utils import GeneratorHubInterface
 from torch import Tensor
 
@@ -48,11 +49,38 @@ class TupeGeneratorHubInterface(GeneratorHubInterface):
             For each text a dict: "positional_scores" by token, "score" their mean, "tokens".
 
         Raises:
-            UsageError: a translation model cannot score; a text is too long or not text.
+            UsageError: a translation model cannot score; a text is empty, too long or not text.
         """
         if self.translates:
             raise ConfigurationError("a translation model cannot score: use translate.")
+        texts = [sentences] if isinstance(sentences, str) else sentences
+        if not all(text.strip() for text in texts):
+            raise DataError("a text to score is empty.")
         return super().score(sentences, replace_newline_with_eos, **kwargs)
+
+    def generate(
+        self,
+        tokenized_sentences: Any,
+        *args: Any,
+        skip_invalid_size_inputs: Any = False,
+        **kw: Any,
+    ) -> Any:
+        """As fairseq's.
+
+        Raises:
+            DataError: a sentence is too long.
+        """
+        if not (torch.is_tensor(tokenized_sentences) and tokenized_sentences.dim() == 1):
+            limit: Any = self.max_positions
+            limit = limit[0] if isinstance(limit, tuple) else limit
+            longest = max(map(len, tokenized_sentences), default=0)
+            if longest > limit and not skip_invalid_size_inputs:
+                raise DataError(
+                    f"a text has {longest} tokens, but the model takes at most {limit}: shorten "
+                    "it."
+                )
+        kw["skip_invalid_size_inputs"] = skip_invalid_size_inputs
+        return super().generate(tokenized_sentences, *args, **kw)
 
     def encode(self, sentence: str) -> Tensor:
         """Token ids of a sentence and </s>, T.
