@@ -16,12 +16,8 @@ whole process, and importing this package leaves it as it is:
 
 import argparse
 import collections
-import errno
-import pickle
-import re
 import threading
 import typing
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,8 +28,9 @@ from omegaconf import DictConfig, ListConfig, nodes
 from omegaconf.base import ContainerMetadata, Metadata
 from omegaconf.errors import OmegaConfBaseException
 
-from ..errors import CheckpointError, UsageError
+from ..errors import CheckpointError
 from .safe_numpy import NUMPY_GLOBALS
+from .torch_files import read_file
 
 #: Plain data: rebuilding one from a pickle only sets its attributes. A pair is a class or function
 #: and the name in the pickle in whose place it is used.
@@ -86,49 +83,10 @@ def read_checkpoint(path: str | Path) -> dict[str, typing.Any]:
         CheckpointError: it is not a fairseq checkpoint, or as `read_file`.
         UsageError: the file cannot be read, though it may be whole.
     """
-    state = read_file(path)
+    with safe_checkpoint_globals():
+        state = read_file(path)
     _check_form(state, path)
     return state
-
-
-def read_file(path: str | Path) -> typing.Any:
-    """Read what `torch.save` has written. No code in it is run; tensors are mapped into memory.
-
-    Reading the settings of a checkpoint that also holds Adam's state is therefore cheap. Copy
-    tensors that are needed later: a process that reads a mapped tensor after the file was
-    overwritten in place (by `torch.save` to the same path, or by fairseq's copies) ends with a bus
-    error.
-
-    Raises:
-        CheckpointError: there is no such file, it is damaged, or it holds classes that are not
-            listed.
-        UsageError: the file cannot be read, though it may be whole.
-    """
-    try:
-        # torch also reads its format of before 1.6, but can map the zip format only.
-        mapped = zipfile.is_zipfile(path)
-        with safe_checkpoint_globals():
-            return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
-    except pickle.UnpicklingError as error:
-        culprit = re.search(r"GLOBAL ([\w.]+)", str(error))
-        if culprit is None:
-            raise _unreadable(path) from error
-        raise CheckpointError(
-            f"{path} cannot be loaded: it holds {culprit[1]}, which is not a tensor or a setting "
-            "and could run code."
-        ) from error
-    except FileNotFoundError as error:
-        raise CheckpointError(f"there is no file {path}.") from error
-    except MemoryError:
-        raise
-    except OSError as error:
-        # torch's reader also raises EINVAL, or no number, for a damaged file.
-        if error.errno in (None, errno.EINVAL):
-            raise _unreadable(path) from error
-        raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
-    # torch's reader raises errors of any type for a damaged file.
-    except Exception as error:
-        raise _unreadable(path) from error
 
 
 def _check_form(state: typing.Any, path: str | Path) -> None:
@@ -140,10 +98,6 @@ def _check_form(state: typing.Any, path: str | Path) -> None:
             f"{path} is not a fairseq checkpoint: its optimizer_history is not a list of "
             "dictionaries."
         )
-
-
-def _unreadable(path: str | Path) -> CheckpointError:
-    return CheckpointError(f"{path} cannot be loaded: it is not a checkpoint, or is damaged.")
 
 
 def recorded_settings(

@@ -66,7 +66,7 @@ def check_restored(
         changes = _changes(options, complete, known, path)
         if "position_encoding" not in recorded:
             changes = []
-        stock = (each for each in STOCK if {each.name} <= recorded.keys() & vars(complete).keys())
+        stock = (each for each in STOCK if each.name in recorded and hasattr(complete, each.name))
         changes += _changes(stock, complete, recorded, path)
         # fairseq goes on from --restore-file if that file is there.
         if changes and path == sources[0] and get_global_rank() == 0:

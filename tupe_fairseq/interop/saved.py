@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..checkpoints.torch_files import read_file
 from ..errors import CheckpointError
 from ..extras import import_extra
 from .architectures import ARCHITECTURES, Architecture
@@ -82,9 +83,6 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def _read_bin(path: Path) -> dict[str, Tensor]:
-    # It imports fairseq, which other conversions do without.
-    from ..checkpoints.reading import read_file
-
     tensors = read_file(path)
     if not isinstance(tensors, dict) or not all(map(torch.is_tensor, tensors.values())):
         raise CheckpointError(f"{path} cannot be loaded: it is not a table of parameters.")
