@@ -23,6 +23,8 @@ def word_dictionary() -> Dictionary:
 class Task:
     """As much of a task as completing arguments and building a model needs."""
 
+    cfg = None
+
     def __init__(self, max_positions: int = 40):
         self.source_dictionary = self.target_dictionary = word_dictionary()
         self.max_positions = lambda: max_positions

@@ -49,6 +49,7 @@ class Task:
     """As much of a task as building a model needs."""
 
     source_dictionary = target_dictionary = DICTIONARY
+    cfg = None
 
 
 def stock(arch: str, **arguments) -> nn.Module:

@@ -31,9 +31,7 @@ class TupeTransformerModel(CheckedModel, GeneratorFromPretrained, TransformerMod
         # fairseq's `build_model`, which is next after that of the mixin.
         model = super(CheckedModel, cls).build_model(args, task)
         # label_smoothed_cross_entropy_with_alignment reads the alignment in training, too.
-        model.decoder.aligns_in_training = bool(
-            getattr(getattr(task, "cfg", None), "load_alignments", False)
-        )
+        model.decoder.aligns_in_training = bool(getattr(task.cfg, "load_alignments", False))
         return model
 
     @classmethod
