@@ -86,6 +86,7 @@ SIZES = {
     "tupe_roberta_small": (6, 512, 2048, 8),
     "tupe_roberta_base": (12, 768, 3072, 12),
     "tupe_roberta_large": (24, 1024, 4096, 16),
+    "tupe_roberta_prenorm": (12, 768, 3072, 12),
     "tupe_roberta_modern_tiny": (4, 128, 352, 4),
     "tupe_roberta_modern_small": (6, 512, 1376, 8),
     "tupe_roberta_modern_base": (22, 768, 1152, 12),
@@ -98,7 +99,8 @@ def test_preset_differs_from_stock_in_sizes_only(arch, stock_arguments):
     names = ("layers", "embed_dim", "ffn_embed_dim", "attention_heads")
     sizes = {f"encoder_{name}": size for name, size in zip(names, SIZES[arch], strict=True)}
     flags = command_line_arguments(arch)
-    sizes["encoder_normalize_before"] = "modern" in arch
+    sizes["encoder_normalize_before"] = "modern" in arch or "prenorm" in arch
+    sizes["layernorm_embedding"] = "prenorm" not in arch
     expected = {**stock_arguments, **sizes, "arch": arch, "_name": arch}
     assert {key: flags.get(key) for key in expected} == expected
     cfg = composed(TINY, f"model={{_name:{arch}}}", "task.tokens_per_sample=1024")
