@@ -13,10 +13,10 @@ from tupe_fairseq.position import build_position_encoding
 WIDTH, HEADS = 8, 2
 
 
-def strong_dape(length):
-    """A decoder's b = −d^1.9 per head, and f = −3b."""
+def strong_dape(length, bidirectional=False):
+    """b = −d^1.9 per head, and f = −3b."""
     options = {"dape_base": "kerple_power", "dape_width": HEADS}
-    encoding = build_position_encoding("dape", WIDTH, HEADS, length, False, **options)
+    encoding = build_position_encoding("dape", WIDTH, HEADS, length, bidirectional, **options)
     attention = attention_of(encoding)
     terms = attention.layer_terms
     # b_ij = −slope · |i − j|^exponent, with the largest that training allows.
@@ -72,3 +72,22 @@ def test_autocast_does_not_round_the_correction():
             run(encoding, attention, x, backend=backend)
     assert scores[1].dtype == torch.float32
     assert (scores[1] - scores[0]).abs().max() < 0.1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("backend", ["eager", "sdpa"])
+def test_padding_stays_hidden(backend, dtype):
+    """Of an encoder: f at far keys exceeds 10,000, and padding is far."""
+    encoding, attention = strong_dape(300, bidirectional=True)
+    attention.to(dtype)
+    attention.layer_terms.to(dtype)
+    x = normal(2, 300, WIDTH, seed=0).to(dtype)
+    mask = torch.zeros(2, 300, dtype=torch.bool)
+    mask[1, 150:] = True
+    how = {"backend": backend}
+    padded = run(encoding, attention, x, padding=mask, **how)[1:, :150]
+    alone = run(encoding, attention, x[1:, :150], **how)
+    assert alone.isfinite().all()
+    torch.testing.assert_close(
+        padded, alone, atol=1e-5 if dtype == torch.float32 else 2e-3, rtol=0
+    )

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..position import PositionEncoding
-from ..position.bias import AttentionBias
+from ..position.bias import HIDDEN, AttentionBias
 from ..position.dtypes import widened
 from ..position.relative import RelativeVectors
 from ..registry import Registry
@@ -107,7 +107,12 @@ class Backend:
         return None
 
     def prepare(
-        self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
+        self,
+        bias: AttentionBias | None,
+        layout: Layout,
+        heads: int,
+        dtype: torch.dtype,
+        hidden_score: float = HIDDEN,
     ) -> Any:
         """Prepare the inputs of `attend` that layers share, once per forward pass.
 
@@ -117,6 +122,7 @@ class Backend:
             layout: queries, keys and padding.
             heads: H.
             dtype: of the queries.
+            hidden_score: added to the scores of padding.
 
         Returns:
             What `attend` finds in `prepared.inputs`.

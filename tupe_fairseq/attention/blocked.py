@@ -21,7 +21,7 @@ from ..kernels.products import multiply
 from ..kernels.random_bits import draw_key
 from ..kernels.softmax import ScoreTerms, softmax_dropout_, softmax_dropout_backward_
 from ..machine import fact_of_processor
-from ..position.bias import AttentionBias
+from ..position.bias import HIDDEN, AttentionBias
 from ..position.dtypes import widened
 from .backend import ATTENTION_BACKENDS, Backend, Feature, LayerScores, Prepared
 from .bias_gradient import BiasGradient
@@ -49,10 +49,15 @@ class Blocked(Backend):
         return None if device == "cpu" else f"its kernels are for CPUs, not for {device}"
 
     def prepare(
-        self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
+        self,
+        bias: AttentionBias | None,
+        layout: Layout,
+        heads: int,
+        dtype: torch.dtype,
+        hidden_score: float = HIDDEN,
     ) -> Any:
         dtype = widened(dtype)
-        padding = padding_scores(layout.padding_mask, dtype)
+        padding = padding_scores(layout.padding_mask, dtype, hidden_score)
         if bias is not None:
             bias = bias.to(dtype)
             if bias.cells is not None and bias.cells.stride(-1) != 1:

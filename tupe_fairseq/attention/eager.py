@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..kernels.dropout import dropout as drop
-from ..position.bias import AttentionBias
+from ..position.bias import HIDDEN, AttentionBias
 from ..position.dtypes import widened
 from ..position.indices import toeplitz
 from .backend import ATTENTION_BACKENDS, Backend, Feature, LayerScores, Prepared
@@ -20,7 +20,12 @@ class Eager(Backend):
     supports = frozenset(Feature)
 
     def prepare(
-        self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
+        self,
+        bias: AttentionBias | None,
+        layout: Layout,
+        heads: int,
+        dtype: torch.dtype,
+        hidden_score: float = HIDDEN,
     ) -> Any:
         mask = layout.padding_mask
         # B×S -> B×1×1×S

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..position.bias import AttentionBias
+from ..position.bias import HIDDEN, AttentionBias
 from .backend import ATTENTION_BACKENDS, Backend, Feature, LayerScores, Prepared
 from .fused import fused_attention, padding_scores
 from .layout import Layout
@@ -23,9 +23,14 @@ class Flash(Backend):
     supports = frozenset({Feature.COMPILED})
 
     def prepare(
-        self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
+        self,
+        bias: AttentionBias | None,
+        layout: Layout,
+        heads: int,
+        dtype: torch.dtype,
+        hidden_score: float = HIDDEN,
     ) -> Any:
-        padding = padding_scores(layout.padding_mask, dtype)
+        padding = padding_scores(layout.padding_mask, dtype, hidden_score)
         if bias is None:
             return None, None, padding
         # H×T×E -> 1×H×T×E

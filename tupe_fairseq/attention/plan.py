@@ -107,7 +107,8 @@ class LayerPlan:
         length, heads = layout.length, encoding.shape.num_heads
         bias = self.bias(encoding, length, x.device, causal)
         with without_autocast(device):
-            inputs = chosen.prepare(bias, layout, heads, dtype_of_queries(x))
+            dtype = dtype_of_queries(x)
+            inputs = chosen.prepare(bias, layout, heads, dtype, encoding.hidden_score)
             factor = encoding.weight_factor(length, length)
         temperature = encoding.shape.temperature(0, length, self.window, x.device)
         return Prepared(chosen, layout, inputs, encoding, temperature=temperature, factor=factor)

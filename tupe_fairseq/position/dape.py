@@ -23,7 +23,7 @@ from .base import (
     register_position_encoding,
 )
 from .bias import AttentionBias
-from .dtypes import dtype_of, without_autocast
+from .dtypes import affine, dtype_of, widened, without_autocast
 from .layer_terms import LayerTerms
 
 
@@ -37,13 +37,21 @@ class AdaptiveTerms(LayerTerms):
 
     def content(self, q: Tensor, k: Tensor, x: Tensor, encoding: Any, start: int = 0) -> Tensor:
         bias = encoding.attention_bias(q.size(2), k.size(2), start).dense()
-        scores = (q @ k.mT).to(bias.dtype)
+        dtype = torch.promote_types(widened(q.dtype), bias.dtype)
+        scores, bias = (q @ k.mT).to(dtype), bias.to(dtype)
         # B×2H×T×S -> B×T×S×2H -> B×T×S×H -> B×H×T×S
         both = torch.cat((scores, bias.expand_as(scores)), 1).permute(0, 2, 3, 1)
-        # Not in half precision under autocast: the bias at far distances is large.
+        # Not in half precision: the bias at far distances is large.
         with without_autocast(x.device.type):
-            hidden = F.leaky_relu(self.fc1(both.to(dtype_of(self.fc1))))
-            return self.fc2(hidden).to(bias.dtype).permute(0, 3, 1, 2)
+            hidden = F.leaky_relu(_widely(self.fc1, both))
+            return _widely(self.fc2, hidden).permute(0, 3, 1, 2)
+
+
+def _widely(layer: nn.Module, x: Tensor) -> Tensor:
+    """``layer(x)``, computed in the dtype of x."""
+    if dtype_of(layer) == x.dtype:
+        return layer(x)
+    return F.linear(x, *affine(layer, x.new_empty(x.size(-1))))
 
 
 @register_position_encoding("dape")
