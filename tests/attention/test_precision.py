@@ -58,3 +58,12 @@ def test_gates_of_long_sequences(backend, dtype):
     how = {"backend": backend, "causal": True}
     found = run(encoding, attention, x, **how)
     assert_close(found, run(encoding, attention.double(), x.double(), **how), dtype)
+
+
+def test_autocast_does_not_round_rows_of_the_bias():
+    """Rows are computed one by one in decoding, and where the term is too large to be stored."""
+    encoding = enlarged(build_position_encoding("tupe_a", EMBED_DIM, NUM_HEADS, 64, False), 2)
+    bias = encoding.attention_bias(64, 64)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = bias.row(40).cells
+    assert torch.equal(found, bias.row(40).cells)

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .dtypes import without_autocast
 from .indices import toeplitz
 
 #: Added to the score of a hidden key: its weight is 0 where the other terms are below 10,000, and
@@ -132,8 +133,9 @@ class AttentionBias:
         if self.queries is None or self.keys is None:
             assert relative is not None
             return relative
-        # H×R×E · H×E×S -> H×R×S
-        product = self.queries[:, first:last] @ self.keys[:, begin:end].transpose(1, 2)
+        # Not in half precision under autocast. H×R×E · H×E×S -> H×R×S
+        with without_autocast(self.queries.device.type):
+            product = self.queries[:, first:last] @ self.keys[:, begin:end].transpose(1, 2)
         return product if relative is None else product + relative
 
     def dense(self) -> Tensor:
