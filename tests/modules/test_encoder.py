@@ -12,6 +12,7 @@ from torch import nn
 from tests.attention.cases import encoder_of, enlarged, normal
 from tests.tolerances import assert_close
 from tupe_fairseq import TUPEConfig, TUPEEncoder, UsageError, build_position_encoding
+from tupe_fairseq.errors import DataError
 
 BUCKETS = {"num_buckets": 8, "max_distance": 6}
 SMALL = TUPEConfig(num_layers=2, num_heads=2, d_model=16, max_len=12, dropout=0.0, **BUCKETS)
@@ -149,3 +150,19 @@ def test_needs_torch_only():
     )
     assert done.returncode == 0, done.stderr
     assert not done.stdout, "the import must not print"
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        torch.zeros(2, 11, dtype=torch.bool),
+        torch.zeros(1, 12, dtype=torch.bool),
+        torch.zeros(2, 12, dtype=torch.int64),
+        torch.ones(2, 12),
+    ],
+    ids=["short", "of-one-row", "int64", "float"],
+)
+def test_masks_of_another_shape_or_type_are_refused(mask):
+    message = r"padding_mask is .*, but must be torch.bool of shape \(2, 12\)"
+    with pytest.raises(DataError, match=message):
+        build()(vectors(), mask)

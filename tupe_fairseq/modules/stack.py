@@ -130,8 +130,16 @@ class TransformerStack(nn.Module):
             B×T×C; vectors at padding have no meaning.
 
         Raises:
-            DataError: more than max_positions tokens, or padding before a token (if not traced).
+            DataError: more than max_positions tokens, a mask of another shape or dtype, or padding
+                before a token (if not traced).
         """
+        if padding_mask is not None:
+            got, wanted = (padding_mask.dtype, padding_mask.shape), (torch.bool, x.shape[:2])
+            if got != wanted:
+                raise DataError(
+                    f"padding_mask is {got[0]} of shape {tuple(got[1])}, but must be {wanted[0]} "
+                    f"of shape {tuple(wanted[1])}."
+                )
         return self.encode(x, Padding.read(padding_mask), Pass(tokens)).x
 
     def encode(self, x: Tensor, padding: Padding | None = None, wanted: Pass = PLAIN) -> Encoded:
