@@ -77,6 +77,12 @@ REFUSED = [
         {"rope_theta_local": -1.0, "attention_window": 2},
         "--rope-theta-local must .*, but is -1",
     ),
+    ("rope", {"rope_skip_every": 1}, "--rope-skip-every is 1, but then no layer rotates"),
+    (
+        "rope",
+        {"rope_theta_local": 10.0, "attention_window": 2},
+        "--rope-theta-local .* without --global-every all layers are local",
+    ),
     ("rope", {"rope_theta": 0.0}, "--rope-theta must .*, but is 0"),
     ("rope", {"rope_theta": -1.0}, "--rope-theta must .*, but is -1"),
     ("rope", {"rope_theta": float("inf")}, "--rope-theta must .*, but is inf"),

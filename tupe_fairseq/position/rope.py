@@ -144,6 +144,10 @@ class RotaryPosition(RandomizedEncoding):
         super().__init__(shape, randomize_positions)
         check_rotation("rope", shape, rope_theta)
         check_at_least("--rope-skip-every", rope_skip_every, 0)
+        if rope_skip_every == 1:
+            raise ConfigurationError(
+                "--rope-skip-every is 1, but then no layer rotates: use --position-encoding none."
+            )
         self.theta, self.rotates_values, self.skip_every = rope_theta, rope_values, rope_skip_every
         self.width, self.halves = _rotated_width(shape.head_dim, rope_fraction), rope_halves
         #: D of the frequencies b^{−2d/D}, of which the first are used.
@@ -237,6 +241,11 @@ class RotaryPosition(RandomizedEncoding):
                 "used with --randomize-positions: leave it out."
             )
         check_rotation("rope", self.shape, theta, "--rope-theta-local")
+        if not self.shape.global_every:
+            raise ConfigurationError(
+                f"--rope-theta-local is {theta}, but without --global-every all layers are local: "
+                "give the base by --rope-theta."
+            )
 
 
 def _rotated_width(head_dim: int, fraction: float) -> int:
