@@ -192,9 +192,18 @@ def shortened(encoder: nn.Module) -> nn.Module:
     return encoder
 
 
+def hooked(encoder: nn.Module, owner: str) -> nn.Module:
+    """With a hook that changes what a part of it returns."""
+    encoder.get_submodule(owner).register_forward_hook(lambda module, inputs, out: out * 0.5)
+    return encoder
+
+
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
+        (lambda: hooked(build("bert"), "encoder.layer.1"), "encoder.layer.1 has a hook"),
+        (lambda: hooked(build("v3"), "encoder"), "encoder has a hook, or another forward"),
+        (lambda: hooked(build("modernbert"), "layers.1.mlp"), "layers.1.mlp has a hook"),
         (lambda: build("bert", is_decoder=True), "BertModel (it is a decoder)"),
         (lambda: build("v3", conv_kernel_size=3), "DebertaV2Model (conv_kernel_size is 3)"),
         (

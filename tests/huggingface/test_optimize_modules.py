@@ -92,3 +92,37 @@ def test_modules_that_replace_others_later_are_used(name, owner, part):
     assert not torch.allclose(ours, before, atol=1e-3)
     ours.square().sum().backward()
     assert adapter.change.grad.any()
+
+
+@pytest.mark.filterwarnings("error:these encoders stay")
+@pytest.mark.parametrize("name", ["bert", "v3", "modernbert"])
+def test_hooks_on_linear_layers_are_called(name):
+    """As those of torch.nn.utils.prune; transformers' own, which collect outputs, may be there."""
+    model, calls = build(name, "ForMaskedLM"), []
+    inputs = batch(model)
+    model(**inputs, output_hidden_states=True, output_attentions=True)
+    first_layer(model).register_forward_hook(lambda *_: calls.append(1))
+    fast = optimize(model)
+    fast(**inputs)
+    assert calls == [1]
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("name", ["bert", "v3", "modernbert"])
+def test_dropout_is_that_of_the_modules(name, later):
+    """Dropouts may be switched off in them, before or after `optimize`."""
+    rates = {"mlp_dropout": 0.4} if name == "modernbert" else {"hidden_dropout_prob": 0.4}
+    if name != "modernbert":
+        rates["attention_probs_dropout_prob"] = 0.4
+    model = build(name, **rates).train()
+    fast, inputs = optimize(model), batch(model)
+    assert not torch.equal(fast(**inputs)[0], fast(**inputs)[0])
+    for module in (fast if later else model).modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    fast = fast if later else optimize(model)
+    assert torch.equal(fast(**inputs)[0], fast(**inputs)[0])
+    torch.testing.assert_close(fast(**inputs)[0], fast.eval()(**inputs)[0], atol=1e-5, rtol=0)
+    for owner in [each for each in fast.modules() if hasattr(each, "drop")]:
+        owner.drop = nn.Identity()
+    fast.train()(**inputs)

@@ -117,7 +117,7 @@ def _replacements(model: nn.Module) -> tuple[dict[nn.Module, Any], dict[str, str
             replaced[module] = module
         elif kind is not None:
             parent = model.get_submodule(name.rpartition(".")[0])
-            reason = kind.why_not(module) or _read_padding(parent)
+            reason = kind.why_not(module) or _changed(module, kind) or _read_padding(parent)
             if not reason:
                 try:
                     replaced[module] = kind.replacing(module)
@@ -126,6 +126,22 @@ def _replacements(model: nn.Module) -> tuple[dict[nn.Module, Any], dict[str, str
             if reason:
                 reasons[name or type(module).__name__] = reason
     return replaced, reasons
+
+
+def _changed(encoder: nn.Module, kind: type[Optimized]) -> str:
+    """Why an encoder is kept in which a module that is not called has a hook, or an empty string.
+
+    The linear layers and norms of its layers are called.
+    """
+    called = tuple(f".{'.'.join(path).lstrip('.')}." for path in kind.parts.values())
+    for name, module in encoder.get_submodule(kind.body).named_modules():
+        hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
+        # transformers 5 collects outputs by hooks of its own.
+        own = [hook for hook in hooks if not str(hook.__module__).startswith("transformers.")]
+        path = f".{name}."
+        if (own or "forward" in module.__dict__) and not any(part in path for part in called):
+            return f"{kind.body}{path.rstrip('.')} has a hook, or another forward"
+    return ""
 
 
 def _read_padding(parent: nn.Module) -> str:

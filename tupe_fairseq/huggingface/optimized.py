@@ -50,6 +50,12 @@ class Optimized(transformers.PreTrainedModel):
         "final_layer_norm": ("output", "LayerNorm"),
     }
 
+    #: Of the dropout probabilities: the module of a layer that has the dropout, and its name.
+    dropouts: ClassVar = {
+        "self_attn.dropout": ("attention.self", "dropout"),
+        "dropout_module.p": ("output", "dropout"),
+    }
+
     #: The part of the encoder that has the layers.
     body: ClassVar = "encoder"
 
@@ -104,6 +110,7 @@ class Optimized(transformers.PreTrainedModel):
         # Not a submodule: its modules are the encoder's.
         self.__dict__["stack"] = stack
         self.__dict__["links"] = self.make_links(stack)
+        self.__dict__["rates"] = self.make_rates(stack)
         self.__dict__["linked_layers"] = own_layers
 
     def keep(self, stack: HuggingFaceStack, precision: str) -> None:
@@ -127,18 +134,22 @@ class Optimized(transformers.PreTrainedModel):
     def stack_options(self) -> dict[str, Any]:
         """Further arguments of the stack."""
         config = self.config
-        return {
-            "activation_fn": _activation(config.hidden_act),
-            "dropout": config.hidden_dropout_prob,
-            "attention_dropout": config.attention_probs_dropout_prob,
-        }
+        # Those of the encoder's modules are taken before each pass.
+        return {"activation_fn": _activation(config.hidden_act), "dropout": 0.0}
 
     def make_links(self, stack: HuggingFaceStack) -> list[Link]:
         """The parts of the stack that are parts of the encoder."""
+        return self._link(stack, self.parts)
+
+    def make_rates(self, stack: HuggingFaceStack) -> list[Link]:
+        """The dropout probabilities of the stack, and the encoder's modules that have them."""
+        return self._link(stack, self.dropouts)
+
+    def _link(self, stack: HuggingFaceStack, parts: dict[str, tuple[str, str]]) -> list[Link]:
         return [
             (*_owner(layer, here), theirs.get_submodule(owner), name)
             for layer, theirs in zip(stack.layers, self.own_layers, strict=True)
-            for here, (owner, name) in self.parts.items()
+            for here, (owner, name) in parts.items()
         ]
 
     def forward(
@@ -242,6 +253,9 @@ class Optimized(transformers.PreTrainedModel):
         if stack.training != self.training:
             stack.train(self.training)
         if self.training and self.precision == "fp32":
+            for here, name, theirs, part in self.rates:
+                # What replaces a dropout, such as nn.Identity, drops nothing.
+                setattr(here, name, getattr(getattr(theirs, part), "p", 0.0))
             layers: Iterable[Any] = stack.layers
             for layer, theirs in zip(layers, self.own_layers, strict=True):
                 layer.gradient_checkpointing = theirs.gradient_checkpointing

@@ -50,5 +50,14 @@ class DebertaV2Model(Optimized, transformers.DebertaV2Model):
                     links.append((terms, name, theirs.attention.self, part))
         return links
 
+    def make_rates(self, stack: HuggingFaceStack) -> list[Link]:
+        attentions = [layer.attention.self for layer in self.encoder.layer]
+        tables = [
+            (terms, "dropout", theirs, "pos_dropout")
+            for terms, theirs in zip(stack.layers.terms(), attentions, strict=True)
+            if terms is not None
+        ]
+        return [*super().make_rates(stack), *tables]
+
     def output(self, last: Tensor, **more: Any) -> Any:
         return BaseModelOutput(last_hidden_state=last, **more)

@@ -25,6 +25,7 @@ class ModernBertModel(Optimized, transformers.ModernBertModel):
         "fc2": ("mlp", "Wo"),
         "final_layer_norm": ("", "mlp_norm"),
     }
+    dropouts: ClassVar = {"activation_dropout_module.p": ("mlp", "drop")}
     body = "layers"
 
     @classmethod
@@ -46,7 +47,6 @@ class ModernBertModel(Optimized, transformers.ModernBertModel):
         return {
             "dropout": 0.0,
             "attention_dropout": 0.0,
-            "activation_dropout": self.config.mlp_dropout,
             "normalize_before": True,
             "layer_options": layer_options(self.config),
         }
