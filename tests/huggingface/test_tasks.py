@@ -158,6 +158,11 @@ SIZE, PROBABILITY = "must be a positive integer", "must be a number from 0 to 1"
     [
         (hf.TupeModel, {"position_encoding": "tupe"}, "'tupe', but the known ones are"),
         (hf.TupeModel, {"position_options": {"theta": 3.0}}, "'theta', but the options of tupe_r"),
+        (
+            hf.TupeModel,
+            {"position_encoding": "rope", "rope_theta": 5.0},
+            "has rope_theta, but options of rope have no effect there: give them in position_opt",
+        ),
         (hf.TupeModel, {"position_options": {"num_buckets": 1}}, "num-buckets"),
         (hf.TupeModel, {"position_options": {"num_buckets": "8"}}, "must be a whole number, but"),
         (hf.TupeModel, {"attention_window": "8"}, "-window must be a whole number, but is '8'"),

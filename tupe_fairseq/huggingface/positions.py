@@ -22,7 +22,8 @@ def build_positions(config: TupeConfig) -> PositionEncoding:
     compute constants when they are built.
 
     Raises:
-        ConfigurationError: unknown encoding, unknown option, or an invalid value.
+        ConfigurationError: unknown encoding, unknown option, an option outside of
+            position_options, or an invalid value.
     """
     name = config.position_encoding
     known = POSITION_ENCODINGS[name].defaults()
@@ -30,6 +31,11 @@ def build_positions(config: TupeConfig) -> PositionEncoding:
         raise ConfigurationError(
             f"position_options has {', '.join(map(repr, unknown))}, but the options of {name} "
             f"are: {', '.join(sorted(known)) or 'none'}."
+        )
+    if misplaced := sorted(vars(config).keys() & known.keys()):
+        raise ConfigurationError(
+            f"the configuration has {', '.join(misplaced)}, but options of {name} have no effect "
+            "there: give them in position_options."
         )
     lacks_length = TRAINED in known and not config.position_options.get(TRAINED)
     if lacks_length and config.extend_positions == "toeplitz":
