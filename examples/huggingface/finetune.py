@@ -73,18 +73,19 @@ def encoded(examples: list[Example], task: Task, tokenizer: Any, longest: int) -
 
 
 def load(folder: Path, task: Task, seed: int) -> Any:
-    """The model with a new head, and the dropout of finetune.sh."""
+    """The model with a new head, and the dropout of finetune.sh as far as its class has it."""
     transformers.set_seed(seed)
     kind = "single_label_classification" if task.labels else "regression"
+    config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=True)
+    dropout = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+    dropout |= {"mlp_dropout": 0.1, "classifier_dropout": 0.0}
     return transformers.AutoModelForSequenceClassification.from_pretrained(
         folder,
         trust_remote_code=True,
         problem_type=kind,
         id2label=dict(enumerate(task.labels or ("similarity",))),
         label2id={label: i for i, label in enumerate(task.labels or ("similarity",))},
-        hidden_dropout_prob=0.1,
-        attention_probs_dropout_prob=0.1,
-        classifier_dropout=0.0,
+        **{name: rate for name, rate in dropout.items() if hasattr(config, name)},
     )
 
 

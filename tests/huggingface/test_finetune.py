@@ -183,3 +183,24 @@ def test_products_in_bf16(glue, pretrained, tmp_path):
     assert torch.bfloat16 in dtypes
     state = safetensors.torch.load_file(tmp_path / "out" / "model.safetensors")
     assert {value.dtype for value in state.values()} == {torch.float32}
+
+
+@pytest.mark.parametrize(
+    ("kind", "rates"),
+    [
+        ("DebertaV2", {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}),
+        ("ModernBert", {"mlp_dropout": 0.1, "classifier_dropout": 0.0}),
+    ],
+)
+def test_classes_of_transformers_with_other_dropouts(kind, rates, tmp_path):
+    """Those that a class does not have are left out."""
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "vocab_size": 20}
+    special = dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"), 1)
+    config = transformers.AutoConfig.for_model(
+        {"DebertaV2": "deberta-v2", "ModernBert": "modernbert"}[kind],
+        **{**sizes, **special, "num_attention_heads": 2, "pad_token_id": 0},
+    )
+    transformers.AutoModel.from_config(config).save_pretrained(tmp_path)
+    model = finetune.load(tmp_path, finetune.TASKS["SST-2"], 1)
+    assert type(model).__name__ == f"{kind}ForSequenceClassification"
+    assert {name: getattr(model.config, name) for name in rates} == rates
