@@ -274,6 +274,16 @@ def test_saved_with_the_installed_package(tmp_path):
     assert "auto_map" not in json.loads((tmp_path / "again" / "config.json").read_text())
 
 
+@pytest.mark.parametrize("changes", [{"normalize_before": True}, {"norm": "rms"}])
+def test_learned_positions_in_layers_that_bert_does_not_have(changes, tmp_path):
+    """By default, they are written by the class of this package."""
+    there.masked_lm("learned", vocab_size=45, **changes).save_pretrained(tmp_path / "hf")
+    samples.WORDS.save(str(tmp_path / "hf" / "dict.txt"))
+    samples.run("--from", "huggingface", tmp_path / "hf", tmp_path / "here")
+    samples.run("--to", "huggingface", tmp_path / "here", tmp_path / "back", "--check")
+    assert json.loads((tmp_path / "back" / "config.json").read_text())["model_type"] == "tupe"
+
+
 @pytest.mark.parametrize("changes", [{"randomize_positions": 48}, {}])
 def test_check_of_drawn_positions_and_half_precision(changes, tmp_path):
     """The converter compares in fp32, with equal random numbers."""

@@ -9,8 +9,11 @@ from torch import Tensor
 from ..checkpoints.mismatch import differences
 from ..errors import CheckpointError, ConfigurationError
 from ..extras import import_extra
+from ..modules.layer_options import LayerOptions
+from ..options import declared_options
 from ..position import POSITION_ENCODINGS
 from .architectures import ARCHITECTURES, Architecture
+from .architectures.bert import BERT, ROBERTA
 from .carried import LABELS
 from .keys import join_projections, to_theirs
 from .models import (
@@ -30,6 +33,8 @@ from .models import (
 
 #: The setting that names the loss of a classification head.
 PROBLEM = "problem_type"
+#: What a user can set of layers.
+LAYER = declared_options(LayerOptions)
 
 
 def library() -> Any:
@@ -82,7 +87,10 @@ def to_transformers(converted: Converted, kind: str, head: str | None) -> Any:
         missing = [name for name in known if name.endswith("norm.bias") and name not in theirs]
         theirs |= {name: torch.zeros_like(known[name]) for name in missing}
     if problems := differences(theirs, known):
-        raise CheckpointError(f"transformers has no class for this model; parameters: {problems}.")
+        raise CheckpointError(
+            f"transformers' {architecture.model_type} has no such model: use --classes tupe; "
+            f"parameters: {problems}."
+        )
     model.load_state_dict(theirs)
     return model
 
@@ -113,6 +121,35 @@ def _biases(
     return there
 
 
+def default_classes(converted: Converted) -> str:
+    """The classes that are written without --classes: RoBERTa's or BERT's, if they fit."""
+    settings = converted.settings
+    if converted.is_causal or settings["position_options"].get("randomize_positions"):
+        return "tupe"
+    # RoBERTa's positions begin at the id of padding.
+    stock = ROBERTA if settings["pad_token_id"] == 1 else BERT
+    usual = all(settings.get(each.name, each.default) == each.default for each in LAYER)
+    return stock.model_type if usual and not unsupported(settings, stock) else "tupe"
+
+
+def unsupported(settings: Mapping[str, Any], architecture: Architecture) -> str:
+    """Which setting the classes of transformers do not have, or an empty string."""
+    known = {**_options(settings), **settings}
+    for name, value in {**architecture.settings, **architecture.required}.items():
+        if known.get(name, value) != value:
+            return (
+                f"transformers' {architecture.model_type} supports {name} {value!r} only, but the "
+                f"model's is {known[name]!r}"
+            )
+    return ""
+
+
+def _options(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """All options of the encoding, with their defaults."""
+    defaults = POSITION_ENCODINGS[settings["position_encoding"]].defaults()
+    return {**defaults, **settings["position_options"]}
+
+
 def _empty(
     converted: Converted,
     settings: Mapping[str, Any],
@@ -122,16 +159,9 @@ def _empty(
     """The model of transformers with its own initial parameters."""
     transformers, kind = library(), architecture.model_type
     settings = {**settings, **_of_head(converted, head)}
-    defaults = POSITION_ENCODINGS[settings["position_encoding"]].defaults()
-    options = {**defaults, **settings["position_options"]}
-    known = {**options, **settings}
-    for name, value in {**architecture.settings, **architecture.required}.items():
-        if known.get(name, value) != value:
-            raise CheckpointError(
-                f"transformers' {kind} supports {name} {value!r} only, but the model's is "
-                f"{known[name]!r}: use --classes tupe."
-            )
-    more = architecture.derived_there({**settings, "position_options": options})
+    if reason := unsupported(settings, architecture):
+        raise CheckpointError(f"{reason}: use --classes tupe.")
+    more = architecture.derived_there({**settings, "position_options": _options(settings)})
     default = transformers.AutoConfig.for_model(kind)
     if hasattr(default, "type_vocab_size"):
         more["type_vocab_size"] = settings.get("type_vocab_size") or architecture.types

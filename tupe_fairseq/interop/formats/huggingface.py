@@ -19,7 +19,7 @@ from ..architectures import Architecture
 from ..card import model_card
 from ..carried import DICTIONARY, fairseq_files, sentence_files
 from ..check import inputs
-from ..classes import PROBLEM, class_of, library, to_transformers
+from ..classes import PROBLEM, class_of, default_classes, library, to_transformers
 from ..conversion import Conversion, Encode, Opened, register
 from ..keys import left_out, split_projections, to_ours
 from ..models import (
@@ -208,7 +208,7 @@ def write(
     Raises:
         UsageError: `out` exists, or there is no counterpart of the model.
     """
-    kind = classes or _kind(converted)
+    kind = classes or default_classes(converted)
     model, files = to_transformers(converted, kind, head), {}
     if kind == "tupe":
         model.config.auto_map = AUTO_MAP
@@ -223,16 +223,6 @@ def write(
         write_texts(folder, converted, lower_case)
         card = model_card(converted, model, (folder / TOKENIZER).is_file(), kind == "tupe")
         (folder / "README.md").write_text(card, encoding="utf-8")
-
-
-def _kind(converted: Converted) -> str:
-    """The classes that are written by default."""
-    settings = converted.settings
-    stock = not converted.is_causal and settings["position_encoding"] == "learned"
-    if not stock or settings["position_options"].get("randomize_positions"):
-        return "tupe"
-    # RoBERTa's positions begin at the id of padding.
-    return "roberta" if settings["pad_token_id"] == 1 else "bert"
 
 
 def write_texts(folder: Path, converted: Converted, lower_case: bool | None) -> None:
