@@ -1,10 +1,16 @@
 """The registry of encodings, and the options that encodings declare."""
 
+from argparse import ArgumentParser
 from typing import Annotated
 
 import pytest
 
-from tupe_fairseq import PositionEncoding, UsageError, build_position_encoding
+from tupe_fairseq import (
+    PositionEncoding,
+    TupeRobertaModel,
+    UsageError,
+    build_position_encoding,
+)
 from tupe_fairseq.position import (
     POSITION_ENCODINGS,
     Option,
@@ -105,6 +111,16 @@ def test_shared_option_must_have_one_meaning(hint):
     register_position_encoding("toy")(with_option(hint, 32))
     with pytest.raises(TypeError, match=r"declares --num-buckets unlike another encoding"):
         known_options()
+
+
+def test_an_option_is_not_called_as_a_flag_of_models():
+    class Declares(PositionEncoding):
+        def __init__(self, shape: Shape, *, dropout: Annotated[float, "of the bias"] = 0.0):
+            super().__init__(shape)
+
+    register_position_encoding("toy")(Declares)
+    with pytest.raises(UsageError, match="--dropout is a flag already: give this option"):
+        TupeRobertaModel.add_args(ArgumentParser())
 
 
 def test_option_without_help_is_told_how_to_get_one():

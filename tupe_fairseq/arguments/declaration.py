@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from ..attention import ATTENTION_BACKENDS
+from ..errors import ConfigurationError
 from ..modules.layer_options import LayerOptions
 from ..options import Mark, Option, declared_options
 from ..position import POSITION_ENCODINGS, known_options, model_options
@@ -98,4 +99,10 @@ class ModelArguments:
         for option in (*self.options(), *known_options().values()):
             boolean = {"action": argparse.BooleanOptionalAction}
             kind = boolean if option.type is bool else {"type": option.type}
-            parser.add_argument(option.flag, help=option.help, **kind)
+            try:
+                parser.add_argument(option.flag, help=option.help, **kind)
+            except argparse.ArgumentError as error:
+                raise ConfigurationError(
+                    f"{option.flag} is a flag already: give this option of an encoding another "
+                    "name."
+                ) from error
