@@ -49,7 +49,8 @@ class ComplexOrderPosition(PositionEncoding):
 
     def _wave(self, x: Tensor, positions: Tensor, frequency: Tensor, phase: Tensor) -> Tensor:
         """The projected waves at T positions: B×T×C, or T×C for one token, whose x is C."""
-        # Not in half precision, which cannot represent large angles. (B×)T×C · T×1
+        # Not in half precision, which cannot represent large angles; --fp16 and --bf16 still round
+        # ω and θ. (B×)T×C · T×1
         dtype = widened(x.dtype)
         angle = frequency.to(dtype) * positions[:, None] + phase.to(dtype)
         return self.readout(torch.cat((x * angle.cos(), x * angle.sin()), -1).to(x.dtype))
