@@ -218,7 +218,8 @@ def needs_warmup(rates: dict[float, float], short: dict[float, float]) -> Verdic
     if not rates or (best := best_rate(rates)) not in short:
         return Verdict(None, "not run")
     return Verdict(
-        short[best] - rates[best] > 0.1, f"at {best:g}: {rates[best]:.3f}, {short[best]:.3f}"
+        short[best] - rates[best] > 0.1,
+        f"at {best:g}, seed 1: {rates[best]:.3f}, {short[best]:.3f}",
     )
 
 

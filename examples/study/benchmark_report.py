@@ -79,10 +79,11 @@ def baseline(results: Results, part: str) -> Lines:
     cells += [[*named(each), *[NOT_RUN] * 6] for each in missing(results, part=part)]
     updates = [f"{update:,}" for update in shown]
     heads = ["encoding", "setting", "seed", *updates, "plateau ends"]
+    layers = ", layers of ModernBERT" if "modern" in recipe["arch"] else ""
     return [
         *(f"### `{part}`", ""),
         f"The base: {recipe['updates']:,} updates of {recipe['batch_size']} × "
-        f"{recipe['tokens_per_sample']} tokens, learning rate {recipe['lr']:g}.",
+        f"{recipe['tokens_per_sample']} tokens, learning rate {recipe['lr']:g}{layers}.",
         *("", *table(heads, cells), ""),
     ]
 

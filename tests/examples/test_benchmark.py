@@ -155,7 +155,7 @@ def test_report(tmp_path, monkeypatch):
     assert verdicts["H11"] == ["confirmed", "1.00 (1.00 to 1.00) |"]
     assert verdicts["H12"] == ["confirmed", "`tupe_r` +0.000, `rope` +1.500 |"]
     assert verdicts["H13"][0] == "confirmed"
-    assert verdicts["H14"] == ["confirmed", "at 0.002: 5.200, 5.600 |"]
+    assert verdicts["H14"] == ["confirmed", "at 0.002, seed 1: 5.200, 5.600 |"]
     assert verdicts["H15"] == ["confirmed", "35%, 35% |"]
     assert (tmp_path / "layers.png").stat().st_size
     heads = [line for line in lines if line.startswith("| encoding | time")]
