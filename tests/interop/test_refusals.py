@@ -160,12 +160,13 @@ def test_options_that_do_not_apply(directories):
 
 
 LEARNED = ("--position-encoding", "learned")
+ROBERTA = ("--classes", "roberta")
 
 
 @pytest.mark.parametrize(
     ("flags", "options", "parts"),
     [
-        ((), ("--classes", "roberta"), ["position_encoding 'learned' only", "--classes tupe"]),
+        ((), ROBERTA, ["position_encoding 'learned' only", "--classes tupe"]),
         (
             (),
             ("--classes", "gpt2"),
@@ -173,9 +174,9 @@ LEARNED = ("--position-encoding", "learned")
         ),
         ((), ("--head", "topic"), ["unknown --head 'topic'", "heads are: none"]),
         # In transformers the language modeling head always uses gelu.
-        ((*LEARNED, "--activation-fn", "relu"), (), ["'relu'"]),
-        ((*LEARNED, "--encoder-normalize-before"), (), ["normalize_before False only"]),
-        ((*LEARNED, "--attention-window", 3), (), ["attention_window None only", "3"]),
+        ((*LEARNED, "--activation-fn", "relu"), ROBERTA, ["'relu'"]),
+        ((*LEARNED, "--encoder-normalize-before"), ROBERTA, ["normalize_before False only"]),
+        ((*LEARNED, "--attention-window", 3), ROBERTA, ["attention_window None only", "3"]),
     ],
 )
 def test_models_and_options_without_counterpart(trained, tmp_path, flags, options, parts):
