@@ -179,11 +179,10 @@ def test_own_encoding_by_name_is_no_warm_start(saved):
         ({"relative_attention": False}, "unsupported relative_attention"),
         ({"embedding_size": 12}, "unsupported embedding_size"),
         ({"hidden_act": "silu"}, "silu"),
-        ({"position_buckets": 3000}, "--deberta-buckets is 3000"),
-        ({"num_attention_heads": 5}, "5 heads do not divide 24"),
+        ({"position_buckets": 3000}, "(32, 24), but (6000, 24) by config.json"),
+        ({"num_attention_heads": 5}, "The hidden size (24) is not a multiple"),
         ({"hidden_size": "wide"}, "hidden_size"),
         ({"num_hidden_layers": None}, "num_hidden_layers"),
-        ({"norm_rel_ebd": "none"}, "embed_positions.norm"),
     ],
 )
 def test_unsupported_and_damaged(saved, changes, expected):

@@ -200,7 +200,7 @@ def test_warm_start(tmp_path):
         ({"hidden_activation": "relu"}, "hidden_activation 'relu'; it must be 'gelu' or 'silu'"),
         ({"layer_types": ["sliding_attention"] * 4}, "unsupported layer_types"),
         ({"classifier_activation": "tanh_"}, "tanh_"),
-        ({"num_attention_heads": 5}, "5 heads do not divide 48"),
+        ({"num_attention_heads": 5}, "The hidden size (48) is not a multiple"),
     ],
 )
 def test_unsupported(changes, expected, tmp_path):

@@ -45,8 +45,12 @@ def load_tokenizer(path: Path, contents: bytes | None = None) -> Any:
 
 
 def names_of(tokenizer: Any) -> list[str]:
-    """The special tokens there, in the order of `SYMBOLS`."""
+    """The special tokens there, in the order of `SYMBOLS`.
+
+    They are those around each text. Where these are not put there, BERT's are preferred.
+    """
     bert = tokenizer.token_to_id("[SEP]") is not None
+    bert = bert and "</s>" not in tokenizer.encode("").tokens
     return [*SYMBOLS] if bert else [*SYMBOLS.values()]
 
 
@@ -131,7 +135,7 @@ class TokenizerJson:
                 ids.append(int(word))
                 continue
             if ids:
-                text = self.tokenizer.decode(ids)
+                text = self.tokenizer.decode(ids, skip_special_tokens=False)
                 # The library keeps it at the beginning of a text.
                 parts.append(text if self._begins_word(ids[0]) else text.removeprefix(self.prefix))
                 ids = []

@@ -81,7 +81,7 @@ def check(
         CheckpointError: something differs.
     """
     before, after = ends
-    report = [_compare_texts(before, after, converted.is_causal, lower_case)]
+    report = _compare_texts(before, after, converted.is_causal, lower_case)
     labels = [end.labels for end in ends if end]
     if head and len(labels) == 2 and all(labels):
         if labels[0] != labels[1]:
@@ -106,14 +106,21 @@ def check(
 
 def _compare_texts(
     before: Opened | None, after: Opened | None, causal: bool, lower_case: bool
-) -> str:
-    """The ids of some texts by both tokenizers."""
+) -> list[str]:
+    """The parts of both tokenizers where neither is fairseq's, and the ids of some texts."""
     encode, encode_after = (end.encode if end else None for end in (before, after))
-    if encode is None or encode_after is None:
-        return "ids of texts are not compared: one side has no tokenizer"
+    if before is None or after is None or encode is None or encode_after is None:
+        return ["ids of texts are not compared: one side has no tokenizer"]
+    common = before.tokenizer.keys() & after.tokenizer.keys()
+    for part in sorted(common):
+        if before.tokenizer[part] != after.tokenizer[part]:
+            raise CheckpointError(
+                f"the tokenizer of the converted model differs from its source: {part}."
+            )
     compared = [texts for texts in TEXTS if len(texts) == 1 or not causal]
     for texts in compared:
         expected = encode(tuple(text.lower() for text in texts) if lower_case else texts)
         if (ids := encode_after(texts)) != expected:
             raise CheckpointError(f"the tokenizer gives {texts} the ids {ids}, not {expected}.")
-    return f"ids of {len(compared)} texts: equal"
+    same = [f"tokenizers: equal in {', '.join(sorted(common))}"] if common else []
+    return [*same, f"ids of {len(compared)} texts: equal"]

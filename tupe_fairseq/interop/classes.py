@@ -13,7 +13,7 @@ from ..modules.layer_options import LayerOptions
 from ..options import declared_options
 from ..position import POSITION_ENCODINGS
 from .architectures import ARCHITECTURES, Architecture
-from .architectures.bert import BERT, ROBERTA
+from .architectures.bert import BERT, CAMEMBERT, ROBERTA, XLM_ROBERTA
 from .carried import LABELS
 from .keys import join_projections, to_theirs
 from .models import (
@@ -33,6 +33,9 @@ from .models import (
 
 #: The setting that names the loss of a classification head.
 PROBLEM = "problem_type"
+#: Models of RoBERTa's form, which are written as the same kind again.
+MODEL_TYPE = "model_type"
+RELATIVES = {each.model_type: each for each in (XLM_ROBERTA, CAMEMBERT)}
 #: What a user can set of layers.
 LAYER = declared_options(LayerOptions)
 
@@ -128,6 +131,7 @@ def default_classes(converted: Converted) -> str:
         return "tupe"
     # RoBERTa's positions begin at the id of padding.
     stock = ROBERTA if settings["pad_token_id"] == 1 else BERT
+    stock = RELATIVES.get(settings.get(MODEL_TYPE, ""), stock)
     usual = all(settings.get(each.name, each.default) == each.default for each in LAYER)
     return stock.model_type if usual and not unsupported(settings, stock) else "tupe"
 
@@ -166,6 +170,7 @@ def _empty(
     if hasattr(default, "type_vocab_size"):
         more["type_vocab_size"] = settings.get("type_vocab_size") or architecture.types
     more |= {name: settings[name] for name in CROSS_ENCODER if head and settings.get(name)}
+    settings.pop(MODEL_TYPE, None)
     settings = {name: value for name, value in settings.items() if hasattr(default, name)} | more
     settings["max_position_embeddings"] += architecture.first_position or 0
     with building_model(f"max_position_embeddings {settings['max_position_embeddings']}"):

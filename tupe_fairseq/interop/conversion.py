@@ -27,11 +27,13 @@ class Opened:
         outputs: logits, those of a classification head, or features.
         encode: the tokenizer; None where there is none.
         labels: names of the classes by number; empty: not known.
+        tokenizer: what it does, by parts (`tokenizer_files`); empty if fairseq does it.
     """
 
     outputs: Forward
     encode: Encode | None = None
     labels: list[str] = field(default_factory=list)
+    tokenizer: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

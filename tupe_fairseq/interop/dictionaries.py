@@ -24,8 +24,9 @@ from ..hub.tokenizer_json import (
     special_ids,
     symbols_of,
 )
+from ..position import POSITION_ENCODINGS
 from .carried import DICTIONARY, LABELS
-from .models import EMBED_TOKENS, LM_HEAD, Converted
+from .models import EMBED_TOKENS, ENCODER, LM_HEAD, Converted
 from .tokenizer_files import CONFIG, KINDS, config_of, files_of, ignores_case
 
 #: Ids 0 to 3 of every fairseq dictionary, which dict.txt leaves out.
@@ -35,7 +36,7 @@ MASK = "<mask>"
 OVERWRITE = "#fairseq:overwrite"
 #: Symbols that fairseq-preprocess adds to round the size.
 FILLER = r"madeupword\d{4}"
-#: Parameters with a row for each token.
+#: Parameters with a row for each token, beside those of the position encoding.
 ROWS = (
     EMBED_TOKENS,
     *(f"{LM_HEAD}{name}" for name in ("weight", "decoder.weight", "decoder.bias")),
@@ -147,11 +148,13 @@ def order_beside(folder: Path, dictionary: Dictionary, rows: int) -> list[int]:
     return order_of(bpe.tokenizer, rows)
 
 
-def reordered(state: dict[str, Tensor], rows: Sequence[int]) -> dict[str, Tensor]:
+def reordered(converted: Converted, rows: Sequence[int]) -> dict[str, Tensor]:
     """The parameters with the rows of tokens in another order; empty: as they are."""
+    encoding = POSITION_ENCODINGS[converted.settings["position_encoding"]]
+    tables = {*ROWS, *(f"{ENCODER}embed_positions.{name}" for name in encoding.token_tables)}
     return {
-        name: value[rows] if rows and name in ROWS and len(value) == len(rows) else value
-        for name, value in state.items()
+        name: value[rows] if rows and name in tables and len(value) == len(rows) else value
+        for name, value in converted.state.items()
     }
 
 

@@ -43,6 +43,7 @@ from .families import CAUSAL, MASKED, Family, family_of
 from .models import CROSS_ENCODER, HEADS, LM_HEAD, POOLER, Converted, head_names, sizes
 from .output import building, write_files
 from .settings import from_config, to_config, training_of
+from .tokenizer_files import parts_of
 
 #: Settings of transformers without a counterpart in fairseq, and "headless": the language modeling
 #: head is untrained.
@@ -148,7 +149,7 @@ def neutral(
 def _take_tokenizer(converted: Converted, order: list[int]) -> None:
     """Give the tokens the ids of the tokenizer.json beside the checkpoint."""
     settings = converted.settings
-    converted.state = reordered(converted.state, inverse(order))
+    converted.state = reordered(converted, inverse(order))
     settings |= zip(("bos_token_id", "pad_token_id", "eos_token_id"), order, strict=False)
     converted.tokenizer = tokenizer_beside(converted)
     converted.write_tokenizer = None
@@ -181,7 +182,7 @@ def write(converted: Converted, out: Path) -> None:
     _leave_out_norms(converted)
     dictionary, order = dictionary_for(converted)
     settings = from_config(converted.settings, family)
-    state = to_fairseq(reordered(converted.state, order), family)
+    state = to_fairseq(reordered(converted, order), family)
     state = completed(converted, state, settings, dictionary, family)
     files = _files(converted, dictionary, bool(order))
     arguments = convert_namespace_to_omegaconf(all_arguments(settings, family))
@@ -278,6 +279,7 @@ def open_directory(path: Path, converted: Converted, head: str | None) -> Opened
         outputs_of(model, head, converted.writes_features(head), order),
         encode if hub.bpe is not None else None,
         read_labels(path / DICTIONARY, path),
+        parts_of(hub.bpe.tokenizer) if order else {},
     )
 
 

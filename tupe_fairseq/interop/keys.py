@@ -70,9 +70,3 @@ def join_projections(state: dict[str, Tensor]) -> None:
     for name in [name for name in state if ".self_attn.q_proj." in name]:
         parts = [name.replace(".q_proj.", f".{part}_proj.") for part in "qkv"]
         state[name.replace(".q_proj.", JOINED)] = torch.cat([state.pop(part) for part in parts])
-
-
-def left_out(state: Mapping[str, Tensor], table: Table) -> list[str]:
-    """Patterns of the parts there that this package does not have."""
-    patterns = (rule.theirs for rule in table if not rule.ours)
-    return [each for each in patterns if any(_names(name, (Rule(each, "."),)) for name in state)]

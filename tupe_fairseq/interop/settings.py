@@ -32,8 +32,14 @@ def to_config(
     """Settings of `TupeConfig` from fairseq's arguments, and from `shown`, by the parameters.
 
     Raises:
-        CheckpointError: a setting is not recorded.
+        CheckpointError: a setting is not recorded, or a size is not that of the parameters.
     """
+    for there, here in family.settings.items():
+        if there in shown and arguments.get(here, shown[there]) != shown[there]:
+            raise CheckpointError(
+                f"the checkpoint records {here} {arguments[here]!r}, but its parameters show "
+                f"{shown[there]}."
+            )
     recorded = {**UNRECORDED, **family.arguments.option_defaults, **arguments}
     names = {there: here for there, here in family.settings.items() if there not in shown}
     if lacking := [name for name in names.values() if name not in recorded]:

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..errors import DataError
 from ..extras import import_extra
 from ..hub.files import TOKENIZER
@@ -13,9 +15,17 @@ CONFIG = "tokenizer_config.json"
 #: Files of a tokenizer that are carried unchanged.
 FILES = (TOKENIZER, CONFIG, "special_tokens_map.json", "added_tokens.json")
 #: Files of tokenizers without tokenizer.json.
-OTHERS = ("vocab.txt", "vocab.json", "spm.model")
-#: Texts of one and of two sentences, whose ids are compared.
-TEXTS = (("The cafés of Zürich: 12 naïve QUESTIONS?!",), ("It's Éva's", "Two of THEM."), ("",))
+OTHERS = ("vocab.txt", "vocab.json", "spm.model", "sentencepiece.bpe.model")
+#: Texts of one and of two sentences, whose ids are compared where one tokenizer is fairseq's.
+TEXTS = (
+    ("The cafés of Zürich: 12 naïve QUESTIONS?!",),
+    ("It's Éva's", "Two of THEM."),
+    ("",),
+    ("Ελληνικά, кириллица и ещё (x = 3.14);", "https://example.org/a_b?c=d&e"),
+    ("東京タワー は 333m です。", "한국어 문장"),
+    ("مرحبا بالعالم", "नमस्ते दुनिया"),
+    ("🙂👍🏽 don't   stop\tnow…",),
+)
 #: Special tokens by the names of transformers, in the order of `hub.tokenizer_json.SYMBOLS`.
 KINDS = ("cls", "pad", "sep", "unk", "mask")
 
@@ -33,8 +43,8 @@ def files_of(folder: Path) -> dict[str, bytes]:
 def read_tokenizer(folder: Path, rows: int) -> tuple[dict[str, bytes], dict[str, int]]:
     """The files of a tokenizer, and ids of special tokens by settings of `TupeConfig`.
 
-    A tokenizer in an older format becomes a tokenizer.json, and so does one whose
-    tokenizer_config.json has other settings: transformers follows these.
+    tokenizer.json is that of the tokenizer which transformers loads: its class, the settings in
+    tokenizer_config.json and further files may change what the file says.
 
     Raises:
         UsageError: transformers is not installed; the tokenizer is damaged, or has more tokens
@@ -43,10 +53,9 @@ def read_tokenizer(folder: Path, rows: int) -> tuple[dict[str, bytes], dict[str,
     library = import_extra("transformers", "hf")
     try:
         tokenizer = library.AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
-        text = tokenizer.backend_tokenizer.to_str()
-        files = files_of(folder)
-        if TOKENIZER not in files or _ids(files[TOKENIZER].decode()) != _ids(text):
-            files[TOKENIZER] = text.encode()
+        loaded, files = tokenizer.backend_tokenizer, files_of(folder)
+        if TOKENIZER not in files or parts_of(_from(files[TOKENIZER])) != parts_of(loaded):
+            files[TOKENIZER] = loaded.to_str().encode()
     # The libraries raise errors of any type.
     except Exception as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
@@ -56,21 +65,46 @@ def read_tokenizer(folder: Path, rows: int) -> tuple[dict[str, bytes], dict[str,
             f"the tokenizer of {folder} has {count} tokens, but its model has {rows} rows."
         )
     config: dict[str, Any] = {
-        "tokenizer_class": type(tokenizer).__name__,
         "model_input_names": list(tokenizer.model_input_names),
-    } | json.loads(files.get(CONFIG, b"{}"))
+        **json.loads(files.get(CONFIG, b"{}")),
+        "tokenizer_class": _class_name(tokenizer),
+    }
     files[CONFIG] = (json.dumps(config, indent=2) + "\n").encode()
     ids = zip(("bos", "pad", "eos"), ("cls", "pad", "sep"), strict=True)
     numbers = {f"{here}_token_id": getattr(tokenizer, f"{there}_token_id") for here, there in ids}
     return files, {name: number for name, number in numbers.items() if number is not None}
 
 
-def _ids(contents: str) -> list[list[int]]:
-    """What a tokenizer.json makes of `TEXTS`."""
-    tokenizer = import_extra("tokenizers", "hf").Tokenizer.from_str(contents)
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return [tokenizer.encode(*texts).ids for texts in TEXTS]
+def _from(contents: bytes) -> Any:
+    """The tokenizer of a tokenizer.json."""
+    return import_extra("tokenizers", "hf").Tokenizer.from_str(contents.decode())
+
+
+def _class_name(tokenizer: Any) -> str:
+    """The class of a tokenizer, by the name that transformers 4 knows too."""
+    name = type(tokenizer).__name__
+    return "PreTrainedTokenizerFast" if name == "TokenizersBackend" else name
+
+
+def parts_of(tokenizer: Any) -> dict[str, Any]:
+    """What a tokenizer of the library `tokenizers` does, by parts: vocabulary, added tokens, ...
+
+    Without padding and truncation, which its users set.
+    """
+    parts: dict[str, Any] = json.loads(tokenizer.to_str())
+    model = parts["model"]
+    if model["type"] == "Unigram":
+        # The library reads scores, which are float32, with other last digits than it writes.
+        model["vocab"] = [(piece, float(np.float32(score))) for piece, score in model["vocab"]]
+    return {k: v for k, v in parts.items() if k not in ("version", "padding", "truncation")}
+
+
+def settings_of(tokenizer: Any) -> dict[str, Any]:
+    """What a tokenizer of transformers does: its parts, special tokens, padding and truncation."""
+    names = ("padding_side", "truncation_side", "model_max_length", "special_tokens_map")
+    return parts_of(tokenizer.backend_tokenizer) | {
+        name: getattr(tokenizer, name) for name in names
+    }
 
 
 def ignores_case(tokenizer: Any) -> bool:

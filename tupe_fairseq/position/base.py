@@ -60,6 +60,8 @@ class PositionEncoding(nn.Module):
     context = 0
     #: Whether token embeddings are multiplied by √C before positions are added.
     scales_tokens = False
+    #: Names of parameters with a row for each token of the dictionary.
+    token_tables: tuple[str, ...] = ()
 
     def __init__(self, shape: Shape):
         super().__init__()

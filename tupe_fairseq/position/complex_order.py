@@ -23,6 +23,8 @@ class ComplexOrderPosition(PositionEncoding):
     and phases at 0. Extra parameters: 2·V·C + 2·C².
     """
 
+    token_tables = ("frequency", "phase")
+
     def __init__(self, shape: Shape):
         super().__init__(shape)
         if shape.vocab_size is None:

@@ -4,11 +4,20 @@ To read another kind, add a file with its table and enter it in `ARCHITECTURES`.
 """
 
 from .base import Architecture
-from .bert import BERT, ROBERTA
+from .bert import BERT, CAMEMBERT, ROBERTA, XLM_ROBERTA
 from .deberta import DEBERTA
 from .modernbert import MODERNBERT
 from .tupe import TUPE, TUPE_LM
 
-ARCHITECTURES: tuple[Architecture, ...] = (ROBERTA, BERT, DEBERTA, MODERNBERT, TUPE, TUPE_LM)
+ARCHITECTURES: tuple[Architecture, ...] = (
+    ROBERTA,
+    BERT,
+    XLM_ROBERTA,
+    CAMEMBERT,
+    DEBERTA,
+    MODERNBERT,
+    TUPE,
+    TUPE_LM,
+)
 
 __all__ = ["ARCHITECTURES", "Architecture"]

@@ -1,8 +1,11 @@
-"""BERT and RoBERTa: the encoding `learned` under other names.
+"""BERT, RoBERTa and its relatives: the encoding `learned` under other names.
 
 BERT counts positions from 0, RoBERTa there and here from padding_idx + 1 = 2. Both have a table of
 token types, which is zero where the model here has none. RoBERTa's tokenizer uses type 0 alone.
+XLM-RoBERTa and CamemBERT are RoBERTa with other tokenizers.
 """
+
+from dataclasses import replace
 
 from ..keys import Rule, Table
 from ..models import EMBED_TOKENS, ENCODER, LM_HEAD, ONE_HEAD, POOLER, POSITIONS, TOKEN_TYPES
@@ -31,7 +34,6 @@ def stack_rules(model: str) -> Table:
     embeddings = f"{model}.embeddings."
     layer, ours = f"{model}.encoder.layer.*.", f"{ENCODER}layers.*."
     return (
-        Rule(f"{embeddings}position_ids", ""),
         Rule(f"{embeddings}word_embeddings.weight", EMBED_TOKENS),
         Rule(f"{embeddings}position_embeddings.weight", POSITIONS),
         Rule(f"{embeddings}token_type_embeddings.weight", TOKEN_TYPES),
@@ -55,7 +57,6 @@ BERT = Architecture(
         Rule("cls.predictions.transform.LayerNorm.*", f"{LM_HEAD}layer_norm.*"),
         Rule("cls.predictions.decoder.*", f"{LM_HEAD}decoder.*"),
         Rule("cls.predictions.bias", f"{LM_HEAD}decoder.bias"),
-        Rule("cls.seq_relationship.*", ""),
         # The pooler is the first layer of the classifier, if there is one.
         Rule("bert.pooler.dense.*", f"{ONE_HEAD}dense.*"),
         Rule("bert.pooler.dense.*", f"{POOLER}dense.*"),
@@ -82,4 +83,8 @@ ROBERTA = Architecture(
     required={**REQUIRED, "pad_token_id": 1},
     first_position=2,
     types=1,
+)
+XLM_ROBERTA, CAMEMBERT = (
+    replace(ROBERTA, model_type=kind, prefix="roberta", kept=("model_type",))
+    for kind in ("xlm-roberta", "camembert")
 )

@@ -99,7 +99,6 @@ DEBERTA = Architecture(
         Rule("cls.predictions.decoder.*", f"{LM_HEAD}decoder.*"),
         Rule("cls.predictions.bias", f"{LM_HEAD}decoder.bias"),
         Rule("lm_predictions.lm_head.bias", f"{LM_HEAD}decoder.bias"),
-        Rule("mask_predictions.**", ""),
         # The reader puts the prefix before all poolers.
         Rule("deberta.pooler.dense.*", f"{ONE_HEAD}dense.*"),
         Rule("pooler.dense.*", f"{ONE_HEAD}dense.*"),

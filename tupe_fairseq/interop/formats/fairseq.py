@@ -54,10 +54,17 @@ OFFICIAL_RULES = (
 )
 #: Symbols of every dictionary of the authors' code before the tokens of dict.txt.
 MORE_SYMBOLS = ("<file>", "<email>", "<url>")
-#: Settings that parameters do not show, beside the number of heads.
+#: Settings that are read, beside the number of heads; parameters must show the same sizes.
 RECORDED = (
-    *("activation_fn", "pooler_activation_fn"),
-    *("dropout", "attention_dropout", "activation_dropout", "pooler_dropout"),
+    "encoder_layers",
+    "encoder_embed_dim",
+    "encoder_ffn_embed_dim",
+    "activation_fn",
+    "pooler_activation_fn",
+    "dropout",
+    "attention_dropout",
+    "activation_dropout",
+    "pooler_dropout",
 )
 
 

@@ -21,32 +21,23 @@ from ..carried import DICTIONARY, fairseq_files, sentence_files
 from ..check import inputs
 from ..classes import PROBLEM, class_of, default_classes, library, to_transformers
 from ..conversion import Conversion, Encode, Opened, register
-from ..keys import left_out, split_projections, to_ours
 from ..models import (
     ANSWERS,
     CROSS_ENCODER,
-    EMBED_TOKENS,
-    HEAD,
     HEADS,
-    LM_HEAD,
-    ONE_HEAD,
-    POOLER,
-    POSITIONS,
-    TOKEN_HEADS,
     TOKEN_TYPES,
-    TOKENS,
     Converted,
     encoding_options,
     head_names,
     matrix,
-    output_weight,
     sizes,
     task_of,
 )
 from ..output import building, write_files
-from ..saved import read_config, read_tensors
+from ..reading import state_of
+from ..saved import read_config
 from ..sources import AUTO_MAP, collect
-from ..tokenizer_files import has_tokenizer, read_tokenizer
+from ..tokenizer_files import has_tokenizer, read_tokenizer, settings_of
 from ..warm_start import Encoding, Seed, warm_start
 
 KIND = "huggingface"
@@ -79,8 +70,9 @@ def read(
         raise ConfigurationError(
             f"{folder} has an encoding of its own; leave out --position-encoding and --seed."
         )
-    state, notes = _read_parameters(folder, config, architecture)
-    settings = _settings(config, architecture, state, folder)
+    settings = _settings(config, architecture, folder)
+    state, notes = state_of(folder, config, architecture, KIND)
+    settings |= _of_state(config, architecture, state, folder)
     path = Path(dictionary or folder / DICTIONARY)
     if dictionary and settings["pad_token_id"] != 1:
         raise ConfigurationError(
@@ -88,7 +80,10 @@ def read(
         )
     if dictionary and not path.is_file():
         raise ConfigurationError(f"--dict is {str(path)!r}, but there is no such file.")
-    files = fairseq_files(path) | sentence_files(folder)
+    files = sentence_files(folder)
+    if path.is_file():
+        # Without fairseq's dictionary, a sentencepiece model there is that of XLM-RoBERTa.
+        files |= fairseq_files(path)
     converted = Converted(settings, state, folder, files=files, notes=notes)
     if has_tokenizer(folder):
         converted.tokenizer, ids = read_tokenizer(folder, settings["vocab_size"])
@@ -101,98 +96,45 @@ def read(
     return converted
 
 
-def _settings(
-    config: Any, architecture: Architecture, state: dict[str, Tensor], folder: Path
-) -> dict[str, Any]:
-    """The configuration by the names of `TupeConfig`; sizes are those of the parameters."""
+def _settings(config: Any, architecture: Architecture, folder: Path) -> dict[str, Any]:
+    """The configuration by the names of `TupeConfig`, and what is kept of it beside them.
+
+    Raises:
+        UsageError: a setting is invalid, or has no counterpart.
+    """
     from ...huggingface import TupeConfig
 
     known = TupeConfig.defaults()
     settings = {name: getattr(config, name) for name in known if hasattr(config, name)}
     settings |= architecture.settings
     settings |= architecture.derived(config)
-    if architecture.first_position is not None:
-        settings["max_position_embeddings"] = len(state[POSITIONS]) - 2
-    if architecture.types == 1:
-        settings["type_vocab_size"] = int(TOKEN_TYPES in state)
     # With the defaults of the others.
     (complete := TupeConfig(**settings)).check_numbers()
+    complete.max_position_embeddings -= architecture.first_position or 0
     settings = {name: getattr(complete, name) for name in known}
     if unknown := settings["position_options"].keys() - encoding_options(settings):
         raise CheckpointError(
             f"invalid position_options in {folder}: {', '.join(map(str, unknown))}."
         )
-    names = (*architecture.kept, *((PROBLEM, *CROSS_ENCODER) if head_names(state) else ()))
-    settings |= {name: getattr(config, name, None) for name in names}
-    return settings | sizes(state, folder, KIND, architecture.is_causal)
+    return settings | {name: getattr(config, name, None) for name in architecture.kept}
+
+
+def _of_state(
+    config: Any, architecture: Architecture, state: dict[str, Tensor], folder: Path
+) -> dict[str, Any]:
+    """Settings that the parameters show."""
+    settings = sizes(state, folder, KIND, architecture.is_causal)
+    if architecture.types == 1:
+        settings["type_vocab_size"] = int(TOKEN_TYPES in state)
+    if head_names(state):
+        settings |= {name: getattr(config, name, None) for name in (PROBLEM, *CROSS_ENCODER)}
+    return settings
 
 
 def _labels(config: Any, count: int) -> list[str]:
     """Names of the classes, each a line of a dictionary."""
     names = (config.id2label.get(number, f"LABEL_{number}") for number in range(count))
     return [" ".join(str(name).split()) for name in names]
-
-
-def _read_parameters(
-    folder: Path, config: Any, architecture: Architecture
-) -> tuple[dict[str, Tensor], list[str]]:
-    """Parameters by the names of `Converted`, and what was left out or changed.
-
-    Raises:
-        UsageError: a file or a table of embeddings is missing or damaged.
-    """
-    theirs, rules = read_tensors(folder), architecture.rules
-    # The names of a model without a head lack the prefix.
-    bare = ("embeddings.", "encoder.", "layers.", "final_norm.", "pooler.", "embed_tokens.")
-    prefix = architecture.prefix or architecture.model_type
-    theirs = {f"{prefix}.{n}" if n.startswith(bare) else n: v for n, v in theirs.items()}
-    if "classifier.weight" in theirs:
-        # ModernBERT's head for masked tokens has the same names.
-        rules = tuple(sorted(rules, key=lambda rule: not rule.ours.startswith(ONE_HEAD)))
-    state, notes = to_ours(theirs, rules), [f"left out: {n}" for n in left_out(theirs, rules)]
-    split_projections(state)
-    tokens = matrix(state, EMBED_TOKENS, folder, KIND)
-    if architecture.is_causal or f"{LM_HEAD}dense.weight" in state:
-        # A tied output layer is not saved.
-        state.setdefault(output_weight(architecture.is_causal), tokens)
-    for name in architecture.biases:
-        if (weight := state.get(name.replace(".bias", ".weight"))) is not None:
-            state.setdefault(name, weight.new_zeros(len(weight)))
-    _adapt(state, architecture, folder)
-    return _with_named_head(state, config, notes), notes
-
-
-def _adapt(state: dict[str, Tensor], architecture: Architecture, folder: Path) -> None:
-    """The tables of BERT and RoBERTa, which hold other rows here."""
-    if architecture.first_position is not None:
-        table = matrix(state, POSITIONS, folder, KIND)
-        unused = table.new_zeros(2 - architecture.first_position, table.size(1))
-        state[POSITIONS] = torch.cat((unused, table))
-    if architecture.types == 1 and (types := state.pop(TOKEN_TYPES, torch.zeros(1))).any():
-        # Type 0, which all of RoBERTa's tokens have.
-        state[TOKEN_TYPES] = types[:1]
-
-
-def _with_named_head(state: dict[str, Tensor], config: Any, notes: list[str]) -> dict[str, Tensor]:
-    """The parameters with the head, if there is one, by the name for its task; else a pooler."""
-    prefix = POOLER
-    if any(name.startswith(f"{ONE_HEAD}out_proj.") for name in state):
-        class_name = next(iter(config.architectures or []), "")
-        task = next((task for task in TOKEN_HEADS if class_name.endswith(task)), TOKENS)
-        has_layer, of_tokens = f"{ONE_HEAD}dense.weight" in state, class_name.endswith(task)
-        if has_layer and of_tokens and f"{ONE_HEAD}norm.weight" not in state:
-            # Such classes have no pooler, but released files have that of the pre-training.
-            notes.append("left out: the pooler")
-            state = {n: v for n, v in state.items() if not n.startswith(f"{ONE_HEAD}dense.")}
-        name = HEAD if has_layer and not of_tokens else TOKEN_HEADS[task]
-        notes.append(f"the classifier is the head {name}")
-        if class_name.endswith("MultipleChoice"):
-            notes.append("the head for multiple choice becomes one score of each text")
-        prefix = f"{HEADS}{name}."
-    return {
-        prefix + name.removeprefix(ONE_HEAD) if name.startswith(ONE_HEAD) else name: value
-        for name, value in state.items()
-    }
 
 
 def write(
@@ -268,9 +210,12 @@ def open_directory(directory: Path, converted: Converted, head: str | None) -> O
     return Opened(forward, *texts_and_labels(directory, converted))
 
 
-def texts_and_labels(directory: Path, converted: Converted) -> tuple[Encode | None, list[str]]:
-    """The tokenizer of a directory, if it has one, and the names of its classes."""
+def texts_and_labels(
+    directory: Path, converted: Converted
+) -> tuple[Encode | None, list[str], dict[str, Any]]:
+    """The tokenizer of a directory, if it has one, names of its classes, the tokenizer's parts."""
     path, encode = directory / "config.json", None
+    parts: dict[str, Any] = {}
     names = json.loads(path.read_text(encoding="utf-8")).get("id2label", {})
     if has_tokenizer(directory):
         auto = library().AutoTokenizer
@@ -278,8 +223,9 @@ def texts_and_labels(directory: Path, converted: Converted) -> tuple[Encode | No
         # The symbol that begins a text of a language model ends it in fairseq.
         first = int(converted.is_causal)
         encode = lambda texts: tokenizer(*texts)["input_ids"][first:]  # noqa: E731
+        parts = settings_of(tokenizer)
     labels = [str(names[number]) for number in sorted(names, key=int)]
-    return encode, labels[:1] if len(converted.labels) == 1 else labels
+    return encode, labels[:1] if len(converted.labels) == 1 else labels, parts
 
 
 SUMMARY = "transformers: RoBERTa, BERT, DeBERTa-v2, ModernBERT, or what --to huggingface wrote"
