@@ -8,7 +8,7 @@ import torch
 from tests import ROOT
 from tests.fairseq_commands import load, parameters, pretrain, train_lm
 from tests.tolerances import assert_trained_alike
-from tupe_fairseq.position import POSITION_ENCODINGS
+from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
 
 #: Of the scope of a file, so that the tests of one encoding follow each other and share its model.
 every_encoding = pytest.mark.parametrize("name", list(POSITION_ENCODINGS), scope="module")
@@ -50,6 +50,15 @@ def trained(name, toy_masked_lm_data, tmp_path_factory):
 def model(trained):
     """The model of the checkpoint; tests only read it."""
     return load(trained)
+
+
+@every_encoding
+def test_declares_the_tables_with_a_row_for_each_token(name):
+    """Conversion gives the rows of these tables the order of the tokens."""
+    sizes = {"bidirectional": not causal(name), "vocab_size": 211, "num_layers": 2}
+    encoding = build_position_encoding(name, 32, 4, 64, **sizes)
+    found = {n for n, value in encoding.state_dict().items() if value.shape[:1] == (211,)}
+    assert found == set(encoding.token_tables)
 
 
 @every_encoding

@@ -293,3 +293,16 @@ def test_check_of_drawn_positions_and_half_precision(changes, tmp_path):
     samples.WORDS.save(str(tmp_path / "hf" / "dict.txt"))
     lines = samples.run("--from", "huggingface", tmp_path / "hf", tmp_path / "back", "--check")
     assert any("largest difference" in line for line in lines)
+
+
+def test_tables_by_token_in_the_order_of_a_tokenizer(tmp_path):
+    """Frequencies and phases of `complex_order` go with their tokens to fairseq and back."""
+    samples.bert(tmp_path / "hf")
+    words = {"vocab_size": 60, "pad_token_id": 0, "bos_token_id": 4, "eos_token_id": 5}
+    model = there.masked_lm("complex_order", **words)
+    model.save_pretrained(tmp_path / "hf")
+    samples.run("--from", "huggingface", tmp_path / "hf", tmp_path / "here", "--check")
+    samples.run("--to", "huggingface", tmp_path / "here", tmp_path / "back", "--check")
+    back = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "back")
+    for name, value in model.state_dict().items():
+        assert torch.equal(back.state_dict()[name], value), name
