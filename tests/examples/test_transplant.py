@@ -132,7 +132,7 @@ def test_heads_are_kept(head, text, tmp_path):
     assert torch.corrcoef(torch.stack([found.flatten(), expected.flatten()]))[0, 1] > 0.9
 
 
-@pytest.mark.parametrize("name", ["roberta", "v3", "modernbert"])
+@pytest.mark.parametrize("name", ["roberta", "xlm_roberta", "camembert", "v3", "modernbert"])
 def test_other_sources(name, text, tmp_path):
     from tests.huggingface.encoders import build
 

@@ -10,6 +10,7 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 from tests.huggingface.deberta import RELEASED, SIZES  # noqa: E402
 
 BERT_SIZES = {name: value for name, value in SIZES.items() if name != "relative_attention"}
+ROBERTA_SIZES = {**BERT_SIZES, "pad_token_id": 1, "max_position_embeddings": 26}
 MODERN_SIZES = {
     **{"vocab_size": 60, "hidden_size": 48, "intermediate_size": 40, "num_hidden_layers": 4},
     **{"num_attention_heads": 4, "max_position_embeddings": 1024, "local_attention": 8},
@@ -18,9 +19,9 @@ MODERN_SIZES = {
 BIASES = dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), True)
 OPTIONS = {
     "bert": ("Bert", BERT_SIZES),
-    "roberta": ("Roberta", {**BERT_SIZES, "pad_token_id": 1, "max_position_embeddings": 26}),
-    "xlm_roberta": ("XLMRoberta", {**BERT_SIZES, "max_position_embeddings": 26}),
-    "camembert": ("Camembert", {**BERT_SIZES, "max_position_embeddings": 26}),
+    "roberta": ("Roberta", ROBERTA_SIZES),
+    "xlm_roberta": ("XLMRoberta", ROBERTA_SIZES),
+    "camembert": ("Camembert", ROBERTA_SIZES),
     "bert_relu": ("Bert", {**BERT_SIZES, "hidden_act": "relu", "layer_norm_eps": 1e-3}),
     "v3": ("DebertaV2", {**SIZES, **RELEASED, "type_vocab_size": 0}),
     "v2": (

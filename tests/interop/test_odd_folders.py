@@ -18,7 +18,6 @@ safetensors = pytest.importorskip("safetensors.torch", reason="transformers is n
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
 FAMILIES = ("bert", "roberta", "xlm_roberta", "camembert", "v3", "modernbert")
-RELATIVES = ("roberta", "xlm_roberta", "camembert")
 FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
 #: Of one of several parts; a tiny model has a few.
 SIZE = "20KB"
@@ -32,11 +31,10 @@ def sources(tmp_path_factory):
     """A folder of each family: whole, in parts, and with a classifier."""
     root = tmp_path_factory.mktemp("sources")
     for family in FAMILIES:
-        padding = {"pad_token_id": 1} if family in RELATIVES else {}
-        model = build(family, "ForMaskedLM", **padding)
+        model = build(family, "ForMaskedLM")
         model.save_pretrained(root / family / "whole")
         model.save_pretrained(root / family / "parts", max_shard_size=SIZE)
-        classifier = build(family, "ForSequenceClassification", num_labels=3, **padding)
+        classifier = build(family, "ForSequenceClassification", num_labels=3)
         classifier.save_pretrained(root / family / "classifier")
     return root
 

@@ -123,16 +123,16 @@ def write_config(folder: Path, **settings) -> None:
 KINDS = {
     "wordpiece": (wordpiece, "bert", {}),
     "tokenizer.json": (wordpiece_json, "bert", {}),
-    "bpe": (bpe, "roberta", {"pad_token_id": 1}),
+    "bpe": (bpe, "roberta", {}),
     "xlm-roberta": (
         lambda folder: unigram(folder, (*ROBERTA, "<mask>"), "XLMRobertaTokenizer"),
         "xlm_roberta",
-        {"pad_token_id": 1},
+        {},
     ),
     "camembert": (
         lambda folder: unigram(folder, (*CAMEMBERT, "<mask>"), "CamembertTokenizer"),
         "camembert",
-        {"pad_token_id": 1, "bos_token_id": 5, "eos_token_id": 6},
+        {"bos_token_id": 5, "eos_token_id": 6},
     ),
     "deberta-v3": (sentencepiece, "v3", {}),
 }
