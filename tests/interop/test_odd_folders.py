@@ -111,6 +111,11 @@ def with_an_index_of_other_contents(folder: Path) -> None:
     (folder / INDEX).write_text("[1, 2]")
 
 
+def with_other_names(folder: Path) -> None:
+    """As torch's DataParallel has them."""
+    change(folder / FILE, lambda state: {f"module.{n}": value for n, value in state.items()})
+
+
 def with_a_pointer(folder: Path) -> None:
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
     (folder / FILE).write_text(pointer)
@@ -139,6 +144,7 @@ DAMAGED = {
     "parameter twice": ("parts", with_a_parameter_in_two_parts, "and in another part, model-"),
     "part elsewhere": ("parts", with_a_part_elsewhere, "which is not a file beside it"),
     "index of a list": ("parts", with_an_index_of_other_contents, f"/{INDEX} cannot be read"),
+    "other names": ("whole", with_other_names, " more, which config.json beside it asks for"),
     "pointer": ("whole", with_a_pointer, f"/{FILE} is a pointer of Git LFS"),
     "adapter": ("whole", with_an_adapter, "holds an adapter of peft"),
     "quantized": (

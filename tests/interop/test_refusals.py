@@ -47,7 +47,7 @@ def copy(directories, tmp_path):
         (KINDS[:2], {"position_embedding_type": "relative_key"}, "position_embedding_type in"),
         (KINDS[:2], {"is_decoder": True}, "and is_decoder True; supported are"),
         (["roberta"], {"pad_token_id": 0}, "unsupported pad_token_id"),
-        (["roberta"], {"model_type": "bert"}, "has no matrix"),
+        (["roberta"], {"model_type": "bert"}, "model.safetensors lacks bert."),
         (["tupe"], {"position_encoding": "tupe"}, "'tupe', but the known ones are"),
         (["tupe"], {"position_encoding": "t5"}, "invalid position_options in"),
         (["tupe"], {"position_options": {"steps": 1}}, "invalid position_options in"),

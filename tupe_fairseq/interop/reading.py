@@ -30,7 +30,6 @@ from .models import (
     TOKEN_TYPES,
     TOKENS,
     building_model,
-    matrix,
     output_weight,
 )
 from .saved import read_parameters
@@ -47,7 +46,7 @@ CONSTANTS = ("embeddings.position_ids",)
 
 
 def state_of(
-    folder: Path, config: Any, architecture: Architecture, kind: str
+    folder: Path, config: Any, architecture: Architecture
 ) -> tuple[dict[str, Tensor], list[str]]:
     """The parameters of a directory by the names of `Converted`, and notes for the user.
 
@@ -59,7 +58,6 @@ def state_of(
     notes: list[str] = []
     prefix = architecture.prefix or architecture.model_type
     theirs = _with_prefix(saved.tensors, prefix)
-    matrix(to_ours(theirs, architecture.rules), EMBED_TOKENS, folder, kind)
     theirs = _first_layers(theirs, config, saved.path, notes)
     task = _task(theirs, config, architecture)
     expected = _expected(config, task, prefix)
@@ -158,11 +156,11 @@ def _compare(
 
 
 def _patterns(names: Collection[str]) -> list[str]:
-    """Parameters of the same kind in one, such as `layer.*.output.dense.*`; at most six."""
+    """Parameters of the same kind in one, such as `layer.*.output.dense.*`; at most four."""
     stems = (name.rpartition(".")[0] for name in sorted(names) if not name.endswith(CONSTANTS))
     kinds = dict.fromkeys(re.sub(r"\.\d+(?=\.|$)", ".*", stem) for stem in stems)
     told = ["the pooler" if kind.endswith("pooler.dense") else f"{kind}.*" for kind in kinds]
-    return [*told[:5], f"{len(told) - 5} more"] if len(told) > 6 else told
+    return [*told[:3], f"{len(told) - 3} more"] if len(told) > 4 else told
 
 
 def _rules(architecture: Architecture, task: str) -> Table:

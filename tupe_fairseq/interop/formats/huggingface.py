@@ -71,7 +71,7 @@ def read(
             f"{folder} has an encoding of its own; leave out --position-encoding and --seed."
         )
     settings = _settings(config, architecture, folder)
-    state, notes = state_of(folder, config, architecture, KIND)
+    state, notes = state_of(folder, config, architecture)
     settings |= _of_state(config, architecture, state, folder)
     path = Path(dictionary or folder / DICTIONARY)
     if dictionary and settings["pad_token_id"] != 1:
