@@ -16,6 +16,8 @@ FILES = (TOKENIZER, CONFIG, "special_tokens_map.json", "added_tokens.json")
 OTHERS = ("vocab.txt", "vocab.json", "spm.model")
 #: Texts of one and of two sentences, whose ids are compared.
 TEXTS = (("The cafés of Zürich: 12 naïve QUESTIONS?!",), ("It's Éva's", "Two of THEM."), ("",))
+#: The class of transformers that takes a tokenizer.json as it is.
+GENERIC = "PreTrainedTokenizerFast"
 #: Special tokens by the names of transformers, in the order of `hub.tokenizer_json.SYMBOLS`.
 KINDS = ("cls", "pad", "sep", "unk", "mask")
 
@@ -88,7 +90,7 @@ def config_of(names: Mapping[str, str], longest: int, types: bool) -> bytes:
         types: whether the model has token types.
     """
     config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
+        "tokenizer_class": GENERIC,
         **{f"{kind}_token": name for kind, name in names.items()},
         "clean_up_tokenization_spaces": False,
         "model_input_names": ["input_ids", *["token_type_ids"] * types, "attention_mask"],

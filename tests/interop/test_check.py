@@ -1,0 +1,119 @@
+"""--check: what is right passes, however it was trained, and what differs is noticed."""
+
+import re
+
+import pytest
+import torch
+
+pytest.importorskip("transformers", reason="transformers is not installed")
+
+from tests import toy_data
+from tests.fairseq_commands import finetune
+from tests.interop import samples
+from tests.interop.samples import run, writes_onnx
+from tupe_fairseq import TupeRobertaModel
+from tupe_fairseq.interop.models import HEAD
+
+OF_HEAD = "logits of the head"
+LINES = ["the cat sat on the mat", "a dog ran over the hill", "it's a dog", "cats run"] * 8
+#: Whether a second </s> separates two sentences, token types, whether there are two sentences.
+TRAINED = {
+    "one sentence": (False, 0, False),
+    "one sentence, separated": (True, 0, False),
+    "pairs": (False, 0, True),
+    "pairs, separated": (True, 0, True),
+    "types": (False, 2, True),
+    "types, separated": (True, 2, True),
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Folders of labelled sentences and of pairs, with a tokenizer."""
+    folder = tmp_path_factory.mktemp("data")
+    for kind in ("single", "pairs"):
+        (folder / kind).mkdir()
+        lines, symbols = toy_data.write_pieces(folder / kind, LINES)
+        labels = toy_data.dictionary(["no", "yes"])
+        for split in ("train", "valid"):
+            sides = ("input0", "input1") if kind == "pairs" else ("input0",)
+            for number, side in enumerate(sides):
+                toy_data.write_split(
+                    folder / kind / side, split, lines[number:] + lines[:number], symbols
+                )
+            toy_data.write_split(folder / kind / "label", split, ["no", "yes"] * 16, labels)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def classifier(data):
+    """Trains a classifier in a folder with its data; each once."""
+    made = {}
+
+    def train(name):
+        if name not in made:
+            separator, types, pairs = TRAINED[name]
+            made[name] = data / ("pairs" if pairs else "single")
+            flags = ("--type-vocab-size", types) if types else ()
+            trained = finetune(
+                made[name],
+                data / name,
+                "--num-classes",
+                2,
+                "--max-update",
+                1,
+                *flags,
+                separator=separator,
+            )
+            trained.rename(made[name] / f"{name}.pt")
+            made[name] /= f"{name}.pt"
+        return made[name]
+
+    return train
+
+
+def passes(lines: list[str], what: str = "logits") -> None:
+    """The report of a comparison of texts and outputs."""
+    assert any(re.fullmatch(r"ids of \d+ texts: equal", line) for line in lines), lines
+    assert lines[-1].startswith(f"{what}: largest difference"), lines
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_classifiers(name, classifier, tmp_path):
+    """Pairs have the ids of the training at every end, and again in fairseq."""
+    source, there, back = classifier(name), tmp_path / "there", tmp_path / "back"
+    passes(run("--to", "huggingface", source, there, "--head", HEAD, "--check"), OF_HEAD)
+    passes(run("--from", "huggingface", there, back, "--check"), OF_HEAD)
+    hubs = [TupeRobertaModel.from_pretrained(source.parent, source.name)]
+    hubs += [TupeRobertaModel.from_pretrained(back)]
+    found, expected = (hub.encode("a cat", "a dog").tolist() for hub in hubs)
+    assert found == expected
+    assert expected.count(2) == 2 + TRAINED[name][0]
+
+
+@writes_onnx
+def test_a_program_of_a_classifier(classifier, tmp_path):
+    passes(
+        run(
+            "--to", "onnx", classifier("one sentence"), tmp_path / "out", "--head", HEAD, "--check"
+        ),
+        OF_HEAD,
+    )
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+@pytest.mark.parametrize("separator", [None, 2])
+def test_classifiers_with_a_tokenizer_of_transformers(kind, separator, tmp_path):
+    """Trained in fairseq, whatever the tokenizer itself puts between two texts."""
+    here, there, back = (tmp_path / name for name in ("here", "there", "back"))
+    source = getattr(samples, kind)(tmp_path / "source", "ForSequenceClassification")
+    run("--from", "huggingface", source, here)
+    state = torch.load(here / "model.pt", weights_only=True)
+    state["cfg"]["task"] |= {"_name": "sentence_prediction", "separator_token": separator}
+    torch.save(state, here / "model.pt")
+    passes(run("--to", "huggingface", here, there, "--head", HEAD, "--check"), OF_HEAD)
+    passes(run("--from", "huggingface", there, back, "--check"), OF_HEAD)
+    hubs = [TupeRobertaModel.from_pretrained(folder) for folder in (here, back)]
+    found, expected = (hub.encode("a cat", "a bird").tolist() for hub in hubs)
+    assert found == expected
+    assert expected.count(2) == 2 + bool(separator)
