@@ -5,7 +5,6 @@ as RoBERTa, or as BERT with the ids of a BERT; every other is written with its o
 (`sources.py`), and `learned` too with --classes tupe.
 """
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,9 +17,8 @@ from ...hub.files import TOKENIZER
 from ..architectures import Architecture
 from ..card import model_card
 from ..carried import DICTIONARY, fairseq_files, sentence_files
-from ..check import inputs
-from ..classes import PROBLEM, class_of, default_classes, library, to_transformers
-from ..conversion import Conversion, Encode, Opened, register
+from ..classes import PROBLEM, default_classes, library, to_transformers
+from ..conversion import Conversion, register
 from ..keys import left_out, split_projections, to_ours
 from ..models import (
     ANSWERS,
@@ -43,6 +41,7 @@ from ..models import (
     sizes,
     task_of,
 )
+from ..opened import open_directory
 from ..output import building, write_files
 from ..saved import read_config, read_tensors
 from ..sources import AUTO_MAP, collect
@@ -79,8 +78,9 @@ def read(
         raise ConfigurationError(
             f"{folder} has an encoding of its own; leave out --position-encoding and --seed."
         )
-    state, notes = _read_parameters(folder, config, architecture)
-    settings = _settings(config, architecture, state, folder)
+    theirs = read_tensors(folder)
+    state, notes = _read_parameters(theirs, folder, config, architecture)
+    settings = _settings(config, architecture, state, folder) | architecture.shown(theirs)
     path = Path(dictionary or folder / DICTIONARY)
     if dictionary and settings["pad_token_id"] != 1:
         raise ConfigurationError(
@@ -90,6 +90,9 @@ def read(
         raise ConfigurationError(f"--dict is {str(path)!r}, but there is no such file.")
     files = fairseq_files(path) | sentence_files(folder)
     converted = Converted(settings, state, folder, files=files, notes=notes)
+    if settings.get("legacy") is False and library().__version__ < "5":
+        settings["legacy"] = True
+        converted.not_comparable = "transformers 4 ties a layer of this head to the embeddings"
     if has_tokenizer(folder):
         converted.tokenizer, ids = read_tokenizer(folder, settings["vocab_size"])
         settings |= ids
@@ -134,14 +137,14 @@ def _labels(config: Any, count: int) -> list[str]:
 
 
 def _read_parameters(
-    folder: Path, config: Any, architecture: Architecture
+    theirs: dict[str, Tensor], folder: Path, config: Any, architecture: Architecture
 ) -> tuple[dict[str, Tensor], list[str]]:
     """Parameters by the names of `Converted`, and what was left out or changed.
 
     Raises:
-        UsageError: a file or a table of embeddings is missing or damaged.
+        CheckpointError: a table of embeddings is missing or damaged.
     """
-    theirs, rules = read_tensors(folder), architecture.rules
+    rules = architecture.rules
     # The names of a model without a head lack the prefix.
     bare = ("embeddings.", "encoder.", "layers.", "final_norm.", "pooler.", "embed_tokens.")
     prefix = architecture.prefix or architecture.model_type
@@ -241,45 +244,6 @@ def write_texts(folder: Path, converted: Converted, lower_case: bool | None) -> 
             "whether texts are lowercased."
         )
     write_files(folder, converted.tokenizer)
-
-
-def open_directory(directory: Path, converted: Converted, head: str | None) -> Opened:
-    """The model as transformers loads it.
-
-    Raises:
-        UsageError: `transformers` is not installed.
-    """
-    # A configuration for multiple choice does not say that there is one score.
-    how = {"id2label": {0: converted.labels[0]}} if len(converted.labels) == 1 else {}
-    loaded = class_of(converted, head).from_pretrained(str(directory), dtype=torch.float32, **how)
-    model, bare = loaded.eval(), converted.writes_features(head)
-
-    def forward(tokens: Tensor) -> Tensor:
-        arguments = inputs(tokens, converted)
-        if not converted.has_types:
-            del arguments["token_type_ids"]
-        out = model(**arguments)
-        if bare:
-            return out.last_hidden_state
-        if "start_logits" in out:
-            return torch.stack((out.start_logits, out.end_logits), -1)
-        return out.logits
-
-    return Opened(forward, *texts_and_labels(directory, converted))
-
-
-def texts_and_labels(directory: Path, converted: Converted) -> tuple[Encode | None, list[str]]:
-    """The tokenizer of a directory, if it has one, and the names of its classes."""
-    path, encode = directory / "config.json", None
-    names = json.loads(path.read_text(encoding="utf-8")).get("id2label", {})
-    if has_tokenizer(directory):
-        auto = library().AutoTokenizer
-        tokenizer = auto.from_pretrained(str(directory), trust_remote_code=False)
-        # The symbol that begins a text of a language model ends it in fairseq.
-        first = int(converted.is_causal)
-        encode = lambda texts: tokenizer(*texts)["input_ids"][first:]  # noqa: E731
-    labels = [str(names[number]) for number in sorted(names, key=int)]
-    return encode, labels[:1] if len(converted.labels) == 1 else labels
 
 
 SUMMARY = "transformers: RoBERTa, BERT, DeBERTa-v2, ModernBERT, or what --to huggingface wrote"
