@@ -1,17 +1,23 @@
 """--check: what is right passes, however it was trained, and what differs is noticed."""
 
+import os
 import re
+import shutil
+import signal
+from pathlib import Path
 
 import pytest
 import torch
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 
-from tests import toy_data
+import transformers
+
+from tests import ROOT, processes, toy_data
 from tests.fairseq_commands import finetune
 from tests.interop import samples
 from tests.interop.samples import run, writes_onnx
-from tupe_fairseq import TupeRobertaModel
+from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.interop.models import HEAD
 
 OF_HEAD = "logits of the head"
@@ -34,14 +40,16 @@ def data(tmp_path_factory):
     for kind in ("single", "pairs"):
         (folder / kind).mkdir()
         lines, symbols = toy_data.write_pieces(folder / kind, LINES)
-        labels = toy_data.dictionary(["no", "yes"])
+        labels = toy_data.dictionary(["no", "yes", "maybe"])
         for split in ("train", "valid"):
             sides = ("input0", "input1") if kind == "pairs" else ("input0",)
             for number, side in enumerate(sides):
                 toy_data.write_split(
                     folder / kind / side, split, lines[number:] + lines[:number], symbols
                 )
-            toy_data.write_split(folder / kind / "label", split, ["no", "yes"] * 16, labels)
+            toy_data.write_split(
+                folder / kind / "label", split, ["no", "yes", "maybe", "no"] * 8, labels
+            )
     return folder
 
 
@@ -54,17 +62,9 @@ def classifier(data):
         if name not in made:
             separator, types, pairs = TRAINED[name]
             made[name] = data / ("pairs" if pairs else "single")
-            flags = ("--type-vocab-size", types) if types else ()
-            trained = finetune(
-                made[name],
-                data / name,
-                "--num-classes",
-                2,
-                "--max-update",
-                1,
-                *flags,
-                separator=separator,
-            )
+            flags = ("--num-classes", 3, "--max-update", 1)
+            flags += ("--type-vocab-size", types) if types else ()
+            trained = finetune(made[name], data / name, *flags, separator=separator)
             trained.rename(made[name] / f"{name}.pt")
             made[name] /= f"{name}.pt"
         return made[name]
@@ -89,6 +89,70 @@ def test_classifiers(name, classifier, tmp_path):
     found, expected = (hub.encode("a cat", "a dog").tolist() for hub in hubs)
     assert found == expected
     assert expected.count(2) == 2 + TRAINED[name][0]
+
+
+def test_other_names_than_classes(classifier, tmp_path):
+    """label/dict.txt of another task names no class, and is not compared."""
+    source = classifier("pairs")
+    folder = shutil.copytree(source.parent, tmp_path / "source")
+    (folder / "label/dict.txt").write_text("no 9\nyes 5\nmaybe 3\nperhaps 3\n")
+    words = (folder / source.name, tmp_path / "out", "--head", HEAD, "--check")
+    lines = run("--to", "huggingface", *words)
+    passes(lines, OF_HEAD)
+    assert any("no names of the 3 classes" in line for line in lines)
+
+
+#: What can happen beside a difference.
+ENDINGS = {
+    "library": UsageError("this needs onnxruntime, which is not installed"),
+    "memory": RuntimeError("not enough memory:\nyou tried to allocate 9 bytes"),
+    "bare": MemoryError(),
+    "stopped": KeyboardInterrupt(),
+}
+
+
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("name", ENDINGS)
+def test_what_cannot_be_compared_stays(name, side, tmp_path, monkeypatch):
+    """Whatever ends the comparison before a difference is found: one line says where it is."""
+    source, out = samples.bert(tmp_path / "source"), tmp_path / "out"
+    loads = transformers.BertForMaskedLM.from_pretrained.__func__
+
+    def ends(cls, folder, **how):
+        if Path(folder) == (source, out)[side]:
+            raise ENDINGS[name]
+        return loads(cls, folder, **how)
+
+    monkeypatch.setattr(transformers.BertForMaskedLM, "from_pretrained", classmethod(ends))
+    flags = ("--to", "huggingface", "--check")
+    expected = KeyboardInterrupt if name == "stopped" else UsageError
+    with pytest.raises(expected) as ended:
+        run("--from", "huggingface", source, out, *flags)
+    (line,) = str(ended.value).splitlines()
+    assert line.startswith(f"{out} is written, but ")
+    monkeypatch.undo()
+    assert loaded_logits(out).equal(loaded_logits(source))
+
+
+def loaded_logits(folder: Path) -> torch.Tensor:
+    model = transformers.BertForMaskedLM.from_pretrained(folder).eval()
+    return model(torch.arange(20)[None]).logits
+
+
+@pytest.mark.slow
+def test_a_stopped_command_ends_in_one_line(tmp_path):
+    """Ctrl-C while the models are compared."""
+    source, out = samples.bert(tmp_path / "source"), tmp_path / "out"
+    words = ("--from", "huggingface", source, "--to", "huggingface", "--out", out, "--check")
+    program = processes.Program(ROOT / "scripts/convert_checkpoint.py", *words)
+    program.until(out.exists)
+    os.kill(program.pid, signal.SIGINT)
+    ended = program.wait()
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stderr
+    # Progress bars come before.
+    assert ended.stderr.splitlines()[-1].startswith("stopped")
+    assert loaded_logits(out).equal(loaded_logits(source))
 
 
 @writes_onnx

@@ -265,7 +265,8 @@ def open_directory(path: Path, converted: Converted, head: str | None) -> Opened
     """The model as the hub loads it."""
     family, rows = _family(converted), converted.settings["vocab_size"]
     hub: Any = MODEL_REGISTRY[family.arguments.name].from_pretrained(path)
-    order = order_beside(path if path.is_dir() else path.parent, hub.task.source_dictionary, rows)
+    folder = path if path.is_dir() else path.parent
+    order = order_beside(folder, hub.task.source_dictionary, rows)
     (model,) = getattr(hub, "models", None) or [hub.model]
 
     def encode(texts: tuple[str, ...]) -> list[int]:
@@ -277,7 +278,7 @@ def open_directory(path: Path, converted: Converted, head: str | None) -> Opened
     return Opened(
         outputs_of(model, head, converted.writes_features(head), order),
         encode if hub.bpe is not None else None,
-        read_labels(path / DICTIONARY, path),
+        read_labels(folder / DICTIONARY, folder),
     )
 
 
