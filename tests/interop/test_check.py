@@ -11,6 +11,7 @@ import torch
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 
+import safetensors.torch
 import transformers
 
 from tests import ROOT, processes, toy_data
@@ -18,8 +19,12 @@ from tests.fairseq_commands import finetune
 from tests.interop import samples
 from tests.interop.samples import run, writes_onnx
 from tupe_fairseq import TupeRobertaModel, UsageError
+from tupe_fairseq.interop.check import DifferenceError, check
+from tupe_fairseq.interop.formats import huggingface
 from tupe_fairseq.interop.models import HEAD
+from tupe_fairseq.interop.opened import open_directory
 
+CLASSIFIER = "ForSequenceClassification"
 OF_HEAD = "logits of the head"
 LINES = ["the cat sat on the mat", "a dog ran over the hill", "it's a dog", "cats run"] * 8
 #: Whether a second </s> separates two sentences, token types, whether there are two sentences.
@@ -170,7 +175,7 @@ def test_a_program_of_a_classifier(classifier, tmp_path):
 def test_classifiers_with_a_tokenizer_of_transformers(kind, separator, tmp_path):
     """Trained in fairseq, whatever the tokenizer itself puts between two texts."""
     here, there, back = (tmp_path / name for name in ("here", "there", "back"))
-    source = getattr(samples, kind)(tmp_path / "source", "ForSequenceClassification")
+    source = getattr(samples, kind)(tmp_path / "source", CLASSIFIER)
     run("--from", "huggingface", source, here)
     state = torch.load(here / "model.pt", weights_only=True)
     state["cfg"]["task"] |= {"_name": "sentence_prediction", "separator_token": separator}
@@ -181,3 +186,27 @@ def test_classifiers_with_a_tokenizer_of_transformers(kind, separator, tmp_path)
     found, expected = (hub.encode("a cat", "a bird").tolist() for hub in hubs)
     assert found == expected
     assert expected.count(2) == 2 + bool(separator)
+
+
+@pytest.mark.parametrize("tokenizer", [True, False])
+def test_a_change_of_any_parameter_is_noticed(tokenizer, tmp_path):
+    """That of the second token type, which only some tokens read, too."""
+    source, out = samples.bert(tmp_path / "source", CLASSIFIER), tmp_path / "out"
+    for path in () if tokenizer else source.glob("tokenizer*"):
+        path.unlink()
+    flags = ("--to", "huggingface", "--classes", "tupe", "--check")
+    run("--from", "huggingface", source, out, *flags)
+    converted = huggingface.read(source)
+    before = open_directory(source, converted, HEAD)
+    whole = safetensors.torch.load_file(out / "model.safetensors")
+    for name, value in whole.items():
+        changed = value + 0.1 * value.abs().max() * torch.randn(value.shape)
+        if "embed_token_types" in name:
+            changed[0] = value[0]
+        if name.endswith("k_proj.bias"):
+            # It adds the same to all scores of a query.
+            continue
+        safetensors.torch.save_file(whole | {name: changed}, out / "model.safetensors")
+        after = open_directory(out, converted, HEAD)
+        with pytest.raises(DifferenceError, match="logits of the head"):
+            check((before, after), converted, HEAD, False)
