@@ -9,6 +9,7 @@ atomically.
 """
 
 import logging
+import sys
 import warnings
 
 # Importing fairseq would advise to install tensorboardX.
@@ -42,3 +43,5 @@ if __name__ == "__main__":
             main()
         except OSError as error:
             raise UsageError(str(error)) from error
+        except KeyboardInterrupt as error:
+            sys.exit(f"stopped: {error}" if error.args else "stopped.")

@@ -93,12 +93,17 @@ def pretrain(data: Path, save_dir: Path, *flags: object) -> Path:
     return train(data, *task, *COMMON, *SMALL, *limit, "--save-dir", save_dir, *flags)
 
 
-def finetune(data: Path, save_dir: Path, *flags: object) -> Path:
-    """Train a sentence classifier (or regressor) for one epoch."""
+def finetune(data: Path, save_dir: Path, *flags: object, separator: bool | None = None) -> Path:
+    """Train a sentence classifier (or regressor) for one epoch.
+
+    ``separator`` is whether a second </s> separates two sentences.
+    """
     task = ("--task", "sentence_prediction", "--max-positions", "64", "--init-token", 0)
-    # As examples/glue/pretrained.py: sentences of models with token types are separated once.
-    separator = () if "--type-vocab-size" in flags else ("--separator-token", 2)
-    more = (*separator, "--max-epoch", 1, "--save-dir", save_dir)
+    if separator is None:
+        # As examples/glue/pretrained.py: sentences of models with token types are separated once.
+        separator = "--type-vocab-size" not in flags
+    between = ("--separator-token", 2) if separator else ()
+    more = (*between, "--max-epoch", 1, "--save-dir", save_dir)
     criterion = () if "--criterion" in flags else ("--criterion", "sentence_prediction")
     return train(data, *task, *more, *criterion, *COMMON, *SMALL, *flags)
 

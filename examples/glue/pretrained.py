@@ -21,7 +21,8 @@ from tupe_fairseq import UsageError
 from tupe_fairseq.arguments.architectures import ROBERTA_ARCHITECTURES
 from tupe_fairseq.checkpoints.reading import read_checkpoint, recorded_settings
 from tupe_fairseq.hub.files import TOKENIZER
-from tupe_fairseq.hub.tokenizer_json import load_tokenizer, names_of
+from tupe_fairseq.hub.tokenizer_json import load_tokenizer
+from tupe_fairseq.hub.tokenizer_json import separates_once as has_one_separator
 from tupe_fairseq.modules.layer_options import LayerOptions
 from tupe_fairseq.options import declared_options
 from tupe_fairseq.position import POSITION_ENCODINGS, model_options
@@ -88,7 +89,7 @@ def separates_once(data: Path, model: dict[str, Any]) -> bool:
     if (model.get("type_vocab_size") or 0) > 1:
         return True
     path = data / TOKENIZER
-    return path.is_file() and "[SEP]" in names_of(load_tokenizer(path))
+    return path.is_file() and has_one_separator(load_tokenizer(path))
 
 
 def encoder_settings(model: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """DeBERTa-v2 of transformers there and back, and as our class with its code."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,27 @@ def test_there_and_back_and_as_our_class(saved, task, options):
         given["token_type_ids"] = torch.arange(20).expand(2, -1) % 2
     for found, expected in zip(outputs(converted, given), outputs(theirs, given), strict=True):
         assert_close(found, expected)
+
+
+@pytest.mark.parametrize("recorded", [None, True])
+@pytest.mark.skipif(NEEDS_LEGACY, reason="transformers 4 computes other logits")
+def test_a_head_of_the_released_form(saved, recorded):
+    """Its config.json does not name the form, or is that of another model."""
+    source = saved("ForMaskedLM", **RELEASED, legacy=False)
+    expected = loaded("ForMaskedLM", source)
+    config = json.loads((source / "config.json").read_text())
+    del config["legacy"]
+    config |= {} if recorded is None else {"legacy": recorded}
+    (source / "config.json").write_text(json.dumps(config))
+    here, back, ours = (source.with_name(name) for name in ("here", "back", "ours"))
+    run("--from", "huggingface", source, here, "--check")
+    run("--to", "huggingface", here, back, "--classes", "deberta-v2", "--check")
+    run("--to", "huggingface", here, ours, "--check")
+    given = batch(20, 0, 7)
+    for folder in (back, ours):
+        again = loaded("ForMaskedLM", folder, trust_remote_code=True)
+        for one, other in zip(outputs(again, given), outputs(expected, given), strict=True):
+            assert_close(one, other)
 
 
 def test_texts_have_the_ids_of_transformers(saved, tokenizer):

@@ -180,12 +180,15 @@ def test_the_hub_loads_stock_checkpoints(stock):
     assert torch.equal(ours.extract_features(tokens), expected)
 
 
-def test_classifier(toy_sentence_data, tmp_path):
-    flags = ("--num-classes", 2, "--arch", "roberta")
-    trained = finetune(toy_sentence_data["single"], tmp_path / "stock", *flags)
+@pytest.mark.parametrize("separator", [True, False])
+def test_classifier(separator, toy_sentence_data, tmp_path):
+    flags = ("--num-classes", 2, "--arch", "roberta", "--max-update", 1)
+    data = toy_sentence_data["single"]
+    trained = finetune(data, tmp_path / "stock", *flags, separator=separator)
     words = toy_sentence_data["single"] / "input0" / "dict.txt"
     run("--from", "fairseq-roberta", trained, tmp_path / "ours", "--dict", words, "--check")
     ours = TupeRobertaModel.from_pretrained(tmp_path / "ours")
+    assert ours.separator == separator
     # The first two lines have the labels of the data, "0" and "1".
     assert (tmp_path / "ours/label/dict.txt").read_text().split()[::2] == ["0", "1"]
     (theirs,), _ = checkpoint_utils.load_model_ensemble([str(trained)])

@@ -21,6 +21,8 @@ from .training import TrainingSettings
 #: Position 0 holds no [CLS], so [CLS] is not untied; `sinusoidal` is fairseq's, so that stock
 #: checkpoints can be loaded.
 OPTION_DEFAULTS = {"tie_cls": True, "fairseq_sinusoids": True}
+#: Settings of the task that the hub needs.
+LANGUAGES = ("source_lang", "target_lang")
 UNSUPPORTED = {
     "decoder_learned_pos": "use --position-encoding learned",
     "no_token_positional_embeddings": "use --position-encoding none",
@@ -72,7 +74,9 @@ def _finish_transformer(args: Namespace, training: TrainingSettings, task: Any) 
         "max_target_positions": DEFAULT_MAX_TARGET_POSITIONS,
     }
     missing = {name: n for name, n in lengths.items() if getattr(args, name, None) is None}
-    return {**_finish_both(args), **missing}
+    # Without -s and -t, fairseq finds them in the names of the data, and does not record them.
+    found = {name: getattr(task.cfg, name, None) for name in LANGUAGES}
+    return {**_finish_both(args), **missing, **found}
 
 
 def _lm_base(args: Namespace) -> None:

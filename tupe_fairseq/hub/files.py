@@ -5,7 +5,7 @@ Importing this needs no fairseq.
 
 import json
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -162,9 +162,15 @@ def choose_tokenizer(bpe: str | None, *folders: Path) -> dict[str, str]:
     return {**there, "bpe": bpe}
 
 
+def preprocessing_record(**known: bool | None) -> bytes:
+    """Contents of preprocessing.json: "lowercase" and "separator", where they are known."""
+    known = {name: value for name, value in known.items() if value is not None}
+    return (json.dumps(known) + "\n").encode()
+
+
 def record_preprocessing(folder: Path, lowercase: bool) -> None:
     """Record in a folder of data or of a model whether its texts are lowercased."""
-    (folder / PREPROCESSING).write_text(json.dumps({"lowercase": lowercase}) + "\n")
+    (folder / PREPROCESSING).write_bytes(preprocessing_record(lowercase=lowercase))
 
 
 def lowercases(*folders: Path) -> bool | None:
@@ -173,16 +179,36 @@ def lowercases(*folders: Path) -> bool | None:
     Raises:
         DataError: the record is damaged.
     """
-    path = next((path for f in folders if (path := f / PREPROCESSING).is_file()), None)
-    if path is None:
-        return None
-    try:
-        lowercase = json.loads(path.read_text(encoding="utf-8"))["lowercase"]
-    except (ValueError, TypeError, KeyError):
-        lowercase = None
-    if not isinstance(lowercase, bool):
-        raise DataError(f'{path} is damaged: it must be {{"lowercase": true}} or false.')
-    return lowercase
+    return _recorded("lowercase", folders)
+
+
+def separates(task: Mapping[str, Any], *folders: Path) -> bool | None:
+    """Whether a second </s> separates two sentences.
+
+    The settings of the training know it, or else the first folder that records it; None where
+    neither does.
+
+    Raises:
+        DataError: the record is damaged.
+    """
+    if "separator_token" in task:
+        return task["separator_token"] is not None
+    return _recorded("separator", folders)
+
+
+def _recorded(name: str, folders: Sequence[Path]) -> bool | None:
+    for path in (folder / PREPROCESSING for folder in folders):
+        if not path.is_file():
+            continue
+        try:
+            value = json.loads(path.read_text(encoding="utf-8")).get(name)
+        except (ValueError, AttributeError):
+            value = ""
+        if not isinstance(value, bool | None):
+            raise DataError(f'{path} is damaged: it must be {{"{name}": true}} or false.')
+        if value is not None:
+            return value
+    return None
 
 
 def check_text(*sentences: str) -> None:

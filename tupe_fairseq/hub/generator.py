@@ -1,5 +1,6 @@
 """`from_pretrained` of translation and language models: translate, sample, score."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import torch
 from fairseq.hub_utils import GeneratorHubInterface
 from torch import Tensor
 
+from ..arguments.transformers import LANGUAGES
 from ..errors import CheckpointError, ConfigurationError, DataError
 from . import files, loading
 
@@ -107,24 +109,41 @@ def load_generator(
     """
     checkpoint = files.find_checkpoint(Path(model_name_or_path), checkpoint_file)
     recorded = loading.recorded_task(checkpoint, GeneratorFromPretrained)
-    languages = [recorded[key] for key in ("source_lang", "target_lang") if recorded.get(key)]
-    for language in languages:
-        if Path(f"dict.{language}.txt").name != f"dict.{language}.txt":
-            raise CheckpointError(
-                f"{checkpoint} cannot be loaded: its settings name the language {language!r}."
-            )
-    names = tuple(f"dict.{each}.txt" for each in languages) or ("dict.txt",)
+    languages = _languages(recorded | overrides, checkpoint)
+    names = tuple(f"dict.{each}.txt" for each in languages.values()) or ("dict.txt",)
     directory, training_data = checkpoint.parent, recorded.get("data")
     data, _ = files.find_dictionaries(directory, data_name_or_path, training_data, [names])
     settings = {**files.choose_tokenizer(bpe, directory, data), **overrides}
     # Translating needs no BLEU, whose settings the checkpoint may have recorded.
-    task = {"eval_bleu": False} if languages else {}
+    task = {"eval_bleu": False, **languages} if languages else {}
     loaded = loading.load_checkpoint(checkpoint, data, task, **settings)
     models = [model.eval() for model in loaded["models"]]
     translates = len(languages) == 2
     hub = TupeGeneratorHubInterface(loaded["args"], loaded["task"], models, translates, settings)
     hub.lowercase = bool(files.lowercases(directory, data))
     return hub
+
+
+def _languages(settings: Mapping[str, Any], checkpoint: Path) -> dict[str, Any]:
+    """The two languages of a translation model; empty for a language model.
+
+    Raises:
+        CheckpointError: one is not recorded, or is no name.
+    """
+    languages = {name: settings.get(name) for name in LANGUAGES}
+    if not any(languages.values()) and settings["_name"] != "translation":
+        return {}
+    for name, language in languages.items():
+        if not language:
+            raise CheckpointError(
+                f"{checkpoint} does not record its {name}, as it was trained without -s and -t by "
+                f"an older version: pass {name}=... to from_pretrained."
+            )
+        if Path(f"dict.{language}.txt").name != f"dict.{language}.txt":
+            raise CheckpointError(
+                f"{checkpoint} cannot be loaded: its settings name the language {language!r}."
+            )
+    return languages
 
 
 class GeneratorFromPretrained:

@@ -14,6 +14,7 @@ from fairseq.tasks import TASK_REGISTRY
 from fairseq.utils import import_user_module
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from ..arguments.transformers import LANGUAGES
 from ..checkpoints.reading import read_checkpoint, recorded_settings, safe_checkpoint_globals
 from ..errors import CheckpointError, UsageError
 
@@ -29,6 +30,8 @@ TASKS = (
 
 def recorded_task(checkpoint: Path, allowed: type) -> dict[str, Any]:
     """The task in a checkpoint's settings, after checking model and task against an allow-list.
+
+    Languages that the task does not record are those that the model does.
 
     fairseq builds any model and task that a checkpoint names, and evaluates the settings of many
     as Python.
@@ -53,7 +56,8 @@ def recorded_task(checkpoint: Path, allowed: type) -> dict[str, Any]:
         of_fairseq = cls.__module__.startswith("fairseq.")
         if not isinstance(name, str) or (of_fairseq and name not in TASKS):
             raise CheckpointError(f"{refused}the task {name!r}, not one of {', '.join(TASKS)}.")
-    return {"_name": task.get("task"), **task}
+    languages = {name: task.get(name) or model.get(name) for name in LANGUAGES}
+    return {"_name": task.get("task"), **task, **languages}
 
 
 def _names(settings: dict[str, Any], older: str) -> list[Any]:

@@ -189,7 +189,7 @@ def load_directory(
         checkpoint, data, task, load_checkpoint_heads=True, **settings
     )
     model = loaded["models"][0].eval()
-    separator = recorded["separator_token"] is not None if "separator_token" in recorded else None
+    separator = files.separates(recorded, directory, data)
     hub = TupeRobertaHubInterface(loaded["args"], loaded["task"], model, settings, separator)
     hub.lowercase = bool(files.lowercases(directory, data))
     return hub

@@ -73,6 +73,13 @@ def symbols_of(tokenizer: Any, rows: int) -> list[str]:
     ]
 
 
+def separates_once(tokenizer: Any) -> bool:
+    """Whether one </s> stands between two sentences; RoBERTa has two."""
+    ends = tokenizer.encode("a", "b").ids.count(special_ids(tokenizer)[2])
+    # Without a processor there are none.
+    return ends == 2 or (not ends and "[SEP]" in names_of(tokenizer))
+
+
 @dataclass
 class TokenizerJsonConfig(FairseqDataclass):
     """The flag of `--bpe tokenizer_json`."""
@@ -101,8 +108,8 @@ class TokenizerJson:
 
     @property
     def separates_once(self) -> bool:
-        """Whether one </s> stands between two sentences; RoBERTa has two."""
-        return "[SEP]" in names_of(self.tokenizer)
+        """See the function."""
+        return separates_once(self.tokenizer)
 
     def check_dictionary(self, dictionary: Dictionary) -> None:
         """Compare with a dictionary, whose symbols must be the ids in their order.

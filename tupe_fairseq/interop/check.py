@@ -8,6 +8,11 @@ from .conversion import Forward, Opened
 from .models import Converted
 from .tokenizer_files import TEXTS
 
+
+class DifferenceError(CheckpointError):
+    """A converted model is not what its source is."""
+
+
 #: Largest difference of outputs in fp32, relative to the largest.
 TOLERANCE = 1e-5
 
@@ -78,14 +83,15 @@ def check(
         Lines of a report.
 
     Raises:
-        CheckpointError: something differs.
+        DifferenceError: something differs.
     """
     before, after = ends
     report = _compare_texts(before, after, converted.is_causal, lower_case)
-    labels = [end.labels for end in ends if end]
+    # A source may have names of another number of classes, which are those of no head.
+    labels = [end.labels for end in ends if end and len(end.labels) == len(converted.labels)]
     if head and len(labels) == 2 and all(labels):
         if labels[0] != labels[1]:
-            raise CheckpointError(f"names of classes are {labels[1]}, but must be {labels[0]}.")
+            raise DifferenceError(f"names of classes are {labels[1]}, but must be {labels[0]}.")
         report.append(f"names of classes: {', '.join(labels[0])}")
     if before is None or after is None or converted.not_comparable:
         return [*report, f"not compared: {converted.not_comparable}"]
@@ -100,7 +106,7 @@ def check(
     line = f"{name}: largest difference {difference:.1e} of the largest"
     # NaN must fail too.
     if not difference <= TOLERANCE:
-        raise CheckpointError(f"outputs of the converted model differ from its source: {line}.")
+        raise DifferenceError(f"outputs of the converted model differ from its source: {line}.")
     return [*report, line]
 
 
@@ -114,13 +120,13 @@ def _compare_texts(
     common = before.tokenizer.keys() & after.tokenizer.keys()
     for part in sorted(common):
         if before.tokenizer[part] != after.tokenizer[part]:
-            raise CheckpointError(
+            raise DifferenceError(
                 f"the tokenizer of the converted model differs from its source: {part}."
             )
     compared = [texts for texts in TEXTS if len(texts) == 1 or not causal]
     for texts in compared:
         expected = encode(tuple(text.lower() for text in texts) if lower_case else texts)
         if (ids := encode_after(texts)) != expected:
-            raise CheckpointError(f"the tokenizer gives {texts} the ids {ids}, not {expected}.")
+            raise DifferenceError(f"the tokenizer gives {texts} the ids {ids}, not {expected}.")
     same = [f"tokenizers: equal in {', '.join(sorted(common))}"] if common else []
     return [*same, f"ids of {len(compared)} texts: equal"]

@@ -2,12 +2,15 @@
 
 import argparse
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ..commands import add_user_dir
+from ..errors import UsageError
 from . import formats  # noqa: F401 (registers the formats)
-from .check import check
+from .check import DifferenceError, check
 from .conversion import CONVERSIONS, Conversion
 from .models import head_names
 
@@ -22,7 +25,8 @@ def convert(argv: list[str] | None = None) -> list[str]:
         Lines to print.
 
     Raises:
-        UsageError: the conversion is not possible, or `--check` fails; nothing is left behind.
+        UsageError: the conversion is not possible, or `--check` finds a difference, and nothing is
+            left behind; or the output is written, but cannot be compared.
     """
     arguments, (reading, writing), options = parse(argv)
     source, out = arguments.source, arguments.out
@@ -35,15 +39,31 @@ def convert(argv: list[str] | None = None) -> list[str]:
     # The format may have left it out.
     head = head if head in head_names(converted.state) else None
     report = [*converted.notes, f"written: {out}"]
-    if not arguments.check:
-        return report
+    if arguments.check:
+        with _kept_unless_different(out):
+            ends = reading.open(source, converted, head), writing.open(out, converted, head)
+            report += check(ends, converted, head, bool(options[1].get("lower_case")))
+    return report
+
+
+@contextmanager
+def _kept_unless_different(out: Path) -> Iterator[None]:
+    """Remove what is written if the comparison inside the block finds a difference, and only then.
+
+    Raises:
+        UsageError: a difference, or why there is no comparison.
+    """
     try:
-        ends = reading.open(source, converted, head), writing.open(out, converted, head)
-        lower_case = bool(options[1].get("lower_case"))
-        return [*report, *check(ends, converted, head, lower_case)]
-    except BaseException:
+        yield
+    except DifferenceError:
         shutil.rmtree(out)
         raise
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(f"{out} is written, but was not compared.") from error
+    # The libraries of either side raise errors of any type.
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
+        raise UsageError(f"{out} is written, but cannot be compared: {reason}.") from error
 
 
 def parse(

@@ -1,7 +1,6 @@
 """Directories that `from_pretrained` of this package's models loads: model.pt and dict.txt."""
 
 import copy
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,15 @@ from ..checkpoints.reading import read_checkpoint, recorded_settings
 from ..checks import read_dictionary
 from ..errors import CheckpointError
 from ..extras import import_extra
-from ..hub.files import find_checkpoint, lowercases, record_preprocessing
-from .architectures import ARCHITECTURES
+from ..hub.files import (
+    PREPROCESSING,
+    TOKENIZER,
+    find_checkpoint,
+    lowercases,
+    preprocessing_record,
+    separates,
+)
+from ..hub.tokenizer_json import load_tokenizer, separates_once
 from .carried import DICTIONARY, LABELS, fairseq_files, sentence_files
 from .conversion import Conversion, Forward, Opened
 from .dictionaries import (
@@ -40,20 +46,11 @@ from .fairseq_models import (
     to_fairseq,
 )
 from .families import CAUSAL, MASKED, Family, family_of
-from .models import CROSS_ENCODER, HEADS, LM_HEAD, POOLER, Converted, head_names, sizes
+from .kept import HEADLESS, KEPT, kept_settings, kept_text, read_kept
+from .models import HEADS, LM_HEAD, POOLER, Converted, head_names, sizes
 from .output import building, write_files
 from .settings import from_config, to_config, training_of
 from .tokenizer_files import parts_of
-
-#: Settings of transformers without a counterpart in fairseq, and "headless": the language modeling
-#: head is untrained.
-KEPT = "transformers.json"
-KEPT_SETTINGS = (
-    *("pooler_dropout", "initializer_range", "problem_type"),
-    *("classifier_norm", "classifier_pooling", *CROSS_ENCODER),
-    *(name for architecture in ARCHITECTURES for name in architecture.kept),
-)
-HEADLESS = "headless"
 
 
 def read_state(checkpoint: str | Path) -> dict[str, Any]:
@@ -93,7 +90,8 @@ def load(directory: str | Path, dictionary: Path | None = None) -> Converted:
     task = recorded_settings(state, "task", source)
     arguments |= {"add_bos_token": task["add_bos_token"]} if "add_bos_token" in task else {}
     words = read_dictionary(beside)
-    converted = neutral(arguments, state["model"], words, beside, source, family)
+    separator = separates(task, folder)
+    converted = neutral(arguments, state["model"], words, beside, source, family, separator)
     kept = read_kept(folder)
     if kept.pop(HEADLESS, False):
         converted.state = {
@@ -104,7 +102,7 @@ def load(directory: str | Path, dictionary: Path | None = None) -> Converted:
     converted.training = training_of(state, source)
     order = order_beside(folder, words, converted.settings["vocab_size"])
     if order:
-        _take_tokenizer(converted, order)
+        _take_tokenizer(converted, order, separator)
     return converted
 
 
@@ -115,8 +113,11 @@ def neutral(
     path: Path,
     source: Path,
     family: Family = MASKED,
+    separator: bool | None = None,
 ) -> Converted:
     """The form between formats of a model of fairseq, whose dictionary is beside `path`.
+
+    `separator` is whether a second </s> separates two sentences; None: if there are no types.
 
     Raises:
         UsageError: a setting or parameter is missing, or the dictionary is another one.
@@ -130,6 +131,11 @@ def neutral(
     converted.files = fairseq_files(path) | fairseq_files(folder / path.name)
     converted.files[DICTIONARY] = dictionary_text(dictionary)
     start = family.start(arguments)
+    # What follows from the types is not recorded.
+    unusual = separator if separator == converted.has_types else None
+    if unusual is not None:
+        record = preprocessing_record(lowercase=lowercases(folder), separator=unusual)
+        converted.files[PREPROCESSING] = record
 
     def write_tokenizer(out: Path, lower_case: bool | None) -> str:
         import_extra("tokenizers", "hf")
@@ -138,37 +144,31 @@ def neutral(
         recorded = lowercases(folder)
         lowers = bool(recorded if lower_case is None else lower_case)
         if lowers or recorded:
-            record_preprocessing(out, lowers)
+            record = preprocessing_record(lowercase=lowers, separator=unusual)
+            (out / PREPROCESSING).write_bytes(record)
         longest, types = settings["max_position_embeddings"], converted.has_types
-        return write(out, folder, dictionary, longest, lowers, start, types)
+        return write(out, folder, dictionary, longest, lowers, start, types, separator)
 
     converted.write_tokenizer = write_tokenizer
     return converted
 
 
-def _take_tokenizer(converted: Converted, order: list[int]) -> None:
-    """Give the tokens the ids of the tokenizer.json beside the checkpoint."""
+def _take_tokenizer(converted: Converted, order: list[int], separator: bool | None) -> None:
+    """Give the tokens the ids of the tokenizer.json beside the checkpoint.
+
+    If the training joined two sentences in another way than that tokenizer, the one that is
+    written joins them as the training did.
+    """
     settings = converted.settings
     converted.state = reordered(converted, inverse(order))
     settings |= zip(("bos_token_id", "pad_token_id", "eos_token_id"), order, strict=False)
     converted.tokenizer = tokenizer_beside(converted)
+    if separator == separates_once(load_tokenizer(converted.source / TOKENIZER)):
+        from .fast_tokenizers import paired
+
+        converted.tokenizer = paired(converted.tokenizer, converted.has_types, bool(separator))
     converted.write_tokenizer = None
     del converted.files[DICTIONARY]
-
-
-def read_kept(folder: Path) -> dict[str, Any]:
-    """Settings of transformers that have no counterpart in fairseq.
-
-    Raises:
-        CheckpointError: their file is damaged.
-    """
-    path = folder / KEPT
-    if not path.is_file():
-        return {}
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}.") from error
 
 
 def write(converted: Converted, out: Path) -> None:
@@ -225,7 +225,7 @@ def _files(converted: Converted, dictionary: Dictionary, by_tokenizer: bool) -> 
     """What a directory has beside the checkpoint, and notes about it."""
     files = converted.files | {DICTIONARY: dictionary_text(dictionary)}
     settings = converted.settings
-    kept = {name: settings[name] for name in KEPT_SETTINGS if settings.get(name) is not None}
+    kept = kept_settings(settings)
     if not converted.has_lm_head:
         converted.notes.append(
             "the source has no head for masked tokens: the new one is untrained"
@@ -236,7 +236,7 @@ def _files(converted: Converted, dictionary: Dictionary, by_tokenizer: bool) -> 
     if converted.labels:
         files[LABELS] = dictionary_text(dictionary_of(converted.labels))
     if kept:
-        files[KEPT] = (json.dumps(kept, indent=2) + "\n").encode()
+        files[KEPT] = kept_text(kept)
     if by_tokenizer:
         converted.notes.append(
             "dict.txt holds the ids of tokenizer.json: binarise these (examples/huggingface)"
@@ -266,8 +266,12 @@ def open_directory(path: Path, converted: Converted, head: str | None) -> Opened
     """The model as the hub loads it."""
     family, rows = _family(converted), converted.settings["vocab_size"]
     hub: Any = MODEL_REGISTRY[family.arguments.name].from_pretrained(path)
-    order = order_beside(path if path.is_dir() else path.parent, hub.task.source_dictionary, rows)
+    folder = path if path.is_dir() else path.parent
+    order = order_beside(folder, hub.task.source_dictionary, rows)
     (model,) = getattr(hub, "models", None) or [hub.model]
+    parts = parts_of(hub.bpe.tokenizer) if order else {}
+    # The hub joins texts itself.
+    parts.pop("post_processor", None)
 
     def encode(texts: tuple[str, ...]) -> list[int]:
         ids = hub.encode(*texts).tolist()
@@ -278,8 +282,8 @@ def open_directory(path: Path, converted: Converted, head: str | None) -> Opened
     return Opened(
         outputs_of(model, head, converted.writes_features(head), order),
         encode if hub.bpe is not None else None,
-        read_labels(path / DICTIONARY, path),
-        parts_of(hub.bpe.tokenizer) if order else {},
+        read_labels(folder / DICTIONARY, folder),
+        parts,
     )
 
 

@@ -9,7 +9,8 @@ a control character that is removed, and at parts of Hangul syllables.
 Importing this needs tokenizers (extra `hf`).
 """
 
-from collections.abc import Collection
+import json
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,10 @@ from tokenizers import (
 )
 
 from ..errors import DataError
-from ..hub.files import GPT2, SENTENCEPIECE
+from ..hub.files import GPT2, SENTENCEPIECE, TOKENIZER
+from ..hub.tokenizer_json import names_of
 from .dictionaries import MASK, SPECIAL
-from .tokenizer_files import CONFIG, config_of
+from .tokenizer_files import CONFIG, GENERIC, config_of
 
 SPACE = "▁"
 #: What Python's `str.split` splits at, without the space.
@@ -50,12 +52,14 @@ def write_tokenizer(
     lower_case: bool = False,
     start: str | None = None,
     types: bool = False,
+    separator: bool | None = None,
 ) -> str:
     """Write the tokenizer whose files are in `source`, for a model of at most `longest` tokens.
 
     With `lower_case`, it lowercases texts, as that of training was. `start` is the symbol before a
     text that a language model continues; None for masked language models. With `types`, the second
-    text of a pair has token type 1.
+    text of a pair has token type 1. `separator` is whether a second </s> separates two texts;
+    None: if there are no types.
 
     Returns:
         A note for the user: why no tokenizer was written, or "".
@@ -76,7 +80,9 @@ def write_tokenizer(
     if lower_case:
         steps = [normalizers.Lowercase(), tokenizer.normalizer]
         tokenizer.normalizer = normalizers.Sequence([s for s in steps if s is not None])
-    _add_symbols(tokenizer, ids, start, types)
+    _add_symbols(tokenizer, ids, start)
+    if start is None:
+        tokenizer.post_processor = pairing(tokenizer, types, separator)
     tokenizer.save(str(folder / "tokenizer.json"))
     names = NAMES | (ENCODER_NAMES if start is None else {"bos": start})
     (folder / CONFIG).write_bytes(config_of(names, longest, types))
@@ -197,19 +203,40 @@ def _check_complete(pieces: Collection[str], ids: dict[str, int], path: Path) ->
         )
 
 
-def _add_symbols(
-    tokenizer: Tokenizer, ids: dict[str, int], start: str | None, types: bool
-) -> None:
-    """The special symbols, and where they stand in one text and in two."""
+def _add_symbols(tokenizer: Tokenizer, ids: dict[str, int], start: str | None) -> None:
+    """The special symbols, and where they stand in a text of a language model."""
     symbols: list[Any] = list(SPECIAL)
-    single, pair = f"{start} $A", f"{start} $A $B"
     if start is None:
         # A space before the mask belongs to it.
         symbols.append(AddedToken(MASK, lstrip=True, special=True, normalized=False))
-        # As the hub interface joins two texts.
-        single, pair = "<s> $A </s>", "<s> $A </s> </s> $B </s>"
-        pair = "<s> $A </s> $B:1 </s>:1" if types else pair
     tokenizer.add_special_tokens(symbols)
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=single, pair=pair, special_tokens=[(each, ids[each]) for each in ("<s>", "</s>")]
+    if start is not None:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"{start} $A", pair=f"{start} $A $B", special_tokens=[(start, ids[start])]
+        )
+
+
+def pairing(tokenizer: Tokenizer, types: bool, separator: bool | None = None) -> Any:
+    """Where special symbols stand in one text and in two, as the hub interface joins them.
+
+    `types` and `separator` are those of `write_tokenizer`.
+    """
+    names = names_of(tokenizer)
+    start, end = names[0], names[2]
+    second = ":1" if types else ""
+    between = f"{end}{second} " if (not types if separator is None else separator) else ""
+    return processors.TemplateProcessing(
+        single=f"{start} $A {end}",
+        pair=f"{start} $A {end} {between}$B{second} {end}{second}",
+        special_tokens=[(name, tokenizer.token_to_id(name)) for name in (start, end)],
     )
+
+
+def paired(files: Mapping[str, bytes], types: bool, separator: bool) -> dict[str, bytes]:
+    """The files of a tokenizer of transformers that joins two texts as `write_tokenizer` does."""
+    tokenizer = Tokenizer.from_str(files[TOKENIZER].decode())
+    tokenizer.post_processor = pairing(tokenizer, types, separator)
+    # Other classes join texts in their own way.
+    config = json.loads(files[CONFIG]) | {"tokenizer_class": GENERIC}
+    written = {TOKENIZER: tokenizer.to_str(), CONFIG: json.dumps(config, indent=2) + "\n"}
+    return {**files, **{name: text.encode() for name, text in written.items()}}

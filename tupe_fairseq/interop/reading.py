@@ -50,6 +50,8 @@ def state_of(
 ) -> tuple[dict[str, Tensor], list[str]]:
     """The parameters of a directory by the names of `Converted`, and notes for the user.
 
+    `config` gets the settings that only the parameters show.
+
     Raises:
         UsageError: a file is damaged; a parameter is missing, or has another size than config.json
             says.
@@ -59,6 +61,7 @@ def state_of(
     prefix = architecture.prefix or architecture.model_type
     theirs = _with_prefix(saved.tensors, prefix)
     theirs = _first_layers(theirs, config, saved.path, notes)
+    config.update(architecture.shown(theirs))
     task = _task(theirs, config, architecture)
     expected = _expected(config, task, prefix)
     _compare(theirs, expected, saved.path, task)

@@ -26,6 +26,8 @@ TEXTS = (
     ("مرحبا بالعالم", "नमस्ते दुनिया"),
     ("🙂👍🏽 don't   stop\tnow…",),
 )
+#: The class of transformers that takes a tokenizer.json as it is.
+GENERIC = "PreTrainedTokenizerFast"
 #: Special tokens by the names of transformers, in the order of `hub.tokenizer_json.SYMBOLS`.
 KINDS = ("cls", "pad", "sep", "unk", "mask")
 
@@ -83,7 +85,7 @@ def _from(contents: bytes) -> Any:
 def _class_name(tokenizer: Any) -> str:
     """The class of a tokenizer, by the name that transformers 4 knows too."""
     name = type(tokenizer).__name__
-    return "PreTrainedTokenizerFast" if name == "TokenizersBackend" else name
+    return GENERIC if name == "TokenizersBackend" else name
 
 
 def parts_of(tokenizer: Any) -> dict[str, Any]:
@@ -122,7 +124,7 @@ def config_of(names: Mapping[str, str], longest: int, types: bool) -> bytes:
         types: whether the model has token types.
     """
     config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
+        "tokenizer_class": GENERIC,
         **{f"{kind}_token": name for kind, name in names.items()},
         "clean_up_tokenization_spaces": False,
         "model_input_names": ["input_ids", *["token_type_ids"] * types, "attention_mask"],

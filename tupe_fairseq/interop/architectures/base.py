@@ -1,6 +1,6 @@
 """What differs between the kinds of models of transformers that are converted."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,7 @@ class Architecture:
             always has them.
         types: how many token types a model there has at least; RoBERTa uses the first alone.
         kept: settings of config.json that `TupeConfig` does not have, which are written back.
+        shown: settings of `kept` that the names of parameters show, whatever config.json says.
         derived: further settings of `TupeConfig` from a configuration there.
         derived_there: further settings there from those of `TupeConfig`.
     """
@@ -40,5 +41,6 @@ class Architecture:
     joined: bool = False
     biases: Mapping[str, str] = field(default_factory=dict)
     kept: tuple[str, ...] = ()
+    shown: Callable[[Collection[str]], dict[str, Any]] = lambda names: {}
     derived: Callable[[Any], dict[str, Any]] = lambda config: {}
     derived_there: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda config: {}

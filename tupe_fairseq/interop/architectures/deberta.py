@@ -4,7 +4,7 @@ Convolution (v2-xlarge), embeddings of another width and models without relative
 supported.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ...errors import CheckpointError
@@ -65,6 +65,12 @@ def settings_there(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def form_of_head(names: Collection[str]) -> dict[str, Any]:
+    """Which head there is, as config.json of the released models does not say."""
+    heads = [any(name.startswith(head) for name in names) for head in TRANSFORMS]
+    return {"legacy": heads[0]} if any(heads) else {}
+
+
 DEBERTA = Architecture(
     model_type="deberta-v2",
     prefix="deberta",
@@ -116,6 +122,7 @@ DEBERTA = Architecture(
     },
     required={"relative_attention": True, "conv_kernel_size": 0},
     kept=("legacy",),
+    shown=form_of_head,
     derived=settings_of,
     derived_there=settings_there,
 )

@@ -21,7 +21,7 @@ from ...checkpoints.migration import SECOND_COPY, rename_old_layers
 from ...checkpoints.reading import read_checkpoint, recorded_settings
 from ...checks import read_dictionary
 from ...errors import CheckpointError, DataError
-from ...hub.files import find_checkpoint
+from ...hub.files import find_checkpoint, separates
 from ..carried import DICTIONARY
 from ..conversion import Conversion, Opened, register
 from ..dictionaries import MASK, dictionary_for, dictionary_of
@@ -96,7 +96,8 @@ def read_roberta(
     source, state, path, words = _read_source(checkpoint, dictionary)
     ours = todays_names(state["model"], ROBERTA_RULES)
     settings = _settings(state, ours, source, ROBERTA, "learned")
-    converted = neutral(settings, ours, words, path, source)
+    separator = separates(recorded_settings(state, "task", source), source.parent)
+    converted = neutral(settings, ours, words, path, source, separator=separator)
     warm_start(converted, position_encoding, seed)
     return converted
 

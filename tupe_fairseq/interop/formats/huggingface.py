@@ -5,11 +5,9 @@ as RoBERTa, or as BERT with the ids of a BERT; every other is written with its o
 (`sources.py`), and `learned` too with --classes tupe.
 """
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 from torch import Tensor
 
 from ...errors import CheckpointError, ConfigurationError
@@ -18,9 +16,8 @@ from ...hub.files import TOKENIZER
 from ..architectures import Architecture
 from ..card import model_card
 from ..carried import DICTIONARY, fairseq_files, sentence_files
-from ..check import inputs
-from ..classes import PROBLEM, class_of, default_classes, library, to_transformers
-from ..conversion import Conversion, Encode, Opened, register
+from ..classes import PROBLEM, default_classes, library, to_transformers
+from ..conversion import Conversion, register
 from ..models import (
     ANSWERS,
     CROSS_ENCODER,
@@ -33,11 +30,12 @@ from ..models import (
     sizes,
     task_of,
 )
+from ..opened import open_directory
 from ..output import building, write_files
 from ..reading import state_of
 from ..saved import read_config
 from ..sources import AUTO_MAP, collect
-from ..tokenizer_files import has_tokenizer, read_tokenizer, settings_of
+from ..tokenizer_files import has_tokenizer, read_tokenizer
 from ..warm_start import Encoding, Seed, warm_start
 
 KIND = "huggingface"
@@ -85,6 +83,9 @@ def read(
         # Without fairseq's dictionary, a sentencepiece model there is that of XLM-RoBERTa.
         files |= fairseq_files(path)
     converted = Converted(settings, state, folder, files=files, notes=notes)
+    if settings.get("legacy") is False and library().__version__ < "5":
+        settings["legacy"] = True
+        converted.not_comparable = "transformers 4 ties a layer of this head to the embeddings"
     if has_tokenizer(folder):
         converted.tokenizer, ids = read_tokenizer(folder, settings["vocab_size"])
         settings |= ids
@@ -97,7 +98,7 @@ def read(
 
 
 def _settings(config: Any, architecture: Architecture, folder: Path) -> dict[str, Any]:
-    """The configuration by the names of `TupeConfig`, and what is kept of it beside them.
+    """The configuration by the names of `TupeConfig`.
 
     Raises:
         UsageError: a setting is invalid, or has no counterpart.
@@ -116,19 +117,20 @@ def _settings(config: Any, architecture: Architecture, folder: Path) -> dict[str
         raise CheckpointError(
             f"invalid position_options in {folder}: {', '.join(map(str, unknown))}."
         )
-    return settings | {name: getattr(config, name, None) for name in architecture.kept}
+    return settings
 
 
 def _of_state(
     config: Any, architecture: Architecture, state: dict[str, Tensor], folder: Path
 ) -> dict[str, Any]:
-    """Settings that the parameters show."""
+    """Settings that the parameters show, and those of `config` that are kept beside them."""
     settings = sizes(state, folder, KIND, architecture.is_causal)
     if architecture.types == 1:
         settings["type_vocab_size"] = int(TOKEN_TYPES in state)
+    kept = [*architecture.kept]
     if head_names(state):
-        settings |= {name: getattr(config, name, None) for name in (PROBLEM, *CROSS_ENCODER)}
-    return settings
+        kept += [PROBLEM, *CROSS_ENCODER]
+    return settings | {name: getattr(config, name, None) for name in kept}
 
 
 def _labels(config: Any, count: int) -> list[str]:
@@ -183,49 +185,6 @@ def write_texts(folder: Path, converted: Converted, lower_case: bool | None) -> 
             "whether texts are lowercased."
         )
     write_files(folder, converted.tokenizer)
-
-
-def open_directory(directory: Path, converted: Converted, head: str | None) -> Opened:
-    """The model as transformers loads it.
-
-    Raises:
-        UsageError: `transformers` is not installed.
-    """
-    # A configuration for multiple choice does not say that there is one score.
-    how = {"id2label": {0: converted.labels[0]}} if len(converted.labels) == 1 else {}
-    loaded = class_of(converted, head).from_pretrained(str(directory), dtype=torch.float32, **how)
-    model, bare = loaded.eval(), converted.writes_features(head)
-
-    def forward(tokens: Tensor) -> Tensor:
-        arguments = inputs(tokens, converted)
-        if not converted.has_types:
-            del arguments["token_type_ids"]
-        out = model(**arguments)
-        if bare:
-            return out.last_hidden_state
-        if "start_logits" in out:
-            return torch.stack((out.start_logits, out.end_logits), -1)
-        return out.logits
-
-    return Opened(forward, *texts_and_labels(directory, converted))
-
-
-def texts_and_labels(
-    directory: Path, converted: Converted
-) -> tuple[Encode | None, list[str], dict[str, Any]]:
-    """The tokenizer of a directory, if it has one, names of its classes, the tokenizer's parts."""
-    path, encode = directory / "config.json", None
-    parts: dict[str, Any] = {}
-    names = json.loads(path.read_text(encoding="utf-8")).get("id2label", {})
-    if has_tokenizer(directory):
-        auto = library().AutoTokenizer
-        tokenizer = auto.from_pretrained(str(directory), trust_remote_code=False)
-        # The symbol that begins a text of a language model ends it in fairseq.
-        first = int(converted.is_causal)
-        encode = lambda texts: tokenizer(*texts)["input_ids"][first:]  # noqa: E731
-        parts = settings_of(tokenizer)
-    labels = [str(names[number]) for number in sorted(names, key=int)]
-    return encode, labels[:1] if len(converted.labels) == 1 else labels, parts
 
 
 SUMMARY = "transformers: RoBERTa, BERT, DeBERTa-v2, ModernBERT, or what --to huggingface wrote"

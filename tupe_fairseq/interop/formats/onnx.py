@@ -21,11 +21,12 @@ from ..classes import to_transformers
 from ..conversion import Conversion, Forward, Opened, register
 from ..graphs import TRANSLATIONS, drop_shapes, quietly
 from ..models import ANSWERS, Converted, task_of
+from ..opened import texts_and_labels
 from ..output import building, write_files
 from ..pooling import Pooling, WithPooling
 from ..sentence_modules import compare_modules
 from ..sources import AUTO_MAP, collect
-from .huggingface import Head, LowerCase, texts_and_labels, write_texts
+from .huggingface import Head, LowerCase, write_texts
 
 KIND = "onnx"
 FILE, INT8_FILE = "model.onnx", "model.int8.onnx"
