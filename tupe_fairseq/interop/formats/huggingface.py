@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...errors import CheckpointError, ConfigurationError
 from ...extras import import_extra
-from ...hub.files import TOKENIZER
+from ...hub.files import SENTENCEPIECE, TOKENIZER
 from ..architectures import Architecture
 from ..card import model_card
 from ..carried import DICTIONARY, fairseq_files, sentence_files
@@ -78,10 +78,10 @@ def read(
         )
     if dictionary and not path.is_file():
         raise ConfigurationError(f"--dict is {str(path)!r}, but there is no such file.")
-    files = sentence_files(folder)
-    if path.is_file():
-        # Without fairseq's dictionary, a sentencepiece model there is that of XLM-RoBERTa.
-        files |= fairseq_files(path)
+    files = fairseq_files(path) | sentence_files(folder)
+    if DICTIONARY not in files:
+        # XLM-RoBERTa's own, whose ids are others.
+        files.pop(SENTENCEPIECE, None)
     converted = Converted(settings, state, folder, files=files, notes=notes)
     if settings.get("legacy") is False and library().__version__ < "5":
         settings["legacy"] = True
