@@ -21,7 +21,9 @@ atomically; a second call encodes the missing parts. The memory does not grow wi
 
 import argparse
 import shutil
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -39,8 +41,10 @@ from examples.shared.pieces import MODEL
 from examples.shared.settings import keep
 from examples.shared.workers import Results, pool
 from tupe_fairseq import UsageError
+from tupe_fairseq.errors import DataError
 from tupe_fairseq.files import replacing
 from tupe_fairseq.hub.files import PREPROCESSING
+from tupe_fairseq.interop.sentencepiece_models import unsupported
 from tupe_fairseq.machine import cores
 
 SPLITS = ("train", "valid")
@@ -84,6 +88,15 @@ def load_sentencepiece(model: Path) -> Vocabulary:
         lambda lines: processor.encode(lines, out_type=int, num_threads=1),
         lambda line: " ".join(processor.encode(line, out_type=str)),
     )
+
+
+def note_unsupported(model: Path) -> None:
+    """Say what transformers will not get of a vocabulary, before a model is trained with it."""
+    # Without protobuf, its contents are not known.
+    with suppress(DataError):
+        if reason := unsupported(model):
+            told = "fairseq can use it, but its models get no tokenizer.json for transformers."
+            print(f"note: {model} has {reason}. {told}", file=sys.stderr)
 
 
 def load_gpt2(folder: Path) -> Vocabulary:
@@ -268,6 +281,7 @@ def main(argv: list[str] | None = None) -> None:
         if not path.exists():
             text = arguments.text / "train.txt"
             make_vocabulary(arguments.sentencepiece, text, path, workers)
+        note_unsupported(path)
     words = arguments.out / "dict.txt"
     write_dictionary(load(path), words)
     if (record := arguments.text / PREPROCESSING).is_file():

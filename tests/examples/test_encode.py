@@ -12,6 +12,7 @@ from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, Sentencepi
 from examples.pretraining import encode
 from tests import ROOT
 from tests.examples.conftest import sentences
+from tests.interop import pieces
 from tupe_fairseq import UsageError
 
 
@@ -42,6 +43,21 @@ def test_sentencepiece(text, tmp_path, monkeypatch):
     again = tmp_path / "again"
     run(text, again, "--sentencepiece", model)
     assert (again / "train").read_bytes() == (out / "train").read_bytes()
+
+
+def test_a_vocabulary_without_a_counterpart_in_transformers(text, tmp_path, capsys):
+    """Is said before anything is trained with it."""
+    for kind in ("unigram", "word"):
+        folder = tmp_path / kind
+        folder.mkdir()
+        lines = (text / "train.txt").read_text().splitlines()
+        pieces.train(folder, lines, 60, model_type=kind)
+        capsys.readouterr()
+        run(text, tmp_path / f"{kind}-out", "--sentencepiece", folder / "sentencepiece.bpe.model")
+        told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
+        assert len(told) == (kind == "word")
+    assert "has the type word" in told[0]
+    assert "no tokenizer.json" in told[0]
 
 
 def test_gpt2_bpe(text, gpt2, tmp_path):

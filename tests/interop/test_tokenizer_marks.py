@@ -12,7 +12,8 @@ from tupe_fairseq.hub.files import SENTENCEPIECE
 
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed (extra hf)")
 
-from tupe_fairseq.interop.fast_tokenizers import by_rules, read_sentencepiece  # noqa: E402
+from tupe_fairseq.interop.fast_tokenizers import by_rules  # noqa: E402
+from tupe_fairseq.interop.sentencepiece_models import read_sentencepiece  # noqa: E402
 
 #: Characters that sentencepiece keeps, removes, replaces or takes apart.
 ALONE = [*"béﬁ㎏½각👍❤", *"\x00\x01\x1b\x1d\x7f\x85\u2028\t\n\r\u00ad"]

@@ -19,6 +19,7 @@ from ..errors import CheckpointError
 from ..extras import import_extra
 from ..hub.files import (
     PREPROCESSING,
+    SENTENCEPIECE,
     TOKENIZER,
     find_checkpoint,
     lowercases,
@@ -130,6 +131,9 @@ def neutral(
     converted = Converted(settings, parameters, folder, labels=read_labels(path, folder))
     converted.files = fairseq_files(path) | fairseq_files(folder / path.name)
     converted.files[DICTIONARY] = dictionary_text(dictionary)
+    if SENTENCEPIECE not in converted.files and len(models := [*folder.glob("*.model")]) == 1:
+        # The hub reads one of any name, if it is the only one.
+        converted.files[SENTENCEPIECE] = models[0].read_bytes()
     start = family.start(arguments)
     # What follows from the types is not recorded.
     unusual = separator if separator == converted.has_types else None

@@ -4,12 +4,15 @@ Texts get the ids that fairseq's `--bpe sentencepiece` or `--bpe gpt2` and dict.
 two exceptions. As for all models of transformers, special symbols written in a text, such as
 `<mask>`, are read as special symbols. With sentencepiece, the ids can differ at combining marks
 that are not in Unicode's canonical order, or that follow a sign of several letters (`ﬁ`, `㎏`) or
-a control character that is removed, and at parts of Hangul syllables.
+a control character that is removed, and at parts of Hangul syllables; with a unigram model, also
+where two ways to split a text have the same score, between which rounding in 32 bits decides, and
+where special symbols or bytes (`<0x41>`) are written in a text in capitals or in full.
 
 Importing this needs tokenizers (extra `hf`).
 """
 
 import json
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,9 +30,10 @@ from tokenizers import (
 )
 
 from ..errors import DataError
-from ..hub.files import GPT2, SENTENCEPIECE, TOKENIZER
+from ..hub.files import GPT2, SENTENCEPIECE, TOKENIZER, find_tokenizer
 from ..hub.tokenizer_json import names_of
-from .dictionaries import MASK, SPECIAL
+from .dictionaries import FILLER, MASK, SPECIAL
+from .sentencepiece_models import is_unigram, pieces_of, read_sentencepiece, unsupported
 from .tokenizer_files import CONFIG, GENERIC, config_of
 
 SPACE = "▁"
@@ -37,6 +41,10 @@ SPACE = "▁"
 WHITESPACE = "[\t-\r\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
 #: The places before characters that belong to the one before them.
 MARK = r"(?<!\A)(?=[\p{M}\x{200C}\x{200D}\x{FF9E}\x{FF9F}\x{1F3FB}-\x{1F3FF}])"
+#: The end of a text that is not empty.
+END = r"(?<!\A)\z"
+#: Names of bytes, of which sentencepiece makes unknown characters if it is told to.
+BYTE = re.compile("<0x[0-9A-F]{2}>")
 #: A code point that Unicode reserves for use inside of programs.
 SEPARATOR = "\U0010ffff"
 #: Special tokens by the names of transformers; those of masked language models alone.
@@ -62,23 +70,28 @@ def write_tokenizer(
     None: if there are no types.
 
     Returns:
-        A note for the user: why no tokenizer was written, or "".
+        A note for the user: why no tokenizer was written, or what it does not read; or "".
     """
     ids = dict(dictionary.indices)
     if start is None:
         # As fairseq's task adds it.
         ids.setdefault(MASK, len(dictionary))
+    note = ""
     try:
-        if (source / SENTENCEPIECE).is_file():
-            tokenizer = from_sentencepiece(source / SENTENCEPIECE, ids)
-        elif all((source / name).is_file() for name in GPT2):
+        named = find_tokenizer(source)
+        if model := named.get("sentencepiece_model"):
+            tokenizer = from_sentencepiece(Path(model), ids)
+            note = _unread(Path(model), ids, tokenizer)
+        elif named.get("bpe") == "gpt2":
             tokenizer = from_gpt2(source / GPT2[0], source / GPT2[1], ids)
         else:
             raise DataError(f"{source} holds no {SENTENCEPIECE} or {' with '.join(GPT2)}.")
     except DataError as error:
         return f"no tokenizer was written, so AutoTokenizer has nothing to load: {error}"
     if lower_case:
-        steps = [normalizers.Lowercase(), tokenizer.normalizer]
+        # The library lowercases each letter by itself.
+        sigma = normalizers.Replace(Regex(r"(?<=[\p{L}\p{M}])Σ(?![\p{L}\p{M}])"), "ς")
+        steps = [sigma, normalizers.Lowercase(), tokenizer.normalizer]
         tokenizer.normalizer = normalizers.Sequence([s for s in steps if s is not None])
     _add_symbols(tokenizer, ids, start)
     if start is None:
@@ -86,41 +99,91 @@ def write_tokenizer(
     tokenizer.save(str(folder / "tokenizer.json"))
     names = NAMES | (ENCODER_NAMES if start is None else {"bos": start})
     (folder / CONFIG).write_bytes(config_of(names, longest, types))
-    return ""
+    return note
+
+
+def _unread(path: Path, ids: Mapping[str, int], tokenizer: Tokenizer) -> str:
+    """A note about symbols that a unigram model does not know, or ""."""
+    kept = tokenizer.get_vocab()
+    unread = [each for each in ids if each not in kept and not re.fullmatch(FILLER, each)]
+    if not unread:
+        return ""
+    return (
+        f"dict.txt has {len(unread)} symbols that are no pieces of {path.name}, as {unread[0]!r}: "
+        "tokenizer.json reads them as <unk>"
+    )
 
 
 def from_sentencepiece(path: Path, ids: dict[str, int]) -> Tokenizer:
-    """A tokenizer of a sentencepiece model of the type bpe.
+    """A tokenizer of a sentencepiece model.
 
     Raises:
-        DataError: the file has another type, or a piece that the dictionary lacks.
+        DataError: tokenizer.json cannot express the model, or the dictionary lacks a piece.
     """
+    if reason := unsupported(path):
+        raise DataError(f"{path} has {reason}.")
     model = read_sentencepiece(path)
-    trainer, rules, kinds = model.trainer_spec, model.normalizer_spec, model.SentencePiece.Type
-    if trainer.model_type != trainer.BPE or (
-        trainer.byte_fallback or trainer.treat_whitespace_as_suffix
-    ):
-        raise DataError(f"{path} is not a sentencepiece model of the type bpe.")
-    if any(piece.type == kinds.USER_DEFINED for piece in model.pieces):
-        raise DataError(f"{path} has user-defined symbols, which are not supported.")
-    scores = {piece.piece: piece.score for piece in model.pieces if piece.type == kinds.NORMAL}
-    _check_complete(scores, ids, path)
-    merges = _merges(scores)
-    tokenizer = Tokenizer(models.BPE(vocab=ids, merges=merges, unk_token="<unk>", fuse_unk=True))
-    charsmap = rules.precompiled_charsmap
-    steps = by_rules(charsmap) if charsmap else []
+    scores, bytes_ = pieces_of(model, "NORMAL"), model.trainer_spec.byte_fallback
+    own = pieces_of(model, "USER_DEFINED")
+    _check_complete(pieces_of(model, "NORMAL", "USER_DEFINED", "BYTE"), ids, path)
+    if is_unigram(model):
+        vocabulary = _scored({**scores, **_always_taken(own, scores)}, ids)
+        core: Any = models.Unigram(vocabulary, ids["<unk>"], bytes_)
+    else:
+        how = {"unk_token": "<unk>", "fuse_unk": True, "byte_fallback": bytes_}
+        core = models.BPE(vocab=ids, merges=_merges(scores), **how)
+    tokenizer = Tokenizer(core)
+    tokenizer.normalizer = _normalizer(model)
+    _set_spaces(tokenizer, model, [*scores, *own])
+    return tokenizer
+
+
+def _normalizer(model: Any) -> normalizers.Normalizer:
+    """Rules, spaces in a row, and the mark of spaces."""
+    rules, suffix = model.normalizer_spec, model.trainer_spec.treat_whitespace_as_suffix
+    steps = by_rules(rules.precompiled_charsmap) if rules.precompiled_charsmap else []
     if rules.remove_extra_whitespaces:
         steps += [normalizers.Replace(Regex(" +"), " ")]
         steps += [normalizers.Replace(Regex(r"\A | \z"), "")]
-    steps += [normalizers.Prepend(SPACE)] if rules.add_dummy_prefix else []
-    tokenizer.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", SPACE)])
-    words = pre_tokenizers.Split(SPACE, "merged_with_next")
-    # fairseq reads pieces from a line of text, in which these characters separate them.
-    between = pre_tokenizers.Split(Regex(WHITESPACE), "removed")
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, between])
-    strip = [decoders.Strip(" ", 1, 0)] if rules.add_dummy_prefix else []
-    tokenizer.decoder = decoders.Sequence([decoders.Replace(SPACE, " "), decoders.Fuse(), *strip])
-    return tokenizer
+    if rules.add_dummy_prefix:
+        steps += [normalizers.Replace(Regex(END), " ") if suffix else normalizers.Prepend(" ")]
+    return normalizers.Sequence([*steps, normalizers.Replace(" ", SPACE)])
+
+
+def _set_spaces(tokenizer: Tokenizer, model: Any, pieces: Collection[str]) -> None:
+    """Where texts are split before they become pieces, and how pieces are joined."""
+    suffix = model.trainer_spec.treat_whitespace_as_suffix
+    splits, inner = [], slice(-1) if suffix else slice(1, None)
+    if not any(SPACE in piece[inner] for piece in pieces):
+        side: Any = "merged_with_previous" if suffix else "merged_with_next"
+        splits.append(pre_tokenizers.Split(SPACE, side))
+    if not model.trainer_spec.byte_fallback:
+        # fairseq reads pieces from a line of text, in which these characters separate them.
+        splits.append(pre_tokenizers.Split(Regex(WHITESPACE), "removed"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(splits)
+    strip = [decoders.Strip(" ", int(not suffix), int(suffix))]
+    strip = strip if model.normalizer_spec.add_dummy_prefix else []
+    fuse = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+    tokenizer.decoder = decoders.Sequence([*fuse, *strip])
+
+
+def _always_taken(own: Collection[str], scores: Mapping[str, float]) -> dict[str, float]:
+    """Scores by which sentencepiece prefers user-defined symbols to all other pieces."""
+    best = max(scores.values())
+    return {symbol: len(symbol.encode()) * best - 0.1 for symbol in own}
+
+
+def _scored(scores: Mapping[str, float], ids: Mapping[str, int]) -> list[tuple[str, float]]:
+    """The vocabulary of a unigram model, by ids; symbols that are no pieces stand in no text."""
+    names = {number: symbol for symbol, number in ids.items()}
+    # The library scores unknown characters by the lowest score.
+    lowest, named = min(scores.values()), {*SPECIAL, MASK}
+    return [
+        (symbol, scores.get(symbol, lowest))
+        if (symbol := names.get(number, "")) in scores or symbol in named or BYTE.fullmatch(symbol)
+        else (f"{symbol} {number}", lowest)
+        for number in range(max(names) + 1)
+    ]
 
 
 def _merges(scores: dict[str, float]) -> list[tuple[str, str]]:
@@ -132,26 +195,6 @@ def _merges(scores: dict[str, float]) -> list[tuple[str, str]]:
         for cut in range(1, len(piece))
         if piece[:cut] in scores and piece[cut:] in scores
     ]
-
-
-def read_sentencepiece(path: Path) -> Any:
-    """The contents of a sentencepiece model, as its library describes them (`ModelProto`).
-
-    Raises:
-        DataError: the file is not such a model, or protobuf is missing or too old.
-    """
-    try:
-        from google.protobuf.message import DecodeError
-        from sentencepiece import sentencepiece_model_pb2
-    # protobuf refuses a description of a later version by an error of its own.
-    except Exception as error:
-        reason = str(error).partition(". ")[0]
-        raise DataError(f"{path} needs pip install --upgrade protobuf: {reason}.") from error
-    description: Any = sentencepiece_model_pb2
-    try:
-        return description.ModelProto.FromString(path.read_bytes())
-    except (DecodeError, ValueError) as error:
-        raise DataError(f"{path} is not a sentencepiece model: {error}.") from error
 
 
 def by_rules(charsmap: bytes) -> list[normalizers.Normalizer]:
