@@ -14,7 +14,7 @@ from .errors import DataError
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
-def read_lines(path: Path, name: str | None = None) -> Iterator[str]:
+def read_lines(path: str | Path, name: str | None = None) -> Iterator[str]:
     """Lines of a file without their ends.
 
     Args:
@@ -26,10 +26,10 @@ def read_lines(path: Path, name: str | None = None) -> Iterator[str]:
     """
     name = name or str(path)
     try:
-        with path.open("rb") as file:
+        with open(path, "rb") as file:
             yield from decoded(file, name)
     except OSError as error:
-        raise DataError(f"{name}: it cannot be read: {error.strerror}.") from error
+        raise DataError(f"{name}: cannot be read: {error.strerror}.") from error
 
 
 def decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:

@@ -27,6 +27,7 @@ from examples.shared import script
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.commands import add_user_dir
 from tupe_fairseq.files import replacing
+from tupe_fairseq.texts import decoded
 
 #: The paper counts the two paradigms of this term to argument structure.
 PHENOMENA = {"s-selection": "argument_structure"}
@@ -56,9 +57,9 @@ def read_pairs(path: Path, most: int) -> list[Pair]:
     for file in files:
         opened = lzma.open if file.suffix == ".xz" else open
         try:
-            with opened(file, "rt", encoding="utf-8") as text:
-                lines = list(text)
-        except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
+            with opened(file, "rb") as text:
+                lines = list(decoded(text, f"--data: cannot read {str(file)!r}"))
+        except (OSError, EOFError, lzma.LZMAError) as error:
             raise UsageError(f"--data: cannot read {str(file)!r}: {error}.") from error
         for number, line in enumerate(lines, 1):
             try:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tupe_fairseq import UsageError
+from tupe_fairseq import UsageError, texts
 
 #: Different lines at least: with fewer, the encoder learns the lines, and not the positions.
 LINES = 1000
@@ -176,13 +176,8 @@ def read_lines(file: Path, most: int) -> list[str]:
     Raises:
         UsageError: the file cannot be read, or has fewer than `LINES` different lines.
     """
-    try:
-        # Without a byte order mark.
-        with file.open(encoding="utf-8-sig") as opened:
-            found = (line.strip()[:most] for line in opened)
-            lines = list(dict.fromkeys(filter(None, found)))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"TEXT is {str(file)!r}, which cannot be read: {error}.") from error
+    found = (line.strip()[:most] for line in texts.read_lines(file, f"TEXT is {str(file)!r}"))
+    lines = list(dict.fromkeys(filter(None, found)))
     if len(lines) < LINES:
         raise UsageError(
             f"TEXT is {str(file)!r} with {len(lines)} different lines, but at least {LINES:,} are "

@@ -124,7 +124,7 @@ def test_bad_data(folder, tmp_path):
 
 def test_damaged_data(folder, data, tmp_path):
     whole = data.read_bytes()
-    damaged = {"cut.jsonl.xz": whole[:-20], "no.jsonl.xz": b"no xz", "no.jsonl": b"\xff\xfe"}
+    damaged = {"cut.jsonl.xz": whole[:-20], "no.jsonl.xz": b"no xz", "no.jsonl": b"\xff"}
     for name, content in damaged.items():
         (tmp_path / name).write_bytes(content)
         with pytest.raises(UsageError, match=rf"--data: cannot read .*{name}"):
