@@ -52,5 +52,5 @@ def test_other_encodings(contents, told, tmp_path):
 
 def test_files_that_cannot_be_read(tmp_path):
     for path in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(DataError, match=rf"--text is 'x': cannot be read: \w"):
+        with pytest.raises(DataError, match=r"--text is 'x': cannot be read: \w"):
             list(read_lines(path, "--text is 'x'"))
