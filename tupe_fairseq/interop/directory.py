@@ -42,6 +42,7 @@ from .fairseq_models import (
 from .families import CAUSAL, MASKED, Family, family_of
 from .models import CROSS_ENCODER, HEADS, LM_HEAD, POOLER, Converted, head_names, sizes
 from .output import building, write_files
+from .sentence_modules import read_sentence_model, text_notes
 from .settings import from_config, to_config, training_of
 
 #: Settings of transformers without a counterpart in fairseq, and "headless": the language modeling
@@ -241,6 +242,9 @@ def _files(converted: Converted, dictionary: Dictionary, by_tokenizer: bool) -> 
             "dict.txt holds the ids of tokenizer.json: binarise these (examples/huggingface)"
         )
         files |= converted.tokenizer
+    if sentences := read_sentence_model(files):
+        longest = settings["max_position_embeddings"]
+        converted.notes += text_notes(sentences, "the hub", longest)
     return files
 
 
