@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from examples.huggingface import serve
 from tests.interop.samples import TEXT, bert, refused, roberta, run, writes_onnx
@@ -66,14 +67,19 @@ def change(folder: Path, files: dict) -> None:
         path.write_text(json.dumps(known | changes if isinstance(changes, dict) else changes))
 
 
+def cased(folder: Path) -> None:
+    """Let the tokenizer of a BERT read capital letters, which it does not know."""
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    tokenizer["normalizer"]["lowercase"] = False
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    change(folder, {"tokenizer_config.json": {"do_lower_case": False}})
+
+
 def sentence_model(folder: Path, files: dict, write=bert) -> Path:
     """A cased model, cut at 9 tokens, with these changes."""
     write(folder, "Model")
     if write is bert:
-        tokenizer = json.loads((folder / "tokenizer.json").read_text())
-        tokenizer["normalizer"]["lowercase"] = False
-        (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-        change(folder, {"tokenizer_config.json": {"do_lower_case": False}})
+        cased(folder)
     change(folder, {"tokenizer_config.json": {"model_max_length": 7}})
     add_sentence_files(folder, 9)
     change(folder, files)
@@ -162,6 +168,23 @@ def test_said_of_other_programs(tmp_path):
     assert "embeddings have their first 5 values (truncate_dim)" in lines
     for what in ("lowercases texts", "puts 'A Bird ' before each text"):
         assert f"examples.huggingface.serve {what}, as sentence-transformers does; {TOO}" in lines
+
+
+@writes_onnx
+@pytest.mark.parametrize("kind", ["CrossEncoder", "SentenceTransformer"])
+def test_scores_of_pairs(kind, tmp_path):
+    """Texts are changed for a CrossEncoder's own scores; not for those of another model's head."""
+    bert(source := tmp_path / "source", "ForSequenceClassification", num_labels=1)
+    cased(source)
+    settings = {"do_lower_case": True, "max_seq_length": 9, "module_output_name": "scores"}
+    settings |= {"transformer_task": "sequence-classification"}
+    prompts = {"prompts": {"q": "A Bird "}, "default_prompt_name": "q", "model_type": kind}
+    change(source, {"modules.json": MODULES[:1], BERT: settings, MODEL: prompts})
+    run("--from", "huggingface", source, tmp_path / "out", "--to", "onnx", "--check")
+    pairs = [("The CAT", "a Bird"), (TEXTS[0], TEXTS[3]), ("a mat", "")]
+    model = library.CrossEncoder(str(source), device="cpu")
+    expected = model.predict(pairs, activation_fn=torch.nn.Identity())
+    np.testing.assert_allclose(serve.Program(tmp_path / "out")(pairs), expected, atol=2e-5)
 
 
 def module(name: str, path: str = "2") -> dict:
