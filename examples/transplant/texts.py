@@ -128,11 +128,13 @@ class Texts(Tokens):
             )
 
     def read(self, text: str) -> str:
-        """The part of a text that is read: words behind it have no order."""
+        """The part of a text that is read: words before or behind it have no order."""
         found = self.tokenizer(
             text, truncation=True, max_length=self.length, return_offsets_mapping=True
         )
-        return text[: max((end for _, end in found["offset_mapping"]), default=0)]
+        # Those of special tokens are empty.
+        spans = [(first, end) for first, end in found["offset_mapping"] if first < end]
+        return text[spans[0][0] : spans[-1][1]] if spans else ""
 
     def batches(
         self, seed: int, number: int, size: int, disordered: float, pairs: float
