@@ -9,17 +9,18 @@ script's `dev_ids.tsv` or `mrpc_dev_ids.tsv`, which lists the pairs of the valid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import BinaryIO, NamedTuple
 
 from examples.glue.tasks import Split, Task, find_file, is_similarity
 from tupe_fairseq import UsageError
+from tupe_fairseq.texts import decoded
 
 Row = dict[str, str]
 MICROSOFT = "msr_paraphrase_"
 #: Columns of Microsoft's files that identify a pair.
 PAIR = ("#1 ID", "#2 ID")
 DEV_IDS = ("dev_ids.tsv", "mrpc_dev_ids.tsv")
-#: Characters; the longest official line, with parse trees, has about ten thousand.
+#: Bytes; the longest official line, with parse trees, has about ten thousand.
 LONGEST_LINE = 1 << 20
 
 
@@ -80,26 +81,21 @@ def read_rows(path: Path, header: str = "") -> Iterator[Row]:
     Raises:
         UsageError: the file is not UTF-8, or a line is too long.
     """
-    try:
-        with path.open(encoding="utf-8-sig", newline="\n") as file:
-            lines = (line.rstrip("\r\n") for line in read_lines(file, path))
-            columns = (header or next(lines, "")).split("\t")
-            for line in filter(None, lines):
-                fields = line.split("\t")
-                row = dict(zip(columns, fields, strict=False))
-                # A row with too many columns has a tab in an unknown column.
-                yield row if len(fields) == len(columns) else mended(row, columns, len(fields))
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8: {error.reason} at byte {error.start}.") from error
+    with path.open("rb") as file:
+        lines = decoded(read_lines(file, path), str(path))
+        columns = (header or next(lines, "")).split("\t")
+        for line in filter(None, lines):
+            fields = line.split("\t")
+            row = dict(zip(columns, fields, strict=False))
+            # A row with too many columns has a tab in an unknown column.
+            yield row if len(fields) == len(columns) else mended(row, columns, len(fields))
 
 
-def read_lines(file: TextIO, path: Path) -> Iterator[str]:
+def read_lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
     """Lines with their ends; a UsageError for a longer line than GLUE has limits the memory."""
     while line := file.readline(LONGEST_LINE):
-        if len(line) == LONGEST_LINE and not line.endswith("\n"):
-            raise UsageError(
-                f"{path} is not a file of GLUE: a line exceeds {LONGEST_LINE} characters."
-            )
+        if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+            raise UsageError(f"{path} is not a file of GLUE: a line exceeds {LONGEST_LINE} bytes.")
         yield line
 
 
@@ -148,7 +144,7 @@ def chosen_pairs(folder: Path, split: str) -> Callable[[Row], bool]:
             f"{folder} holds {MICROSOFT}train.txt, but no {DEV_IDS[0]}, which lists the pairs of "
             "the validation set: download it as GLUE's download script does."
         )
-    with path.open(encoding="utf-8-sig") as file:
-        pairs = {tuple(line.split()) for line in read_lines(file, path)}
+    with path.open("rb") as file:
+        pairs = {tuple(line.split()) for line in decoded(read_lines(file, path), str(path))}
     valid = split == "valid"
     return lambda row: (tuple(row[column] for column in PAIR) in pairs) == valid

@@ -19,6 +19,7 @@ from torch import Tensor
 from tupe_fairseq import UsageError
 from tupe_fairseq.checks import read_dictionary
 from tupe_fairseq.hub.files import (
+    PREPROCESSING,
     SENTENCEPIECE,
     TOKENIZER,
     build_tokenizer,
@@ -35,11 +36,12 @@ class Tokenizer:
     Args:
         folder: BPE_DIR.
         lowercase: whether the pre-training text was in lower case. None: as preprocessing.json
-            says; without it, if the dictionary has no word with a capital letter. tokenizer.json
-            does itself what its model needs.
+            says; without it, texts stay as they are. tokenizer.json does itself what its model
+            needs.
 
     Raises:
-        UsageError: the folder lacks a file, or one cannot be loaded.
+        UsageError: the folder lacks a file, one cannot be loaded, or the dictionary has no word
+            with a capital letter and nothing says why.
     """
 
     def __init__(self, folder: Path, lowercase: bool | None = None):
@@ -57,7 +59,13 @@ class Tokenizer:
         if isinstance(self.bpe, TokenizerJson):
             self.bpe.check_dictionary(self.dictionary)
         recorded = lowercases(folder) if lowercase is None else lowercase
-        self.lowercase = not self._has_capitals() if recorded is None else recorded
+        if recorded is None and not self._has_capitals():
+            raise UsageError(
+                f"BPE_DIR is {folder}, whose tokens have no capital letter, and no "
+                f"{PREPROCESSING} there says whether the pre-training text was lowercased: give "
+                "--lowercase or --cased."
+            )
+        self.lowercase = bool(recorded)
 
     @property
     def case(self) -> str:

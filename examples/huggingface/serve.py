@@ -1,32 +1,167 @@
-"""Classify texts, fill masks or embed texts with onnxruntime, from standard input: one per line.
+"""Classify texts, fill masks or embed texts with onnxruntime.
 
     python scripts/convert_checkpoint.py --to onnx MODEL --head NAME --out program
     python -m examples.huggingface.serve program < sentences.txt
 
-With --pooling mean in place of --head, a text is answered by its embedding, in JSON. A tab
-separates the two sentences of a pair. Needs onnxruntime and tokenizers only, neither torch nor
-fairseq. A second argument names the file of the program: model.int8.onnx is smaller, and less
-exact.
+From standard input, one text in each line, UTF-8; lines are answered as they arrive. With
+--pooling mean in place of --head, a text is answered by its embedding, in JSON. Otherwise, a tab
+separates the two sentences of a pair. A second argument names the file of the program:
+model.int8.onnx is smaller, and less exact. A program of one's own calls
+
+    answers = Program("program")(["a good film .", ("one sentence", "another")])
+
+Needs onnxruntime and tokenizers only, neither torch nor this package: the file can be copied.
 """
 
 import argparse
+import codecs
 import json
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy
 from onnxruntime import InferenceSession
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, normalizers
 
-#: Words that are printed for a mask.
+#: Words that are given for a mask.
 BEST = 5
-#: Files of a model and its tokenizer, and the setting there that may lower the longest text.
-LIMITS = {
-    "sentence_bert_config.json": "max_seq_length",
-    "tokenizer_config.json": "model_max_length",
-}
+#: Texts that are run together, and bytes that are read at a time.
+BATCH, PART = 16, 1 << 16
 #: DeBERTa's mask and that of others.
 MASKS = ("[MASK]", "<mask>")
+#: Files of sentence-transformers; it reads the first that exists.
+KINDS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+SENTENCES = tuple(f"sentence_{kind}_config.json" for kind in KINDS)
+#: A text or a pair of texts.
+Text = str | tuple[str, str]
+#: Of a text: an embedding (C), a class and its probability, the value of a regression, or the
+#: likeliest words at its first mask with their probabilities, none without a mask.
+Answer = numpy.ndarray | tuple[str, float] | float | list[tuple[str, float]]
+
+
+class ServingError(ValueError):
+    """A folder is no program that can be served, or a text cannot be read."""
+
+
+class Program:
+    """A program that `--to onnx` wrote, and its tokenizer.
+
+    Texts are changed and cut as in transformers and, for the embeddings and scores of its models,
+    in sentence-transformers: prompt, lower case, longest text and side that is cut.
+
+    Args:
+        folder: of the program.
+        file: its name.
+
+    Raises:
+        ServingError: a file is missing, or the program has outputs for each token.
+    """
+
+    def __init__(self, folder: str | Path, file: str = "model.onnx"):
+        self.folder = Path(folder)
+        for name in ("config.json", "tokenizer.json", file):
+            if not (self.folder / name).is_file():
+                raise ServingError(
+                    f"PROGRAM is {str(folder)!r}, but has no {name}: see --to onnx."
+                )
+        self.config = self._read("config.json")
+        self.session = InferenceSession(str(self.folder / file))
+        self.names = [each.name for each in self.session.get_inputs()]
+        first, *others = self.session.get_outputs()
+        of_tokens = len(first.shape) == 3 and first.shape[-1] != self.config["vocab_size"]
+        if first.name == "last_hidden_state":
+            raise ServingError(
+                f"PROGRAM is {str(folder)!r}, which returns features: convert with --pooling mean."
+            )
+        if others or of_tokens:
+            raise ServingError(
+                f"PROGRAM is {str(folder)!r}, which has outputs for each token, classes or "
+                "answers: they are not served here."
+            )
+        self.embeds = first.name == "sentence_embedding"
+        self.prompt, self.tokenizer = "", Tokenizer.from_file(str(self.folder / "tokenizer.json"))
+        self._prepare()
+
+    def __call__(self, texts: Sequence[Text]) -> list[Answer]:
+        """The answer to each text."""
+        found: list[Answer] = []
+        for start in range(0, len(texts), BATCH):
+            inputs = self.inputs(texts[start : start + BATCH])
+            (rows,) = self.session.run(None, {name: inputs[name] for name in self.names})
+            found += map(self._answer, inputs["input_ids"], rows)
+        return found
+
+    def inputs(self, texts: Sequence[Text]) -> dict[str, numpy.ndarray]:
+        """Ids, mask and token types of some texts, padded on the right: B×T each."""
+        rows = self.tokenizer.encode_batch([self._prompted(text) for text in texts])
+        parts = {"input_ids": "ids", "attention_mask": "attention_mask"}
+        return {
+            name: numpy.array([getattr(each, part) for each in rows], dtype=numpy.int64)
+            for name, part in (*parts.items(), ("token_type_ids", "type_ids"))
+        }
+
+    def _read(self, *names: str) -> dict[str, Any]:
+        """The first of these files that exists."""
+        path = next((path for n in names if (path := self.folder / n).is_file()), None)
+        return json.loads(path.read_text(encoding="utf-8")) if path else {}
+
+    def _prepare(self) -> None:
+        """Set what happens to texts before the program runs."""
+        settings, tokenizer = self._read("tokenizer_config.json"), self.tokenizer
+        most = self.config["max_position_embeddings"]
+        longest = settings.get("model_max_length") or most
+        of_model = self._read("config_sentence_transformers.json")
+        if self.embeds or of_model.get("model_type") == "CrossEncoder":
+            sentences = self._read(*SENTENCES)
+            longest = sentences.get("max_seq_length") or longest
+            if sentences.get("do_lower_case"):
+                steps = filter(None, (normalizers.Lowercase(), tokenizer.normalizer))
+                tokenizer.normalizer = normalizers.Sequence([*steps])
+            prompts = of_model.get("prompts") or {}
+            self.prompt = prompts.get(of_model.get("default_prompt_name")) or ""
+        cut = tokenizer.truncation or {}
+        side = settings.get("truncation_side") or cut.get("direction", "right")
+        tokenizer.enable_truncation(int(min(longest, most)), direction=side)
+        padding = self.config["pad_token_id"]
+        tokenizer.enable_padding(pad_id=padding, pad_token=tokenizer.id_to_token(padding))
+
+    def _prompted(self, text: Text) -> Text:
+        if isinstance(text, str):
+            return self.prompt + text
+        return self.prompt + text[0], text[1]
+
+    def _answer(self, ids: numpy.ndarray, row: numpy.ndarray) -> Answer:
+        """What the outputs say of a text: ids T, and logits, T×V or of classes, or C."""
+        if self.embeds:
+            return row
+        return self._classified(row) if "problem_type" in self.config else self._filled(ids, row)
+
+    def _classified(self, logits: numpy.ndarray) -> tuple[str, float] | float:
+        kind = self.config["problem_type"]
+        if kind == "regression":
+            return float(logits[0])
+        several = kind == "multi_label_classification"
+        probabilities = 1 / (1 + numpy.exp(-logits)) if several else softmax(logits)
+        best = int(probabilities.argmax())
+        # transformers leaves the names of two classes out, if they are the default ones.
+        name = self.config.get("id2label", {}).get(str(best), f"LABEL_{best}")
+        return name, float(probabilities[best])
+
+    def _filled(self, ids: numpy.ndarray, logits: numpy.ndarray) -> list[tuple[str, float]]:
+        added = self.tokenizer.get_added_tokens_decoder()
+        special = [number for number, token in added.items() if token.special]
+        # Either name may also be that of a word.
+        masks = [number for number in special if added[number].content in MASKS]
+        places = numpy.flatnonzero(numpy.isin(ids, masks))
+        if not len(places):
+            return []
+        probabilities = softmax(logits[places[0]])
+        probabilities[special] = 0
+        best = probabilities.argsort()[::-1][:BEST]
+        words = (self.tokenizer.decode([int(number)]).strip() for number in best)
+        return list(zip(words, map(float, probabilities[best]), strict=True))
 
 
 def softmax(logits: numpy.ndarray) -> numpy.ndarray:
@@ -35,102 +170,74 @@ def softmax(logits: numpy.ndarray) -> numpy.ndarray:
     return powers / powers.sum(-1, keepdims=True)
 
 
-def batch(tokenizer: Tokenizer, texts: list[str]) -> dict[str, numpy.ndarray]:
-    """Ids, mask and token types of some texts, padded on the right: B×T each."""
-    pairs = (text.split("\t", 1) for text in texts)
-    rows = tokenizer.encode_batch([tuple(pair) if len(pair) == 2 else pair[0] for pair in pairs])
-    parts = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
-    return {
-        name: numpy.array([getattr(each, part) for each in rows], dtype=numpy.int64)
-        for name, part in parts.items()
-    }
+def written(answer: Answer) -> str:
+    """An answer as it is printed."""
+    if isinstance(answer, numpy.ndarray):
+        return json.dumps([round(float(value), 6) for value in answer])
+    if isinstance(answer, float):
+        return f"{answer:.4f}"
+    words = answer if isinstance(answer, list) else [answer]
+    return ", ".join(f"{name} {share:.3f}" for name, share in words) or "(no mask)"
 
 
-def filled(tokenizer: Tokenizer, ids: numpy.ndarray, logits: numpy.ndarray) -> str:
-    """The likeliest words at the first mask of a text: ids T, logits T×V."""
-    added = tokenizer.get_added_tokens_decoder()
-    special = [number for number, token in added.items() if token.special]
-    # Either name may also be that of a word.
-    masks = [number for number in special if added[number].content in MASKS]
-    places = numpy.flatnonzero(numpy.isin(ids, masks))
-    if not len(places):
-        return "(no mask)"
-    probabilities = softmax(logits[places[0]])
-    probabilities[special] = 0
-    best = probabilities.argsort()[::-1][:BEST]
-    return ", ".join(f"{tokenizer.decode([int(i)]).strip()} {probabilities[i]:.3f}" for i in best)
+def arriving(file: BinaryIO) -> Iterator[list[str]]:
+    """Lines in groups of at most `BATCH`, without waiting for more than there are.
+
+    As everywhere in this package: a byte order mark is no text, and LF or CR LF end a line.
+
+    Raises:
+        ServingError: a line is not UTF-8.
+    """
+    number, rest = 0, b""
+    while part := file.read1(PART):
+        *lines, rest = (rest + part).split(b"\n")
+        for start in range(0, len(lines), BATCH):
+            some = lines[start : start + BATCH]
+            yield [decoded(line, number + i) for i, line in enumerate(some, 1)]
+            number += len(some)
+    if rest:
+        yield [decoded(rest, number + 1)]
 
 
-def classified(config: dict, logits: numpy.ndarray) -> str:
-    """The likeliest class of a text, or the value of a regression: logits of classes."""
-    if config["problem_type"] == "regression":
-        return f"{logits[0]:.4f}"
-    several = config["problem_type"] == "multi_label_classification"
-    probabilities = 1 / (1 + numpy.exp(-logits)) if several else softmax(logits)
-    best = int(probabilities.argmax())
-    # transformers leaves the names of two classes out, if they are the default ones.
-    name = config.get("id2label", {}).get(str(best), f"LABEL_{best}")
-    return f"{name} {probabilities[best]:.3f}"
+def decoded(line: bytes, number: int) -> str:
+    """The text of a line."""
+    if number == 1:
+        line = line.removeprefix(codecs.BOM_UTF8)
+    try:
+        return line.decode().rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        is_utf16 = number == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        raise ServingError(
+            f"standard input: line {number} is not UTF-8, byte {line[error.start]:#x} at "
+            f"{error.start}: convert it, for instance by iconv -f "
+            f"{'utf-16' if is_utf16 else 'latin1'} -t utf-8."
+        ) from error
 
 
-def longest(folder: str, config: dict) -> int:
-    """The number of tokens at which texts are cut."""
-    limits = [config["max_position_embeddings"]]
-    for name, setting in LIMITS.items():
-        path = Path(folder, name)
-        settings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        limits.append(settings.get(setting) or limits[0])
-    return min(limits)
+def paired(line: str) -> Text:
+    """The text of a line, or its two, which a tab separates."""
+    first, tab, second = line.partition("\t")
+    return (first, second) if tab else first
 
 
-def arguments() -> argparse.Namespace:
-    """Parse the command line."""
+def main() -> None:
+    """See the module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", metavar="PROGRAM", help="directory written by --to onnx")
     told = "of the program: model.onnx (default) or model.int8.onnx"
     parser.add_argument("file", metavar="FILE", nargs="?", default="model.onnx", help=told)
     args = parser.parse_args()
-    for name in ("config.json", "tokenizer.json", args.file):
-        if not Path(args.folder, name).is_file():
-            parser.error(f"PROGRAM is {args.folder!r}, but has no {name}: see --to onnx.")
-    return args
-
-
-def main() -> None:
-    """See the module's docstring."""
-    args = arguments()
-    folder = args.folder
-    config = json.loads(Path(folder, "config.json").read_text(encoding="utf-8"))
-    tokenizer = Tokenizer.from_file(str(Path(folder, "tokenizer.json")))
-    padding = config["pad_token_id"]
-    tokenizer.enable_padding(pad_id=padding, pad_token=tokenizer.id_to_token(padding))
-    tokenizer.enable_truncation(longest(folder, config))
-    session = InferenceSession(str(Path(folder, args.file)))
-    names = [each.name for each in session.get_inputs()]
-    first, *others = session.get_outputs()
-    output = first.name
-    if output == "last_hidden_state":
-        sys.exit(
-            f"error: PROGRAM is {folder!r}, which returns features: convert with --pooling mean."
-        )
-    if others or (len(first.shape) == 3 and first.shape[-1] != config["vocab_size"]):
-        sys.exit(
-            f"error: PROGRAM is {folder!r}, which has outputs for each token, classes or answers: "
-            "they are not served here."
-        )
-    texts = [line.rstrip("\n") for line in sys.stdin]
-    for start in range(0, len(texts), 16):
-        some = texts[start : start + 16]
-        inputs = batch(tokenizer, some)
-        (rows,) = session.run(None, {name: inputs[name] for name in names})
-        for text, ids, row in zip(some, inputs["input_ids"], rows, strict=True):
-            if output == "sentence_embedding":
-                answer = json.dumps([round(float(value), 6) for value in row])
-            elif "problem_type" in config:
-                answer = classified(config, row)
-            else:
-                answer = filled(tokenizer, ids, row)
-            print(f"{answer}\t{text}")
+    # Whatever the locale.
+    sys.stdout.reconfigure(encoding="utf-8")
+    try:
+        program = Program(args.folder, args.file)
+        for lines in arriving(sys.stdin.buffer):
+            texts = lines if program.embeds else list(map(paired, lines))
+            for line, answer in zip(lines, program(texts), strict=True):
+                print(f"{written(answer)}\t{line}")
+            sys.stdout.flush()
+    except ServingError as error:
+        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":

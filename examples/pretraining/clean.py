@@ -44,6 +44,7 @@ from tupe_fairseq import UsageError
 from tupe_fairseq.files import replacing
 from tupe_fairseq.hub.files import record_preprocessing
 from tupe_fairseq.machine import cores
+from tupe_fairseq.texts import UTF16
 
 OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 SPLITS = ("train", "valid")
@@ -71,11 +72,13 @@ def read_lines(path: Path) -> Iterator[str]:
     Bytes that are not UTF-8 become U+FFFD. Line ends of all systems are recognised.
 
     Raises:
-        UsageError: the file cannot be read completely.
+        UsageError: the file cannot be read completely, or is UTF-16.
     """
     opener = OPENERS.get(path.suffix.lower(), open)
     try:
         with opener(path, "rb") as raw:
+            if raw.peek(2)[:2] in UTF16:
+                raise UsageError(f"{path} is UTF-16: convert it by iconv -f utf-16 -t utf-8.")
             text = io.TextIOWrapper(raw, encoding="utf-8", errors="replace")
             rest = ""
             while piece := text.readline(CHUNK):

@@ -20,8 +20,10 @@ atomically; a second call encodes the missing parts. The memory does not grow wi
 """
 
 import argparse
+import io
 import shutil
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import pairwise
@@ -40,12 +42,12 @@ from examples.shared.binarised import binarised, join
 from examples.shared.pieces import MODEL
 from examples.shared.settings import keep
 from examples.shared.workers import Results, pool
-from tupe_fairseq import UsageError
-from tupe_fairseq.errors import DataError
+from tupe_fairseq import DataError, UsageError
 from tupe_fairseq.files import replacing
 from tupe_fairseq.hub.files import PREPROCESSING
 from tupe_fairseq.interop.sentencepiece_models import unsupported
 from tupe_fairseq.machine import cores
+from tupe_fairseq.texts import decoded, read_lines
 
 SPLITS = ("train", "valid")
 #: Bytes of text that a process encodes at a time.
@@ -213,8 +215,14 @@ def _encode_part(job: tuple[Path, int, int, Path, Format]) -> int:
     if not Path(f"{part}{form.suffix}").exists():
         with source.open("rb") as text:
             text.seek(begin)
-            lines = text.read(end - begin).decode().split("\n")
-        form.write(part, lines if lines[-1] else lines[:-1])
+            contents = io.BytesIO(text.read(end - begin))
+        try:
+            lines = list(decoded(contents, str(source)))
+        except DataError:
+            # The number of a line is that in the whole file.
+            deque(read_lines(source), maxlen=0)
+            raise
+        form.write(part, lines)
     return end - begin
 
 

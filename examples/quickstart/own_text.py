@@ -13,6 +13,7 @@ from pathlib import Path
 from examples.quickstart.prepare import clean, split_pretraining, write_lines
 from examples.shared import script
 from tupe_fairseq import UsageError
+from tupe_fairseq.texts import read_lines
 
 #: Most bytes: the text is in memory, several times.
 LARGEST = 256_000_000
@@ -32,14 +33,8 @@ def read(file: Path) -> list[str]:
             f"more than {LARGEST / 1e6:.0f} MB; for larger texts see "
             "examples/pretraining/README.md."
         )
-    try:
-        with file.open(encoding="utf-8-sig") as lines:
-            texts = [text for line in lines if (text := clean(line))]
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"--text is {str(file)!r}, which is not UTF-8 (byte {error.start}): convert it, for "
-            "instance by iconv -f latin1 -t utf8."
-        ) from error
+    lines = read_lines(file, f"--text is {str(file)!r}")
+    texts = [text for line in lines if (text := clean(line))]
     if len(texts) < LINES:
         raise UsageError(
             f"--text is {str(file)!r} with {len(texts)} lines, but at least {LINES} are needed, "

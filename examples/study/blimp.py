@@ -6,8 +6,9 @@ FOLDER holds a model of the hub. --data is the file of all pairs, one JSON objec
 the folder `data` of github.com/alexwarstadt/blimp. The score of a sentence is its
 pseudo-log-likelihood (Salazar et al. 2020, equation 1): each piece is masked alone, and the
 log-probabilities of the pieces are added. Equal scores count as wrong; those of the same words in
-another order are equal for a model without positions. Pairs that are longer than the model's
---max-positions are left out. Prints the accuracy of the 12 phenomena and its mean over the 67
+another order are equal for a model without positions. Sentences are lowercased if the
+preprocessing.json of the model says so. Pairs that are longer than the model's --max-positions are
+left out. Prints the accuracy of the 12 phenomena and its mean over the 67
 paradigms, and writes FOLDER/blimp.json.
 """
 
@@ -27,6 +28,8 @@ from examples.shared import script
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.commands import add_user_dir
 from tupe_fairseq.files import replacing
+from tupe_fairseq.hub.files import PREPROCESSING, lowercases
+from tupe_fairseq.texts import decoded
 
 #: The paper counts the two paradigms of this term to argument structure.
 PHENOMENA = {"s-selection": "argument_structure"}
@@ -56,9 +59,9 @@ def read_pairs(path: Path, most: int) -> list[Pair]:
     for file in files:
         opened = lzma.open if file.suffix == ".xz" else open
         try:
-            with opened(file, "rt", encoding="utf-8") as text:
-                lines = list(text)
-        except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
+            with opened(file, "rb") as text:
+                lines = list(decoded(text, f"--data: cannot read {str(file)!r}"))
+        except (OSError, EOFError, lzma.LZMAError) as error:
             raise UsageError(f"--data: cannot read {str(file)!r}: {error}.") from error
         for number, line in enumerate(lines, 1):
             try:
@@ -80,21 +83,14 @@ def read_pair(line: str) -> Pair:
     return Pair(row["UID"], PHENOMENA.get(term, term), good, bad)
 
 
-def encoder(hub: Any) -> Any:
-    """A function from a sentence to its ids T; in lower case if the model's dictionary is."""
-    dictionary = hub.task.source_dictionary
-    cased = any(symbol != symbol.lower() for symbol in dictionary.symbols[dictionary.nspecial :])
-    return lambda text: hub.encode(text if cased else text.lower())
-
-
 def encoded(hub: Any, pairs: list[Pair]) -> tuple[list[Pair], list[Tensor], int]:
     """The pairs that the model can read, their sentences as ids, and the number of other pairs.
 
     Raises:
         UsageError: the model can read none.
     """
-    encode, most = encoder(hub), hub.model.max_positions()
-    found = [(pair, (encode(pair.good), encode(pair.bad))) for pair in pairs]
+    most = hub.model.max_positions()
+    found = [(pair, (hub.encode(pair.good), hub.encode(pair.bad))) for pair in pairs]
     fitting = [(pair, both) for pair, both in found if max(map(len, both)) <= most]
     if not fitting:
         raise UsageError(f"all pairs are longer than --max-positions, which is {most}.")
@@ -173,6 +169,8 @@ def main(argv: list[str] | None = None) -> None:
         raise UsageError(f"--pairs must be at least 1, but is {args.pairs}.")
     began, pairs = time.monotonic(), read_pairs(args.data, args.pairs)
     hub = TupeRobertaModel.from_pretrained(args.folder, args.checkpoint_file, args.dictionary)
+    if lowercases(args.folder, args.dictionary or args.folder) is None:
+        print(f"{args.folder} has no {PREPROCESSING}: sentences are not lowercased")
     pairs, sentences, left_out = encoded(hub, pairs)
     if left_out:
         print(f"left out: {left_out:,} pairs longer than --max-positions")

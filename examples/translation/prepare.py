@@ -12,6 +12,7 @@ gets
 
 import argparse
 import gzip
+import io
 import zlib
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from fairseq_cli import preprocess
 from examples.shared import pieces, script
 from examples.shared.pieces import MODEL as TOKENIZER
 from tupe_fairseq import UsageError
+from tupe_fairseq.texts import decoded
 
 SPLITS = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
 LANGUAGES = ("en", "de")
@@ -35,10 +37,9 @@ def read_lines(folder: Path, name: str) -> list[str]:
     plain, packed = folder / name, folder / f"{name}.gz"
     try:
         raw = plain.read_bytes() if plain.is_file() else gzip.decompress(packed.read_bytes())
-        # splitlines() would also split at rarer separators.
-        lines = raw.decode("utf-8").removesuffix("\n").split("\n")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise UsageError(f"cannot read {plain} or {packed.name}: {error}.") from error
+    lines = list(decoded(io.BytesIO(raw), str(plain))) or [""]
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             raise UsageError(f"{name}, line {number} is empty, but must be a sentence.")

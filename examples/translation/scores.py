@@ -17,6 +17,7 @@ from examples.shared import markdown, script
 from examples.shared.markdown import NOT_RUN, spread
 from examples.shared.results import missing, read_results, rows, write_report
 from examples.study.measures import difference
+from tupe_fairseq.texts import read_lines
 
 BASELINE = "stock"
 COLUMNS = ("encoding", "seeds", "BLEU", "chrF", "difference", "training speed", "generation speed")
@@ -115,7 +116,7 @@ def _relative(seeds: Mapping[int, Any], base: Mapping[int, Any], key: str) -> st
 
 def references(folder: Path) -> list[str]:
     """The human translations of the test set."""
-    return (folder / "test.de").read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    return list(read_lines(folder / "test.de"))
 
 
 if __name__ == "__main__":

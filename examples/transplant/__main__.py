@@ -25,6 +25,7 @@ from examples.shared import script
 from examples.shared.settings import keep
 from tupe_fairseq import UsageError
 from tupe_fairseq.interop.dictionaries import dictionary_for
+from tupe_fairseq.interop.sentence_modules import SentenceModel, read_sentence_model, text_notes
 from tupe_fairseq.position import POSITION_ENCODINGS, known_options, model_options
 
 from .encoders import RESULTS, Encoder, read_source, transplanted, write
@@ -139,7 +140,7 @@ def main(argv: list[str] | None = None) -> None:
     print(*made.notes, sep="\n", file=sys.stderr)
     torch.manual_seed(args.seed)
     source, student = Encoder(converted).eval(), Encoder(made)
-    warn(args, texts, student)
+    warn(args, texts, student, read_sentence_model(made.files))
     if args.start != "random":
         keep_mean_position(source, student, texts.longest)
     if args.start == "fitted":
@@ -155,8 +156,12 @@ def main(argv: list[str] | None = None) -> None:
     print(*notes, f"written: {args.out}/transformers, {args.out}/fairseq", sep="\n")
 
 
-def warn(args: argparse.Namespace, texts: Texts, student: Encoder) -> None:
-    """Say what --length leaves out: parts of texts, and positions."""
+def warn(
+    args: argparse.Namespace, texts: Texts, student: Encoder, sentences: SentenceModel | None
+) -> None:
+    """Say what --length leaves out, parts of texts and positions, and what TEXT should have."""
+    for note in text_notes(sentences, "the distillation", texts.longest) if sentences else ():
+        print(note, file=sys.stderr)
     if texts.share_cut > 0.5:
         print(f"--length {args.length} cuts {texts.share_cut:.0%} of the texts.", file=sys.stderr)
     encoding, longest = student.base.encoder.embed_positions, texts.longest

@@ -9,6 +9,7 @@ and after `optimize` with each precision.
 
 import argparse
 import time
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from examples.shared.markdown import table
 from tupe_fairseq import UsageError
 from tupe_fairseq.huggingface import optimize
 from tupe_fairseq.huggingface.precision import PRECISIONS
+from tupe_fairseq.texts import read_lines
 
 PAIRS = (
     ("the dog bites the man", "a dog has bitten a man"),
@@ -79,7 +81,7 @@ def main(argv: list[str] | None = None) -> None:
         for pair, *values in zip(PAIRS, cosines(source), cosines(transplant), strict=True)
     ]
     print(*table(["", "", "cosine", "other positions"], rows), sep="\n")
-    texts = args.text.read_text(encoding="utf-8").splitlines()[:LINES]
+    texts = list(islice(read_lines(args.text, f"TEXT is {str(args.text)!r}"), LINES))
     ways = {"as it is": source}
     ways |= {f'optimize, "{each}"': optimize(source, each) for each in PRECISIONS}
     rows = [[name, f"{each:.2f}"] for name, each in milliseconds(ways, texts).items()]

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from tupe_fairseq import UsageError
 from tupe_fairseq.interop import directory
+from tupe_fairseq.interop.carried import SENTENCES
 from tupe_fairseq.interop.classes import to_transformers
 from tupe_fairseq.interop.formats import huggingface
 from tupe_fairseq.interop.models import TOKEN_TYPES, Converted
@@ -71,7 +72,8 @@ def transplanted(
         settings["type_vocab_size"] = 1
     if positions is not None:
         settings["max_position_embeddings"] = positions
-        made.files = _with(source.files, "sentence_bert_config.json", max_seq_length=positions)
+        sentences = next(filter(source.files.__contains__, SENTENCES), "")
+        made.files = _with(source.files, sentences, max_seq_length=positions)
         made.tokenizer = _with(
             source.tokenizer, "tokenizer_config.json", model_max_length=positions
         )

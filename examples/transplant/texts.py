@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tupe_fairseq import UsageError
+from tupe_fairseq import UsageError, texts
 
 #: Different lines at least: with fewer, the encoder learns the lines, and not the positions.
 LINES = 1000
@@ -128,11 +128,13 @@ class Texts(Tokens):
             )
 
     def read(self, text: str) -> str:
-        """The part of a text that is read: words behind it have no order."""
+        """The part of a text that is read: words before or behind it have no order."""
         found = self.tokenizer(
             text, truncation=True, max_length=self.length, return_offsets_mapping=True
         )
-        return text[: max((end for _, end in found["offset_mapping"]), default=0)]
+        # Those of special tokens are empty.
+        spans = [(first, end) for first, end in found["offset_mapping"] if first < end]
+        return text[spans[0][0] : spans[-1][1]] if spans else ""
 
     def batches(
         self, seed: int, number: int, size: int, disordered: float, pairs: float
@@ -176,13 +178,8 @@ def read_lines(file: Path, most: int) -> list[str]:
     Raises:
         UsageError: the file cannot be read, or has fewer than `LINES` different lines.
     """
-    try:
-        # Without a byte order mark.
-        with file.open(encoding="utf-8-sig") as opened:
-            found = (line.strip()[:most] for line in opened)
-            lines = list(dict.fromkeys(filter(None, found)))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"TEXT is {str(file)!r}, which cannot be read: {error}.") from error
+    found = (line.strip()[:most] for line in texts.read_lines(file, f"TEXT is {str(file)!r}"))
+    lines = list(dict.fromkeys(filter(None, found)))
     if len(lines) < LINES:
         raise UsageError(
             f"TEXT is {str(file)!r} with {len(lines)} different lines, but at least {LINES:,} are "

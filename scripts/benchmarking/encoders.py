@@ -1,6 +1,5 @@
 """What benchmark_serving.py measures: encoders of transformers, batches of texts, STS-B."""
 
-import csv
 import re
 import zlib
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from torch import Tensor
 from tupe_fairseq import UsageError
 from tupe_fairseq.extras import import_extra
 from tupe_fairseq.interop.pooling import Pooling
+from tupe_fairseq.texts import read_lines
 
 from .peers import DEBERTA
 
@@ -150,10 +150,7 @@ def read_texts(path: Path) -> list[str]:
     Raises:
         UsageError: no such file, or it has no text.
     """
-    try:
-        texts = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--text is {str(path)!r}, which cannot be read: {error}.") from error
+    texts = [line for line in read_lines(path, f"--text is {str(path)!r}") if line.strip()]
     if not texts:
         raise UsageError(f"--text is {str(path)!r}, which holds no text.")
     return texts
@@ -166,8 +163,8 @@ def read_sts_b(folder: Path) -> tuple[list[str], list[str], list[float]]:
         UsageError: the folder has no such file.
     """
     try:
-        with (folder / "dev.tsv").open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+        columns, *lines = (line.split("\t") for line in read_lines(folder / "dev.tsv"))
+        rows = [dict(zip(columns, line, strict=False)) for line in lines if line != [""]]
         first, second, scores = zip(
             *((row["sentence1"], row["sentence2"], float(row["score"])) for row in rows),
             strict=True,

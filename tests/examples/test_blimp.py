@@ -12,6 +12,7 @@ from examples.study import blimp
 from tests import toy_data
 from tests.fairseq_commands import pretrain
 from tupe_fairseq import TupeRobertaModel, UsageError
+from tupe_fairseq.hub.files import record_preprocessing
 
 LINES = ["the cat sat on the mat", "a dog ran over the hill", "cats and dogs run"]
 PAIRS = [
@@ -32,6 +33,7 @@ def folder(tmp_path_factory):
     for split in ("train", "valid"):
         toy_data.write_split(root, split, lines, symbols)
     shutil.copy(pretrain(root, root / "save"), root / "model.pt")
+    record_preprocessing(root, lowercase=True)
     return root
 
 
@@ -63,9 +65,8 @@ def test_against_one_mask_at_a_time(folder, data, monkeypatch):
     # Several batches of equal length.
     monkeypatch.setattr(blimp, "TOKENS", 150)
     hub = TupeRobertaModel.from_pretrained(folder)
-    encode = blimp.encoder(hub)
     texts = [text for pair in PAIRS for text in pair[2:]]
-    found = blimp.scores(hub, [encode(text) for text in texts])
+    found = blimp.scores(hub, [hub.encode(text) for text in texts])
     expected = [one_by_one(hub, text) for text in texts]
     assert found == pytest.approx(expected, abs=1e-4)
 
@@ -78,10 +79,26 @@ def test_against_one_mask_at_a_time(folder, data, monkeypatch):
     assert written["mean"] == pytest.approx(sum(shares.values()) / 3)
 
 
+@pytest.mark.parametrize("record", [True, False, None])
+def test_case_is_that_of_the_record(record, folder, data, tmp_path, capsys):
+    """Not that of the tokens: a script may have no capital letters."""
+    for file in ("dict.txt", "sentencepiece.bpe.model", "model.pt"):
+        shutil.copy(folder / file, tmp_path)
+    if record is not None:
+        record_preprocessing(tmp_path, lowercase=record)
+    hub = TupeRobertaModel.from_pretrained(tmp_path)
+    _, sentences, _ = blimp.encoded(hub, [blimp.Pair(*PAIRS[0])])
+    unknown = hub.task.source_dictionary.unk()
+    assert (unknown in sentences[0]) is not bool(record)
+    blimp.main([str(tmp_path), "--data", str(data), "--pairs", "1"])
+    told = f"{tmp_path} has no preprocessing.json: sentences are not lowercased"
+    assert (told in capsys.readouterr().out) == (record is None)
+
+
 def test_pairs_longer_than_the_model_reads_are_left_out(folder, data, tmp_path):
     for file in ("dict.txt", "sentencepiece.bpe.model"):
         shutil.copy(folder / file, tmp_path)
-    lengths = [len(blimp.encoder(TupeRobertaModel.from_pretrained(folder))(t)) for t in LINES]
+    lengths = [len(TupeRobertaModel.from_pretrained(folder).encode(text)) for text in LINES]
     short = ("--max-positions", str(min(lengths)), "--tokens-per-sample", str(min(lengths)))
     shutil.copy(pretrain(folder, tmp_path / "save", *short), tmp_path / "model.pt")
     blimp.main([str(tmp_path), "--data", str(data)])
@@ -124,7 +141,7 @@ def test_bad_data(folder, tmp_path):
 
 def test_damaged_data(folder, data, tmp_path):
     whole = data.read_bytes()
-    damaged = {"cut.jsonl.xz": whole[:-20], "no.jsonl.xz": b"no xz", "no.jsonl": b"\xff\xfe"}
+    damaged = {"cut.jsonl.xz": whole[:-20], "no.jsonl.xz": b"no xz", "no.jsonl": b"\xff"}
     for name, content in damaged.items():
         (tmp_path / name).write_bytes(content)
         with pytest.raises(UsageError, match=rf"--data: cannot read .*{name}"):

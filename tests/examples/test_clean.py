@@ -82,6 +82,9 @@ def test_packed_files(name, pack, tmp_path):
         lines_of(packed[:-20], tmp_path, name=name)
     with pytest.raises(UsageError, match=f"cannot read .*{name}"):
         lines_of(b"not packed at all", tmp_path, name=name)
+    assert lines_of(pack("\ufeffGood\r\n".encode()), tmp_path, name=name) == ["good"]
+    with pytest.raises(UsageError, match=f"{name} is UTF-16: convert it by iconv -f utf-16"):
+        lines_of(pack("Good\n".encode("utf-16")), tmp_path, name=name)
 
 
 def test_file_without_line_ends(tmp_path, monkeypatch):

@@ -107,6 +107,20 @@ def test_mistakes(text, tmp_path, flags, message):
     assert not (tmp_path / "out/train").exists()
 
 
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_lines_of_other_editors(mark, text, gpt2, tmp_path, monkeypatch):
+    """In several parts: no mark, no CR, and the number of a line that is not UTF-8."""
+    monkeypatch.setattr(encode, "PART", 70)
+    run(text, tmp_path / "one", "--gpt2-bpe", gpt2)
+    plain = (text / "train.txt").read_bytes()
+    (text / "train.txt").write_bytes(mark + plain.replace(b"\n", b"\r\n"))
+    run(text, tmp_path / "two", "--gpt2-bpe", gpt2)
+    assert (tmp_path / "two/train").read_bytes() == (tmp_path / "one/train").read_bytes()
+    (text / "train.txt").write_bytes(plain + b"caf\xe9\n")
+    with pytest.raises(UsageError, match=r"train\.txt: line 301 is not UTF-8, byte 0xe9 at 3"):
+        run(text, tmp_path / "three", "--gpt2-bpe", gpt2)
+
+
 def test_text_is_asked_for(tmp_path):
     with pytest.raises(UsageError, match=r"holds no train\.txt"):
         run(tmp_path, tmp_path / "out", "--sentencepiece", 40)

@@ -181,6 +181,29 @@ def test_texts_shorter_than_the_length(source, tmp_path):
         assert options.get("trained_positions") == (8 if name == "tupe_r" else None)
 
 
+def test_texts_that_sentence_transformers_changes(text, tmp_path):
+    """It is said, since TEXT may be changed; and the longest text follows the positions."""
+    write(source := tmp_path / "bert", "Model")
+    add_sentence_files(source, 9)
+    settings = {
+        "sentence_roberta_config.json": {"max_seq_length": 9, "do_lower_case": True},
+        "config_sentence_transformers.json": {
+            "prompts": {"q": "film: "},
+            "default_prompt_name": "q",
+        },
+    }
+    (source / "sentence_bert_config.json").unlink()
+    for name, values in settings.items():
+        (source / name).write_text(json.dumps(values))
+    flags = ("--position-encoding", "rope", "--max-positions", 40, "--updates", 1)
+    told = run(NAME, source, text, "--out", tmp_path / "out", *SHORT, *flags)
+    for what in ("lowercases texts", "puts 'film: ' before each text"):
+        line = f"sentence-transformers {what}, but the distillation does not"
+        assert line in told.stderr.splitlines()
+    written = (tmp_path / "out/transformers/sentence_roberta_config.json").read_text()
+    assert json.loads(written)["max_seq_length"] == 40
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -155,6 +155,17 @@ def test_long_lines_without_spaces(tmp_path):
     assert len(read[0]) == 13
 
 
+def test_lines_that_are_cut_on_the_left(tmp_path):
+    """The words are disordered that the tokenizer reads, which are the last ones here."""
+    write(source := tmp_path / "bert", "Model")
+    lines = [" ".join(words) for words in itertools.permutations(WORDS, 7)][:1000]
+    (file := tmp_path / "lines.txt").write_text("\n".join(lines))
+    load = transformers.AutoTokenizer.from_pretrained
+    for side, part in (("left", slice(-4, None)), ("right", slice(4))):
+        texts = Texts(file, load(source, truncation_side=side), 6)
+        assert texts.held_out == [" ".join(line.split()[part]) for line in lines[::10]]
+
+
 def test_lines_that_repeat(tmp_path):
     """A held-out line is no line of the training, and repeated lines do not count."""
     lines = [" ".join(words) for words in itertools.permutations(WORDS, 4)][:1000]

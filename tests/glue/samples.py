@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tests import ROOT
 from tests.interop.pieces import dictionary_of_pieces, train
+from tupe_fairseq.hub.files import record_preprocessing
 
 GLUE = ROOT / "examples" / "glue"
 
@@ -72,8 +73,9 @@ def write(folder: Path, texts: dict[str, str], end: str = "\n") -> Path:
 
 
 def write_tokenizer(folder: Path, text: str, cased: bool = False) -> Path:
-    """A sentencepiece model of this text and its dict.txt."""
+    """A sentencepiece model of this text, its dict.txt, and the record of its case."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = (text if cased else text.lower()).replace("|", " ").split("\n")
     dictionary_of_pieces(train(folder, lines * 5, 150)).save(str(folder / "dict.txt"))
+    record_preprocessing(folder, lowercase=not cased)
     return folder

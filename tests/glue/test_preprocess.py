@@ -17,6 +17,7 @@ from examples.glue.tasks import TASKS
 from examples.glue.tokenizer import Tokenizer
 from tests.glue.samples import GLUE, OFFICIAL, write, write_tokenizer
 from tupe_fairseq import UsageError
+from tupe_fairseq.hub.files import record_preprocessing
 
 
 @pytest.fixture(scope="module")
@@ -139,25 +140,52 @@ def test_report_tells_every_difference(download, bpe, tmp_path):
     assert "test    missing: RTE/test.tsv" in report
 
 
-@pytest.mark.parametrize(("cased", "flag"), [(True, None), (False, None), (True, True)])
-def test_case_is_that_of_the_pretraining_text(cased, flag, download, tmp_path):
+@pytest.mark.parametrize(
+    ("cased", "recorded", "flag", "lower"),
+    [
+        (True, True, None, False),
+        (False, True, None, True),
+        (True, True, True, True),
+        (True, False, None, False),
+        (False, False, True, True),
+        (False, False, False, False),
+    ],
+)
+def test_case_is_that_of_the_pretraining_text(cased, recorded, flag, lower, download, tmp_path):
+    """Without a record, text stays as it is."""
     bpe = write_tokenizer(tmp_path / "bpe", "".join(OFFICIAL.values()), cased)
+    if not recorded:
+        (bpe / "preprocessing.json").unlink()
     data = made(download, "WNLI", bpe, tmp_path / "out", lowercase=flag)
-    lower = flag or not cased
     assert json.loads((data / "task.json").read_text())["lowercase"] is lower
     pieces = indexed_dataset.make_dataset(str(data / "input0" / "train"), "mmap")[0]
-    text = Tokenizer(bpe).dictionary.string(pieces, bpe_symbol="sentencepiece")
-    assert text == ("i stuck a pin." if lower else "I stuck a pin.")
+    text = Tokenizer(bpe, flag).dictionary.string(pieces, bpe_symbol="sentencepiece")
+    if not cased and not lower:
+        assert text == "<unk> stuck a pin."
+    else:
+        assert text == ("i stuck a pin." if lower else "I stuck a pin.")
 
 
-def write_gpt2(folder: Path, words: set[str]) -> Path:
-    """GPT-2's files with all bytes and no merges; dict.txt with the bytes of these words."""
+@pytest.mark.parametrize("form", ["sentencepiece", "gpt2"])
+def test_case_is_not_guessed(form, download, tmp_path):
+    """A script without capital letters, or a text in lower case, has tokens without them."""
+    text = "".join(OFFICIAL.values()).lower()
+    write_form = {"sentencepiece": write_tokenizer, "gpt2": write_gpt2}[form]
+    bpe = write_form(tmp_path / "bpe", text)
+    (bpe / "preprocessing.json").unlink()
+    with pytest.raises(UsageError, match=r"capital letter, .* give --lowercase or --cased"):
+        made(download, "WNLI", bpe, tmp_path / "out")
+
+
+def write_gpt2(folder: Path, text: str) -> Path:
+    """GPT-2's files with all bytes and no merges; dict.txt with the bytes of this text."""
     folder.mkdir()
     encoder = {symbol: number for number, symbol in enumerate(bytes_to_unicode().values())}
     (folder / "encoder.json").write_text(json.dumps(encoder))
     (folder / "vocab.bpe").write_text("#version: 0.2\n")
     table = bytes_to_unicode()
-    ids = sorted({encoder[table[byte]] for word in words for byte in word.encode()})
+    ids = sorted({encoder[table[byte]] for byte in text.encode()})
+    record_preprocessing(folder, lowercase=text == text.lower())
     (folder / "dict.txt").write_text("".join(f"{number} 1\n" for number in ids))
     return folder
 
@@ -165,7 +193,7 @@ def write_gpt2(folder: Path, words: set[str]) -> Path:
 @pytest.mark.parametrize("cased", [True, False])
 def test_gpt2_bpe(cased, download, tmp_path):
     text = "".join(OFFICIAL.values())
-    bpe = write_gpt2(tmp_path / "bpe", {text if cased else text.lower()})
+    bpe = write_gpt2(tmp_path / "bpe", text if cased else text.lower())
     data = made(download, "WNLI", bpe, tmp_path / "out")
     assert json.loads((data / "task.json").read_text())["lowercase"] is not cased
     _, rows = loaded(data, "train", "WNLI")
@@ -195,7 +223,7 @@ def test_mistakes_are_told(download, bpe, tmp_path):
     refused(r"no .*/dict\.txt", download, "RTE", empty, tmp_path / "a")
     (empty / "two.model").write_text("")
     refused("several models: one.model, two.model", download, "RTE", empty, tmp_path / "a")
-    other = write_gpt2(tmp_path / "other", {"z"})
+    other = write_gpt2(tmp_path / "other", "z")
     refused("lacks 100 %", download, "RTE", other, tmp_path / "a")
 
 

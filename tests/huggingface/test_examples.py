@@ -64,17 +64,17 @@ def test_training_from_scratch(directory, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "status", "message"),
     [
-        ((), "the following arguments are required: PROGRAM"),
-        (("nowhere",), "PROGRAM is 'nowhere', but has no config.json"),
+        ((), 2, "the following arguments are required: PROGRAM"),
+        (("nowhere",), "error: PROGRAM is 'nowhere', but has no config.json: see --to onnx.", ""),
     ],
 )
-def test_mistakes_in_serving(words, message, tmp_path, monkeypatch, capsys):
+def test_mistakes_in_serving(words, status, message, tmp_path, monkeypatch, capsys):
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (extra onnx)")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["serve", *words])
     with pytest.raises(SystemExit) as ended:
         runpy.run_module("examples.huggingface.serve", run_name="__main__")
-    assert ended.value.code == 2
+    assert ended.value.code == status
     assert message in capsys.readouterr().err

@@ -170,7 +170,7 @@ def test_modules_that_a_program_lacks(tmp_path):
     ("flags", "notes"),
     [
         (("mean",), []),
-        (("cls",), ["modules.json has another pooling than 'cls'"]),
+        (("cls",), ["modules.json has the pooling mean, but this program cls"]),
         (
             ("mean", "--normalize", "yes"),
             ["modules.json does not normalize embeddings, but this program does"],

@@ -173,7 +173,7 @@ def test_forms_take_texts(script):
     [
         ("--form bert --lengths 8", "--form is 'bert', but can be: bert-base, deberta-v3-small, "),
         ("--model nowhere --lengths 8", "--model is 'nowhere', but must be a directory of"),
-        ("--text nowhere.txt", "--text is 'nowhere.txt', which cannot be read"),
+        ("--text nowhere.txt", "--text is 'nowhere.txt': cannot be read"),
         ("--sts-b nowhere", "--sts-b is 'nowhere', but must be GLUE's folder STS-B"),
         ("--lengths 513 --model {model}", "--lengths holds 513, but tiny takes texts of 2 to 512"),
         ("--lengths 8 --ways fast", "--ways names 'fast'; the known names are: transformers-fp32"),

@@ -11,8 +11,15 @@ DICTIONARY = "dict.txt"
 #: Names of classes, in folders of data and of fine-tuned models.
 LABELS = "label/dict.txt"
 MODULES = "modules.json"
+#: Settings of a model of sentence-transformers.
+MODEL = "config_sentence_transformers.json"
+#: Settings of its texts; it reads the first of these that exists.
+SENTENCES = tuple(
+    f"sentence_{kind}_config.json"
+    for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
 #: Beside modules.json.
-NAMES = (MODULES, "sentence_bert_config.json", "config_sentence_transformers.json")
+NAMES = (MODULES, MODEL, *SENTENCES)
 
 
 def fairseq_files(dictionary: Path) -> dict[str, bytes]:

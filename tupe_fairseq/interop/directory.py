@@ -50,6 +50,7 @@ from .families import CAUSAL, MASKED, Family, family_of
 from .kept import HEADLESS, KEPT, kept_settings, kept_text, read_kept
 from .models import HEADS, LM_HEAD, POOLER, Converted, head_names, sizes
 from .output import building, write_files
+from .sentence_modules import read_sentence_model, text_notes
 from .settings import from_config, to_config, training_of
 from .tokenizer_files import parts_of
 
@@ -246,6 +247,9 @@ def _files(converted: Converted, dictionary: Dictionary, by_tokenizer: bool) -> 
             "dict.txt holds the ids of tokenizer.json: binarise these (examples/huggingface)"
         )
         files |= converted.tokenizer
+    if sentences := read_sentence_model(files):
+        longest = settings["max_position_embeddings"]
+        converted.notes += text_notes(sentences, "the hub", longest)
     return files
 
 

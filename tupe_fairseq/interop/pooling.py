@@ -17,9 +17,14 @@ class Pooling(nn.Module):
             those of the first.
         normalize: whether vectors of sentences get unit length.
 
+    Attributes:
+        dimension: how many values of such a vector are kept, after that; None: all.
+
     Raises:
         ConfigurationError: the kind is unknown, or features would be normalized.
     """
+
+    dimension: int | None = None
 
     def __init__(self, kind: str, normalize: bool = False) -> None:
         super().__init__()
@@ -38,7 +43,8 @@ class Pooling(nn.Module):
         pooled = features[:, 0]
         if self.kind == "mean":
             pooled = mean_of_tokens(features, mask)
-        return F.normalize(pooled, dim=-1) if self.normalize else pooled
+        vectors = F.normalize(pooled, dim=-1) if self.normalize else pooled
+        return vectors[:, : self.dimension]
 
 
 class WithPooling(nn.Module):

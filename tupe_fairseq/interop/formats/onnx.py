@@ -24,7 +24,7 @@ from ..models import ANSWERS, Converted, task_of
 from ..opened import texts_and_labels
 from ..output import building, write_files
 from ..pooling import Pooling, WithPooling
-from ..sentence_modules import compare_modules
+from ..sentence_modules import compare_modules, read_sentence_model, text_notes
 from ..sources import AUTO_MAP, collect
 from .huggingface import Head, LowerCase, write_texts
 
@@ -73,9 +73,9 @@ def write(
             "installed."
         )
     _check(converted, head, pooling)
-    if pooling in ("mean", "cls"):
-        converted.notes += compare_modules(converted.files, pooling, normalize)
-    converted.pooling = Pooling(pooling or "none", normalize) if pooling or normalize else None
+    if pooling or normalize:
+        converted.pooling = Pooling(pooling or "none", normalize)
+    _follow_sentence_model(converted, head)
     for library in ("onnxruntime", "onnxscript", "transformers"):
         import_extra(library, KIND)
     from ...huggingface.precision import join_products
@@ -121,6 +121,23 @@ def _check(converted: Converted, head: str | None, pooling: str | None) -> None:
             f"--head is {head!r} and --pooling is {pooling!r}, but a program has one output: "
             "leave one of them out."
         )
+
+
+def _follow_sentence_model(converted: Converted, head: str | None) -> None:
+    """Do what the files of sentence-transformers say, or note it.
+
+    Raises:
+        UsageError: a file is damaged, or has something that a program lacks.
+    """
+    model, pooling = read_sentence_model(converted.files), converted.pooling
+    if model is None or not converted.writes_features(head):
+        return
+    if pooling is None or pooling.kind == "none":
+        longest = converted.settings["max_position_embeddings"]
+        converted.notes += text_notes(model, "a program that returns features", longest)
+    else:
+        converted.notes += compare_modules(model, pooling.kind, pooling.normalize)
+        pooling.dimension = model.dimension
 
 
 def _outputs(converted: Converted, head: str | None) -> list[str]:
