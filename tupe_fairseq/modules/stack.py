@@ -158,8 +158,10 @@ class TransformerStack(nn.Module):
         else:
             layout = Layout.of(padding, batch, length)
         x = self.add_types(x, wanted.types)
-        positions = self.embed_positions.for_pass(length, x.device)
-        x = positions.embed(x, wanted.tokens, None if padding is None else padding.mask)
+        mask = None if padding is None else padding.mask
+        in_attention = mask if layout.padding_mask is None else layout.padding_mask
+        positions = self.embed_positions.for_pass(length, x.device, in_attention)
+        x = positions.embed(x, wanted.tokens, mask)
         x = self.normalise_and_drop(layout.pack(x))
         if layout.padding_mask is not None and x.dim() == 3:
             x = x.masked_fill(layout.padding_mask[:, :, None], 0)
