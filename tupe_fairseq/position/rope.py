@@ -24,6 +24,7 @@ from .base import PositionEncoding, Shape, check_at_least, register_position_enc
 from .randomized import RandomizedEncoding, RandomizePositions
 from .rope_scaling import ROPE_SCALINGS, build_scaling, factor_and_length
 from .tables import ConstantTable
+from .unused import refuse_unused, warn_unused
 
 RopeTheta = Annotated[float, "base of the rotation frequencies"]
 Halves = Annotated[bool, "pair dimension i with i + D/2, not with its neighbour", Mark.FIXED]
@@ -158,6 +159,11 @@ class RotaryPosition(RandomizedEncoding):
         length = (shape.max_positions, rope_scaling_factor, rope_original_positions)
         self.scaling = build_scaling(rope_scaling, rope_scaling_settings, *length)
         self._check_scaling(rope_scaling)
+        if rope_proportional and self.width == shape.head_dim:
+            refuse_unused("--rope-proportional", True, "--rope-fraction below 1")
+        if rope_scaling is None and rope_original_positions not in (None, shape.max_positions):
+            # Recorded by a checkpoint, or given in vain.
+            warn_unused("--rope-original-positions", rope_original_positions, "--rope-scaling")
         self.rotation = self._rotation(self.reach)
         self.local: RotaryPosition | None = None
         if rope_theta_local is not None:
