@@ -19,7 +19,7 @@ def read_mask(attention_mask: Tensor | None) -> PaddingShift:
     """How padding is moved to the end of each row, where it is elsewhere.
 
     Positions count unmasked tokens, so the outputs of a sequence do not depend on where its
-    padding is. In a graph that torch exports, padding must be at the end.
+    padding is.
 
     Args:
         attention_mask: B×T, 1 or True at tokens; None: all are tokens.
