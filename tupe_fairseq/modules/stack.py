@@ -12,7 +12,7 @@ from ..errors import ConfigurationError, DataError
 from ..kernels.dropout import Dropout
 from ..position import PositionEncoding
 from ..position.initial import isolated_rng
-from ..tracing import refuse_jit
+from ..tracing import refuse_jit, refuse_script
 from .decoding import DecoderCache
 from .forward_pass import PLAIN, Batch, Encoded, Pass
 from .layer import TransformerLayer, build_norm
@@ -222,6 +222,10 @@ class TransformerStack(nn.Module):
             x = x.flatten(0, -2).index_select(0, rows)
         x = x if self.layer_norm is None else self.layer_norm(x)
         return Encoded(layout.unpack(x) if rows is None else x, states, weights)
+
+    def __prepare_scriptable__(self) -> None:
+        """Called by torch.jit.script, for each module of a model."""
+        refuse_script()
 
     def add_types(self, x: Tensor, types: Tensor | None) -> Tensor:
         """Input vectors with the embeddings of token types, if the encoder has any."""
