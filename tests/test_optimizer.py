@@ -91,6 +91,19 @@ def test_a_state_of_another_shape_is_refused(shapes):
     assert torch.equal(new, torch.ones_like(new))
 
 
+@pytest.mark.parametrize("name", ["exp_avg", "exp_avg_sq"])
+def test_a_part_of_a_state_of_another_shape_is_refused(name):
+    tensor = torch.nn.Parameter(torch.ones(3, 4))
+    tensor.grad = torch.ones_like(tensor)
+    optimizer = FusedAdam([tensor])
+    optimizer.step()
+    optimizer.state[tensor][name] = torch.ones(5, 4)
+    kept = tensor.detach().clone()
+    with pytest.raises(UsageError, match=rf"{name} of shape \(5, 4\) .* --reset-optimizer"):
+        optimizer.step()
+    assert torch.equal(tensor, kept)
+
+
 def test_more_positions_end_a_resumed_training_in_one_line(
     toy_masked_lm_data, trained_by_adam, tmp_path, capfd
 ):

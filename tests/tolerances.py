@@ -42,6 +42,9 @@ LOSSES = 2e-2
 STANDARD_ERRORS = 6
 #: Slopes by differences in fp32, relative to the slope.
 SLOPE, STEP = 2e-2, 1e-2
+#: Derivatives by differences in fp64, with so small a step, of those computed in each dtype.
+DERIVATIVE = {torch.float64: 1e-6, torch.float32: 1e-4}
+SMALL_STEP = 1e-5
 
 
 def assert_trained_alike(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
@@ -101,6 +104,13 @@ def assert_slope(loss: Callable[[float], float], expected: float) -> None:
     """Compare the slope of a function at 0, by central differences, with a computed one."""
     found = (loss(STEP) - loss(-STEP)) / (2 * STEP)
     assert abs(found - expected) <= SLOPE * max(abs(expected), 1), f"{found} is not {expected}"
+
+
+def assert_derivative(function: Callable[[float], Tensor], expected: Tensor) -> None:
+    """Compare the derivative of a function at 0, by central differences in fp64."""
+    found = (function(SMALL_STEP) - function(-SMALL_STEP)) / (2 * SMALL_STEP)
+    off = error(found, expected, largest(expected))
+    assert off <= DERIVATIVE[expected.dtype], f"off by {off:.1e} of the largest entry"
 
 
 def assert_zero(actual: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Whether torch.export traces, by any version of torch, and a refusal of torch.jit.trace."""
+"""Whether torch.export traces, by any version of torch, and refusals of torch.jit."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,6 +28,14 @@ def refuse_jit() -> None:
             "torch.jit.trace is not supported, because a trace is wrong for other batches: write "
             "ONNX (scripts/convert_checkpoint.py --to onnx), or use torch.export."
         )
+
+
+def refuse_script() -> None:
+    """Raise a ConfigurationError, since torch.jit.script cannot compile the models."""
+    raise ConfigurationError(
+        "torch.jit.script is not supported: write ONNX (scripts/convert_checkpoint.py --to onnx), "
+        "or use torch.export."
+    )
 
 
 def known(condition: Any) -> bool:

@@ -61,3 +61,17 @@ def test_what_kernels_are_called_with(name, case, dtype, padded):
         if attention.layer_terms is None:
             assert mask.untyped_storage().nbytes() <= mask.itemsize * NUM_HEADS * 9 * 9
     assert torch.backends.cuda.cudnn_sdp_enabled()
+
+
+@pytest.mark.parametrize("p", [0.0, 0.05, 0.0625, 0.1, 0.125, 0.3, 0.5, 0.9375, 1.0])
+@pytest.mark.parametrize(
+    ("name", "case"), served(("sdpa", "flash"), ["learned", "tupe_a", "rope"])
+)
+def test_dropout_is_not_rounded(name, case, p):
+    """Some kernels of cuDNN round its probability to sixteenths; torch before 2.12 uses them."""
+    encoding, attention = build(case, 9)
+    attention.train().dropout = p
+    with Calls() as calls, torch.no_grad():
+        run(encoding, attention, normal(2, 9, EMBED_DIM, seed=0), backend=name)
+    assert calls.made
+    assert all(not cudnn or p * 16 == int(p * 16) for _, _, cudnn in calls.made)

@@ -228,3 +228,18 @@ def test_a_known_path_of_floater_is_forgotten_when_it_changes():
         change()
         found = positions.embed(zeros.to(positions.first.dtype))
         assert_close(found[0], positions.path(9))
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+@torch.no_grad()
+def test_each_value_of_floater_that_changes_is_seen(is_new):
+    """Of one with large parameters, and of a new one, whose dynamics are 0."""
+    positions = build("floater").decoder.embed_positions
+    if is_new:
+        positions.dynamics["2"].weight.zero_()
+        positions.dynamics["2"].bias.zero_()
+    zeros = torch.zeros(1, 9, 16)
+    for parameter in positions.parameters():
+        positions.embed(zeros)
+        parameter.add_(0.1)
+        assert_close(positions.embed(zeros)[0], positions.path(9))

@@ -20,7 +20,7 @@ from tests.tolerances import assert_close, assert_gradients_close
 
 pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
 
-from tupe_fairseq import UsageError
+from tupe_fairseq import TUPEConfig, TUPEEncoder, UsageError
 from tupe_fairseq import huggingface as hf
 
 #: 1 at tokens: padding before, between and after them.
@@ -216,6 +216,30 @@ def test_values_that_change_in_place_are_seen(name):
     for parameter, value in zip(model.parameters(), other.parameters(), strict=True):
         parameter.data.copy_(value)
     assert_close(model(ids).logits, expected)
+
+
+def scriptable(arch: str) -> nn.Module:
+    from tests.decoder.samples import stock
+
+    return stock(arch, position_encoding="t5")
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        masked_lm,
+        lambda: masked_lm().tupe,
+        lambda: TUPEEncoder(TUPEConfig()),
+        lambda: nn.Sequential(TUPEEncoder(TUPEConfig())),
+        lambda: scriptable("tupe_transformer"),
+        lambda: scriptable("tupe_transformer_lm"),
+        lambda: scriptable("tupe_roberta"),
+    ],
+)
+def test_scripting_is_refused_in_one_line(build):
+    with pytest.raises(UsageError, match=r"torch\.jit\.script .* use torch\.export") as error:
+        torch.jit.script(build())
+    assert "\n" not in str(error.value)
 
 
 def test_tracing_is_refused_in_one_line():

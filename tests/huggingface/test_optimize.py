@@ -83,6 +83,15 @@ def test_questions_are_answered_equally():
     torch.testing.assert_close(ours.loss, theirs.loss, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("tokens", [2, 3, 7, 8, 9])
+def test_windows_of_any_number_of_tokens(tokens):
+    model = build("modernbert", local_attention=tokens)
+    inputs = batch(model)
+    shown = inputs["attention_mask"].bool()
+    theirs, ours = (each(**inputs)[0][shown] for each in (model, optimize(model)))
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+
+
 def test_texts_longer_than_the_configuration_says():
     """transformers rotates any position."""
     model = build("modernbert", max_position_embeddings=16)

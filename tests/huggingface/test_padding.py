@@ -11,6 +11,7 @@ from tupe_fairseq import huggingface as hf
 
 #: One score of each sequence, rather than of each token.
 OF_SEQUENCES = (hf.TupeForSequenceClassification, hf.TupeForMultipleChoice)
+ENCODERS = [hf.TupeModel, *(kind for kind in CLASSES if kind is not hf.TupeForCausalLM)]
 LENGTH = 8
 #: Ids of two sequences.
 TEXTS = [10, 11, 12, 13, 14], [17, 18, 19]
@@ -45,7 +46,7 @@ def outputs(model, ids: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor
     out = model(ids, attention_mask=mask)[0]
     if isinstance(model, OF_SEQUENCES):
         return out
-    return out[(ids != 1 if mask is None else mask).bool()]
+    return out[(ids != 1 if mask is None else mask).bool().expand_as(ids)]
 
 
 def check(model) -> None:
@@ -62,7 +63,7 @@ def check(model) -> None:
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
-        *((kind, "tupe_r") for kind in (hf.TupeModel, *CLASSES) if kind is not hf.TupeForCausalLM),
+        *((kind, "tupe_r") for kind in ENCODERS),
         *((hf.TupeForMaskedLM, name) for name in IN_ENCODERS),
         # Of the last layer, it reads the first tokens alone.
         *((hf.TupeForSequenceClassification, name) for name in IN_ENCODERS),
@@ -75,6 +76,45 @@ def test_encoders(kind, name):
 @every_decoder
 def test_language_models(name):
     check(small(hf.TupeForCausalLM, name, is_decoder=True))
+
+
+#: The same mask in forms that transformers takes.
+FORMS = {
+    "bool": lambda mask: mask.bool(),
+    "float": lambda mask: mask.float(),
+    "half": lambda mask: mask.bfloat16(),
+    "bytes": lambda mask: mask.to(torch.uint8),
+    "twos": lambda mask: 2 * mask,
+    "negative": lambda mask: -mask,
+    "one row for all": lambda mask: mask[:1],
+    "a view of one row": lambda mask: mask[:1].expand_as(mask),
+}
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_masks_of_any_form(kind, form, pooling):
+    """Whatever is not 0 is a token, as in transformers."""
+    model = small(kind, "tupe_r", classifier_pooling=pooling)
+    for places, _ in PLACES.values():
+        ids, mask = torch.full((2, LENGTH), 5), torch.zeros(2, LENGTH, dtype=torch.int64)
+        ids[0, places], mask[:, places] = torch.tensor(TEXTS[0]), 1
+        given, expected = FORMS[form](mask), outputs(model, ids, mask)
+        found = outputs(model, ids, given)
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_the_mean_of_a_text_without_tokens():
+    """It is 0, and finite in every form of the mask."""
+    model = small(hf.TupeForSequenceClassification, "tupe_r", classifier_pooling="mean")
+    ids, mask = batch(PLACES["right"], 1)
+    mask[1] = 0
+    expected = model.classifier(torch.zeros(1, 32))
+    for form in ("bool", "float", "twos", "negative"):
+        found = model(ids, attention_mask=FORMS[form](mask)).logits
+        torch.testing.assert_close(found[1:], expected)
 
 
 @pytest.mark.parametrize("side", PLACES)

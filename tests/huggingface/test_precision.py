@@ -43,11 +43,12 @@ def test_models_in_bf16_are_converted(precision):
     assert (ours - theirs)[shown].norm() / theirs[shown].norm() < 0.08
 
 
+@pytest.mark.parametrize("reach", [-1, 60])
 @pytest.mark.parametrize("name", ["v3", "own_projections"])
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
-def test_positions_beyond_the_longest_are_near(name, precision):
-    """The terms that are computed once hold all distances."""
-    model = build(name, num_hidden_layers=1)
+def test_positions_beyond_the_longest_are_near(name, precision, reach):
+    """The terms that are computed once hold all distances, also those of farther buckets."""
+    model = build(name, num_hidden_layers=1, max_relative_positions=reach)
     ids = torch.randint(4, model.config.vocab_size, (2, 70))
     with torch.no_grad():
         theirs, ours = (m(ids)[0] for m in (model, optimize(model, precision)))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.attention.cases import encoder_of, enlarged, normal
+from tests.attention.cases import EMBED_DIM, IN_ENCODERS, encoder_of, enlarged, normal
 from tests.tolerances import assert_close
 from tupe_fairseq import TUPEConfig, TUPEEncoder, UsageError, build_position_encoding
 from tupe_fairseq.errors import DataError
@@ -88,6 +88,32 @@ def test_padding_before_a_token_is_refused(columns):
     mask[1, columns] = True
     with pytest.raises(UsageError, match="padding precedes a token: pad on the right"):
         build()(vectors(), mask)
+
+
+RELEASED = {"deberta_released": True, "relative_clip": 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "is_served"),
+    [
+        *((name, {}, False) for name in IN_ENCODERS),
+        ("deberta", RELEASED, True),
+        ("deberta", {**RELEASED, "deberta_released": False}, False),
+        ("deberta", {**RELEASED, "deberta_emd": True}, False),
+        ("deberta", {**RELEASED, "deberta_absolute": True}, False),
+        ("deberta", {**RELEASED, "bidirectional": False}, False),
+    ],
+)
+@torch.no_grad()
+def test_texts_of_more_tokens_than_positions(name, options, is_served):
+    """Only DeBERTa in an encoder, as released, takes them."""
+    encoder = encoder_of(name, 5, options=options, causal=not options.get("bidirectional", True))
+    x, ids = normal(1, 6, EMBED_DIM, seed=0), torch.full((1, 6), 3)
+    if is_served:
+        assert encoder(x, tokens=ids).isfinite().all()
+    else:
+        with pytest.raises(UsageError, match=r"6 tokens, but --max-positions \(max_len\) is 5"):
+            encoder(x, tokens=ids)
 
 
 @pytest.mark.parametrize("backend", ["auto", "blocked", "eager", "sdpa"])

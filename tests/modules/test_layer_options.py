@@ -9,7 +9,9 @@ from tests.attention.cases import EMBED_DIM, NUM_HEADS, encoder_of, enlarged, no
 from tests.toy_data import Task
 from tupe_fairseq import UsageError
 from tupe_fairseq.arguments.architectures import ROBERTA_ARCHITECTURES
+from tupe_fairseq.attention import Source
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
+from tupe_fairseq.modules.forward_pass import PLAIN, Pass
 from tupe_fairseq.modules.layer_options import LayerOptions
 
 MODERN = {
@@ -26,32 +28,44 @@ def rms_norm(x, weight):
     return x * weight / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
 
 
-def attend(x, layer, heads=NUM_HEADS):
-    """Content attention without positions and biases."""
+def attend(x, attention, source=None, heads=NUM_HEADS):
+    """Content attention without positions and biases, to x itself or to a source."""
+    read = {"q": x} | dict.fromkeys("kv", x if source is None else source)
     q, k, v = (
-        (x @ getattr(layer.self_attn, f"{name}_proj").weight.T).unflatten(-1, (heads, -1))
-        for name in "qkv"
+        (each @ getattr(attention, f"{name}_proj").weight.T).unflatten(-1, (heads, -1))
+        for name, each in read.items()
     )
     scores = torch.einsum("bihd,bjhd->bhij", q, k) / q.size(-1) ** 0.5
     out = torch.einsum("bhij,bjhd->bihd", scores.softmax(-1), v).flatten(2)
-    return out @ layer.self_attn.out_proj.weight.T
+    return out @ attention.out_proj.weight.T
 
 
+@pytest.mark.parametrize("source_dim", [None, 7])
 @torch.no_grad()
-def test_a_layer_of_llama():
-    """Equations of RMSNorm, and of SwiGLU: (silu(x W) ⊙ x V) U (Shazeer 2020)."""
+def test_a_layer_of_llama(source_dim):
+    """Equations of RMSNorm, and of SwiGLU: (silu(x W) ⊙ x V) U (Shazeer 2020).
+
+    Also with attention to a source of that width, as in translation.
+    """
     options = LayerOptions(**MODERN)
-    stack = encoder_of("none", 9, normalize_before=True, layer_options=options)
-    stack = enlarged(stack, 0).double()
+    how = {"normalize_before": True, "layer_options": options, "source_dim": source_dim}
+    stack = enlarged(encoder_of("none", 9, **how), 0).double()
     x = expected = normal(2, 9, EMBED_DIM, seed=1).double()
+    wanted, read = PLAIN, None
+    if source_dim is not None:
+        read = normal(2, 5, source_dim, seed=2).double()
+        wanted = Pass(source=Source(read))
     for index, layer in enumerate(stack.layers):
         before = rms_norm(expected, layer.self_attn_layer_norm.weight) if index else expected
-        expected = expected + attend(before, layer)
+        expected = expected + attend(before, layer.self_attn)
+        if read is not None:
+            before = rms_norm(expected, layer.encoder_attn_layer_norm.weight)
+            expected = expected + attend(before, layer.encoder_attn, read)
         normed = rms_norm(expected, layer.final_layer_norm.weight)
         inner, gate = (normed @ layer.fc1.weight.T).chunk(2, -1)
         expected = expected + (F.silu(inner) * gate) @ layer.fc2.weight.T
     expected = rms_norm(expected, stack.layer_norm.weight)
-    torch.testing.assert_close(stack(x), expected)
+    torch.testing.assert_close(stack.encode(x, wanted=wanted).x, expected)
     assert not any(name.endswith("bias") for name, _ in stack.named_parameters())
 
 

@@ -121,7 +121,7 @@ def test_a_forward_pass_is_reproduced_by_its_seed_and_by_checkpointing(name):
 def test_models_ask_for_a_draw_once_for_each_forward_pass(monkeypatch):
     calls = []
     monkeypatch.setattr(
-        PositionEncoding, "for_pass", lambda self, length, device: calls.append(length) or self
+        PositionEncoding, "for_pass", lambda self, length, *_: calls.append(length) or self
     )
     build_model("tupe_r", "tupe_transformer")(sentences(2, 9), None, targets(2, 6))
     build_model("tupe_r", "tupe_transformer_lm")(targets(2, 7))

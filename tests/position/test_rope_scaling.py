@@ -101,9 +101,8 @@ def test_the_highest_frequencies_of_the_head_equal_transformers(index, scaled):
     factor, _, theta, width, fraction, _ = SETTINGS[index]
     expected, _ = theirs("proportional", index)
     options = {"rope_scaling": "linear", "rope_scaling_factor": factor} if scaled else {}
-    encoding = rope(
-        2, width, rope_theta=theta, rope_fraction=fraction, rope_proportional=True, **options
-    )
+    part = {"rope_fraction": fraction, "rope_proportional": fraction < 1}
+    encoding = rope(2, width, rope_theta=theta, **part, **options)
     # The angles of position 1, of the pairs that rotate; transformers has 0 for the others.
     rotation = encoding.rotation
     found = torch.atan2(rotation.sin(torch.float64)[1], rotation.cos(torch.float64)[1])

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ..kernels.attend import attend
 from ..kernels.dropout import dropout as drop
@@ -26,6 +25,7 @@ from ..position.dtypes import widened
 from .backend import ATTENTION_BACKENDS, Backend, Feature, LayerScores, Prepared
 from .bias_gradient import BiasGradient
 from .blocks import Block, Blocks, split_into_blocks
+from .first_derivatives import refuse_second
 from .fused import padding_scores
 from .layout import Layout
 from .relative import TENSORS, Table, Tensors, heads_first, relative_inputs
@@ -105,7 +105,8 @@ class Blocked(Backend):
             tensors = tensors._replace(factor=prepared.factor.to(wide))
         parts = () if blocks.bias is None else blocks.bias.parts().values()
         key = draw_key() if p else 0
-        return _Attend.apply(_Pass(blocks, p, key, firsts), *tensors, *parts).to(dtype)
+        out = _Attend.apply(_Pass(blocks, p, key, firsts), *tensors.heads_first(), *parts)
+        return out.to(dtype)
 
 
 def _is_native(dtype: torch.dtype) -> bool:
@@ -194,11 +195,11 @@ def _each_block(
 
 
 class _Attend(torch.autograd.Function):
-    """softmax(q kᵀ + bias_ij) v from `Tensors` and the parts of the bias."""
+    """softmax(q kᵀ + bias_ij) v, B×H×T×D, from `Tensors` and the parts of the bias."""
 
     @staticmethod
     def forward(ctx: Any, this: _Pass, *tensors: Any) -> Tensor:
-        x = Tensors(*tensors[:TENSORS]).heads_first()
+        x = Tensors(*tensors[:TENSORS])
         out = this.blocks.empty_like(x.v)
         of_scores, of_values = _by_use(x.tables(this.firsts, out=out))
         factor = None if x.factor is None else WeightFactor(x.factor)
@@ -213,57 +214,65 @@ class _Attend(torch.autograd.Function):
             for product in block.sums_over_keys(scores, x.v, block.queries(out)):
                 multiply(*product)
             _sum(of_values, block, scores)
-        ctx.save_for_backward(*x, *tensors[TENSORS:])
+        ctx.save_for_backward(*tensors)
         ctx.this = this
         return out.transpose(0, 1)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad_out: Any) -> tuple[Tensor | None, ...]:
-        this, blocks = ctx.this, ctx.this.blocks
         # Once: checkpointing of activations computes them again at each access.
         saved = ctx.saved_tensors
-        x, parts = Tensors(*saved[:TENSORS]), saved[TENSORS:]
-        grad_out = heads_first(grad_out)
-        grads = x.zeros(blocks)
-        tables = x.tables(this.firsts, grads, grad_out)
-        of_scores, of_values = _by_use(tables)
         learns = any(ctx.needs_input_grad[1 + TENSORS :])
-        learned = BiasGradient(blocks.bias) if learns else None
-        factor = None if x.factor is None else WeightFactor(x.factor)
-        for block, terms, grad_bias in _each_block(this, learned):
-            queries, grad_rows = block.queries(x.q), block.queries(grad_out)
-            scores, grad_scores = map(block.cells_in, blocks.workspace)
-            for product in (
-                *block.products_with_keys(queries, x.k, scores),
-                *block.products_with_keys(grad_rows, x.v, grad_scores),
-            ):
-                multiply(*product)
-            _add(of_scores, block, scores)
-            _add(of_values, block, grad_scores)
-            if factor is not None:
-                grad_product = grad_scores.clone()
-                factor.multiply_(block, grad_scores)
-            softmax_dropout_backward_(scores, grad_scores, grad_bias, terms)
-            if factor is not None:
-                factor.backward_(block, scores, grad_product)
-            # The first queries see all keys and write, unless keys are hidden: then the gradients
-            # begin with 0 (`Blocks.empty_like`).
-            accumulate = block.first > 0 or blocks.hides
-            for product in (
-                *block.sums_over_queries(scores, grad_rows, grads.v, accumulate),
-                *block.sums_over_queries(grad_scores, queries, grads.k, accumulate),
-                *block.sums_over_keys(grad_scores, x.k, block.queries(grads.q)),
-            ):
-                multiply(*product)
-            _sum(of_scores, block, grad_scores)
-            _sum(of_values, block, scores)
-        of_tables: dict[str, Any] = {name: table.gradient for name, table in tables.items()}
-        grads = grads._replace(**of_tables)
+        with torch.no_grad():
+            gradients = _gradients(ctx.this, saved, grad_out, learns)
+        return None, *refuse_second(gradients, (grad_out, *saved), Blocked.name)
+
+
+def _gradients(
+    this: _Pass, saved: Any, grad_out: Tensor, learns: bool
+) -> tuple[Tensor | None, ...]:
+    """Of the tensors of `_Attend`; of the parts of the bias if it `learns`."""
+    blocks = this.blocks
+    x, parts = Tensors(*saved[:TENSORS]), saved[TENSORS:]
+    grad_out = heads_first(grad_out)
+    grads = x.zeros(blocks)
+    tables = x.tables(this.firsts, grads, grad_out)
+    of_scores, of_values = _by_use(tables)
+    learned = BiasGradient(blocks.bias) if learns and blocks.bias is not None else None
+    factor = None if x.factor is None else WeightFactor(x.factor)
+    for block, terms, grad_bias in _each_block(this, learned):
+        queries, grad_rows = block.queries(x.q), block.queries(grad_out)
+        scores, grad_scores = map(block.cells_in, blocks.workspace)
+        for product in (
+            *block.products_with_keys(queries, x.k, scores),
+            *block.products_with_keys(grad_rows, x.v, grad_scores),
+        ):
+            multiply(*product)
+        _add(of_scores, block, scores)
+        _add(of_values, block, grad_scores)
         if factor is not None:
-            grads = grads._replace(factor=factor.gradient)
-        of_parts = [None] * len(parts) if learned is None else learned.sums.values()
-        return None, *grads.batch_first(), *of_parts
+            grad_product = grad_scores.clone()
+            factor.multiply_(block, grad_scores)
+        softmax_dropout_backward_(scores, grad_scores, grad_bias, terms)
+        if factor is not None:
+            factor.backward_(block, scores, grad_product)
+        # The first queries see all keys and write, unless keys are hidden: then the gradients
+        # begin with 0 (`Blocks.empty_like`).
+        accumulate = block.first > 0 or blocks.hides
+        for product in (
+            *block.sums_over_queries(scores, grad_rows, grads.v, accumulate),
+            *block.sums_over_queries(grad_scores, queries, grads.k, accumulate),
+            *block.sums_over_keys(grad_scores, x.k, block.queries(grads.q)),
+        ):
+            multiply(*product)
+        _sum(of_scores, block, grad_scores)
+        _sum(of_values, block, scores)
+    of_tables: dict[str, Any] = {name: table.gradient for name, table in tables.items()}
+    grads = grads._replace(**of_tables)
+    if factor is not None:
+        grads = grads._replace(factor=factor.gradient)
+    of_parts = [None] * len(parts) if learned is None else learned.sums.values()
+    return (*grads, *of_parts)
 
 
 def _add(tables: list[Table], block: Block, cells: Tensor) -> None:

@@ -10,10 +10,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 #: The GPU kernels take vectors whose width is a multiple of this; otherwise torch falls back to a
 #: path that stores all scores.
 MULTIPLE = 8
-#: Kernels with correct gradients under a mask. cuDNN's, which torch prefers on compute capability
-#: 9.0, has no gradient of the mask (torch 2.13: an error), and returns NaN for the queries at some
-#: lengths (pytorch issue 196678).
-TRAINED_WITH_MASK = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+#: Kernels without cuDNN's, which torch prefers on compute capability 9.0. Under a mask, those have
+#: no gradient of the mask (torch 2.13: an error), and return NaN for the queries at some lengths
+#: (pytorch issue 196678). Some of them round the probability of dropout to sixteenths; torch
+#: refuses such probabilities since 2.12 only (pytorch pull request 174245).
+WITHOUT_CUDNN = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 def fused_attention(
@@ -48,7 +49,8 @@ def fused_attention(
     # The kernels require values as wide as keys.
     q, k, wide_v = (_concatenate(parts, width) for parts in (queries, keys, [v]))
     trained = mask is not None and torch.is_grad_enabled()
-    with sdpa_kernel(TRAINED_WITH_MASK) if trained else nullcontext():
+    is_rounded = 16 * dropout % 1 != 0
+    with sdpa_kernel(WITHOUT_CUDNN) if trained or is_rounded else nullcontext():
         out = F.scaled_dot_product_attention(q, k, wide_v, mask, dropout, scale=1.0)
     return out[..., : v.size(-1)]
 

@@ -197,12 +197,6 @@ class Tensors(NamedTuple):
         q, k, v = map(blocks.empty_like, self[:3])
         return Tensors(q, k, v, None if self.queries is None else torch.zeros_like(self.queries))
 
-    def batch_first(self) -> "Tensors":
-        """The same with q, k, v and queries as B×H×T×D."""
-        q, k, v = (x.transpose(0, 1) for x in self[:3])
-        queries = None if self.queries is None else self.queries.transpose(0, 1)
-        return Tensors(q, k, v, queries, *self[4:])
-
     def tables(
         self,
         firsts: Mapping[str, int],

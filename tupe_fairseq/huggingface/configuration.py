@@ -43,7 +43,8 @@ class TupeConfig(PretrainedConfig):
         num_hidden_layers: layers L.
         num_attention_heads: heads H, a divisor of hidden_size.
         intermediate_size: feed-forward width.
-        hidden_act: activation of feed-forward blocks and of the language modeling head.
+        hidden_act: activation of feed-forward blocks without a gate (`gated_ffn` names that of
+            those with one), and of the language modeling head.
         hidden_dropout_prob: dropout of the input and of the output of every block.
         attention_probs_dropout_prob: dropout of attention weights.
         activation_dropout: dropout after the activation of feed-forward blocks.

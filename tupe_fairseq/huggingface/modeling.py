@@ -21,7 +21,7 @@ from ..modules.padding_shift import PaddingShift
 from .cache import NAME, TupeCache
 from .configuration import TupeConfig
 from .encoder import HuggingFaceStack, Record
-from .padding import Read, check_inputs, read_mask, visible
+from .padding import Read, check_inputs, for_each_row, read_mask, visible
 from .positions import TRAINED, build_positions, resized, restore
 
 #: The token embeddings in the state dict of a model with a head, which may tie them to its output.
@@ -147,15 +147,15 @@ class TupeModel(TupePreTrainedModel):
 
         Args:
             input_ids: B×T.
-            attention_mask: B×T, 1 at tokens and 0 at padding; without it, tokens with
-                pad_token_id are padding. Positions count unmasked tokens.
+            attention_mask: B×T or 1×T, 0 at padding, another number at tokens; without it, tokens
+                with pad_token_id are padding. Positions count unmasked tokens.
             inputs_embeds: B×T×C, used in place of the token embeddings.
             output_attentions: also return the weights of each layer, B×H×T×T, by eager attention.
             output_hidden_states: also return the first layer's input and each layer's output.
             return_dict: False for a tuple.
             past_key_values: of a language model: the cache of earlier tokens, without padding.
             use_cache: also return a cache, if the encoding can decode token by token.
-            token_type_ids: B×T, of config.type_vocab_size types; None: all tokens have type 0.
+            token_type_ids: B×T or 1×T, of config.type_vocab_size types; None: all have type 0.
             read: rows and columns of the tokens whose last vectors are read, M each; None: all.
             cache: the name of past_key_values since transformers 5.24.
 
@@ -167,6 +167,9 @@ class TupeModel(TupePreTrainedModel):
         """
         past = past_key_values if cache is None else cache
         seen = past.get_seq_length() if isinstance(past, TupeCache) else 0
+        x = input_ids if inputs_embeds is None else inputs_embeds
+        attention_mask = for_each_row(attention_mask, x)
+        token_type_ids = for_each_row(token_type_ids, x)
         inputs = (input_ids, inputs_embeds, attention_mask, token_type_ids)
         check_inputs(*inputs, self.config.hidden_size, seen)
         if attention_mask is None and past is None:

@@ -7,6 +7,7 @@ from torch import Tensor
 from ..attention import Padding
 from ..errors import DataError
 from ..modules.padding_shift import PaddingShift
+from ..tracing import is_exporting
 
 #: The label of tokens that have none.
 NO_LABEL = -100
@@ -18,7 +19,7 @@ def read_mask(attention_mask: Tensor | None) -> PaddingShift:
     """How padding is moved to the end of each row, where it is elsewhere.
 
     Positions count unmasked tokens, so the outputs of a sequence do not depend on where its
-    padding is. In a graph that torch exports, padding must be at the end.
+    padding is.
 
     Args:
         attention_mask: B×T, 1 or True at tokens; None: all are tokens.
@@ -67,6 +68,16 @@ def check_shape(name: str, x: Tensor | None, shape: tuple[int, ...]) -> None:
     """Raise a DataError if an argument of this name is given and has another shape."""
     if x is not None and not torch.compiler.is_compiling() and x.shape != shape:
         raise DataError(f"{name} has the shape {tuple(x.shape)}, but must have {tuple(shape)}.")
+
+
+def for_each_row(x: Tensor | None, batch: Tensor | None) -> Tensor | None:
+    """A mask or types of one row, 1×T, for each row of a batch, B×T or B×T×C.
+
+    Not in a graph that torch exports, where a comparison would fix the size of the batch.
+    """
+    if x is None or batch is None or is_exporting():
+        return x
+    return x.expand(len(batch), -1) if x.dim() == 2 and len(x) == 1 else x
 
 
 def scored_labels(labels: Tensor, attention_mask: Tensor | None, shifted: bool) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from .configuration import TupeConfig
 from .modeling import TupeModel, TupePreTrainedModel
-from .padding import Read, check_shape, visible
+from .padding import Read, check_shape, for_each_row, visible
 
 
 class TupeWithHead(TupePreTrainedModel):
@@ -68,8 +68,9 @@ class TupeWithHead(TupePreTrainedModel):
         """
         if attention_mask is None:
             attention_mask = visible(input_ids, self.config.pad_token_id)
-        inputs = (input_ids, attention_mask, inputs_embeds)
         x = inputs_embeds if input_ids is None else input_ids
+        attention_mask = for_each_row(attention_mask, x)
+        inputs = (input_ids, attention_mask, inputs_embeds)
         if x is not None and labels is not None:
             self.check_labels(labels, *x.shape[:2])
         read = None if x is None else self.tokens_read(x, attention_mask, labels)

@@ -151,7 +151,7 @@ def _is_served(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
         # Of a bias, oneDNN ignores the stride.
         and (bias is None or (bias.dtype == x.dtype and bias.is_cpu and bias.is_contiguous()))
         and (bias is None or type(bias) in native.PLAIN)
-        and not torch._C._are_functorch_transforms_active()
+        and not native.is_transformed()
         and not torch.is_autocast_enabled("cpu")
         and torch._C._get_mkldnn_enabled()
         and not torch.jit.is_tracing()

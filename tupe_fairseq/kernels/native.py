@@ -28,6 +28,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from ..errors import DataError, UsageError
 from ..files import lock, replacing
@@ -98,7 +99,12 @@ def serving(*tensors: Tensor) -> ctypes.CDLL | None:
     for x in tensors:
         if x.dtype != torch.float32 or not x.is_cpu or type(x) not in PLAIN:
             return None
-    return None if torch._C._are_functorch_transforms_active() else kernels()
+    return None if is_transformed() else kernels()
+
+
+def is_transformed() -> bool:
+    """Whether tensors may stand for more than their values: in torch.func or forward-mode AD."""
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 def pointer(x: Tensor, *shape: int, strided: bool = False) -> int:

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from ..attention import Padding
-from ..tracing import is_exporting
 
 
 @dataclass(frozen=True)
@@ -29,17 +28,21 @@ class PaddingShift:
     def of(cls, padding: Padding | None) -> "PaddingShift":
         """The shift for a batch; where padding is at the end of each row, nothing moves.
 
-        A graph that torch compiles is for any batch, and computes what moves. In one that torch
-        exports, nothing moves: its padding must be at the end.
+        A graph that torch traces is for any batch, and computes what moves.
         """
         if padding is None:
             return cls()
-        unknown = padding.lengths is None and not is_exporting()
-        if not (padding.leading or padding.scattered or unknown):
+        is_known = padding.lengths is not None
+        if is_known and not (padding.leading or padding.scattered):
             return cls(padding)
-        sources = padding.mask.to(torch.int8).argsort(dim=1, stable=True)
-        moved = replace(padding, mask=_take(padding.mask, sources), leading=False, scattered=False)
-        return cls(moved, sources, sources.argsort(dim=1), padding.mask)
+        hidden, shown = padding.mask, ~padding.mask
+        after_tokens = shown.sum(1, keepdim=True) + hidden.cumsum(1) - 1
+        targets = torch.where(hidden, after_tokens, shown.cumsum(1) - 1)
+        # The inverse, by `scatter`, since ONNX has no stable sort.
+        columns = torch.arange(hidden.size(1), device=hidden.device).expand_as(targets)
+        sources = torch.zeros_like(targets).scatter(1, targets, columns)
+        moved = replace(padding, mask=_take(hidden, sources), leading=False, scattered=False)
+        return cls(moved, sources, targets, hidden)
 
     def to_end(self, x: Tensor) -> Tensor:
         """Tokens first: B×T or B×T×C."""
@@ -68,9 +71,11 @@ class PaddingShift:
 def _take(x: Tensor, columns: Tensor | None) -> Tensor:
     if columns is None:
         return x
-    if x.dim() == 3:
-        columns = columns[:, :, None].expand_as(x)
-    return x.gather(1, columns)
+    if x.dim() == 2:
+        return x.gather(1, columns)
+    # Whole vectors, which is faster than to gather their elements, most of all in ONNX.
+    first = torch.arange(x.size(0), device=x.device)[:, None] * x.size(1)
+    return x.flatten(0, 1).index_select(0, (first + columns).flatten()).view_as(x)
 
 
 def _take_pairs(weights: Tensor, columns: Tensor | None) -> Tensor:

@@ -12,7 +12,7 @@ from ..errors import ConfigurationError, DataError
 from ..kernels.dropout import Dropout
 from ..position import PositionEncoding
 from ..position.initial import isolated_rng
-from ..tracing import refuse_jit
+from ..tracing import refuse_jit, refuse_script
 from .decoding import DecoderCache
 from .forward_pass import PLAIN, Batch, Encoded, Pass
 from .layer import TransformerLayer, build_norm
@@ -158,8 +158,10 @@ class TransformerStack(nn.Module):
         else:
             layout = Layout.of(padding, batch, length)
         x = self.add_types(x, wanted.types)
-        positions = self.embed_positions.for_pass(length, x.device)
-        x = positions.embed(x, wanted.tokens, None if padding is None else padding.mask)
+        mask = None if padding is None else padding.mask
+        in_attention = mask if layout.padding_mask is None else layout.padding_mask
+        positions = self.embed_positions.for_pass(length, x.device, in_attention)
+        x = positions.embed(x, wanted.tokens, mask)
         x = self.normalise_and_drop(layout.pack(x))
         if layout.padding_mask is not None and x.dim() == 3:
             x = x.masked_fill(layout.padding_mask[:, :, None], 0)
@@ -220,6 +222,10 @@ class TransformerStack(nn.Module):
             x = x.flatten(0, -2).index_select(0, rows)
         x = x if self.layer_norm is None else self.layer_norm(x)
         return Encoded(layout.unpack(x) if rows is None else x, states, weights)
+
+    def __prepare_scriptable__(self) -> None:
+        """Called by torch.jit.script, for each module of a model."""
+        refuse_script()
 
     def add_types(self, x: Tensor, types: Tensor | None) -> Tensor:
         """Input vectors with the embeddings of token types, if the encoder has any."""

@@ -74,7 +74,9 @@ class PositionEncoding(nn.Module):
             return given
         return math.sqrt(width) if cls.scales_tokens else 1.0
 
-    def for_pass(self, length: int, device: torch.device) -> "PositionEncoding":
+    def for_pass(
+        self, length: int, device: torch.device, padding_mask: Tensor | None = None
+    ) -> "PositionEncoding":
         """The encoding whose hooks the model calls in one forward pass.
 
         The model calls this before `embed`, in training and evaluation, but not in incremental
@@ -85,6 +87,8 @@ class PositionEncoding(nn.Module):
         Args:
             length: tokens T of each sequence, padding included.
             device: of the tokens.
+            padding_mask: B×T, True at padding at the end of each row, or None without padding;
+                the rows are in the order in which `rotate` gets them.
         """
         return self
 

@@ -126,7 +126,9 @@ class DebertaPosition(PositionEncoding):
         """Rows of P on each side."""
         return len(self.weight) // 2
 
-    def for_pass(self, length: int, device: torch.device) -> PositionEncoding:
+    def for_pass(
+        self, length: int, device: torch.device, padding_mask: Tensor | None = None
+    ) -> PositionEncoding:
         if self.norm is None:
             return self
         normalised = copy.copy(self)

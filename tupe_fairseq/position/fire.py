@@ -115,7 +115,9 @@ class FirePosition(PositionEncoding):
 
         self.in_pass: list[FireLayer] = []
 
-    def for_pass(self, length: int, device: torch.device) -> "FirePosition":
+    def for_pass(
+        self, length: int, device: torch.device, padding_mask: Tensor | None = None
+    ) -> "FirePosition":
         """Read |w|·L of all layers at once, so that the host waits for the device only once."""
         if is_exporting():
             return self

@@ -57,7 +57,9 @@ class RandomizedEncoding(PositionEncoding):
         """The number of positions that can occur."""
         return self.randomize_positions or self.shape.max_positions
 
-    def for_pass(self, length: int, device: torch.device) -> PositionEncoding:
+    def for_pass(
+        self, length: int, device: torch.device, padding_mask: Tensor | None = None
+    ) -> PositionEncoding:
         if not self.randomize_positions or not self.training:
             return self
         kept = int(self.draws_distances)

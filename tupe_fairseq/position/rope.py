@@ -24,6 +24,7 @@ from .base import PositionEncoding, Shape, check_at_least, register_position_enc
 from .randomized import RandomizedEncoding, RandomizePositions
 from .rope_scaling import ROPE_SCALINGS, build_scaling, factor_and_length
 from .tables import ConstantTable
+from .unused import refuse_unused, warn_unused
 
 RopeTheta = Annotated[float, "base of the rotation frequencies"]
 Halves = Annotated[bool, "pair dimension i with i + D/2, not with its neighbour", Mark.FIXED]
@@ -63,17 +64,17 @@ OriginalPositions = Annotated[
 class Rotation(nn.Module):
     """Rotates pairs among the first R dimensions, at positions below `length`.
 
-    There are R/2 frequencies, in fp64. `magnitude` is a factor of cosines and sines. Pairs are
-    neighbours, or of two `halves`.
+    There are R/2 frequencies, in fp64, or those of each text, B×(R/2). `magnitude` is a factor of
+    cosines and sines. Pairs are neighbours, or of two `halves`.
     """
 
     def __init__(self, frequencies: Tensor, length: int, magnitude: float, halves: bool):
         super().__init__()
         self.rotate = rotate_halves if halves else rotate_pairs
-        self.width = 2 * len(frequencies)
+        self.width = 2 * frequencies.size(-1)
         positions = torch.arange(length, dtype=torch.float64, device=frequencies.device)
-        # N×1 · 1×(R/2)
-        angles = positions[:, None] * frequencies
+        # N×(R/2), or N×B×(R/2)
+        angles = torch.tensordot(positions, frequencies, 0)
         self.cos = ConstantTable(angles.cos() * magnitude)
         self.sin = ConstantTable(angles.sin() * magnitude)
 
@@ -81,6 +82,9 @@ class Rotation(nn.Module):
         """Rotate tensors of B×H×T×D at T positions."""
         dtype, width = vectors[0].dtype, self.width
         cos, sin = self.cos(dtype, positions), self.sin(dtype, positions)
+        if cos.dim() == 3:
+            # T×B×(R/2) -> B×1×T×(R/2)
+            cos, sin = (table.transpose(0, 1)[:, None] for table in (cos, sin))
         if width == vectors[0].size(-1):
             return [self.rotate(x, cos, sin) for x in vectors]
         turned = ((self.rotate(x[..., :width], cos, sin), x[..., width:]) for x in vectors)
@@ -88,7 +92,7 @@ class Rotation(nn.Module):
 
 
 def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate neighbouring pairs of B×H×T×R by tables T×(R/2)."""
+    """Rotate neighbouring pairs of B×H×T×R by tables T×(R/2) or B×1×T×(R/2)."""
     # B×H×T×R -> two of B×H×T×(R/2), widened by the tables
     even, odd = x[..., 0::2], x[..., 1::2]
     return torch.stack(_rotated(even, odd, cos, sin), -1).flatten(-2).type_as(x)
@@ -155,6 +159,11 @@ class RotaryPosition(RandomizedEncoding):
         length = (shape.max_positions, rope_scaling_factor, rope_original_positions)
         self.scaling = build_scaling(rope_scaling, rope_scaling_settings, *length)
         self._check_scaling(rope_scaling)
+        if rope_proportional and self.width == shape.head_dim:
+            refuse_unused("--rope-proportional", True, "--rope-fraction below 1")
+        if rope_scaling is None and rope_original_positions not in (None, shape.max_positions):
+            # Recorded by a checkpoint, or given in vain.
+            warn_unused("--rope-original-positions", rope_original_positions, "--rope-scaling")
         self.rotation = self._rotation(self.reach)
         self.local: RotaryPosition | None = None
         if rope_theta_local is not None:
@@ -179,14 +188,19 @@ class RotaryPosition(RandomizedEncoding):
             factor, original = factor_and_length(max_positions, factor, original)
         return {**options, "rope_scaling_factor": factor, "rope_original_positions": original}
 
-    def for_pass(self, length: int, device: torch.device) -> PositionEncoding:
+    def for_pass(
+        self, length: int, device: torch.device, padding_mask: Tensor | None = None
+    ) -> PositionEncoding:
         if not self.scaling.depends_on_length or length <= self.scaling.original:
-            return super().for_pass(length, device)
+            return super().for_pass(length, device, padding_mask)
+        if padding_mask is None:
+            lengths = torch.tensor([length], device=device)
+        else:
+            lengths = (~padding_mask).sum(1)
         scaled = copy.copy(self)
         # The copy shares this dictionary, which the assignment would change.
         scaled._modules = dict(self._modules)
-        # On the device, because copying a table to it for each pass takes longer.
-        scaled.rotation = self._rotation(length, length, device)
+        scaled.rotation = self._rotation(length, lengths[:, None])
         return scaled
 
     def check_decoding(self) -> None:
@@ -214,12 +228,10 @@ class RotaryPosition(RandomizedEncoding):
             q, k = self.rotation(positions, q, k)
         return q, k, v
 
-    def _rotation(
-        self, positions: int, length: int = 0, device: torch.device | None = None
-    ) -> Rotation:
-        """The rotation of this many positions, in a pass of this length."""
-        frequencies = self.scaling.frequencies(self.theta, self.spectrum, length).to(device=device)
-        used, magnitude = frequencies[: self.width // 2], self.scaling.magnitude
+    def _rotation(self, positions: int, lengths: int | Tensor = 0) -> Rotation:
+        """The rotation of this many positions, in texts of these lengths, one or B×1."""
+        frequencies = self.scaling.frequencies(self.theta, self.spectrum, lengths)
+        used, magnitude = frequencies[..., : self.width // 2], self.scaling.magnitude
         return Rotation(used, positions, magnitude, self.halves)
 
     def _check_scaling(self, name: str | None) -> None:

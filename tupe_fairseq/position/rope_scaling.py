@@ -19,9 +19,10 @@ from ..registry import Registry
 ROPE_SCALINGS = Registry("--rope-scaling")
 
 
-def frequencies(theta: float, width: int) -> Tensor:
-    """θ_d, D/2 values in float64."""
-    return theta ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+def frequencies(theta: float | Tensor, width: int) -> Tensor:
+    """θ_d, D/2 values in float64; of several bases, ...×1, it is ...×(D/2)."""
+    device = theta.device if isinstance(theta, Tensor) else None
+    return theta ** (-torch.arange(0, width, 2, dtype=torch.float64, device=device) / width)
 
 
 class Scaling:
@@ -39,7 +40,7 @@ class Scaling:
 
     #: The settings and their defaults.
     defaults: ClassVar[dict[str, Any]] = {}
-    #: Whether the frequencies depend on the length of the pass.
+    #: Whether the frequencies depend on the length of a text.
     depends_on_length = False
     #: The factor of cosines and sines.
     magnitude = 1.0
@@ -58,13 +59,14 @@ class Scaling:
             self._check_setting(name, value)
         self.settings = {**self.defaults, **settings}
 
-    def frequencies(self, theta: float, width: int, length: int = 0) -> Tensor:
+    def frequencies(self, theta: float, width: int, length: int | Tensor = 0) -> Tensor:
         """The scaled frequencies, D/2 values in float64.
 
         Args:
             theta: base b.
             width: D.
-            length: n, the tokens of the pass, where frequencies depend on it.
+            length: n, the tokens of a text, where frequencies depend on it; or those of several
+                texts, ...×1, of which the frequencies are ...×(D/2).
         """
         return frequencies(theta, width)
 
@@ -93,7 +95,7 @@ class Scaling:
 class Linear(Scaling):
     """θ/s: position interpolation (Chen et al. 2023)."""
 
-    def frequencies(self, theta: float, width: int, length: int = 0) -> Tensor:
+    def frequencies(self, theta: float, width: int, length: int | Tensor = 0) -> Tensor:
         return frequencies(theta, width) / self.factor
 
 
@@ -101,18 +103,18 @@ class Linear(Scaling):
 class Ntk(Scaling):
     """b·s^{D/(D−2)} in place of b (bloc97 2023): the lowest frequency becomes θ/s."""
 
-    def frequencies(self, theta: float, width: int, length: int = 0) -> Tensor:
+    def frequencies(self, theta: float, width: int, length: int | Tensor = 0) -> Tensor:
         return _with_larger_base(theta, width, self.factor)
 
 
 @ROPE_SCALINGS.register("dynamic")
 class Dynamic(Scaling):
-    """b·(s·n/L − (s − 1))^{D/(D−2)} in place of b in a pass of n > L tokens (emozilla 2023)."""
+    """b·(s·n/L − (s − 1))^{D/(D−2)} in place of b in a text of n > L tokens (emozilla 2023)."""
 
     depends_on_length = True
 
-    def frequencies(self, theta: float, width: int, length: int = 0) -> Tensor:
-        longer = max(length / self.original, 1)
+    def frequencies(self, theta: float, width: int, length: int | Tensor = 0) -> Tensor:
+        longer = (torch.as_tensor(length).double() / self.original).clamp(min=1)
         return _with_larger_base(theta, width, self.factor * longer - (self.factor - 1))
 
 
@@ -142,7 +144,7 @@ class Yarn(Scaling):
                 f"{fast}."
             )
 
-    def frequencies(self, theta: float, width: int, length: int = 0) -> Tensor:
+    def frequencies(self, theta: float, width: int, length: int | Tensor = 0) -> Tensor:
         def dimension(turns: float) -> float:
             # The pair, as a real number, that makes this many turns in L.
             return width * math.log(self.original / (turns * 2 * math.pi)) / (2 * math.log(theta))
@@ -164,7 +166,7 @@ class Yarn(Scaling):
 class LongRope(Scaling):
     """θ/λ_d, cosines and sines times √(1 + ln s / ln L) (Ding et al. 2024).
 
-    λ is `long_factor`, which the paper finds by search; in passes of up to L tokens
+    λ is `long_factor`, which the paper finds by search; in texts of up to L tokens
     `short_factor`, if given.
     """
 
@@ -181,7 +183,7 @@ class LongRope(Scaling):
                 """--rope-scaling-settings '{"long_factor": [...]}'."""
             )
 
-    def frequencies(self, theta: float, width: int, length: int = 0) -> Tensor:
+    def frequencies(self, theta: float, width: int, length: int | Tensor = 0) -> Tensor:
         for name in ("long_factor", "short_factor"):
             factors = self.settings[name]
             if factors is not None and len(factors) != width // 2:
@@ -189,9 +191,14 @@ class LongRope(Scaling):
                     f"--rope-scaling-settings: {name} must have {width // 2} numbers, one for "
                     f"each pair of the {width} rotated dimensions, but has {len(factors)}."
                 )
-        short = self.depends_on_length and length <= self.original
-        divisors = self.settings["short_factor" if short else "long_factor"]
-        return frequencies(theta, width) / torch.tensor(list(divisors), dtype=torch.float64)
+        lengths, plain = torch.as_tensor(length), frequencies(theta, width)
+        long, short = (
+            (plain / torch.tensor([*factors], dtype=torch.float64)).to(lengths.device)
+            for factors in (self.settings["long_factor"], self.settings["short_factor"] or [1.0])
+        )
+        if not self.depends_on_length:
+            return long
+        return torch.where(lengths <= self.original, short, long)
 
 
 @ROPE_SCALINGS.register("llama3")
@@ -203,7 +210,7 @@ class Llama3(Scaling):
 
     defaults: ClassVar = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
 
-    def frequencies(self, theta: float, width: int, length: int = 0) -> Tensor:
+    def frequencies(self, theta: float, width: int, length: int | Tensor = 0) -> Tensor:
         low, high = self.settings["low_freq_factor"], self.settings["high_freq_factor"]
         if high <= low:
             raise ConfigurationError(
@@ -280,7 +287,7 @@ def _is_positive(value: Any) -> bool:
     return not isinstance(value, bool) and isinstance(value, int | float) and 0 < value < math.inf
 
 
-def _with_larger_base(theta: float, width: int, by: float) -> Tensor:
+def _with_larger_base(theta: float, width: int, by: float | Tensor) -> Tensor:
     if width < 4:
         raise ConfigurationError(
             f"--rope-scaling ntk and dynamic need 4 rotated dimensions, but there are {width}."

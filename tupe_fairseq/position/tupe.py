@@ -34,10 +34,14 @@ from .indices import distances
 from .initial import random_vectors
 from .t5 import MaxDistance, NumBuckets, RelativeBias
 from .tables import per_head
+from .unused import refuse_unused, warn_unused
 
 TieCls = Annotated[
     bool, "treat [CLS] as any other position (the ablation of section 3.2)", Mark.FIXED
 ]
+
+
+NEEDED = "--extend-positions toeplitz"
 
 
 @register_position_encoding("tupe_a")
@@ -78,6 +82,11 @@ class TupeAbsolute(PositionEncoding):
                     f"most --max-positions, which is {shape.max_positions}."
                 )
             self.trained = trained_positions
+        if shape.extend_positions != "toeplitz":
+            _check_unused(toeplitz_far, toeplitz_slope)
+        if shape.extend_positions is None and trained_positions not in (None, self.trained):
+            # Recorded by a checkpoint, or given in vain.
+            warn_unused("--trained-positions", trained_positions, NEEDED)
         size = self.trained - self.untie_cls
         self.far = max(1, size // 2) if toeplitz_far is None else toeplitz_far
         if toeplitz_far is not None and not 0 < toeplitz_far < size:
@@ -214,3 +223,11 @@ class TupeRelative(TupeAbsolute):
             toeplitz_slope=toeplitz_slope,
         )
         self.relative_bias = RelativeBias(shape, num_buckets, max_distance, self.untie_cls)
+
+
+def _check_unused(far: int | None, slope: float) -> None:
+    """Raise a ConfigurationError for options of a term that is not continued."""
+    if far is not None:
+        refuse_unused("--toeplitz-far", far, NEEDED)
+    if slope != 1:
+        refuse_unused("--toeplitz-slope", slope, NEEDED)

@@ -1,0 +1,48 @@
+"""Programs of torch.export, whose padding may stand anywhere."""
+
+import pytest
+import torch
+
+from tests.huggingface.samples import IN_ENCODERS
+from tests.huggingface.test_padding import ENCODERS, PLACES, batch, outputs, small
+
+pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
+
+from tupe_fairseq import huggingface as hf
+from tupe_fairseq.tracing import OLDEST_EXPORTER
+
+pytestmark = pytest.mark.skipif(torch.__version__ < OLDEST_EXPORTER, reason="older exporters fail")
+
+
+def exported(model, ids, mask, **how):
+    """The program as a module, traced with these inputs."""
+    given = {"input_ids": ids, "attention_mask": mask}
+    if isinstance(model, hf.TupeForMultipleChoice):
+        given = {name: value[None] for name, value in given.items()}
+    return torch.export.export(model, (), given, **how).module()
+
+
+def first_outputs(model, program, ids, mask):
+    """As `outputs`, of the program."""
+    if isinstance(model, hf.TupeForMultipleChoice):
+        return program(input_ids=ids[None], attention_mask=mask[None])[0]
+    out = program(input_ids=ids, attention_mask=mask)[0]
+    return out if out.shape[:2] != ids.shape else out[mask.bool()]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "traced"),
+    [
+        *((kind, "tupe_r", side) for kind in ENCODERS for side in ("right", "left")),
+        *((hf.TupeForMaskedLM, name, "left") for name in IN_ENCODERS if name != "rnn"),
+    ],
+)
+@torch.no_grad()
+def test_padding_anywhere(kind, name, traced):
+    """In a program that was traced with padding on either side."""
+    model = small(kind, name)
+    program = exported(model, *batch(PLACES[traced], 1))
+    for places in PLACES.values():
+        ids, mask = batch(places, 1)
+        found = first_outputs(model, program, ids, mask)
+        torch.testing.assert_close(found, outputs(model, ids, mask), rtol=1e-5, atol=1e-5)
