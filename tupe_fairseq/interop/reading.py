@@ -101,7 +101,7 @@ def _task(theirs: dict[str, Tensor], config: Any, architecture: Architecture) ->
 
     config.json names the class that was saved. Some files have another one, or none.
     """
-    named = next(iter(config.architectures or []), "").partition("For")[2]
+    named = str(next(iter(config.architectures or []), "")).partition("For")[2]
     ours = to_ours(theirs, architecture.rules)
     if any(name.startswith(CLASSIFIERS) for name in theirs):
         if named in CLASSIFYING:
