@@ -135,6 +135,11 @@ def default_classes(converted: Converted) -> str:
 def unsupported(settings: Mapping[str, Any], architecture: Architecture) -> str:
     """Which setting the classes of transformers do not have, or an empty string."""
     known = {**_options(settings), **settings}
+    if "embedding_scale" in known:
+        # None stands for the encoding's own.
+        encoding = POSITION_ENCODINGS[settings["position_encoding"]]
+        scale = encoding.token_scale(settings["hidden_size"], settings["embedding_scale"])
+        known["embedding_scale"] = scale
     for name, value in {**architecture.settings, **architecture.required}.items():
         if known.get(name, value) != value:
             return (
