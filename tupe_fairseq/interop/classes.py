@@ -87,9 +87,9 @@ def to_transformers(converted: Converted, kind: str, head: str | None) -> Any:
         missing = [name for name in known if name.endswith("norm.bias") and name not in theirs]
         theirs |= {name: torch.zeros_like(known[name]) for name in missing}
     if problems := differences(theirs, known):
+        way_out = "" if kind == "tupe" else ": use --classes tupe"
         raise CheckpointError(
-            f"transformers' {architecture.model_type} has no such model: use --classes tupe; "
-            f"parameters: {problems}."
+            f"transformers' {kind} has no such model{way_out}; parameters: {problems}."
         )
     model.load_state_dict(theirs)
     return model

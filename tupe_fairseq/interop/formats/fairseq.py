@@ -57,7 +57,7 @@ MORE_SYMBOLS = ("<file>", "<email>", "<url>")
 #: Settings that parameters do not show, beside the number of heads.
 RECORDED = (
     *("activation_fn", "pooler_activation_fn"),
-    *("dropout", "attention_dropout", "activation_dropout", "pooler_dropout"),
+    *("dropout", "attention_dropout", "activation_dropout", "pooler_dropout", "quant_noise_pq"),
 )
 
 
