@@ -183,6 +183,6 @@ def run(direction: str, kind: str, source: Path, out: Path, *flags: object) -> l
 def refused(*parts: str):
     """Expects an error whose message is one line with these parts."""
     with pytest.raises(UsageError) as error:
-        yield
+        yield error
     assert all(part in str(error.value) for part in parts), str(error.value)
     assert "\n" not in str(error.value)

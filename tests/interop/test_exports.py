@@ -1,10 +1,12 @@
 """A trained model with the encoding `learned` is the RoBERTa of transformers."""
 
+import shutil
+
 import pytest
 import torch
 
 from tests.fairseq_commands import parameters
-from tests.interop.samples import assert_same_tokens, ids, refused, run
+from tests.interop.samples import assert_same_tokens, ids, refused, run, writes_onnx
 from tupe_fairseq import TupeRobertaModel
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -39,3 +41,37 @@ def test_a_failing_comparison_leaves_nothing(trained, tmp_path, monkeypatch):
     with refused("outputs of the converted model differ from its source: logits"):
         run("--to", "huggingface", trained(), tmp_path / "out", "--check")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("encoding", ["learned", "tupe_r"])
+@pytest.mark.parametrize("form", ["huggingface", pytest.param("onnx", marks=writes_onnx)])
+def test_models_trained_with_quantization_noise(encoding, form, trained, tmp_path):
+    """They have a linear layer after their embeddings, which stock classes have not."""
+    flags = ("--quant-noise-pq", 0.1, "--quant-noise-pq-block-size", 4)
+    directory, there = trained("--position-encoding", encoding, *flags), tmp_path / "there"
+    assert "logits" in run("--to", form, directory, there, "--check")[-1]
+    if form == "onnx":
+        return
+    if encoding == "learned":
+        with refused("roberta supports quant_noise_pq 0.0 only, but the model's is 0.1"):
+            run("--to", form, directory, tmp_path / "stock", "--classes", "roberta")
+    words = ("--dict", directory / "dict.txt", "--check")
+    assert "logits" in run("--from", form, there, tmp_path / "back", *words)[-1]
+    before, after = (
+        parameters(path) for path in (directory / "checkpoint_last.pt", tmp_path / "back/model.pt")
+    )
+    assert before.keys() == after.keys()
+    assert all(torch.equal(after[key], before[key]) for key in before)
+    back = TupeRobertaModel.from_pretrained(tmp_path / "back")
+    assert back.model.args.quant_noise_pq == 0.1
+
+
+def test_a_model_that_no_class_can_hold(trained, tmp_path):
+    """The message does not name --classes tupe, which was given."""
+    directory = shutil.copytree(trained("--position-encoding", "tupe_r"), tmp_path / "model")
+    state = torch.load(directory / "checkpoint_last.pt", weights_only=True)
+    state["model"]["encoder.sentence_encoder.layers.0.more"] = torch.zeros(3)
+    torch.save(state, directory / "model.pt")
+    with refused("1 unknown", "layers.0.more") as error:
+        run("--to", "huggingface", directory, tmp_path / "out", "--classes", "tupe")
+    assert "--classes" not in str(error.value)

@@ -180,6 +180,15 @@ def test_the_hub_loads_stock_checkpoints(stock):
     assert torch.equal(ours.extract_features(tokens), expected)
 
 
+@pytest.mark.parametrize("noise", [0, 0.1])
+def test_quantization_noise(noise, toy_masked_lm_data, tmp_path):
+    flags = ("--arch", "roberta", "--max-update", 1, "--quant-noise-pq", noise)
+    trained = pretrain(toy_masked_lm_data, tmp_path / "stock", *flags)
+    words = ("--dict", toy_masked_lm_data / "dict.txt", "--check")
+    lines = run("--from", "fairseq-roberta", trained, tmp_path / "ours", *words)
+    assert lines[-1].startswith("logits: largest difference")
+
+
 @pytest.mark.parametrize("separator", [True, False])
 def test_classifier(separator, toy_sentence_data, tmp_path):
     flags = ("--num-classes", 2, "--arch", "roberta", "--max-update", 1)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import nullcontext
 
 import pytest
 import safetensors.torch
@@ -24,7 +25,7 @@ from tests.interop.samples import (
 )
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.interop.dictionaries import dictionary_of
+from tupe_fairseq.interop.dictionaries import dictionary_of, dictionary_text
 from tupe_fairseq.interop.directory import load, write
 from tupe_fairseq.interop.formats import huggingface
 from tupe_fairseq.interop.models import HEAD
@@ -257,8 +258,15 @@ def test_from_transformers_to_transformers(kind, tmp_path):
     SOURCES[kind](source)
     for path in source.glob("tokenizer*"):
         path.unlink()
-    with refused("has no tokenizer: save it there, or give --dict, or add --to huggingface"):
+    takes = kind == "roberta"
+    way = "save it there, or give --dict, or add" if takes else "save it there, or add"
+    with refused(f"has no tokenizer: {way} --to huggingface"):
         run("--from", "huggingface", source, out)
+    dictionary = tmp_path / "dict.txt"
+    words = dictionary_of(f"w{i}" for i in range(290 - 5))
+    dictionary.write_bytes(dictionary_text(words))
+    with nullcontext() if takes else refused(f"--dict does not apply to {kind}"):
+        run("--from", "huggingface", source, tmp_path / "given", "--dict", dictionary)
     flags = ("--to", "huggingface", "--check", "--classes")
     for classes in (kind, "tupe"):
         lines = run("--from", "huggingface", source, tmp_path / classes, *flags, classes)

@@ -11,6 +11,7 @@ import tokenizers  # noqa: E402
 
 from tests.huggingface.encoders import BIASES, MODERN_SIZES  # noqa: E402
 from tests.interop.samples import (  # noqa: E402
+    SIZES,
     TEXT,
     assert_same_state,
     assert_same_tokens,
@@ -24,6 +25,9 @@ from tests.interop.samples import (  # noqa: E402
 )
 from tests.tolerances import assert_close  # noqa: E402
 from tupe_fairseq import TupeRobertaModel  # noqa: E402
+from tupe_fairseq import huggingface as huggingface_models  # noqa: E402
+from tupe_fairseq.interop.dictionaries import dictionary_of, dictionary_text  # noqa: E402
+from tupe_fairseq.interop.directory import load  # noqa: E402
 from tupe_fairseq.interop.formats import huggingface  # noqa: E402
 
 HEADS = {
@@ -143,11 +147,59 @@ def test_biases_that_fairseq_has_trained_go_back(tmp_path):
     assert not again.model.final_norm.bias.any()
 
 
-def test_heads_that_fairseq_lacks_are_left_out(tmp_path):
-    source = save(tmp_path / "theirs", "ForSequenceClassification")
-    lines = run("--from", "huggingface", source, tmp_path / "here", "--check")
-    name = HEADS["ForSequenceClassification"]
-    assert any(f"left out: the head {name}, whose norm" in line for line in lines)
+@pytest.mark.parametrize("kind", HEADS)
+def test_heads_that_fairseq_lacks_are_left_out(kind, tmp_path):
+    """With the names of their classes."""
+    source, here = save(tmp_path / "theirs", kind), tmp_path / "here"
+    lines = run("--from", "huggingface", source, here, "--check")
+    assert any(f"left out: the head {HEADS[kind]}, whose norm" in line for line in lines)
+    assert not (here / "label").exists()
+    assert not load(here).labels
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_fine_tuned_as_our_class(kind, tmp_path):
+    """From fairseq and its settings: in transformers, and back in ModernBERT's class."""
+    here, ours, tuned, back = (tmp_path / name for name in ("here", "ours", "tuned", "back"))
+    run("--from", "huggingface", save(tmp_path / "theirs", "ForMaskedLM", num_labels=2), here)
+    run("--to", "huggingface", here, ours)
+    perturbed(loaded(kind, ours, trust_remote_code=True), 3).save_pretrained(tuned)
+    to = ("--to", "huggingface", "--classes", "modernbert", "--check")
+    run("--from", "huggingface", tuned, back, *to)
+    given = batch()
+    expected = loaded(kind, tuned, trust_remote_code=True)(**given)
+    assert_same(loaded(kind, back)(**given), expected, given)
+
+
+def test_a_head_that_fairseq_has_trained(tmp_path):
+    """It has neither the norm nor the pooling that the settings of the source name."""
+    here, out, name = tmp_path / "here", tmp_path / "out", HEADS["ForSequenceClassification"]
+    source = save(tmp_path / "theirs", "ForMaskedLM", classifier_pooling="mean")
+    run("--from", "huggingface", source, here)
+    hub = TupeRobertaModel.from_pretrained(here)
+    hub.register_classification_head(name, num_classes=3)
+    state = torch.load(here / "model.pt", weights_only=True)
+    torch.save(state | {"model": hub.model.state_dict()}, here / "model.pt")
+    run("--to", "huggingface", here, out, "--head", name, "--check")
+    stock = ("--classes", "modernbert", "--check")
+    run("--to", "huggingface", here, tmp_path / "stock", *stock)
+    with refused("transformers' modernbert has no such model", "head.norm.weight"):
+        run("--to", "huggingface", here, tmp_path / "none", "--head", name, *stock)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_fairseq_has_no_pooled_heads(pooling, tmp_path):
+    """A head of our class that reads the mean is left out, and said."""
+    config = huggingface_models.TupeConfig(
+        position_encoding="rope", classifier_pooling=pooling, **SIZES | {"pad_token_id": 1}
+    )
+    model = huggingface_models.TupeForSequenceClassification(config)
+    perturbed(model).save_pretrained(tmp_path / "ours")
+    words = dictionary_text(dictionary_of(f"w{i}" for i in range(SIZES["vocab_size"] - 5)))
+    (tmp_path / "ours/dict.txt").write_bytes(words)
+    lines = run("--from", "huggingface", tmp_path / "ours", tmp_path / "here", "--check")
+    left_out = [line for line in lines if "left out: the head sentence_classification" in line]
+    assert bool(left_out) == (pooling == "mean")
 
 
 @pytest.mark.parametrize("classes", [2, 3])

@@ -27,6 +27,7 @@ DROPOUTS = (
     "hidden_dropout_prob",
     "attention_probs_dropout_prob",
     "activation_dropout",
+    "quant_noise_pq",
     "classifier_dropout",
     "pooler_dropout",
 )
@@ -58,6 +59,8 @@ class TupeConfig(PretrainedConfig):
             need it (`sinusoidal`, `cape`, `shape`), else 1.
         layer_norm_eps: epsilon of LayerNorms, added to the variance.
         type_vocab_size: number of token types; 0: `token_type_ids` has no effect.
+        quant_noise_pq: noise of the training in fairseq; above 0, a linear layer follows the
+            embeddings, as there. No noise is added here.
         attention_backend: backend under attn_implementation "sdpa": "auto" or a registered one.
         classifier_dropout: dropout of classification heads; None: hidden_dropout_prob.
         classifier_act: activation of the head for sequence classification.
@@ -99,6 +102,7 @@ class TupeConfig(PretrainedConfig):
     embedding_scale: float | None = None
     layer_norm_eps: float = 1e-5
     type_vocab_size: int = 0
+    quant_noise_pq: float = 0.0
     attention_backend: str = "auto"
     classifier_dropout: float | None = None
     classifier_act: str = "tanh"

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..attention import Prepared
@@ -23,6 +24,15 @@ class HuggingFaceStack(TransformerStack):
     """`TransformerStack` of such layers."""
 
     layer_class = TupeLayer
+
+    def __init__(self, *args: Any, **settings: Any):
+        super().__init__(*args, **settings)
+        #: After the embeddings, in models that fairseq has trained with --quant-noise-pq.
+        self.quant_noise: nn.Module | None = None
+
+    def normalise_and_drop(self, x: Tensor) -> Tensor:
+        x = super().normalise_and_drop(x)
+        return x if self.quant_noise is None else self.quant_noise(x)
 
 
 class Record:

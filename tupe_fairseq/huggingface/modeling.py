@@ -119,6 +119,9 @@ class TupeModel(TupePreTrainedModel):
             token_types=config.type_vocab_size,
             layer_options=LayerOptions.of(config),
         )
+        if config.quant_noise_pq > 0:
+            width = config.hidden_size
+            self.encoder.quant_noise = nn.Linear(width, width, bias=False)
         own = self.encoder.embed_positions.token_scale
         self.embedding_scale = own(config.hidden_size, config.embedding_scale)
         if self.encoder.embed_positions.continues_by_distance:

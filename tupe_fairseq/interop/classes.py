@@ -90,9 +90,9 @@ def to_transformers(converted: Converted, kind: str, head: str | None) -> Any:
         missing = [name for name in known if name.endswith("norm.bias") and name not in theirs]
         theirs |= {name: torch.zeros_like(known[name]) for name in missing}
     if problems := differences(theirs, known):
+        way_out = "" if kind == "tupe" else ": use --classes tupe"
         raise CheckpointError(
-            f"transformers' {architecture.model_type} has no such model: use --classes tupe; "
-            f"parameters: {problems}."
+            f"transformers' {kind} has no such model{way_out}; parameters: {problems}."
         )
     model.load_state_dict(theirs)
     return model
@@ -139,6 +139,11 @@ def default_classes(converted: Converted) -> str:
 def unsupported(settings: Mapping[str, Any], architecture: Architecture) -> str:
     """Which setting the classes of transformers do not have, or an empty string."""
     known = {**_options(settings), **settings}
+    if "embedding_scale" in known:
+        # None stands for the encoding's own.
+        encoding = POSITION_ENCODINGS[settings["position_encoding"]]
+        scale = encoding.token_scale(settings["hidden_size"], settings["embedding_scale"])
+        known["embedding_scale"] = scale
     for name, value in {**architecture.settings, **architecture.required}.items():
         if known.get(name, value) != value:
             return (

@@ -118,9 +118,10 @@ def dictionary_for(converted: Converted) -> tuple[Dictionary, list[int]]:
         check_size(dictionary, rows, source / DICTIONARY, not causal)
         return dictionary, []
     if not converted.tokenizer:
+        given = "give --dict, or " if settings["pad_token_id"] == 1 else ""
         raise DataError(
-            f"{source} has no tokenizer: save it there, or give --dict, or add --to huggingface, "
-            "which needs none."
+            f"{source} has no tokenizer: save it there, or {given}add --to huggingface, which "
+            "needs none."
         )
     tokenizer = load_tokenizer(source / TOKENIZER, converted.tokenizer[TOKENIZER])
     special = special_ids(tokenizer)

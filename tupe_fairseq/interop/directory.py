@@ -47,8 +47,8 @@ from .fairseq_models import (
     to_fairseq,
 )
 from .families import CAUSAL, MASKED, Family, family_of
-from .kept import HEADLESS, KEPT, kept_settings, kept_text, read_kept
-from .models import HEADS, LM_HEAD, POOLER, Converted, head_names, sizes
+from .kept import HEADLESS, KEPT, OF_HEADS, kept_settings, kept_text, read_kept
+from .models import HEADS, LM_HEAD, POOLER, SENTENCES, Converted, head_names, sizes, task_of
 from .output import building, write_files
 from .sentence_modules import read_sentence_model, text_notes
 from .settings import from_config, to_config, training_of
@@ -99,6 +99,9 @@ def load(directory: str | Path, dictionary: Path | None = None) -> Converted:
         converted.state = {
             name: v for name, v in converted.state.items() if not name.startswith(LM_HEAD)
         }
+    if head_names(converted.state):
+        # fairseq's heads read the first token, and have no norm.
+        kept = {name: value for name, value in kept.items() if name not in OF_HEADS}
     converted.settings |= kept
     converted.files |= sentence_files(folder)
     converted.training = training_of(state, source)
@@ -184,7 +187,7 @@ def write(converted: Converted, out: Path) -> None:
             such model.
     """
     family = _family(converted)
-    _leave_out_norms(converted)
+    _leave_out_heads(converted)
     dictionary, order = dictionary_for(converted)
     settings = from_config(converted.settings, family)
     state = to_fairseq(reordered(converted, order), family)
@@ -212,12 +215,16 @@ def write(converted: Converted, out: Path) -> None:
         write_files(folder, files)
 
 
-def _leave_out_norms(converted: Converted) -> None:
-    """Leave out classification heads with a norm, which fairseq does not have."""
-    state = converted.state
+def _leave_out_heads(converted: Converted) -> None:
+    """Leave out classification heads with a norm or of a mean, which fairseq does not have."""
+    state, pooling = converted.state, converted.settings.get("classifier_pooling")
     for head in head_names(state):
-        if f"{HEADS}{head}.norm.weight" in state:
-            converted.notes.append(f"left out: the head {head}, whose norm fairseq does not have")
+        part = "norm" if f"{HEADS}{head}.norm.weight" in state else ""
+        if not part and pooling == "mean" and task_of(state, head) == SENTENCES:
+            part = "mean of all tokens"
+        if part:
+            note = f"left out: the head {head}, whose {part} fairseq does not have"
+            converted.notes.append(note)
             state = {n: v for n, v in state.items() if not n.startswith(f"{HEADS}{head}.")}
             converted.state, converted.labels = state, []
 

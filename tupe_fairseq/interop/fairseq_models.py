@@ -25,7 +25,10 @@ POOLER = "pooler"
 
 def rules(family: Family) -> Table:
     """Names of parameters in fairseq, and those of `Converted`."""
-    parts = ("embed_positions", "embed_token_types", "layernorm_embedding", "layers", "layer_norm")
+    parts = (
+        *("embed_positions", "embed_token_types", "layernorm_embedding", "quant_noise"),
+        *("layers", "layer_norm"),
+    )
     output = (Rule(family.output, "lm_head.weight"),)
     head = (
         Rule("encoder.lm_head.weight", "lm_head.decoder.weight"),

@@ -108,6 +108,7 @@ MASKED = Family(
         "classifier_act": "pooler_activation_fn",
         "layer_norm_eps": "layer_norm_eps",
         "type_vocab_size": "type_vocab_size",
+        "quant_noise_pq": "quant_noise_pq",
     },
 )
 CAUSAL = Family(

@@ -11,10 +11,12 @@ from .models import CROSS_ENCODER
 
 #: The file in a directory of this package.
 KEPT = "transformers.json"
+#: What classification heads have there, and not in fairseq.
+OF_HEADS = ("classifier_norm", "classifier_pooling")
 #: Settings of transformers without a counterpart in fairseq.
 SETTINGS = (
     *("pooler_dropout", "initializer_range", "problem_type"),
-    *("classifier_norm", "classifier_pooling", *CROSS_ENCODER),
+    *(*OF_HEADS, *CROSS_ENCODER),
     *(name for architecture in ARCHITECTURES for name in architecture.kept),
 )
 #: Says that the language modeling head is untrained.

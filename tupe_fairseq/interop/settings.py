@@ -15,7 +15,7 @@ from .families import Family
 from .models import encoding_options
 
 #: Settings that older checkpoints do not record.
-UNRECORDED = {
+UNRECORDED: dict[str, Any] = {"quant_noise_pq": 0.0} | {
     option.name: option.default
     for declared in (ModelOptions, LayerOptions, RobertaArguments)
     for option in declared_options(declared)

@@ -18,6 +18,7 @@ SETTINGS = {
     "normalize_before": False,
     "attention_window": None,
     "classifier_act": "tanh",
+    "quant_noise_pq": 0.0,
 }
 #: The activation of the language modeling head is always gelu.
 REQUIRED = {"hidden_act": "gelu", "position_embedding_type": "absolute"}

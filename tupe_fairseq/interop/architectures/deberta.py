@@ -116,6 +116,7 @@ DEBERTA = Architecture(
         "layernorm_embedding": True,
         "normalize_before": False,
         "attention_window": None,
+        "quant_noise_pq": 0.0,
         "activation_dropout": 0.0,
         "deberta_released": True,
         "deberta_emd": False,

@@ -104,6 +104,7 @@ MODERNBERT = Architecture(
         "first_attention_norm": False,
         "classifier_norm": True,
         "type_vocab_size": 0,
+        "quant_noise_pq": 0.0,
         "embedding_scale": 1.0,
         **ROTATION,
     },

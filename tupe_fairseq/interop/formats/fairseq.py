@@ -65,6 +65,7 @@ RECORDED = (
     "attention_dropout",
     "activation_dropout",
     "pooler_dropout",
+    "quant_noise_pq",
 )
 
 
