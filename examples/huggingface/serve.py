@@ -115,7 +115,7 @@ class Program:
         of_model = self._read("config_sentence_transformers.json")
         if self.embeds or of_model.get("model_type") == "CrossEncoder":
             sentences = self._read(*SENTENCES)
-            longest = sentences.get("max_seq_length") or longest
+            longest = int(sentences.get("max_seq_length") or longest)
             if sentences.get("do_lower_case"):
                 steps = filter(None, (normalizers.Lowercase(), tokenizer.normalizer))
                 tokenizer.normalizer = normalizers.Sequence([*steps])

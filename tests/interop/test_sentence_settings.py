@@ -235,6 +235,20 @@ def test_damaged_files(name, tmp_path):
         run("--from", "huggingface", source, tmp_path / "out")
 
 
+@pytest.mark.parametrize(
+    ("files", "part"),
+    [
+        ({POOLING: None}, "modules.json needs 1_Pooling/config.json, but there is no such file"),
+        ({MODEL: {"prompts": ["q"]}}, "a setting beside modules.json has an invalid value"),
+        ({BERT: {"max_seq_length": "nine"}}, "a setting beside modules.json has an invalid value"),
+    ],
+)
+def test_missing_files_and_other_values(files, part, tmp_path):
+    source = sentence_model(tmp_path / "source", files)
+    with refused(part):
+        run("--from", "huggingface", source, tmp_path / "out")
+
+
 OLD = (
     "cls_token",
     "max_tokens",
@@ -264,7 +278,9 @@ def test_kinds_of_pooling(settings, tmp_path):
     contents = json.dumps({"embedding_dimension": 24} | settings)
     (tmp_path / "config.json").write_text(contents)
     modes = Pooling.load(str(tmp_path)).pooling_mode
-    files = {"modules.json": json.dumps(MODULES).encode(), POOLING: contents.encode()}
+    # Also with a path that is not the shortest.
+    modules = json.dumps(MODULES).replace("1_Pooling", "./1_Pooling/").encode()
+    files = {"modules.json": modules, POOLING: contents.encode()}
     model = read_sentence_model(files)
     assert model.modes == ((modes,) if isinstance(modes, str) else tuple(modes))
     for kind in ("mean", "cls"):

@@ -7,6 +7,7 @@ and the kind of pooling under one name.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigurationError, DataError
@@ -65,27 +66,34 @@ def read_sentence_model(files: Mapping[str, bytes]) -> SentenceModel | None:
         files: as `sentence_files` has read them.
 
     Raises:
-        DataError: a file is damaged.
+        DataError: a file is damaged or missing.
     """
     if MODULES not in files:
         return None
-    modules = [(_kind(each.get("type", "")), each["path"]) for each in json.loads(files[MODULES])]
-    paths = dict(modules)
-    text = _read(files, next(filter(files.__contains__, SENTENCES), ""))
-    model = _read(files, MODEL)
-    pooling = _read(files, f"{paths.get('Pooling')}/config.json")
+    modules = [(_kind(str(each.get("type"))), each["path"]) for each in json.loads(files[MODULES])]
+    pooling = {}
+    if (path := dict(modules).get("Pooling")) is not None:
+        pooling = _read(files, Path(path, "config.json").as_posix())
     modes = pooling.get("pooling_mode") or [n for old, n in MODES.items() if pooling.get(old)]
-    default = model.get("default_prompt_name")
-    return SentenceModel(
-        modules=tuple(kind for kind, _ in modules),
-        modes=(modes,) if isinstance(modes, str) else tuple(modes or ["mean"]),
-        prompt=(model.get("prompts") or {}).get(default) or "",
-        pools_prompt=pooling.get("include_prompt", True),
-        lower_case=bool(text.get("do_lower_case")),
-        longest=text.get("max_seq_length"),
-        dimension=model.get("truncate_dim"),
-        others=_others(text),
-    )
+    text = _read(files, next(filter(files.__contains__, SENTENCES), None))
+    model = _read(files, MODEL if MODEL in files else None)
+    try:
+        return SentenceModel(
+            modules=tuple(kind for kind, _ in modules),
+            modes=(modes,) if isinstance(modes, str) else tuple(modes or ["mean"]),
+            prompt=(model.get("prompts") or {}).get(model.get("default_prompt_name")) or "",
+            pools_prompt=pooling.get("include_prompt", True),
+            lower_case=bool(text.get("do_lower_case")),
+            longest=_number(text.get("max_seq_length")),
+            dimension=_number(model.get("truncate_dim")),
+            others=_others(text),
+        )
+    except (ValueError, TypeError, AttributeError) as error:
+        raise DataError(f"a setting beside {MODULES} has an invalid value: {error}.") from error
+
+
+def _number(value: Any) -> int | None:
+    return None if value is None else int(value)
 
 
 def _kind(name: str) -> str:
@@ -101,9 +109,14 @@ def _others(text: Mapping[str, Any]) -> tuple[str, ...]:
     return (*unknown, *["modality_config"] * (features != FEATURES))
 
 
-def _read(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
+def _read(files: Mapping[str, bytes], name: str | None) -> dict[str, Any]:
+    """The contents of a file; empty without a name."""
+    if name is None:
+        return {}
     try:
-        return dict(json.loads(files.get(name, b"{}")))
+        return dict(json.loads(files[name]))
+    except KeyError as error:
+        raise DataError(f"{MODULES} needs {name}, but there is no such file.") from error
     except (ValueError, TypeError) as error:
         raise DataError(f"{name} cannot be read: {error}.") from error
 
