@@ -47,6 +47,21 @@ def test_states_and_weights_are_part_of_the_graph(kind, side, checkpointing):
         assert each.grad.shape == each.shape
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@torch.no_grad()
+def test_weights_have_the_dtype_of_theirs(dtype):
+    """But no more error than rounding to it: the softmax is in fp32."""
+    theirs = transformers.BertConfig(
+        hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=48
+    )
+    theirs = transformers.BertModel(theirs, add_pooling_layer=False).to(dtype)
+    theirs.set_attn_implementation("eager")
+    ours = masked_lm("learned").to(dtype)
+    found, expected = (m(IDS, output_attentions=True).attentions[0] for m in (ours, theirs))
+    assert found.dtype == expected.dtype == dtype
+    assert_close(found.sum(-1), torch.ones_like(found[..., 0]))
+
+
 @pytest.mark.parametrize("device_map", ["cpu", "auto", {"": "cpu"}])
 @torch.no_grad()
 def test_device_maps(device_map, tmp_path):

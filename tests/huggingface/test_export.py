@@ -46,3 +46,15 @@ def test_padding_anywhere(kind, name, traced):
         ids, mask = batch(places, 1)
         found = first_outputs(model, program, ids, mask)
         torch.testing.assert_close(found, outputs(model, ids, mask), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [hf.TupeModel, hf.TupeForSequenceClassification])
+@torch.no_grad()
+def test_a_mask_of_one_row(kind):
+    model = small(kind, "tupe_r", classifier_pooling="mean")
+    ids, mask = torch.arange(4, 20).view(2, -1), torch.ones(2, 8, dtype=torch.int64)
+    mask[:, :3] = 0
+    program = exported(model, ids, mask[:1])
+    found = program(input_ids=ids, attention_mask=mask[:1])[0]
+    expected = model(ids, attention_mask=mask)[0]
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)

@@ -153,7 +153,8 @@ class TupeModel(TupePreTrainedModel):
             attention_mask: B×T or 1×T, 0 at padding, another number at tokens; without it, tokens
                 with pad_token_id are padding. Positions count unmasked tokens.
             inputs_embeds: B×T×C, used in place of the token embeddings.
-            output_attentions: also return the weights of each layer, B×H×T×T, by eager attention.
+            output_attentions: also return the weights of each layer, B×H×T×T, by eager attention:
+                in the dtype of the layers, as in transformers, after a softmax in fp32.
             output_hidden_states: also return the first layer's input and each layer's output.
             return_dict: False for a tuple.
             past_key_values: of a language model: the cache of earlier tokens, without padding.

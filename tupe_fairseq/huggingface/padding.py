@@ -7,7 +7,7 @@ from torch import Tensor
 from ..attention import Padding
 from ..errors import DataError
 from ..modules.padding_shift import PaddingShift
-from ..tracing import is_exporting
+from ..tracing import is_exporting, known
 
 #: The label of tokens that have none.
 NO_LABEL = -100
@@ -71,13 +71,12 @@ def check_shape(name: str, x: Tensor | None, shape: tuple[int, ...]) -> None:
 
 
 def for_each_row(x: Tensor | None, batch: Tensor | None) -> Tensor | None:
-    """A mask or types of one row, 1×T, for each row of a batch, B×T or B×T×C.
-
-    Not in a graph that torch exports, where a comparison would fix the size of the batch.
-    """
-    if x is None or batch is None or is_exporting():
+    """A mask or types of one row, 1×T, for each row of a batch, B×T or B×T×C."""
+    if x is None or batch is None or x.dim() != 2:
         return x
-    return x.expand(len(batch), -1) if x.dim() == 2 and len(x) == 1 else x
+    # In a graph that torch exports, a plain comparison would fix the size of the batch.
+    is_one = x.size(0) == 1
+    return x.expand(len(batch), -1) if (known(is_one) if is_exporting() else is_one) else x
 
 
 def scored_labels(labels: Tensor, attention_mask: Tensor | None, shifted: bool) -> Tensor:
