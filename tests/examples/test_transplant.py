@@ -114,6 +114,7 @@ def test_it_ends_when_it_no_longer_improves(source, text, tmp_path):
         "fairseq: the source has no head for masked tokens: the new one is untrained",
         "fairseq: the pooler is the first layer of the head pooler",
         "fairseq: dict.txt holds the ids of tokenizer.json: binarise these (examples/huggingface)",
+        "fairseq: sentence-transformers cuts texts at 20 tokens, but the hub does not",
     ]
 
 
