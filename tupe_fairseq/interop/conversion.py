@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..options import Option, declared_options
 from ..registry import Registry
@@ -27,11 +27,13 @@ class Opened:
         outputs: logits, those of a classification head, or features.
         encode: the tokenizer; None where there is none.
         labels: names of the classes by number; empty: not known.
+        model: the module of torch that computes the outputs, if it does.
     """
 
     outputs: Forward
     encode: Encode | None = None
     labels: list[str] = field(default_factory=list)
+    model: nn.Module | None = None
 
 
 @dataclass(frozen=True)

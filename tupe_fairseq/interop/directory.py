@@ -290,6 +290,7 @@ def open_directory(path: Path, converted: Converted, head: str | None) -> Opened
         outputs_of(model, head, converted.writes_features(head), order),
         encode if hub.bpe is not None else None,
         labels_beside(folder / DICTIONARY, folder),
+        model,
     )
 
 
