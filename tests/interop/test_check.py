@@ -16,7 +16,7 @@ import transformers
 
 from tests import ROOT, processes, toy_data
 from tests.fairseq_commands import finetune
-from tests.interop import samples
+from tests.interop import samples, test_modernbert
 from tests.interop.samples import run, writes_onnx
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.interop.check import DifferenceError, check
@@ -25,6 +25,7 @@ from tupe_fairseq.interop.models import HEAD
 from tupe_fairseq.interop.opened import open_directory
 
 CLASSIFIER = "ForSequenceClassification"
+FLAGS = ("--classes", "tupe", "--check")
 OF_HEAD = "logits of the head"
 LINES = ["the cat sat on the mat", "a dog ran over the hill", "it's a dog", "cats run"] * 8
 #: Whether a second </s> separates two sentences, token types, whether there are two sentences.
@@ -210,3 +211,17 @@ def test_a_change_of_any_parameter_is_noticed(tokenizer, tmp_path):
         after = open_directory(out, converted, HEAD)
         with pytest.raises(DifferenceError, match="logits of the head"):
             check((before, after), converted, HEAD, False)
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "modernbert"])
+def test_rounding_is_no_difference(kind, tmp_path, monkeypatch):
+    """A model may amplify it above the usual tolerance, for which none at all stands here."""
+    monkeypatch.setattr("tupe_fairseq.interop.check.TOLERANCE", 0.0)
+    save = {"modernbert": test_modernbert.save}.get(kind) or getattr(samples, kind)
+    source, here = save(tmp_path / "source", "ForMaskedLM"), tmp_path / "here"
+    run("--from", "huggingface", source, here, "--check")
+    for classes in (kind, "tupe"):
+        words = (here, tmp_path / classes, "--classes", classes, "--check")
+        run("--to", "huggingface", *words)
+    lines = run("--from", "huggingface", source, tmp_path / "out", "--to", "huggingface", *FLAGS)
+    assert "of the largest, as in the source by rounding (" in lines[-1]

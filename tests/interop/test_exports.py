@@ -8,6 +8,7 @@ import torch
 from tests.fairseq_commands import parameters
 from tests.interop.samples import assert_same_tokens, ids, refused, run, writes_onnx
 from tupe_fairseq import TupeRobertaModel
+from tupe_fairseq.interop.formats import huggingface
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
@@ -37,7 +38,16 @@ def test_learned_is_roberta_of_transformers(trained, tmp_path, untied):
 
 
 def test_a_failing_comparison_leaves_nothing(trained, tmp_path, monkeypatch):
-    monkeypatch.setattr("tupe_fairseq.interop.check.TOLERANCE", -1.0)
+    model_card = huggingface.model_card
+
+    def damaging(converted, model, *more):
+        with torch.no_grad():
+            model.base_model.embed_tokens.weight[5:] *= 1.001
+        (folder,) = tmp_path.glob(".out.*")
+        model.save_pretrained(folder)
+        return model_card(converted, model, *more)
+
+    monkeypatch.setattr(huggingface, "model_card", damaging)
     with refused("outputs of the converted model differ from its source: logits"):
         run("--to", "huggingface", trained(), tmp_path / "out", "--check")
     assert not list(tmp_path.iterdir())

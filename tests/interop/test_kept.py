@@ -187,6 +187,36 @@ def test_names_of_classes_from_transformers(task, tmp_path):
     assert problem.items() <= config(back).items()
 
 
+#: Names that differ in spaces alone, or that no line of a dictionary holds.
+ODD_NAMES = [
+    ["a  b", "a b", " a b"],
+    ["a ", "a", "\ta"],
+    ["two\nlines", "two lines", "two\r\nlines"],
+    ["", " ", "\u2028"],
+    ["<s>", "</s>", "#fairseq:overwrite"],
+    ["same", "same", "other 3"],
+]
+
+
+@pytest.mark.parametrize("names", ODD_NAMES, ids=map(ascii, ODD_NAMES))
+def test_names_of_classes_keep_every_character(names, tmp_path):
+    source, here, back = (tmp_path / name for name in ("source", "here", "back"))
+    bert(source, CLASSIFIER, id2label=dict(enumerate(names)))
+    run("--from", "huggingface", source, here, "--check")
+    assert load(here).labels == names
+    run("--to", "huggingface", here, back, "--head", HEAD, "--check")
+    assert config(back)["id2label"] == {str(i): name for i, name in enumerate(names)}
+
+
+def test_names_that_are_changed_by_hand(tmp_path):
+    """In label/dict.txt, which then says what they are."""
+    source, here = tmp_path / "source", tmp_path / "here"
+    bert(source, CLASSIFIER, id2label=dict(enumerate(["two\nlines", "b", "c"])))
+    run("--from", "huggingface", source, here)
+    (here / "label/dict.txt").write_text("x 1\ny 1\nz 1\n")
+    assert load(here).labels == ["x", "y", "z"]
+
+
 def test_names_of_twelve_classes(tmp_path):
     """In the order of their numbers, of which 10 is not after 1."""
     names = [f"kind {number}" for number in range(12)]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..options import Option, declared_options
 from ..registry import Registry
@@ -28,12 +28,14 @@ class Opened:
         encode: the tokenizer; None where there is none.
         labels: names of the classes by number; empty: not known.
         tokenizer: what it does, by parts (`tokenizer_files`); empty if fairseq does it.
+        model: the module of torch that computes the outputs, if it does.
     """
 
     outputs: Forward
     encode: Encode | None = None
     labels: list[str] = field(default_factory=list)
     tokenizer: dict[str, Any] = field(default_factory=dict)
+    model: nn.Module | None = None
 
 
 @dataclass(frozen=True)

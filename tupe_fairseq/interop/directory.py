@@ -32,11 +32,9 @@ from .conversion import Conversion, Forward, Opened
 from .dictionaries import (
     check_size,
     dictionary_for,
-    dictionary_of,
     dictionary_text,
     inverse,
     order_beside,
-    read_labels,
     reordered,
     tokenizer_beside,
 )
@@ -48,6 +46,7 @@ from .fairseq_models import (
 )
 from .families import CAUSAL, MASKED, Family, family_of
 from .kept import HEADLESS, KEPT, OF_HEADS, kept_settings, kept_text, read_kept
+from .labels import NAMES, label_files, labels_beside
 from .models import HEADS, LM_HEAD, POOLER, SENTENCES, Converted, head_names, sizes, task_of
 from .output import building, write_files
 from .sentence_modules import read_sentence_model, text_notes
@@ -94,7 +93,7 @@ def load(directory: str | Path, dictionary: Path | None = None) -> Converted:
     words = read_dictionary(beside)
     separator = separates(task, folder)
     converted = neutral(arguments, state["model"], words, beside, source, family, separator)
-    kept = read_kept(folder)
+    kept = {name: value for name, value in read_kept(folder).items() if name != NAMES}
     if kept.pop(HEADLESS, False):
         converted.state = {
             name: v for name, v in converted.state.items() if not name.startswith(LM_HEAD)
@@ -132,7 +131,7 @@ def neutral(
     settings = to_config(arguments, shown, family)
     check_size(dictionary, shown["vocab_size"], path, not family.causal)
     folder = source.parent
-    converted = Converted(settings, parameters, folder, labels=read_labels(path, folder))
+    converted = Converted(settings, parameters, folder, labels=labels_beside(path, folder))
     converted.files = fairseq_files(path) | fairseq_files(folder / path.name)
     converted.files[DICTIONARY] = dictionary_text(dictionary)
     if SENTENCEPIECE not in converted.files and len(models := [*folder.glob("*.model")]) == 1:
@@ -246,7 +245,8 @@ def _files(converted: Converted, dictionary: Dictionary, by_tokenizer: bool) -> 
     if any(name.startswith(POOLER) for name in converted.state):
         converted.notes.append("the pooler is the first layer of the head pooler")
     if converted.labels:
-        files[LABELS] = dictionary_text(dictionary_of(converted.labels))
+        files[LABELS], names = label_files(converted.labels)
+        kept |= {NAMES: names} if names else {}
     if kept:
         files[KEPT] = kept_text(kept)
     if by_tokenizer:
@@ -297,8 +297,9 @@ def open_directory(path: Path, converted: Converted, head: str | None) -> Opened
     return Opened(
         outputs_of(model, head, converted.writes_features(head), order),
         encode if hub.bpe is not None else None,
-        read_labels(folder / DICTIONARY, folder),
+        labels_beside(folder / DICTIONARY, folder),
         parts,
+        model,
     )
 
 

@@ -43,7 +43,7 @@ def open_directory(directory: Path, converted: Converted, head: str | None) -> O
             return torch.stack((out.start_logits, out.end_logits), -1)
         return out.logits
 
-    return Opened(forward, *texts_and_labels(directory, converted))
+    return Opened(forward, *texts_and_labels(directory, converted), model)
 
 
 def texts_and_labels(

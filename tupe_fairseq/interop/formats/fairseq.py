@@ -206,7 +206,7 @@ def open_roberta(checkpoint: Path, converted: Converted, head: str | None) -> Op
     model.load_state_dict(
         {n: v for n, v in state.items() if n in known or not SECOND_COPY.search(n)}
     )
-    return Opened(outputs_of(model.eval(), head))
+    return Opened(outputs_of(model.eval(), head), model=model)
 
 
 SUMMARY = "checkpoints of fairseq's RoBERTa, of 2019 or later"

@@ -134,9 +134,8 @@ def _of_state(
 
 
 def _labels(config: Any, count: int) -> list[str]:
-    """Names of the classes, each a line of a dictionary."""
-    names = (config.id2label.get(number, f"LABEL_{number}") for number in range(count))
-    return [" ".join(str(name).split()) for name in names]
+    """Names of the classes by number."""
+    return [str(config.id2label.get(number, f"LABEL_{number}")) for number in range(count)]
 
 
 def write(
