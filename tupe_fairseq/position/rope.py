@@ -159,11 +159,7 @@ class RotaryPosition(RandomizedEncoding):
         length = (shape.max_positions, rope_scaling_factor, rope_original_positions)
         self.scaling = build_scaling(rope_scaling, rope_scaling_settings, *length)
         self._check_scaling(rope_scaling)
-        if rope_proportional and self.width == shape.head_dim:
-            refuse_unused("--rope-proportional", True, "--rope-fraction below 1")
-        if rope_scaling is None and rope_original_positions not in (None, shape.max_positions):
-            # Recorded by a checkpoint, or given in vain.
-            warn_unused("--rope-original-positions", rope_original_positions, "--rope-scaling")
+        self._check_unused(rope_proportional, rope_scaling, rope_original_positions)
         self.rotation = self._rotation(self.reach)
         self.local: RotaryPosition | None = None
         if rope_theta_local is not None:
@@ -245,6 +241,13 @@ class RotaryPosition(RandomizedEncoding):
                 f"--rope-values rotates values, which --rope-scaling {name} would also make "
                 "larger: use linear, ntk, dynamic or llama3."
             )
+
+    def _check_unused(self, proportional: bool, scaling: str | None, original: int | None) -> None:
+        if proportional and self.width == self.shape.head_dim:
+            refuse_unused("--rope-proportional", True, "--rope-fraction below 1")
+        if scaling is None and original not in (None, self.shape.max_positions):
+            # Recorded by a checkpoint, or given in vain.
+            warn_unused("--rope-original-positions", original, "--rope-scaling")
 
     def _check_local_theta(self, theta: float) -> None:
         if self.shape.attention_window is None or self.randomize_positions:
