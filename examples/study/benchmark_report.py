@@ -31,7 +31,7 @@ from examples.study.benchmark_results import (
     times,
     with_interval,
 )
-from examples.study.length_measures import FACTORS
+from examples.study.longer_texts import FACTORS
 from examples.study.measures import difference, reaching
 from examples.study.training import final_loss, losses_of
 
