@@ -56,8 +56,8 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     license_files=["LICENSE"],
-    # An editable installation then puts this folder on Python's path, so that the scripts under
-    # examples/ can import each other. Any other installation holds the package alone.
+    # An editable installation then puts this folder on Python's path, so that the programs under
+    # examples/ and scripts/ can be imported. Any other installation holds the package alone.
     package_dir={"": "."},
     packages=find_packages(include=["tupe_fairseq", "tupe_fairseq.*"]),
     package_data={
@@ -77,6 +77,7 @@ setup(
         *FAIRSEQ,
     ],
     extras_require={
+        # Figures of scripts/ and examples/.
         "viz": ["matplotlib>=3.8"],
         # Nothing since the solver is in position/floater.py; the name stays for installed recipes.
         "floater": [],

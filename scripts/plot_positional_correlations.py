@@ -20,12 +20,13 @@ from pathlib import Path
 # Importing fairseq would advise to install tensorboardX.
 logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
+from drawing.maps import position_maps  # noqa: E402
+from drawing.plots import draw_positional_correlations, save_png  # noqa: E402
+
 from tupe_fairseq import TupeRobertaModel, UsageError  # noqa: E402
-from tupe_fairseq.analysis import position_maps  # noqa: E402
 from tupe_fairseq.commands import add_user_dir  # noqa: E402
 from tupe_fairseq.errors import one_line_endings  # noqa: E402
 from tupe_fairseq.machine import shown  # noqa: E402
-from tupe_fairseq.plots import draw_positional_correlations, save_png  # noqa: E402
 
 #: Default maximum; with more positions, single ones are not visible in a figure.
 LENGTH = 128

@@ -168,5 +168,5 @@ step models "Collect the models"
 unless_own lengths "Measure longer texts" $examples/lengths.py
 unless_own results "Classify film reviews, and fill masks" $examples/evaluate.py
 step figures "Draw what TUPE-R has learned about positions" \
-  scripts/plot_positional_correlations.py tupe_fairseq/plots.py
+  scripts/plot_positional_correlations.py scripts/drawing/*.py
 python -m examples.quickstart.report $work

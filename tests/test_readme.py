@@ -18,6 +18,8 @@ PAGES = [ROOT / "README.md"]
 for folder in (".github", "examples", "scripts", "tests", "tupe_fairseq"):
     PAGES += sorted((ROOT / folder).rglob("*.md"))
 ENCODINGS = ROOT / "tupe_fairseq" / "position" / "README.md"
+#: They keep the commands of the code that made them, which can be that of an older tag.
+RECORDS = ("report.md", "plan.md")
 
 
 def rows() -> dict[str, list[str]]:
@@ -51,7 +53,7 @@ def test_row(name):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_scripts_and_links_exist(page):
     missing = []
-    for program, *words in commands(page):
+    for program, *words in commands(page) if page.name not in RECORDS else ():
         script = words[0] if words and program in ("bash", "python") else ""
         if words[:1] == ["-m"] and words[1].startswith("examples."):
             script = words[1].replace(".", "/")

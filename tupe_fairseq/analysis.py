@@ -1,21 +1,14 @@
-"""What a trained model has learned about positions, as tensors; `plots` draws them."""
+"""What a trained model has learned about positions, as tensors.
 
-import copy
-from dataclasses import replace
-from typing import NamedTuple, TypeVar, cast
+scripts/plot_positional_correlations.py draws them.
+"""
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from .attention import TupeMultiheadAttention
 from .errors import ConfigurationError
-from .modules.layer import TransformerLayer
 from .modules.stack import TransformerStack
 from .position import PositionEncoding
-from .position.complex_order import ComplexOrderPosition
-
-_M = TypeVar("_M", bound=nn.Module)
 
 
 @torch.no_grad()
@@ -36,7 +29,7 @@ def positional_correlations(encoder: TransformerStack, length: int, layer: int =
     Raises:
         ConfigurationError: the encoding has no such term, or `length` or `layer` is out of range.
     """
-    encoding = _encoding_of(encoder, length, layer)
+    encoding = encoding_of(encoder, length, layer)
     bias = encoding.attention_bias(length, length)
     if bias is None:
         raise ConfigurationError(
@@ -46,141 +39,17 @@ def positional_correlations(encoder: TransformerStack, length: int, layer: int =
     return bias.dense()
 
 
-class PositionMaps(NamedTuple):
-    """How an encoding relates positions, independently of the tokens.
-
-    Attributes:
-        maps: N×T×T, queries in rows, keys in columns.
-        names: of the N maps.
-        meaning: of their values, in a phrase for a title.
-    """
-
-    maps: Tensor
-    names: list[str]
-    meaning: str
-
-
-@torch.no_grad()
-def position_maps(encoder: TransformerStack, length: int, layer: int = 1) -> PositionMaps:
-    """Maps of positions for any encoding; what they show depends on the hooks that it uses.
-
-    - a content-free term of the scores (TUPE, T5, ALiBi): `positional_correlations`
-    - terms of a layer (Shaw, Transformer-XL, DeBERTa): what they add, see `_layer_maps`
-    - rotations: q · k for a query and a key of ones, relative to distance 0
-    - encodings of the input: the cosine of what they add to an input of ones
+def encoding_of(encoder: TransformerStack, length: int, layer: int) -> PositionEncoding:
+    """The encoding as one layer uses it.
 
     Args:
-        encoder: e.g. a `TUPEEncoder` or `model.encoder.sentence_encoder`.
-        length: number of positions T.
-        layer: counted from 1; matters for encodings that differ by layer.
+        encoder: of the layer.
+        length: number of positions that are asked for.
+        layer: counted from 1.
 
     Raises:
-        ConfigurationError: the encoding uses no positions, or `length` or `layer` is out of range.
+        ConfigurationError: `length` or `layer` is out of range.
     """
-    encoding = _encoding_of(encoder, length, layer)
-    heads = [f"head {head + 1}" for head in range(encoding.shape.num_heads)]
-    if encoding.uses("attention_bias"):
-        maps = positional_correlations(encoder, length, layer)
-        return PositionMaps(maps, heads, "what positions add to the scores")
-    attention = _in_evaluation(cast(TransformerLayer, encoder.layers[layer - 1]).self_attn)
-    if attention.layer_terms is not None:
-        maps, meaning = _layer_maps(attention, encoding, length)
-        return PositionMaps(maps, heads, f"{meaning}, layer {layer}")
-    if encoding.uses("rotate"):
-        device = next(encoder.parameters()).device
-        ones = torch.ones(1, 1, length, encoding.shape.head_dim, device=device)
-        if not getattr(encoding, "randomize_positions", 0):
-            # Frequencies may depend on the length.
-            encoding = encoder.embed_positions.for_pass(length, device).at(layer - 1)
-        q, k, _ = encoding.rotate(ones, ones, ones)
-        maps = (q @ k.mT)[0]
-        maps = maps / maps[:, :1, :1]
-        return PositionMaps(maps, ["all heads"], "q · k of equal tokens, relative to distance 0")
-    if encoder.embed_positions.uses("embed"):
-        vectors = _position_vectors(encoder.embed_positions, length)
-        maps = F.cosine_similarity(vectors[:, None], vectors[None], dim=-1)[None]
-        return PositionMaps(maps, ["input"], "cosine of position vectors")
-    raise ConfigurationError(
-        f"{type(encoding).__name__} uses no positions, so there is nothing to draw."
-    )
-
-
-def _layer_maps(
-    attention: TupeMultiheadAttention, encoding: PositionEncoding, length: int
-) -> tuple[Tensor, str]:
-    """One layer's score term, H×T×T, and its meaning.
-
-    For rotations see `position_maps`. Any other term is affine in queries, keys and the input of
-    the layer. Its constant part is the value for an average token (Transformer-XL's v W_{K,R}
-    R_{i−j}). If that is zero (Shaw, DeBERTa, the relative bank), the map shows the linear part:
-    the root mean square of the term for queries, keys and inputs with independent entries of unit
-    variance, for Shaw |R^K_{i−j}|/√D.
-    """
-    heads, width = encoding.shape.num_heads, encoding.shape.head_dim
-    zeros = attention.q_proj.weight.new_zeros(1, heads, length, width)
-    if attention.layer_terms is not None and attention.layer_terms.uses("rotate"):
-        ones = torch.ones_like(zeros)
-        q, k, _ = attention.layer_terms.rotate(ones, ones, ones, encoding)
-        maps = (q @ k.mT)[0]
-        return maps / maps[:, :1, :1], "q · k of equal tokens, relative to distance 0"
-    constant = _layer_scores(attention, zeros, zeros, encoding)[0]
-    if constant.any():
-        return constant, "added to the scores of average tokens"
-    # D×H×T×D: query d is the d-th unit vector.
-    unit = torch.eye(width).to(zeros)[:, None, None].expand(-1, heads, length, -1)
-    none = zeros.expand_as(unit)
-    scale = (encoding.score_terms * width) ** -0.5
-    for_queries = _layer_scores(attention, unit * scale, none, encoding).square().sum(0)
-    for_keys = _layer_scores(attention, none, unit, encoding).square().sum(0)
-    total = for_queries + for_keys
-    if attention.layer_terms is not None and attention.layer_terms.uses("relative_queries"):
-        for unit_x in torch.eye(encoding.shape.embed_dim).to(zeros):
-            x = unit_x.expand(1, length, -1)
-            total = total + _layer_scores(attention, zeros, zeros, encoding, x)[0].square()
-    return total.sqrt(), "added to the scores, root mean square over tokens"
-
-
-def _layer_scores(
-    attention: TupeMultiheadAttention,
-    q: Tensor,
-    k: Tensor,
-    encoding: PositionEncoding,
-    x: Tensor | None = None,
-) -> Tensor:
-    """What a layer's terms add to the scores of B×H×T×D queries and keys: B×H×T×T."""
-    terms = attention.layer_terms
-    assert terms is not None
-    if x is None:
-        # An average token has an input of zeros.
-        x = q.new_zeros(len(q), q.size(2), encoding.shape.embed_dim)
-    if terms.uses("relative"):
-        relative = terms.relative(encoding, q.size(2), attention)
-        return replace(relative, queries=terms.relative_queries(x)).scores(q, k)
-    if terms.uses("content"):
-        return terms.content(q, k, x, encoding)
-    for_queries, for_keys, _ = terms.vectors(x)
-    return for_queries @ for_keys.mT
-
-
-def _position_vectors(encoding: PositionEncoding, length: int) -> Tensor:
-    """What an encoding adds to an input of ones at each position: T×C."""
-    encoding = _in_evaluation(encoding)
-    if isinstance(encoding, ComplexOrderPosition):
-        return encoding.position_vectors(length)
-    weight = next(encoding.parameters(), torch.empty(0))
-    # A constant table is a buffer of integers.
-    device = next(encoding.buffers(), weight).device
-    ones = weight.new_ones(1, length, encoding.shape.embed_dim, device=device)
-    return (encoding.embed(ones) - ones)[0]
-
-
-def _in_evaluation(module: _M) -> _M:
-    """A copy: in training, `cape` and `shape` draw positions, and `deberta` drops vectors."""
-    return copy.deepcopy(module).eval()
-
-
-def _encoding_of(encoder: TransformerStack, length: int, layer: int) -> PositionEncoding:
-    """The encoding as one layer uses it, after a check of length and layer."""
     longest, layers = encoder.embed_positions.shape.max_positions, len(encoder.layers)
     if not 1 <= length <= longest:
         raise ConfigurationError(

@@ -19,11 +19,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from examples.shared import script
+from scripts.drawing.maps import PositionMaps, position_maps
+from scripts.drawing.plots import draw_positional_correlations, save_png
 from tupe_fairseq import ConfigurationError, build_position_encoding
-from tupe_fairseq.analysis import PositionMaps, position_maps
 from tupe_fairseq.files import replacing
 from tupe_fairseq.modules.stack import TransformerStack
-from tupe_fairseq.plots import draw_positional_correlations, save_png
 from tupe_fairseq.position import POSITION_ENCODINGS
 
 WIDTH, HEADS, LAYERS, LENGTH = 64, 4, 2, 32

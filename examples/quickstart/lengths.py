@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from examples.shared import script
-from examples.study.length_measures import FACTORS, KINDS, measure, read_blocks
+from examples.study.longer_texts import FACTORS, measure, read_blocks
 from tupe_fairseq.files import replacing
 
 #: Tokens of a sequence in pre-training, with <s>; blocks of held-out text.
@@ -24,12 +24,11 @@ MODELS = {"tupe_r": ("pretrained", "toeplitz"), "learned": ("learned", "hierarch
 
 def measured(models: Path, data: Path) -> dict[str, Any]:
     """What lengths.json holds."""
-    kind, unit = KINDS["masked"], TRAINED - KINDS["masked"].special
-    blocks = read_blocks(data, FACTORS[-1] * unit, BLOCKS)
-    found: dict[str, Any] = {"tokens": [k * unit + kind.special for k in FACTORS], "bits": {}}
+    blocks = read_blocks(data, TRAINED, BLOCKS)
+    found: dict[str, Any] = {"tokens": [k * (TRAINED - 1) + 1 for k in FACTORS], "bits": {}}
     for encoding, (folder, extension) in MODELS.items():
         way = {"extend_positions": extension}
-        losses = measure(kind, models / folder / "model.pt", data, TRAINED, blocks, way)["mean"]
+        losses = measure(models / folder / "model.pt", data, TRAINED, blocks, way)["mean"]
         found["bits"][encoding] = [losses[str(k)] for k in FACTORS]
     return found
 

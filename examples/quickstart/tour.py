@@ -17,10 +17,10 @@ import torch
 # Importing fairseq would advise to install tensorboardX.
 logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
+from scripts.drawing.plots import draw_positional_correlations, save_png  # noqa: E402
 from tupe_fairseq import TupeRobertaModel  # noqa: E402
 from tupe_fairseq.huggingface import TupeForMaskedLM  # noqa: E402
 from tupe_fairseq.interop.convert import convert  # noqa: E402
-from tupe_fairseq.plots import draw_positional_correlations, save_png  # noqa: E402
 
 # It turns on the debugging output of all libraries, and its use of hydra warns.
 logging.getLogger().setLevel(logging.WARNING)

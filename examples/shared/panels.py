@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tupe_fairseq.plots import figure_class
+from scripts.drawing.plots import figure_class
 
 #: Distance of two labels in inches.
 LINE = 0.18

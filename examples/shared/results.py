@@ -9,7 +9,7 @@ RUN has `settings` and `commands`; from its start on also `seconds`, `date`, `de
 import json
 import math
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from examples.shared.markdown import table
 from tupe_fairseq.errors import UsageError
@@ -17,18 +17,6 @@ from tupe_fairseq.files import replacing
 
 NAME = "results.json"
 Results = dict[str, Any]
-
-
-class Verdict(NamedTuple):
-    """Whether a hypothesis holds, None if that is undecided; and the figures."""
-
-    holds: bool | None
-    figures: str
-
-    @property
-    def word(self) -> str:
-        """As reports show it."""
-        return {True: "confirmed", False: "**refuted**", None: "undecided"}[self.holds]
 
 
 def read_results(out: Path) -> Results:

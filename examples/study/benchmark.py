@@ -135,7 +135,7 @@ def final_runs(args: argparse.Namespace, size: Size, best: dict[str, float]) -> 
             run = run_of(args, recipe, encoding, f"{rate:g}", seed, own)
             folder = args.out.absolute() / run.name
             tokens = recipe.batch_size * recipe.tokens_per_sample
-            length = [sys.executable, "-m", "examples.study.length_measures", "masked", encoding]
+            length = [sys.executable, "-m", "examples.study.longer_texts", encoding]
             length += [args.data.absolute(), folder, recipe.tokens_per_sample, BLOCKS]
             after = [length]
             if args.blimp:

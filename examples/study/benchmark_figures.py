@@ -11,7 +11,7 @@ from examples.study.benchmark_plan import ENCODINGS
 from examples.study.benchmark_results import Finals, best_rate, by_loss, paired, shares
 from examples.study.measures import band, difference
 from examples.study.training import losses_of
-from tupe_fairseq.plots import save_png
+from scripts.drawing.plots import save_png
 
 #: Bits above the lowest final loss of the encodings that are also drawn at a larger scale.
 NEAR = 0.5

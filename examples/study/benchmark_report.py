@@ -15,23 +15,23 @@ from examples.shared import script
 from examples.shared.markdown import NOT_RUN, spread, table
 from examples.shared.results import Results, missing, read_results, rows, write_report
 from examples.study.benchmark_figures import draw, draw_layers, draw_rates
-from examples.study.benchmark_hypotheses import LEFT, in_words, judged, needs_warmup, plateau
 from examples.study.benchmark_plan import SETTINGS, SIZES, Size
 from examples.study.benchmark_results import (
+    LEFT,
     Final,
     Finals,
     best_rate,
     by_loss,
     by_rate,
-    by_rate_of,
     finals,
     growth,
     paired,
+    plateau,
     shares,
     times,
     with_interval,
 )
-from examples.study.length_measures import FACTORS
+from examples.study.longer_texts import FACTORS
 from examples.study.measures import difference, reaching
 from examples.study.training import final_loss, losses_of
 
@@ -178,7 +178,7 @@ def losses(found: Finals) -> Lines:
         size = own.rows[0]["parameters"]
         more = f" ({size / base - 1:+.1%})" if base and size != base else ""
         by_seed = [f"{own.losses[k]:.3f}" if k in own.losses else NOT_RUN for k in seeds]
-        ends = [in_words(plateau(found, name))] if "none" in found else []
+        ends = [plateau(found, name)] if "none" in found else []
         cells.append([f"`{name}`", f"{size:,}{more}", f"{own.rows[0]['lr']:g}", *by_seed, *ends])
     heads = ["encoding", "parameters (from `learned`)", "lr", *(f"seed {seed}" for seed in seeds)]
     said = "Bits per masked token"
@@ -227,14 +227,10 @@ def report(out: Path) -> None:
     sizes = [size for size in chain(*SIZES.values()) if size.name in results["plan"]]
     floors = results["plan"]["context_free"]
     found_all = [finals(results, size.name) for size in sizes]
-    first, larger, modern = (*found_all, {}, {}, {})[:3]
-    tuned = by_rate(results, sizes[2].name).get("tupe_r", {}) if modern else {}
+    modern = found_all[2] if len(found_all) > 2 else {}
     lines = ["# Benchmark of position encodings", ""]
-    lines += judged(
-        first, larger, modern, needs_warmup(tuned, by_rate_of(results, "short-warmup"))
-    )
     if modern:
-        draw_layers(first, modern, out / "layers.png", results["command"])
+        draw_layers(found_all[0], modern, out / "layers.png", results["command"])
         lines += ["![Final losses on both kinds of layers](layers.png)", ""]
     lines += first_part(results)
     for size, found in zip(sizes, found_all, strict=True):
@@ -242,7 +238,7 @@ def report(out: Path) -> None:
         if found:
             time, tokens = times(results, size.name), size.recipe.tokens_per_sample
             lines += [
-                *summary(found, time, modern if found is first else {}),
+                *summary(found, time, modern if found is found_all[0] else {}),
                 *draw(found, time, floors[str(tokens)], size.name, out, results["command"]),
             ]
             lines += losses(found)

@@ -1,13 +1,16 @@
 """What the report of the benchmark reads from its results: final losses, and their intervals."""
 
 from collections.abc import Sequence
-from math import isnan
+from math import inf, isnan
 from statistics import mean
 from typing import Any, NamedTuple
 
 from examples.shared.results import Results, rows
-from examples.study.measures import Difference, difference
-from examples.study.training import final_loss
+from examples.study.measures import Difference, difference, reaching
+from examples.study.training import final_loss, losses_of
+
+#: Bits below the final loss of `none` at which a model has left its plateau.
+LEFT = 0.3
 
 
 class Final(NamedTuple):
@@ -54,15 +57,17 @@ def by_rate(results: Results, size: str) -> dict[str, dict[float, float]]:
     return {name: dict(sorted(losses.items())) for name, losses in found.items()}
 
 
-def by_rate_of(results: Results, part: str) -> dict[float, float]:
-    """Final loss of the runs of part 1 whose setting names a learning rate."""
-    named = ((row["setting"].partition("lr=")[2], row) for row in rows(results, part=part))
-    return {float(rate): final_loss(row) for rate, row in named if rate}
-
-
 def best_rate(losses: dict[float, float]) -> float:
     """The learning rate with the lowest loss; a diverged training has NaN, and counts as last."""
     return min(losses, key=lambda rate: (isnan(losses[rate]), losses[rate]))
+
+
+def plateau(found: Finals, name: str) -> str:
+    """The share of the updates after which the plateau ends, in percent, by seed."""
+    floor = found["none"].loss - LEFT
+    curves = [losses_of(row) for row in found[name].rows]
+    ends = [(reaching(curve, floor) or inf) / max(curve) for curve in curves]
+    return ", ".join(f"{end:.0%}" if end < inf else "never" for end in ends)
 
 
 def times(results: Results, size: str) -> dict[str, list[float]]:

@@ -56,7 +56,7 @@ def training_run(
         seed: of the model.
         **settings: further ones, for the report.
     """
-    check_recipe(args.data, recipe)
+    check_data(args.data)
     folder = args.out.absolute() / name
     own = [*flags_of(encoding), "--seed", str(seed), "--save-dir", str(folder), *args.flags]
     command = [sys.executable, "-m", "examples.shared.timed", "train", args.data.absolute()]
@@ -66,27 +66,10 @@ def training_run(
     return Run(name, settings, [command], partial(trained, args.data))
 
 
-def check_recipe(data: Path, recipe: Recipe) -> None:
-    """Raise a UsageError if there is no data, or the validations do not divide the updates."""
-    check_data(data)
-    if recipe.updates < 1 or recipe.updates % recipe.validations:
-        raise UsageError(
-            f"--updates must be a multiple of the {recipe.validations} validations, but is "
-            f"{recipe.updates}."
-        )
-
-
 def check_data(data: Path) -> None:
     """Raise a UsageError if the folder of binarised text has no dictionary."""
     if not (data / "dict.txt").is_file():
         raise UsageError(f"DATA_BIN is {str(data)!r}, but holds no dict.txt.")
-
-
-def check_files(*paths: Path) -> None:
-    """Raise a UsageError if one of the files is not there."""
-    for path in paths:
-        if not path.is_file():
-            raise UsageError(f"there is no file {str(path)!r}.")
 
 
 def fixed_flags(recipe: Recipe) -> list[str]:

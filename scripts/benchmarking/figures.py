@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from drawing.plots import figure_class, save_png
+
 from tupe_fairseq.errors import one_line_endings
 from tupe_fairseq.machine import shown
-from tupe_fairseq.plots import figure_class, save_png
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

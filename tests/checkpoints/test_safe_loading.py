@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 import subprocess
 from argparse import Namespace
 from unittest.mock import Mock
@@ -13,7 +14,7 @@ import torch
 
 from examples.glue import predict, pretrained
 from examples.glue.tasks import TASKS
-from scripts import plot_positional_correlations as plot
+from tests import ROOT, processes
 from tests.interop import release
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.checkpoints.reading import read_checkpoint
@@ -109,15 +110,17 @@ def test_other_ways_in(tmp_path):
         (folder / "task.json").write_text(json.dumps(settings))
     checkpoint.rename(checkpoint.with_name("model.pt"))
     words = ["--data", str(tmp_path), "--out", str(tmp_path / "s.zip"), str(checkpoint.parent)]
-    figure = tmp_path / "figure.png"
     for load in (
         lambda: predict.main(predict.arguments(words)),
         lambda: pretrained.overrides(data, checkpoint.with_name("model.pt")),
-        lambda: plot.draw(plot.parse_arguments([words[-1], "--out", str(figure)]), ""),
         lambda: convert(["--to", "huggingface", words[-1], "--out", str(tmp_path / "plain")]),
     ):
         with pytest.raises(UsageError, match=REFUSED):
             load()
+    drawn = processes.run(
+        ROOT / "scripts/plot_positional_correlations.py", words[-1], "--out", tmp_path / "maps.png"
+    )
+    assert re.search(REFUSED, drawn.stderr)
     (tmp_path / "config.json").write_text('{"model_type": "tupe"}')
     checkpoint.with_name("model.pt").rename(tmp_path / "model.safetensors")
     with pytest.raises(UsageError, match=r"model.safetensors cannot be loaded as safetensors"):

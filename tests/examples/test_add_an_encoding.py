@@ -118,11 +118,10 @@ def test_glue(bash, tmp_path):
     assert "RTE.tsv: 2 predictions, but the test set has 3,000 examples" in done.stderr
 
 
-def study(name: str, *words: object, tiny: bool = True) -> dict[str, dict]:
+def study(name: str, *words: object) -> dict[str, dict]:
     """Run a study with the examples' encodings; the results of its runs."""
-    smaller = ["--", "--encoder-layers", "1", "--encoder-embed-dim", "16"] if tiny else []
     own = ("--user-dir", EXAMPLE / "my_encodings")
-    done = processes.run(f"examples.{name}", *words, *own, *smaller)
+    done = processes.run(f"examples.{name}", *own, *words)
     assert done.returncode == 0, done.stderr
     runs = read_results(words[words.index("--out") + 1])["runs"]
     return {key: run["result"] for key, run in runs.items() if "result" in run}
@@ -132,14 +131,16 @@ def study(name: str, *words: object, tiny: bool = True) -> dict[str, dict]:
 @pytest.mark.usefixtures("forking_python")
 def test_studies_take_own_encodings(toy_masked_lm_data, tmp_path):
     names = ("gaussian+gaussian_width=4", "token_slopes")
-    small = ("--masked-length", "16", "--masked-updates", "4", "--blocks", "1")
-    own = ("--masked-encodings", ",".join(names), "--seeds", "1", "--only", "masked/*")
-    found = study("study.length", toy_masked_lm_data, "--out", tmp_path / "length", *small, *own)
-    gaussian, slopes = (found[f"masked/{name}/1"] for name in names)
+    folders = [f"rates, 2x128/{name}/0.001/1" for name in names]
+    chosen = ("--encodings", ",".join(names), "--only", *folders)
+    small = ("--encoder-layers", "1", "--encoder-embed-dim", "16", "--max-update", "4")
+    words = (toy_masked_lm_data, "--out", tmp_path / "benchmark", *chosen, "--", *small)
+    found = study("study.benchmark", *words)
+    gaussian, slopes = (found[folder] for folder in folders)
     # Two numbers for each of 4 heads; a vector of 16 for each in the one layer.
     assert slopes["parameters"] - gaussian["parameters"] == 4 * 16 - 4 * 2
     drawn = ("--updates", "1", "--only", "gaussian", "token_slopes")
-    found = study("gallery.build", "--out", tmp_path / "gallery", *drawn, tiny=False)
+    found = study("gallery.build", "--out", tmp_path / "gallery", *drawn)
     assert found.keys() == {"gaussian", "token_slopes"}
     assert '<article id="token_slopes">' in (tmp_path / "gallery/gallery.html").read_text()
 

@@ -79,9 +79,8 @@ LOSSES = {
 }
 
 
-#: `tupe_r` would be the best, but has one seed.
+#: As between two runs: `tupe_r` and `rope` have one seed.
 LARGER = {"learned": (6.0, 6.1), "rope": (5.0, 5.01), "deberta": (5.15, 5.15), "tupe_r": (4.0,)}
-#: As between two runs: `rope` has one seed.
 MODERN = {"learned": (6.2, 6.3), "tupe_r": (5.3, 5.35), "rope": (5.1,)}
 
 
@@ -130,39 +129,16 @@ def test_report(tmp_path, monkeypatch):
     sizes = [Size(name, recipe, recipe, (), ()) for name in ("small", "large", "modern")]
     monkeypatch.setattr(benchmark_report, "SIZES", {"cpu": sizes})
     found = results(small=LOSSES, large=LARGER, modern=MODERN)
-    for rate, losses in {1e-3: (5.3, 5.5), 2e-3: (5.2, 5.6)}.items():
-        parts = {"rates, modern": {"lr": rate}, "short-warmup": {"setting": f"warmup=5,lr={rate}"}}
-        for (part, more), loss in zip(parts.items(), losses, strict=True):
-            settings = {"part": part, "encoding": "tupe_r", "seed": 1, **more}
-            row = {"losses": {str(k): loss for k in range(600, 3600, 600)}}
-            found["runs"][f"{part}/{rate}"] = {"settings": settings, "result": row}
-    found["plan"]["short-warmup"] = recipe._asdict()
     (tmp_path / "results.json").write_text(json.dumps(found))
     benchmark_report.report(tmp_path)
     lines = (tmp_path / "report.md").read_text().splitlines()
-    verdicts = {line.split(" | ")[0][2:]: line.split(" | ")[2:] for line in lines}
-    # The floor is 8.05 bits; learned is at 7.75 bits after 35 of 100 updates.
-    assert verdicts["H1"] == ["**refuted**", "35%, 35%, 35% |"]
-    assert verdicts["H2"][0] == "confirmed"
-    assert verdicts["H3"] == ["**refuted**", "**-1.050 ± 0.138** (`learned+from_sinusoids`) |"]
-    assert verdicts["H4"][0] == "confirmed"
-    assert verdicts["H6"][0] == "undecided"
-    assert verdicts["H7"] == ["confirmed", "the lowest: `deberta` |"]
-    assert verdicts["H8"][0] == "confirmed"
-    assert verdicts["H9"][0] == "confirmed"
-    swapped = "`rope` minus `deberta`: +0.110 and -0.145; one seed: `tupe_r` |"
-    assert verdicts["H10"] == ["**refuted**", swapped]
-    assert verdicts["H11"] == ["confirmed", "1.00 (1.00 to 1.00) |"]
-    assert verdicts["H12"] == ["confirmed", "`tupe_r` +0.000, `rope` +1.500 |"]
-    assert verdicts["H13"][0] == "confirmed"
-    assert verdicts["H14"] == ["confirmed", "at 0.002, seed 1: 5.200, 5.600 |"]
-    assert verdicts["H15"] == ["confirmed", "35%, 35% |"]
     assert (tmp_path / "layers.png").stat().st_size
     heads = [line for line in lines if line.startswith("| encoding | time")]
     assert ["loss, ModernBERT's layers" in head for head in heads] == [True, False, False]
     assert any(
         line.startswith("| `learned` |") and "| 0 | 6.25 ± 0.64 |" in line for line in lines
     )
+    # The floor is 8.05 bits; learned is at 7.75 bits after 35 of 100 updates.
     assert "| `learned` | 1,000 | 0.001 | 6.500 | 6.600 | 6.550 | 35%, 35%, 35% |" in lines
     assert "| `learned` | 1,000 | 0.001 | 6.000 | 6.100 |" in lines
     start = "| `tupe_r` | 1.15 (1.10 to 1.20) | 5.43 ± 0.02 | -1.12"

@@ -4,14 +4,13 @@ import runpy
 
 import pytest
 
-from examples.study import benchmark, length
+from examples.study import benchmark
 from examples.translation import run as translation
 from tupe_fairseq import UsageError
 
 #: What each program needs, and where flags go.
 PROGRAMS = {
     "benchmark": (benchmark, "DATA --out OUT {}"),
-    "length": (length, "DATA --out OUT {}"),
     "translation": (translation, "DATA --out OUT {}"),
 }
 
@@ -19,15 +18,11 @@ PROGRAMS = {
 @pytest.mark.parametrize(
     ("name", "flags", "message"),
     [
-        ("length", "--encodings alibi+x=1", "'alibi.x=1' has 'x=1'; the options of alibi are"),
-        ("length", "--encodings t5+num_buckets=x", "has 'num_buckets=x'"),
-        ("length", "--encodings tupe_a+tie_cls=1", "has 'tie_cls=1'"),
-        ("benchmark", "--encodings tupe", "the known ones are"),
+        ("benchmark", "--encodings alibi+x=1", "'alibi.x=1' has 'x=1'; the options of alibi are"),
+        ("benchmark", "--encodings t5+num_buckets=x", "has 'num_buckets=x'"),
+        ("benchmark", "--encodings tupe_a+tie_cls=1", "has 'tie_cls=1'"),
+        ("benchmark", "--encodings tupe", "--position-encoding is 'tupe', but the known ones are"),
         ("benchmark", "--blimp /not/there", "--blimp is '/not/there', but there is no such path"),
-        ("length", "--encodings tupe", "--position-encoding is 'tupe'"),
-        ("length", "--updates 6", "must be a multiple of the 4 validations, but is 6"),
-        ("length", "--blocks 0", "--blocks must be at least 1"),
-        ("length", "--length 8", "--length and --masked-length must be at least 16"),
         ("translation", "--encodings tupe_x", "'tupe_x'"),
         ("translation", "--seeds one", "--seeds is 'one'"),
         ("translation", "--updates 2", "--updates must be at least 4"),

@@ -10,11 +10,10 @@ import pytest
 
 from examples.shared.logs import read_log
 from examples.shared.results import read_results, rows
-from examples.study import encodings, length
+from examples.study import encodings
 from examples.study.training import Recipe, fixed_flags
 from tests import ROOT, processes
 from tests.processes import wait_for_the_lock
-from tupe_fairseq import UsageError
 
 #: After --; the last of two equal flags counts.
 SMALLER = (
@@ -23,32 +22,48 @@ SMALLER = (
 )
 
 
+#: Two encodings; a validation and a checkpoint after each epoch, of 7 updates.
+PROGRAM = """
+from argparse import ArgumentParser
+from pathlib import Path
+
+from examples.shared import runner, script
+from examples.study.training import Recipe, training_run
+
+def main():
+    parser = ArgumentParser()
+    parser.add_argument("data", type=Path)
+    args = runner.arguments(parser, None, "program")
+    recipe = Recipe("tupe_roberta_tiny", 84, 4, 16, 32, 1e-3)
+    with runner.runner(args, {}, lambda out: None) as execute:
+        execute([training_run(args, name, recipe, name, 1) for name in ("learned", "none")])
+
+script.run(main)
+"""
+
+
 @pytest.mark.slow
-def test_killed_study_goes_on(toy_masked_lm_data, tmp_path, monkeypatch, forking_python):
-    """Two encodings; a validation and a checkpoint after each epoch, of 7 updates."""
-    out = tmp_path / "out"
-    own = ("--masked-encodings", "learned,none", "--seeds", "1", "--only", "masked/*")
-    own += ("--masked-length", "16", "--masked-updates", "84", "--blocks", "1")
-    words = [str(toy_masked_lm_data), "--out", str(out), *own, "--", *SMALLER]
-    killed = processes.Program(ROOT / "examples/study/length.py", *words)
-    last = out / "masked/learned/1/checkpoint_last.pt"
+@pytest.mark.usefixtures("forking_python")
+def test_killed_study_goes_on(toy_masked_lm_data, tmp_path):
+    (program := tmp_path / "program.py").write_text(PROGRAM)
+    words = (toy_masked_lm_data, "--out", out := tmp_path / "out", "--", *SMALLER)
+    killed = processes.Program(program, *words)
     try:
-        killed.until(last.exists)
+        killed.until((out / "learned/checkpoint_last.pt").exists)
     finally:
         os.killpg(killed.pid, signal.SIGKILL)
     wait_for_the_lock(out)
-    monkeypatch.setattr(sys, "executable", forking_python)
-    length.main(words)
+    processes.run(program, *words).check_returncode()
     made = {row["encoding"]: row for row in rows(read_results(out))}
     for name, row in made.items():
         assert list(row["losses"]) == [*map(str, range(7, 85, 7))], name
-    log = (out / "masked/learned/1/log.txt").read_text()
+    log = (out / "learned/log.txt").read_text()
     assert log.count("Loaded checkpoint") == 1, "went on from a checkpoint"
     # learned has a table of 16 positions of width 16, and fairseq's two rows before them.
     assert made["learned"]["parameters"] - made["none"]["parameters"] == 18 * 16
     shutil.rmtree(out)
-    with pytest.raises(UsageError, match="2 runs failed: masked/learned/1, masked/none/1"):
-        length.main([*words, "--no-such-flag"])
+    failed = processes.run(program, *words, "--no-such-flag")
+    assert "2 runs failed: learned, none" in failed.stderr
 
 
 def test_timed_training_has_the_guards_of_fairseq_train(toy_masked_lm_data, tmp_path):

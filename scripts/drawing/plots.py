@@ -1,4 +1,4 @@
-"""Figures of what a trained model has learned about positions; `analysis` gives the tensors.
+"""Figures of what a trained model has learned about positions; maps.py gives the tensors.
 
 Needs matplotlib, the extra `viz`.
 """
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from .errors import ConfigurationError
-from .extras import import_extra
-from .files import replacing
+from tupe_fairseq import ConfigurationError
+from tupe_fairseq.extras import import_extra
+from tupe_fairseq.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

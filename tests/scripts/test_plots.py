@@ -1,6 +1,5 @@
 """The heat maps, through the script that draws them."""
 
-import importlib.util
 import re
 import shutil
 import sys
@@ -9,21 +8,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests import ROOT
+from scripts.drawing.plots import color_limits, draw_positional_correlations, save_png
 from tests.fairseq_commands import pretrain
 from tupe_fairseq import UsageError
 from tupe_fairseq.errors import TRACEBACK
-from tupe_fairseq.plots import color_limits, draw_positional_correlations, save_png
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-def script():
-    path = ROOT / "scripts" / "plot_positional_correlations.py"
-    spec = importlib.util.spec_from_file_location("plot_positional_correlations", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def plot(script):
+    """The program: a function of its arguments."""
+    return script("plot_positional_correlations").main
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +39,10 @@ def model_of(toy_masked_lm_data, tmp_path_factory):
 
 
 @pytest.mark.parametrize("encoding", ["tupe_r", "t5", "learned", "shaw"])
-def test_draws(model_of, tmp_path, encoding):
+def test_draws(plot, model_of, tmp_path, encoding):
     out = tmp_path / "heads.png"
     model = model_of(encoding)
-    script().main([model, f"--out={out}", "--length", "20"])
+    plot([model, f"--out={out}", "--length", "20"])
     content = out.read_bytes()
     assert content.startswith(PNG)
     made = f"plot_positional_correlations.py {Path(model).name} --out=heads.png --length 20"
@@ -65,21 +61,21 @@ def test_draws(model_of, tmp_path, encoding):
         ("tupe_r", ["--out", "nowhere/x.png"], "no such folder"),
     ],
 )
-def test_errors_are_one_line(model_of, tmp_path, monkeypatch, encoding, arguments, part):
+def test_errors_are_one_line(plot, model_of, tmp_path, monkeypatch, encoding, arguments, part):
     directory = model_of(encoding)
     monkeypatch.chdir(tmp_path)
     # What Python prints on stderr, with status 1.
     with pytest.raises(SystemExit, match=rf"^error: .*{re.escape(part)}.*$"):
-        script().main([directory, *arguments])
+        plot([directory, *arguments])
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("asked", ["", "1"])
-def test_missing_matplotlib_is_named(model_of, tmp_path, monkeypatch, capsys, asked):
+def test_missing_matplotlib_is_named(plot, model_of, tmp_path, monkeypatch, capsys, asked):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     monkeypatch.setenv(TRACEBACK, asked)
     with pytest.raises(SystemExit, match=r"pip install 'tupe_fairseq\[viz\]'"):
-        script().main([model_of("t5"), "--out", str(tmp_path / "x.png")])
+        plot([model_of("t5"), "--out", str(tmp_path / "x.png")])
     assert ("Traceback" in capsys.readouterr().err) is bool(asked)
 
 

@@ -1,13 +1,13 @@
-"""`analysis.position_maps` of each encoding against the papers' formulas in loops."""
+"""`position_maps` of each encoding against the papers' formulas in loops."""
 
 import math
 
 import pytest
 import torch
 
+from scripts.drawing.maps import position_maps
 from tests.tolerances import assert_close
 from tupe_fairseq import UsageError, build_position_encoding
-from tupe_fairseq.analysis import position_maps
 from tupe_fairseq.modules.stack import TransformerStack
 from tupe_fairseq.position import POSITION_ENCODINGS
 

@@ -1,0 +1,1 @@
+"""Figures of what models have learned about positions, and what all figures share."""
