@@ -20,8 +20,9 @@ from tests.interop import samples, test_modernbert
 from tests.interop.samples import run, writes_onnx
 from tupe_fairseq import TupeRobertaModel, UsageError
 from tupe_fairseq.interop.check import DifferenceError, check
+from tupe_fairseq.interop.directory import load
 from tupe_fairseq.interop.formats import huggingface
-from tupe_fairseq.interop.models import HEAD
+from tupe_fairseq.interop.models import HEAD, head_names
 from tupe_fairseq.interop.opened import open_directory
 
 CLASSIFIER = "ForSequenceClassification"
@@ -225,3 +226,25 @@ def test_rounding_is_no_difference(kind, tmp_path, monkeypatch):
         run("--to", "huggingface", *words)
     lines = run("--from", "huggingface", source, tmp_path / "out", "--to", "huggingface", *FLAGS)
     assert "of the largest, as in the source by rounding (" in lines[-1]
+
+
+#: Heads of transformers, and how many classes they have.
+HEADS = [("Model", 0), ("ForMaskedLM", 0), (CLASSIFIER, 1), (CLASSIFIER, 3)]
+HEADS += [("ForTokenClassification", 1), ("ForTokenClassification", 3)]
+HEADS += [("ForQuestionAnswering", 2), ("ForMultipleChoice", 2)]
+
+
+@pytest.mark.parametrize(("kind", "classes"), HEADS)
+@pytest.mark.parametrize("family", ["bert", "roberta", "modernbert"])
+def test_every_head_of_a_family(family, kind, classes, tmp_path):
+    """To fairseq, and from there with each of its heads to our class."""
+    save = {"modernbert": test_modernbert.save}.get(family) or getattr(samples, family)
+    changes = {"num_labels": classes} if classes else {}
+    source, here = save(tmp_path / "source", kind, **changes), tmp_path / "here"
+    assert "largest difference" in run("--from", "huggingface", source, here, "--check")[-1]
+    words = (source, tmp_path / "ours", "--to", "huggingface", *FLAGS)
+    assert "largest difference" in run("--from", "huggingface", *words)[-1]
+    for head in head_names(load(here).state):
+        out = tmp_path / head
+        lines = run("--to", "huggingface", here, out, "--head", head, *FLAGS)
+        assert lines[-1].startswith(OF_HEAD)

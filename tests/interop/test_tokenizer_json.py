@@ -156,6 +156,17 @@ def test_special_symbols_and_pairs(kind, suffix, tmp_path):
     assert {len(row) for row in padded["input_ids"]} == {2 + max(len(a), len(b))}
 
 
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_a_mask_among_the_pieces(kind, tmp_path):
+    """As some train sentencepiece; it is special in transformers anyway."""
+    model, pieces = train(tmp_path, model_type=kind, user_defined_symbols=["<mask>"])
+    encode = lambda text: " ".join(model.encode(text, out_type=str))  # noqa: E731
+    assert found(tmp_path, pieces, texts=TEXT) == expected(pieces, encode, TEXT)
+    tokenizer = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    number = 4 + pieces.index("<mask>")
+    assert tokenizer.encode("The <mask> brown").ids.count(number) == 1
+
+
 def test_symbols_that_are_no_pieces(tmp_path):
     """As fairseq-preprocess makes them of unknown characters, and those that it adds."""
     _, pieces = train(tmp_path, model_type="unigram")

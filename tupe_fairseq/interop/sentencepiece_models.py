@@ -6,6 +6,7 @@ from typing import Any
 from sentencepiece import SentencePieceNormalizer
 
 from ..errors import DataError
+from .dictionaries import MASK, SPECIAL
 
 
 def read_sentencepiece(path: Path) -> Any:
@@ -42,7 +43,9 @@ def unsupported(path: Path) -> str:
     model = read_sentencepiece(path)
     if model.trainer_spec.model_type == model.trainer_spec.WORD:
         return "the type word; train it with --model_type unigram or bpe"
-    symbols = [*pieces_of(model, "USER_DEFINED")]
+    # Special symbols are so in transformers anyway.
+    special = (*SPECIAL, MASK)
+    symbols = [each for each in pieces_of(model, "USER_DEFINED") if each not in special]
     if symbols and not is_unigram(model):
         return (
             f"user-defined symbols, as {symbols[0]!r}, of another type than unigram; train it "
