@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from examples.glue.tokenizer import Tokenizer as GlueTokenizer
+from examples.huggingface.serve import Program
 from tests.huggingface.encoders import build
 from tests.interop import pieces
 from tests.interop.samples import run, writes_onnx
@@ -209,11 +210,12 @@ def test_back_in_transformers(classes, source, here, tmp_path):
 
 
 @writes_onnx
-def test_the_tokenizer_of_a_program(source, tmp_path):
+def test_programs(source, tmp_path):
+    """Served texts are cut at the longest that the model reads."""
     folder, tokenizer = source
     run("--from", "huggingface", folder, tmp_path / "out", "--to", "onnx")
-    served = tokenizers.Tokenizer.from_file(str(tmp_path / "out" / "tokenizer.json"))
-    served.no_padding()
-    served.no_truncation()
+    program = Program(tmp_path / "out")
+    most = program.config["max_position_embeddings"]
     for text in texts():
-        assert served.encode(text).ids == tokenizer(text).input_ids
+        given = program.inputs([text])["input_ids"][0].tolist()
+        assert given == tokenizer(text, truncation=True, max_length=most).input_ids
