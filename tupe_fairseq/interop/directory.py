@@ -14,6 +14,7 @@ from fairseq.models import MODEL_REGISTRY
 from omegaconf import OmegaConf
 from torch import Tensor
 
+from ..arguments.roberta import ROBERTA
 from ..checkpoints.reading import read_checkpoint, recorded_settings
 from ..checks import read_dictionary
 from ..errors import CheckpointError
@@ -34,12 +35,13 @@ from .dictionaries import (
     tokenizer_beside,
 )
 from .fairseq_models import (
+    TASK,
     all_arguments,
+    check_kind,
     completed,
     from_fairseq,
     to_fairseq,
 )
-from .families import CAUSAL, MASKED, Family, family_of
 from .models import CROSS_ENCODER, HEADS, LM_HEAD, POOLER, Converted, head_names, sizes
 from .output import building, write_files
 from .settings import from_config, to_config, training_of
@@ -84,16 +86,14 @@ def load(directory: str | Path, dictionary: Path | None = None) -> Converted:
     folder, fine_tuned = source.parent, source.parent / "input0" / DICTIONARY
     beside = dictionary or (fine_tuned if fine_tuned.is_file() else folder / DICTIONARY)
     state = read_state(source)
-    family = family_of(state["model"], source)
     arguments = recorded_settings(state, "model", source)
     if "position_encoding" not in arguments:
         raise CheckpointError(
             f"{source} is not a checkpoint of this package: it records no position encoding."
         )
-    task = recorded_settings(state, "task", source)
-    arguments |= {"add_bos_token": task["add_bos_token"]} if "add_bos_token" in task else {}
+    check_kind(state["model"], source)
     words = read_dictionary(beside)
-    converted = neutral(arguments, state["model"], words, beside, source, family)
+    converted = neutral(arguments, state["model"], words, beside, source)
     kept = read_kept(folder)
     if kept.pop(HEADLESS, False):
         converted.state = {
@@ -114,22 +114,20 @@ def neutral(
     dictionary: Dictionary,
     path: Path,
     source: Path,
-    family: Family = MASKED,
 ) -> Converted:
     """The form between formats of a model of fairseq, whose dictionary is beside `path`.
 
     Raises:
         UsageError: a setting or parameter is missing, or the dictionary is another one.
     """
-    parameters = from_fairseq(state, family)
-    shown = sizes(parameters, source, family.arguments.name, family.causal)
-    settings = to_config(arguments, shown, family)
-    check_size(dictionary, shown["vocab_size"], path, not family.causal)
+    parameters = from_fairseq(state)
+    shown = sizes(parameters, source, ROBERTA.name)
+    settings = to_config(arguments, shown)
+    check_size(dictionary, shown["vocab_size"], path)
     folder = source.parent
     converted = Converted(settings, parameters, folder, labels=read_labels(path, folder))
     converted.files = fairseq_files(path) | fairseq_files(folder / path.name)
     converted.files[DICTIONARY] = dictionary_text(dictionary)
-    start = family.start(arguments)
 
     def write_tokenizer(out: Path, lower_case: bool | None) -> str:
         import_extra("tokenizers", "hf")
@@ -140,7 +138,7 @@ def neutral(
         if lowers or recorded:
             record_preprocessing(out, lowers)
         longest, types = settings["max_position_embeddings"], converted.has_types
-        return write(out, folder, dictionary, longest, lowers, start, types)
+        return write(out, folder, dictionary, longest, lowers, types)
 
     converted.write_tokenizer = write_tokenizer
     return converted
@@ -178,17 +176,16 @@ def write(converted: Converted, out: Path) -> None:
         UsageError: `out` exists or cannot be written, tokens have no names, or fairseq has no
             such model.
     """
-    family = _family(converted)
     _leave_out_norms(converted)
     dictionary, order = dictionary_for(converted)
-    settings = from_config(converted.settings, family)
-    state = to_fairseq(reordered(converted, order), family)
-    state = completed(converted, state, settings, dictionary, family)
+    settings = from_config(converted.settings)
+    state = to_fairseq(reordered(converted, order))
+    state = completed(converted, state, settings, dictionary)
     files = _files(converted, dictionary, bool(order))
-    arguments = convert_namespace_to_omegaconf(all_arguments(settings, family))
+    arguments = convert_namespace_to_omegaconf(all_arguments(settings))
     config = OmegaConf.to_container(arguments, enum_to_str=True)
     history = {
-        "criterion_name": CRITERION_REGISTRY[family.criterion].__name__,
+        "criterion_name": CRITERION_REGISTRY[TASK].__name__,
         "optimizer_name": "FairseqAdam",
         "lr_scheduler_state": {"best": None},
         "num_updates": 0,
@@ -215,10 +212,6 @@ def _leave_out_norms(converted: Converted) -> None:
             converted.notes.append(f"left out: the head {head}, whose norm fairseq does not have")
             state = {n: v for n, v in state.items() if not n.startswith(f"{HEADS}{head}.")}
             converted.state, converted.labels = state, []
-
-
-def _family(converted: Converted) -> Family:
-    return CAUSAL if converted.is_causal else MASKED
 
 
 def _files(converted: Converted, dictionary: Dictionary, by_tokenizer: bool) -> dict[str, bytes]:
@@ -264,19 +257,16 @@ def outputs_of(
 
 def open_directory(path: Path, converted: Converted, head: str | None) -> Opened:
     """The model as the hub loads it."""
-    family, rows = _family(converted), converted.settings["vocab_size"]
-    hub: Any = MODEL_REGISTRY[family.arguments.name].from_pretrained(path)
+    hub: Any = MODEL_REGISTRY[ROBERTA.name].from_pretrained(path)
+    rows = converted.settings["vocab_size"]
     order = order_beside(path if path.is_dir() else path.parent, hub.task.source_dictionary, rows)
-    (model,) = getattr(hub, "models", None) or [hub.model]
 
     def encode(texts: tuple[str, ...]) -> list[int]:
         ids = hub.encode(*texts).tolist()
-        # fairseq ends a text of a language model by the symbol that begins it in transformers.
-        ids = ids[:-1] if converted.is_causal else ids
         return [order[number] for number in ids] if order else ids
 
     return Opened(
-        outputs_of(model, head, converted.writes_features(head), order),
+        outputs_of(hub.model, head, converted.writes_features(head), order),
         encode if hub.bpe is not None else None,
         read_labels(path / DICTIONARY, path),
         parts_of(hub.bpe.tokenizer) if order else {},

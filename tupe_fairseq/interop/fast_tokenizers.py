@@ -37,9 +37,16 @@ WHITESPACE = "[\t-\r\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f
 MARK = r"(?<!\A)(?=[\p{M}\x{200C}\x{200D}\x{FF9E}\x{FF9F}\x{1F3FB}-\x{1F3FF}])"
 #: A code point that Unicode reserves for use inside of programs.
 SEPARATOR = "\U0010ffff"
-#: Special tokens by the names of transformers; those of masked language models alone.
-NAMES = {"eos": "</s>", "pad": "<pad>", "unk": "<unk>"}
-ENCODER_NAMES = {"bos": "<s>", "cls": "<s>", "sep": "</s>", "mask": MASK}
+#: Special tokens by the names of transformers.
+NAMES = {
+    "bos": "<s>",
+    "cls": "<s>",
+    "eos": "</s>",
+    "sep": "</s>",
+    "pad": "<pad>",
+    "unk": "<unk>",
+    "mask": MASK,
+}
 
 
 def write_tokenizer(
@@ -48,22 +55,19 @@ def write_tokenizer(
     dictionary: Dictionary,
     longest: int,
     lower_case: bool = False,
-    start: str | None = None,
     types: bool = False,
 ) -> str:
     """Write the tokenizer whose files are in `source`, for a model of at most `longest` tokens.
 
-    With `lower_case`, it lowercases texts, as that of training was. `start` is the symbol before a
-    text that a language model continues; None for masked language models. With `types`, the second
-    text of a pair has token type 1.
+    With `lower_case`, it lowercases texts, as that of training was. With `types`, the second text
+    of a pair has token type 1.
 
     Returns:
         A note for the user: why no tokenizer was written, or "".
     """
     ids = dict(dictionary.indices)
-    if start is None:
-        # As fairseq's task adds it.
-        ids.setdefault(MASK, len(dictionary))
+    # As fairseq's task adds it.
+    ids.setdefault(MASK, len(dictionary))
     try:
         if (source / SENTENCEPIECE).is_file():
             tokenizer = from_sentencepiece(source / SENTENCEPIECE, ids)
@@ -76,10 +80,9 @@ def write_tokenizer(
     if lower_case:
         steps = [normalizers.Lowercase(), tokenizer.normalizer]
         tokenizer.normalizer = normalizers.Sequence([s for s in steps if s is not None])
-    _add_symbols(tokenizer, ids, start, types)
+    _add_symbols(tokenizer, ids, types)
     tokenizer.save(str(folder / "tokenizer.json"))
-    names = NAMES | (ENCODER_NAMES if start is None else {"bos": start})
-    (folder / CONFIG).write_bytes(config_of(names, longest, types))
+    (folder / CONFIG).write_bytes(config_of(NAMES, longest, types))
     return ""
 
 
@@ -197,19 +200,14 @@ def _check_complete(pieces: Collection[str], ids: dict[str, int], path: Path) ->
         )
 
 
-def _add_symbols(
-    tokenizer: Tokenizer, ids: dict[str, int], start: str | None, types: bool
-) -> None:
+def _add_symbols(tokenizer: Tokenizer, ids: dict[str, int], types: bool) -> None:
     """The special symbols, and where they stand in one text and in two."""
-    symbols: list[Any] = list(SPECIAL)
-    single, pair = f"{start} $A", f"{start} $A $B"
-    if start is None:
-        # A space before the mask belongs to it.
-        symbols.append(AddedToken(MASK, lstrip=True, special=True, normalized=False))
-        # As the hub interface joins two texts.
-        single, pair = "<s> $A </s>", "<s> $A </s> </s> $B </s>"
-        pair = "<s> $A </s> $B:1 </s>:1" if types else pair
-    tokenizer.add_special_tokens(symbols)
+    # A space before the mask belongs to it.
+    mask = AddedToken(MASK, lstrip=True, special=True, normalized=False)
+    # As the hub interface joins two texts.
+    single, pair = "<s> $A </s>", "<s> $A </s> </s> $B </s>"
+    pair = "<s> $A </s> $B:1 </s>:1" if types else pair
+    tokenizer.add_special_tokens([*SPECIAL, mask])
     tokenizer.post_processor = processors.TemplateProcessing(
         single=single, pair=pair, special_tokens=[(each, ids[each]) for each in ("<s>", "</s>")]
     )

@@ -123,7 +123,7 @@ def _of_state(
     config: Any, architecture: Architecture, state: dict[str, Tensor], folder: Path
 ) -> dict[str, Any]:
     """Settings that the parameters show."""
-    settings = sizes(state, folder, KIND, architecture.is_causal)
+    settings = sizes(state, folder, KIND)
     if architecture.types == 1:
         settings["type_vocab_size"] = int(TOKEN_TYPES in state)
     if head_names(state):
@@ -220,9 +220,7 @@ def texts_and_labels(
     if has_tokenizer(directory):
         auto = library().AutoTokenizer
         tokenizer = auto.from_pretrained(str(directory), trust_remote_code=False)
-        # The symbol that begins a text of a language model ends it in fairseq.
-        first = int(converted.is_causal)
-        encode = lambda texts: tokenizer(*texts)["input_ids"][first:]  # noqa: E731
+        encode = lambda texts: tokenizer(*texts)["input_ids"]  # noqa: E731
         parts = settings_of(tokenizer)
     labels = [str(names[number]) for number in sorted(names, key=int)]
     return encode, labels[:1] if len(converted.labels) == 1 else labels, parts
