@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.huggingface.samples import CLASSES, IN_ENCODERS, config, every_decoder, filled
+from tests.huggingface.samples import CLASSES, IN_ENCODERS, config, filled
 
 pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
 
@@ -62,7 +62,7 @@ def check(model) -> None:
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
-        *((kind, "tupe_r") for kind in (hf.TupeModel, *CLASSES) if kind is not hf.TupeForCausalLM),
+        *((kind, "tupe_r") for kind in (hf.TupeModel, *CLASSES)),
         *((hf.TupeForMaskedLM, name) for name in IN_ENCODERS),
         # Of the last layer, it reads the first tokens alone.
         *((hf.TupeForSequenceClassification, name) for name in IN_ENCODERS),
@@ -72,18 +72,11 @@ def test_encoders(kind, name):
     check(small(kind, name))
 
 
-@every_decoder
-def test_language_models(name):
-    check(small(hf.TupeForCausalLM, name, is_decoder=True))
-
-
 @pytest.mark.parametrize("side", PLACES)
-@pytest.mark.parametrize(
-    ("kind", "name"), [(hf.TupeForMaskedLM, "tupe_r"), (hf.TupeForCausalLM, "rope")]
-)
-def test_compiled_models(kind, name, side):
+@pytest.mark.parametrize("name", ["tupe_r", "rope"])
+def test_compiled_models(name, side):
     """By graphs for any mask, with padding or without."""
-    model = small(kind, name, is_decoder=kind is hf.TupeForCausalLM)
+    model = small(hf.TupeForMaskedLM, name)
     compiled = torch.compile(model, backend="eager")
     ids, mask = batch(PLACES[side], 1)
     for given in ((ids, mask), (ids, None), (ids.clamp(min=4), torch.ones_like(mask))):

@@ -1,7 +1,6 @@
 """What transformers' attention masks mean here."""
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ..attention import Padding
@@ -34,7 +33,6 @@ def check_inputs(
     attention_mask: Tensor | None,
     token_type_ids: Tensor | None,
     width: int,
-    seen: int = 0,
 ) -> None:
     """Check the arguments of `TupeModel.forward`; not their shapes while torch traces a graph.
 
@@ -44,7 +42,6 @@ def check_inputs(
         attention_mask: B×T, or None.
         token_type_ids: B×T, or None.
         width: C.
-        seen: tokens in the cache.
 
     Raises:
         DataError: both or none of the first two are given, or one has another shape.
@@ -56,10 +53,7 @@ def check_inputs(
     batch, length = (*x.shape, 0, 0)[:2]
     check_shape("input_ids", input_ids, (batch, length))
     check_shape("inputs_embeds", inputs_embeds, (batch, length, width))
-    if attention_mask is not None:
-        # With a cache, the mask has no padding, and may have columns of earlier tokens.
-        columns = attention_mask.size(-1) if seen else length
-        check_shape("attention_mask", attention_mask, (batch, columns))
+    check_shape("attention_mask", attention_mask, (batch, length))
     check_shape("token_type_ids", token_type_ids, (batch, length))
 
 
@@ -67,19 +61,6 @@ def check_shape(name: str, x: Tensor | None, shape: tuple[int, ...]) -> None:
     """Raise a DataError if an argument of this name is given and has another shape."""
     if x is not None and not torch.compiler.is_compiling() and x.shape != shape:
         raise DataError(f"{name} has the shape {tuple(x.shape)}, but must have {tuple(shape)}.")
-
-
-def scored_labels(labels: Tensor, attention_mask: Tensor | None, shifted: bool) -> Tensor:
-    """Labels of a language model, B×T, without those that padding has or would predict.
-
-    Column t − 1 predicts the label of column t, or with `shifted` column t itself.
-    """
-    if attention_mask is None:
-        return labels
-    hidden = attention_mask[:, -labels.size(1) :] == 0
-    if not shifted:
-        hidden = hidden | F.pad(hidden[:, :-1], (1, 0))
-    return labels.masked_fill(hidden, NO_LABEL)
 
 
 def visible(input_ids: Tensor | None, pad_token_id: int | None) -> Tensor | None:
