@@ -21,8 +21,6 @@ pytest.importorskip("transformers", reason="transformers is not installed (extra
 from tupe_fairseq import UsageError
 from tupe_fairseq import huggingface as hf
 
-#: 1 at tokens: padding before, between and after them.
-MASK = torch.tensor([[0, 0, 1, 1, 1, 1], [0, 1, 0, 1, 1, 0], [1, 1, 1, 1, 1, 1]])
 RANDOMIZED = ("alibi", "learned", "rope", "shaw", "sinusoidal", "t5")
 
 

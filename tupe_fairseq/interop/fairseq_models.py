@@ -31,8 +31,6 @@ CLASSIFIERS = "classification_heads."
 POOLER = "pooler"
 #: Parts with the same names in both.
 PARTS = ("embed_positions", "embed_token_types", "layernorm_embedding", "layers", "layer_norm")
-
-
 #: Names of parameters in fairseq, and those of `Converted`.
 RULES: Table = (
     Rule(VERSION, ""),

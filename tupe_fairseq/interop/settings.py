@@ -38,7 +38,7 @@ SETTINGS = {
     "classifier_act": "pooler_activation_fn",
     "layer_norm_eps": "layer_norm_eps",
     "type_vocab_size": "type_vocab_size",
-    **{option.name: option.name for option in model_options(False)},
+    **{option.name: option.name for option in model_options(decoder=False)},
     **{option.name: option.name for option in declared_options(LayerOptions)},
 }
 
