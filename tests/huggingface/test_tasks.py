@@ -124,7 +124,7 @@ def test_multiple_choice():
         ({"input_ids": IDS, "attention_mask": torch.ones(3, 1, 24, 24)}, r"\(3, 1, 24, 24\)"),
         ({"input_ids": IDS[0]}, r"input_ids has the shape \(24,\)"),
         ({"input_ids": IDS, "attention_mask": torch.ones(3, 23)}, r"\(3, 23\), but must"),
-        ({"input_ids": IDS, "attention_mask": torch.ones(1, 24)}, r"\(1, 24\), but must"),
+        ({"input_ids": IDS, "attention_mask": torch.ones(2, 24)}, r"\(2, 24\), but must"),
         ({"input_ids": IDS, "token_type_ids": IDS.T}, r"token_type_ids has the shape \(24, 3\)"),
         ({"inputs_embeds": torch.zeros(3, 24, 16)}, r"\(3, 24, 16\), but must have \(3, 24, 32\)"),
         ({"input_ids": IDS, "labels": IDS.T}, r"labels has the shape \(24, 3\)"),
