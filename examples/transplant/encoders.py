@@ -30,7 +30,7 @@ def read_source(folder: Path) -> Converted:
     """A directory of transformers.
 
     Raises:
-        UsageError: it is none, cannot be converted, is a language model, or has no tokenizer.
+        UsageError: it is none, cannot be converted, or has no tokenizer.
     """
     if not (folder / "config.json").is_file():
         raise UsageError(
@@ -38,8 +38,6 @@ def read_source(folder: Path) -> Converted:
             "config.json."
         )
     source = huggingface.read(folder)
-    if source.is_causal:
-        raise UsageError(f"SOURCE is {str(folder)!r}, a language model, but must be an encoder.")
     if not has_tokenizer(folder):
         raise UsageError(
             f"SOURCE is {str(folder)!r}, but has no tokenizer.json: save the tokenizer there, by "

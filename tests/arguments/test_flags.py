@@ -67,9 +67,10 @@ def test_options_of_every_encoding_arrive_from_a_configuration():
     from tupe_fairseq.huggingface import TupeConfig
     from tupe_fairseq.huggingface.positions import build_positions
 
-    config = TupeConfig.from_dict(TupeConfig(**VALUES, is_decoder=True).to_dict())
+    values = {each.name: VALUES[each.name] for each in model_options(decoder=False)}
+    config = TupeConfig.from_dict(TupeConfig(**values).to_dict())
     shape = build_positions(config).shape
-    assert {each.name: getattr(shape, each.name) for each in model_options()} == VALUES
+    assert {name: getattr(shape, name) for name in values} == values
 
 
 def test_page_is_up_to_date():

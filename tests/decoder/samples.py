@@ -42,7 +42,6 @@ MODELS = [
 ]
 every_model = pytest.mark.parametrize(("arch", "variant"), MODELS)
 every_variant = pytest.mark.parametrize("variant", WITH_ENCODER)
-every_language_model = pytest.mark.parametrize("variant", list(VARIANTS))
 
 
 class Task:

@@ -8,9 +8,8 @@ from tupe_fairseq.position import POSITION_ENCODINGS
 pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
 
 from tupe_fairseq import huggingface as hf
-from tupe_fairseq.huggingface import TupeConfig, TupeForCausalLM, TupeForMaskedLM
+from tupe_fairseq.huggingface import TupeConfig, TupeForMaskedLM
 
-every_decoder = pytest.mark.parametrize("name", list(POSITION_ENCODINGS))
 WORDS, LENGTH, LAYERS, HEADS = 50, 24, 2, 4
 IN_ENCODERS = [name for name, cls in POSITION_ENCODINGS.items() if not cls.causal_only]
 every_encoding = pytest.mark.parametrize("name", IN_ENCODERS)
@@ -38,10 +37,6 @@ def masked_lm(name: str = "tupe_r", **changes) -> TupeForMaskedLM:
     return filled(TupeForMaskedLM, config(name, **changes))
 
 
-def causal_lm(name: str = "tupe_r", **changes) -> TupeForCausalLM:
-    return filled(TupeForCausalLM, config(name, is_decoder=True, **changes))
-
-
 def tokens(lengths: tuple[int, ...] = (LENGTH, 13, 3)) -> torch.Tensor:
     """Random ids, padded on the right: sequences × the longest."""
     generator = torch.Generator().manual_seed(len(lengths))
@@ -57,7 +52,6 @@ SPAN = {"start_positions": torch.tensor([1, 5, 0]), "end_positions": torch.tenso
 #: Each class, what its configuration adds, and its labels.
 CLASSES = {
     hf.TupeForMaskedLM: ({}, {"labels": torch.where(SEEN, IDS, -100)}),
-    hf.TupeForCausalLM: ({"is_decoder": True}, {"labels": IDS}),
     hf.TupeForSequenceClassification: ({"num_labels": 3}, {"labels": torch.tensor([2, 0, 1])}),
     hf.TupeForMultipleChoice: ({}, {"labels": torch.tensor([0, 1, 1])}),
     hf.TupeForTokenClassification: ({"num_labels": 4}, {"labels": IDS % 4}),

@@ -1,4 +1,4 @@
-"""What an output may depend on: earlier tokens of the same text, and the modules as they are."""
+"""What an output may depend on: tokens of the same text, and the modules as they are."""
 
 import contextlib
 import copy
@@ -8,9 +8,7 @@ import torch
 from torch import nn
 
 from tests.huggingface.samples import (
-    causal_lm,
     config,
-    every_decoder,
     every_encoding,
     filled,
     masked_lm,
@@ -23,8 +21,6 @@ pytest.importorskip("transformers", reason="transformers is not installed (extra
 from tupe_fairseq import TUPEConfig, TUPEEncoder, UsageError
 from tupe_fairseq import huggingface as hf
 
-#: 1 at tokens: padding before, between and after them.
-MASK = torch.tensor([[0, 0, 1, 1, 1, 1], [0, 1, 0, 1, 1, 0], [1, 1, 1, 1, 1, 1]])
 RANDOMIZED = ("alibi", "learned", "rope", "shaw", "sinusoidal", "t5")
 
 
@@ -39,48 +35,6 @@ def test_configurations_are_not_changed():
     expected = hf.TupeModel(config("rope"))
     ids = torch.tensor([[5, 6, 7]])
     assert torch.equal(found.eval()(ids)[0], expected.eval()(ids)[0])
-
-
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@every_decoder
-def test_no_logits_depend_on_later_tokens(name, attention):
-    """Neither do those at padding, which in a shifted loss predict the token after them."""
-    model = causal_lm(name)
-    model.set_attn_implementation(attention)
-    vectors = torch.randn(*MASK.shape, 32, requires_grad=True)
-    more = {"output_hidden_states": True, "output_attentions": attention == "eager"}
-    out = with_vectors(model, vectors, attention_mask=MASK, **more)
-    for column in range(MASK.size(1)):
-        found = [out.logits[:, column], *(state[:, column] for state in out.hidden_states[1:])]
-        if attention == "eager":
-            found += [weights[:, :, column] for weights in out.attentions]
-        loss = sum(each.square().sum() for each in found)
-        (gradient,) = torch.autograd.grad(loss, vectors, retain_graph=True)
-        assert not gradient[:, column + 1 :].any(), f"column {column} has seen later tokens"
-
-
-@every_decoder
-def test_padding_has_no_part_in_the_loss(name):
-    """Neither as a label nor as what predicts one: the loss is that of the texts alone."""
-    model, ids = causal_lm(name), torch.arange(4, 22).view(3, 6)
-    places = [row.nonzero().squeeze(1) for row in MASK]
-    # Of the second text, the first token stands alone: what follows it is padding.
-    texts = [(0, places[0]), (1, places[1][1:]), (2, places[2])]
-    alone = 0.0
-    for row, columns in texts:
-        # With its earlier token, which the others attend to, but which predicts none of them.
-        seen = ids[row, places[row]]
-        labels = torch.where(torch.isin(seen, ids[row, columns[1:]]), seen, -100)
-        alone += model(seen[None], labels=labels[None], num_items_in_batch=1).loss
-    found = model(ids, attention_mask=MASK, labels=ids, num_items_in_batch=1).loss
-    assert_close(found, alone)
-    shifted = torch.cat((ids[:, 1:], ids[:, :1]), 1).masked_fill(MASK == 0, 7)
-    ignored = shifted.masked_fill(MASK == 0, -100)
-    losses = [
-        model(ids, attention_mask=MASK, labels=ids, shift_labels=each).loss
-        for each in (shifted, ignored)
-    ]
-    assert_close(*losses)
 
 
 def with_vectors(model, vectors, **more):
@@ -106,10 +60,10 @@ def broken(kind: str, vectors):
 
 @pytest.mark.parametrize("kind", ["nan", "inf", "empty"])
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@every_decoder
+@every_encoding
 @torch.no_grad()
 def test_a_broken_sequence_changes_no_other(name, attention, kind):
-    model = every_model(name)
+    model = masked_lm(name)
     model.set_attn_implementation(attention)
     vectors, mask = broken(kind, torch.randn(4, 9, 32))
     found = with_vectors(model, vectors, attention_mask=mask).logits
@@ -158,14 +112,10 @@ def deltas_of(model) -> dict[str, torch.Tensor]:
     }
 
 
-def every_model(name):
-    return causal_lm(name) if name in ("cable", "cope", "fox", "xpos") else masked_lm(name)
-
-
-@every_decoder
+@every_encoding
 def test_modules_are_called(name):
     """Layers that are replaced, and hooks, act as in any module of torch, in positions as well."""
-    model, ids = every_model(name), tokens()
+    model, ids = masked_lm(name), tokens()
     merged, hooked = copy.deepcopy(model), copy.deepcopy(model)
     deltas = deltas_of(model)
     for layer_name, delta in deltas.items():
@@ -192,10 +142,10 @@ def test_modules_are_called(name):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
-@every_decoder
+@every_encoding
 @torch.no_grad()
 def test_dynamic_quantization(name):
-    model, ids = every_model(name), tokens()
+    model, ids = masked_lm(name), tokens()
     expected = model(ids).logits[ids.ne(1)]
     quantized = torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
     found = quantized(ids).logits[ids.ne(1)]
@@ -244,7 +194,7 @@ def test_scripting_is_refused_in_one_line(build):
 
 def test_tracing_is_refused_in_one_line():
     classifier = filled(hf.TupeForSequenceClassification, config(num_labels=3))
-    for model in (masked_lm(), classifier, causal_lm("rope")):
+    for model in (masked_lm(), classifier):
         with (
             pytest.raises(UsageError, match=r"torch\.jit\.trace .* --to onnx") as error,
             contextlib.suppress(torch.jit.TracingCheckError),

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.huggingface.samples import CLASSES, IN_ENCODERS, config, every_decoder, filled
+from tests.huggingface.samples import CLASSES, IN_ENCODERS, config, filled
 
 pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
 
@@ -11,7 +11,7 @@ from tupe_fairseq import huggingface as hf
 
 #: One score of each sequence, rather than of each token.
 OF_SEQUENCES = (hf.TupeForSequenceClassification, hf.TupeForMultipleChoice)
-ENCODERS = [hf.TupeModel, *(kind for kind in CLASSES if kind is not hf.TupeForCausalLM)]
+ENCODERS = [hf.TupeModel, *CLASSES]
 LENGTH = 8
 #: Ids of two sequences.
 TEXTS = [10, 11, 12, 13, 14], [17, 18, 19]
@@ -73,11 +73,6 @@ def test_encoders(kind, name):
     check(small(kind, name))
 
 
-@every_decoder
-def test_language_models(name):
-    check(small(hf.TupeForCausalLM, name, is_decoder=True))
-
-
 #: The same mask in forms that transformers takes.
 FORMS = {
     "bool": lambda mask: mask.bool(),
@@ -118,12 +113,10 @@ def test_the_mean_of_a_text_without_tokens():
 
 
 @pytest.mark.parametrize("side", PLACES)
-@pytest.mark.parametrize(
-    ("kind", "name"), [(hf.TupeForMaskedLM, "tupe_r"), (hf.TupeForCausalLM, "rope")]
-)
-def test_compiled_models(kind, name, side):
+@pytest.mark.parametrize("name", ["tupe_r", "rope"])
+def test_compiled_models(name, side):
     """By graphs for any mask, with padding or without."""
-    model = small(kind, name, is_decoder=kind is hf.TupeForCausalLM)
+    model = small(hf.TupeForMaskedLM, name)
     compiled = torch.compile(model, backend="eager")
     ids, mask = batch(PLACES[side], 1)
     for given in ((ids, mask), (ids, None), (ids.clamp(min=4), torch.ones_like(mask))):

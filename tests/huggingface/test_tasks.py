@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tests.huggingface.samples import causal_lm, config, filled, masked_lm, tokens
+from tests.huggingface.samples import config, filled, masked_lm, tokens
 from tests.tolerances import assert_close, assert_gradients_close
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -116,19 +116,6 @@ def test_multiple_choice():
         model()
 
 
-@torch.no_grad()
-def test_next_token_loss():
-    model = filled(hf.TupeForCausalLM, config(is_decoder=True))
-    ids = tokens((7,))
-    out = model(ids, labels=ids)
-    expected = cross_entropy(out.logits[0, :-1], ids[0, 1:].tolist())
-    assert out.loss.item() == pytest.approx(expected, rel=1e-5)
-    given = model(ids, labels=ids, shift_labels=ids.flip(1)).loss.item()
-    assert given == pytest.approx(cross_entropy(out.logits[0], ids[0].tolist()[::-1]), rel=1e-5)
-    with pytest.raises(TypeError, match="'shift_label'"):
-        model(ids, shift_label=ids)
-
-
 @pytest.mark.parametrize(
     ("inputs", "part"),
     [
@@ -192,7 +179,7 @@ SIZE, PROBABILITY = "must be a positive integer", "must be a number from 0 to 1"
         (hf.TupeModel, {"hidden_dropout_prob": None}, PROBABILITY),
         (hf.TupeForSequenceClassification, {"classifier_dropout": {}}, PROBABILITY),
         (hf.TupeForSequenceClassification, {"classifier_act": "elu"}, "classifier_act is 'elu'"),
-        (hf.TupeForCausalLM, {}, "is_decoder=True"),
+        (hf.TupeModel, {"is_decoder": True}, r"is_decoder is True, but .* tupe_fairseq 0\.3\.0"),
     ],
 )
 def test_configurations_that_are_refused(kind, changes, part):
@@ -201,17 +188,15 @@ def test_configurations_that_are_refused(kind, changes, part):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "kind", [hf.TupeForMaskedLM, hf.TupeForTokenClassification, hf.TupeForCausalLM]
-)
+@pytest.mark.parametrize("kind", [hf.TupeForMaskedLM, hf.TupeForTokenClassification])
 def test_accumulated_batches(kind, tmp_path):
     """An update from batches of one is that from all, whatever their numbers of labels."""
     pytest.importorskip("accelerate", reason="accelerate is not installed, which Trainer needs")
     labels = torch.where(IDS == 1, -100, IDS % 4)
     rows = [{"input_ids": x, "labels": y} for x, y in zip(IDS, labels, strict=True)]
-    changes, found = {"is_decoder": kind is hf.TupeForCausalLM, "num_labels": 4}, []
+    found = []
     for size in (1, 3):
-        model = filled(kind, config("tupe_r", **changes))
+        model = filled(kind, config("tupe_r", num_labels=4))
         arguments = transformers.TrainingArguments(
             output_dir=str(tmp_path),
             report_to=[],
@@ -278,16 +263,3 @@ def test_sparse_prediction(name, options, mask, states):
     evaluated, expected = (model.eval()(ids, mask, labels=labels) for model in (sparse, dense))
     assert_close(evaluated.logits[mask == 1], expected.logits[mask == 1])
     assert_close(evaluated.loss, expected.loss)
-
-
-def test_label_smoothing_of_next_tokens(tmp_path):
-    """Trainer shifts the labels only of classes that it knows as language models."""
-    pytest.importorskip("accelerate", reason="accelerate is not installed, which Trainer needs")
-    lm, ids = causal_lm("rope"), tokens((20, 20))
-    settings = transformers.TrainingArguments(
-        str(tmp_path), label_smoothing_factor=0.1, report_to="none", use_cpu=True
-    )
-    loss = transformers.Trainer(lm, settings).compute_loss(lm, {"input_ids": ids, "labels": ids})
-    scores = lm(ids).logits[:, :-1].log_softmax(-1)
-    hits = scores.gather(-1, ids[:, 1:, None]).mean()
-    assert_close(loss, -0.9 * hits - 0.1 * scores.mean())

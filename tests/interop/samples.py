@@ -8,14 +8,12 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
-from tests.decoder.samples import VARIANTS
 from tests.tolerances import assert_close
 from tupe_fairseq import UsageError
 from tupe_fairseq.interop.convert import convert
 from tupe_fairseq.interop.dictionaries import dictionary_for, dictionary_of
 from tupe_fairseq.interop.directory import neutral
 from tupe_fairseq.interop.fairseq_models import build, to_fairseq
-from tupe_fairseq.interop.families import CAUSAL, MASKED
 from tupe_fairseq.interop.models import HEAD, Converted
 from tupe_fairseq.interop.settings import from_config
 from tupe_fairseq.tracing import OLDEST_EXPORTER
@@ -68,41 +66,25 @@ def masked_lm(
     return built, converted(settings, built, dictionary, folder)
 
 
-def converted(settings, built, dictionary, folder=NOWHERE, family=MASKED) -> Converted:
+def converted(settings, built, dictionary, folder=NOWHERE) -> Converted:
     """The form between formats of a model of fairseq."""
     paths = folder / "dict.txt", folder / "model.pt"
-    return neutral(settings, built.state_dict(), dictionary, *paths, family)
-
-
-def language_model(variant: str, **changes):
-    """A `tupe_transformer_lm`, and its conversion."""
-    name, options = VARIANTS[variant]
-    settings = {
-        **{"decoder_layers": 2, "decoder_embed_dim": 16, "decoder_ffn_embed_dim": 24},
-        **{"decoder_attention_heads": 4, "max_target_positions": 24, "position_encoding": name},
-        **{"decoder_normalize_before": True, "dropout": 0.1, "attention_dropout": 0.1},
-        **{"activation_dropout": 0.0, "activation_fn": "relu", "no_scale_embedding": False},
-        **{"share_decoder_input_output_embed": False, "layernorm_embedding": False},
-    }
-    settings |= {**options, **changes}
-    built = perturbed(build(settings, WORDS, {}, CAUSAL))
-    return built, converted(settings, built, WORDS, family=CAUSAL)
+    return neutral(settings, built.state_dict(), dictionary, *paths)
 
 
 def rebuilt(converted: Converted) -> torch.nn.Module:
     """The model of fairseq with the settings and parameters of a conversion."""
-    family = CAUSAL if converted.is_causal else MASKED
     dictionary, _ = dictionary_for(converted)
-    built = build(from_config(converted.settings, family), dictionary, {}, family)
-    state = built.state_dict() | to_fairseq(converted.state, family)
+    built = build(from_config(converted.settings), dictionary, {})
+    state = built.state_dict() | to_fairseq(converted.state)
     built.load_state_dict(state)
     return built
 
 
-def ids(start: int = 0) -> torch.Tensor:
+def ids() -> torch.Tensor:
     """Two texts of 20 and 9 tokens."""
     made = torch.randint(4, 44, (2, 20), generator=torch.Generator().manual_seed(0))
-    made[:, 0], made[1, 9:] = start, 1
+    made[:, 0], made[1, 9:] = 0, 1
     return made
 
 

@@ -1,4 +1,4 @@
-"""What a user has is kept in every direction: tokenizer, token types, pooler, names of classes."""
+"""What a user has is kept in every direction: tokenizer, token types, pooler."""
 
 import json
 import shutil

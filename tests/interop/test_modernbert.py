@@ -1,6 +1,5 @@
 """ModernBERT of transformers there and back, and as our class with its code."""
 
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from tests.interop.samples import (  # noqa: E402
     assert_same_tokens,
     change_config,
     ids,
-    language_model,
     masked_lm,
     perturbed,
     refused,
@@ -275,15 +273,10 @@ LAYERS = {"gated_ffn": "swiglu", "norm": "rms", "attention_bias": False, "ffn_bi
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("causal", [False, True])
-def test_other_layers_there_and_back(causal, tmp_path):
+def test_other_layers_there_and_back(tmp_path):
     """Layers of LLaMA: as our class, and from it the parameters of fairseq's model."""
-    pre = "decoder_normalize_before" if causal else "encoder_normalize_before"
-    make = partial(language_model, "rope") if causal else partial(masked_lm, "rope")
-    built, converted = make(**LAYERS, **{pre: True})
+    built, converted = masked_lm("rope", **LAYERS, encoder_normalize_before=True)
     huggingface.write(converted, tmp_path / "ours")
-    kind = "ForCausalLM" if causal else "ForMaskedLM"
-    ours = loaded(kind, tmp_path / "ours", trust_remote_code=True)
-    tokens = ids(start=2 if causal else 0)
+    ours, tokens = loaded("ForMaskedLM", tmp_path / "ours", trust_remote_code=True), ids()
     assert_same_tokens([ours(tokens).logits], [built(tokens)[0]], tokens)
     assert_same_state(huggingface.read(tmp_path / "ours"), converted.state)

@@ -11,7 +11,6 @@ from tests import ROOT
 from tests.interop.pieces import dictionary_of_pieces, train
 from tests.interop.samples import (
     bert,
-    language_model,
     masked_lm,
     refused,
     roberta,
@@ -115,11 +114,6 @@ def test_encodings_whose_terms_follow_the_length(name, options, tmp_path):
             "--rope-scaling is 'dynamic', which torch cannot export",
         ),
         (lambda: masked_lm("rope"), {"head": "topic"}, "unknown --head 'topic'"),
-        (
-            lambda: language_model("rope"),
-            {},
-            "--to onnx does not support language models",
-        ),
     ],
 )
 def test_models_that_cannot_be_written(model, options, part, tmp_path):

@@ -10,13 +10,14 @@ import safetensors.torch
 import torch
 
 from tests import ROOT
+from tests.fairseq_commands import train_translation
 from tests.interop import samples
 from tests.interop.samples import refused, run
 from tupe_fairseq.interop.formats import huggingface, onnx
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 
-KINDS = ("bert", "roberta", "tupe", "lm")
+KINDS = ("bert", "roberta", "tupe")
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,6 @@ def directories(tmp_path_factory):
     samples.bert(folder / "bert")
     samples.roberta(folder / "roberta")
     huggingface.write(samples.masked_lm("tupe_r")[1], folder / "tupe")
-    huggingface.write(samples.language_model("rope")[1], folder / "lm")
     return folder
 
 
@@ -45,17 +45,18 @@ def copy(directories, tmp_path):
         (KINDS[:2], {"hidden_act": "relu"}, "unsupported hidden_act in"),
         (KINDS[2:], {"hidden_act": None}, "hidden_act is None, but must be one of"),
         (KINDS[:2], {"position_embedding_type": "relative_key"}, "position_embedding_type in"),
-        (KINDS[:2], {"is_decoder": True}, "and is_decoder True; supported are"),
+        (
+            KINDS,
+            {"is_decoder": True},
+            "converts language models of this package is tupe_fairseq 0.3.0",
+        ),
         (["roberta"], {"pad_token_id": 0}, "unsupported pad_token_id"),
         (["roberta"], {"model_type": "bert"}, "model.safetensors lacks bert."),
         (["tupe"], {"position_encoding": "tupe"}, "'tupe', but the known ones are"),
         (["tupe"], {"position_encoding": "t5"}, "invalid position_options in"),
         (["tupe"], {"position_options": {"steps": 1}}, "invalid position_options in"),
         (["tupe"], {"max_position_embeddings": 10**12}, "position_embeddings 1000000000000 and"),
-        (["tupe"], {"is_decoder": True}, "relative_bias.weight in"),
-        (["lm"], {"is_decoder": False}, "has 45 symbols, but the checkpoint has embeddings for 4"),
-        (["lm"], {"embedding_scale": 3}, "invalid embedding_scale in"),
-        (["lm"], {"layer_norm_eps": 1e-6}, "layer_norm_eps: 1e-06; it must be 1e-05 in"),
+        (["tupe"], {"embedding_scale": 3}, "invalid embedding_scale in"),
         (
             KINDS,
             {"model_type": "vit"},
@@ -247,6 +248,16 @@ def test_recorded_settings(trained, changed, changes, part):
     state["cfg"]["model"] = {n: v for n, v in settings.items() if v is not None}
     with refused(part):
         changed(directory, state)
+
+
+@pytest.mark.parametrize("kind", ["huggingface", "onnx"])
+def test_models_that_are_no_encoders(kind, toy_language_model, toy_translation_data, tmp_path):
+    with refused("is a language model", "converts those of this package is tupe_fairseq 0.3.0"):
+        run("--to", kind, toy_language_model, tmp_path / "out")
+    train_translation(toy_translation_data, tmp_path / "model", "--max-update", 1)
+    with refused("is a translation model"):
+        run("--to", kind, tmp_path / "model", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_onnx_with_an_older_torch(tmp_path, monkeypatch):

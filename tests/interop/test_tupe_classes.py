@@ -9,10 +9,9 @@ import pytest
 import safetensors.torch
 import torch
 
-from tests.decoder.samples import every_language_model
 from tests.huggingface import samples as there
 from tests.interop import samples
-from tests.interop.samples import language_model, masked_lm
+from tests.interop.samples import masked_lm
 from tests.tolerances import FORWARD, assert_close
 from tupe_fairseq import UsageError
 from tupe_fairseq.interop import sources
@@ -105,16 +104,9 @@ def assert_equal_alone(folder, auto, names, cache):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("make", "names"),
-    [
-        (masked_lm, [name for name in AUTO_MAP if "Causal" not in name and "Config" not in name]),
-        (language_model, ("AutoModel", "AutoModelForCausalLM")),
-    ],
-    ids=["masked", "causal"],
-)
-def test_every_class_is_saved_with_its_code(make, names, tmp_path):
-    huggingface.write(make("rope")[1], tmp_path / "model", classes="tupe")
+def test_every_class_is_saved_with_its_code(tmp_path):
+    huggingface.write(masked_lm("rope")[1], tmp_path / "model", classes="tupe")
+    names = [name for name in AUTO_MAP if "Config" not in name]
     (tmp_path / "cache").mkdir()
     alone(CLASSES, tmp_path / "cache", tmp_path / "model", *names)
 
@@ -122,14 +114,6 @@ def test_every_class_is_saved_with_its_code(make, names, tmp_path):
 @pytest.mark.slow
 def test_code_of_the_directory_gives_equal_outputs(directories, tmp_path):
     assert_equal_alone(directories[0], "AutoModelForMaskedLM", ENCODERS, tmp_path)
-
-
-@pytest.mark.slow
-def test_code_of_language_models_gives_equal_outputs(tmp_path):
-    """Of encodings that only decoders have."""
-    for name in ("xpos", "cope"):
-        write(language_model(name), tmp_path / "hf" / name)
-    assert_equal_alone(tmp_path / "hf", "AutoModelForCausalLM", ("xpos", "cope"), tmp_path)
 
 
 @pytest.mark.parametrize("name", ENCODERS)
@@ -162,12 +146,6 @@ def assert_there_and_back(model, folder):
     assert_settings_stay(back, converted)
 
 
-@every_language_model
-@torch.no_grad()
-def test_language_models_there_and_back(variant, tmp_path):
-    assert_there_and_back(language_model(variant), tmp_path / "hf")
-
-
 @torch.no_grad()
 def assert_back_from_transformers(model, folder):
     """A model with the defaults of transformers' classes computes the same here."""
@@ -181,31 +159,6 @@ def assert_back_from_transformers(model, folder):
 @pytest.mark.parametrize("name", ENCODERS)
 def test_new_models_of_transformers(name, tmp_path):
     assert_back_from_transformers(there.masked_lm(name, vocab_size=45), tmp_path)
-
-
-@pytest.mark.parametrize("name", list(POSITION_ENCODINGS))
-def test_new_language_models_of_transformers(name, tmp_path):
-    assert_back_from_transformers(there.causal_lm(name, vocab_size=44), tmp_path)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"share_decoder_input_output_embed": True, "layernorm_embedding": True},
-        {"no_scale_embedding": True, "add_bos_token": True, "decoder_normalize_before": False},
-    ],
-)
-@torch.no_grad()
-def test_other_settings_of_language_models(changes, tmp_path):
-    assert_there_and_back(language_model("tupe_r", **changes), tmp_path / "hf")
-    config = json.loads((tmp_path / "hf" / "config.json").read_text())
-    assert config["bos_token_id"] == (0 if "add_bos_token" in changes else 2)
-
-
-@torch.no_grad()
-def test_scaling_of_scores(tmp_path):
-    scaling = {"log_scaling_floor": 3, "log_scaling_alpha": 0.7}
-    assert_there_and_back(language_model("rope", **scaling), tmp_path / "hf")
 
 
 @torch.no_grad()

@@ -13,7 +13,6 @@ import_extra("transformers", "hf")
 
 import transformers  # noqa: E402
 
-from .causal_lm import TupeForCausalLM  # noqa: E402
 from .configuration import TupeConfig  # noqa: E402
 from .modeling import TupeModel, TupePreTrainedModel  # noqa: E402
 from .optimize import optimize  # noqa: E402
@@ -28,7 +27,6 @@ from .tasks import (  # noqa: E402
 transformers.AutoConfig.register(TupeConfig.model_type, TupeConfig, exist_ok=True)
 transformers.AutoModel.register(TupeConfig, TupeModel, exist_ok=True)
 for _model in (
-    TupeForCausalLM,
     TupeForMaskedLM,
     TupeForMultipleChoice,
     TupeForQuestionAnswering,
@@ -41,7 +39,6 @@ for _model in (
 
 __all__ = [
     "TupeConfig",
-    "TupeForCausalLM",
     "TupeForMaskedLM",
     "TupeForMultipleChoice",
     "TupeForQuestionAnswering",

@@ -12,7 +12,7 @@ from transformers import PretrainedConfig
 from ..errors import ConfigurationError
 from ..modules.layer_options import LayerOptions
 from ..options import declared_options
-from ..position.model_options import ModelOptions
+from ..position.model_options import model_options
 
 #: Settings that count something.
 SIZES = (
@@ -34,7 +34,7 @@ DROPOUTS = (
 
 
 class TupeConfig(PretrainedConfig):
-    """Configuration of an encoder, or of a language model, with a position encoding.
+    """Configuration of an encoder with a position encoding.
 
     Names and defaults are those of RoBERTa in transformers where the meaning is the same.
 
@@ -70,13 +70,10 @@ class TupeConfig(PretrainedConfig):
             the mean of all tokens ("mean").
         pooler_dropout: dropout of the input of this head; None: classifier_dropout.
         initializer_range: standard deviation of new weights.
-        is_decoder: later tokens are masked, as in a language model. For TUPE, add `tie_cls=True`
-            to position_options unless each text begins with `<s>`.
         tie_word_embeddings: the output layer uses the token embeddings as its weight.
         bos_token_id: id of `<s>`.
         pad_token_id: id of padding.
         eos_token_id: id of `</s>`.
-        use_cache: `generate` uses a KV cache where it can.
         sparse_prediction: in training, a masked language model computes logits only for tokens
             that have a label, as ModernBERT in transformers.
         **kwargs: options of every encoding, such as attention_window (`ModelOptions`), those of
@@ -110,12 +107,10 @@ class TupeConfig(PretrainedConfig):
     classifier_pooling: str = "cls"
     pooler_dropout: float | None = None
     initializer_range: float = 0.02
-    is_decoder: bool = False
     tie_word_embeddings: bool = True
     bos_token_id: int | None = 0
     pad_token_id: int | None = 1
     eos_token_id: int | None = 2
-    use_cache: bool = True
     sparse_prediction: bool = False
 
     def __init__(self, **kwargs: Any):
@@ -130,7 +125,7 @@ class TupeConfig(PretrainedConfig):
     def defaults() -> dict[str, Any]:
         """All settings by name, with their default values."""
         settings = {name: getattr(TupeConfig, name) for name in TupeConfig.__annotations__}
-        options = (*declared_options(ModelOptions), *declared_options(LayerOptions))
+        options = (*model_options(decoder=False), *declared_options(LayerOptions))
         return {**settings, **{each.name: each.default for each in options}}
 
     def check_numbers(self) -> None:
@@ -138,8 +133,14 @@ class TupeConfig(PretrainedConfig):
 
         Raises:
             ConfigurationError: a size is not a positive integer, a dropout probability is not a
-                number from 0 to 1, or another number is out of range.
+                number from 0 to 1, another number is out of range, or is_decoder is true.
         """
+        # Configurations that version 0.3.0 or older has written.
+        if getattr(self, "is_decoder", False):
+            raise ConfigurationError(
+                "is_decoder is True, but must be False: the last version with TupeForCausalLM is "
+                "tupe_fairseq 0.3.0."
+            )
         for name in SIZES:
             value = getattr(self, name)
             if type(value) is not int or value < 1:

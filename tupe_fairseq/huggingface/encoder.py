@@ -50,7 +50,7 @@ class Record:
     def __init__(
         self, shift: PaddingShift, config: TupeConfig, states: bool | None, weights: bool | None
     ):
-        self.shift, self.num_layers = shift, config.num_hidden_layers
+        self.shift = shift
         self.wants_states = bool(config.output_hidden_states if states is None else states)
         self.wants_weights = bool(config.output_attentions if weights is None else weights)
         # With padding where the user has it.
@@ -72,9 +72,7 @@ class Record:
         """
         if not self.wants_states:
             return None
-        # A cache computes tokens one after the other: each layer then has several parts.
-        parts = [self._states[layer :: self.num_layers] for layer in range(self.num_layers)]
-        return (*(part[0] if len(part) == 1 else torch.cat(part, 1) for part in parts), last)
+        return (*self._states, last)
 
     def attentions(self) -> tuple[Tensor, ...] | None:
         """The attention weights of each layer, B×H×T×S, or None if they were not collected."""

@@ -10,15 +10,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
-from transformers.modeling_outputs import BaseModelOutputWithPast
+from transformers.modeling_outputs import BaseModelOutput
 
 from ..attention import Padding
-from ..errors import ConfigurationError, DataError
+from ..errors import ConfigurationError
 from ..modules.forward_pass import Pass
 from ..modules.layer import set_epsilon
 from ..modules.layer_options import LayerOptions
 from ..modules.padding_shift import PaddingShift
-from .cache import NAME, TupeCache
 from .configuration import TupeConfig
 from .encoder import HuggingFaceStack, Record
 from .padding import Read, check_inputs, for_each_row, read_mask, visible
@@ -84,7 +83,7 @@ class TupePreTrainedModel(PreTrainedModel):
 
 
 class TupeModel(TupePreTrainedModel):
-    """Token embeddings and `TransformerStack`; later tokens are masked if `config.is_decoder`.
+    """Token embeddings and `TransformerStack`.
 
     Raises:
         UsageError: the configuration has an invalid value.
@@ -115,7 +114,6 @@ class TupeModel(TupePreTrainedModel):
             normalize_before=config.normalize_before,
             layernorm_embedding=config.layernorm_embedding,
             attention_backend=config.attention_backend,
-            causal=config.is_decoder,
             token_types=config.type_vocab_size,
             layer_options=LayerOptions.of(config),
         )
@@ -140,12 +138,9 @@ class TupeModel(TupePreTrainedModel):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
-        past_key_values: TupeCache | None = None,
-        use_cache: bool | None = None,
         token_type_ids: Tensor | None = None,
         read: Read | None = None,
-        cache: TupeCache | None = None,
-    ) -> BaseModelOutputWithPast | tuple[Tensor, ...]:
+    ) -> BaseModelOutput | tuple[Tensor, ...]:
         """Encode.
 
         Args:
@@ -157,11 +152,8 @@ class TupeModel(TupePreTrainedModel):
                 in the dtype of the layers, as in transformers, after a softmax in fp32.
             output_hidden_states: also return the first layer's input and each layer's output.
             return_dict: False for a tuple.
-            past_key_values: of a language model: the cache of earlier tokens, without padding.
-            use_cache: also return a cache, if the encoding can decode token by token.
             token_type_ids: B×T or 1×T, of config.type_vocab_size types; None: all have type 0.
             read: rows and columns of the tokens whose last vectors are read, M each; None: all.
-            cache: the name of past_key_values since transformers 5.24.
 
         Returns:
             last_hidden_state, B×T×C, or M×C with `read`; vectors at padding have no meaning.
@@ -169,43 +161,37 @@ class TupeModel(TupePreTrainedModel):
         Raises:
             UsageError: the inputs cannot be used.
         """
-        past = past_key_values if cache is None else cache
-        seen = past.get_seq_length() if isinstance(past, TupeCache) else 0
         x = input_ids if inputs_embeds is None else inputs_embeds
         attention_mask = for_each_row(attention_mask, x)
         token_type_ids = for_each_row(token_type_ids, x)
         inputs = (input_ids, inputs_embeds, attention_mask, token_type_ids)
-        check_inputs(*inputs, self.config.hidden_size, seen)
-        if attention_mask is None and past is None:
+        check_inputs(*inputs, self.config.hidden_size)
+        if attention_mask is None:
             attention_mask = visible(input_ids, self.config.pad_token_id)
         shift = read_mask(attention_mask)
         record = Record(shift, self.config, output_hidden_states, output_attentions)
-        cache = self._cache(past, use_cache, shift.padding)
-        part = None if cache is not None or record.wants_states else read
+        part = None if record.wants_states else read
         with _loaded(self.encoder):
-            x = self._encode(input_ids, inputs_embeds, cache, record, token_type_ids, part)
+            x = self._encode(input_ids, inputs_embeds, record, token_type_ids, part)
         states = record.hidden_states(x)
         x = x if part is read else x[read]
-        output = BaseModelOutputWithPast(x, cache, states, record.attentions())
+        output = BaseModelOutput(x, states, record.attentions())
         return self.returned(output, return_dict)
 
     def _encode(
         self,
         tokens: Tensor | None,
         vectors: Tensor | None,
-        cache: TupeCache | None,
         record: Record,
         types: Tensor | None,
         read: Read | None,
     ) -> Tensor:
-        """The last hidden states, B×T×C or M×C; the cache is extended."""
+        """The last hidden states, B×T×C or M×C."""
         shift, weights = record.shift, record.wants_weights
         x = self.embed_tokens(tokens) if vectors is None else vectors
         x = self.embedding_scale * x
         x = shift.to_end(x)
         tokens, types = (None if t is None else shift.to_end(t) for t in (tokens, types))
-        if weights and cache is not None and cache.length and x.size(1) > 1:
-            raise DataError("output_attentions needs one token at a time after those in a cache.")
         padding = shift.padding
         if weights and padding is not None:
             # Keeps the sequences of a batch in their order.
@@ -214,36 +200,8 @@ class TupeModel(TupePreTrainedModel):
         backend = "eager" if eager else self.config.attention_backend
         cells = None if read is None else read[0] * x.size(1) + _columns(read, shift)
         wanted = Pass(tokens, types, backend=backend, cells=cells, observe=record)
-        if cache is not None:
-            return self.encoder.extend(x, cache, wanted).x
         x = self.encoder.encode(x, padding, wanted).x
         return shift.back(x) if cells is None else x
-
-    def _cache(
-        self, past: Any, use_cache: bool | None, padding: Padding | None
-    ) -> TupeCache | None:
-        """The given cache, a new one where it is asked for and possible, or None.
-
-        Raises:
-            DataError: the given one is of another class, or there is padding beside it.
-        """
-        if past is not None:
-            if not isinstance(past, TupeCache):
-                raise DataError(
-                    f"{NAME} is a {type(past).__name__}, but must be what this model returned: "
-                    "leave it out."
-                )
-            if padding is not None:
-                raise DataError(f"{NAME} cannot be used with padding: leave it out.")
-            return past
-        recomputed = self.training and self.gradient_checkpointing
-        if not use_cache or not self.config.is_decoder or padding is not None or recomputed:
-            return None
-        try:
-            return TupeCache(self.encoder.embed_positions, self.encoder.layers)
-        except ConfigurationError:
-            # The encoding changes earlier keys when the text grows.
-            return None
 
     def before_lm_head(
         self,
@@ -281,7 +239,7 @@ def _loaded(encoder: HuggingFaceStack) -> Iterator[None]:
     accelerate loads a module's parameters where it is called, but encodings have several hooks.
     """
     first = next(encoder.parameters(), None)
-    # One parameter, because this is called for each generated token.
+    # One parameter, because this is called for each batch.
     if torch.compiler.is_compiling() or first is None or not first.is_meta:
         yield
         return

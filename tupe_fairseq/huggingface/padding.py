@@ -1,7 +1,6 @@
 """What transformers' attention masks mean here."""
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ..attention import Padding
@@ -35,7 +34,6 @@ def check_inputs(
     attention_mask: Tensor | None,
     token_type_ids: Tensor | None,
     width: int,
-    seen: int = 0,
 ) -> None:
     """Check the arguments of `TupeModel.forward`; not their shapes while torch traces a graph.
 
@@ -45,7 +43,6 @@ def check_inputs(
         attention_mask: B×T, or None.
         token_type_ids: B×T, or None.
         width: C.
-        seen: tokens in the cache.
 
     Raises:
         DataError: both or none of the first two are given, or one has another shape.
@@ -57,10 +54,7 @@ def check_inputs(
     batch, length = (*x.shape, 0, 0)[:2]
     check_shape("input_ids", input_ids, (batch, length))
     check_shape("inputs_embeds", inputs_embeds, (batch, length, width))
-    if attention_mask is not None:
-        # With a cache, the mask has no padding, and may have columns of earlier tokens.
-        columns = attention_mask.size(-1) if seen else length
-        check_shape("attention_mask", attention_mask, (batch, columns))
+    check_shape("attention_mask", attention_mask, (batch, length))
     check_shape("token_type_ids", token_type_ids, (batch, length))
 
 
@@ -77,19 +71,6 @@ def for_each_row(x: Tensor | None, batch: Tensor | None) -> Tensor | None:
     # In a graph that torch exports, a plain comparison would fix the size of the batch.
     is_one = x.size(0) == 1
     return x.expand(len(batch), -1) if (known(is_one) if is_exporting() else is_one) else x
-
-
-def scored_labels(labels: Tensor, attention_mask: Tensor | None, shifted: bool) -> Tensor:
-    """Labels of a language model, B×T, without those that padding has or would predict.
-
-    Column t − 1 predicts the label of column t, or with `shifted` column t itself.
-    """
-    if attention_mask is None:
-        return labels
-    hidden = attention_mask[:, -labels.size(1) :] == 0
-    if not shifted:
-        hidden = hidden | F.pad(hidden[:, :-1], (1, 0))
-    return labels.masked_fill(hidden, NO_LABEL)
 
 
 def visible(input_ids: Tensor | None, pad_token_id: int | None) -> Tensor | None:

@@ -49,10 +49,12 @@ def build_positions(config: TupeConfig) -> PositionEncoding:
             config.hidden_size,
             config.num_attention_heads,
             config.max_position_embeddings,
-            bidirectional=not config.is_decoder,
             vocab_size=config.vocab_size,
             num_layers=config.num_hidden_layers,
-            **{option.name: getattr(config, option.name) for option in model_options()},
+            **{
+                option.name: getattr(config, option.name)
+                for option in model_options(decoder=False)
+            },
             **config.position_options,
         )
 

@@ -6,7 +6,7 @@ per format, or two of a kind, which register themselves in the table of `convers
 `convert.py` is the command. Directories of this package are read and written by `directory.py`.
 
 Only fairseq's formats know dictionaries, and fairseq's names of arguments and parameters
-(`directory.py`, `dictionaries.py`, `fairseq_models.py`, `families.py`, `settings.py`).
+(`directory.py`, `dictionaries.py`, `fairseq_models.py`, `settings.py`).
 `architectures/` has a table for each kind of model of transformers: `formats/huggingface.py` reads
 models by it, and `classes.py` builds them.
 """

@@ -8,7 +8,6 @@ from .models import Converted
 TASKS = {
     "": ("feature-extraction", "an encoder"),
     "MaskedLM": ("fill-mask", "a masked language model"),
-    "CausalLM": ("text-generation", "a language model"),
     "SequenceClassification": ("text-classification", "a sequence classifier"),
     "TokenClassification": ("token-classification", "a token classifier"),
     "QuestionAnswering": ("question-answering", "a model for question answering"),

@@ -20,13 +20,13 @@ from .models import (
     ANSWERS,
     CROSS_ENCODER,
     HEADS,
+    OUTPUT,
     POOLER,
     POSITIONS,
     SENTENCES,
     TOKEN_TYPES,
     Converted,
     building_model,
-    output_weight,
     task_of,
     with_head,
 )
@@ -58,12 +58,10 @@ def to_transformers(converted: Converted, kind: str, head: str | None) -> Any:
     Raises:
         UsageError: the model has no counterpart, or no such head.
     """
-    causal = converted.is_causal
-    written = {a.model_type: a for a in ARCHITECTURES if a.is_causal == causal}
+    written = {each.model_type: each for each in ARCHITECTURES}
     if kind not in written:
-        what = "language model" if causal else "masked language model"
         raise ConfigurationError(
-            f"--classes is {kind!r}, but must be one of {', '.join(written)} for a {what}."
+            f"--classes is {kind!r}, but must be one of {', '.join(written)}."
         )
     architecture, state = written[kind], with_head(converted, head)
     settings = converted.settings | _biases(state, architecture, converted.settings)
@@ -83,7 +81,7 @@ def to_transformers(converted: Converted, kind: str, head: str | None) -> Any:
     theirs = {name.removeprefix(prefix): value for name, value in theirs.items()}
     if converted.settings["tie_word_embeddings"]:
         # An output layer may be the embeddings themselves.
-        output = state.get(output_weight(causal))
+        output = state.get(OUTPUT)
         theirs = {name: v for name, v in theirs.items() if v is not output or name in known}
     if settings.get("norm_bias") and not converted.settings.get("norm_bias"):
         # The bias of the head's norm asks for one in all norms, where zeros are as none.
@@ -127,7 +125,7 @@ def _biases(
 def default_classes(converted: Converted) -> str:
     """The classes that are written without --classes: RoBERTa's or BERT's, if they fit."""
     settings = converted.settings
-    if converted.is_causal or settings["position_options"].get("randomize_positions"):
+    if settings["position_options"].get("randomize_positions"):
         return "tupe"
     # RoBERTa's positions begin at the id of padding.
     stock = ROBERTA if settings["pad_token_id"] == 1 else BERT
@@ -208,6 +206,5 @@ def class_of(converted: Converted, head: str | None) -> Any:
     """The class of transformers that builds and loads such models."""
     if converted.writes_features(head):
         return library().AutoModel
-    language_model = "CausalLM" if converted.is_causal else "MaskedLM"
-    task = task_of(converted.state, head) if head else language_model
+    task = task_of(converted.state, head) if head else "MaskedLM"
     return getattr(library(), f"AutoModelFor{task}")

@@ -26,7 +26,7 @@ from ..hub.tokenizer_json import (
 )
 from ..position import POSITION_ENCODINGS
 from .carried import DICTIONARY, LABELS
-from .models import EMBED_TOKENS, ENCODER, LM_HEAD, Converted
+from .models import EMBED_TOKENS, ENCODER, LM_HEAD, OUTPUT, Converted
 from .tokenizer_files import CONFIG, KINDS, config_of, files_of, ignores_case
 
 #: Ids 0 to 3 of every fairseq dictionary, which dict.txt leaves out.
@@ -39,7 +39,8 @@ FILLER = r"madeupword\d{4}"
 #: Parameters with a row for each token, beside those of the position encoding.
 ROWS = (
     EMBED_TOKENS,
-    *(f"{LM_HEAD}{name}" for name in ("weight", "decoder.weight", "decoder.bias")),
+    OUTPUT,
+    f"{LM_HEAD}decoder.bias",
 )
 
 
@@ -62,15 +63,15 @@ def dictionary_text(dictionary: Dictionary) -> bytes:
     return "".join(lines).encode()
 
 
-def check_size(dictionary: Dictionary, rows: int, path: str | Path, adds_mask: bool) -> None:
+def check_size(dictionary: Dictionary, rows: int, path: str | Path) -> None:
     """Compare the number of symbols with the rows of the token embeddings.
 
-    If `adds_mask`, fairseq's task appends `<mask>` to a dict.txt that lacks it.
+    fairseq's task appends `<mask>` to a dict.txt that lacks it.
 
     Raises:
         DataError: the numbers differ.
     """
-    symbols = len(dictionary) + (adds_mask and MASK not in dictionary)
+    symbols = len(dictionary) + (MASK not in dictionary)
     if symbols != rows:
         raise DataError(
             f"{path} has {symbols} symbols, but the checkpoint has embeddings for {rows}: use the "
@@ -105,7 +106,7 @@ def dictionary_for(converted: Converted) -> tuple[Dictionary, list[int]]:
     Raises:
         DataError: there is neither, a file is damaged, or the number of tokens differs.
     """
-    settings, source, causal = converted.settings, converted.source, converted.is_causal
+    settings, source = converted.settings, converted.source
     rows = settings["vocab_size"]
     text = converted.files.get(DICTIONARY)
     if settings["pad_token_id"] == 1 and text is not None:
@@ -115,7 +116,7 @@ def dictionary_for(converted: Converted) -> tuple[Dictionary, list[int]]:
         # fairseq raises errors of any type.
         except Exception as error:
             raise DataError(f"{source / DICTIONARY} cannot be loaded: {error}.") from error
-        check_size(dictionary, rows, source / DICTIONARY, not causal)
+        check_size(dictionary, rows, source / DICTIONARY)
         return dictionary, []
     if not converted.tokenizer:
         given = "give --dict, or " if settings["pad_token_id"] == 1 else ""
@@ -125,7 +126,7 @@ def dictionary_for(converted: Converted) -> tuple[Dictionary, list[int]]:
         )
     tokenizer = load_tokenizer(source / TOKENIZER, converted.tokenizer[TOKENIZER])
     special = special_ids(tokenizer)
-    if special[4] is None and not causal:
+    if special[4] is None:
         raise DataError(f"the tokenizer of {source} has no mask token.")
     ids = [settings[f"{kind}_token_id"] for kind in ("bos", "pad", "eos")]
     if special[:3] != ids:

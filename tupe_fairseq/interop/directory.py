@@ -13,6 +13,7 @@ from fairseq.models import MODEL_REGISTRY
 from omegaconf import OmegaConf
 from torch import Tensor
 
+from ..arguments.roberta import ROBERTA
 from ..checkpoints.reading import read_checkpoint, recorded_settings
 from ..checks import read_dictionary
 from ..errors import CheckpointError
@@ -39,12 +40,13 @@ from .dictionaries import (
     tokenizer_beside,
 )
 from .fairseq_models import (
+    TASK,
     all_arguments,
+    check_kind,
     completed,
     from_fairseq,
     to_fairseq,
 )
-from .families import CAUSAL, MASKED, Family, family_of
 from .kept import HEADLESS, KEPT, OF_HEADS, kept_settings, kept_text, read_kept
 from .labels import NAMES, label_files, labels_beside
 from .models import HEADS, LM_HEAD, POOLER, SENTENCES, Converted, head_names, sizes, task_of
@@ -82,17 +84,15 @@ def load(directory: str | Path, dictionary: Path | None = None) -> Converted:
     folder, fine_tuned = source.parent, source.parent / "input0" / DICTIONARY
     beside = dictionary or (fine_tuned if fine_tuned.is_file() else folder / DICTIONARY)
     state = read_state(source)
-    family = family_of(state["model"], source)
     arguments = recorded_settings(state, "model", source)
     if "position_encoding" not in arguments:
         raise CheckpointError(
             f"{source} is not a checkpoint of this package: it records no position encoding."
         )
-    task = recorded_settings(state, "task", source)
-    arguments |= {"add_bos_token": task["add_bos_token"]} if "add_bos_token" in task else {}
+    check_kind(state["model"], source)
     words = read_dictionary(beside)
-    separator = separates(task, folder)
-    converted = neutral(arguments, state["model"], words, beside, source, family, separator)
+    separator = separates(recorded_settings(state, "task", source), folder)
+    converted = neutral(arguments, state["model"], words, beside, source, separator)
     kept = {name: value for name, value in read_kept(folder).items() if name != NAMES}
     if kept.pop(HEADLESS, False):
         converted.state = {
@@ -116,7 +116,6 @@ def neutral(
     dictionary: Dictionary,
     path: Path,
     source: Path,
-    family: Family = MASKED,
     separator: bool | None = None,
 ) -> Converted:
     """The form between formats of a model of fairseq, whose dictionary is beside `path`.
@@ -126,10 +125,10 @@ def neutral(
     Raises:
         UsageError: a setting or parameter is missing, or the dictionary is another one.
     """
-    parameters = from_fairseq(state, family)
-    shown = sizes(parameters, source, family.arguments.name, family.causal)
-    settings = to_config(arguments, shown, family)
-    check_size(dictionary, shown["vocab_size"], path, not family.causal)
+    parameters = from_fairseq(state)
+    shown = sizes(parameters, source, ROBERTA.name)
+    settings = to_config(arguments, shown)
+    check_size(dictionary, shown["vocab_size"], path)
     folder = source.parent
     converted = Converted(settings, parameters, folder, labels=labels_beside(path, folder))
     converted.files = fairseq_files(path) | fairseq_files(folder / path.name)
@@ -137,7 +136,6 @@ def neutral(
     if SENTENCEPIECE not in converted.files and len(models := [*folder.glob("*.model")]) == 1:
         # The hub reads one of any name, if it is the only one.
         converted.files[SENTENCEPIECE] = models[0].read_bytes()
-    start = family.start(arguments)
     # What follows from the types is not recorded.
     unusual = separator if separator == converted.has_types else None
     if unusual is not None:
@@ -154,7 +152,7 @@ def neutral(
             record = preprocessing_record(lowercase=lowers, separator=unusual)
             (out / PREPROCESSING).write_bytes(record)
         longest, types = settings["max_position_embeddings"], converted.has_types
-        return write(out, folder, dictionary, longest, lowers, start, types, separator)
+        return write(out, folder, dictionary, longest, lowers, types, separator)
 
     converted.write_tokenizer = write_tokenizer
     return converted
@@ -185,17 +183,16 @@ def write(converted: Converted, out: Path) -> None:
         UsageError: `out` exists or cannot be written, tokens have no names, or fairseq has no
             such model.
     """
-    family = _family(converted)
     _leave_out_heads(converted)
     dictionary, order = dictionary_for(converted)
-    settings = from_config(converted.settings, family)
-    state = to_fairseq(reordered(converted, order), family)
-    state = completed(converted, state, settings, dictionary, family)
+    settings = from_config(converted.settings)
+    state = to_fairseq(reordered(converted, order))
+    state = completed(converted, state, settings, dictionary)
     files = _files(converted, dictionary, bool(order))
-    arguments = convert_namespace_to_omegaconf(all_arguments(settings, family))
+    arguments = convert_namespace_to_omegaconf(all_arguments(settings))
     config = OmegaConf.to_container(arguments, enum_to_str=True)
     history = {
-        "criterion_name": CRITERION_REGISTRY[family.criterion].__name__,
+        "criterion_name": CRITERION_REGISTRY[TASK].__name__,
         "optimizer_name": "FairseqAdam",
         "lr_scheduler_state": {"best": None},
         "num_updates": 0,
@@ -226,10 +223,6 @@ def _leave_out_heads(converted: Converted) -> None:
             converted.notes.append(note)
             state = {n: v for n, v in state.items() if not n.startswith(f"{HEADS}{head}.")}
             converted.state, converted.labels = state, []
-
-
-def _family(converted: Converted) -> Family:
-    return CAUSAL if converted.is_causal else MASKED
 
 
 def _files(converted: Converted, dictionary: Dictionary, by_tokenizer: bool) -> dict[str, bytes]:
@@ -279,27 +272,23 @@ def outputs_of(
 
 def open_directory(path: Path, converted: Converted, head: str | None) -> Opened:
     """The model as the hub loads it."""
-    family, rows = _family(converted), converted.settings["vocab_size"]
-    hub: Any = MODEL_REGISTRY[family.arguments.name].from_pretrained(path)
+    hub: Any = MODEL_REGISTRY[ROBERTA.name].from_pretrained(path)
     folder = path if path.is_dir() else path.parent
-    order = order_beside(folder, hub.task.source_dictionary, rows)
-    (model,) = getattr(hub, "models", None) or [hub.model]
+    order = order_beside(folder, hub.task.source_dictionary, converted.settings["vocab_size"])
     parts = parts_of(hub.bpe.tokenizer) if order else {}
     # The hub joins texts itself.
     parts.pop("post_processor", None)
 
     def encode(texts: tuple[str, ...]) -> list[int]:
         ids = hub.encode(*texts).tolist()
-        # fairseq ends a text of a language model by the symbol that begins it in transformers.
-        ids = ids[:-1] if converted.is_causal else ids
         return [order[number] for number in ids] if order else ids
 
     return Opened(
-        outputs_of(model, head, converted.writes_features(head), order),
+        outputs_of(hub.model, head, converted.writes_features(head), order),
         encode if hub.bpe is not None else None,
         labels_beside(folder / DICTIONARY, folder),
         parts,
-        model,
+        hub.model,
     )
 
 

@@ -47,9 +47,16 @@ END = r"(?<!\A)\z"
 BYTE = re.compile("<0x[0-9A-F]{2}>")
 #: A code point that Unicode reserves for use inside of programs.
 SEPARATOR = "\U0010ffff"
-#: Special tokens by the names of transformers; those of masked language models alone.
-NAMES = {"eos": "</s>", "pad": "<pad>", "unk": "<unk>"}
-ENCODER_NAMES = {"bos": "<s>", "cls": "<s>", "sep": "</s>", "mask": MASK}
+#: Special tokens by the names of transformers.
+NAMES = {
+    "bos": "<s>",
+    "cls": "<s>",
+    "eos": "</s>",
+    "sep": "</s>",
+    "pad": "<pad>",
+    "unk": "<unk>",
+    "mask": MASK,
+}
 
 
 def write_tokenizer(
@@ -58,24 +65,21 @@ def write_tokenizer(
     dictionary: Dictionary,
     longest: int,
     lower_case: bool = False,
-    start: str | None = None,
     types: bool = False,
     separator: bool | None = None,
 ) -> str:
     """Write the tokenizer whose files are in `source`, for a model of at most `longest` tokens.
 
-    With `lower_case`, it lowercases texts, as that of training was. `start` is the symbol before a
-    text that a language model continues; None for masked language models. With `types`, the second
-    text of a pair has token type 1. `separator` is whether a second </s> separates two texts;
-    None: if there are no types.
+    With `lower_case`, it lowercases texts, as that of training was. With `types`, the second text
+    of a pair has token type 1. `separator` is whether a second </s> separates two texts; None: if
+    there are no types.
 
     Returns:
         A note for the user: why no tokenizer was written, or what it does not read; or "".
     """
     ids = dict(dictionary.indices)
-    if start is None:
-        # As fairseq's task adds it.
-        ids.setdefault(MASK, len(dictionary))
+    # As fairseq's task adds it.
+    ids.setdefault(MASK, len(dictionary))
     note = ""
     try:
         named = find_tokenizer(source)
@@ -93,12 +97,12 @@ def write_tokenizer(
         sigma = normalizers.Replace(Regex(r"(?<=[\p{L}\p{M}])Σ(?![\p{L}\p{M}])"), "ς")
         steps = [sigma, normalizers.Lowercase(), tokenizer.normalizer]
         tokenizer.normalizer = normalizers.Sequence([s for s in steps if s is not None])
-    _add_symbols(tokenizer, ids, start)
-    if start is None:
-        tokenizer.post_processor = pairing(tokenizer, types, separator)
+    # A space before the mask belongs to it.
+    mask = AddedToken(MASK, lstrip=True, special=True, normalized=False)
+    tokenizer.add_special_tokens([*SPECIAL, mask])
+    tokenizer.post_processor = pairing(tokenizer, types, separator)
     tokenizer.save(str(folder / "tokenizer.json"))
-    names = NAMES | (ENCODER_NAMES if start is None else {"bos": start})
-    (folder / CONFIG).write_bytes(config_of(names, longest, types))
+    (folder / CONFIG).write_bytes(config_of(NAMES, longest, types))
     return note
 
 
@@ -243,19 +247,6 @@ def _check_complete(pieces: Collection[str], ids: dict[str, int], path: Path) ->
             f"dict.txt lacks {len(lacking)} of the {len(pieces)} pieces of {path.name}, "
             f"{lacking[0]!r} for instance; fairseq-preprocess --srcdict with all pieces, before "
             "training, avoids this."
-        )
-
-
-def _add_symbols(tokenizer: Tokenizer, ids: dict[str, int], start: str | None) -> None:
-    """The special symbols, and where they stand in a text of a language model."""
-    symbols: list[Any] = list(SPECIAL)
-    if start is None:
-        # A space before the mask belongs to it.
-        symbols.append(AddedToken(MASK, lstrip=True, special=True, normalized=False))
-    tokenizer.add_special_tokens(symbols)
-    if start is not None:
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=f"{start} $A", pair=f"{start} $A $B", special_tokens=[(start, ids[start])]
         )
 
 

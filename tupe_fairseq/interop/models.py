@@ -13,8 +13,9 @@ from ..errors import CheckpointError, ConfigurationError, UsageError
 from ..position import POSITION_ENCODINGS
 from .pooling import Pooling
 
-#: Names of parameters, which are those of `TupeForMaskedLM` and `TupeForCausalLM`.
+#: Names of parameters, which are those of `TupeForMaskedLM`.
 EMBED_TOKENS, ENCODER, LM_HEAD = "tupe.embed_tokens.weight", "tupe.encoder.", "lm_head."
+OUTPUT = f"{LM_HEAD}decoder.weight"
 POSITIONS, TOKEN_TYPES = f"{ENCODER}embed_positions.weight", f"{ENCODER}embed_token_types.weight"
 #: Classification heads, `heads.NAME.`; the one that a class of transformers has; BERT's pooler.
 HEADS, ONE_HEAD, POOLER = "heads.", "head.", "pooler."
@@ -63,11 +64,6 @@ class Converted:
     not_comparable: str = ""
 
     @property
-    def is_causal(self) -> bool:
-        """Whether it is a language model; else a masked language model."""
-        return bool(self.settings["is_decoder"])
-
-    @property
     def has_types(self) -> bool:
         """Whether the tokens of a second text have another type."""
         return bool(self.settings.get("type_vocab_size", 0) > 1)
@@ -75,21 +71,14 @@ class Converted:
     @property
     def has_lm_head(self) -> bool:
         """Whether the language modeling head is trained."""
-        return self.is_causal or f"{LM_HEAD}dense.weight" in self.state
+        return f"{LM_HEAD}dense.weight" in self.state
 
     def writes_features(self, head: str | None) -> bool:
         """Whether transformers' class has no head: none is requested, and none is trained."""
         return head is None and (self.pooling is not None or not self.has_lm_head)
 
 
-def output_weight(causal: bool) -> str:
-    """The name of the weight of the output layer."""
-    return f"{LM_HEAD}weight" if causal else f"{LM_HEAD}decoder.weight"
-
-
-def sizes(
-    state: Mapping[str, Tensor], source: object, kind: str, causal: bool = False
-) -> dict[str, Any]:
+def sizes(state: Mapping[str, Tensor], source: object, kind: str) -> dict[str, Any]:
     """Settings that the parameters show, whatever `source`, a checkpoint of `kind`, records.
 
     Raises:
@@ -103,7 +92,7 @@ def sizes(
         "hidden_size": tokens.size(1),
         "num_hidden_layers": len(numbers),
         "intermediate_size": matrix(state, f"{layers}0.fc2.weight", source, kind).size(1),
-        "tie_word_embeddings": torch.equal(state.get(output_weight(causal), tokens), tokens),
+        "tie_word_embeddings": torch.equal(state.get(OUTPUT, tokens), tokens),
     }
 
 

@@ -56,9 +56,7 @@ def texts_and_labels(
     if has_tokenizer(directory):
         auto = library().AutoTokenizer
         tokenizer = auto.from_pretrained(str(directory), trust_remote_code=False)
-        # The symbol that begins a text of a language model ends it in fairseq.
-        first = int(converted.is_causal)
-        encode = lambda texts: tokenizer(*texts)["input_ids"][first:]  # noqa: E731
+        encode = lambda texts: tokenizer(*texts)["input_ids"]  # noqa: E731
         parts = settings_of(tokenizer)
     labels = [str(names[number]) for number in sorted(names, key=int)]
     return encode, labels[:1] if len(converted.labels) == 1 else labels, parts

@@ -23,6 +23,7 @@ from .models import (
     HEADS,
     LM_HEAD,
     ONE_HEAD,
+    OUTPUT,
     POOLER,
     POSITIONS,
     SENTENCES,
@@ -30,7 +31,6 @@ from .models import (
     TOKEN_TYPES,
     TOKENS,
     building_model,
-    output_weight,
 )
 from .saved import read_parameters
 
@@ -110,8 +110,6 @@ def _task(theirs: dict[str, Tensor], config: Any, architecture: Architecture) ->
             return ANSWERS
         heads = {f"{ONE_HEAD}dense.weight", f"{LM_HEAD}dense.weight"}
         return SENTENCES if heads & ours.keys() else TOKENS
-    if architecture.is_causal:
-        return "CausalLM"
     return "MaskedLM" if f"{LM_HEAD}dense.weight" in ours else ""
 
 
@@ -177,9 +175,9 @@ def _complete(state: dict[str, Tensor], architecture: Architecture) -> None:
     """Add what models there leave out, and the rows of tables that differ, in place."""
     split_projections(state)
     tokens = state[EMBED_TOKENS]
-    if architecture.is_causal or f"{LM_HEAD}dense.weight" in state:
+    if f"{LM_HEAD}dense.weight" in state:
         # A tied output layer is not saved.
-        state.setdefault(output_weight(architecture.is_causal), tokens)
+        state.setdefault(OUTPUT, tokens)
     for name in architecture.biases:
         if (weight := state.get(name.replace(".bias", ".weight"))) is not None:
             state.setdefault(name, weight.new_zeros(len(weight)))

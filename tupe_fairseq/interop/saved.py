@@ -86,15 +86,17 @@ def _check_folder(folder: Path, config: Path) -> None:
 
 
 def _architecture(config: Any, path: Path) -> Architecture:
-    kind, causal = config.model_type, bool(getattr(config, "is_decoder", False))
-    of_kind = [a for a in ARCHITECTURES if (a.model_type, a.is_causal) == (kind, causal)]
-    if not of_kind:
-        known = dict.fromkeys(each.model_type for each in ARCHITECTURES)
+    known = {each.model_type: each for each in ARCHITECTURES}
+    if config.model_type not in known:
         raise CheckpointError(
-            f"{path} has the model_type {kind!r} and is_decoder {causal}; supported are: "
-            f"{', '.join(known)}."
+            f"{path} has the model_type {config.model_type!r}; supported are: {', '.join(known)}."
         )
-    return of_kind[0]
+    if getattr(config, "is_decoder", False):
+        raise CheckpointError(
+            f"unsupported is_decoder in {path}: True; it must be False. The last version that "
+            "converts language models of this package is tupe_fairseq 0.3.0."
+        )
+    return known[config.model_type]
 
 
 def read_parameters(folder: Path) -> Parameters:

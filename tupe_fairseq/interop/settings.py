@@ -1,17 +1,17 @@
 """What checkpoints of fairseq record: settings, as those of `TupeConfig`, and the training."""
 
-import math
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
 from ..arguments.declaration import RobertaArguments
+from ..arguments.roberta import ROBERTA
 from ..checkpoints.reading import recorded_settings
 from ..errors import CheckpointError
 from ..modules.layer_options import LayerOptions
 from ..options import declared_options
-from ..position import POSITION_ENCODINGS, ModelOptions
-from .families import Family
+from ..position import POSITION_ENCODINGS, ModelOptions, model_options
+from .fairseq_models import LONGEST, TASK
 from .models import encoding_options
 
 #: Settings that older checkpoints do not record.
@@ -20,74 +20,69 @@ UNRECORDED: dict[str, Any] = {"quant_noise_pq": 0.0} | {
     for declared in (ModelOptions, LayerOptions, RobertaArguments)
     for option in declared_options(declared)
 }
-#: Criteria of fairseq whose loss is in bits per token.
-IN_BITS = ("masked_lm", "cross_entropy")
-#: What fairseq's language models do, which have no setting for it.
-LANGUAGE_MODELS = {"layer_norm_eps": 1e-5, "type_vocab_size": 0}
+#: Settings of the same meaning: name in `TupeConfig`, name in fairseq.
+SETTINGS = {
+    "position_encoding": "position_encoding",
+    "num_hidden_layers": "encoder_layers",
+    "hidden_size": "encoder_embed_dim",
+    "intermediate_size": "encoder_ffn_embed_dim",
+    "num_attention_heads": "encoder_attention_heads",
+    "max_position_embeddings": LONGEST,
+    "layernorm_embedding": "layernorm_embedding",
+    "normalize_before": "encoder_normalize_before",
+    "hidden_dropout_prob": "dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+    "activation_dropout": "activation_dropout",
+    "hidden_act": "activation_fn",
+    "classifier_dropout": "pooler_dropout",
+    "classifier_act": "pooler_activation_fn",
+    "layer_norm_eps": "layer_norm_eps",
+    "type_vocab_size": "type_vocab_size",
+    "quant_noise_pq": "quant_noise_pq",
+    **{option.name: option.name for option in model_options(decoder=False)},
+    **{option.name: option.name for option in declared_options(LayerOptions)},
+}
 
 
-def to_config(
-    arguments: Mapping[str, Any], shown: Mapping[str, Any], family: Family
-) -> dict[str, Any]:
+def to_config(arguments: Mapping[str, Any], shown: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of `TupeConfig` from fairseq's arguments, and from `shown`, by the parameters.
 
     Raises:
         CheckpointError: a setting is not recorded, or a size is not that of the parameters.
     """
-    for there, here in family.settings.items():
+    for there, here in SETTINGS.items():
         if there in shown and arguments.get(here, shown[there]) != shown[there]:
             raise CheckpointError(
                 f"the checkpoint records {here} {arguments[here]!r}, but its parameters show "
                 f"{shown[there]}."
             )
-    recorded = {**UNRECORDED, **family.arguments.option_defaults, **arguments}
-    names = {there: here for there, here in family.settings.items() if there not in shown}
+    recorded = {**UNRECORDED, **ROBERTA.option_defaults, **arguments}
+    names = {there: here for there, here in SETTINGS.items() if there not in shown}
     if lacking := [name for name in names.values() if name not in recorded]:
         raise CheckpointError(f"the checkpoint does not record its {', '.join(lacking)}.")
     options = sorted(encoding_options(recorded))
-    config = {
+    return {
         **{there: recorded[here] for there, here in names.items()},
         **shown,
         "position_options": {
             name: recorded[name] for name in options if recorded.get(name) is not None
         },
-        "is_decoder": family.causal,
-        "bos_token_id": 2 if family.start(recorded) == "</s>" else 0,
+        "bos_token_id": 0,
         "pad_token_id": 1,
         "eos_token_id": 2,
     }
-    if family.causal:
-        unscaled = recorded.get("no_scale_embedding")
-        config["embedding_scale"] = 1.0 if unscaled else math.sqrt(shown["hidden_size"])
-    return config
 
 
-def from_config(config: Mapping[str, Any], family: Family) -> dict[str, Any]:
-    """Arguments of fairseq's model from settings of `TupeConfig`.
-
-    Raises:
-        CheckpointError: a setting has no counterpart.
-    """
-    arguments = {here: config.get(there) for there, here in family.settings.items()}
-    name, tied = family.ties
-    arguments[name] = tied == bool(config["tie_word_embeddings"])
+def from_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of fairseq's model from settings of `TupeConfig`."""
+    arguments = {here: config.get(there) for there, here in SETTINGS.items()}
+    arguments["untie_weights_roberta"] = not config["tie_word_embeddings"]
     encoding = POSITION_ENCODINGS[config["position_encoding"]]
-    if family.causal:
-        for name, value in LANGUAGE_MODELS.items():
-            if config.get(name, value) != value:
-                raise CheckpointError(
-                    f"unsupported {name}: {config[name]!r}; it must be {value!r} in a language "
-                    "model of fairseq."
-                )
-        scale = encoding.token_scale(config["hidden_size"], config["embedding_scale"])
-        arguments["no_scale_embedding"] = scale == 1
-        arguments["add_bos_token"] = config["bos_token_id"] == 0
-    elif arguments["pooler_dropout"] is None:
+    if arguments["pooler_dropout"] is None:
         # The other dropout is used there.
         arguments["pooler_dropout"] = arguments["dropout"]
-    # A model of transformers has the defaults of its encoding, a language model here others.
     options = {**encoding.defaults(), **config["position_options"]}
-    return {**arguments, **options, **encoding.recorded(options, arguments[family.longest])}
+    return {**arguments, **options, **encoding.recorded(options, arguments[LONGEST])}
 
 
 def training_of(state: Mapping[str, Any], source: object) -> dict[str, Any]:
@@ -113,6 +108,6 @@ def training_of(state: Mapping[str, Any], source: object) -> dict[str, Any]:
         metric = recorded_settings(state, "checkpoint", source).get("best_checkpoint_metric")
         criterion = recorded_settings(state, "criterion", source)
         name = criterion.get("_name", criterion.get("criterion"))
-        bits = metric in (None, "loss") and name in IN_BITS
+        bits = metric in (None, "loss") and name == TASK
         training["validation"] = f"{loss:.3f} {'bits' if bits else metric or 'loss'}"
     return training

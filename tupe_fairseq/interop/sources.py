@@ -24,7 +24,6 @@ CONFIGURATION = "huggingface.configuration"
 MODELS = {
     "huggingface.modeling": "modeling_tupe_base",
     "huggingface.with_head": "modeling_tupe_head",
-    "huggingface.causal_lm": "modeling_tupe_causal",
     "huggingface.tasks": "modeling_tupe",
 }
 NAMED = {CONFIGURATION: "configuration_tupe", **MODELS}
@@ -34,7 +33,6 @@ BACKENDS = tuple(f"attention.{name}" for name in ("blocked", "eager", "flash", "
 AUTO_MAP = {
     "AutoConfig": "configuration_tupe.TupeConfig",
     "AutoModel": "modeling_tupe_base.TupeModel",
-    "AutoModelForCausalLM": "modeling_tupe_causal.TupeForCausalLM",
     **{
         f"AutoModelFor{task}": f"modeling_tupe.TupeFor{task}"
         for task in (

@@ -64,8 +64,8 @@ def new_encoding(
 
 def new_positions(converted: Converted, seed: int) -> dict[str, Tensor]:
     """Initial parameters and constants of the encoding that the settings name."""
-    settings, decoder = converted.settings, converted.is_causal
-    shared = (each for each in model_options(decoder) if each.name in settings)
+    settings = converted.settings
+    shared = (each for each in model_options(decoder=False) if each.name in settings)
     # Random numbers of the caller stay as they are.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -74,7 +74,6 @@ def new_positions(converted: Converted, seed: int) -> dict[str, Tensor]:
             settings["hidden_size"],
             settings["num_attention_heads"],
             settings["max_position_embeddings"],
-            bidirectional=not decoder,
             vocab_size=settings["vocab_size"],
             num_layers=settings["num_hidden_layers"],
             **{each.name: settings[each.name] for each in shared},

@@ -7,7 +7,7 @@ from .base import Architecture
 from .bert import BERT, CAMEMBERT, ROBERTA, XLM_ROBERTA
 from .deberta import DEBERTA
 from .modernbert import MODERNBERT
-from .tupe import TUPE, TUPE_LM
+from .tupe import TUPE
 
 ARCHITECTURES: tuple[Architecture, ...] = (
     ROBERTA,
@@ -17,7 +17,6 @@ ARCHITECTURES: tuple[Architecture, ...] = (
     DEBERTA,
     MODERNBERT,
     TUPE,
-    TUPE_LM,
 )
 
 __all__ = ["ARCHITECTURES", "Architecture"]

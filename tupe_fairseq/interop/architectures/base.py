@@ -15,7 +15,6 @@ class Architecture:
         model_type: in config.json.
         prefix: first part of the names of parameters below a head, if not model_type.
         rules: names of parameters there and here.
-        is_causal: whether these are language models; else masked language models.
         settings: settings of `TupeConfig` that config.json does not have, and what its models do.
         required: settings of config.json with one value that models here can have.
         first_position: the row of the first position in the table of positions; None if it is
@@ -33,7 +32,6 @@ class Architecture:
     model_type: str
     rules: Table
     prefix: str = ""
-    is_causal: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
     required: Mapping[str, Any] = field(default_factory=dict)
     first_position: int | None = None

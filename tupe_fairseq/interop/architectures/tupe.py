@@ -13,4 +13,3 @@ TUPE = Architecture(
         Rule("qa_outputs.*", f"{ONE_HEAD}out_proj.*"),
     ),
 )
-TUPE_LM = Architecture(model_type="tupe", rules=(), is_causal=True)

@@ -26,20 +26,18 @@ from ..carried import DICTIONARY
 from ..conversion import Conversion, Opened, register
 from ..dictionaries import MASK, dictionary_for, dictionary_of
 from ..directory import neutral, outputs_of, read_state
-from ..fairseq_models import CLASSIFIERS, all_arguments, register_heads
-from ..families import MASKED
+from ..fairseq_models import CLASSIFIERS, STACK, all_arguments, register_heads
 from ..keys import Rule, Table, to_ours
 from ..models import Converted, matrix
 from ..settings import from_config
 from ..warm_start import Encoding, Seed, warm_start
 
 ROBERTA, OFFICIAL = "fairseq-roberta", "tupe-official"
-ENCODER = MASKED.stack
-POSITIONS, OLD = f"{ENCODER}embed_positions.", "decoder.sentence_encoder."
+POSITIONS, OLD = f"{STACK}embed_positions.", "decoder.sentence_encoder."
 #: In 2019, the encoder was a decoder.
 ROBERTA_RULES = (
-    Rule(f"{OLD}emb_layer_norm.*", f"{ENCODER}layernorm_embedding.*"),
-    Rule(f"{ENCODER}emb_layer_norm.*", f"{ENCODER}layernorm_embedding.*"),
+    Rule(f"{OLD}emb_layer_norm.*", f"{STACK}layernorm_embedding.*"),
+    Rule(f"{STACK}emb_layer_norm.*", f"{STACK}layernorm_embedding.*"),
     Rule("decoder.**", "encoder.**"),
 )
 OFFICIAL_RULES = (
@@ -48,7 +46,7 @@ OFFICIAL_RULES = (
     Rule(f"{OLD}pos_q_linear.*", f"{POSITIONS}q_proj.*"),
     Rule(f"{OLD}pos_k_linear.*", f"{POSITIONS}k_proj.*"),
     Rule(f"{OLD}relative_attention_bias.*", f"{POSITIONS}relative_bias.*"),
-    Rule(f"{OLD}emb_out_layer_norm.*", f"{ENCODER}layer_norm.*"),
+    Rule(f"{OLD}emb_out_layer_norm.*", f"{STACK}layer_norm.*"),
     Rule(f"{OLD}rp_bucket", ""),
     *ROBERTA_RULES,
 )
@@ -73,10 +71,10 @@ def todays_names(state: Mapping[str, Tensor], table: Table) -> dict[str, Tensor]
     """Parameters by today's names; joint projections are split."""
     renamed = to_ours(state, table)
     for kind in ("weight", "bias"):
-        if (joint := renamed.pop(f"{ENCODER}pos_proj.{kind}", None)) is not None:
+        if (joint := renamed.pop(f"{STACK}pos_proj.{kind}", None)) is not None:
             for name, part in zip("qk", joint.chunk(2), strict=True):
                 renamed[f"{POSITIONS}{name}_proj.{kind}"] = part
-    rename_old_layers(renamed, ENCODER.removesuffix("."), ())
+    rename_old_layers(renamed, STACK.removesuffix("."), ())
     return renamed
 
 
@@ -157,8 +155,8 @@ def _settings(
         "encoder_attention_heads": recorded.get("encoder_attention_heads"),
         "position_encoding": encoding,
         "max_positions": len(positions) - unused,
-        "layernorm_embedding": f"{ENCODER}layernorm_embedding.weight" in ours,
-        "encoder_normalize_before": f"{ENCODER}layer_norm.weight" in ours,
+        "layernorm_embedding": f"{STACK}layernorm_embedding.weight" in ours,
+        "encoder_normalize_before": f"{STACK}layer_norm.weight" in ours,
     }
 
 
@@ -198,7 +196,7 @@ def open_roberta(checkpoint: Path, converted: Converted, head: str | None) -> Op
     dictionary, _ = dictionary_for(converted)
     # As fairseq's task does.
     dictionary.add_symbol(MASK)
-    arguments = all_arguments(from_config(converted.settings, MASKED))
+    arguments = all_arguments(from_config(converted.settings))
     model = RobertaModel.build_model(arguments, SimpleNamespace(source_dictionary=dictionary))
     state = read_checkpoint(find_checkpoint(checkpoint))["model"]
     register_heads(model, state)

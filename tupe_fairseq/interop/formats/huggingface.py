@@ -124,7 +124,7 @@ def _of_state(
     config: Any, architecture: Architecture, state: dict[str, Tensor], folder: Path
 ) -> dict[str, Any]:
     """Settings that the parameters show, and those of `config` that are kept beside them."""
-    settings = sizes(state, folder, KIND, architecture.is_causal)
+    settings = sizes(state, folder, KIND)
     if architecture.types == 1:
         settings["type_vocab_size"] = int(TOKEN_TYPES in state)
     kept = [*architecture.kept]

@@ -72,7 +72,7 @@ def write(
             f"--to onnx needs torch {OLDEST_EXPORTER} or newer, but {torch.__version__} is "
             "installed."
         )
-    _check(converted, head, pooling)
+    _check(head, pooling)
     if pooling or normalize:
         converted.pooling = Pooling(pooling or "none", normalize)
     _follow_sentence_model(converted, head)
@@ -106,16 +106,12 @@ def write(
         write_texts(folder, converted, lower_case)
 
 
-def _check(converted: Converted, head: str | None, pooling: str | None) -> None:
-    """Whether a program can hold the model.
+def _check(head: str | None, pooling: str | None) -> None:
+    """Whether a program has one output.
 
     Raises:
-        ConfigurationError: it cannot.
+        ConfigurationError: it has two.
     """
-    if converted.is_causal:
-        raise ConfigurationError(
-            "--to onnx does not support language models: use --to huggingface."
-        )
     if head and pooling:
         raise ConfigurationError(
             f"--head is {head!r} and --pooling is {pooling!r}, but a program has one output: "
