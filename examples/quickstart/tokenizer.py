@@ -14,7 +14,7 @@ each of `VOCABULARIES` whose files are there, with
 import sys
 from pathlib import Path
 
-from examples.pretraining.encode import load_sentencepiece, write_dictionary
+from examples.pretraining.vocabularies import load_sentencepiece, write_dictionary
 from examples.shared import pieces, script
 from tupe_fairseq.hub.files import record_preprocessing
 

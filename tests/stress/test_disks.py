@@ -8,7 +8,7 @@ import torch
 
 from examples.glue import predict
 from examples.glue.glue_submission import FILES
-from examples.pretraining import clean, encode
+from examples.pretraining import clean, encode, vocabularies
 from examples.shared import runner
 from examples.shared.results import write_report
 from scripts.drawing.plots import draw_positional_correlations, save_png
@@ -52,7 +52,8 @@ def cleaned(sources, out):
 
 def encoded(sources, out):
     encode.make_vocabulary("40", sources / "text" / "train.txt", out / encode.MODEL, workers=1)
-    encode.write_dictionary(encode.load_sentencepiece(out / encode.MODEL), out / "dict.txt")
+    vocabulary = vocabularies.load_sentencepiece(out / encode.MODEL)
+    vocabularies.write_dictionary(vocabulary, out / "dict.txt")
 
 
 def results_of_runs(sources, out):
