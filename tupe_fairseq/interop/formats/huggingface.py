@@ -71,17 +71,11 @@ def read(
     settings = _settings(config, architecture, folder)
     state, notes = state_of(folder, config, architecture)
     settings |= _of_state(config, architecture, state, folder)
-    path = Path(dictionary or folder / DICTIONARY)
     if dictionary and settings["pad_token_id"] != 1:
         raise ConfigurationError(
             f"--dict does not apply to {architecture.model_type}: its tokenizer has the tokens."
         )
-    if dictionary and not path.is_file():
-        raise ConfigurationError(f"--dict is {str(path)!r}, but there is no such file.")
-    files = fairseq_files(path) | sentence_files(folder)
-    if DICTIONARY not in files:
-        # XLM-RoBERTa's own, whose ids are others.
-        files.pop(SENTENCEPIECE, None)
+    files = _files(folder, dictionary)
     converted = Converted(settings, state, folder, files=files, notes=notes)
     if settings.get("legacy") is False and library().__version__ < "5":
         settings["legacy"] = True
@@ -95,6 +89,22 @@ def read(
         converted.labels = _labels(config, len(weight))
     warm_start(converted, position_encoding, seed)
     return converted
+
+
+def _files(folder: Path, dictionary: str | Path | None) -> dict[str, bytes]:
+    """Files that are carried; fairseq's are beside the dictionary.
+
+    Raises:
+        UsageError: there is no such dictionary, or a file is damaged.
+    """
+    path = Path(dictionary or folder / DICTIONARY)
+    if dictionary and not path.is_file():
+        raise ConfigurationError(f"--dict is {str(path)!r}, but there is no such file.")
+    files = fairseq_files(path) | sentence_files(folder)
+    if DICTIONARY not in files:
+        # XLM-RoBERTa's own, whose ids are others.
+        files.pop(SENTENCEPIECE, None)
+    return files
 
 
 def _settings(config: Any, architecture: Architecture, folder: Path) -> dict[str, Any]:

@@ -78,15 +78,8 @@ def write(
     _follow_sentence_model(converted, head)
     for library in ("onnxruntime", "onnxscript", "transformers"):
         import_extra(library, KIND)
-    from ...huggingface.precision import join_products
-
     outputs = _outputs(converted, head)
-    built = to_transformers(converted, "tupe", head)
-    join_products(built.base_model.encoder)
-    model = WithPooling(built, converted.pooling, len(outputs))
-    for module in model.modules():
-        if isinstance(module, ConstantTable):
-            module.to_floats()
+    model = _program(converted, head, len(outputs))
     name = converted.settings["position_encoding"]
     with building(out) as folder:
         export(model, folder / FILE, converted, outputs)
@@ -104,6 +97,19 @@ def write(
             )
         _write_config(folder, model.model.config)
         write_texts(folder, converted, lower_case)
+
+
+def _program(converted: Converted, head: str | None, outputs: int) -> WithPooling:
+    """The model in the form that is exported, with this number of outputs."""
+    from ...huggingface.precision import join_products
+
+    built = to_transformers(converted, "tupe", head)
+    join_products(built.base_model.encoder)
+    model = WithPooling(built, converted.pooling, outputs)
+    for module in model.modules():
+        if isinstance(module, ConstantTable):
+            module.to_floats()
+    return model
 
 
 def _check(head: str | None, pooling: str | None) -> None:
