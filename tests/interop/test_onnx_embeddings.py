@@ -9,7 +9,7 @@ import torch
 from tests.interop.samples import TEXT, bert, masked_lm, refused, run, writes_onnx
 from tests.interop.test_onnx import batches, served
 from tests.interop.test_sentence_transformers import embeddings, sentence_model
-from tests.tolerances import FORWARD
+from tests.tolerances import FORWARD, assert_close
 from tupe_fairseq.interop.directory import outputs_of
 from tupe_fairseq.interop.formats import onnx
 
@@ -123,3 +123,19 @@ def test_serving_a_released_bert(released_bert, tmp_path):
     run("--from", "huggingface", released_bert, tmp_path / "out", *flags)
     texts = ["A man is playing a guitar .", "", "The naïve café , 12 QUESTIONS ?", TEXT[1] * 50]
     assert_served(tmp_path / "out", released_bert, texts * 5)
+
+
+def test_padding_anywhere(tmp_path):
+    """Positions count tokens, as in the classes for transformers."""
+    folder, out = bert(tmp_path / "bert", "Model"), tmp_path / "out"
+    run("--from", "huggingface", folder, out, "--to", "onnx", "--pooling", "mean")
+    session = onnxruntime.InferenceSession(str(out / onnx.FILE))
+    text, found = torch.arange(7, 13), []
+    for places in (slice(0, 6), slice(3, 9), [0, 1, 3, 4, 6, 8]):
+        ids, mask = torch.zeros(2, 1, 9, dtype=torch.long)
+        ids[0, places], mask[0, places] = text, 1
+        given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": 0 * ids}
+        (row,) = session.run(None, {name: value.numpy() for name, value in given.items()})
+        found.append(torch.tensor(row))
+    for each in found[1:]:
+        assert_close(each, found[0])

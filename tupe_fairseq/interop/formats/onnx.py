@@ -1,7 +1,7 @@
 """Programs in ONNX, which onnxruntime runs without torch: model.onnx, and the tokenizer.
 
 A program takes input_ids and attention_mask, B×T of any size up to the model's longest sequence,
-with padding on the right, and token_type_ids if the model has types. It returns logits,
+with padding anywhere, and token_type_ids if the model has types. It returns logits,
 last_hidden_state, B×T×C, or sentence_embedding, B×C. torch's exporter makes it from the classes
 for transformers.
 """
