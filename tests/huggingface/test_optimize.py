@@ -207,10 +207,20 @@ def hooked(encoder: nn.Module, owner: str) -> nn.Module:
     return encoder
 
 
+def hooked_before(encoder: nn.Module, owner: str) -> nn.Module:
+    """With a hook that changes what a part of it reads."""
+    encoder.get_submodule(owner).register_forward_pre_hook(
+        lambda module, inputs: (inputs[0] * 0.5, *inputs[1:])
+    )
+    return encoder
+
+
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
         (lambda: hooked(build("bert"), "encoder.layer.1"), "encoder.layer.1 has a hook"),
+        (lambda: hooked_before(build("bert"), "encoder.layer.1"), "encoder.layer.1 has a hook"),
+        (lambda: hooked_before(build("modernbert"), "layers.1"), "layers.1 has a hook"),
         (lambda: hooked(build("v3"), "encoder"), "encoder has a hook, or another forward"),
         (lambda: hooked(build("modernbert"), "layers.1.mlp"), "layers.1.mlp has a hook"),
         (lambda: build("bert", is_decoder=True), "BertModel (it is a decoder)"),

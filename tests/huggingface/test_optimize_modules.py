@@ -1,5 +1,7 @@
 """Optimized models in training, and with other modules than before."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -55,6 +57,16 @@ def test_models_without_their_last_layers(name):
     theirs, ours = model(**inputs)[0][shown], optimize(model)(**inputs)[0][shown]
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
     fast.encoder.layer = fast.encoder.layer[:1]
+    with pytest.raises(UsageError, match="layers were replaced after optimize"):
+        fast(**inputs)
+
+
+@pytest.mark.parametrize("name", ["bert", "v3"])
+def test_another_layer_in_the_place_of_one(name):
+    """It is noticed by what it is, not by the number of layers."""
+    model = build(name)
+    fast, inputs = optimize(model), batch(model)
+    fast.encoder.layer[1] = copy.deepcopy(fast.encoder.layer[0])
     with pytest.raises(UsageError, match="layers were replaced after optimize"):
         fast(**inputs)
 
