@@ -24,6 +24,7 @@ Class names begin with Tupe; TUPEConfig and TUPEEncoder keep their older spellin
 
 import importlib.util
 import logging
+import warnings
 
 from .attention import TupeMultiheadAttention
 from .errors import BackendError, CheckpointError, ConfigurationError, DataError, UsageError
@@ -52,11 +53,14 @@ if importlib.util.find_spec("fairseq") is not None:
     # It does nothing where there is a handler.
     _handler = logging.NullHandler()
     logging.root.addHandler(_handler)
-    from .glue import GluePredictionCriterion
-    from .models.tupe_roberta import TupeRobertaModel
-    from .models.tupe_transformer import TupeTransformerModel
-    from .models.tupe_transformer_lm import TupeTransformerLM
-    from .optimizer import FusedAdam as _FusedAdam  # noqa: F401
+    with warnings.catch_warnings():
+        # fairseq uses it when it is imported, and torch 2.15 warns of it.
+        warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated")
+        from .glue import GluePredictionCriterion
+        from .models.tupe_roberta import TupeRobertaModel
+        from .models.tupe_transformer import TupeTransformerModel
+        from .models.tupe_transformer_lm import TupeTransformerLM
+        from .optimizer import FusedAdam as _FusedAdam  # noqa: F401
 
     logging.root.removeHandler(_handler)
 
