@@ -17,7 +17,9 @@ def _never() -> bool:
 
 #: Older ones cannot tell: 2.6 has no such function, 2.7 and 2.8 say so of torch.compile too.
 is_exporting: Callable[[], bool] = (
-    _never if torch.__version__ < OLDEST_EXPORTER else torch.compiler.is_exporting
+    _never
+    if torch.__version__ < OLDEST_EXPORTER
+    else getattr(torch.compiler, "is_exporting", _never)
 )
 
 

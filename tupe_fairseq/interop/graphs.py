@@ -38,7 +38,7 @@ def attention(
 
 
 #: For `custom_translation_table` of torch's exporter.
-TRANSLATIONS: dict[Callable[..., Any], Callable[..., Any]] = {
+TRANSLATIONS: dict[Callable[..., Any], Any] = {
     torch.ops.aten.scaled_dot_product_attention.default: attention
 }
 
