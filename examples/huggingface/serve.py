@@ -186,17 +186,30 @@ def arriving(file: BinaryIO) -> Iterator[list[str]]:
     As everywhere in this package: a byte order mark is no text, and LF or CR LF end a line.
 
     Raises:
-        ServingError: a line is not UTF-8.
+        ServingError: a line is not UTF-8; the lines before it were given.
     """
     number, rest = 0, b""
     while part := file.read1(PART):
         *lines, rest = (rest + part).split(b"\n")
         for start in range(0, len(lines), BATCH):
             some = lines[start : start + BATCH]
-            yield [decoded(line, number + i) for i, line in enumerate(some, 1)]
+            yield from decoded_group(some, number + 1)
             number += len(some)
     if rest:
         yield [decoded(rest, number + 1)]
+
+
+def decoded_group(lines: list[bytes], first: int) -> Iterator[list[str]]:
+    """The texts of lines from this number on, or of those before a line that is not UTF-8."""
+    texts: list[str] = []
+    try:
+        for number, line in enumerate(lines, first):
+            texts.append(decoded(line, number))
+    except ServingError:
+        if texts:
+            yield texts
+        raise
+    yield texts
 
 
 def decoded(line: bytes, number: int) -> str:

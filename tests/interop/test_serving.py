@@ -112,13 +112,13 @@ def test_bytes(mark, end, environment, source, program):
 
 @pytest.mark.parametrize("contents", [b"caf\xe9", "café".encode("utf-16")])
 def test_a_line_that_is_not_utf8(contents, program):
-    """Lines of the groups before it are answered."""
+    """The lines before it are answered."""
     process = started(program)
     out, errors = process.communicate(b"a mat\n" * 17 + contents + b"\n")
     assert process.returncode == 1
     assert errors.decode().startswith("error: standard input: line 18 is not UTF-8, byte 0x")
     assert errors.count(b"\n") == 1
-    assert out.count(b"\n") == 16
+    assert out.count(b"\n") == 17
 
 
 def test_lines_are_answered_as_they_arrive(program):
