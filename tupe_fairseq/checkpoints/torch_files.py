@@ -34,8 +34,8 @@ def read_file(path: str | Path) -> Any:
         if culprit is None:
             raise _unreadable(path) from error
         raise CheckpointError(
-            f"{path} cannot be loaded: it holds {culprit[1]}, which is not a tensor or a setting "
-            "and could run code."
+            f"{path} cannot be loaded: it holds {culprit[1].removeprefix('builtins.')}, which is "
+            "not a tensor or a setting and could run code."
         ) from error
     except FileNotFoundError as error:
         raise CheckpointError(f"there is no file {path}.") from error

@@ -170,7 +170,7 @@ class Optimized(transformers.PreTrainedModel):
             UsageError: an input has another shape, or converted layers cannot compute this.
         """
         inputs = {"input_ids": input_ids, "inputs_embeds": inputs_embeds}
-        inputs |= {"token_type_ids": token_type_ids, "position_ids": position_ids}
+        inputs.update(token_type_ids=token_type_ids, position_ids=position_ids)
         return self.compute(inputs, attention_mask, more)
 
     def compute(self, inputs: dict[str, Any], attention_mask: Any, more: dict[str, Any]) -> Any:
