@@ -27,8 +27,12 @@ MODES = {
 }
 #: Settings of its Transformer that are known here, or change no vector.
 SETTINGS = (
-    *("max_seq_length", "do_lower_case", "transformer_task", "modality_config"),
-    *("module_output_name", "unpad_inputs"),
+    "max_seq_length",
+    "do_lower_case",
+    "transformer_task",
+    "modality_config",
+    "module_output_name",
+    "unpad_inputs",
 )
 #: The features that are pooled.
 FEATURES = {"method": "forward", "method_output_name": "last_hidden_state"}

@@ -85,7 +85,5 @@ ROBERTA = Architecture(
     first_position=2,
     types=1,
 )
-XLM_ROBERTA, CAMEMBERT = (
-    replace(ROBERTA, model_type=kind, prefix="roberta", kept=("model_type",))
-    for kind in ("xlm-roberta", "camembert")
-)
+XLM_ROBERTA = replace(ROBERTA, model_type="xlm-roberta", prefix="roberta", kept=("model_type",))
+CAMEMBERT = replace(XLM_ROBERTA, model_type="camembert")
