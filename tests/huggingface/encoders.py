@@ -39,14 +39,19 @@ OPTIONS = {
 }
 LENGTHS = (20, 1, 7, 20, 13)
 every_model = pytest.mark.parametrize("name", OPTIONS)
+#: transformers 5 calls torch.compiler.is_exporting where it is compiled or exported.
+compiles_transformers = pytest.mark.skipif(
+    not hasattr(torch.compiler, "is_exporting"),
+    reason="this torch can neither compile nor export transformers' own models",
+)
 
 
-def build(name: str, head: str = "Model", **changes):
+def build(name: str, head: str = "Model", seed: int = 0, **changes):
     """A model of transformers in eval mode, with parameters large enough to tell positions."""
     kind, sizes = OPTIONS[name]
     config = getattr(transformers, f"{kind}Config")(**{**sizes, **changes})
-    torch.manual_seed(0)
-    return enlarged(getattr(transformers, f"{kind}{head}")(config), seed=0).eval()
+    torch.manual_seed(seed)
+    return enlarged(getattr(transformers, f"{kind}{head}")(config), seed=seed).eval()
 
 
 def batch(model, side: str = "right"):

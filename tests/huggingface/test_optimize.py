@@ -10,7 +10,13 @@ from torch import nn
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
 from tests.attention.test_replicas import replica  # noqa: E402
-from tests.huggingface.encoders import LENGTHS, batch, build, every_model  # noqa: E402
+from tests.huggingface.encoders import (  # noqa: E402
+    LENGTHS,
+    batch,
+    build,
+    compiles_transformers,
+    every_model,
+)
 from tupe_fairseq.errors import UsageError  # noqa: E402
 from tupe_fairseq.huggingface import optimize  # noqa: E402
 
@@ -146,17 +152,25 @@ def test_files_are_those_of_the_class(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["bert", "v3", "modernbert"])
 def test_what_the_layers_do_not_serve(name):
-    """Masks of heads, and graphs for export; in lower precisions they are refused in one line."""
+    """Masks of heads, and replicas; in lower precisions they are refused in one line."""
     model = build(name)
     fast, (ids, mask) = optimize(model), batch(model).values()
     of_heads = mask[:, None, None, :].bool()
     theirs, ours = (m(ids, attention_mask=of_heads)[0][mask.bool()] for m in (model, fast))
     assert torch.equal(ours, theirs)
-    program = torch.export.export(fast, (ids[:, :5],))
-    torch.testing.assert_close(program.module()(ids[:, :5])[0], fast(ids[:, :5])[0])
     torch.testing.assert_close(replica(fast)(ids)[0], model(ids)[0])
     with pytest.raises(UsageError, match="layers in int8 cannot compute a mask whose shape"):
         optimize(model, "int8")(ids, attention_mask=of_heads)
+
+
+@compiles_transformers
+@pytest.mark.parametrize("name", ["bert", "v3", "modernbert"])
+def test_graphs_for_export(name):
+    model = build(name)
+    ids = batch(model)["input_ids"][:, :5]
+    fast = optimize(model)
+    program = torch.export.export(fast, (ids,))
+    torch.testing.assert_close(program.module()(ids)[0], fast(ids)[0])
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tests.huggingface.encoders import compiles_transformers
 from tests.huggingface.samples import CLASSES, IN_ENCODERS, config, filled
 
 pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
@@ -112,6 +113,7 @@ def test_the_mean_of_a_text_without_tokens():
         torch.testing.assert_close(found[1:], expected)
 
 
+@compiles_transformers
 @pytest.mark.parametrize("side", PLACES)
 @pytest.mark.parametrize("name", ["tupe_r", "rope"])
 def test_compiled_models(name, side):

@@ -9,24 +9,41 @@ from tests.huggingface.encoders import batch, build
 from tupe_fairseq.errors import UsageError
 from tupe_fairseq.huggingface import optimize
 
+#: Seeds of the parameters: the error of one draw is up to a fifth larger than the mean.
+DRAWS = range(4)
+
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "v3", "modernbert", "modernbert_biases"])
 @pytest.mark.parametrize(("precision", "bound"), [("bf16", 0.04), ("int8", 0.08)])
 def test_lower_precisions_are_near(name, precision, bound):
+    errors = [error_of(name, precision, seed) for seed in DRAWS]
+    assert min(errors) > 0
+    assert sum(errors) / len(errors) < bound
+
+
+def error_of(name, precision, seed):
+    """The relative error of one model's vectors."""
+    model = build(name, seed=seed, num_hidden_layers=1)
+    inputs = batch(model)
+    with torch.no_grad():
+        theirs, ours = (m(**inputs)[0] for m in (model, optimize(model, precision)))
+    shown = inputs["attention_mask"].bool()
+    return float((ours - theirs)[shown].norm() / theirs[shown].norm())
+
+
+@pytest.mark.parametrize("name", ["bert", "modernbert_biases"])
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_lower_precisions_copy_the_layers(name, precision):
     """Outputs stay fp32, and the given model stays as it is."""
     model = build(name, "ForSequenceClassification", num_hidden_layers=1)
     inputs, state = batch(model), copy.deepcopy(model.state_dict())
     fast = optimize(model, precision)
     with torch.no_grad():
-        theirs, ours = (getattr(m, m.base_model_prefix)(**inputs)[0] for m in (model, fast))
-        assert fast(**inputs).logits.dtype == ours.dtype == torch.float32
+        assert fast(**inputs).logits.dtype == torch.float32
     with pytest.raises(UsageError, match=f"layers in {precision} are for inference"):
         fast.state_dict()
     with pytest.raises(UsageError, match=f"the model's layers are {precision} already"):
         optimize(fast, "fp32")
-    shown = inputs["attention_mask"].bool()
-    difference = (ours - theirs)[shown]
-    assert 0 < difference.norm() / theirs[shown].norm() < bound
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
 
 
