@@ -24,7 +24,7 @@ from torch import Tensor
 from tupe_fairseq import UsageError, build_position_encoding
 from tupe_fairseq.attention import ATTENTION_BACKENDS, LayerPlan, TupeMultiheadAttention
 from tupe_fairseq.attention.backend import NOTHING
-from tupe_fairseq.errors import one_line_endings
+from tupe_fairseq.base.errors import one_line_endings
 
 NO_BIAS = Contender("no bias", "torch")
 #: For encodings that depend on tokens.

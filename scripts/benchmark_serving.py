@@ -30,9 +30,9 @@ from benchmarking.rounds import measure, table
 from benchmarking.ways import REFERENCE, WAYS, Programs, build, versions
 
 from tupe_fairseq import UsageError
-from tupe_fairseq.errors import one_line_endings
-from tupe_fairseq.files import replacing
-from tupe_fairseq.machine import ROOT, fact_of_processor
+from tupe_fairseq.base.errors import one_line_endings
+from tupe_fairseq.base.files import replacing
+from tupe_fairseq.base.machine import ROOT, fact_of_processor
 
 MODEL = ROOT / ".released/all-MiniLM-L6-v2"
 LEGEND = (

@@ -28,7 +28,7 @@ from benchmarking.peers import build as build_peer
 from benchmarking.products import CELLS, multiply, shapes_of_layer
 
 from tupe_fairseq import UsageError
-from tupe_fairseq.errors import one_line_endings
+from tupe_fairseq.base.errors import one_line_endings
 
 PRODUCTS = Contender("matrix products", "torch")
 #: Size of the dictionary; the LM head is not part of a step.

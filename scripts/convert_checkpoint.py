@@ -15,7 +15,7 @@ import warnings
 # Importing fairseq would advise to install tensorboardX.
 logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
-from tupe_fairseq.errors import UsageError, one_line_endings  # noqa: E402
+from tupe_fairseq.base.errors import UsageError, one_line_endings  # noqa: E402
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -26,7 +26,7 @@ def main(argv: list[str] | None = None) -> None:
     # This one blames a caller far up.
     warnings.filterwarnings("ignore", message=r"\s*'config' is validated against ConfigStore")
     try:
-        from tupe_fairseq.interop.convert import convert
+        from tupe_fairseq.convert.command import convert
 
         report = convert(argv)
     except ModuleNotFoundError as error:

@@ -1,6 +1,6 @@
-"""Write tupe_fairseq/arguments/README.md: our flags, and those of fairseq that are not supported.
+"""Write the page of our flags, and of those of fairseq that are not supported.
 
-    python scripts/list_flags.py > tupe_fairseq/arguments/README.md
+    python scripts/list_flags.py > tupe_fairseq/fairseq/arguments/README.md
 
 `fairseq-train --help` does not show flags of models. A test compares the page with the parsers.
 """
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
 from examples.shared.markdown import table  # noqa: E402
-from tupe_fairseq.arguments.roberta import ROBERTA  # noqa: E402
-from tupe_fairseq.arguments.transformers import LANGUAGE_MODEL, TRANSFORMER  # noqa: E402
+from tupe_fairseq.fairseq.arguments.roberta import ROBERTA  # noqa: E402
+from tupe_fairseq.fairseq.arguments.transformers import LANGUAGE_MODEL, TRANSFORMER  # noqa: E402
 from tupe_fairseq.position import POSITION_ENCODINGS, known_options  # noqa: E402
 
 HEADER = """# Flags of the models

@@ -24,9 +24,9 @@ from drawing.maps import position_maps  # noqa: E402
 from drawing.plots import draw_positional_correlations, save_png  # noqa: E402
 
 from tupe_fairseq import TupeRobertaModel, UsageError  # noqa: E402
-from tupe_fairseq.commands import add_user_dir  # noqa: E402
-from tupe_fairseq.errors import one_line_endings  # noqa: E402
-from tupe_fairseq.machine import shown  # noqa: E402
+from tupe_fairseq.base.errors import one_line_endings  # noqa: E402
+from tupe_fairseq.base.machine import shown  # noqa: E402
+from tupe_fairseq.fairseq.commands import add_user_dir  # noqa: E402
 
 #: Default maximum; with more positions, single ones are not visible in a figure.
 LENGTH = 128

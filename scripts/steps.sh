@@ -104,7 +104,7 @@ write() {
 # Remove damaged checkpoints of a folder, which would stop fairseq from resuming, and restore
 # checkpoint_last.pt from the newest complete one.
 repair_checkpoints() {
-  python "$root/tupe_fairseq/checkpoints/intact.py" "$1" ||
+  python "$root/tupe_fairseq/fairseq/checkpoints/intact.py" "$1" ||
     fail "cannot repair the checkpoints in $1 (python exited with status $?)."
 }
 

@@ -2,7 +2,7 @@
 # Run the test suite in .venv, which is created or updated first; arguments are passed to pytest.
 #
 #   bash scripts/test.sh                          everything
-#   bash scripts/test.sh -m 'not slow' tests/models
+#   bash scripts/test.sh -m 'not slow' tests/fairseq/models
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/environment.sh

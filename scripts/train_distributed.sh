@@ -7,7 +7,7 @@
 # For several machines, run torchrun on each of them:
 #
 #   torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint HOST:29500 \
-#       -m tupe_fairseq.distributed.worker data-bin --user-dir tupe_fairseq ...
+#       -m tupe_fairseq.fairseq.distributed.worker data-bin --user-dir tupe_fairseq ...
 #
 # N processes with --update-freq F are equivalent to one process with --update-freq N·F. If a process
 # fails, torchrun stops the others and reports that below the error itself; the same command resumes
@@ -34,4 +34,4 @@ fi
 cores=$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores > $1 ? cores / $1 : 1))}
 exec python -m torch.distributed.run --standalone --local-addr localhost --nproc-per-node "$1" \
-  -m tupe_fairseq.distributed.worker "${@:2}"
+  -m tupe_fairseq.fairseq.distributed.worker "${@:2}"

@@ -28,7 +28,7 @@ if importlib.util.find_spec("hypothesis") is not None:
 #: The tests in tests/cuda and tests/attention that need no fairseq run where there is none.
 if importlib.util.find_spec("fairseq") is not None:
     from tests import fairseq_commands, processes, toy_data
-    from tupe_fairseq.models import prepare_process
+    from tupe_fairseq.fairseq.models import prepare_process
 
     # As under fairseq's commands, many of which the tests run in this process.
     prepare_process()

@@ -145,7 +145,7 @@ def wait_until(condition: Callable[[], object]) -> None:
 def wait_for_the_lock(out: Path) -> None:
     """Until the processes of a killed call have ended."""
     # Imports this package, which a program is to do itself.
-    from tupe_fairseq.files import lock
+    from tupe_fairseq.base.files import lock
 
     with (out / ".lock").open() as file:
         wait_until(lambda: lock(file.fileno()))

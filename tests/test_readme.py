@@ -138,7 +138,7 @@ def test_python(in_quickstart):
     names = run_blocks(README)
     assert names["encoder"].config.d_head == 16
     assert names["roberta"].positional_correlations(32).shape == (4, 32, 32)
-    assert "model" in run_blocks(ROOT / "tupe_fairseq" / "hub" / "README.md")["state"]
+    assert "model" in run_blocks(ROOT / "tupe_fairseq" / "fairseq" / "hub" / "README.md")["state"]
     names = run_blocks(ROOT / "examples" / "quickstart" / "README.md")
     assert "sentence_classification_head" in names["sentiment"].model.classification_heads
 

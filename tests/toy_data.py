@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fairseq.data import Dictionary, indexed_dataset
 
-from tests.interop import pieces
+from tests.convert import pieces
 
 TOPICS, WORDS_PER_TOPIC = 20, 10
 

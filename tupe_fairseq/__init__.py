@@ -27,9 +27,9 @@ import logging
 import warnings
 
 from .attention import TupeMultiheadAttention
-from .errors import BackendError, CheckpointError, ConfigurationError, DataError, UsageError
+from .base.errors import BackendError, CheckpointError, ConfigurationError, DataError, UsageError
 from .position import PositionEncoding, Shape, build_position_encoding, register_position_encoding
-from .tupe_encoder import TUPEConfig, TUPEEncoder
+from .transformer.tupe_encoder import TUPEConfig, TUPEEncoder
 
 __version__ = "0.3.0"
 
@@ -56,11 +56,11 @@ if importlib.util.find_spec("fairseq") is not None:
     with warnings.catch_warnings():
         # fairseq uses it when it is imported, and torch 2.15 warns of it.
         warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated")
-        from .glue import GluePredictionCriterion
-        from .models.tupe_roberta import TupeRobertaModel
-        from .models.tupe_transformer import TupeTransformerModel
-        from .models.tupe_transformer_lm import TupeTransformerLM
-        from .optimizer import FusedAdam as _FusedAdam  # noqa: F401
+        from .fairseq.glue import GluePredictionCriterion
+        from .fairseq.models.tupe_roberta import TupeRobertaModel
+        from .fairseq.models.tupe_transformer import TupeTransformerModel
+        from .fairseq.models.tupe_transformer_lm import TupeTransformerLM
+        from .fairseq.optimizer import FusedAdam as _FusedAdam  # noqa: F401
 
     logging.root.removeHandler(_handler)
 

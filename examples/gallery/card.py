@@ -13,7 +13,7 @@ import torch
 
 from tupe_fairseq import ConfigurationError, PositionEncoding, build_position_encoding
 from tupe_fairseq.attention import ATTENTION_BACKENDS, LayerPlan
-from tupe_fairseq.options import Option
+from tupe_fairseq.base.options import Option
 from tupe_fairseq.position import POSITION_ENCODINGS, LayerTerms
 from tupe_fairseq.position.bias import AttentionBias
 

@@ -7,7 +7,7 @@ from typing import Any
 from examples.gallery.card import Card, card
 from examples.shared.markdown import table
 from examples.shared.results import read_results, rows
-from tupe_fairseq.files import replacing
+from tupe_fairseq.base.files import replacing
 from tupe_fairseq.position import POSITION_ENCODINGS
 
 TITLE = "Position encodings"

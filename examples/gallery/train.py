@@ -22,9 +22,9 @@ from examples.shared import script
 from scripts.drawing.maps import PositionMaps, position_maps
 from scripts.drawing.plots import draw_positional_correlations, save_png
 from tupe_fairseq import ConfigurationError, build_position_encoding
-from tupe_fairseq.files import replacing
-from tupe_fairseq.modules.stack import TransformerStack
+from tupe_fairseq.base.files import replacing
 from tupe_fairseq.position import POSITION_ENCODINGS
+from tupe_fairseq.transformer.stack import TransformerStack
 
 WIDTH, HEADS, LAYERS, LENGTH = 64, 4, 2, 32
 #: Kinds of tokens, of which 0 is [CLS]; how far to the left the answer is.

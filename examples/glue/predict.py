@@ -20,8 +20,8 @@ from examples.glue.pretrained import check_length, task_settings
 from examples.glue.tasks import HIGHEST, LOWEST, TASKS, Split, Task
 from examples.shared import script
 from tupe_fairseq import TupeRobertaModel, UsageError
-from tupe_fairseq.commands import add_user_dir
-from tupe_fairseq.files import replacing
+from tupe_fairseq.base.files import replacing
+from tupe_fairseq.fairseq.commands import add_user_dir
 
 HEAD = "sentence_classification_head"
 

@@ -33,7 +33,7 @@ from examples.shared import script
 from examples.shared.binarised import binarised
 from examples.shared.workers import pool
 from tupe_fairseq import UsageError
-from tupe_fairseq.machine import cores
+from tupe_fairseq.base.machine import cores
 
 #: A dictionary that lacks a larger share of the pieces belongs to another tokenizer.
 MOST_UNKNOWN = 0.2

@@ -18,14 +18,14 @@ import torch
 
 from examples.shared import script
 from tupe_fairseq import UsageError
-from tupe_fairseq.arguments.architectures import ROBERTA_ARCHITECTURES
-from tupe_fairseq.checkpoints.reading import read_checkpoint, recorded_settings
-from tupe_fairseq.hub.files import TOKENIZER
-from tupe_fairseq.hub.tokenizer_json import load_tokenizer
-from tupe_fairseq.hub.tokenizer_json import separates_once as has_one_separator
-from tupe_fairseq.modules.layer_options import LayerOptions
-from tupe_fairseq.options import declared_options
+from tupe_fairseq.base.options import declared_options
+from tupe_fairseq.fairseq.arguments.architectures import ROBERTA_ARCHITECTURES
+from tupe_fairseq.fairseq.checkpoints.reading import read_checkpoint, recorded_settings
+from tupe_fairseq.fairseq.hub.files import TOKENIZER
+from tupe_fairseq.fairseq.hub.tokenizer_json import load_tokenizer
+from tupe_fairseq.fairseq.hub.tokenizer_json import separates_once as has_one_separator
 from tupe_fairseq.position import POSITION_ENCODINGS, model_options
+from tupe_fairseq.transformer.layer_options import LayerOptions
 
 #: Arguments on which the meaning of the weights depends, beside the options of the encoding.
 ENCODER = (

@@ -13,7 +13,7 @@ from typing import BinaryIO, NamedTuple
 
 from examples.glue.tasks import Split, Task, find_file, is_similarity
 from tupe_fairseq import UsageError
-from tupe_fairseq.texts import decoded
+from tupe_fairseq.base.texts import decoded
 
 Row = dict[str, str]
 MICROSOFT = "msr_paraphrase_"

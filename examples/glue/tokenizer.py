@@ -17,8 +17,8 @@ from pathlib import Path
 from torch import Tensor
 
 from tupe_fairseq import UsageError
-from tupe_fairseq.checks import read_dictionary
-from tupe_fairseq.hub.files import (
+from tupe_fairseq.fairseq.checks import read_dictionary
+from tupe_fairseq.fairseq.hub.files import (
     PREPROCESSING,
     SENTENCEPIECE,
     TOKENIZER,
@@ -27,7 +27,7 @@ from tupe_fairseq.hub.files import (
     lowercases,
     record_preprocessing,
 )
-from tupe_fairseq.hub.tokenizer_json import TokenizerJson
+from tupe_fairseq.fairseq.hub.tokenizer_json import TokenizerJson
 
 
 class Tokenizer:

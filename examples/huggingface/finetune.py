@@ -28,7 +28,7 @@ from examples.glue.tasks import TASKS, Task
 from examples.shared import script
 from examples.shared.settings import NAME, keep
 from tupe_fairseq import UsageError
-from tupe_fairseq.files import replacing
+from tupe_fairseq.base.files import replacing
 
 METRICS = {
     "accuracy": accuracy_score,

@@ -41,10 +41,10 @@ from tqdm import tqdm
 from examples.shared import script
 from examples.shared.workers import pool
 from tupe_fairseq import UsageError
-from tupe_fairseq.files import replacing
-from tupe_fairseq.hub.files import record_preprocessing
-from tupe_fairseq.machine import cores
-from tupe_fairseq.texts import UTF16
+from tupe_fairseq.base.files import replacing
+from tupe_fairseq.base.machine import cores
+from tupe_fairseq.base.texts import UTF16
+from tupe_fairseq.fairseq.hub.files import record_preprocessing
 
 OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 SPLITS = ("train", "valid")

@@ -48,10 +48,10 @@ from examples.shared.pieces import MODEL
 from examples.shared.settings import keep
 from examples.shared.workers import Results, pool
 from tupe_fairseq import DataError, UsageError
-from tupe_fairseq.files import replacing
-from tupe_fairseq.hub.files import PREPROCESSING
-from tupe_fairseq.machine import cores
-from tupe_fairseq.texts import decoded, read_lines
+from tupe_fairseq.base.files import replacing
+from tupe_fairseq.base.machine import cores
+from tupe_fairseq.base.texts import decoded, read_lines
+from tupe_fairseq.fairseq.hub.files import PREPROCESSING
 
 SPLITS = ("train", "valid")
 #: Bytes of text that a process encodes at a time.

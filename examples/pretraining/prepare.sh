@@ -16,7 +16,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/../../scripts/steps.sh"
 
 work=
-# As tupe_fairseq/machine.py, without importing the package, which takes seconds.
+# As tupe_fairseq/base/machine.py, without importing the package, which takes seconds.
 cores='len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()'
 workers=$(python -c "import os; print($cores)") || fail "there is no python on the PATH."
 vocabulary=()

@@ -12,8 +12,8 @@ from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
 
 from examples.shared import pieces
 from tupe_fairseq import DataError, UsageError
-from tupe_fairseq.files import replacing
-from tupe_fairseq.interop.sentencepiece_models import unsupported
+from tupe_fairseq.base.files import replacing
+from tupe_fairseq.convert.sentencepiece_models import unsupported
 
 
 class Vocabulary(NamedTuple):

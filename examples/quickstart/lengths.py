@@ -14,7 +14,7 @@ from typing import Any
 
 from examples.shared import script
 from examples.study.longer_texts import FACTORS, measure, read_blocks
-from tupe_fairseq.files import replacing
+from tupe_fairseq.base.files import replacing
 
 #: Tokens of a sequence in pre-training, with <s>; blocks of held-out text.
 TRAINED, BLOCKS = 32, 40

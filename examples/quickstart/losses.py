@@ -17,8 +17,8 @@ from examples.shared.frequencies import context_free_loss
 from examples.shared.panels import draw_floor, panels
 from scripts.drawing.plots import save_png
 from tupe_fairseq import UsageError
-from tupe_fairseq.files import replacing
-from tupe_fairseq.machine import shown
+from tupe_fairseq.base.files import replacing
+from tupe_fairseq.base.machine import shown
 
 #: Names in the figure, in the order of the table.
 NAMES = {"tupe_r": "TUPE-R", "learned": "BERT's learned positions"}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from examples.shared import script
-from tupe_fairseq.files import replacing
+from tupe_fairseq.base.files import replacing
 
 TOUR = Path(__file__).with_name("tour.py")
 NOTEBOOK = TOUR.with_suffix(".ipynb")

@@ -13,7 +13,7 @@ from pathlib import Path
 from examples.quickstart.prepare import clean, split_pretraining, write_lines
 from examples.shared import script
 from tupe_fairseq import UsageError
-from tupe_fairseq.texts import read_lines
+from tupe_fairseq.base.texts import read_lines
 
 #: Most bytes: the text is in memory, several times.
 LARGEST = 256_000_000

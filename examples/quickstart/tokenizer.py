@@ -16,7 +16,7 @@ from pathlib import Path
 
 from examples.pretraining.vocabularies import load_sentencepiece, write_dictionary
 from examples.shared import pieces, script
-from tupe_fairseq.hub.files import record_preprocessing
+from tupe_fairseq.fairseq.hub.files import record_preprocessing
 
 TRAINING = "pretrain.train"
 #: Symbols, and files of text. Few symbols, each of which is frequent, let models learn sooner to

@@ -19,8 +19,8 @@ logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
 from scripts.drawing.plots import draw_positional_correlations, save_png  # noqa: E402
 from tupe_fairseq import TupeRobertaModel  # noqa: E402
+from tupe_fairseq.convert.command import convert  # noqa: E402
 from tupe_fairseq.huggingface import TupeForMaskedLM  # noqa: E402
-from tupe_fairseq.interop.convert import convert  # noqa: E402
 
 # It turns on the debugging output of all libraries, and its use of hydra warns.
 logging.getLogger().setLevel(logging.WARNING)

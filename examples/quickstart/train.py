@@ -20,7 +20,7 @@ from examples.quickstart.progress import telling, validations
 from examples.shared import script
 from examples.shared.runner import Run, arguments, runner
 from tupe_fairseq import UsageError
-from tupe_fairseq.machine import cores
+from tupe_fairseq.base.machine import cores
 
 
 def trained(folder: Path) -> dict[str, Any]:

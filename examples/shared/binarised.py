@@ -14,7 +14,7 @@ from fairseq.data.indexed_dataset import (
     make_builder,
 )
 
-from tupe_fairseq.files import replacing
+from tupe_fairseq.base.files import replacing
 
 
 @contextmanager

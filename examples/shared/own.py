@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from examples.shared.markdown import ROOT
-from tupe_fairseq.commands import USER_DIR
+from tupe_fairseq.fairseq.commands import USER_DIR
 
 
 def user_dir() -> Path:

@@ -7,7 +7,7 @@ from typing import Any
 import sentencepiece
 
 from tupe_fairseq import UsageError
-from tupe_fairseq.files import replacing
+from tupe_fairseq.base.files import replacing
 
 #: The name under which fairseq and the hub interface look for it.
 MODEL = "sentencepiece.bpe.model"

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from examples.shared.markdown import table
-from tupe_fairseq.errors import UsageError
-from tupe_fairseq.files import replacing
+from tupe_fairseq.base.errors import UsageError
+from tupe_fairseq.base.files import replacing
 
 NAME = "results.json"
 Results = dict[str, Any]

@@ -33,10 +33,10 @@ import torch
 from examples.shared.markdown import ROOT
 from examples.shared.results import NAME, Results, read_results
 from tupe_fairseq import UsageError
-from tupe_fairseq.checkpoints.intact import repair
-from tupe_fairseq.commands import add_user_dir
-from tupe_fairseq.files import lock, replacing
-from tupe_fairseq.machine import commit, cores, processor, shown
+from tupe_fairseq.base.files import lock, replacing
+from tupe_fairseq.base.machine import commit, cores, processor, shown
+from tupe_fairseq.fairseq.checkpoints.intact import repair
+from tupe_fairseq.fairseq.commands import add_user_dir
 
 
 class Run(NamedTuple):

@@ -8,8 +8,8 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-from tupe_fairseq.commands import import_user_dir
-from tupe_fairseq.errors import UsageError, one_line_endings
+from tupe_fairseq.base.errors import UsageError, one_line_endings
+from tupe_fairseq.fairseq.commands import import_user_dir
 
 
 def run(main: Callable[[], object]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tupe_fairseq import UsageError
-from tupe_fairseq.files import replacing
+from tupe_fairseq.base.files import replacing
 
 #: The file in the directory.
 NAME = "settings.json"

@@ -22,8 +22,8 @@ from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq_cli import generate
 
-from tupe_fairseq import commands
-from tupe_fairseq.models import prepare_process
+from tupe_fairseq.fairseq import commands
+from tupe_fairseq.fairseq.models import prepare_process
 
 #: Loggers of validation and checkpoints.
 OTHERS = ("valid", "fairseq.checkpoint_utils")

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tupe_fairseq import UsageError
-from tupe_fairseq.distributed import end_with
+from tupe_fairseq.fairseq.distributed import end_with
 
 #: Computes a function for each job, in any process; yields its results in the order of the jobs.
 Results = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]

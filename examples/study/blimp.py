@@ -26,10 +26,10 @@ from torch import Tensor
 
 from examples.shared import script
 from tupe_fairseq import TupeRobertaModel, UsageError
-from tupe_fairseq.commands import add_user_dir
-from tupe_fairseq.files import replacing
-from tupe_fairseq.hub.files import PREPROCESSING, lowercases
-from tupe_fairseq.texts import decoded
+from tupe_fairseq.base.files import replacing
+from tupe_fairseq.base.texts import decoded
+from tupe_fairseq.fairseq.commands import add_user_dir
+from tupe_fairseq.fairseq.hub.files import PREPROCESSING, lowercases
 
 #: The paper counts the two paradigms of this term to argument structure.
 PHENOMENA = {"s-selection": "argument_structure"}

@@ -22,7 +22,7 @@ from torch import Tensor
 from examples.shared import script
 from examples.shared.frequencies import read_tokens
 from tupe_fairseq import TupeRobertaModel, UsageError
-from tupe_fairseq.files import replacing
+from tupe_fairseq.base.files import replacing
 
 #: Lengths as multiples of the trained one.
 FACTORS = (1, 2, 4, 8, 16)

@@ -16,7 +16,7 @@ from examples.shared.own import user_dir
 from examples.shared.runner import Run, fingerprint
 from examples.study.encodings import flags_of
 from tupe_fairseq import UsageError
-from tupe_fairseq.checkpoints.reading import read_checkpoint
+from tupe_fairseq.fairseq.checkpoints.reading import read_checkpoint
 
 LAST = "checkpoint_last.pt"
 

@@ -22,7 +22,7 @@ from fairseq_cli import preprocess
 from examples.shared import pieces, script
 from examples.shared.pieces import MODEL as TOKENIZER
 from tupe_fairseq import UsageError
-from tupe_fairseq.texts import decoded
+from tupe_fairseq.base.texts import decoded
 
 SPLITS = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
 LANGUAGES = ("en", "de")

@@ -30,7 +30,7 @@ from examples.shared.runner import Run, arguments, fingerprint, runner
 from examples.translation.prepare import LANGUAGES, TOKENIZER
 from examples.translation.scores import BASELINE, hypotheses, references, report, score, speed
 from tupe_fairseq import UsageError
-from tupe_fairseq.files import replacing
+from tupe_fairseq.base.files import replacing
 from tupe_fairseq.position import POSITION_ENCODINGS
 
 TABLE = (BASELINE, "sinusoidal", "learned", "t5", "shaw", "rope", "tupe_a", "tupe_r")

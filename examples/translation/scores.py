@@ -17,7 +17,7 @@ from examples.shared import markdown, script
 from examples.shared.markdown import NOT_RUN, spread
 from examples.shared.results import missing, read_results, rows, write_report
 from examples.study.measures import difference
-from tupe_fairseq.texts import read_lines
+from tupe_fairseq.base.texts import read_lines
 
 BASELINE = "stock"
 COLUMNS = ("encoding", "seeds", "BLEU", "chrF", "difference", "training speed", "generation speed")

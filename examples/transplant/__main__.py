@@ -24,8 +24,8 @@ import transformers
 from examples.shared import script
 from examples.shared.settings import keep
 from tupe_fairseq import UsageError
-from tupe_fairseq.interop.dictionaries import dictionary_for
-from tupe_fairseq.interop.sentence_modules import SentenceModel, read_sentence_model, text_notes
+from tupe_fairseq.convert.dictionaries import dictionary_for
+from tupe_fairseq.convert.sentence_modules import SentenceModel, read_sentence_model, text_notes
 from tupe_fairseq.position import POSITION_ENCODINGS, known_options, model_options
 
 from .encoders import RESULTS, Encoder, read_source, transplanted, write
@@ -68,7 +68,9 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--layers", type=float, default=4.0, metavar="X", help=told)
     add("--start", choices=STARTS, default="fitted", help="see start.py (default: %(default)s)")
     add("--seed", type=int, default=1, metavar="N")
-    options = parser.add_argument_group("options of encodings (tupe_fairseq/arguments/README.md)")
+    options = parser.add_argument_group(
+        "options of encodings (tupe_fairseq/fairseq/arguments/README.md)"
+    )
     for option in (*model_options(decoder=False), *known_options().values()):
         boolean = {"action": argparse.BooleanOptionalAction}
         kind = boolean if option.type is bool else {"type": option.type}

@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from examples.shared import script
 from examples.shared.markdown import table
 from tupe_fairseq import UsageError
+from tupe_fairseq.base.texts import read_lines
 from tupe_fairseq.huggingface import optimize
 from tupe_fairseq.huggingface.precision import PRECISIONS
-from tupe_fairseq.texts import read_lines
 
 PAIRS = (
     ("the dog bites the man", "a dog has bitten a man"),

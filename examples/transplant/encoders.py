@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from tupe_fairseq import UsageError
-from tupe_fairseq.interop import directory
-from tupe_fairseq.interop.carried import SENTENCES
-from tupe_fairseq.interop.classes import to_transformers
-from tupe_fairseq.interop.formats import huggingface
-from tupe_fairseq.interop.models import TOKEN_TYPES, Converted
-from tupe_fairseq.interop.tokenizer_files import has_tokenizer
-from tupe_fairseq.interop.warm_start import new_encoding
+from tupe_fairseq.convert import directory
+from tupe_fairseq.convert.carried import SENTENCES
+from tupe_fairseq.convert.classes import to_transformers
+from tupe_fairseq.convert.formats import huggingface
+from tupe_fairseq.convert.models import TOKEN_TYPES, Converted
+from tupe_fairseq.convert.tokenizer_files import has_tokenizer
+from tupe_fairseq.convert.warm_start import new_encoding
 from tupe_fairseq.kernels.dropout import Dropout
 
 from .texts import Batch

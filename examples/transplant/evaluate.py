@@ -21,8 +21,8 @@ from examples.glue.readers import read_split
 from examples.glue.tasks import TASKS
 from examples.shared import script
 from tupe_fairseq import UsageError
-from tupe_fairseq.files import replacing
-from tupe_fairseq.interop.formats import huggingface
+from tupe_fairseq.base.files import replacing
+from tupe_fairseq.convert.formats import huggingface
 
 from .encoders import Encoder, read_source
 from .fidelity import Order, vectors

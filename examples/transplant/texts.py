@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tupe_fairseq import UsageError, texts
+from tupe_fairseq import UsageError
+from tupe_fairseq.base import texts
 
 #: Different lines at least: with fewer, the encoder learns the lines, and not the positions.
 LINES = 1000

@@ -12,7 +12,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from tupe_fairseq import UsageError
-from tupe_fairseq.files import replacing
+from tupe_fairseq.base.files import replacing
 
 from .encoders import Encoder, mean_features
 from .fidelity import Fidelity, shown

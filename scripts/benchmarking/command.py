@@ -16,9 +16,9 @@ import torch
 
 from tupe_fairseq import UsageError, build_position_encoding
 from tupe_fairseq.attention import ATTENTION_BACKENDS, LayerPlan
-from tupe_fairseq.commands import add_user_dir
-from tupe_fairseq.files import replacing
-from tupe_fairseq.machine import commit, processor, shown
+from tupe_fairseq.base.files import replacing
+from tupe_fairseq.base.machine import commit, processor, shown
+from tupe_fairseq.fairseq.commands import add_user_dir
 
 from .compare import Case, Contender
 

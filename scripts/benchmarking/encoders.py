@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from tupe_fairseq import UsageError
-from tupe_fairseq.extras import import_extra
-from tupe_fairseq.interop.pooling import Pooling
-from tupe_fairseq.texts import read_lines
+from tupe_fairseq.base.extras import import_extra
+from tupe_fairseq.base.texts import read_lines
+from tupe_fairseq.convert.pooling import Pooling
 
 from .peers import DEBERTA
 

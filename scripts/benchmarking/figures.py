@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from drawing.plots import figure_class, save_png
 
-from tupe_fairseq.errors import one_line_endings
-from tupe_fairseq.machine import shown
+from tupe_fairseq.base.errors import one_line_endings
+from tupe_fairseq.base.machine import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

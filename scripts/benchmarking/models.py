@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from tupe_fairseq import build_position_encoding
-from tupe_fairseq.modules.stack import TransformerStack
+from tupe_fairseq.transformer.stack import TransformerStack
 
 from .command import VARIANTS
 from .compare import Contender
@@ -59,7 +59,7 @@ def with_head(model: Any, task: Any) -> nn.Module:
     from fairseq.models.roberta.hub_interface import RobertaHubInterface
 
     from tupe_fairseq import TupeRobertaModel
-    from tupe_fairseq.hub.roberta import TupeRobertaHubInterface
+    from tupe_fairseq.fairseq.hub.roberta import TupeRobertaHubInterface
 
     model.register_classification_head("head", num_classes=2)
     ours = isinstance(model, TupeRobertaModel)

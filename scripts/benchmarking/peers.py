@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tupe_fairseq import UsageError
-from tupe_fairseq.extras import import_extra
+from tupe_fairseq.base.extras import import_extra
 
 from .compare import Contender
 

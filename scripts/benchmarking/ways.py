@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from tupe_fairseq import UsageError
-from tupe_fairseq.extras import import_extra
-from tupe_fairseq.interop.graphs import quietly
+from tupe_fairseq.base.extras import import_extra
+from tupe_fairseq.convert.graphs import quietly
 
 from .encoders import Batch, Encoder, Run
 
@@ -146,7 +146,7 @@ class Programs:
     @cached_property
     def ours(self) -> Path:
         """The folder that convert_checkpoint.py writes."""
-        from tupe_fairseq.interop.convert import convert
+        from tupe_fairseq.convert.command import convert
 
         source, out = self.encoder.folder, self.folder / "ours"
         if source is None:

@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe_fairseq import ConfigurationError, PositionEncoding, TupeMultiheadAttention
-from tupe_fairseq.analysis import encoding_of, positional_correlations
-from tupe_fairseq.modules.layer import TransformerLayer
-from tupe_fairseq.modules.stack import TransformerStack
 from tupe_fairseq.position.complex_order import ComplexOrderPosition
+from tupe_fairseq.transformer.analysis import encoding_of, positional_correlations
+from tupe_fairseq.transformer.layer import TransformerLayer
+from tupe_fairseq.transformer.stack import TransformerStack
 
 _M = TypeVar("_M", bound=nn.Module)
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from tupe_fairseq import ConfigurationError
-from tupe_fairseq.extras import import_extra
-from tupe_fairseq.files import replacing
+from tupe_fairseq.base.extras import import_extra
+from tupe_fairseq.base.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

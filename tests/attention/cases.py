@@ -18,12 +18,12 @@ from tupe_fairseq.attention import (
     TupeMultiheadAttention,
 )
 from tupe_fairseq.attention.eager import Eager
-from tupe_fairseq.modules.stack import TransformerStack
 from tupe_fairseq.position import (
     POSITION_ENCODINGS,
     PositionEncoding,
     build_position_encoding,
 )
+from tupe_fairseq.transformer.stack import TransformerStack
 
 #: Few buckets, so that short sentences reach the logarithmic ones and the last.
 BUCKETS = {"num_buckets": 8, "max_distance": 6}

@@ -11,8 +11,8 @@ from examples.shared.results import read_results
 from examples.study import benchmark
 from examples.study.benchmark_plan import PILOT, RATES, Size
 from tests import ROOT, processes
-from tests.glue.samples import GLUE, write
-from tests.interop.samples import bert
+from tests.convert.samples import bert
+from tests.fairseq.glue.samples import GLUE, write
 from tests.pages import blocks, commands
 
 EXAMPLE = ROOT / "examples" / "add_an_encoding"

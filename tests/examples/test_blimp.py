@@ -12,7 +12,7 @@ from examples.study import blimp
 from tests import toy_data
 from tests.fairseq_commands import pretrain
 from tupe_fairseq import TupeRobertaModel, UsageError
-from tupe_fairseq.hub.files import record_preprocessing
+from tupe_fairseq.fairseq.hub.files import record_preprocessing
 
 LINES = ["the cat sat on the mat", "a dog ran over the hill", "cats and dogs run"]
 PAIRS = [

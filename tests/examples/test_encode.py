@@ -11,8 +11,8 @@ from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, Sentencepi
 
 from examples.pretraining import encode
 from tests import ROOT
+from tests.convert import pieces
 from tests.examples.conftest import sentences
-from tests.interop import pieces
 from tupe_fairseq import UsageError
 
 

@@ -9,9 +9,9 @@ from fairseq_cli import preprocess
 
 from examples.pretraining import encode
 from examples.shared import binarised
+from tests.convert.pieces import train
 from tests.examples.conftest import sentences
 from tests.examples.test_encode import run
-from tests.interop.pieces import train
 from tupe_fairseq import UsageError
 
 

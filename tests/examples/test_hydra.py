@@ -25,7 +25,7 @@ from tests.examples.hydra_configs import (
 )
 from tests.fairseq_commands import configuration, parameters, train_by, updates
 from tupe_fairseq import TupeRobertaModel, UsageError
-from tupe_fairseq.arguments.architectures import ROBERTA_ARCHITECTURES
+from tupe_fairseq.fairseq.arguments.architectures import ROBERTA_ARCHITECTURES
 from tupe_fairseq.position import POSITION_ENCODINGS
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in QUIET]

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from tests import ROOT, processes
+from tests.convert import pieces
+from tests.convert.samples import run
 from tests.fairseq_commands import COMMON, finetune, generate, train
-from tests.interop import pieces
-from tests.interop.samples import run
 from tests.pages import commands
 from tupe_fairseq import TupeRobertaModel, TupeTransformerModel, UsageError
-from tupe_fairseq.interop.dictionaries import dictionary_text
-from tupe_fairseq.interop.directory import load
-from tupe_fairseq.interop.models import HEAD
+from tupe_fairseq.convert.dictionaries import dictionary_text
+from tupe_fairseq.convert.directory import load
+from tupe_fairseq.convert.models import HEAD
 
 PAGES = ROOT / "examples"
 ENGLISH = ["a dog runs .", "the cat sleeps .", "a man sees the dog .", "the man runs ."] * 10

@@ -14,8 +14,8 @@ from scipy.stats import spearmanr
 
 from examples.transplant import compare
 from examples.transplant.__main__ import main
+from tests.convert.test_sentence_transformers import add_sentence_files
 from tests.examples.test_serving import WORDS, write
-from tests.interop.test_sentence_transformers import add_sentence_files
 from tests.processes import Program, run
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel, UsageError

@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 
+from tupe_fairseq.convert.formats import onnx
 from tupe_fairseq.huggingface import TupeConfig
-from tupe_fairseq.interop.formats import onnx
 
 LOAD = """
 import sys

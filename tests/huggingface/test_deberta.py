@@ -10,7 +10,7 @@ pytest.importorskip("transformers", reason="transformers is not installed")
 
 from tests.huggingface.deberta import NEEDS_LEGACY, RELEASED, batch, new_name, ours_of, theirs_of
 from tests.tolerances import assert_close, assert_gradients_close
-from tupe_fairseq.errors import DataError
+from tupe_fairseq.base.errors import DataError
 
 #: The values of each option.
 OPTIONS = {

@@ -9,13 +9,13 @@ import torch
 import torch.nn.functional as F
 
 from tests import ROOT
+from tests.convert.pieces import dictionary_of_pieces, train
 from tests.huggingface.samples import LENGTH, masked_lm
-from tests.interop.pieces import dictionary_of_pieces, train
 from tests.pages import blocks
 
 pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
 
-from tupe_fairseq.interop.fast_tokenizers import write_tokenizer
+from tupe_fairseq.convert.fast_tokenizers import write_tokenizer
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from tests.huggingface.test_padding import ENCODERS, PLACES, batch, outputs, sma
 pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
 
 from tupe_fairseq import huggingface as hf
-from tupe_fairseq.tracing import OLDEST_EXPORTER
+from tupe_fairseq.base.tracing import OLDEST_EXPORTER
 
 pytestmark = pytest.mark.skipif(torch.__version__ < OLDEST_EXPORTER, reason="older exporters fail")
 

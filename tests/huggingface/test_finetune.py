@@ -8,14 +8,14 @@ import pytest
 import safetensors.torch
 import torch
 
-from tests.glue.samples import write, write_tokenizer
-from tests.interop.samples import masked_lm
+from tests.convert.samples import masked_lm
+from tests.fairseq.glue.samples import write, write_tokenizer
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel, UsageError
-from tupe_fairseq.checks import read_dictionary
-from tupe_fairseq.interop.convert import convert
-from tupe_fairseq.interop.directory import write as write_directory
-from tupe_fairseq.interop.models import HEAD
+from tupe_fairseq.convert.command import convert
+from tupe_fairseq.convert.directory import write as write_directory
+from tupe_fairseq.convert.models import HEAD
+from tupe_fairseq.fairseq.checks import read_dictionary
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 pytest.importorskip("accelerate", reason="accelerate is not installed (extra hf)")

@@ -169,7 +169,7 @@ def test_values_that_change_in_place_are_seen(name):
 
 
 def scriptable(arch: str) -> nn.Module:
-    from tests.decoder.samples import stock
+    from tests.fairseq.decoder.samples import stock
 
     return stock(arch, position_encoding="t5")
 

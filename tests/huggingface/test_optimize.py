@@ -17,7 +17,7 @@ from tests.huggingface.encoders import (  # noqa: E402
     compiles_transformers,
     every_model,
 )
-from tupe_fairseq.errors import UsageError  # noqa: E402
+from tupe_fairseq.base.errors import UsageError  # noqa: E402
 from tupe_fairseq.huggingface import optimize  # noqa: E402
 
 

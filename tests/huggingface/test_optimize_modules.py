@@ -9,7 +9,7 @@ from torch import nn
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
 from tests.huggingface.encoders import batch, build, first_layer  # noqa: E402
-from tupe_fairseq.errors import UsageError  # noqa: E402
+from tupe_fairseq.base.errors import UsageError  # noqa: E402
 from tupe_fairseq.huggingface import optimize  # noqa: E402
 
 

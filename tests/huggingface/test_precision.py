@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.huggingface.encoders import batch, build
-from tupe_fairseq.errors import UsageError
+from tupe_fairseq.base.errors import UsageError
 from tupe_fairseq.huggingface import optimize
 
 #: Seeds of the parameters: the error of one draw is up to a fifth larger than the mean.

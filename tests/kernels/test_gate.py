@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests import ROOT
-from tupe_fairseq.errors import DataError
+from tupe_fairseq.base.errors import DataError
 from tupe_fairseq.kernels.native import pointer
 
 

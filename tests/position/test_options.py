@@ -5,10 +5,10 @@ import torch
 
 from tests.attention.cases import IN_ENCODERS, encoder_of, enlarged, normal
 from tupe_fairseq import UsageError
-from tupe_fairseq.modules.layer_options import LayerOptions
-from tupe_fairseq.options import declared_options
+from tupe_fairseq.base.options import declared_options
 from tupe_fairseq.position import POSITION_ENCODINGS
 from tupe_fairseq.position.model_options import model_options
+from tupe_fairseq.transformer.layer_options import LayerOptions
 
 LENGTH, WIDTH, HEADS = 16, 24, 3
 #: Values of options that cannot have just any.

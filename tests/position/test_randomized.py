@@ -14,8 +14,8 @@ from tests.attention.cases import (
     normal,
     run,
 )
-from tests.decoder.samples import build as build_model
-from tests.decoder.samples import sentences, targets
+from tests.fairseq.decoder.samples import build as build_model
+from tests.fairseq.decoder.samples import sentences, targets
 from tests.fairseq_commands import parameters, pretrain
 from tests.tolerances import assert_close
 from tupe_fairseq import PositionEncoding, TUPEConfig, TUPEEncoder, build_position_encoding

@@ -11,6 +11,7 @@ from tupe_fairseq import (
     UsageError,
     build_position_encoding,
 )
+from tupe_fairseq.base.registry import Registry
 from tupe_fairseq.position import (
     POSITION_ENCODINGS,
     Option,
@@ -19,7 +20,6 @@ from tupe_fairseq.position import (
     register_position_encoding,
 )
 from tupe_fairseq.position.learned import LearnedPosition
-from tupe_fairseq.registry import Registry
 
 BUCKETS = "buckets of relative positions, over both directions"
 

@@ -5,7 +5,7 @@ import torch
 from fairseq import checkpoint_utils
 
 from tests.attention.cases import normal
-from tests.decoder.samples import stock, targets
+from tests.fairseq.decoder.samples import stock, targets
 from tests.fairseq_commands import pretrain
 from tests.tolerances import assert_close
 from tupe_fairseq import TupeRobertaModel, UsageError, build_position_encoding

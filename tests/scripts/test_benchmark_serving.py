@@ -8,7 +8,7 @@ import torch
 
 from tests import ROOT, processes
 from tupe_fairseq import UsageError
-from tupe_fairseq.tracing import OLDEST_EXPORTER
+from tupe_fairseq.base.tracing import OLDEST_EXPORTER
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")

@@ -17,7 +17,7 @@ from packaging.specifiers import SpecifierSet
 
 from tests import ROOT
 from tests.processes import write_program
-from tupe_fairseq.tracing import OLDEST_EXPORTER
+from tupe_fairseq.base.tracing import OLDEST_EXPORTER
 
 SYSTEMS = (("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64"))
 NEEDED = "error: Python 3.10 to 3.13 is needed (best: 3.11)"

@@ -11,7 +11,7 @@ import torch
 from scripts.drawing.plots import color_limits, draw_positional_correlations, save_png
 from tests.fairseq_commands import pretrain
 from tupe_fairseq import UsageError
-from tupe_fairseq.errors import TRACEBACK
+from tupe_fairseq.base.errors import TRACEBACK
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -8,8 +8,8 @@ import torch
 from scripts.drawing.maps import position_maps
 from tests.tolerances import assert_close
 from tupe_fairseq import UsageError, build_position_encoding
-from tupe_fairseq.modules.stack import TransformerStack
 from tupe_fairseq.position import POSITION_ENCODINGS
+from tupe_fairseq.transformer.stack import TransformerStack
 
 WIDTH, HEADS, LENGTH = 16, 2, 12
 HEAD = WIDTH // HEADS

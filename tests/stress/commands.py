@@ -12,9 +12,9 @@ import torch
 from examples.glue import collect
 from examples.shared.results import read_results, rows
 from tests import ROOT, toy_data
+from tests.fairseq.glue import samples
 from tests.fairseq_commands import pretrain
-from tests.glue import samples
-from tupe_fairseq.checkpoints.reading import read_checkpoint
+from tupe_fairseq.fairseq.checkpoints.reading import read_checkpoint
 
 
 class Case(NamedTuple):

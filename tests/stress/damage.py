@@ -14,12 +14,12 @@ from fairseq.data import data_utils
 from examples.glue.readers import read_split
 from examples.glue.tasks import TASKS
 from tests import toy_data
-from tests.glue import samples
-from tests.interop import release
+from tests.convert import release
+from tests.fairseq.glue import samples
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.checks import check_data
-from tupe_fairseq.interop.convert import convert
-from tupe_fairseq.interop.formats import huggingface
+from tupe_fairseq.convert.command import convert
+from tupe_fairseq.convert.formats import huggingface
+from tupe_fairseq.fairseq.checks import check_data
 
 Try = Callable[[random.Random], Any]
 #: Prepares a folder; returns the function that is called again and again.

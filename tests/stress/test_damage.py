@@ -9,12 +9,12 @@ import torch
 
 from examples.glue.readers import read_split
 from examples.glue.tasks import TASKS
-from tests.glue import samples
-from tests.interop import release
+from tests.convert import release
+from tests.fairseq.glue import samples
 from tests.stress import SEED, TRIES, damage
 from tupe_fairseq import TupeRobertaModel, UsageError
-from tupe_fairseq.interop.convert import convert
-from tupe_fairseq.interop.formats import huggingface
+from tupe_fairseq.convert.command import convert
+from tupe_fairseq.convert.formats import huggingface
 
 
 @pytest.mark.parametrize("name", damage.TRIED)

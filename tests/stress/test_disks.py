@@ -12,12 +12,12 @@ from examples.pretraining import clean, encode, vocabularies
 from examples.shared import runner
 from examples.shared.results import write_report
 from scripts.drawing.plots import draw_positional_correlations, save_png
-from tests.interop import release
+from tests.convert import release
 from tests.stress.commands import digests
 from tests.stress.disks import full_disk, read_only
 from tupe_fairseq import TUPEConfig, TUPEEncoder, UsageError
-from tupe_fairseq.analysis import positional_correlations
-from tupe_fairseq.interop.convert import convert
+from tupe_fairseq.convert.command import convert
+from tupe_fairseq.transformer.analysis import positional_correlations
 
 TEXT = "".join(f"the cat {i} sat on a mat\n\n" for i in range(200))
 

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..base.registry import Registry
 from ..position import PositionEncoding
 from ..position.bias import HIDDEN, AttentionBias
 from ..position.dtypes import widened
 from ..position.relative import RelativeVectors
-from ..registry import Registry
 from .layout import Layout
 
 ATTENTION_BACKENDS = Registry("--attention-backend", special=("auto",))

@@ -14,12 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..base.machine import fact_of_processor
 from ..kernels.attend import attend
 from ..kernels.dropout import dropout as drop
 from ..kernels.products import multiply
 from ..kernels.random_bits import draw_key
 from ..kernels.softmax import ScoreTerms, softmax_dropout_, softmax_dropout_backward_
-from ..machine import fact_of_processor
 from ..position.bias import HIDDEN, AttentionBias
 from ..position.dtypes import widened
 from .backend import ATTENTION_BACKENDS, Backend, Feature, LayerScores, Prepared

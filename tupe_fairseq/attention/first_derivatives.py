@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import BackendError
+from ..base.errors import BackendError
 
 
 def refuse_second(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..errors import BackendError
+from ..base.errors import BackendError
 from ..position import LayerTerms, PositionEncoding
 from ..position.bias import AttentionBias, Visible
 from ..position.dtypes import without_autocast

@@ -7,7 +7,7 @@
 safetensors (extra `hf`), and not fairseq.
 """
 
-from ..extras import import_extra
+from ..base.extras import import_extra
 
 import_extra("transformers", "hf")
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from transformers import PretrainedConfig
 
-from ..errors import ConfigurationError
-from ..modules.layer_options import LayerOptions
-from ..options import declared_options
+from ..base.errors import ConfigurationError
+from ..base.options import declared_options
 from ..position.model_options import model_options
+from ..transformer.layer_options import LayerOptions
 
 #: Settings that count something.
 SIZES = (

@@ -10,9 +10,9 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..attention import Prepared
 from ..attention.eager import Eager
-from ..modules.layer import TransformerLayer
-from ..modules.padding_shift import PaddingShift
-from ..modules.stack import TransformerStack
+from ..transformer.layer import TransformerLayer
+from ..transformer.padding_shift import PaddingShift
+from ..transformer.stack import TransformerStack
 from .configuration import TupeConfig
 
 

@@ -13,11 +13,11 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from ..attention import Padding
-from ..errors import ConfigurationError
-from ..modules.forward_pass import Pass
-from ..modules.layer import set_epsilon
-from ..modules.layer_options import LayerOptions
-from ..modules.padding_shift import PaddingShift
+from ..base.errors import ConfigurationError
+from ..transformer.forward_pass import Pass
+from ..transformer.layer import set_epsilon
+from ..transformer.layer_options import LayerOptions
+from ..transformer.padding_shift import PaddingShift
 from .configuration import TupeConfig
 from .encoder import HuggingFaceStack, Record
 from .padding import Read, check_inputs, for_each_row, read_mask, visible

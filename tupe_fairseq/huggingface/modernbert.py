@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ..errors import ConfigurationError
-from ..modules.layer_options import LayerOptions
+from ..base.errors import ConfigurationError
+from ..transformer.layer_options import LayerOptions
 
 #: The gate of each activation of feed-forward blocks.
 GATE_OF = {"gelu": "geglu", "silu": "swiglu"}

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import transformers
 from torch import nn
 
-from ..errors import ConfigurationError, UsageError
+from ..base.errors import ConfigurationError, UsageError
 from . import optimized
 from .optimized import Optimized
 from .optimized_deberta import DebertaV2Model

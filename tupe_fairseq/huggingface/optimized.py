@@ -19,11 +19,11 @@ from transformers.activations import ACT2FN
 from transformers.modeling_outputs import BaseModelOutputWithPoolingAndCrossAttentions
 
 from ..attention import Layout, Padding
-from ..errors import UsageError
+from ..base.errors import UsageError
 from ..kernels.dropout import Dropout
-from ..modules.forward_pass import Batch, Pass
-from ..modules.padding_shift import PaddingShift
 from ..position.base import PositionEncoding, build_position_encoding
+from ..transformer.forward_pass import Batch, Pass
+from ..transformer.padding_shift import PaddingShift
 from .encoder import HuggingFaceStack, Record
 from .padding import check_inputs
 

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from ..attention import Padding
-from ..errors import DataError
-from ..modules.padding_shift import PaddingShift
-from ..tracing import is_exporting, known
+from ..base.errors import DataError
+from ..base.tracing import is_exporting, known
+from ..transformer.padding_shift import PaddingShift
 
 #: The label of tokens that have none.
 NO_LABEL = -100

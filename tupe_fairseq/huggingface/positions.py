@@ -5,10 +5,10 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from ..errors import ConfigurationError
-from ..modules.stack import TransformerStack
+from ..base.errors import ConfigurationError
 from ..position.base import POSITION_ENCODINGS, PositionEncoding, build_position_encoding
 from ..position.model_options import model_options
+from ..transformer.stack import TransformerStack
 from .configuration import TupeConfig
 
 #: The option that records the trained length.

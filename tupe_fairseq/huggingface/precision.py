@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..attention import Layout, TupeMultiheadAttention
-from ..errors import ConfigurationError
+from ..base.errors import ConfigurationError
 from ..kernels.linear import PackedLinear, project
 from ..kernels.quantized import QuantizedLinear
 from ..position import LayerTerms

@@ -13,8 +13,8 @@ from transformers.modeling_outputs import (
     TokenClassifierOutput,
 )
 
-from ..errors import ConfigurationError
-from ..modules.pooling import mean_of_tokens
+from ..base.errors import ConfigurationError
+from ..transformer.pooling import mean_of_tokens
 from .configuration import TupeConfig
 from .modeling import ACTIVATIONS, EMBED_TOKENS
 from .padding import NO_LABEL, Read, check_shape, first_tokens

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..errors import DataError
+from ..base.errors import DataError
 from . import native
 from .products import has_kernel
 from .softmax import ScoreTerms

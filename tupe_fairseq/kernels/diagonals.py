@@ -8,7 +8,7 @@ M×I×W, or of keys, M×J×W: the rows of a product with vectors by distance.
 import torch
 from torch import Tensor
 
-from ..errors import DataError
+from ..base.errors import DataError
 from . import native
 
 

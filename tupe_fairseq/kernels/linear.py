@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..machine import fact_of_processor
+from ..base.machine import fact_of_processor
 from . import native
 
 #: Multiplications below which the fixed cost of oneDNN's call, about 12 µs, outweighs its gain.

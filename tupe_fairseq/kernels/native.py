@@ -30,9 +30,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from ..errors import DataError, UsageError
-from ..files import lock, replacing
-from ..machine import fact_of_processor
+from ..base.errors import DataError, UsageError
+from ..base.files import lock, replacing
+from ..base.machine import fact_of_processor
 from .random_bits import ENTRIES_PER_WORD, MULTIPLIERS, SHIFTS, STEP
 
 logger = logging.getLogger(__name__)

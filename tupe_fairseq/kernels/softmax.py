@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..errors import DataError
+from ..base.errors import DataError
 from . import native
 from .random_bits import keep_mask, rounded, threshold
 

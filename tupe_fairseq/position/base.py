@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ConfigurationError
-from ..options import Option, declared_options
-from ..registry import Registry
+from ..base.errors import ConfigurationError
+from ..base.options import Option, declared_options
+from ..base.registry import Registry
 from .bias import HIDDEN, AttentionBias
 from .initial import isolated_rng
 from .layer_terms import LayerTerms

@@ -31,7 +31,7 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from ..options import Mark
+from ..base.options import Mark
 from .bias import AttentionBias
 from .indices import diagonal_sums, distances
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import ConfigurationError
+from ..base.errors import ConfigurationError
 from .base import PositionEncoding, Shape, register_position_encoding
 
 

@@ -8,7 +8,7 @@ and imaginary part to the model width; the paper's network stays complex.
 import torch
 from torch import Tensor, nn
 
-from ..errors import ConfigurationError
+from ..base.errors import ConfigurationError
 from .base import PositionEncoding, Shape, register_position_encoding
 from .dtypes import widened
 

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import ConfigurationError
+from ..base.errors import ConfigurationError
 from .base import (
     POSITION_ENCODINGS,
     PositionEncoding,

@@ -15,11 +15,11 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ConfigurationError
+from ..base.errors import ConfigurationError
+from ..base.options import Mark
+from ..base.tracing import is_exporting
 from ..kernels.dropout import dropout
 from ..kernels.linear import project
-from ..options import Mark
-from ..tracing import is_exporting
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .initial import random_vectors
 from .layer_terms import LayerTerms

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ..tracing import is_exporting
+from ..base.tracing import is_exporting
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .bias import AttentionBias
 from .dtypes import widened

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..tracing import is_exporting
+from ..base.tracing import is_exporting
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .dtypes import affine, widened, without_autocast
 from .initial import random_vectors

@@ -9,7 +9,7 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from ..errors import ConfigurationError
+from ..base.errors import ConfigurationError
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .dtypes import widened
 from .initial import random_vectors

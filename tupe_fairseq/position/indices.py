@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import ConfigurationError
+from ..base.errors import ConfigurationError
 
 
 def distances(

@@ -7,8 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import Annotated
 
-from ..errors import ConfigurationError
-from ..options import Mark, Option, declared_options
+from ..base.errors import ConfigurationError
+from ..base.options import Mark, Option, declared_options
 
 
 @dataclass(frozen=True, kw_only=True)

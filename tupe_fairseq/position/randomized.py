@@ -18,8 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..errors import ConfigurationError
-from ..options import Mark
+from ..base.errors import ConfigurationError
+from ..base.options import Mark
 from .base import PositionEncoding, Shape
 from .bias import AttentionBias
 from .indices import distances

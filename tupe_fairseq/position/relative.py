@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..tracing import is_exporting, known
+from ..base.tracing import is_exporting, known
 
 
 @dataclass(frozen=True)

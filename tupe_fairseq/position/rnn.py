@@ -14,7 +14,7 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from ..errors import ConfigurationError
+from ..base.errors import ConfigurationError
 from .base import PositionEncoding, Shape, register_position_encoding
 from .initial import random_vectors
 

@@ -18,8 +18,8 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ConfigurationError
-from ..options import Mark
+from ..base.errors import ConfigurationError
+from ..base.options import Mark
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .randomized import RandomizedEncoding, RandomizePositions
 from .rope_scaling import ROPE_SCALINGS, build_scaling, factor_and_length

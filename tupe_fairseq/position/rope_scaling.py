@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ..errors import ConfigurationError
-from ..registry import Registry
+from ..base.errors import ConfigurationError
+from ..base.registry import Registry
 
 ROPE_SCALINGS = Registry("--rope-scaling")
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from ..errors import ConfigurationError
+from ..base.errors import ConfigurationError
 from .base import Shape, register_position_encoding
 from .randomized import BiasByDistance
 from .tables import ConstantTable

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..errors import ConfigurationError
+from ..base.errors import ConfigurationError
 from .model_options import ModelOptions
 
 

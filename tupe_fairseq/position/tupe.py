@@ -17,9 +17,9 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ConfigurationError
-from ..options import Mark
-from ..tracing import is_exporting
+from ..base.errors import ConfigurationError
+from ..base.options import Mark
+from ..base.tracing import is_exporting
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .bias import AttentionBias
 from .by_distance import (

@@ -3,7 +3,7 @@
 import logging
 from typing import Any
 
-from ..errors import ConfigurationError
+from ..base.errors import ConfigurationError
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from ..errors import ConfigurationError
+from ..base.errors import ConfigurationError
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .rope import RopeTheta, check_rotation, rotate_pairs
 from .rope_scaling import frequencies

@@ -1,0 +1,1 @@
+"""Tests of tupe_fairseq.transformer."""

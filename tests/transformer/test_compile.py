@@ -1,0 +1,102 @@
+"""--compile-layers: no graph breaks, the same results, and a compiler."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from tests.attention.cases import EMBED_DIM, encoder_of, normal, words
+from tests.tolerances import assert_close
+from tupe_fairseq import UsageError
+from tupe_fairseq.attention import Feature, choose_backend
+from tupe_fairseq.kernels import native
+from tupe_fairseq.transformer.forward_pass import Pass
+
+LENGTH = 9
+MASK = torch.arange(LENGTH) >= torch.tensor([9, 4])[:, None]
+traces_enumerations = pytest.mark.skipif(
+    torch.__version__ < "2.13", reason="before torch 2.13 the choice of a backend breaks the graph"
+)
+
+
+def counted(graphs, graph, inputs):
+    """In place of a compiler."""
+    graphs.append(graph)
+    return graph.forward
+
+
+@pytest.mark.parametrize(
+    ("backend", "name"),
+    [
+        *(("eager", name) for name in ("shaw", "transformer_xl", "deberta", "urpe")),
+        *(("sdpa", name) for name in ("rope", "tupe_r", "relative_bank")),
+        *(("flash", name) for name in ("learned", "tupe_a", "pope")),
+    ],
+)
+def test_layers_are_one_graph(backend, name):
+    """With fullgraph, a break is an error."""
+    encoder = encoder_of(name, LENGTH, attention_backend=backend)
+    x = normal(2, LENGTH, EMBED_DIM, seed=0)
+    expected = encoder(x, MASK, words(x))
+    graphs = []
+    torch._dynamo.reset()
+    for layer in encoder.layers:
+        layer.compile(backend=partial(counted, graphs), fullgraph=True)
+    out = encoder(x, MASK, words(x))
+    out.sum().backward()
+    assert 1 <= len(graphs) <= len(encoder.layers)
+    assert_close(out, expected)
+
+
+def test_any_number_of_tokens_read_is_one_graph():
+    """The last layer has a graph for its first number, and one for all others."""
+    encoder = encoder_of("tupe_r", LENGTH, num_layers=1, attention_backend="sdpa")
+    x = normal(2, LENGTH, EMBED_DIM, seed=0)
+    expected = encoder(x).flatten(0, 1)
+    graphs = []
+    torch._dynamo.reset()
+    encoder.layers[0].compile(backend=partial(counted, graphs), fullgraph=True)
+    for number in (7, 5, 3, 11):
+        cells = torch.randperm(2 * LENGTH)[:number]
+        assert_close(encoder.encode(x, wanted=Pass(cells=cells)).x, expected[cells])
+    assert len(graphs) == 2
+
+
+@pytest.mark.parametrize("fullgraph", [False, pytest.param(True, marks=traces_enumerations)])
+@pytest.mark.parametrize("name", ["tupe_r", "rope", "deberta", "alibi"])
+def test_whole_encoder(name, fullgraph):
+    """As with torch.compile(encoder), for texts of equal length; one graph."""
+    encoder, x = encoder_of(name, LENGTH), normal(2, LENGTH, EMBED_DIM, seed=0)
+    expected = encoder(x, None, words(x))
+    torch._dynamo.reset()
+    encoder.compile(backend="eager", fullgraph=fullgraph)
+    assert_close(encoder(x, None, words(x)), expected)
+
+
+def test_compiled_layers_give_the_same():
+    """Through the compiler, forward and backward, with dropout in training."""
+    if native.find_compiler() is None:
+        pytest.skip("no C++ compiler")
+    torch._dynamo.reset()
+    plain, compiled = (
+        encoder_of("tupe_r", LENGTH, num_layers=1, dropout=0.1, compile_layers=each)
+        for each in (False, True)
+    )
+    compiled.load_state_dict(plain.state_dict())
+    x = normal(2, LENGTH, EMBED_DIM, seed=0)
+    compiled(x, MASK).sum().backward()
+    assert all(p.grad.isfinite().all() for p in compiled.layers.parameters())
+    assert_close(compiled.eval()(x, MASK), plain.eval()(x, MASK))
+
+
+def test_backends_that_cannot_be_compiled():
+    assert choose_backend("auto", {Feature.COMPILED, Feature.DISTANCE}).name == "sdpa"
+    with pytest.raises(UsageError, match=r"'blocked', but .*--compile-layers"):
+        encoder_of("tupe_r", LENGTH, attention_backend="blocked", compile_layers=True)
+
+
+def test_missing_compiler_is_named(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("CC", raising=False)
+    with pytest.raises(UsageError, match=r"needs a C\+\+ compiler"):
+        encoder_of("none", LENGTH, compile_layers=True)

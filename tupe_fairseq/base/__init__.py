@@ -1,0 +1,1 @@
+"""What every room uses: errors, files, texts, options, tables of names, the machine."""

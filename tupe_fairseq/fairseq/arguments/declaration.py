@@ -1,0 +1,108 @@
+"""What each model takes as arguments.
+
+Flags are declared here, by `ModelOptions` (of every encoding), `LayerOptions` and encodings.
+"""
+
+import argparse
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from ...attention import ATTENTION_BACKENDS
+from ...base.errors import ConfigurationError
+from ...base.options import Mark, Option, declared_options
+from ...position import POSITION_ENCODINGS, known_options, model_options
+from ...transformer.layer_options import LayerOptions
+from .training import TrainingSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommonArguments:
+    """What every model adds to fairseq's arguments, besides the options of encodings."""
+
+    position_encoding: Annotated[
+        str, f"position encoding, one of: {', '.join(POSITION_ENCODINGS)}", Mark.FIXED
+    ] = "tupe_r"
+    attention_backend: Annotated[
+        str, f"how attention is computed: {', '.join(ATTENTION_BACKENDS.names())}", Mark.FREE
+    ] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RobertaArguments:
+    """What `tupe_roberta` alone adds."""
+
+    compile_layers: Annotated[
+        bool, "run the layers through torch.compile, which needs a C++ compiler", Mark.FREE
+    ] = False
+    checkpoint_activations: Annotated[
+        bool,
+        "recompute layers in the backward pass instead of storing their activations",
+        Mark.FREE,
+    ] = False
+    layer_norm_eps: Annotated[float, "epsilon of LayerNorms, added to the variance"] = 1e-5
+    type_vocab_size: Annotated[
+        int,
+        "number of token types, each with an embedding: 2 for BERT, whose tokens after the first "
+        "</s> of a sequence have type 1, in blocks of several lines too",
+    ] = 0
+
+
+@dataclass(frozen=True)
+class ModelArguments:
+    """The arguments of one model.
+
+    Attributes:
+        name: of the model, and of its default architecture.
+        architectures: for each architecture, where it differs from `stock_base`.
+        stock_base: fairseq's function that sets missing arguments, in place.
+        stock_flags: fairseq's function that adds its flags to a parser.
+        unsupported: flags that the model does not support, and what to do instead.
+        lengths: the arguments that limit the length of sequences.
+        finish: checks what depends on the settings of the training and on the task: gets the
+            arguments, those settings and the task; returns the values that follow from them.
+        decoder: whether it has a decoder.
+        further: options that no other model has.
+        option_defaults: options of encodings whose default differs from the encoding's own.
+    """
+
+    name: str
+    architectures: Mapping[str, Mapping[str, Any]]
+    stock_base: Callable[[Namespace], None]
+    stock_flags: Callable[[Any], None]
+    unsupported: Mapping[str, str]
+    lengths: tuple[str, ...]
+    finish: Callable[[Namespace, TrainingSettings, Any], dict[str, Any]]
+    decoder: bool = False
+    further: tuple[Option, ...] = ()
+    option_defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def options(self) -> tuple[Option, ...]:
+        """What the model adds to fairseq's arguments, without the options of single encodings."""
+        common = declared_options(CommonArguments)
+        layer = declared_options(LayerOptions)
+        return (*common, *model_options(self.decoder), *layer, *self.further)
+
+    def options_with(self, position_encoding: str) -> tuple[Option, ...]:
+        """All options of the model with this encoding, whose defaults may be the model's."""
+        encoding = POSITION_ENCODINGS[position_encoding]
+        defaults = {**encoding.defaults(), **self.option_defaults}
+        return (
+            *self.options(),
+            *(each._replace(default=defaults[each.name]) for each in encoding.options()),
+        )
+
+    def add_flags(self, parser: Any) -> None:
+        """Add fairseq's flags and ours, without defaults: architectures set them."""
+        self.stock_flags(parser)
+        for option in (*self.options(), *known_options().values()):
+            boolean = {"action": argparse.BooleanOptionalAction}
+            kind = boolean if option.type is bool else {"type": option.type}
+            try:
+                parser.add_argument(option.flag, help=option.help, **kind)
+            except argparse.ArgumentError as error:
+                raise ConfigurationError(
+                    f"{option.flag} is a flag already: give this option of an encoding another "
+                    "name."
+                ) from error
