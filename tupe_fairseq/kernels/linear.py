@@ -8,12 +8,12 @@ weight as it is stored. All round in fp32; they differ in the order of summation
 
 import functools
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from ..base.machine import fact_of_processor
 from . import native
@@ -23,25 +23,34 @@ LEAST_WORK = 1 << 20
 #: The same for the kernel in C, about 3 µs.
 LEAST_WORK_IN_C = 1 << 18
 #: Rows up to which the kernel in C is faster; it reads 16 numbers of each at a time.
-FEW_ROWS, LINE = {"AVX512": 16, "AVX2": 32}, 16
+FEW_ROWS = {"AVX512": 16, "AVX2": 32}
+LINE = 16
+#: Activation, its arguments and its algorithm; gelu's algorithm "none" is the exact one.
+NO_ACTIVATION: tuple[str, list[Any], str] = ("none", [], "")
+GELU: tuple[str, list[Any], str] = ("gelu", [], "none")
 
 
 def project(x: Tensor, module: nn.Module, gelu: bool = False) -> Tensor:
     """``module(x)``, and gelu of it if asked for: B×T×I -> B×T×O, or N×I -> N×O.
 
     A function, because torch quantizes modules whose class is nn.Linear itself, and no subclass.
-    What replaces such a module, or changes its output, is called.
+    What replaces such a module, or changes its output, is called: quantisation noise is a hook,
+    and accelerate replaces ``forward`` where it offloads weights.
     """
     if isinstance(module, PackedLinear):
         return module(x, gelu)
-    if not _is_plain(module):
-        out = module(x)
-        return F.gelu(out) if gelu else out
-    out = linear(x, module.weight, module.bias)  # type: ignore[arg-type]
-    if not gelu:
-        return out
-    # In place: allocating a tensor of this size costs as much as gelu.
-    return F.gelu(out) if torch.is_grad_enabled() else torch.ops.aten.gelu_(out)
+    if (
+        type(module) is nn.Linear
+        and "forward" not in module.__dict__
+        and not (module._forward_pre_hooks or module._forward_hooks)
+        and not (module._backward_pre_hooks or module._backward_hooks)
+    ):
+        out = linear(x, module.weight, module.bias)
+        # In place: allocating a tensor of this size costs as much as gelu.
+        in_place = gelu and not torch.is_grad_enabled()
+        return torch.ops.aten.gelu_(out) if in_place else F.gelu(out) if gelu else out
+    out = module(x)
+    return F.gelu(out) if gelu else out
 
 
 class PackedLinear(nn.Module):
@@ -67,7 +76,9 @@ class PackedLinear(nn.Module):
             return F.gelu(out) if gelu else out
         if self.packed is None:
             self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight, None)
-        return of_some_rows(x, partial(_product, weight=self.packed, bias=self.bias, gelu=gelu))
+        activation = GELU if gelu else NO_ACTIVATION
+        pointwise = torch.ops.mkldnn._linear_pointwise
+        return of_some_rows(x, pointwise, self.packed, self.bias, *activation)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "packed"}
@@ -88,62 +99,67 @@ def _packs(x: Tensor) -> bool:
     )
 
 
-def _is_plain(module: nn.Module) -> bool:
-    """Whether the module is nn.Linear itself, without hooks, and its forward is its own.
+class Faster(NamedTuple):
+    """Where torch is not the fastest on this processor.
 
-    Quantisation noise is a hook; accelerate replaces ``forward`` where it offloads weights.
+    Attributes:
+        onednn: whether oneDNN is faster than torch's default.
+        few_rows: rows up to which the kernel in C is faster without gradients.
     """
-    if type(module) is not nn.Linear or "forward" in module.__dict__:
-        return False
-    hooks = module._forward_pre_hooks or module._forward_hooks
-    return not (hooks or module._backward_pre_hooks or module._backward_hooks)
+
+    onednn: bool
+    few_rows: int
+
+
+@functools.cache
+def faster_products() -> Faster | None:
+    """What is faster than torch here, decided once for the process; None: nothing is."""
+    # Linux on x86 names the manufacturer; elsewhere it counts as Intel, which is not measured.
+    if (fact_of_processor("vendor_id") or "GenuineIntel") == "GenuineIntel":
+        return None
+    instructions = torch.backends.cpu.get_cpu_capability()
+    if instructions not in FEW_ROWS:
+        return None
+    onednn = instructions == "AVX512" and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    return Faster(onednn, FEW_ROWS[instructions])
+
+
+def prefers_onednn() -> bool:
+    """Whether oneDNN is faster than torch's default on this processor."""
+    faster = faster_products()
+    return faster is not None and faster.onednn
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """X weightᵀ + bias: B×T×I -> B×T×O, or N×I -> N×O; the weight is O×I, the bias O."""
-    if not _is_served(x, weight, bias):
+    """X weightᵀ + bias: B×T×I -> B×T×O, or N×I -> N×O; the weight is O×I, the bias O.
+
+    Graphs of torch.compile and torch.export keep F.linear.
+    """
+    if torch.compiler.is_compiling() or (faster := faster_products()) is None:
         return F.linear(x, weight, bias)
-    if torch.is_grad_enabled():
+    width, learns = x.size(-1), torch.is_grad_enabled()
+    small = (
+        not learns
+        and x.numel() <= faster.few_rows * width
+        and width % LINE == 0
+        and weight.is_contiguous()
+        and native.kernels() is not None
+    )
+    is_worth_it = x.numel() * weight.size(0) >= (LEAST_WORK_IN_C if small else LEAST_WORK)
+    if not (small or faster.onednn) or not is_worth_it or not _is_plain(x, weight, bias):
+        return F.linear(x, weight, bias)
+    if learns:
         return _Linear.apply(x, weight, bias)
-    if _is_small(x, weight):
+    if small:
         return _small_product(x, weight, bias)
-    return of_some_rows(x, partial(_product, weight=weight, bias=bias))
+    return of_some_rows(x, torch.ops.mkldnn._linear_pointwise, weight, bias, *NO_ACTIVATION)
 
 
-@functools.cache
-def prefers_onednn() -> bool:
-    """Whether oneDNN is faster than torch's default on this processor."""
-    return _instructions() == "AVX512" and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-
-
-@functools.cache
-def _instructions() -> str:
-    """What torch uses, "AVX512" or "AVX2"; "" on Intel's processors, which are not measured."""
-    # Linux on x86 names the manufacturer; elsewhere it counts as Intel.
-    is_intel = (fact_of_processor("vendor_id") or "GenuineIntel") == "GenuineIntel"
-    return "" if is_intel else torch.backends.cpu.get_cpu_capability()
-
-
-def _is_small(x: Tensor, weight: Tensor) -> bool:
-    """Whether the kernel in C is faster: for few rows, reading the weight dominates the time."""
-    if torch.is_grad_enabled() or x.numel() > FEW_ROWS.get(_instructions(), 0) * x.size(-1):
-        return False
-    fits = x.size(-1) % LINE == 0 and weight.is_contiguous()
-    return fits and native.kernels() is not None
-
-
-def _is_served(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
-    """Whether to bypass torch; graphs of torch.compile and torch.export keep F.linear.
+def _is_plain(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Whether these are tensors in fp32 in the CPU's memory, and nothing traces them.
 
     Written out: of a short text, such checks take a notable share of the time.
     """
-    if torch.compiler.is_compiling():
-        return False
-    small = _is_small(x, weight)
-    if not (small or prefers_onednn()):
-        return False
-    if x.numel() * weight.size(0) < (LEAST_WORK_IN_C if small else LEAST_WORK):
-        return False
     return (
         x.dtype == weight.dtype == torch.float32
         and (x.is_cpu and weight.is_cpu)
@@ -151,7 +167,7 @@ def _is_served(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
         # Of a bias, oneDNN ignores the stride.
         and (bias is None or (bias.dtype == x.dtype and bias.is_cpu and bias.is_contiguous()))
         and (bias is None or type(bias) in native.PLAIN)
-        and not native.is_transformed()
+        and not (torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0)
         and not torch.is_autocast_enabled("cpu")
         and torch._C._get_mkldnn_enabled()
         and not torch.jit.is_tracing()
@@ -174,23 +190,17 @@ def _small_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return out
 
 
-def of_some_rows(x: Tensor, product: Callable[[Tensor], Tensor]) -> Tensor:
-    """`product(x)` with the number of rows rounded up by at most 1/16; the result has those of x.
+def of_some_rows(x: Tensor, product: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    """`product(x, *arguments)` with at most 1/16 more rows; the result has the rows of x.
 
     oneDNN keeps a program of about 400 kB for each number of rows, and a server sees many.
     """
     rows = x.numel() // x.size(-1)
     added = -rows % (1 << max(0, rows.bit_length() - 5))
     if not added:
-        return product(x)
+        return product(x, *arguments)
     padded = F.pad(x.flatten(0, -2), (0, 0, 0, added))
-    return product(padded)[:rows].view(*x.shape[:-1], -1)
-
-
-def _product(x: Tensor, weight: Tensor, bias: Tensor | None, gelu: bool = False) -> Tensor:
-    # gelu's algorithm "none" is the exact one.
-    name, algorithm = ("gelu", "none") if gelu else ("none", "")
-    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, name, [], algorithm)
+    return product(padded, *arguments)[:rows].view(*x.shape[:-1], -1)
 
 
 class _Linear(torch.autograd.Function):
@@ -199,7 +209,7 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return _product(x, weight, bias)
+        return torch.ops.mkldnn._linear_pointwise(x, weight, bias, *NO_ACTIVATION)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
