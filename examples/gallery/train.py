@@ -24,6 +24,7 @@ from scripts.drawing.plots import draw_positional_correlations, save_png
 from tupe_fairseq import ConfigurationError, build_position_encoding
 from tupe_fairseq.base.files import replacing
 from tupe_fairseq.position import POSITION_ENCODINGS
+from tupe_fairseq.transformer.config import StackConfig
 from tupe_fairseq.transformer.stack import TransformerStack
 
 WIDTH, HEADS, LAYERS, LENGTH = 64, 4, 2, 32
@@ -50,12 +51,14 @@ class Model(nn.Module):
         nn.init.normal_(self.embed_tokens.weight, std=0.02)
         self.encoder = TransformerStack(
             positions,
-            LAYERS,
-            2 * WIDTH,
-            dropout=0.0,
-            attention_dropout=0.0,
-            layernorm_embedding=True,
-            causal=causal,
+            StackConfig(
+                LAYERS,
+                2 * WIDTH,
+                dropout=0.0,
+                attention_dropout=0.0,
+                layernorm_embedding=True,
+                causal=causal,
+            ),
         )
         self.output = nn.Linear(WIDTH, TOKENS)
 

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from tupe_fairseq import build_position_encoding
+from tupe_fairseq.transformer.config import StackConfig
 from tupe_fairseq.transformer.stack import TransformerStack
 
 from .command import VARIANTS
@@ -78,12 +79,14 @@ class WithoutFairseq(nn.Module):
         name, options = VARIANTS.get(contender.name, (contender.name, {}))
         self.encoder = TransformerStack(
             build_position_encoding(name, *sizes, **more, **options),
-            work.layers,
-            work.ffn,
-            dropout=work.dropout,
-            attention_dropout=work.dropout,
-            layernorm_embedding=True,
-            attention_backend=contender.backend,
+            StackConfig(
+                work.layers,
+                work.ffn,
+                dropout=work.dropout,
+                attention_dropout=work.dropout,
+                layernorm_embedding=True,
+                attention_backend=contender.backend,
+            ),
         )
 
     def forward(self, tokens: Tensor, features_only: bool = True) -> tuple[Tensor, None]:

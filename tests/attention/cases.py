@@ -23,6 +23,7 @@ from tupe_fairseq.position import (
     PositionEncoding,
     build_position_encoding,
 )
+from tupe_fairseq.transformer.config import StackConfig
 from tupe_fairseq.transformer.stack import TransformerStack
 
 #: Few buckets, so that short sentences reach the logarithmic ones and the last.
@@ -146,7 +147,7 @@ def encoder_of(
     options = {**OPTIONS.get(name, {}), **sizes, **(options or {})}
     encoding = build_position_encoding(name, width, heads, length, **options)
     dropouts = {"dropout": 0.0, "attention_dropout": 0.0}
-    return TransformerStack(encoding, num_layers, 16, **dropouts | arguments)
+    return TransformerStack(encoding, StackConfig(num_layers, 16, **dropouts | arguments))
 
 
 def enlarged(module: nn.Module, seed: int) -> nn.Module:

@@ -9,6 +9,7 @@ from scripts.drawing.maps import position_maps
 from tests.tolerances import assert_close
 from tupe_fairseq import UsageError, build_position_encoding
 from tupe_fairseq.position import POSITION_ENCODINGS
+from tupe_fairseq.transformer.config import StackConfig
 from tupe_fairseq.transformer.stack import TransformerStack
 
 WIDTH, HEADS, LENGTH = 16, 2, 12
@@ -21,7 +22,7 @@ def encoder(name: str, **options) -> TransformerStack:
     sizes = {"vocab_size": 30, "num_layers": 2}
     sides = not POSITION_ENCODINGS[name].causal_only
     position = build_position_encoding(name, WIDTH, HEADS, 20, sides, **sizes, **options)
-    built = TransformerStack(position, 2, 32).double()
+    built = TransformerStack(position, StackConfig(2, 32)).double()
     for parameter in built.parameters():
         torch.nn.init.normal_(parameter)
     return built

@@ -46,7 +46,7 @@ def by_layers(encoder, x, padding):
     """Written out over attention by `eager`, which tests/attention compares with loops."""
     encoding, layout = encoder.embed_positions, Layout(*x.shape[:2], padding)
     for index, layer in enumerate(encoder.layers):
-        how = {"window": encoding.shape.window_at(index), "causal": encoder.layers.causal}
+        how = {"window": encoding.shape.window_at(index), "causal": encoder.layers.config.causal}
         norm = layer.self_attn_layer_norm(x)
         prepared = prepared_for(
             encoding, layer.self_attn, norm, layout, layer=index, backend="eager", **how

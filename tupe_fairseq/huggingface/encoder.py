@@ -25,8 +25,8 @@ class HuggingFaceStack(TransformerStack):
 
     layer_class = TupeLayer
 
-    def __init__(self, *args: Any, **settings: Any):
-        super().__init__(*args, **settings)
+    def __init__(self, *args: Any):
+        super().__init__(*args)
         #: After the embeddings, in models that fairseq has trained with --quant-noise-pq.
         self.quant_noise: nn.Module | None = None
 

@@ -14,6 +14,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from ..attention import Padding
 from ..base.errors import ConfigurationError
+from ..transformer.config import StackConfig
 from ..transformer.forward_pass import Pass
 from ..transformer.layer import set_epsilon
 from ..transformer.layer_options import LayerOptions
@@ -31,6 +32,31 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "tanh": torch.tanh,
 }
+
+
+def stack_config(config: TupeConfig) -> StackConfig:
+    """What the layers of a model read.
+
+    Raises:
+        ConfigurationError: hidden_act is unknown, or an option of layers is.
+    """
+    if config.hidden_act not in ACTIVATIONS:
+        raise ConfigurationError(
+            f"hidden_act is {config.hidden_act!r}, but must be one of: {', '.join(ACTIVATIONS)}."
+        )
+    return StackConfig(
+        num_layers=config.num_hidden_layers,
+        ffn_dim=config.intermediate_size,
+        activation_fn=ACTIVATIONS[config.hidden_act],
+        dropout=config.hidden_dropout_prob,
+        attention_dropout=config.attention_probs_dropout_prob,
+        activation_dropout=config.activation_dropout,
+        normalize_before=config.normalize_before,
+        layernorm_embedding=config.layernorm_embedding,
+        attention_backend=config.attention_backend,
+        token_types=config.type_vocab_size,
+        layer_options=LayerOptions.of(config),
+    )
 
 
 class TupePreTrainedModel(PreTrainedModel):
@@ -95,28 +121,10 @@ class TupeModel(TupePreTrainedModel):
             # Classes of the package are saved without code, so the configuration names none.
             config.__dict__.pop("auto_map", None)
         config.check_numbers()
-        if config.hidden_act not in ACTIVATIONS:
-            raise ConfigurationError(
-                f"hidden_act is {config.hidden_act!r}, but must be one of: "
-                f"{', '.join(ACTIVATIONS)}."
-            )
         self.embed_tokens = nn.Embedding(
             config.vocab_size, config.hidden_size, config.pad_token_id
         )
-        self.encoder = HuggingFaceStack(
-            build_positions(config),
-            num_layers=config.num_hidden_layers,
-            ffn_dim=config.intermediate_size,
-            activation_fn=ACTIVATIONS[config.hidden_act],
-            dropout=config.hidden_dropout_prob,
-            attention_dropout=config.attention_probs_dropout_prob,
-            activation_dropout=config.activation_dropout,
-            normalize_before=config.normalize_before,
-            layernorm_embedding=config.layernorm_embedding,
-            attention_backend=config.attention_backend,
-            token_types=config.type_vocab_size,
-            layer_options=LayerOptions.of(config),
-        )
+        self.encoder = HuggingFaceStack(build_positions(config), stack_config(config))
         if config.quant_noise_pq > 0:
             width = config.hidden_size
             self.encoder.quant_noise = nn.Linear(width, width, bias=False)

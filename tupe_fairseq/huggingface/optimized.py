@@ -22,6 +22,7 @@ from ..attention import Layout, Padding
 from ..base.errors import UsageError
 from ..kernels.dropout import Dropout
 from ..position.base import PositionEncoding, build_position_encoding
+from ..transformer.config import StackConfig
 from ..transformer.forward_pass import Batch, Pass
 from ..transformer.padding_shift import PaddingShift
 from .encoder import HuggingFaceStack, Record
@@ -99,9 +100,13 @@ class Optimized(transformers.PreTrainedModel):
         """Make the stack and its links."""
         config = self.config
         encoding = self.encoding(config.max_position_embeddings)
-        own_layers, width = tuple(self.own_layers), config.intermediate_size
+        own_layers = tuple(self.own_layers)
+        # Dropouts are taken from the encoder's modules before each pass.
+        settings = StackConfig(
+            len(own_layers), config.intermediate_size, dropout=0.0, **self.stack_options()
+        )
         with torch.device("meta"):
-            stack = HuggingFaceStack(encoding, len(own_layers), width, **self.stack_options())
+            stack = HuggingFaceStack(encoding, settings)
         # The input is normalised and dropped by the encoder's embeddings.
         stack.dropout_module = Dropout(0.0)
         layers: Iterable[Any] = stack.layers
@@ -132,10 +137,8 @@ class Optimized(transformers.PreTrainedModel):
         return "none", {}
 
     def stack_options(self) -> dict[str, Any]:
-        """Further arguments of the stack."""
-        config = self.config
-        # Those of the encoder's modules are taken before each pass.
-        return {"activation_fn": _activation(config.hidden_act), "dropout": 0.0}
+        """Further settings of the stack."""
+        return {"activation_fn": _activation(self.config.hidden_act)}
 
     def make_links(self, stack: HuggingFaceStack) -> list[Link]:
         """The parts of the stack that are parts of the encoder."""

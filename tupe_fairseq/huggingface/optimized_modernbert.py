@@ -45,7 +45,6 @@ class ModernBertModel(Optimized, transformers.ModernBertModel):
 
     def stack_options(self) -> dict[str, Any]:
         return {
-            "dropout": 0.0,
             "attention_dropout": 0.0,
             "normalize_before": True,
             "layer_options": layer_options(self.config),

@@ -62,7 +62,8 @@ class DecoderCache:
             x: input of the first layer, B×1×C, from what `embed` returned.
             backend: used for this token in place of that of the layers.
         """
-        name, position = backend or self.model_layers.backend, self.length - 1
+        name = backend or self.model_layers.config.attention_backend
+        position = self.length - 1
         if self.length > self.ready:
             longer = max(READY, 2 * self.ready, self.length)
             self._make_ready(min(longer, self.encoding.shape.max_positions), x.device)

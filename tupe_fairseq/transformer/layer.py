@@ -16,7 +16,8 @@ from ..attention import (
 )
 from ..kernels.dropout import Dropout
 from ..kernels.linear import project
-from .layer_options import USUAL, LayerOptions
+from .config import StackConfig
+from .layer_options import LayerOptions
 
 #: Activations of feed-forward blocks with a gate.
 GATED: dict[str, Callable[[Tensor], Tensor]] = {"geglu": F.gelu, "swiglu": F.silu}
@@ -27,41 +28,34 @@ class TransformerLayer(nn.Module):
 
     Args:
         self_attn: the self-attention.
-        ffn_dim: width between the two feed-forward projections.
-        activation_fn: applied there, unless there is a gate.
-        dropout: on the output of every block.
-        activation_dropout: after activation_fn.
-        normalize_before: LayerNorm before each block (pre-LN) instead of after it.
-        encoder_attn: the attention to the source, in the decoder of a translation model.
-        options: what else the user can set.
+        config: of the stack. With a source, the layer also attends to that.
     """
 
-    def __init__(
-        self,
-        self_attn: TupeMultiheadAttention,
-        ffn_dim: int,
-        activation_fn: Callable[[Tensor], Tensor],
-        dropout: float,
-        activation_dropout: float = 0.0,
-        normalize_before: bool = False,
-        encoder_attn: CrossAttention | None = None,
-        options: LayerOptions = USUAL,
-    ):
+    def __init__(self, self_attn: TupeMultiheadAttention, config: StackConfig):
         super().__init__()
-        embed_dim = self_attn.embed_dim
+        width, options = self_attn.embed_dim, config.layer_options
+        to_source = None
+        if config.source_dim is not None:
+            to_source = CrossAttention(
+                width,
+                self_attn.num_heads,
+                config.source_dim,
+                config.attention_dropout,
+                options.attention_bias,
+            )
         self.self_attn = self_attn
         self.gated = options.gated_ffn is not None
-        self.activation_fn = GATED.get(options.gated_ffn or "", activation_fn)
-        self.self_attn_layer_norm = build_norm(embed_dim, options)
+        self.activation_fn = GATED.get(options.gated_ffn or "", config.activation_fn)
+        self.self_attn_layer_norm = build_norm(width, options)
         # With a gate, the first half is for the activation.
-        self.fc1 = nn.Linear(embed_dim, ffn_dim * (1 + self.gated), options.ffn_bias)
-        self.fc2 = nn.Linear(ffn_dim, embed_dim, options.ffn_bias)
-        self.final_layer_norm = build_norm(embed_dim, options)
-        self.dropout_module = Dropout(dropout)
-        self.activation_dropout_module = Dropout(activation_dropout)
-        self.normalize_before = normalize_before
-        self.encoder_attn = encoder_attn
-        self.encoder_attn_layer_norm = build_norm(embed_dim, options) if encoder_attn else None
+        self.fc1 = nn.Linear(width, config.ffn_dim * (1 + self.gated), options.ffn_bias)
+        self.fc2 = nn.Linear(config.ffn_dim, width, options.ffn_bias)
+        self.final_layer_norm = build_norm(width, options)
+        self.dropout_module = Dropout(config.dropout)
+        self.activation_dropout_module = Dropout(config.activation_dropout)
+        self.normalize_before = config.normalize_before
+        self.encoder_attn = to_source
+        self.encoder_attn_layer_norm = build_norm(width, options) if to_source else None
 
     def forward(
         self,
@@ -119,7 +113,7 @@ class TransformerLayer(nn.Module):
         return project(self.activation_dropout_module(x), self.fc2)
 
 
-def build_norm(width: int, options: LayerOptions = USUAL) -> nn.Module:
+def build_norm(width: int, options: LayerOptions) -> nn.Module:
     """The norm of vectors of this width."""
     if options.norm == "rms":
         return nn.RMSNorm(width, eps=1e-5)

@@ -13,14 +13,19 @@ from ..base.errors import BackendError
 from ..kernels.native import find_compiler
 from ..position import LayerTerms, PositionEncoding
 from ..position.initial import isolated_rng
+from .config import StackConfig
 
 
 class Layers(nn.ModuleList):
     """Layers over one position encoding.
 
-    `build` makes a layer around its self-attention, which becomes its attribute `self_attn`. The
-    other arguments are those of `TransformerStack`. The encoding is not a submodule: it belongs
-    to the model, and every method that reads it takes it as an argument.
+    The encoding is not a submodule: it belongs to the model, and every method that reads it takes
+    it as an argument.
+
+    Args:
+        encoding: the position encoding.
+        config: of the stack.
+        layer_class: makes a layer of its self-attention and the config.
 
     Raises:
         BackendError: the backend does not support the encoding, or there is no compiler.
@@ -29,42 +34,35 @@ class Layers(nn.ModuleList):
     def __init__(
         self,
         encoding: PositionEncoding,
-        build: Callable[[TupeMultiheadAttention], nn.Module],
-        num_layers: int,
-        attention_dropout: float = 0.0,
-        backend: str = "auto",
-        attention_bias: bool = True,
-        causal: bool = False,
-        layerdrop: float = 0.0,
-        checkpoint_activations: bool = False,
-        compile_layers: bool = False,
+        config: StackConfig,
+        layer_class: Callable[[TupeMultiheadAttention, StackConfig], nn.Module],
     ):
         super().__init__()
-        self.backend, self.causal, self.compile_layers = backend, causal, compile_layers
-        self.layerdrop, self.checkpoint_activations = layerdrop, checkpoint_activations
+        self.config = config
         #: What each layer does with positions.
         self.plans: list[LayerPlan] = []
         firsts: dict[tuple[PositionEncoding, int | None], int] = {}
         shape = encoding.shape
-        for index in range(num_layers):
+        for index in range(config.num_layers):
             seen, window = encoding.at(index), shape.window_at(index)
             with isolated_rng():
                 terms = seen.build_layer_terms()
             attention = TupeMultiheadAttention(
                 shape.embed_dim,
                 shape.num_heads,
-                attention_dropout,
+                config.attention_dropout,
                 seen.score_terms,
                 terms,
-                attention_bias,
+                config.layer_options.attention_bias,
             )
-            self.append(build(attention))
+            self.append(layer_class(attention, config))
             first = firsts.setdefault((seen, window), index)
             plan = LayerPlan.of(seen, terms, window, first)
             # An unsupported encoding is an error now, not in the first batch.
-            choose_backend(backend, plan.features(causal, compile_layers))
+            features = plan.features(config.causal, config.compile_layers)
+            choose_backend(config.attention_backend, features)
             self.plans.append(plan)
-        if compile_layers:
+        if config.compile_layers:
             self._compile()
 
     def __getitem__(self, index: Any) -> Any:
@@ -88,10 +86,11 @@ class Layers(nn.ModuleList):
         Raises:
             BackendError: the backend cannot run here.
         """
-        causal, backend = causal and self.causal, backend or self.backend
+        config = self.config
+        causal, backend = causal and config.causal, backend or config.attention_backend
         return self.shared(
             lambda plan: plan.prepare(
-                encoding.at(plan.first), x, layout, backend, causal, self.compile_layers
+                encoding.at(plan.first), x, layout, backend, causal, config.compile_layers
             )
         )
 
@@ -106,9 +105,9 @@ class Layers(nn.ModuleList):
     def active(self) -> Iterator[tuple[int, Callable[..., Any]]]:
         """Yield index and call of the active layers; in training layerdrop skips some."""
         for index, layer in enumerate(self):
-            if self.training and self.layerdrop and torch.rand(()) < self.layerdrop:
+            if self.training and self.config.layerdrop and torch.rand(()) < self.config.layerdrop:
                 continue
-            if self.training and self.checkpoint_activations:
+            if self.training and self.config.checkpoint_activations:
                 yield index, partial(checkpoint, layer, use_reentrant=False)
             else:
                 yield index, layer

@@ -4,19 +4,18 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention import CrossAttention, Layout, Padding, TupeMultiheadAttention
-from ..base.errors import ConfigurationError, DataError
+from ..attention import Layout, Padding
+from ..base.errors import DataError
 from ..base.tracing import refuse_jit, refuse_script
 from ..kernels.dropout import Dropout
 from ..position import PositionEncoding
 from ..position.initial import isolated_rng
+from .config import StackConfig
 from .decoding import DecoderCache
 from .forward_pass import PLAIN, Batch, Encoded, Pass
 from .layer import TransformerLayer, build_norm
-from .layer_options import USUAL, LayerOptions
 from .layers import Layers
 
 
@@ -27,93 +26,30 @@ class TransformerStack(nn.Module):
 
     Args:
         embed_positions: the position encoding (fairseq's name for the module of positions).
-        num_layers: layers L.
-        ffn_dim: feed-forward width.
-        activation_fn: activation of the feed-forward block.
-        dropout: on the input and on the output of every block.
-        attention_dropout: on attention weights.
-        activation_dropout: after activation_fn.
-        normalize_before: pre-LN layers and a final LayerNorm.
-        layernorm_embedding: LayerNorm on the input, as BERT has.
-        layerdrop: probability of skipping a layer in training (Fan et al. 2019).
-        checkpoint_activations: recompute layers in the backward pass instead of storing them.
-        attention_backend: a registered backend or "auto".
-        compile_layers: run the layers through torch.compile.
-        causal: mask later tokens, as a language model does.
-        source_dim: width of the source that every layer attends to, or None without a source.
-        final_norm: LayerNorm after the last layer; by default that of pre-LN layers.
-        token_types: number of token types, each with an embedding; BERT calls them segments.
-        layer_options: gates, norms and biases.
+        config: sizes and options.
         **base: passed to the next class in the MRO.
 
     Raises:
         BackendError: the backend does not support the encoding, or there is no compiler.
-        ConfigurationError: post-LN layers without the first norm.
     """
 
     layer_class = TransformerLayer
     #: The arguments that limit the length, and what to do about a longer sequence, for messages.
     length_limit = ("--max-positions (max_len)", "shorten it (--shorten-method truncate)")
 
-    def __init__(
-        self,
-        embed_positions: PositionEncoding,
-        num_layers: int,
-        ffn_dim: int,
-        activation_fn: Callable[[Tensor], Tensor] = F.gelu,
-        dropout: float = 0.1,
-        attention_dropout: float = 0.1,
-        activation_dropout: float = 0.0,
-        normalize_before: bool = False,
-        layernorm_embedding: bool = False,
-        layerdrop: float = 0.0,
-        checkpoint_activations: bool = False,
-        attention_backend: str = "auto",
-        compile_layers: bool = False,
-        causal: bool = False,
-        source_dim: int | None = None,
-        final_norm: bool | None = None,
-        token_types: int = 0,
-        layer_options: LayerOptions = USUAL,
-        **base: Any,
-    ):
+    def __init__(self, embed_positions: PositionEncoding, config: StackConfig, **base: Any):
         super().__init__(**base)
-        width, heads = embed_positions.shape.embed_dim, embed_positions.shape.num_heads
+        width, types = embed_positions.shape.embed_dim, config.token_types
+        options = config.layer_options
         self.embed_positions = embed_positions
-        self.embed_token_types = nn.Embedding(token_types, width) if token_types else None
+        self.embed_token_types = nn.Embedding(types, width) if types else None
         self.layernorm_embedding = (
-            build_norm(width, layer_options) if layernorm_embedding else None
+            build_norm(width, options) if config.layernorm_embedding else None
         )
-        self.dropout_module = Dropout(dropout)
-        has_bias = layer_options.attention_bias
-        feed_forward = (ffn_dim, activation_fn, dropout, activation_dropout, normalize_before)
-
-        def build(attention: TupeMultiheadAttention) -> nn.Module:
-            to_source = None
-            if source_dim is not None:
-                to_source = CrossAttention(width, heads, source_dim, attention_dropout, has_bias)
-            return self.layer_class(attention, *feed_forward, to_source, layer_options)
-
-        self.layers = Layers(
-            embed_positions,
-            build,
-            num_layers,
-            attention_dropout,
-            attention_backend,
-            has_bias,
-            causal=causal,
-            layerdrop=layerdrop,
-            checkpoint_activations=checkpoint_activations,
-            compile_layers=compile_layers,
-        )
-        final_norm = normalize_before if final_norm is None else final_norm
-        self.layer_norm = build_norm(width, layer_options) if final_norm else None
-        if not layer_options.first_attention_norm:
-            if not normalize_before:
-                raise ConfigurationError(
-                    "--no-first-attention-norm is for pre-LN models: add "
-                    "--encoder-normalize-before (normalize_before), or leave it out."
-                )
+        self.dropout_module = Dropout(config.dropout)
+        self.layers = Layers(embed_positions, config, self.layer_class)
+        self.layer_norm = build_norm(width, options) if config.has_final_norm else None
+        if not options.first_attention_norm:
             self.layers[0].self_attn_layer_norm = nn.Identity()
 
     def forward(
@@ -150,7 +86,7 @@ class TransformerStack(nn.Module):
         """What `run` reads, from input vectors, B×T×C."""
         self._check(x, padding)
         batch, length = x.shape[:2]
-        if padding is None or (self.layers.causal and wanted.causal):
+        if padding is None or (self.layers.config.causal and wanted.causal):
             # Causal attention needs no mask: tokens do not attend to padding at the end.
             layout = Layout(batch, length)
         elif wanted.source is not None:

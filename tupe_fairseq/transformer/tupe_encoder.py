@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..position import build_position_encoding
+from .config import StackConfig
 from .stack import TransformerStack
 
 
@@ -77,10 +78,12 @@ class TUPEEncoder(TransformerStack):
         )
         super().__init__(
             positions,
-            num_layers=config.num_layers,
-            ffn_dim=config.expansion_factor * config.d_model,
-            dropout=config.dropout,
-            attention_dropout=config.dropout,
-            attention_backend=config.attention_backend,
+            StackConfig(
+                num_layers=config.num_layers,
+                ffn_dim=config.expansion_factor * config.d_model,
+                dropout=config.dropout,
+                attention_dropout=config.dropout,
+                attention_backend=config.attention_backend,
+            ),
         )
         self.config = config

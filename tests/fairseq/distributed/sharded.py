@@ -16,6 +16,7 @@ from torch.distributed.fsdp import fully_shard
 from tests.attention.cases import OPTIONS, VOCAB_SIZE, normal
 from tests.tolerances import assert_trained_alike
 from tupe_fairseq.position import build_position_encoding
+from tupe_fairseq.transformer.config import StackConfig
 from tupe_fairseq.transformer.stack import TransformerStack
 
 LENGTH, WIDTH, BATCH = 9, 16, 4
@@ -25,9 +26,10 @@ def build(name: str, checkpointed: bool) -> TransformerStack:
     torch.manual_seed(0)
     sizes = {"vocab_size": VOCAB_SIZE, "num_layers": 2}
     encoding = build_position_encoding(name, WIDTH, 4, LENGTH, **sizes | OPTIONS.get(name, {}))
-    return TransformerStack(
-        encoding, 2, 32, dropout=0.0, attention_dropout=0.0, checkpoint_activations=checkpointed
+    config = StackConfig(
+        2, 32, dropout=0.0, attention_dropout=0.0, checkpoint_activations=checkpointed
     )
+    return TransformerStack(encoding, config)
 
 
 def update(model: TransformerStack, rows: slice) -> None:

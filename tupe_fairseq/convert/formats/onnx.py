@@ -32,8 +32,11 @@ KIND = "onnx"
 FILE, INT8_FILE = "model.onnx", "model.int8.onnx"
 #: What transformers needs to read config.json.
 CODE = (
-    *("configuration_tupe.py", "tupe_errors.py", "tupe_options.py"),
-    *("tupe_transformer_layer_options.py", "tupe_position_model_options.py"),
+    "configuration_tupe.py",
+    "tupe_base_errors.py",
+    "tupe_base_options.py",
+    "tupe_transformer_layer_options.py",
+    "tupe_position_model_options.py",
 )
 #: Largest difference from torch, relative to the largest output.
 TOLERANCE = 1e-4

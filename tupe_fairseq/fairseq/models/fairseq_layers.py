@@ -14,6 +14,7 @@ from ...position import PositionEncoding, build_position_encoding, model_options
 from ...position.hierarchical import extend
 from ...position.initial import isolated_rng
 from ...position.learned import LearnedPosition
+from ...transformer.config import StackConfig
 from ...transformer.layer_options import LayerOptions
 from ...transformer.stack import TransformerStack
 from ..arguments.completion import position_options
@@ -27,7 +28,8 @@ class FairseqStack(TransformerStack):
         args: arguments of the model, complete.
         side: "encoder", or "decoder", which is causal.
         dictionary: of the tokens.
-        **more: further arguments of `TransformerStack` and of fairseq's class.
+        config: from `stack_config`.
+        **more: further arguments of fairseq's class.
     """
 
     version: Tensor
@@ -38,24 +40,11 @@ class FairseqStack(TransformerStack):
     #: LayerNorms of a layer, in the order in which old checkpoints number them.
     norms: tuple[str, ...] = ("self_attn_layer_norm", "final_layer_norm")
 
-    def __init__(self, args: Any, side: str, dictionary: Dictionary, **more: Any):
-        super().__init__(
-            self._build_positions(args, side, len(dictionary)),
-            num_layers=getattr(args, f"{side}_layers"),
-            ffn_dim=getattr(args, f"{side}_ffn_embed_dim"),
-            activation_fn=activation(args.activation_fn),
-            dropout=args.dropout,
-            attention_dropout=args.attention_dropout,
-            activation_dropout=args.activation_dropout,
-            normalize_before=getattr(args, f"{side}_normalize_before"),
-            layernorm_embedding=args.layernorm_embedding,
-            layerdrop=getattr(args, f"{side}_layerdrop"),
-            checkpoint_activations=args.checkpoint_activations,
-            attention_backend=args.attention_backend,
-            layer_options=LayerOptions.of(args),
-            dictionary=dictionary,
-            **more,
-        )
+    def __init__(
+        self, args: Any, side: str, dictionary: Dictionary, config: StackConfig, **more: Any
+    ):
+        positions = self._build_positions(args, side, len(dictionary))
+        super().__init__(positions, config, dictionary=dictionary, **more)
         self.extend_positions = args.extend_positions
         add_quantization_noise(self.layers, args.quant_noise_pq, args.quant_noise_pq_block_size)
         # For --ddp-backend fully_sharded; fsdp_wrap does nothing otherwise. Layers whose
@@ -99,6 +88,29 @@ class FairseqStack(TransformerStack):
             extend(self.embed_positions, state_dict, f"{name}.embed_positions.")
         # Checkpoints from elsewhere may lack the marker.
         state_dict.setdefault(f"{name}.version", self.version.clone())
+
+
+def stack_config(args: Any, side: str, **more: Any) -> StackConfig:
+    """What the layers read of fairseq's arguments, and more settings."""
+
+    def of_side(name: str) -> Any:
+        return getattr(args, f"{side}_{name}")
+
+    return StackConfig(
+        num_layers=of_side("layers"),
+        ffn_dim=of_side("ffn_embed_dim"),
+        activation_fn=activation(args.activation_fn),
+        dropout=args.dropout,
+        attention_dropout=args.attention_dropout,
+        activation_dropout=args.activation_dropout,
+        normalize_before=of_side("normalize_before"),
+        layernorm_embedding=args.layernorm_embedding,
+        layerdrop=of_side("layerdrop"),
+        checkpoint_activations=args.checkpoint_activations,
+        attention_backend=args.attention_backend,
+        layer_options=LayerOptions.of(args),
+        **more,
+    )
 
 
 def activation(name: str) -> Callable[[Tensor], Tensor]:

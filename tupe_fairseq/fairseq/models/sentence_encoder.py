@@ -13,7 +13,7 @@ from ...attention import Padding
 from ...base.errors import DataError
 from ...transformer.forward_pass import Pass
 from ...transformer.padding_shift import PaddingShift
-from .fairseq_layers import FairseqStack
+from .fairseq_layers import FairseqStack, stack_config
 
 
 class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
@@ -37,13 +37,8 @@ class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
     reorder_encoder_out = TransformerEncoderBase.reorder_encoder_out
 
     def __init__(self, args: Any, dictionary: Dictionary, embed_tokens: nn.Embedding):
-        super().__init__(
-            args,
-            "encoder",
-            dictionary,
-            compile_layers=args.compile_layers,
-            token_types=args.type_vocab_size,
-        )
+        more = {"compile_layers": args.compile_layers, "token_types": args.type_vocab_size}
+        super().__init__(args, "encoder", dictionary, stack_config(args, "encoder", **more))
         self.embed_tokens = embed_tokens
         #: Factor of the token embeddings.
         self.embed_scale = self.embed_positions.token_scale(self.embed_positions.shape.embed_dim)

@@ -11,7 +11,7 @@ from ...transformer.decoding import DecoderCache
 from ...transformer.forward_pass import Pass
 from ...transformer.padding_shift import PaddingShift
 from .. import commands
-from .fairseq_layers import FairseqStack
+from .fairseq_layers import FairseqStack, stack_config
 
 CACHE = "decoder_cache"
 
@@ -47,13 +47,18 @@ class TupeTransformerDecoder(FairseqStack, TransformerDecoderBase):
         embed_tokens: nn.Module,
         no_encoder_attn: bool = False,
     ):
+        config = stack_config(
+            cfg,
+            "decoder",
+            causal=True,
+            source_dim=None if no_encoder_attn else cfg.encoder.embed_dim,
+            final_norm=cfg.decoder.normalize_before and not cfg.no_decoder_final_norm,
+        )
         super().__init__(
             cfg,
             "decoder",
             dictionary,
-            causal=True,
-            source_dim=None if no_encoder_attn else cfg.encoder.embed_dim,
-            final_norm=cfg.decoder.normalize_before and not cfg.no_decoder_final_norm,
+            config,
             cfg=_without_layers(cfg),
             embed_tokens=embed_tokens,
             no_encoder_attn=no_encoder_attn,
