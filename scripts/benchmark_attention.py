@@ -23,7 +23,6 @@ from torch import Tensor
 
 from tupe_fairseq import UsageError, build_position_encoding
 from tupe_fairseq.attention import ATTENTION_BACKENDS, LayerPlan, TupeMultiheadAttention
-from tupe_fairseq.attention.backend import NOTHING
 from tupe_fairseq.base.errors import one_line_endings
 
 NO_BIAS = Contender("no bias", "torch")
@@ -109,12 +108,12 @@ def build(
 
         def attend(q, k, v):
             q, k, v = seen.rotate(q, k, v)
+            relative = None
             if terms is not None:
                 q, k, v = terms.rotate(q, k, v, seen)
-            added = NOTHING
-            if terms is not None:
-                added = layer.layer_scores(terms, x, q, k, prepared)
-            return prepared.backend.attend(q, k, v, prepared, added, dropout)
+                if terms.uses("relative"):
+                    relative = terms.relative(seen, setting.length, layer)
+            return prepared.backend.attend(q, k, v, prepared, dropout, relative)
 
         return attend
 

@@ -17,8 +17,6 @@ FORWARD = {
     torch.float16: 5e-3,
     torch.bfloat16: 4e-2,
 }
-#: Differences of running sums up to 1,000 that are split into half-precision parts; not relative.
-SPLIT_SUMS = 2e-4
 
 #: Gradients pass every rounding twice, and those of parameters sum over all positions.
 GRADIENT = {

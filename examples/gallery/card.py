@@ -71,11 +71,8 @@ def card(name: str) -> Card:
         "Backends": ", ".join(_backends(seen, terms)),
         "Beyond the trained length": _beyond(name, encoding),
     }
-    decoder = cost_of(_build(name, *SMALL, sides=False))
     if cls.causal_only:
         facts["Models"] = "decoders only"
-    elif decoder != facts["Cost"]:
-        facts["Cost"] += f". In a decoder: {decoder}"
     source = f"{module.__name__.replace('.', '/')}.py"
     visible = 2 if len(paragraphs[0]) < SHORT else 1
     equation, notes = paragraphs[:visible], [*paragraphs[visible:], *own]
@@ -97,15 +94,9 @@ def paragraphs_of(documented: object) -> list[str]:
 
 
 def _build(
-    name: str,
-    width: int,
-    heads: int,
-    positions: int,
-    vocabulary: int,
-    layers: int,
-    sides: bool = True,
+    name: str, width: int, heads: int, positions: int, vocabulary: int, layers: int
 ) -> PositionEncoding:
-    sides = sides and not POSITION_ENCODINGS[name].causal_only
+    sides = not POSITION_ENCODINGS[name].causal_only
     sizes = {"vocab_size": vocabulary, "num_layers": layers}
     return build_position_encoding(name, width, heads, positions, sides, **sizes)
 
@@ -139,7 +130,7 @@ def _rotates(seen: PositionEncoding, terms: LayerTerms | None) -> bool:
 
 def _adds(terms: LayerTerms | None) -> bool:
     """Whether the terms of a layer add to the scores."""
-    return terms is not None and any(map(terms.uses, ("relative", "content", "vectors")))
+    return terms is not None and terms.uses("relative")
 
 
 @torch.no_grad()
@@ -159,14 +150,8 @@ def _costs(encoding: PositionEncoding) -> Iterator[str]:
     if bias is not None:
         often = "once for all layers" if encoding.at(0) is encoding.at(1) else "for each layer"
         yield f"{_stored(bias)}, {often}"
-    if terms is None:
-        return
-    if terms.uses("relative"):
+    if _adds(terms):
         yield "products with vectors by distance in each layer, O(T)"
-    if terms.uses("vectors"):
-        yield "further dimensions of queries and keys in each layer, O(T)"
-    if terms.uses("content"):
-        yield "a number for each query and key in each head, layer and sequence, O(T²)"
 
 
 def _stored(bias: AttentionBias) -> str:

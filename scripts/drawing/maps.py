@@ -1,7 +1,6 @@
 """Maps of positions for any encoding, as tensors; plots.py draws them."""
 
 import copy
-from dataclasses import replace
 from typing import NamedTuple, TypeVar, cast
 
 import torch
@@ -81,56 +80,31 @@ def _layer_maps(
 ) -> tuple[Tensor, str]:
     """One layer's score term, H×T×T, and its meaning.
 
-    For rotations see `position_maps`. Any other term is affine in queries, keys and the input of
-    the layer. Its constant part is the value for an average token (Transformer-XL's v W_{K,R}
-    R_{i−j}). If that is zero (Shaw, DeBERTa, the relative bank), the map shows the linear part:
-    the root mean square of the term for queries, keys and inputs with independent entries of unit
-    variance, for Shaw |R^K_{i−j}|/√D.
+    For rotations see `position_maps`. Any other term is affine in queries and keys. Its constant
+    part is the value for an average token (Transformer-XL's v W_{K,R} R_{i−j}). If that is zero
+    (Shaw, DeBERTa), the map shows the linear part: the root mean square of the term for queries
+    and keys with independent entries of unit variance, for Shaw |R^K_{i−j}|/√D.
     """
+    terms = attention.layer_terms
+    assert terms is not None
     heads, width = encoding.shape.num_heads, encoding.shape.head_dim
     zeros = attention.q_proj.weight.new_zeros(1, heads, length, width)
-    if attention.layer_terms is not None and attention.layer_terms.uses("rotate"):
+    if terms.uses("rotate"):
         ones = torch.ones_like(zeros)
-        q, k, _ = attention.layer_terms.rotate(ones, ones, ones, encoding)
+        q, k, _ = terms.rotate(ones, ones, ones, encoding)
         maps = (q @ k.mT)[0]
         return maps / maps[:, :1, :1], "q · k of equal tokens, relative to distance 0"
-    constant = _layer_scores(attention, zeros, zeros, encoding)[0]
+    relative = terms.relative(encoding, length, attention)
+    constant = relative.scores(zeros, zeros)[0]
     if constant.any():
         return constant, "added to the scores of average tokens"
     # D×H×T×D: query d is the d-th unit vector.
     unit = torch.eye(width).to(zeros)[:, None, None].expand(-1, heads, length, -1)
     none = zeros.expand_as(unit)
     scale = (encoding.score_terms * width) ** -0.5
-    for_queries = _layer_scores(attention, unit * scale, none, encoding).square().sum(0)
-    for_keys = _layer_scores(attention, none, unit, encoding).square().sum(0)
-    total = for_queries + for_keys
-    if attention.layer_terms is not None and attention.layer_terms.uses("relative_queries"):
-        for unit_x in torch.eye(encoding.shape.embed_dim).to(zeros):
-            x = unit_x.expand(1, length, -1)
-            total = total + _layer_scores(attention, zeros, zeros, encoding, x)[0].square()
-    return total.sqrt(), "added to the scores, root mean square over tokens"
-
-
-def _layer_scores(
-    attention: TupeMultiheadAttention,
-    q: Tensor,
-    k: Tensor,
-    encoding: PositionEncoding,
-    x: Tensor | None = None,
-) -> Tensor:
-    """What a layer's terms add to the scores of B×H×T×D queries and keys: B×H×T×T."""
-    terms = attention.layer_terms
-    assert terms is not None
-    if x is None:
-        # An average token has an input of zeros.
-        x = q.new_zeros(len(q), q.size(2), encoding.shape.embed_dim)
-    if terms.uses("relative"):
-        relative = terms.relative(encoding, q.size(2), attention)
-        return replace(relative, queries=terms.relative_queries(x)).scores(q, k)
-    if terms.uses("content"):
-        return terms.content(q, k, x, encoding)
-    for_queries, for_keys, _ = terms.vectors(x)
-    return for_queries @ for_keys.mT
+    for_queries = relative.scores(unit * scale, none).square().sum(0)
+    for_keys = relative.scores(none, unit).square().sum(0)
+    return (for_queries + for_keys).sqrt(), "added to the scores, root mean square over tokens"
 
 
 def _position_vectors(encoding: PositionEncoding, length: int) -> Tensor:

@@ -31,7 +31,6 @@ BUCKETS = {"num_buckets": 8, "max_distance": 6}
 #: Few trained positions, so that short sentences go beyond.
 TOEPLITZ = {"extend_positions": "toeplitz", "trained_positions": 5}
 TOEPLITZ |= {"toeplitz_far": 2, "toeplitz_slope": 0.5}
-BANK = {"bank_width": 5, "bank_extent": 2}
 DEBERTA_V3 = {"relative_clip": 5, "deberta_buckets": 4, "deberta_released": True}
 OPTIONS = {
     "t5": BUCKETS,
@@ -45,12 +44,6 @@ OPTIONS = {
     "cape": {"cape_global_shift": 0.0, "cape_local_shift": 0.0, "cape_scale": 1.0},
     "shape": {"shape_shifts": 0},
     "xpos": {"bidirectional": False, "xpos_scale_base": 16},
-    "fox": {"bidirectional": False},
-    "relative_bank": {"bank_width": 3, "bank_extent": 3},
-    "cable": {"bidirectional": False},
-    "cope": {"bidirectional": False, "cope_positions": 4},
-    # A network so narrow that no rounding in bf16 moves a unit across the kink of LeakyReLU.
-    "dape": {"dape_width": 8},
 }
 #: The encodings that encoders take.
 IN_ENCODERS = [name for name, cls in POSITION_ENCODINGS.items() if not cls.causal_only]
@@ -71,10 +64,6 @@ VARIANTS = {
 #: Of the other encodings: options, and clips of which one lets no distance but 0 and 1 apart.
 OTHER_VARIANTS = {
     "rope-values": ("rope", {"rope_values": True, "rope_theta": 100.0}),
-    "fox-two_sided": ("fox", {}),
-    "cable-two_sided": ("cable", {}),
-    "relative_bank-one_sided": ("relative_bank", {"bidirectional": False, **BANK}),
-    "relative_bank-long": ("relative_bank", {**BANK, "bank_extent": 40}),
     "pope-slow": ("pope", {"rope_theta": 100.0}),
     "urpe-one_sided": ("urpe", {"bidirectional": False, **BUCKETS}),
     "rope-fraction": ("rope", {"rope_fraction": 0.5}),

@@ -22,13 +22,11 @@ from tupe_fairseq import UsageError
 
 CASES = [*REFERENCES, *VARIANTS, *OTHER_VARIANTS]
 #: What backends refuse: terms on the values, factors of the weights, terms that depend on content,
-#: biases by distance.
+#: biases by distance. `blocked` and `eager` take all.
 REFUSED = {
     "sdpa": ("shaw", "urpe"),
-    "blocked": ("cope", "dape", "fox-two_sided", "cable-two_sided"),
     "flash": (
-        *("shaw", "transformer_xl", "deberta", "cope", "dape", "fox-two_sided", "t5", "tupe_r"),
-        *("cable-two_sided", "relative_bank", "urpe"),
+        *("shaw", "transformer_xl", "deberta", "t5", "tupe_r", "urpe"),
         *("alibi", "fire", "kerple_log", "kerple_power", "sandwich", "tupe_a-toeplitz"),
     ),
 }
@@ -39,7 +37,7 @@ SERVED = [
     if not {case, ENCODINGS[case][0]} & {*REFUSED.get(backend, ())}
 ]
 #: These have no parameter that tells a model of float64: their biases are fp32 in every model.
-PRECISION = {(name, torch.float64): torch.float32 for name in ("alibi", "dape", "sandwich")}
+PRECISION = {(name, torch.float64): torch.float32 for name in ("alibi", "sandwich")}
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -71,7 +69,6 @@ def test_reference_attends_sharply():
 
 REASONS = {
     "sdpa": "to the values|after the softmax",
-    "blocked": "depends? on content",
     "flash": "depends? on content|depends on the distance",
 }
 

@@ -104,8 +104,8 @@ def test_auto_takes_the_first_that_has_all_features():
     assert choose_backend("auto", tupe_r).name == "blocked"
     assert choose_backend("auto", tupe_r, "cuda").name == "sdpa"
     assert choose_backend("auto", tupe_a, "cuda").name == "flash"
-    assert choose_backend("auto", {Feature.CONTENT}).name == "sdpa"
-    assert choose_backend("auto", {Feature.CONTENT, Feature.RELATIVE_VALUES}).name == "eager"
+    assert choose_backend("auto", {Feature.COMPILED, Feature.RELATIVE}).name == "sdpa"
+    assert choose_backend("auto", {Feature.COMPILED, Feature.RELATIVE_VALUES}).name == "eager"
 
 
 def test_auto_on_gpus_depends_on_the_length():

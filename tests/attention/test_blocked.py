@@ -27,7 +27,7 @@ from tupe_fairseq.position import AttentionBias, PositionEncoding, Shape
 CASES = ("none", "learned", "rope", "alibi", "t5", "tupe_a", "tupe_a-tie_cls", "tupe_r", "urpe")
 #: Vectors by distance, with clips shorter and longer than the sentences.
 RELATIVE = ("shaw", "shaw-wide", "shaw-long", "deberta", "deberta-wide", "deberta-long")
-RELATIVE += ("transformer_xl", "relative_bank", "relative_bank-long")
+RELATIVE += ("transformer_xl",)
 VECTORS = ("shaw", "deberta", "transformer_xl")
 #: With a window, an untied [CLS] still sees all tokens, and all tokens see it.
 UNTIED, TIED = ("tupe_a", "tupe_r"), ("tupe_a-tie_cls", "tupe_r-tie_cls")
@@ -139,7 +139,6 @@ def largest_allocation(case, length, **how):
     ("case", "length", "causal"),
     [
         *((case, 2500, False) for case in ("shaw", "shaw-long", "deberta", "transformer_xl")),
-        ("relative_bank", 2500, False),
         ("tupe_r", LONG, True),
     ],
 )

@@ -130,22 +130,3 @@ def test_wav2vec2_bert_with_relative_keys(clip, padding):
     mask = added_mask(padding, torch.float64)
     output, weights = theirs(words_of(), attention_mask=mask, output_attentions=True)
     assert_same(encoding, attention, padding, output, weights)
-
-
-@PADDINGS
-def test_inkling(padding):
-    """Its bank, in attention without its norms and its scale; its softmax is in fp32."""
-    inkling = pytest.importorskip("transformers.models.inkling.modeling_inkling")
-    sizes = {"bank_width": 5, "bank_extent": 4}
-    encoding, attention = build("relative_bank", torch.float32, bidirectional=False, **sizes)
-    terms, x = attention.layer_terms, words_of(torch.float32)
-    theirs, positions = inkling.InklingRelativeLogits(5, 4), torch.arange(LENGTH)
-    copy(theirs.proj, terms.bank)
-    output, weights = inkling.eager_attention_forward(
-        SimpleNamespace(num_key_value_groups=1, training=False),
-        *(attention.per_head(getattr(attention, f"{name}_proj")(x)) for name in "qkv"),
-        attention_mask=added_mask(padding, torch.float32),
-        scaling=HEAD_DIM**-0.5,
-        position_bias=theirs(terms.r_proj(x).unflatten(-1, (NUM_HEADS, 5)), positions, positions),
-    )
-    assert_same(encoding, attention, padding, output.flatten(2), weights)

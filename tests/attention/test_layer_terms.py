@@ -20,8 +20,7 @@ from tupe_fairseq.position.deberta import log_buckets
 LAYERED = [
     case
     for case, (name, options) in ENCODINGS.items()
-    if name in ("shaw", "transformer_xl", "deberta", "relative_bank")
-    and options.get("deberta_terms") != "none"
+    if name in ("shaw", "transformer_xl", "deberta") and options.get("deberta_terms") != "none"
 ]
 
 

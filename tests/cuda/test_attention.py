@@ -24,9 +24,8 @@ def prepared(case, dtype=torch.float32, length=LENGTH):
     """Encoding, attention and words on the device, their numbers rounded to the dtype."""
     modules = build(case, length)
     for parameter in (parameter for module in modules for parameter in module.parameters()):
-        # With larger ones rounding is amplified, most by the differential equation of FLOATER and
-        # by gates that are summed over the tokens between.
-        parameter.data *= 0.1 if case in ("floater", "fox", "cable") else 0.5
+        # With larger ones rounding is amplified, most by the differential equation of FLOATER.
+        parameter.data *= 0.1 if case == "floater" else 0.5
     encoding, attention = (module.to(DEVICE, dtype) for module in modules)
     x = normal(2, length, EMBED_DIM, seed=length, dtype=dtype).to(DEVICE)
     return encoding, attention, x

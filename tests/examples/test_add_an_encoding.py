@@ -1,6 +1,5 @@
 """The example of an encoding outside the package, trained by the real command."""
 
-import math
 from argparse import Namespace
 
 import pytest
@@ -41,19 +40,18 @@ from tupe_fairseq import build_position_encoding as build
 gaussian = build("gaussian", 8, 2, 16, gaussian_width=0.5)
 gaussian.b.data.fill_(-3)
 print(*gaussian.attention_bias(5, 5).dense()[1].flatten().tolist())
-terms, q = build("token_slopes", 8, 2, 16).build_layer_terms(), torch.zeros(1, 2, 5, 4)
-terms.w.data[1] = 0.5
-print(*terms.content(q, q, torch.ones(1, 5, 8), None)[0, 1].flatten().tolist())
+terms, q = build("token_slopes", 8, 2, 16).build_layer_terms(), torch.ones(1, 2, 5, 4)
+terms.u.data[1] = 0.5
+print(*terms.relative(None, 5).scores(q, q)[0, 1].flatten().tolist())
 """
 
 
 def test_equations(tmp_path):
-    """Against loops: −|w (i − j)² + b|, and −softplus(w_h · x_i) |i − j|."""
+    """Against loops: −|w (i − j)² + b|, and −(q_i · u) |i − j|."""
     (tmp_path / "program.py").write_text(PROGRAM)
     printed = processes.run(tmp_path / "program.py", PYTHONPATH=PATH).stdout.splitlines()
     distances = [abs(i - j) for i in range(5) for j in range(5)]
-    slope = math.log1p(math.exp(4))
-    equations = (lambda d: -abs(2.0 * d**2 - 3), lambda d: -slope * d)
+    equations = (lambda d: -abs(2.0 * d**2 - 3), lambda d: -2.0 * d)
     for line, equation in zip(printed, equations, strict=True):
         assert [*map(float, line.split())] == pytest.approx([*map(equation, distances)])
 

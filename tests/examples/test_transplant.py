@@ -199,7 +199,7 @@ def test_texts_that_sentence_transformers_changes(text, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--position-encoding cope", "cope is for decoders only"),
+        ("--position-encoding xpos", "xpos is for decoders only"),
         ("--position-encoding tupe_x", "'tupe_x'"),
         ("--position-encoding rope --length 2", "--length is 2, but must be at least 5"),
         ("--position-encoding rope --length 65", "--length is 65, but must be at most 64"),

@@ -34,18 +34,12 @@ TUPE = {
 }
 #: Of each parameter: mean and deviation, or bounds, or the value.
 BEGINNINGS = {
-    "cable": {"terms.gate.weight": SMALL, "terms.gate.bias": 0.0},
     "cnn": {"conv.weight": as_torch(16 * 31), "conv.bias": as_torch(16 * 31)},
     "complex_order": {
         "phase": 0.0,
         # Of all words, from 1 to 1/10000.
         "frequency": torch.tensor([10000 ** (-c / WIDTH) for c in range(WIDTH)]),
         "readout.weight": as_torch(2 * WIDTH),
-    },
-    "cope": {"terms.weight": 0.0},
-    "dape": {
-        **{f"terms.fc1.{name}": as_torch(2 * HEADS) for name in ("weight", "bias")},
-        **{f"terms.fc2.{name}": as_torch(32) for name in ("weight", "bias")},
     },
     "deberta": {
         "weight": SMALL,
@@ -62,14 +56,12 @@ BEGINNINGS = {
         **{f"dynamics.0.{name}": as_torch(WIDTH + 1) for name in ("weight", "bias")},
         **{f"dynamics.2.{name}": 0.0 for name in ("weight", "bias")},
     },
-    "fox": {"terms.gate.weight": SMALL, "terms.gate.bias": 0.0},
     "hierarchical": {"weight": SMALL},
     "kerple_log": {"strength": {0.0, 2.0}, "rate": {0.0, 1.0}},
     "kerple_power": {"exponent": {0.0, 2.0}, "slope": {0.0, 1.0}},
     "learned": {"weight": SMALL},
     "multiplicative": {"weight": NEAR_ONE},
     "pope": {"terms.phase": 0.0},
-    "relative_bank": {"terms.r_proj.weight": SMALL, "terms.bank": SMALL},
     "rnn": {
         f"from_{side}.{kind}_{part}_l0": as_torch(WIDTH // 2)
         for side in ("left", "right")

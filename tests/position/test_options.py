@@ -14,11 +14,9 @@ LENGTH, WIDTH, HEADS = 16, 24, 3
 #: Values of options that cannot have just any.
 VALUES = {
     "alibi_slopes": "official",
-    "bank_extent": 4,
     "cape_scale": 1.5,
     "cnn_kernel": 5,
     "cnn_groups": 6,
-    "dape_base": "kerple_log",
     "deberta_dropout": 0.5,
     "deberta_terms": "c2p",
     "global_every": 2,

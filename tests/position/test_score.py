@@ -82,6 +82,15 @@ def test_autocast_does_not_round_the_score(case):
     assert torch.equal(scores[0][0], encoding.at(0).attention_bias(LENGTH, LENGTH).dense())
 
 
+def test_autocast_does_not_round_rows_of_the_bias():
+    """Rows are computed one by one in decoding, and where the term is too large to be stored."""
+    encoding, _ = build_attention("tupe_a", 64, bidirectional=False)
+    bias = encoding.attention_bias(64, 64)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = bias.row(40).cells
+    assert torch.equal(found, bias.row(40).cells)
+
+
 def test_toeplitz_needs_memory_that_grows_with_the_length_alone():
     bias = build_attention("tupe_r-toeplitz", 40)[0].attention_bias(40, 40)
     sizes = {name: part.numel() // NUM_HEADS for name, part in bias.parts().items()}

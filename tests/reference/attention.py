@@ -19,18 +19,17 @@ def attend(
     weights: dict[str, Tensor],
     num_heads: int,
     padding: Tensor | None = None,
-    positional: Tensor | Callable[[Tensor], Tensor] | None = None,
+    positional: Tensor | None = None,
     **terms,
 ) -> tuple[Tensor, Tensor]:
     """x B×T×C -> output B×T×C and weights B×H×T×T; `terms` as in `attend_sentence`.
 
-    positional: what is added to the scores, H×T×T, or a function of the sentence, T×C.
+    positional: what is added to the scores, H×T×T.
     """
     outputs, attention = [], []
     for b, sentence in enumerate(x):
         padded = [False] * len(sentence) if padding is None else padding[b].tolist()
-        added = positional(sentence) if callable(positional) else positional
-        output, a = attend_sentence(sentence, weights, num_heads, padded, added, **terms)
+        output, a = attend_sentence(sentence, weights, num_heads, padded, positional, **terms)
         outputs.append(output)
         attention.append(a)
     return torch.stack(outputs), torch.stack(attention)

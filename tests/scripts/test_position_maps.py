@@ -160,20 +160,6 @@ def test_shaw_shows_the_norm_of_its_vectors():
         assert_close(maps[head], cells(length))
 
 
-def test_relative_bank_shows_its_strength_for_random_inputs():
-    built = encoder("relative_bank", bank_extent=4, bank_width=3)
-    terms = built.layers[0].self_attn.layer_terms
-    for head, maps in enumerate(position_maps(built, LENGTH).maps):
-        weight = terms.r_proj.weight.view(HEADS, 3, WIDTH)[head]
-
-        def strength(i, j, weight=weight):
-            if abs(i - j) >= 4:
-                return 0
-            return math.sqrt(float((terms.bank[:, i - j + 3] @ weight).square().sum()))
-
-        assert_close(maps, cells(strength))
-
-
 def test_deberta_sums_squares_of_both_directions():
     built = encoder("deberta", relative_clip=4)
     table, terms = built.embed_positions.weight, built.layers[0].self_attn.layer_terms

@@ -29,7 +29,7 @@ def counted(graphs, graph, inputs):
     ("backend", "name"),
     [
         *(("eager", name) for name in ("shaw", "transformer_xl", "deberta", "urpe")),
-        *(("sdpa", name) for name in ("rope", "tupe_r", "relative_bank")),
+        *(("sdpa", name) for name in ("rope", "tupe_r", "transformer_xl")),
         *(("flash", name) for name in ("learned", "tupe_a", "pope")),
     ],
 )

@@ -1,7 +1,7 @@
 """A stack is its layers one after another, each over what the encoding is there.
 
-By encodings whose scores, or windows and rotations, differ by layer, and by one whose scores each
-layer computes from its input.
+By encodings whose scores, or windows and rotations, differ by layer, and by one with terms of each
+layer.
 """
 
 import copy
@@ -30,7 +30,7 @@ OPTIONS = {
         **{"rope_theta": 1000.0, "rope_theta_local": 10.0},
         **{"attention_window": 2, "global_every": 2},
     },
-    "fox": {},
+    "transformer_xl": {},
 }
 
 
@@ -97,7 +97,7 @@ def test_what_is_not_served_is_refused_when_built(name, reason):
         build(name, "flash")
 
 
-@pytest.mark.parametrize(("name", "scores"), [("fire", 3), ("rope", 2), ("fox", 1)])
+@pytest.mark.parametrize(("name", "scores"), [("fire", 3), ("rope", 2), ("transformer_xl", 1)])
 def test_layers_that_see_the_same_share_one_score(name, scores, monkeypatch):
     encoder, calls = build(name, "eager"), []
     for module in encoder.embed_positions.modules():
@@ -117,7 +117,7 @@ def test_layers_have_the_parameters_of_their_number():
 
 
 def test_every_layer_owns_its_terms():
-    layers = build("fox").layers
-    assert len({term.gate.weight for term in layers.terms()}) == LAYERS
+    layers = build("transformer_xl").layers
+    assert len({term.r_proj.weight for term in layers.terms()}) == LAYERS
     assert list(layers[:2]) == [layers[0], layers[1]]
     assert isinstance(layers[:2], nn.ModuleList)

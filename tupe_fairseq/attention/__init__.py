@@ -2,7 +2,7 @@
 
 # Importing a backend registers it.
 from . import blocked, eager, flash, sdpa  # noqa: F401
-from .backend import ATTENTION_BACKENDS, Backend, Feature, LayerScores, Prepared
+from .backend import ATTENTION_BACKENDS, Backend, Feature, Prepared
 from .cross_attention import CrossAttention, Source
 from .layer_cache import LayerCache
 from .layout import Layout, Padding
@@ -16,7 +16,6 @@ __all__ = [
     "Feature",
     "LayerCache",
     "LayerPlan",
-    "LayerScores",
     "Layout",
     "Padding",
     "Prepared",

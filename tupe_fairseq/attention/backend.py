@@ -8,14 +8,14 @@ forward pass for layers that share a bias, `attend` in each layer.
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..base.registry import Registry
 from ..position import PositionEncoding
-from ..position.bias import HIDDEN, AttentionBias
+from ..position.bias import AttentionBias
 from ..position.dtypes import widened
 from ..position.relative import RelativeVectors
 from .layout import Layout
@@ -27,11 +27,9 @@ class Feature(Enum):
     """What a layer can require; the value is the reason given by a backend that lacks it."""
 
     RELATIVE = "it cannot add products with vectors by distance, which depend on content"
-    CONTENT = "it cannot add a positional term that depends on content"
     RELATIVE_VALUES = "it cannot add vectors by distance to the values"
     DISTANCE = "it cannot add a bias that depends on the distance"
     FACTOR = "it cannot multiply attention weights after the softmax"
-    SCALED_VECTORS = "it cannot scale scores that are products of vectors from the layer's input"
     SCALED_TERMS = "it cannot scale the positional terms of a layer"
     DECODER = "it cannot mask later tokens in a decoder"
     WINDOW = "it cannot restrict attention to a window"
@@ -68,29 +66,6 @@ class Prepared:
         return (x * self.temperature.to(widened(x.dtype))).to(x.dtype)
 
 
-class LayerScores(NamedTuple):
-    """What one layer adds to the scores.
-
-    Attributes:
-        relative: products with vectors by distance, or None.
-        content: a term that depends on content, B×H×T×S, or None.
-    """
-
-    relative: RelativeVectors | None = None
-    content: Tensor | None = None
-
-    def dense(self, q: Tensor, k: Tensor, start: int = 0) -> Tensor | None:
-        """The sum for queries, B×H×T×E, and keys, B×H×S×E: B×H×T×S; None where there is none."""
-        if self.relative is None:
-            return self.content
-        scores = self.relative.scores(q, k, start)
-        return scores if self.content is None else scores + self.content
-
-
-#: For layers without terms.
-NOTHING = LayerScores()
-
-
 class Backend:
     """Computes softmax(q kᵀ + positional terms) v, exactly."""
 
@@ -112,7 +87,6 @@ class Backend:
         layout: Layout,
         heads: int,
         dtype: torch.dtype,
-        hidden_score: float = HIDDEN,
     ) -> Any:
         """Prepare the inputs of `attend` that layers share, once per forward pass.
 
@@ -122,7 +96,6 @@ class Backend:
             layout: queries, keys and padding.
             heads: H.
             dtype: of the queries.
-            hidden_score: added to the scores of padding.
 
         Returns:
             What `attend` finds in `prepared.inputs`.
@@ -130,12 +103,18 @@ class Backend:
         raise NotImplementedError
 
     def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, prepared: Prepared, added: LayerScores, p: float
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        prepared: Prepared,
+        p: float,
+        relative: RelativeVectors | None = None,
     ) -> Tensor:
         """Attend in one layer.
 
         A backend with the feature FACTOR multiplies weights by `prepared.factor`, one with
-        RELATIVE_VALUES adds `added.relative.for_values` to the values.
+        RELATIVE_VALUES adds `relative.for_values` to the values.
 
         Args:
             q: queries scaled by 1/√D, B×H×T×E; scores are also scaled by the temperature, see
@@ -143,8 +122,8 @@ class Backend:
             k: keys, B×H×S×E.
             v: values, B×H×S×D.
             prepared: by this backend.
-            added: the layer's own terms.
             p: probability of dropping an attention weight.
+            relative: the layer's vectors by distance, or None.
 
         Returns:
             B×H×T×D.

@@ -20,9 +20,10 @@ from ..kernels.dropout import dropout as drop
 from ..kernels.products import multiply
 from ..kernels.random_bits import draw_key
 from ..kernels.softmax import ScoreTerms, softmax_dropout_, softmax_dropout_backward_
-from ..position.bias import HIDDEN, AttentionBias
+from ..position.bias import AttentionBias
 from ..position.dtypes import widened
-from .backend import ATTENTION_BACKENDS, Backend, Feature, LayerScores, Prepared
+from ..position.relative import RelativeVectors
+from .backend import ATTENTION_BACKENDS, Backend, Feature, Prepared
 from .bias_gradient import BiasGradient
 from .blocks import Block, Blocks, split_into_blocks
 from .first_derivatives import refuse_second
@@ -40,10 +41,10 @@ DENSE = 1 << 29
 
 
 class Blocked(Backend):
-    """For CPUs: every encoding whose terms are biases, products or vectors, in O(T) memory."""
+    """For CPUs: every encoding, in O(T) memory."""
 
     name = "blocked"
-    supports = frozenset(Feature) - {Feature.CONTENT, Feature.COMPILED, Feature.SCALED_TERMS}
+    supports = frozenset(Feature) - {Feature.COMPILED, Feature.SCALED_TERMS}
 
     def unavailable(self, device: str) -> str | None:
         return None if device == "cpu" else f"its kernels are for CPUs, not for {device}"
@@ -54,10 +55,9 @@ class Blocked(Backend):
         layout: Layout,
         heads: int,
         dtype: torch.dtype,
-        hidden_score: float = HIDDEN,
     ) -> Any:
         dtype = widened(dtype)
-        padding = padding_scores(layout.padding_mask, dtype, hidden_score)
+        padding = padding_scores(layout.padding_mask, dtype)
         if bias is not None:
             bias = bias.to(dtype)
             if bias.cells is not None and bias.cells.stride(-1) != 1:
@@ -83,13 +83,19 @@ class Blocked(Backend):
         return Blocks(blocks, bias, padding, workspace, share, *shown, layout.lengths)
 
     def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, prepared: Prepared, added: LayerScores, p: float
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        prepared: Prepared,
+        p: float,
+        relative: RelativeVectors | None = None,
     ) -> Tensor:
         blocks, dtype, wide = prepared.inputs, v.dtype, widened(v.dtype)
         if p == 1:
             return v.new_zeros(*q.shape[:-1], v.size(-1))
         q = prepared.scaled(q)
-        fused = not p and added.relative is None and prepared.factor is None
+        fused = not p and relative is None and prepared.factor is None
         if fused and isinstance(blocks, Blocks) and _is_native(dtype) and blocks.bias is None:
             mask = None if blocks.padding is None else blocks.padding[:, None].to(dtype)
             return F.scaled_dot_product_attention(q, k, v, mask, scale=1.0)
@@ -100,7 +106,7 @@ class Blocked(Backend):
             return _attend_other(q, k, v, blocks, p).to(dtype)
         if fused and (out := _attend_fused(blocks, q, k, v)) is not None:
             return out.to(dtype)
-        tensors, firsts = relative_inputs(q, k, v, added.relative)
+        tensors, firsts = relative_inputs(q, k, v, relative)
         if prepared.factor is not None:
             tensors = tensors._replace(factor=prepared.factor.to(wide))
         parts = () if blocks.bias is None else blocks.bias.parts().values()

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from ..kernels.linear import project
-from .backend import NOTHING, Backend, Feature, Prepared
+from .backend import Backend, Feature, Prepared
 from .eager import EAGER
 from .layout import Layout
 from .plan import choose_backend, dtype_of_queries
@@ -76,11 +76,11 @@ class CrossAttention(Projections):
         dropout, weights = self.dropout if self.training else 0.0, None
         if need_weights:
             prepared = source.prepare(EAGER)
-            out, weights = EAGER.attend_with_weights(q, k, v, prepared, NOTHING, dropout)
+            out, weights = EAGER.attend_with_weights(q, k, v, prepared, dropout)
             # B×H×n·T×S -> B×n×H×T×S -> n·B×H×T×S
             weights = weights.unflatten(2, (-1, x.size(1))).transpose(1, 2).flatten(0, 1)
         else:
             prepared = source.prepared
-            out = prepared.backend.attend(q, k, v, prepared, NOTHING, dropout)
+            out = prepared.backend.attend(q, k, v, prepared, dropout)
         # B×H×n·T×D -> n·B×T×C
         return project(out.transpose(1, 2).reshape(x.shape), self.out_proj), weights

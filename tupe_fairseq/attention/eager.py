@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from ..kernels.dropout import dropout as drop
-from ..position.bias import HIDDEN, AttentionBias
+from ..position.bias import AttentionBias
 from ..position.dtypes import widened
 from ..position.indices import toeplitz
-from .backend import ATTENTION_BACKENDS, Backend, Feature, LayerScores, Prepared
+from ..position.relative import RelativeVectors
+from .backend import ATTENTION_BACKENDS, Backend, Feature, Prepared
 from .layout import Layout
 
 
@@ -25,7 +26,6 @@ class Eager(Backend):
         layout: Layout,
         heads: int,
         dtype: torch.dtype,
-        hidden_score: float = HIDDEN,
     ) -> Any:
         mask = layout.padding_mask
         # B×S -> B×1×1×S
@@ -33,19 +33,31 @@ class Eager(Backend):
         return None if bias is None else bias.dense(), padding
 
     def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, prepared: Prepared, added: LayerScores, p: float
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        prepared: Prepared,
+        p: float,
+        relative: RelativeVectors | None = None,
     ) -> Tensor:
-        return self.attend_with_weights(q, k, v, prepared, added, p)[0]
+        return self.attend_with_weights(q, k, v, prepared, p, relative)[0]
 
     def attend_with_weights(
-        self, q: Tensor, k: Tensor, v: Tensor, prepared: Prepared, added: LayerScores, p: float
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        prepared: Prepared,
+        p: float,
+        relative: RelativeVectors | None = None,
     ) -> tuple[Tensor, Tensor]:
         """As `attend`; also returns the weights before dropout and factor, B×H×T×S."""
         bias, padding = prepared.inputs
         # B×H×T×E · B×H×E×S -> B×H×T×S
         scores = q @ k.transpose(-2, -1)
-        if (of_layer := added.dense(q, k, prepared.start)) is not None:
-            scores = scores + of_layer
+        if relative is not None:
+            scores = scores + relative.scores(q, k, prepared.start)
         scores = prepared.scaled(scores)
         if bias is not None:
             scores = scores + bias
@@ -58,8 +70,8 @@ class Eager(Backend):
             dropped = dropped * toeplitz(prepared.factor, k.size(2)).to(dropped.dtype)
         # B×H×T×S · B×H×S×D -> B×H×T×D
         out = dropped @ v
-        if added.relative is not None and added.relative.for_values is not None:
-            out = out + added.relative.for_values.weighted_sum(dropped, prepared.start)
+        if relative is not None and relative.for_values is not None:
+            out = out + relative.for_values.weighted_sum(dropped, prepared.start)
         return out, weights
 
     def weights(self, scores: Tensor, dtype: torch.dtype) -> Tensor:

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..position.bias import HIDDEN, AttentionBias
-from .backend import ATTENTION_BACKENDS, Backend, Feature, LayerScores, Prepared
+from ..position.bias import AttentionBias
+from ..position.relative import RelativeVectors
+from .backend import ATTENTION_BACKENDS, Backend, Feature, Prepared
 from .fused import fused_attention, padding_scores
 from .layout import Layout
 
@@ -28,9 +29,8 @@ class Flash(Backend):
         layout: Layout,
         heads: int,
         dtype: torch.dtype,
-        hidden_score: float = HIDDEN,
     ) -> Any:
-        padding = padding_scores(layout.padding_mask, dtype, hidden_score)
+        padding = padding_scores(layout.padding_mask, dtype)
         if bias is None:
             return None, None, padding
         # H×T×E -> 1×H×T×E
@@ -38,7 +38,13 @@ class Flash(Backend):
         return parts["queries"][None], parts["keys"][None], padding
 
     def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, prepared: Prepared, added: LayerScores, p: float
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        prepared: Prepared,
+        p: float,
+        relative: RelativeVectors | None = None,
     ) -> Tensor:
         positions_q, positions_k, padding = prepared.inputs
         queries, keys = [prepared.scaled(q)], [k]

@@ -7,6 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from ..position.bias import HIDDEN
+
 #: The GPU kernels take vectors whose width is a multiple of this; otherwise torch falls back to a
 #: path that stores all scores.
 MULTIPLE = 8
@@ -62,10 +64,8 @@ def _concatenate(parts: list[Tensor], width: int) -> Tensor:
     return F.pad(joined, (0, missing)) if missing else joined
 
 
-def padding_scores(mask: Tensor | None, dtype: torch.dtype, hidden: float) -> Tensor | None:
-    """0 at tokens, `hidden` at padding: B×S -> B×1×1×S."""
+def padding_scores(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """0 at tokens, `HIDDEN` at padding: B×S -> B×1×1×S."""
     if mask is None:
         return None
-    # In fp16, sums with other terms must stay finite: rows of padding alone would be NaN.
-    hidden = max(hidden, torch.finfo(dtype).min / 2)
-    return torch.zeros_like(mask, dtype=dtype).masked_fill(mask, hidden)[:, None, None]
+    return torch.zeros_like(mask, dtype=dtype).masked_fill(mask, HIDDEN)[:, None, None]

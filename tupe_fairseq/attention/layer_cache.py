@@ -15,14 +15,12 @@ class LayerCache:
     Attributes:
         keys: of the tokens so far, rotated, B×H×S×E; None before the first.
         values: as keys, B×H×S×D.
-        carried: what `LayerTerms.vectors` returned for the last token, with B rows; or None.
         source: keys and values of the source sequences, B×H×S×D each; or None.
         relative: what `LayerTerms.relative` returned; or None.
     """
 
     keys: Tensor | None = None
     values: Tensor | None = None
-    carried: Tensor | None = None
     source: tuple[Tensor, Tensor] | None = None
     relative: RelativeVectors | None = None
 
@@ -35,9 +33,9 @@ class LayerCache:
 
     def reorder(self, order: Tensor) -> None:
         """Make hypothesis i what hypothesis order[i] was."""
-        for name in ("keys", "values", "carried"):
-            if (tensor := getattr(self, name)) is not None:
-                setattr(self, name, tensor.index_select(0, order))
+        if self.keys is not None and self.values is not None:
+            self.keys = self.keys.index_select(0, order)
+            self.values = self.values.index_select(0, order)
 
     def reorder_source(self, order: Tensor) -> None:
         """Make source sequence i what sequence order[i] was."""

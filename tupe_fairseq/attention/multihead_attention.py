@@ -1,14 +1,12 @@
 """Multihead self-attention whose positions come from an encoding."""
 
-import torch
 from torch import Tensor
 
 from ..kernels.linear import project
 from ..position import LayerTerms
-from .backend import NOTHING, LayerScores, Prepared
+from .backend import Prepared
 from .layer_cache import LayerCache
 from .layout import Layout
-from .precision import products_in
 from .projections import Projections
 
 
@@ -56,53 +54,18 @@ class TupeMultiheadAttention(Projections):
         encoding, layout, terms = prepared.encoding, prepared.layout, self.layer_terms
         assert encoding is not None
         q, k, v = encoding.rotate(*self._project(x, layout), prepared.start)
-        added, cells = NOTHING, x
+        relative = None
         if terms is not None:
             q, k, v = terms.rotate(q, k, v, encoding, prepared.start)
-            if terms.reads_input:
-                cells = layout.to_attention(x)
-            if terms.uses("vectors"):
-                q, k = _with_vectors(terms, cells, q, k, cache)
         if cache is not None:
             k, v = cache.append(k, v)
-        if terms is not None:
-            added = self.layer_scores(terms, cells, q, k, prepared, cache)
+            relative = cache.relative
+        if relative is None and terms is not None and terms.uses("relative"):
+            relative = terms.relative(encoding, k.size(2), self)
         dropout = self.dropout if self.training else 0.0
-        out = prepared.backend.attend(q, k, v, prepared, added, dropout)
+        out = prepared.backend.attend(q, k, v, prepared, dropout, relative)
         # B×H×T×D -> B×T×C -> N×C
         return project(layout.from_attention(out.transpose(1, 2).flatten(2)), self.out_proj)
-
-    def layer_scores(
-        self,
-        terms: LayerTerms,
-        x: Tensor,
-        q: Tensor,
-        k: Tensor,
-        prepared: Prepared,
-        cache: LayerCache | None = None,
-    ) -> LayerScores:
-        """What the layer's terms add to the scores.
-
-        Args:
-            terms: the layer's.
-            x: input of attention, B×T×C; not read where no term `reads_input`.
-            q: scaled queries, B×H×T×E.
-            k: keys, B×H×S×E.
-            prepared: what layers share.
-            cache: of the layer in incremental decoding, or None.
-        """
-        relative = content = None
-        encoding, start = prepared.encoding, prepared.start
-        if terms.uses("relative"):
-            relative = None if cache is None else cache.relative
-            if relative is None:
-                relative = terms.relative(encoding, max(start + q.size(2), k.size(2)), self)
-            if terms.uses("relative_queries"):
-                relative = relative.with_queries(terms.relative_queries(x))
-        if terms.uses("content"):
-            q, k = (each[..., : self.head_dim] for each in (q, k))
-            content = terms.content(q, k, x, encoding, start)
-        return LayerScores(relative, content)
 
     def _project(self, x: Tensor, layout: Layout) -> tuple[Tensor, Tensor, Tensor]:
         """Scaled queries, keys and values, B×H×T×D each."""
@@ -110,14 +73,3 @@ class TupeMultiheadAttention(Projections):
         in_batch = map(layout.to_attention, (q * self.scaling, k, v))
         q, k, v = map(self.per_head, in_batch)
         return q, k, v
-
-
-def _with_vectors(
-    terms: LayerTerms, x: Tensor, q: Tensor, k: Tensor, cache: LayerCache | None
-) -> tuple[Tensor, Tensor]:
-    """Queries and keys with the dimensions that the layer's terms compute from x, B×T×C."""
-    more_q, more_k, carried = terms.vectors(x, None if cache is None else cache.carried)
-    if cache is not None:
-        cache.carried = carried
-    more_q, more_k = products_in(q.dtype, more_q, more_k)
-    return torch.cat((q, more_q), -1), torch.cat((k, more_k), -1)

@@ -25,7 +25,7 @@ AUTO_ELSEWHERE = ("sdpa", "eager")
 #: of `flash` with 512 tokens, and 1.46 with 4,096 (examples/study/speed).
 FLASH_FROM = 1024
 #: Features for which incremental decoding uses `eager`: with one query, no T×T tensor is avoided.
-DECODED_EAGERLY = {Feature.RELATIVE, Feature.CONTENT, Feature.FACTOR, Feature.SCALED_VECTORS}
+DECODED_EAGERLY = {Feature.RELATIVE, Feature.FACTOR}
 
 
 @dataclass(frozen=True)
@@ -58,16 +58,14 @@ class LayerPlan:
             window: see the attribute.
             first: see the attribute.
         """
-        uses = (lambda hook: False) if terms is None else terms.uses
+        is_relative = terms is not None and terms.uses("relative")
         scaled = encoding.shape.log_scaling_floor is not None and window is None
         required = {
-            Feature.RELATIVE: uses("relative"),
-            Feature.CONTENT: uses("content"),
+            Feature.RELATIVE: is_relative,
             Feature.RELATIVE_VALUES: terms is not None and terms.has_values,
             Feature.DISTANCE: encoding.uses("attention_bias") and not encoding.bias_is_product,
             Feature.FACTOR: encoding.uses("weight_factor"),
-            Feature.SCALED_VECTORS: scaled and uses("vectors"),
-            Feature.SCALED_TERMS: scaled and (uses("relative") or uses("content")),
+            Feature.SCALED_TERMS: scaled and is_relative,
             Feature.WINDOW: window is not None,
         }
         return cls(first, window, frozenset(each for each in required if required[each]))
@@ -108,7 +106,7 @@ class LayerPlan:
         bias = self.bias(encoding, length, x.device, causal)
         with without_autocast(device):
             dtype = dtype_of_queries(x)
-            inputs = chosen.prepare(bias, layout, heads, dtype, encoding.hidden_score)
+            inputs = chosen.prepare(bias, layout, heads, dtype)
             factor = encoding.weight_factor(length, length)
         temperature = encoding.shape.temperature(0, length, self.window, x.device)
         return Prepared(chosen, layout, inputs, encoding, temperature=temperature, factor=factor)
@@ -186,9 +184,7 @@ class LayerPlan:
             temperature = shape.temperature(0, length, self.window, device)
             if bias is not None and temperature is not None:
                 bias = bias.times(temperature)
-            visible = Visible(
-                causal, self.window, global_cls=encoding.untie_cls, score=encoding.hidden_score
-            )
+            visible = Visible(causal, self.window, global_cls=encoding.untie_cls)
             if not visible.hides(length):
                 return bias
             if bias is None:

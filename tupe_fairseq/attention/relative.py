@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ..kernels.diagonals import add_by_distance_, sum_by_distance
@@ -66,8 +65,8 @@ class Table:
     Args:
         vectors: H×W×D, or 1×W×D where the heads share them.
         first: the distance j − i of row 0.
-        x: what they are multiplied by in `add_to_cells`: queries, H×B×T×E, or keys by key; E ≥ D.
-        out: what `add_from_cells` adds to, H×B×T×E.
+        x: what they are multiplied by in `add_to_cells`: queries, H×B×T×D, or keys by key.
+        out: what `add_from_cells` adds to, H×B×T×D.
         by_key: whether the keys are multiplied.
     """
 
@@ -114,14 +113,13 @@ class Table:
             if self.out is not None:
                 out = self.out[tile.rows]
                 each = vectors[:, None].expand(*out.shape[:2], -1, -1).reshape(-1, columns, width)
-                part = out.view(-1, *out.shape[2:])[..., :width]
-                multiply(by_matrix, each, part, accumulate=True)
+                multiply(by_matrix, each, out.view(-1, *out.shape[2:]), accumulate=True)
 
     def _rows(self, tile: Tile) -> Tensor:
-        """The rows x of a tile, G×(M/G·R)×D: of the E dimensions, those that the vectors have."""
+        """The rows x of a tile, G×(M/G·R)×D."""
         assert self.x is not None
-        heads, width = tile.reached[0], self.vectors.size(-1)
-        return self.x[tile.rows][..., :width].reshape(heads.stop - heads.start, -1, width)
+        heads = tile.reached[0]
+        return self.x[tile.rows].reshape(heads.stop - heads.start, -1, self.x.size(-1))
 
     def _workspace(self, *size: int) -> Tensor:
         """Memory for the values of a tile by row and distance, reused by the next tile."""
@@ -242,7 +240,7 @@ def relative_inputs(
     """The inputs of attention with vectors by distance, and the first distance of each table.
 
     Args:
-        q: scaled queries, B×H×T×E; E may be larger than the width of the vectors.
+        q: scaled queries, B×H×T×E; E is the width of the vectors, if there are any.
         k: keys, B×H×T×E.
         v: values, B×H×T×D.
         relative: the vectors of the layer, or None.
@@ -251,10 +249,10 @@ def relative_inputs(
         return Tensors(q, k, v), {}
     tables = {name: table for name in TABLES if (table := getattr(relative, name)) is not None}
     vectors = {name: table.vectors.to(q.dtype) for name, table in tables.items()}
-    biases, queries = (relative.query_bias, relative.key_bias, relative.queries), None
-    if any(bias is not None for bias in biases):
-        queries = relative.biased(q[..., : relative.width]).to(q.dtype)
-    if (bias := relative.key_bias) is not None:
-        q = q + F.pad(bias, (0, q.size(-1) - bias.size(-1)))
+    queries = None
+    if relative.query_bias is not None or relative.key_bias is not None:
+        queries = relative.biased(q).to(q.dtype)
+    if relative.key_bias is not None:
+        q = q + relative.key_bias
     firsts = {name: table.first for name, table in tables.items()}
     return Tensors(q, k, v, queries, **vectors), firsts

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ..base.errors import ConfigurationError
 from ..base.options import Option, declared_options
 from ..base.registry import Registry
-from .bias import HIDDEN, AttentionBias
+from .bias import AttentionBias
 from .initial import isolated_rng
 from .layer_terms import LayerTerms
 from .model_options import model_options
@@ -50,8 +50,6 @@ class PositionEncoding(nn.Module):
     causal_only = False
     #: Whether --extend-positions toeplitz continues the bias by distance.
     continues_by_distance = False
-    #: Added to the scores of hidden keys; lower where terms of a layer can exceed it.
-    hidden_score = HIDDEN
     #: Whether encoders read texts beyond max_positions.
     any_length = False
     #: Whether position 0 is [CLS], with scores of its own and outside of any window.

@@ -22,13 +22,11 @@ class Visible:
         causal: later keys are hidden, also from position 0.
         window: farther keys are hidden; None for no window.
         global_cls: position 0 is outside of the window: it sees all keys and all queries see it.
-        score: of hidden keys.
     """
 
     causal: bool = False
     window: int | None = None
     global_cls: bool = False
-    score: float = HIDDEN
 
     def hides(self, length: int) -> bool:
         """Whether a key is hidden in a sequence of this length, or in a graph for any length."""
@@ -56,7 +54,7 @@ class Visible:
                 hidden = hidden & (i > 0) & (j > 0)
         if self.causal:
             hidden = hidden | (j > i)
-        return cells.masked_fill_(hidden, self.score)
+        return cells.masked_fill_(hidden, HIDDEN)
 
 
 @dataclass(frozen=True)

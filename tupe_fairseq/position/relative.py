@@ -110,7 +110,6 @@ class RelativeVectors:
         for_values: the vectors c.
         query_bias: H×1×D.
         key_bias: H×1×D.
-        queries: what the vectors a are multiplied by in place of q_i, B×H×T×D.
     """
 
     for_queries: ByDistance | None = None
@@ -118,28 +117,13 @@ class RelativeVectors:
     for_values: ByDistance | None = None
     query_bias: Tensor | None = None
     key_bias: Tensor | None = None
-    queries: Tensor | None = None
-
-    @property
-    def width(self) -> int:
-        """D."""
-        tables = (self.for_queries, self.for_keys, self.for_values)
-        return next(table.vectors.size(-1) for table in tables if table is not None)
-
-    def with_queries(self, queries: Tensor | None) -> "RelativeVectors":
-        """The same with other queries for the vectors a."""
-        # Written out: torch.compile of torch 2.6 cannot trace `dataclasses.replace`.
-        vectors = self.for_queries, self.for_keys, self.for_values
-        return RelativeVectors(*vectors, self.query_bias, self.key_bias, queries)
 
     def biased(self, q: Tensor) -> Tensor:
         """The queries, B×H×T×D, that are multiplied by the vectors a."""
-        q = q if self.queries is None else self.queries
         return q if self.query_bias is None else q + self.query_bias
 
     def scores(self, q: Tensor, k: Tensor, start: int = 0) -> Tensor:
-        """The terms of the scores of queries B×H×T×E and keys B×H×S×E, E ≥ D: B×H×T×S."""
-        q, k = q[..., : self.width], k[..., : self.width]
+        """The terms of the scores of queries B×H×T×D and keys B×H×S×D: B×H×T×S."""
         parts = []
         if self.for_queries is not None:
             parts.append(self.for_queries.products_of_queries(self.biased(q), k.size(2), start))
