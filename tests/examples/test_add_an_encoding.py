@@ -135,8 +135,8 @@ def test_studies_take_own_encodings(toy_masked_lm_data, tmp_path):
     words = (toy_masked_lm_data, "--out", tmp_path / "benchmark", *chosen, "--", *small)
     found = study("study.benchmark", *words)
     gaussian, slopes = (found[folder] for folder in folders)
-    # Two numbers for each of 4 heads; a vector of 16 for each in the one layer.
-    assert slopes["parameters"] - gaussian["parameters"] == 4 * 16 - 4 * 2
+    # Two numbers for each of 4 heads; a vector of 4 for each in the one layer.
+    assert slopes["parameters"] - gaussian["parameters"] == 4 * 4 - 4 * 2
     drawn = ("--updates", "1", "--only", "gaussian", "token_slopes")
     found = study("gallery.build", "--out", tmp_path / "gallery", *drawn)
     assert found.keys() == {"gaussian", "token_slopes"}

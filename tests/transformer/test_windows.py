@@ -11,6 +11,7 @@ from tests.toy_data import Task
 from tupe_fairseq import UsageError, build_position_encoding
 from tupe_fairseq.fairseq.arguments.completion import completed
 from tupe_fairseq.fairseq.arguments.roberta import ROBERTA
+from tupe_fairseq.fairseq.arguments.training import TrainingSettings
 from tupe_fairseq.fairseq.models.tupe_roberta import TupeRobertaModel
 from tupe_fairseq.fairseq.models.tupe_transformer import TupeTransformerModel
 from tupe_fairseq.fairseq.models.tupe_transformer_lm import TupeTransformerLM
@@ -80,7 +81,10 @@ ROTATIONS = {"position_encoding": "rope", "rope_skip_every": 3}
 def test_pruning_keeps_layers_of_each_kind(given, kept, message):
     args = Namespace(**given, encoder_layers_to_keep=kept)
     if message is None:
-        assert completed(ROBERTA, args, Task()).encoder_layers_to_keep == kept
+        assert (
+            completed(ROBERTA, args, TrainingSettings.read(args), Task()).encoder_layers_to_keep
+            == kept
+        )
         return
     with pytest.raises(UsageError, match=f"^--encoder-layers-to-keep {message}"):
-        completed(ROBERTA, args, Task())
+        completed(ROBERTA, args, TrainingSettings.read(args), Task())

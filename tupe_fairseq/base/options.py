@@ -1,5 +1,6 @@
 """Options: typed keyword arguments with a help text, which become flags and hydra's keys."""
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -69,6 +70,12 @@ def declared_options(called: Callable[..., Any]) -> tuple[Option, ...]:
     Raises:
         TypeError: one has no such annotation.
     """
+    # Read once: a model of one layer asks dozens of times.
+    return _declared(called)
+
+
+@functools.cache
+def _declared(called: Callable[..., Any]) -> tuple[Option, ...]:
     function = called.__init__ if isinstance(called, type) else called  # type: ignore[misc]
     hints = get_type_hints(function, include_extras=True)
     options = []

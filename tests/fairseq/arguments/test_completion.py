@@ -37,8 +37,8 @@ def test_the_command_line_and_hydra_are_completed_alike(spec):
     """In a copy; what is complete stays as it is."""
     flat, tree = Namespace(**GIVEN), OmegaConf.create({**GIVEN, "activation_fn": None})
     before = copy.deepcopy((flat, tree))
-    complete = completed(spec, flat, Task())
-    assert vars(completed(spec, tree, Task())) == vars(complete)
+    complete = completed(spec, flat, TrainingSettings.read(flat), Task())
+    assert vars(completed(spec, tree, TrainingSettings.read(tree), Task())) == vars(complete)
     assert (flat, tree) == before
     assert GIVEN.items() <= vars(complete).items()
     # Where position 0 holds no [CLS], it is not untied.
@@ -50,7 +50,7 @@ def test_the_command_line_and_hydra_are_completed_alike(spec):
     for args in (flat, tree):
         write_back(args, complete)
     assert vars(flat) == dict(tree) == vars(complete)
-    assert vars(completed(spec, flat, Task())) == vars(complete)
+    assert vars(completed(spec, flat, TrainingSettings.read(flat), Task())) == vars(complete)
 
 
 @SPECIFICATIONS
@@ -76,7 +76,7 @@ def test_the_command_line_and_hydra_are_completed_alike(spec):
 def test_invalid_arguments(spec, given, message):
     for args in (Namespace(**given), OmegaConf.create(given)):
         with pytest.raises(ConfigurationError, match=message):
-            completed(spec, args, Task())
+            completed(spec, args, TrainingSettings.read(args), Task())
 
 
 def test_settings_of_a_training_are_read_alike():
@@ -93,7 +93,7 @@ def test_settings_of_a_training_are_read_alike():
 def test_interpolations_stay():
     tree = OmegaConf.create({"model": {"dropout": "${rate}"}, "rate": 0.5})
     args = tree.model
-    write_back(args, completed(ROBERTA, args, Task()))
+    write_back(args, completed(ROBERTA, args, TrainingSettings.read(args), Task()))
     tree.rate = 0.25
     assert args.dropout == 0.25
     assert args.encoder_layers == 12

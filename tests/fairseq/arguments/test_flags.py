@@ -15,6 +15,7 @@ from tests.fairseq.arguments.test_completion import SPECIFICATIONS
 from tests.toy_data import Task
 from tupe_fairseq.base.errors import ConfigurationError
 from tupe_fairseq.fairseq.arguments.completion import completed
+from tupe_fairseq.fairseq.arguments.training import TrainingSettings
 from tupe_fairseq.position import PositionEncoding, model_options
 
 PAGE = ROOT / "tupe_fairseq" / "fairseq" / "arguments" / "README.md"
@@ -101,6 +102,7 @@ def test_flags_that_are_not_supported(spec):
     assert listed
     for name, way_out in listed:
         assert name in known
+        args = Namespace(**{"position_encoding": "deberta", name: 2})
         with pytest.raises(ConfigurationError) as error:
-            completed(spec, Namespace(**{"position_encoding": "deberta", name: 2}), Task())
+            completed(spec, args, TrainingSettings(), Task())
         assert str(error.value).endswith(f"does not support it: {way_out}.")

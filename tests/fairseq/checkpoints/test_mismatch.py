@@ -28,7 +28,9 @@ def recorded(path, **settings):
 
 def check(model, arguments, **training):
     """As a training does that starts from the checkpoints named in its settings."""
-    complete = completed(model, Namespace(**arguments), Task(8))
+    complete = completed(
+        model, Namespace(**arguments), TrainingSettings.read(Namespace(**arguments)), Task(8)
+    )
     options = model.options_with(complete.position_encoding)
     check_restored(TrainingSettings(**training), options, complete)
 

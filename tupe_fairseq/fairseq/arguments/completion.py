@@ -31,10 +31,16 @@ MORE_KEYS = {
 }
 
 
-def completed(model: ModelArguments, args: Any, task: Any) -> Namespace:
+def completed(
+    model: ModelArguments, args: Any, training: TrainingSettings, task: Any
+) -> Namespace:
     """Check and complete the arguments of a model.
 
-    ``args``, a Namespace (command line) or DictConfig (hydra), stays as it is.
+    Args:
+        model: what they are the arguments of.
+        args: a Namespace (command line) or DictConfig (hydra), which stays as it is.
+        training: the settings of the training.
+        task: fairseq's.
 
     Raises:
         ConfigurationError: an argument is unknown, invalid, or not available in this model.
@@ -45,7 +51,7 @@ def completed(model: ModelArguments, args: Any, task: Any) -> Namespace:
     for option in model.options_with(complete.position_encoding):
         vars(complete).setdefault(option.name, option.default)
     check_arguments(model, complete)
-    vars(complete).update(model.finish(complete, TrainingSettings.read(args), task))
+    vars(complete).update(model.finish(complete, training, task))
     longest = {getattr(complete, name) for name in model.lengths}
     if len(longest) == 1:
         # Options that follow from the length; from two lengths, nothing follows.

@@ -50,8 +50,8 @@ class CheckedModel(BaseFairseqModel):
         Raises:
             UsageError: arguments, data or a checkpoint that cannot be used.
         """
-        complete = completed(cls.arguments, args, task)
         training = TrainingSettings.read(args)
+        complete = completed(cls.arguments, args, training, task)
         names: list[str] = []
         if commands.current() == "train":
             check_tpu(training.tpu)
