@@ -112,8 +112,6 @@ def _enters(
         yield "query, key"
     if seen.uses("attention_bias") or _adds(terms):
         yield "score"
-    if seen.uses("weight_factor"):
-        yield "weight"
     if terms is not None and terms.has_values:
         yield "value"
 

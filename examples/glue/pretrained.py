@@ -31,11 +31,11 @@ from tupe_fairseq.transformer.layer_options import LayerOptions
 ENCODER = (
     *("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads"),
     *("encoder_normalize_before", "activation_fn", "layernorm_embedding", "untie_weights_roberta"),
-    *(each.name for each in (*model_options(decoder=False), *declared_options(LayerOptions))),
+    *(each.name for each in (*model_options(), *declared_options(LayerOptions))),
     *("layer_norm_eps", "type_vocab_size"),
 )
-#: A value without characters that hydra interprets, and JSON in quotes.
-WORD, JSON = r"[\w.+-]+", r"""'[\w.+\-"{}\[\]:, ]+'"""
+#: A value without characters that hydra interprets.
+WORD = r"[\w.+-]+"
 #: The override that gives a model more positions than its checkpoint.
 EXTEND = "+model.extend_positions"
 
@@ -68,10 +68,8 @@ def overrides(data: Path, checkpoint: Path, given: Sequence[str] = ()) -> list[s
     found = [f"model._name={arch if arch in ROBERTA_ARCHITECTURES else 'tupe_roberta'}"]
     for key, value in encoder_settings(model).items():
         # A line break would begin another override; hydra also interprets other characters.
-        form, text = WORD, written(value)
-        if key == "rope_scaling_settings":
-            form, text = JSON, f"'{value}'"
-        if not re.fullmatch(form, text):
+        text = written(value)
+        if not re.fullmatch(WORD, text):
             raise UsageError(f"{checkpoint} has an invalid {key}: {value!r}.")
         # The YAML files set the encoding alone; hydra 1.0 does not support `++`, for both cases.
         added = "" if key == "position_encoding" else "+"

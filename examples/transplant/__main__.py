@@ -71,7 +71,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     options = parser.add_argument_group(
         "options of encodings (tupe_fairseq/fairseq/arguments/README.md)"
     )
-    for option in (*model_options(decoder=False), *known_options().values()):
+    for option in (*model_options(), *known_options().values()):
         boolean = {"action": argparse.BooleanOptionalAction}
         kind = boolean if option.type is bool else {"type": option.type}
         options.add_argument(
@@ -96,7 +96,7 @@ def chosen_options(args: argparse.Namespace) -> dict[str, Any]:
     """
     name, given = args.position_encoding, vars(args)
     own = POSITION_ENCODINGS[name].options()
-    known = {option.name for option in (*model_options(decoder=False), *own)}
+    known = {option.name for option in (*model_options(), *own)}
     options = {key.removeprefix("option."): v for key, v in given.items() if "." in key}
     options = {key: value for key, value in options.items() if value is not None}
     for key in options:

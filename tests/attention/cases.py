@@ -35,7 +35,6 @@ DEBERTA_V3 = {"relative_clip": 5, "deberta_buckets": 4, "deberta_released": True
 OPTIONS = {
     "t5": BUCKETS,
     "tupe_r": BUCKETS,
-    "urpe": BUCKETS,
     "cnn": {"cnn_kernel": 3, "cnn_groups": 4},
     "deberta": {"relative_clip": 3},
     "shaw": {"relative_clip": 2},
@@ -65,7 +64,6 @@ VARIANTS = {
 OTHER_VARIANTS = {
     "rope-values": ("rope", {"rope_values": True, "rope_theta": 100.0}),
     "pope-slow": ("pope", {"rope_theta": 100.0}),
-    "urpe-one_sided": ("urpe", {"bidirectional": False, **BUCKETS}),
     "rope-fraction": ("rope", {"rope_fraction": 0.5}),
     "rope-halves": ("rope", {"rope_halves": True, "rope_fraction": 0.5, "rope_values": True}),
     "rope-proportional": ("rope", {"rope_fraction": 0.5, "rope_proportional": True}),

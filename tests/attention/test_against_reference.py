@@ -21,12 +21,12 @@ from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq import UsageError
 
 CASES = [*REFERENCES, *VARIANTS, *OTHER_VARIANTS]
-#: What backends refuse: terms on the values, factors of the weights, terms that depend on content,
-#: biases by distance. `blocked` and `eager` take all.
+#: What backends refuse: terms on the values, terms that depend on content, biases by distance.
+#: `blocked` and `eager` take all.
 REFUSED = {
-    "sdpa": ("shaw", "urpe"),
+    "sdpa": ("shaw",),
     "flash": (
-        *("shaw", "transformer_xl", "deberta", "t5", "tupe_r", "urpe"),
+        *("shaw", "transformer_xl", "deberta", "t5", "tupe_r"),
         *("alibi", "fire", "kerple_log", "kerple_power", "sandwich", "tupe_a-toeplitz"),
     ),
 }

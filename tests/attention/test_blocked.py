@@ -24,7 +24,7 @@ from tests.attention.cases import (
 from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq.position import AttentionBias, PositionEncoding, Shape
 
-CASES = ("none", "learned", "rope", "alibi", "t5", "tupe_a", "tupe_a-tie_cls", "tupe_r", "urpe")
+CASES = ("none", "learned", "rope", "alibi", "t5", "tupe_a", "tupe_a-tie_cls", "tupe_r")
 #: Vectors by distance, with clips shorter and longer than the sentences.
 RELATIVE = ("shaw", "shaw-wide", "shaw-long", "deberta", "deberta-wide", "deberta-long")
 RELATIVE += ("transformer_xl",)
@@ -147,7 +147,7 @@ def test_no_tensor_of_all_cells(case, length, causal):
     assert largest_allocation(case, length, causal=causal) < length**2 * 4 / 2
 
 
-@pytest.mark.parametrize("case", [*RELATIVE, "urpe"])
+@pytest.mark.parametrize("case", RELATIVE)
 def test_dropout_acts_on_relative_terms(way, case):
     """The mask of the forward pass is that of the backward pass: against finite differences."""
     encoding, attention = build(case, 7, torch.float64)

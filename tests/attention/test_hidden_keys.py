@@ -1,4 +1,4 @@
-"""Keys hidden by causality, by windows and by biases; and scores times a factor of the query."""
+"""Keys hidden by causality, by windows and by biases."""
 
 import functools
 import math
@@ -11,7 +11,6 @@ from tests.attention.cases import (
     BACKENDS,
     EMBED_DIM,
     NUM_HEADS,
-    Weighing,
     attention_of,
     build,
     enlarged,
@@ -40,8 +39,6 @@ HIDING = {
     "window-padded": (PADDED, {"window": 3}),
     "both-padded": (PADDED, {"causal": True, "window": 3}),
 }
-FLOOR, ALPHA = 3, 0.7
-SCALING = {"bidirectional": False, "log_scaling_floor": FLOOR, "log_scaling_alpha": ALPHA}
 
 
 def with_gradients(attend, encoding, attention, padding=None):
@@ -81,35 +78,6 @@ def test_hidden_keys_have_no_weight(backend, case, hiding):
     attend = functools.partial(run, backend=backend, **how)
     found = with_gradients(attend, *build(case, LENGTH), padding)
     assert_as(expected_of(case, hiding), found)
-
-
-@functools.cache
-def scaled_of(case):
-    """In float64, by multiplying the scores."""
-    factors = [1 + ALPHA * math.log(max(1, (i + 1) / FLOOR)) for i in range(LENGTH)]
-    factors = torch.tensor(factors, dtype=torch.float64)[:, None]
-    backend = Weighing(lambda scores: scores * factors)
-    attend = functools.partial(run, backend=backend, causal=True)
-    return with_gradients(attend, *build(case, LENGTH, torch.float64, bidirectional=False))
-
-
-@pytest.mark.parametrize(("backend", "case"), served(BACKENDS, NAMES, Feature.DECODER, **SCALING))
-def test_log_scaling_multiplies_the_scores_of_a_token(backend, case):
-    attend = functools.partial(run, backend=backend, causal=True)
-    encoding, attention = build(case, LENGTH, **SCALING)
-    found = with_gradients(attend, encoding, attention)
-    assert_as(scaled_of(case), found)
-    x = normal(2, LENGTH, EMBED_DIM, seed=0)
-    with torch.no_grad():
-        assert_close(attend(encoding, attention, x), found[0])
-
-
-def test_flash_scales_its_vectors():
-    """It hides no later token."""
-    encoding, attention = build("tupe_a-tie_cls", LENGTH, **SCALING)
-    x = normal(2, LENGTH, EMBED_DIM, seed=0)
-    found, expected = (run(encoding, attention, x, backend=b) for b in ("flash", "eager"))
-    assert_close(found, expected)
 
 
 LONG, REACH = 40, 3

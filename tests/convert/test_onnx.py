@@ -92,7 +92,6 @@ def test_outputs(name, head, options, tmp_path):
         ("deberta", {"relative_clip": 3}),
         ("deberta", RELEASED),
         ("fire", {"fire_threshold": 8}),
-        ("urpe", {"num_buckets": 8, "max_distance": 6}),
     ],
 )
 def test_encodings_whose_terms_follow_the_length(name, options, tmp_path):

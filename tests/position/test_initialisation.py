@@ -77,7 +77,6 @@ BEGINNINGS = {
     },
     "tupe_a": TUPE,
     "tupe_r": {**TUPE, "relative_bias.weight": SMALL},
-    "urpe": {"relative_bias.weight": SMALL, "relative_factor.weight": 1.0},
 }
 
 

@@ -29,7 +29,6 @@ VALUES = {
     "relative_clip": 5,
     "rope_fraction": 0.5,
     "rope_scaling": "linear",
-    "rope_scaling_settings": {"attention_factor": 1.5},
     "rope_skip_every": 2,
     "sandwich_width": 8,
     "toeplitz_far": 2,
@@ -44,14 +43,13 @@ PARTNERS = {
     "rope_proportional": {"rope_fraction": 0.5},
     "rope_scaling": {"rope_original_positions": 4},
     "rope_scaling_factor": SCALED,
-    "rope_scaling_settings": {"rope_scaling": "yarn", "rope_scaling_factor": 4.0},
     "rope_theta_local": {"attention_window": 2, "global_every": 2},
     "toeplitz_far": CONTINUED,
     "toeplitz_slope": CONTINUED,
     "trained_positions": {"extend_positions": "toeplitz"},
 }
 EVERY = [(name, each) for name, cls in POSITION_ENCODINGS.items() for each in cls.options()]
-EVERY += [(name, each) for name in IN_ENCODERS for each in model_options(decoder=False)]
+EVERY += [(name, each) for name in IN_ENCODERS for each in model_options()]
 every_option = pytest.mark.parametrize(
     ("name", "option"), EVERY, ids=lambda each: each if isinstance(each, str) else each.name
 )

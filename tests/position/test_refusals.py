@@ -45,7 +45,6 @@ REFUSED = [
     ("alibi", {"alibi_slopes": "steep"}, "--alibi-slopes is 'steep', but must be one of: geom"),
     ("alibi", {"alibi_sides": True, "bidirectional": False}, "--alibi-sides changes the bias of"),
     ("xpos", {}, "xpos is for decoders only, .* use it in "),
-    ("rope", {"log_scaling_floor": 3}, "--log-scaling-floor is 3, but it is for decoders"),
     ("tupe_a", {"toeplitz_slope": -0.5}, "--toeplitz-slope must be at least 0, but is -0.5"),
     (
         "tupe_r",

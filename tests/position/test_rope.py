@@ -100,16 +100,10 @@ def test_layers_with_a_window_rotate_the_same_dimensions_without_scaling(options
 
 
 DYNAMIC = {"rope_scaling": "dynamic", "rope_scaling_factor": 4.0, "rope_original_positions": 8}
-SHORT = {"long_factor": [2.0] * 4, "short_factor": [1.5] * 4}
-BY_LENGTH = [DYNAMIC, {**DYNAMIC, "rope_scaling": "longrope", "rope_scaling_settings": SHORT}]
 
 
-by_length = pytest.mark.parametrize("options", BY_LENGTH, ids=["dynamic", "longrope"])
-
-
-@by_length
-def test_frequencies_of_each_pass_follow_its_length(options):
-    encoding, scaling = rope(**options), rope(**options).scaling
+def test_frequencies_of_each_pass_follow_its_length():
+    encoding, scaling = rope(**DYNAMIC), rope(**DYNAMIC).scaling
     before = turned(encoding)
     for length in (5, 8, 9, 16):
         found = turned(encoding.for_pass(length, torch.device("cpu")), length)
@@ -120,10 +114,9 @@ def test_frequencies_of_each_pass_follow_its_length(options):
     assert torch.equal(turned(encoding), before), "a pass changes no other"
 
 
-@by_length
-def test_frequencies_by_length_cannot_be_decoded(options):
+def test_frequencies_by_length_cannot_be_decoded():
     """transformers issue 25104: stored keys were rotated for another length."""
-    how = {"position_encoding": "rope", "decoder_attention_heads": 2, **options}
+    how = {"position_encoding": "rope", "decoder_attention_heads": 2, **DYNAMIC}
     model, words = stock("tupe_transformer_lm", **how).eval(), targets(1, 12)
     assert model(words)[0].isfinite().all()
     with pytest.raises(UsageError, match="decoding stores the keys of earlier tokens") as raised:

@@ -28,7 +28,7 @@ def counted(graphs, graph, inputs):
 @pytest.mark.parametrize(
     ("backend", "name"),
     [
-        *(("eager", name) for name in ("shaw", "transformer_xl", "deberta", "urpe")),
+        *(("eager", name) for name in ("shaw", "transformer_xl", "deberta")),
         *(("sdpa", name) for name in ("rope", "tupe_r", "transformer_xl")),
         *(("flash", name) for name in ("learned", "tupe_a", "pope")),
     ],

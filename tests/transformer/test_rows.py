@@ -18,15 +18,7 @@ WIDTH, LENGTHS = 24, (16, 9, 3, 1)
 LENGTH = max(LENGTHS)
 #: Beyond 4 tokens, the rotation depends on their number.
 BY_LENGTH = {"rope_scaling_factor": 3.0, "rope_original_positions": 4}
-SETTINGS = {"longrope": {"long_factor": [1.0, 2.0, 3.0, 4.0], "short_factor": [1.0] * 4}}
-SCALED = {
-    f"rope-{kind}": {
-        "rope_scaling": kind,
-        "rope_scaling_settings": SETTINGS.get(kind),
-        **BY_LENGTH,
-    }
-    for kind in ROPE_SCALINGS
-}
+SCALED = {f"rope-{kind}": {"rope_scaling": kind, **BY_LENGTH} for kind in ROPE_SCALINGS}
 WINDOW = {"attention_window": 2, "global_every": 2}
 #: Test id -> encoding and options.
 CASES = (

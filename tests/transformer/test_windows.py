@@ -1,12 +1,10 @@
-"""--attention-window, --global-every and --log-scaling-*: their layers, and what is refused."""
+"""--attention-window and --global-every: their layers, and what is refused."""
 
 from argparse import Namespace
 
 import pytest
-import torch
 from omegaconf import OmegaConf
 
-from tests.attention.cases import EMBED_DIM, encoder_of, enlarged, normal
 from tests.toy_data import Task
 from tupe_fairseq import UsageError, build_position_encoding
 from tupe_fairseq.fairseq.arguments.completion import completed
@@ -24,34 +22,22 @@ def test_every_third_layer_is_global():
     assert [shape.window_at(layer) for layer in range(5)] == [None, 3, 3, None, 3]
 
 
-@torch.no_grad()
-def test_layers_with_a_window_are_not_scaled():
-    x, outputs = normal(2, LENGTH, EMBED_DIM, seed=0), []
-    for scaling in ({}, {"log_scaling_floor": 3, "log_scaling_alpha": 0.7}):
-        options = {"bidirectional": False, "attention_window": 4, **scaling}
-        outputs.append(enlarged(encoder_of("t5", LENGTH, options=options, causal=True), 1)(x))
-    assert torch.equal(*outputs)
-
-
-ENCODERS, DECODERS = (TupeRobertaModel, TupeTransformerModel), (TupeTransformerLM,)
+MODELS = (TupeRobertaModel, TupeTransformerModel, TupeTransformerLM)
 
 
 @pytest.mark.parametrize(
-    ("models", "given", "message"),
+    ("given", "message"),
     [
-        (ENCODERS, {"attention_window": 0}, "--attention-window is 0, but must be at least 1"),
-        (ENCODERS, {"attention_window": 2, "global_every": 1}, "--global-every is 1, but must be"),
-        (ENCODERS, {"attention_window": 2, "global_every": -1}, "--global-every is -1, but must"),
-        (ENCODERS, {"global_every": 3}, "is 3, but without --attention-window all layers"),
-        (DECODERS, {"log_scaling_floor": 0}, "--log-scaling-floor is 0, but must be at least 1"),
-        (DECODERS, {"log_scaling_alpha": -0.1}, "-alpha must be .* at least 0, but is -0.1"),
-        (DECODERS, {"log_scaling_alpha": float("nan")}, "-alpha must be .*, but is nan"),
+        ({"attention_window": 0}, "--attention-window is 0, but must be at least 1"),
+        ({"attention_window": 2, "global_every": 1}, "--global-every is 1, but must be"),
+        ({"attention_window": 2, "global_every": -1}, "--global-every is -1, but must"),
+        ({"global_every": 3}, "is 3, but without --attention-window all layers"),
     ],
 )
-def test_what_has_no_meaning_is_refused(models, given, message):
+def test_what_has_no_meaning_is_refused(given, message):
     """By models and by encodings, in one line."""
-    calls = [lambda: build_position_encoding("rope", 8, 2, LENGTH, models is ENCODERS, **given)]
-    for model in {*models, TupeTransformerModel}:
+    calls = [lambda: build_position_encoding("rope", 8, 2, LENGTH, **given)]
+    for model in MODELS:
         for args in (Namespace(**given), OmegaConf.create(given)):
             calls.append(lambda model=model, args=args: model.build_model(args, Task()))
     for call in calls:

@@ -16,7 +16,6 @@ from torch import Tensor
 from ..base.registry import Registry
 from ..position import PositionEncoding
 from ..position.bias import AttentionBias
-from ..position.dtypes import widened
 from ..position.relative import RelativeVectors
 from .layout import Layout
 
@@ -29,8 +28,6 @@ class Feature(Enum):
     RELATIVE = "it cannot add products with vectors by distance, which depend on content"
     RELATIVE_VALUES = "it cannot add vectors by distance to the values"
     DISTANCE = "it cannot add a bias that depends on the distance"
-    FACTOR = "it cannot multiply attention weights after the softmax"
-    SCALED_TERMS = "it cannot scale the positional terms of a layer"
     DECODER = "it cannot mask later tokens in a decoder"
     WINDOW = "it cannot restrict attention to a window"
     COMPILED = "torch.compile (--compile-layers) cannot trace it"
@@ -46,9 +43,6 @@ class Prepared:
         inputs: what the backend's `prepare` returned.
         encoding: as these layers see it; None in cross-attention.
         start: position of the first query.
-        temperature: T×1 in fp64, factors of the scores, or None. The bias has been multiplied by
-            them already.
-        factor: H×(T+S−1), factors of the attention weights by distance, or None.
     """
 
     backend: "Backend"
@@ -56,14 +50,6 @@ class Prepared:
     inputs: Any
     encoding: PositionEncoding | None = None
     start: int = 0
-    temperature: Tensor | None = None
-    factor: Tensor | None = None
-
-    def scaled(self, x: Tensor) -> Tensor:
-        """Queries, B×H×T×E, or scores, B×H×T×S, times the temperature."""
-        if self.temperature is None:
-            return x
-        return (x * self.temperature.to(widened(x.dtype))).to(x.dtype)
 
 
 class Backend:
@@ -113,12 +99,10 @@ class Backend:
     ) -> Tensor:
         """Attend in one layer.
 
-        A backend with the feature FACTOR multiplies weights by `prepared.factor`, one with
-        RELATIVE_VALUES adds `relative.for_values` to the values.
+        A backend with the feature RELATIVE_VALUES adds `relative.for_values` to the values.
 
         Args:
-            q: queries scaled by 1/√D, B×H×T×E; scores are also scaled by the temperature, see
-                `Prepared.scaled`.
+            q: queries scaled by 1/√D, B×H×T×E.
             k: keys, B×H×S×E.
             v: values, B×H×S×D.
             prepared: by this backend.

@@ -30,7 +30,6 @@ from .first_derivatives import refuse_second
 from .fused import padding_scores
 from .layout import Layout
 from .relative import TENSORS, Table, Tensors, heads_first, relative_inputs
-from .weight_factor import WeightFactor
 
 #: Below this share of the cells, blocks are faster than torch's kernel, which computes all cells.
 SPARSE = 2 / 3
@@ -44,7 +43,7 @@ class Blocked(Backend):
     """For CPUs: every encoding, in O(T) memory."""
 
     name = "blocked"
-    supports = frozenset(Feature) - {Feature.COMPILED, Feature.SCALED_TERMS}
+    supports = frozenset(Feature) - {Feature.COMPILED}
 
     def unavailable(self, device: str) -> str | None:
         return None if device == "cpu" else f"its kernels are for CPUs, not for {device}"
@@ -94,8 +93,7 @@ class Blocked(Backend):
         blocks, dtype, wide = prepared.inputs, v.dtype, widened(v.dtype)
         if p == 1:
             return v.new_zeros(*q.shape[:-1], v.size(-1))
-        q = prepared.scaled(q)
-        fused = not p and relative is None and prepared.factor is None
+        fused = not p and relative is None
         if fused and isinstance(blocks, Blocks) and _is_native(dtype) and blocks.bias is None:
             mask = None if blocks.padding is None else blocks.padding[:, None].to(dtype)
             return F.scaled_dot_product_attention(q, k, v, mask, scale=1.0)
@@ -107,8 +105,6 @@ class Blocked(Backend):
         if fused and (out := _attend_fused(blocks, q, k, v)) is not None:
             return out.to(dtype)
         tensors, firsts = relative_inputs(q, k, v, relative)
-        if prepared.factor is not None:
-            tensors = tensors._replace(factor=prepared.factor.to(wide))
         parts = () if blocks.bias is None else blocks.bias.parts().values()
         key = draw_key() if p else 0
         out = _Attend.apply(_Pass(blocks, p, key, firsts), *tensors.heads_first(), *parts)
@@ -208,15 +204,12 @@ class _Attend(torch.autograd.Function):
         x = Tensors(*tensors[:TENSORS])
         out = this.blocks.empty_like(x.v)
         of_scores, of_values = _by_use(x.tables(this.firsts, out=out))
-        factor = None if x.factor is None else WeightFactor(x.factor)
         for block, terms, _ in _each_block(this):
             scores = block.cells_in(this.blocks.workspace[0])
             for product in block.products_with_keys(block.queries(x.q), x.k, scores):
                 multiply(*product)
             _add(of_scores, block, scores)
             softmax_dropout_(scores, terms)
-            if factor is not None:
-                factor.multiply_(block, scores)
             for product in block.sums_over_keys(scores, x.v, block.queries(out)):
                 multiply(*product)
             _sum(of_values, block, scores)
@@ -245,7 +238,6 @@ def _gradients(
     tables = x.tables(this.firsts, grads, grad_out)
     of_scores, of_values = _by_use(tables)
     learned = BiasGradient(blocks.bias) if learns and blocks.bias is not None else None
-    factor = None if x.factor is None else WeightFactor(x.factor)
     for block, terms, grad_bias in _each_block(this, learned):
         queries, grad_rows = block.queries(x.q), block.queries(grad_out)
         scores, grad_scores = map(block.cells_in, blocks.workspace)
@@ -256,12 +248,7 @@ def _gradients(
             multiply(*product)
         _add(of_scores, block, scores)
         _add(of_values, block, grad_scores)
-        if factor is not None:
-            grad_product = grad_scores.clone()
-            factor.multiply_(block, grad_scores)
         softmax_dropout_backward_(scores, grad_scores, grad_bias, terms)
-        if factor is not None:
-            factor.backward_(block, scores, grad_product)
         # The first queries see all keys and write, unless keys are hidden: then the gradients
         # begin with 0 (`Blocks.empty_like`).
         accumulate = block.first > 0 or blocks.hides
@@ -275,8 +262,6 @@ def _gradients(
         _sum(of_values, block, scores)
     of_tables: dict[str, Any] = {name: table.gradient for name, table in tables.items()}
     grads = grads._replace(**of_tables)
-    if factor is not None:
-        grads = grads._replace(factor=factor.gradient)
     of_parts = [None] * len(parts) if learned is None else learned.sums.values()
     return (*grads, *of_parts)
 

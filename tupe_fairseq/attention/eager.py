@@ -8,7 +8,6 @@ from torch import Tensor
 from ..kernels.dropout import dropout as drop
 from ..position.bias import AttentionBias
 from ..position.dtypes import widened
-from ..position.indices import toeplitz
 from ..position.relative import RelativeVectors
 from .backend import ATTENTION_BACKENDS, Backend, Feature, Prepared
 from .layout import Layout
@@ -52,13 +51,12 @@ class Eager(Backend):
         p: float,
         relative: RelativeVectors | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """As `attend`; also returns the weights before dropout and factor, B×H×T×S."""
+        """As `attend`; also returns the weights before dropout, B×H×T×S."""
         bias, padding = prepared.inputs
         # B×H×T×E · B×H×E×S -> B×H×T×S
         scores = q @ k.transpose(-2, -1)
         if relative is not None:
             scores = scores + relative.scores(q, k, prepared.start)
-        scores = prepared.scaled(scores)
         if bias is not None:
             scores = scores + bias
         if padding is not None:
@@ -66,8 +64,6 @@ class Eager(Backend):
             scores = scores.masked_fill(padding, torch.finfo(scores.dtype).min)
         weights = self.weights(scores, v.dtype)
         dropped = drop(weights, p) if p else weights
-        if prepared.factor is not None:
-            dropped = dropped * toeplitz(prepared.factor, k.size(2)).to(dropped.dtype)
         # B×H×T×S · B×H×S×D -> B×H×T×D
         out = dropped @ v
         if relative is not None and relative.for_values is not None:

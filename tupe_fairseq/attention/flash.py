@@ -47,7 +47,7 @@ class Flash(Backend):
         relative: RelativeVectors | None = None,
     ) -> Tensor:
         positions_q, positions_k, padding = prepared.inputs
-        queries, keys = [prepared.scaled(q)], [k]
+        queries, keys = [q], [k]
         if positions_q is not None:
             queries.append(positions_q.expand(len(q), -1, -1, -1))
             keys.append(positions_k.expand(len(k), -1, -1, -1))

@@ -25,7 +25,7 @@ AUTO_ELSEWHERE = ("sdpa", "eager")
 #: of `flash` with 512 tokens, and 1.46 with 4,096 (examples/study/speed).
 FLASH_FROM = 1024
 #: Features for which incremental decoding uses `eager`: with one query, no T×T tensor is avoided.
-DECODED_EAGERLY = {Feature.RELATIVE, Feature.FACTOR}
+DECODED_EAGERLY = {Feature.RELATIVE}
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,10 @@ class LayerPlan:
             first: see the attribute.
         """
         is_relative = terms is not None and terms.uses("relative")
-        scaled = encoding.shape.log_scaling_floor is not None and window is None
         required = {
             Feature.RELATIVE: is_relative,
             Feature.RELATIVE_VALUES: terms is not None and terms.has_values,
             Feature.DISTANCE: encoding.uses("attention_bias") and not encoding.bias_is_product,
-            Feature.FACTOR: encoding.uses("weight_factor"),
-            Feature.SCALED_TERMS: scaled and is_relative,
             Feature.WINDOW: window is not None,
         }
         return cls(first, window, frozenset(each for each in required if required[each]))
@@ -107,9 +104,7 @@ class LayerPlan:
         with without_autocast(device):
             dtype = dtype_of_queries(x)
             inputs = chosen.prepare(bias, layout, heads, dtype)
-            factor = encoding.weight_factor(length, length)
-        temperature = encoding.shape.temperature(0, length, self.window, x.device)
-        return Prepared(chosen, layout, inputs, encoding, temperature=temperature, factor=factor)
+        return Prepared(chosen, layout, inputs, encoding)
 
     def prepare_step(
         self,
@@ -133,15 +128,12 @@ class LayerPlan:
         )
         layout = Layout(len(x), position + 1, other_queries=True)
         row = None if bias is None else bias.row(position)
-        heads, shape = encoding.shape.num_heads, encoding.shape
         return Prepared(
             chosen,
             layout,
-            chosen.prepare(row, layout, heads, dtype_of_queries(x)),
+            chosen.prepare(row, layout, encoding.shape.num_heads, dtype_of_queries(x)),
             encoding,
             start=position,
-            temperature=shape.temperature(position, position + 1, self.window, x.device),
-            factor=encoding.weight_factor(1, position + 1, position),
         )
 
     def choose(
@@ -178,18 +170,15 @@ class LayerPlan:
         It is computed once for all layers, so its rounding error would be in all of them: without
         autocast. The arguments are those of `prepare`; `length` is T.
         """
-        shape = encoding.shape
         with without_autocast(device.type):
             bias = encoding.attention_bias(length, length)
-            temperature = shape.temperature(0, length, self.window, device)
-            if bias is not None and temperature is not None:
-                bias = bias.times(temperature)
             visible = Visible(causal, self.window, global_cls=encoding.untie_cls)
             if not visible.hides(length):
                 return bias
             if bias is None:
-                zeros = torch.zeros(1, 2 * length - 1, device=device).expand(shape.num_heads, -1)
-                bias = AttentionBias(length, by_distance=zeros)
+                zeros = torch.zeros(1, 2 * length - 1, device=device)
+                by_distance = zeros.expand(encoding.shape.num_heads, -1)
+                bias = AttentionBias(length, by_distance=by_distance)
             return bias.hiding(visible)
 
 

@@ -172,7 +172,6 @@ class Tensors(NamedTuple):
         for_queries: vectors by distance, H×W×D or 1×W×D, see `RelativeVectors`; or None.
         for_keys: likewise.
         for_values: likewise.
-        factor: by distance, see `WeightFactor`; or None.
     """
 
     q: Tensor
@@ -182,7 +181,6 @@ class Tensors(NamedTuple):
     for_queries: Tensor | None = None
     for_keys: Tensor | None = None
     for_values: Tensor | None = None
-    factor: Tensor | None = None
 
     def heads_first(self) -> "Tensors":
         """The same with q, k, v and queries as H×B×T×D."""

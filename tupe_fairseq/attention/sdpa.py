@@ -16,7 +16,7 @@ class Sdpa(Backend):
     """Stores the bias as H×T×S; with a bias, padding is carried by the keys, not by a mask."""
 
     name = "sdpa"
-    supports = frozenset(Feature) - {Feature.RELATIVE_VALUES, Feature.FACTOR}
+    supports = frozenset(Feature) - {Feature.RELATIVE_VALUES}
 
     def prepare(
         self,
@@ -39,12 +39,11 @@ class Sdpa(Backend):
     ) -> Tensor:
         bias, padding = prepared.inputs
         if relative is not None:
-            of_layer = prepared.scaled(relative.scores(q, k, prepared.start))
+            of_layer = relative.scores(q, k, prepared.start)
             bias = of_layer if bias is None else bias + of_layer
         if bias is not None:
             # The kernels require a bias in the dtype of the queries, and at an aligned address.
             bias = bias.to(q.dtype).contiguous()
-        q = prepared.scaled(q)
         if bias is None:
             return fused_attention([q], [k], v, padding, p)
         return fused_attention([q], [k], v, bias, p, padding)

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import Enum
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -26,10 +26,6 @@ class Mark(Enum):
     FREE = "free"
     #: It is for longer texts: free, unless the checkpoint was already trained for them.
     FOR_LONGER_TEXTS = "for longer texts"
-    #: Encoders do not take it.
-    DECODERS = "decoders"
-    #: In Python, its value may also be a mapping.
-    MAPPING = "mapping"
 
 
 class Option(NamedTuple):
@@ -52,8 +48,6 @@ class Option(NamedTuple):
             ConfigurationError: it has another type.
         """
         if value is None or self.type not in TYPES:
-            return
-        if Mark.MAPPING in self.marks and isinstance(value, Mapping):
             return
         # An int is a float, too; a bool is an int only to Python.
         accepted = (int, float) if self.type is float else self.type

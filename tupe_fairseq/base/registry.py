@@ -1,6 +1,6 @@
 """Tables of what a flag can name: a duplicate raises, an unknown name lists the known ones."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, TypeVar
 
 from .errors import ConfigurationError
@@ -14,10 +14,14 @@ class Registry:
     Args:
         flag: the command line flag whose values are registered, e.g. "--position-encoding".
         special: further values of the flag that stand for no entry, e.g. "auto".
+        deleted: values that version 0.3.0 was the last to have.
     """
 
-    def __init__(self, flag: str, special: tuple[str, ...] = ()):
+    def __init__(
+        self, flag: str, special: tuple[str, ...] = (), deleted: Collection[str] = frozenset()
+    ):
         self.flag = flag
+        self.deleted = deleted
         self.special = special
         self._entries: dict[str, Any] = {}
 
@@ -32,7 +36,20 @@ class Registry:
 
         return enter
 
+    def refuse_deleted(self, name: str | None) -> None:
+        """Check the value that an older file records.
+
+        Raises:
+            ConfigurationError: it is deleted.
+        """
+        if name in self.deleted and name not in self._entries:
+            raise ConfigurationError(
+                f"{self.flag} is {name!r}, which tupe_fairseq 0.3.0 was the last version to have: "
+                "choose another one, or use that version."
+            )
+
     def __getitem__(self, name: str) -> Any:
+        self.refuse_deleted(name)
         if name not in self._entries:
             raise ConfigurationError(
                 f"{self.flag} is {name!r}, but the known ones are: {', '.join(self.names())}."

@@ -10,6 +10,7 @@ from ..fairseq.arguments.declaration import RobertaArguments
 from ..fairseq.arguments.roberta import ROBERTA
 from ..fairseq.checkpoints.reading import recorded_settings
 from ..position import POSITION_ENCODINGS, ModelOptions, model_options
+from ..position.deleted import refuse_deleted
 from ..transformer.layer_options import LayerOptions
 from .fairseq_models import LONGEST, TASK
 from .models import encoding_options
@@ -39,7 +40,7 @@ SETTINGS = {
     "layer_norm_eps": "layer_norm_eps",
     "type_vocab_size": "type_vocab_size",
     "quant_noise_pq": "quant_noise_pq",
-    **{option.name: option.name for option in model_options(decoder=False)},
+    **{option.name: option.name for option in model_options()},
     **{option.name: option.name for option in declared_options(LayerOptions)},
 }
 
@@ -61,6 +62,7 @@ def to_config(arguments: Mapping[str, Any], shown: Mapping[str, Any]) -> dict[st
     if lacking := [name for name in names.values() if name not in recorded]:
         raise CheckpointError(f"the checkpoint does not record its {', '.join(lacking)}.")
     options = sorted(encoding_options(recorded))
+    refuse_deleted(arguments, options)
     return {
         **{there: recorded[here] for there, here in names.items()},
         **shown,

@@ -65,7 +65,7 @@ def new_encoding(
 def new_positions(converted: Converted, seed: int) -> dict[str, Tensor]:
     """Initial parameters and constants of the encoding that the settings name."""
     settings = converted.settings
-    shared = (each for each in model_options(decoder=False) if each.name in settings)
+    shared = (each for each in model_options() if each.name in settings)
     # Random numbers of the caller stay as they are.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

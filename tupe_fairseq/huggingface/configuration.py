@@ -11,6 +11,7 @@ from transformers import PretrainedConfig
 
 from ..base.errors import ConfigurationError
 from ..base.options import declared_options
+from ..position.deleted import without_deleted
 from ..position.model_options import model_options
 from ..transformer.layer_options import LayerOptions
 
@@ -119,13 +120,13 @@ class TupeConfig(PretrainedConfig):
         # Afterwards, because transformers 4 and 5 set different ones of these themselves.
         for name, value in values.items():
             setattr(self, name, value)
-        self.position_options = dict(self.position_options or {})
+        self.position_options = without_deleted(self.position_options or {})
 
     @staticmethod
     def defaults() -> dict[str, Any]:
         """All settings by name, with their default values."""
         settings = {name: getattr(TupeConfig, name) for name in TupeConfig.__annotations__}
-        options = (*model_options(decoder=False), *declared_options(LayerOptions))
+        options = (*model_options(), *declared_options(LayerOptions))
         return {**settings, **{each.name: each.default for each in options}}
 
     def check_numbers(self) -> None:

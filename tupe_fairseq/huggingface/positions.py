@@ -7,6 +7,7 @@ from torch import nn
 
 from ..base.errors import ConfigurationError
 from ..position.base import POSITION_ENCODINGS, PositionEncoding, build_position_encoding
+from ..position.deleted import refuse_deleted
 from ..position.model_options import model_options
 from ..transformer.stack import TransformerStack
 from .configuration import TupeConfig
@@ -27,6 +28,7 @@ def build_positions(config: TupeConfig) -> PositionEncoding:
     """
     name = config.position_encoding
     known = POSITION_ENCODINGS[name].defaults()
+    refuse_deleted(config.position_options, known)
     if unknown := sorted(config.position_options.keys() - known.keys()):
         raise ConfigurationError(
             f"position_options has {', '.join(map(repr, unknown))}, but the options of {name} "
@@ -51,10 +53,7 @@ def build_positions(config: TupeConfig) -> PositionEncoding:
             config.max_position_embeddings,
             vocab_size=config.vocab_size,
             num_layers=config.num_hidden_layers,
-            **{
-                option.name: getattr(config, option.name)
-                for option in model_options(decoder=False)
-            },
+            **{option.name: getattr(config, option.name) for option in model_options()},
             **config.position_options,
         )
 

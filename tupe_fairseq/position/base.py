@@ -21,12 +21,13 @@ from ..base.errors import ConfigurationError
 from ..base.options import Option, declared_options
 from ..base.registry import Registry
 from .bias import AttentionBias
+from .deleted import ENCODINGS
 from .initial import isolated_rng
 from .layer_terms import LayerTerms
 from .model_options import model_options
 from .sizes import Shape
 
-POSITION_ENCODINGS = Registry("--position-encoding")
+POSITION_ENCODINGS = Registry("--position-encoding", deleted=ENCODINGS)
 register_position_encoding = POSITION_ENCODINGS.register
 #: Values of --extend-positions.
 EXTENSIONS = ("hierarchical", "toeplitz")
@@ -140,16 +141,6 @@ class PositionEncoding(nn.Module):
 
         Returns:
             The term already scaled, or None where the encoding has none.
-        """
-        return None
-
-    def weight_factor(self, queries: int, keys: int, start: int = 0) -> Tensor | None:
-        """Factors of the attention weights after the softmax, by distance.
-
-        The arguments are those of `attention_bias`.
-
-        Returns:
-            H×(T+S−1), the factor at distance d = j − i at index d + start + T − 1; or None.
         """
         return None
 

@@ -145,14 +145,6 @@ class AttentionBias:
         parts: dict[str, Any] = dict.fromkeys(("queries", "keys", "by_distance", "exact"))
         return replace(self, cells=self.dense(), **parts)
 
-    def times(self, temperature: Tensor) -> "AttentionBias":
-        """The term multiplied by a factor of each query, T×1; a product of vectors stays one."""
-        if self.by_distance is not None or self.exact is not None:
-            return self.computed().times(temperature)
-        name = "queries" if self.cells is None else "cells"
-        part = getattr(self, name)
-        return replace(self, **{name: part * temperature.to(part.dtype)})
-
     def hiding(self, visible: Visible) -> "AttentionBias":
         """The same for T queries and as many keys, some of them hidden."""
         if self.cells is None:

@@ -3,7 +3,6 @@
 Configurations for transformers read this file, also where there is no torch.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -19,8 +18,8 @@ class ModelOptions:
     with the checkpoint that a training starts from follow from the fields.
 
     Raises:
-        ConfigurationError: a value has another type; the window is too small, or it is not clear
-            which layers have it; or scores cannot be scaled so.
+        ConfigurationError: a value has another type, the window is too small, or it is not clear
+            which layers have it.
     """
 
     # [CLS] is then as a global token of Longformer (Beltagy et al. 2020).
@@ -39,18 +38,11 @@ class ModelOptions:
         "makes its position table longer, `toeplitz` continues TUPE's term by distance",
         Mark.FREE,
     ] = None
-    log_scaling_floor: Annotated[
-        int | None,
-        "in decoder layers without a window, scores of the i-th token are multiplied by "
-        "1 + alpha ln(i / N) from the N-th token on",
-        Mark.DECODERS,
-    ] = None
-    log_scaling_alpha: Annotated[float, "alpha of --log-scaling-floor", Mark.DECODERS] = 0.1
 
     def __post_init__(self) -> None:
         for option in model_options():
             option.check(getattr(self, option.name))
-        window, every, floor = self.attention_window, self.global_every, self.log_scaling_floor
+        window, every = self.attention_window, self.global_every
         if window is not None and window < 1:
             raise ConfigurationError(
                 f"--attention-window is {window}, but must be at least 1 (the neighbours of a "
@@ -66,19 +58,8 @@ class ModelOptions:
                 f"--global-every is {every}, but without --attention-window all layers are "
                 "global: give both, or none."
             )
-        if floor is not None and floor < 1:
-            raise ConfigurationError(
-                f"--log-scaling-floor is {floor}, but must be at least 1, the tokens from which "
-                "on scores are scaled: leave it out for no scaling."
-            )
-        if not 0 <= self.log_scaling_alpha < math.inf:
-            raise ConfigurationError(
-                "--log-scaling-alpha must be a number of at least 0, but is "
-                f"{self.log_scaling_alpha}."
-            )
 
 
-def model_options(decoder: bool = True) -> tuple[Option, ...]:
-    """The options of every encoding; without a decoder, only those of encoders."""
-    options = declared_options(ModelOptions)
-    return tuple(option for option in options if decoder or Mark.DECODERS not in option.marks)
+def model_options() -> tuple[Option, ...]:
+    """The options of every encoding."""
+    return declared_options(ModelOptions)

@@ -47,12 +47,6 @@ ScalingFactor = Annotated[
     "new length / trained length; by default --max-positions / trained length",
     Mark.FREE,
 ]
-ScalingSettings = Annotated[
-    str | None,
-    "settings of --rope-scaling as JSON, named as in transformers",
-    Mark.FREE,
-    Mark.MAPPING,
-]
 OriginalPositions = Annotated[
     int | None,
     "length trained without --rope-scaling; checkpoints record it; by default "
@@ -141,7 +135,6 @@ class RotaryPosition(RandomizedEncoding):
         rope_theta_local: ThetaLocal = None,
         rope_scaling: ScalingName = None,
         rope_scaling_factor: ScalingFactor = None,
-        rope_scaling_settings: ScalingSettings = None,
         rope_original_positions: OriginalPositions = None,
         randomize_positions: RandomizePositions = 0,
     ):
@@ -157,7 +150,7 @@ class RotaryPosition(RandomizedEncoding):
         #: D of the frequencies b^{−2d/D}, of which the first are used.
         self.spectrum = shape.head_dim if rope_proportional else self.width
         length = (shape.max_positions, rope_scaling_factor, rope_original_positions)
-        self.scaling = build_scaling(rope_scaling, rope_scaling_settings, *length)
+        self.scaling = build_scaling(rope_scaling, *length)
         self._check_scaling(rope_scaling)
         self._check_unused(rope_proportional, rope_scaling, rope_original_positions)
         self.rotation = self._rotation(self.reach)
@@ -202,9 +195,8 @@ class RotaryPosition(RandomizedEncoding):
     def check_decoding(self) -> None:
         if self.scaling.depends_on_length:
             raise ConfigurationError(
-                "--rope-scaling dynamic (and longrope with short_factor) depends on the length of "
-                "the text, but decoding stores the keys of earlier tokens: use another one, or "
-                "leave short_factor out."
+                "--rope-scaling dynamic depends on the length of the text, but decoding stores "
+                "the keys of earlier tokens: use another one."
             )
 
     def at(self, layer: int) -> PositionEncoding:
@@ -239,7 +231,7 @@ class RotaryPosition(RandomizedEncoding):
         if self.rotates_values and self.scaling.magnitude != 1:
             raise ConfigurationError(
                 f"--rope-values rotates values, which --rope-scaling {name} would also make "
-                "larger: use linear, ntk, dynamic or llama3."
+                "larger: use linear, ntk or dynamic."
             )
 
     def _check_unused(self, proportional: bool, scaling: str | None, original: int | None) -> None:

@@ -25,10 +25,7 @@ TASKS = {
     "tupe_transformer_lm": "language_modeling",
 }
 #: A value of each option of every encoding that is not its default.
-VALUES = {
-    **{"attention_window": 3, "global_every": 2, "extend_positions": "hierarchical"},
-    **{"log_scaling_floor": 4, "log_scaling_alpha": 0.5},
-}
+VALUES = {"attention_window": 3, "global_every": 2, "extend_positions": "hierarchical"}
 
 
 def parsed(arch: str, *flags: str) -> Namespace:
@@ -50,8 +47,8 @@ def rows(heading: str, arch: str) -> list[list[str]]:
 
 @SPECIFICATIONS
 def test_options_of_every_encoding_arrive(spec):
-    """From flags and from hydra; the encoder of a translation model has no decoder's options."""
-    tiny, names = f"{spec.name}_tiny", [each.name for each in model_options(spec.decoder)]
+    """From flags and from hydra."""
+    tiny, names = f"{spec.name}_tiny", [each.name for each in model_options()]
     flags = [f"--{name.replace('_', '-')}={VALUES[name]}" for name in names]
     tree = OmegaConf.create({"_name": tiny, **{name: VALUES[name] for name in names}})
     for args in (parsed(spec.name, "--arch", tiny, *flags), tree):
@@ -59,7 +56,7 @@ def test_options_of_every_encoding_arrive(spec):
         encodings = [each for each in model.modules() if isinstance(each, PositionEncoding)]
         assert len(encodings) == len(spec.lengths)
         for encoding in encodings:
-            for each in model_options(not encoding.shape.bidirectional):
+            for each in model_options():
                 assert getattr(encoding.shape, each.name) == VALUES[each.name]
 
 
@@ -68,7 +65,7 @@ def test_options_of_every_encoding_arrive_from_a_configuration():
     from tupe_fairseq.huggingface import TupeConfig
     from tupe_fairseq.huggingface.positions import build_positions
 
-    values = {each.name: VALUES[each.name] for each in model_options(decoder=False)}
+    values = {each.name: VALUES[each.name] for each in model_options()}
     config = TupeConfig.from_dict(TupeConfig(**values).to_dict())
     shape = build_positions(config).shape
     assert {name: getattr(shape, name) for name in values} == values
@@ -83,7 +80,7 @@ def test_page_is_up_to_date():
 def test_defaults_are_those_of_fairseq_train(arch):
     defaults = vars(parsed(arch))
     listed = rows("Positions and attention", arch)
-    assert len(listed) == (15 if arch == "tupe_roberta" else 13)
+    assert len(listed) == (15 if arch == "tupe_roberta" else 11)
     for name, default in listed:
         assert default == ("-" if defaults[name] is None else str(defaults[name])), name
 

@@ -31,7 +31,6 @@ VARIANTS = {name: (name, OPTIONS.get(name, {})) for name in POSITION_ENCODINGS} 
     "tupe_a-untied": ("tupe_a", {"tie_cls": False}),
     "tupe_r-untied": ("tupe_r", {"tie_cls": False, **OPTIONS["tupe_r"]}),
     "tupe_r-toeplitz": ("tupe_r", {**OPTIONS["tupe_r"], **cases.TOEPLITZ}),
-    "log-scaling": ("alibi", {"log_scaling_floor": 3, "log_scaling_alpha": 0.7}),
     "window": ("t5", {"attention_window": 3, "global_every": 2, **OPTIONS["t5"]}),
 }
 #: Those that a model with an encoder takes.

@@ -12,9 +12,9 @@ from tests.fairseq.decoder.samples import (
     BOS,
     DICTIONARY,
     EOS,
-    MODELS,
     PAD,
     build,
+    every_model,
     every_variant,
     sentences,
     stock,
@@ -39,18 +39,11 @@ def word_by_word(model, words, encoded=None, first=0, state=None):
     return torch.cat(steps, 1), state
 
 
-SCALING = {"log_scaling_floor": 3, "log_scaling_alpha": 0.7}
-SCALED = ("none", "t5", "shaw", "urpe")
-
-
 @torch.no_grad()
-@pytest.mark.parametrize(
-    ("arch", "variant", "more"),
-    [(*each, {}) for each in MODELS] + [("tupe_transformer_lm", each, SCALING) for each in SCALED],
-)
-def test_equals_the_full_forward(arch, variant, more):
+@every_model
+def test_equals_the_full_forward(arch, variant):
     """Over more words than are made ready at first."""
-    model, words = build(variant, arch, **more), targets(2, READY + 6)
+    model, words = build(variant, arch), targets(2, READY + 6)
     source = sentences(2, 6) if arch == "tupe_transformer" else None
     encoded = read(model, source)
     found, _ = word_by_word(model, words, encoded)

@@ -4,7 +4,6 @@ from argparse import Namespace
 
 import pytest
 import torch
-from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from examples.glue.pretrained import overrides
 from tupe_fairseq import UsageError
@@ -46,16 +45,6 @@ def test_models_with_token_types_separate_sentences_once(overrides_of):
     assert once not in overrides_of("learned", type_vocab_size=1)
     given = overrides_of("learned", "task.separator_token=2", type_vocab_size=2)
     assert not any("separator" in each for each in given)
-
-
-def test_overrides_keep_the_settings_of_a_scaling(overrides_of):
-    """JSON, as hydra reads it."""
-    settings = '{"beta_fast": 16.5, "attention_factor": 1e-1, "truncate": false}'
-    found = overrides_of("rope", rope_scaling="yarn", rope_scaling_settings=settings)
-    read = {
-        each.key_or_group: each.value() for each in OverridesParser.create().parse_overrides(found)
-    }
-    assert read["model.rope_scaling_settings"] == settings
 
 
 @pytest.mark.parametrize("hydra", [True, False])

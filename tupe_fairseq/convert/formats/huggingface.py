@@ -13,6 +13,7 @@ from torch import Tensor
 from ...base.errors import CheckpointError, ConfigurationError
 from ...base.extras import import_extra
 from ...fairseq.hub.files import SENTENCEPIECE, TOKENIZER
+from ...position.deleted import refuse_deleted
 from ..architectures import Architecture
 from ..card import model_card
 from ..carried import DICTIONARY, fairseq_files, sentence_files
@@ -123,7 +124,9 @@ def _settings(config: Any, architecture: Architecture, folder: Path) -> dict[str
     (complete := TupeConfig(**settings)).check_numbers()
     complete.max_position_embeddings -= architecture.first_position or 0
     settings = {name: getattr(complete, name) for name in known}
-    if unknown := settings["position_options"].keys() - encoding_options(settings):
+    options = encoding_options(settings)
+    refuse_deleted(settings["position_options"], options)
+    if unknown := settings["position_options"].keys() - options:
         raise CheckpointError(
             f"invalid position_options in {folder}: {', '.join(map(str, unknown))}."
         )

@@ -36,6 +36,7 @@ CODE = (
     "tupe_base_errors.py",
     "tupe_base_options.py",
     "tupe_transformer_layer_options.py",
+    "tupe_position_deleted.py",
     "tupe_position_model_options.py",
 )
 #: Largest difference from torch, relative to the largest output.

@@ -8,7 +8,8 @@ from fairseq.models import register_model_architecture
 from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
 from omegaconf import DictConfig, open_dict
 
-from ...position import POSITION_ENCODINGS
+from ...position import POSITION_ENCODINGS, known_options
+from ...position.deleted import refuse_deleted, without_deleted
 from .checks import check_arguments, check_keys
 from .declaration import ModelArguments
 from .training import TrainingSettings
@@ -45,8 +46,10 @@ def completed(
     Raises:
         ConfigurationError: an argument is unknown, invalid, or not available in this model.
     """
+    values = without_deleted(_values_of(args))
+    refuse_deleted(values, {*known_options(), *(option.name for option in model.options())})
     if isinstance(args, DictConfig):
-        check_keys(args, known_keys(model), str(args.get("_name")))
+        check_keys(values, known_keys(model), str(args.get("_name")))
     complete = with_architecture(model, model.name, args)
     for option in model.options_with(complete.position_encoding):
         vars(complete).setdefault(option.name, option.default)

@@ -13,7 +13,9 @@ from ...attention import ATTENTION_BACKENDS
 from ...base.errors import ConfigurationError
 from ...base.options import Mark, Option, declared_options
 from ...position import POSITION_ENCODINGS, known_options, model_options
+from ...position.deleted import OPTIONS, deleted_option
 from ...transformer.layer_options import LayerOptions
+from .. import commands
 from .training import TrainingSettings
 
 
@@ -62,7 +64,6 @@ class ModelArguments:
         lengths: the arguments that limit the length of sequences.
         finish: checks what depends on the settings of the training and on the task: gets the
             arguments, those settings and the task; returns the values that follow from them.
-        decoder: whether it has a decoder.
         further: options that no other model has.
         option_defaults: options of encodings whose default differs from the encoding's own.
     """
@@ -74,7 +75,6 @@ class ModelArguments:
     unsupported: Mapping[str, str]
     lengths: tuple[str, ...]
     finish: Callable[[Namespace, TrainingSettings, Any], dict[str, Any]]
-    decoder: bool = False
     further: tuple[Option, ...] = ()
     option_defaults: Mapping[str, Any] = field(default_factory=dict)
 
@@ -82,7 +82,7 @@ class ModelArguments:
         """What the model adds to fairseq's arguments, without the options of single encodings."""
         common = declared_options(CommonArguments)
         layer = declared_options(LayerOptions)
-        return (*common, *model_options(self.decoder), *layer, *self.further)
+        return (*common, *model_options(), *layer, *self.further)
 
     def options_with(self, position_encoding: str) -> tuple[Option, ...]:
         """All options of the model with this encoding, whose defaults may be the model's."""
@@ -96,7 +96,8 @@ class ModelArguments:
     def add_flags(self, parser: Any) -> None:
         """Add fairseq's flags and ours, without defaults: architectures set them."""
         self.stock_flags(parser)
-        for option in (*self.options(), *known_options().values()):
+        options = (*self.options(), *known_options().values())
+        for option in options:
             boolean = {"action": argparse.BooleanOptionalAction}
             kind = boolean if option.type is bool else {"type": option.type}
             try:
@@ -106,3 +107,19 @@ class ModelArguments:
                     f"{option.flag} is a flag already: give this option of an encoding another "
                     "name."
                 ) from error
+        # For older command lines.
+        for name in OPTIONS.keys() - {option.name for option in options}:
+            flag = "--" + name.replace("_", "-")
+            parser.add_argument(
+                flag, action=DeletedFlag, default=argparse.SUPPRESS, help=argparse.SUPPRESS
+            )
+
+
+class DeletedFlag(argparse.Action):
+    """A flag that version 0.3.0 was the last to have."""
+
+    @commands.ends_commands_in_one_line
+    def __call__(
+        self, parser: Any, namespace: Any, values: Any, option: str | None = None
+    ) -> None:
+        raise deleted_option(str(option), values)

@@ -118,7 +118,6 @@ TRANSFORMER = ModelArguments(
     unsupported=UNSUPPORTED_TRANSFORMER,
     lengths=("max_source_positions", "max_target_positions"),
     finish=_finish_transformer,
-    decoder=True,
     option_defaults=OPTION_DEFAULTS,
 )
 LANGUAGE_MODEL = ModelArguments(
@@ -129,6 +128,5 @@ LANGUAGE_MODEL = ModelArguments(
     unsupported=UNSUPPORTED_LM,
     lengths=("max_target_positions",),
     finish=_finish_lm,
-    decoder=True,
     option_defaults=OPTION_DEFAULTS,
 )

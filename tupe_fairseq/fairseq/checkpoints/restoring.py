@@ -6,7 +6,7 @@ model than the trained one goes on. How far an option may differ is declared: `o
 
 import logging
 from argparse import Namespace
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from torch import nn
 
 from ...base.errors import CheckpointError
 from ...base.options import Mark, Option
+from ...position import POSITION_ENCODINGS
+from ...position.deleted import refuse_deleted
 from ..arguments.training import TrainingSettings
 from .intact import newest_intact_checkpoint
 from .reading import read_checkpoint, recorded_settings
@@ -31,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 def check_restored(
-    training: TrainingSettings, options: Iterable[Option], complete: Namespace
+    training: TrainingSettings, options: Collection[Option], complete: Namespace
 ) -> list[str]:
     """Check that the checkpoint of --restore-file or --finetune-from-model can be used.
 
@@ -53,6 +55,7 @@ def check_restored(
     Raises:
         CheckpointError: the checkpoint is damaged, not fairseq's, or would run code; or it has
             another value of an option that is fixed, as --position-encoding is.
+        ConfigurationError: it has an encoding or an option that is deleted.
     """
     restored = training.restored_file
     named = (restored, Path(training.finetune_from_model or ""))
@@ -62,6 +65,8 @@ def check_restored(
         state = _read_restored(path) if path == restored else read_checkpoint(path)
         names = list(state["model"]) if path == restored else names
         recorded = recorded_settings(state, "model", path)
+        POSITION_ENCODINGS.refuse_deleted(recorded.get("position_encoding"))
+        refuse_deleted(recorded, {option.name for option in options})
         known = {"position_encoding": _stock_encoding(recorded), **recorded}
         changes = _changes(options, complete, known, path)
         if "position_encoding" not in recorded:

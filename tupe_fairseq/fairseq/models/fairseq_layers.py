@@ -54,7 +54,6 @@ class FairseqStack(TransformerStack):
             self.layers[i] = fsdp_wrap(layer, min_num_params=smallest)
 
     def _build_positions(self, args: Any, side: str, vocab_size: int) -> PositionEncoding:
-        shared = model_options(decoder=side == "decoder")
         encoding = build_position_encoding(
             args.position_encoding,
             getattr(args, f"{side}_embed_dim"),
@@ -63,7 +62,7 @@ class FairseqStack(TransformerStack):
             bidirectional=side == "encoder",
             vocab_size=vocab_size,
             num_layers=getattr(args, f"{side}_layers"),
-            **{option.name: getattr(args, option.name) for option in shared},
+            **{option.name: getattr(args, option.name) for option in model_options()},
             **position_options(args),
         )
         if self.large_positions:
