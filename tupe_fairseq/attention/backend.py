@@ -68,11 +68,7 @@ class Backend:
         return None
 
     def prepare(
-        self,
-        bias: AttentionBias | None,
-        layout: Layout,
-        heads: int,
-        dtype: torch.dtype,
+        self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
     ) -> Any:
         """Prepare the inputs of `attend` that layers share, once per forward pass.
 

@@ -49,11 +49,7 @@ class Blocked(Backend):
         return None if device == "cpu" else f"its kernels are for CPUs, not for {device}"
 
     def prepare(
-        self,
-        bias: AttentionBias | None,
-        layout: Layout,
-        heads: int,
-        dtype: torch.dtype,
+        self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
     ) -> Any:
         dtype = widened(dtype)
         padding = padding_scores(layout.padding_mask, dtype)

@@ -20,11 +20,7 @@ class Eager(Backend):
     supports = frozenset(Feature)
 
     def prepare(
-        self,
-        bias: AttentionBias | None,
-        layout: Layout,
-        heads: int,
-        dtype: torch.dtype,
+        self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
     ) -> Any:
         mask = layout.padding_mask
         # B×S -> B×1×1×S

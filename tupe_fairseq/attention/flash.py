@@ -24,11 +24,7 @@ class Flash(Backend):
     supports = frozenset({Feature.COMPILED})
 
     def prepare(
-        self,
-        bias: AttentionBias | None,
-        layout: Layout,
-        heads: int,
-        dtype: torch.dtype,
+        self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
     ) -> Any:
         padding = padding_scores(layout.padding_mask, dtype)
         if bias is None:

@@ -19,11 +19,7 @@ class Sdpa(Backend):
     supports = frozenset(Feature) - {Feature.RELATIVE_VALUES}
 
     def prepare(
-        self,
-        bias: AttentionBias | None,
-        layout: Layout,
-        heads: int,
-        dtype: torch.dtype,
+        self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
     ) -> Any:
         mask = None if bias is None else bias.dense().to(dtype)[None]
         return mask, padding_scores(layout.padding_mask, dtype)

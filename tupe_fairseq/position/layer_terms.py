@@ -51,7 +51,8 @@ class LayerTerms(nn.Module):
     def relative(self, encoding: Any, length: int, attention: Any = None) -> RelativeVectors:
         """Vectors for the distances among positions 0, ..., length − 1.
 
-        Incremental decoding computes them once for many tokens.
+        They are as wide as queries and keys. Incremental decoding computes them once for many
+        tokens.
 
         Args:
             encoding: what the layers share.
