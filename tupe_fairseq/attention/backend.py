@@ -8,7 +8,6 @@ forward pass for layers that share a bias, `attend` in each layer.
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,6 +16,7 @@ from ..base.registry import Registry
 from ..position import PositionEncoding
 from ..position.bias import AttentionBias
 from ..position.relative import RelativeVectors
+from .blocks import Blocks
 from .layout import Layout
 
 ATTENTION_BACKENDS = Registry("--attention-backend", special=("auto",))
@@ -34,20 +34,39 @@ class Feature(Enum):
 
 
 @dataclass(frozen=True)
+class Inputs:
+    """What a backend prepares for the layers that share it; each reads the parts that it sets.
+
+    Attributes:
+        bias: added to the scores, broadcastable to B×H×T×S.
+        padding: B×1×1×S, added to the scores, or True at padding.
+        queries: dimensions that are appended to the queries, 1×H×T×E.
+        keys: dimensions that are appended to the keys, 1×H×S×E.
+        blocks: how the cells are divided.
+    """
+
+    bias: Tensor | None = None
+    padding: Tensor | None = None
+    queries: Tensor | None = None
+    keys: Tensor | None = None
+    blocks: Blocks | None = None
+
+
+@dataclass(frozen=True)
 class Prepared:
     """What layers with the same bias and window share in one forward pass.
 
     Attributes:
         backend: computes attention.
         layout: the tokens of the batch.
-        inputs: what the backend's `prepare` returned.
+        inputs: what the backend has prepared.
         encoding: as these layers see it; None in cross-attention.
         start: position of the first query.
     """
 
     backend: "Backend"
     layout: Layout
-    inputs: Any
+    inputs: Inputs
     encoding: PositionEncoding | None = None
     start: int = 0
 
@@ -69,7 +88,7 @@ class Backend:
 
     def prepare(
         self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
-    ) -> Any:
+    ) -> Inputs:
         """Prepare the inputs of `attend` that layers share, once per forward pass.
 
         Args:

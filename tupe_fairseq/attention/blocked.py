@@ -23,7 +23,7 @@ from ..kernels.softmax import ScoreTerms, softmax_dropout_, softmax_dropout_back
 from ..position.bias import AttentionBias
 from ..position.dtypes import widened
 from ..position.relative import RelativeVectors
-from .backend import ATTENTION_BACKENDS, Backend, Feature, Prepared
+from .backend import ATTENTION_BACKENDS, Backend, Feature, Inputs, Prepared
 from .bias_gradient import BiasGradient
 from .blocks import Block, Blocks, split_into_blocks
 from .first_derivatives import refuse_second
@@ -50,32 +50,32 @@ class Blocked(Backend):
 
     def prepare(
         self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
-    ) -> Any:
-        dtype = widened(dtype)
-        padding = padding_scores(layout.padding_mask, dtype)
-        if bias is not None:
-            bias = bias.to(dtype)
-            if bias.cells is not None and bias.cells.stride(-1) != 1:
-                bias = replace(bias, cells=bias.cells.contiguous())
+    ) -> Inputs:
+        wide = widened(dtype)
+        padding = padding_scores(layout.padding_mask, wide)
+        bias = None if bias is None else bias.to(wide)
         if layout.other_queries or not layout.batch:
-            # No blocks: the mask that is added to the scores, broadcastable to B×H×T×S
+            # No blocks.
             mask = None if bias is None else bias.dense()[None]
-            return padding if mask is None else mask if padding is None else mask + padding
-        if bias is not None and heads * layout.length**2 * dtype.itemsize <= DENSE:
+            return Inputs(padding if mask is None else mask if padding is None else mask + padding)
+        if bias is not None and bias.cells is not None and bias.cells.stride(-1) != 1:
+            bias = replace(bias, cells=bias.cells.contiguous())
+        if bias is not None and heads * layout.length**2 * wide.itemsize <= DENSE:
             bias = bias.computed()
-        lengths = layout.lengths or (layout.length,) * layout.batch
-        visible, global_cls = None, False
-        if bias is not None and bias.visible is not None:
-            visible = bias.visible.reach(layout.length)
-            global_cls = bias.visible.exempts_cls(layout.length)
-        blocks = split_into_blocks(heads, lengths, visible, global_cls)
-        cells = [block.cells for same_queries in blocks for block in same_queries]
-        workspace = torch.empty(2, max(cells), dtype=dtype)
-        share = sum(cells) / (heads * layout.batch * layout.length**2)
+        blocks = _divided(bias, layout, heads, wide)
         if padding is not None:
-            padding = padding[:, 0]
-        shown = visible, global_cls
-        return Blocks(blocks, bias, padding, workspace, share, *shown, layout.lengths)
+            blocks = replace(blocks, padding=padding[:, 0])
+        by_torch = _is_torch_faster(blocks)
+        return Inputs(
+            # In half precision, as torch's kernel for it reads padding.
+            padding=None if padding is None else padding.to(dtype),
+            blocks=replace(
+                blocks,
+                by_torch=by_torch,
+                by_kernel=_is_kernel_faster(blocks, by_torch, layout.length),
+                natively=bias is None and _is_native(dtype),
+            ),
+        )
 
     def attend(
         self,
@@ -86,25 +86,53 @@ class Blocked(Backend):
         p: float,
         relative: RelativeVectors | None = None,
     ) -> Tensor:
-        blocks, dtype, wide = prepared.inputs, v.dtype, widened(v.dtype)
+        inputs, dtype, wide = prepared.inputs, v.dtype, widened(v.dtype)
         if p == 1:
             return v.new_zeros(*q.shape[:-1], v.size(-1))
-        fused = not p and relative is None
-        if fused and isinstance(blocks, Blocks) and _is_native(dtype) and blocks.bias is None:
-            mask = None if blocks.padding is None else blocks.padding[:, None].to(dtype)
-            return F.scaled_dot_product_attention(q, k, v, mask, scale=1.0)
-        q, k, v = (x.to(wide) for x in (q, k, v))
-        if not isinstance(blocks, Blocks):
+        blocks, fused = inputs.blocks, not p and relative is None
+        if fused and blocks is not None and blocks.natively:
+            return F.scaled_dot_product_attention(q, k, v, inputs.padding, scale=1.0)
+        if dtype != wide:
+            q, k, v = q.to(wide), k.to(wide), v.to(wide)
+        if blocks is None:
             # Vectors by distance meet this in empty batches alone: incremental decoding gives
             # them to `eager`.
-            return _attend_other(q, k, v, blocks, p).to(dtype)
-        if fused and (out := _attend_fused(blocks, q, k, v)) is not None:
-            return out.to(dtype)
+            return _attend_other(q, k, v, inputs.bias, p).to(dtype)
+        if fused and blocks.by_kernel:
+            # Of sequences with known lengths, no padding is read.
+            terms = ScoreTerms(blocks.cells, blocks.padding if blocks.lengths is None else None)
+            out = attend(q, k, v, terms, blocks.lengths, blocks.visible)
+            if out is not None:
+                return out.to(dtype)
+        if fused and blocks.by_torch:
+            cells = None if blocks.cells is None else blocks.cells[None]
+            return F.scaled_dot_product_attention(q, k, v, cells, scale=1.0).to(dtype)
         tensors, firsts = relative_inputs(q, k, v, relative)
         parts = () if blocks.bias is None else blocks.bias.parts().values()
         key = draw_key() if p else 0
         out = _Attend.apply(_Pass(blocks, p, key, firsts), *tensors.heads_first(), *parts)
         return out.to(dtype)
+
+
+def _divided(bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype) -> Blocks:
+    """The blocks of a batch without padding's scores."""
+    lengths = layout.lengths or (layout.length,) * layout.batch
+    visible, global_cls = None, False
+    if bias is not None and bias.visible is not None:
+        visible = bias.visible.reach(layout.length)
+        global_cls = bias.visible.exempts_cls(layout.length)
+    blocks = split_into_blocks(heads, lengths, visible, global_cls)
+    cells = [block.cells for same_queries in blocks for block in same_queries]
+    return Blocks(
+        blocks,
+        bias,
+        padding=None,
+        workspace=torch.empty(2, max(cells), dtype=dtype),
+        share=sum(cells) / (heads * layout.batch * layout.length**2),
+        visible=visible,
+        global_cls=global_cls,
+        lengths=layout.lengths,
+    )
 
 
 def _is_native(dtype: torch.dtype) -> bool:
@@ -121,23 +149,6 @@ def multiplies_bf16() -> bool:
     return "amx_bf16" in (fact_of_processor("flags") or "").split()
 
 
-def _attend_fused(blocks: Blocks, q: Tensor, k: Tensor, v: Tensor) -> Tensor | None:
-    """The output without dropout and terms of content, where a kernel for it is faster."""
-    cells = None if blocks.bias is None else blocks.bias.cells
-    by_torch = _is_torch_faster(blocks)
-    # The kernel requires contiguous keys.
-    is_served = not blocks.global_cls and (blocks.bias is None or cells is not None)
-    if is_served and not torch.is_grad_enabled() and not (by_torch and q.size(2) < SHORT):
-        # Of sequences with known lengths, no padding is read.
-        terms = ScoreTerms(cells, blocks.padding if blocks.lengths is None else None)
-        if (out := attend(q, k, v, terms, blocks.lengths, blocks.visible)) is not None:
-            return out
-    if not by_torch:
-        return None
-    bias = None if cells is None else cells[None]
-    return F.scaled_dot_product_attention(q, k, v, bias, scale=1.0)
-
-
 def _is_torch_faster(blocks: Blocks) -> bool:
     """Whether torch's fused kernel is faster: it has no dropout and no gradient of a bias."""
     if blocks.padding is not None or blocks.share < SPARSE:
@@ -147,7 +158,14 @@ def _is_torch_faster(blocks: Blocks) -> bool:
     learns = torch.is_grad_enabled() and any(
         part.requires_grad for part in blocks.bias.parts().values()
     )
-    return blocks.bias.cells is not None and not learns
+    return blocks.cells is not None and not learns
+
+
+def _is_kernel_faster(blocks: Blocks, by_torch: bool, length: int) -> bool:
+    """Whether the kernel in C is, where there is one: it has no gradient and no dropout."""
+    # It requires that the keys of a query are contiguous.
+    is_served = not blocks.global_cls and (blocks.bias is None or blocks.cells is not None)
+    return is_served and not torch.is_grad_enabled() and not (by_torch and length < SHORT)
 
 
 def _attend_other(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> Tensor:

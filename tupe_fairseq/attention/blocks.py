@@ -164,6 +164,9 @@ class Blocks:
         visible: the lowest and the highest distance of keys that a query sees; or None for all.
         global_cls: whether query 0 sees all keys, and key 0 is seen by all queries.
         lengths: tokens of each sequence, or None where padding is anywhere or nowhere.
+        by_torch: whether torch's fused kernel is faster, without dropout and vectors by distance.
+        by_kernel: whether the kernel in C is still faster, where there is one.
+        natively: whether torch's fused kernel is the fastest in half precision.
     """
 
     blocks: list[list[Block]]
@@ -174,6 +177,14 @@ class Blocks:
     visible: tuple[int, int] | None = None
     global_cls: bool = False
     lengths: tuple[int, ...] | None = None
+    by_torch: bool = False
+    by_kernel: bool = False
+    natively: bool = False
+
+    @property
+    def cells(self) -> Tensor | None:
+        """The bias as H×T×T, if it has been computed."""
+        return None if self.bias is None else self.bias.cells
 
     @property
     def hides(self) -> bool:

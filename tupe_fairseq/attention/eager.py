@@ -1,7 +1,5 @@
 """Plain attention: scores, softmax, weights. The reference for the other backends."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -9,7 +7,7 @@ from ..kernels.dropout import dropout as drop
 from ..position.bias import AttentionBias
 from ..position.dtypes import widened
 from ..position.relative import RelativeVectors
-from .backend import ATTENTION_BACKENDS, Backend, Feature, Prepared
+from .backend import ATTENTION_BACKENDS, Backend, Feature, Inputs, Prepared
 from .layout import Layout
 
 
@@ -21,11 +19,11 @@ class Eager(Backend):
 
     def prepare(
         self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
-    ) -> Any:
+    ) -> Inputs:
         mask = layout.padding_mask
         # B×S -> B×1×1×S
         padding = None if mask is None else mask[:, None, None, :]
-        return None if bias is None else bias.dense(), padding
+        return Inputs(None if bias is None else bias.dense(), padding)
 
     def attend(
         self,
@@ -48,7 +46,7 @@ class Eager(Backend):
         relative: RelativeVectors | None = None,
     ) -> tuple[Tensor, Tensor]:
         """As `attend`; also returns the weights before dropout, B×H×T×S."""
-        bias, padding = prepared.inputs
+        bias, padding = prepared.inputs.bias, prepared.inputs.padding
         # B×H×T×E · B×H×E×S -> B×H×T×S
         scores = q @ k.transpose(-2, -1)
         if relative is not None:

@@ -5,14 +5,12 @@
 number in the key. No T×T tensor exists, and dropout is the kernel's own.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from ..position.bias import AttentionBias
 from ..position.relative import RelativeVectors
-from .backend import ATTENTION_BACKENDS, Backend, Feature, Prepared
+from .backend import ATTENTION_BACKENDS, Backend, Feature, Inputs, Prepared
 from .fused import fused_attention, padding_scores
 from .layout import Layout
 
@@ -25,13 +23,13 @@ class Flash(Backend):
 
     def prepare(
         self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
-    ) -> Any:
+    ) -> Inputs:
         padding = padding_scores(layout.padding_mask, dtype)
         if bias is None:
-            return None, None, padding
+            return Inputs(padding=padding)
         # H×T×E -> 1×H×T×E
         parts = bias.to(dtype).parts()
-        return parts["queries"][None], parts["keys"][None], padding
+        return Inputs(padding=padding, queries=parts["queries"][None], keys=parts["keys"][None])
 
     def attend(
         self,
@@ -42,12 +40,11 @@ class Flash(Backend):
         p: float,
         relative: RelativeVectors | None = None,
     ) -> Tensor:
-        positions_q, positions_k, padding = prepared.inputs
-        queries, keys = [q], [k]
-        if positions_q is not None:
-            queries.append(positions_q.expand(len(q), -1, -1, -1))
-            keys.append(positions_k.expand(len(k), -1, -1, -1))
-        return fused_attention(queries, keys, v, dropout=p, padding=padding)
+        inputs, queries, keys = prepared.inputs, [q], [k]
+        if inputs.queries is not None and inputs.keys is not None:
+            queries.append(inputs.queries.expand(len(q), -1, -1, -1))
+            keys.append(inputs.keys.expand(len(k), -1, -1, -1))
+        return fused_attention(queries, keys, v, dropout=p, padding=inputs.padding)
 
 
 ATTENTION_BACKENDS.register(Flash.name)(Flash())

@@ -148,6 +148,12 @@ class Layout:
         cells = _Gather.apply(x, self.token_of_cell, self.attention_cells)
         return cells.unflatten(0, (-1, self.length))
 
+    def per_head(self, x: Tensor, heads: int) -> Tensor:
+        """Tokens to cells of attention, by head: N×C or B×T×C -> B×H×T×D."""
+        if self.attention_cells is not None:
+            x = self.to_attention(x)
+        return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
     def from_attention(self, x: Tensor) -> Tensor:
         """Cells of attention to tokens: B×T×C -> N×C."""
         if self.attention_cells is None:

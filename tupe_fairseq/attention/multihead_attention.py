@@ -69,7 +69,9 @@ class TupeMultiheadAttention(Projections):
 
     def _project(self, x: Tensor, layout: Layout) -> tuple[Tensor, Tensor, Tensor]:
         """Scaled queries, keys and values, B×H×T×D each."""
-        q, k, v = (project(x, each) for each in (self.q_proj, self.k_proj, self.v_proj))
-        in_batch = map(layout.to_attention, (q * self.scaling, k, v))
-        q, k, v = map(self.per_head, in_batch)
-        return q, k, v
+        heads = self.num_heads
+        return (
+            layout.per_head(project(x, self.q_proj) * self.scaling, heads),
+            layout.per_head(project(x, self.k_proj), heads),
+            layout.per_head(project(x, self.v_proj), heads),
+        )

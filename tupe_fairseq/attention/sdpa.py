@@ -1,13 +1,11 @@
 """Attention by torch's scaled_dot_product_attention, which has fused kernels."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from ..position.bias import AttentionBias
 from ..position.relative import RelativeVectors
-from .backend import ATTENTION_BACKENDS, Backend, Feature, Prepared
+from .backend import ATTENTION_BACKENDS, Backend, Feature, Inputs, Prepared
 from .fused import fused_attention, padding_scores
 from .layout import Layout
 
@@ -20,9 +18,9 @@ class Sdpa(Backend):
 
     def prepare(
         self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
-    ) -> Any:
+    ) -> Inputs:
         mask = None if bias is None else bias.dense().to(dtype)[None]
-        return mask, padding_scores(layout.padding_mask, dtype)
+        return Inputs(mask, padding_scores(layout.padding_mask, dtype))
 
     def attend(
         self,
@@ -33,7 +31,7 @@ class Sdpa(Backend):
         p: float,
         relative: RelativeVectors | None = None,
     ) -> Tensor:
-        bias, padding = prepared.inputs
+        bias, padding = prepared.inputs.bias, prepared.inputs.padding
         if relative is not None:
             of_layer = relative.scores(q, k, prepared.start)
             bias = of_layer if bias is None else bias + of_layer

@@ -51,8 +51,8 @@ class JoinedAttention(TupeMultiheadAttention):
         q, k, v = project(x, self.qkv_proj).chunk(3, -1)
         if self.scale != 1:
             q = q * self.scale if torch.is_grad_enabled() else q.mul_(self.scale)
-        q, k, v = (self.per_head(layout.to_attention(part)) for part in (q, k, v))
-        return q, k, v
+        heads = self.num_heads
+        return layout.per_head(q, heads), layout.per_head(k, heads), layout.per_head(v, heads)
 
 
 class FixedTerms(LayerTerms):
