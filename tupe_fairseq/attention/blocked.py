@@ -98,15 +98,16 @@ class Blocked(Backend):
             # Vectors by distance meet this in empty batches alone: incremental decoding gives
             # them to `eager`.
             return _attend_other(q, k, v, inputs.bias, p).to(dtype)
+        cells = blocks.cells
         if fused and blocks.by_kernel:
             # Of sequences with known lengths, no padding is read.
-            terms = ScoreTerms(blocks.cells, blocks.padding if blocks.lengths is None else None)
+            terms = ScoreTerms(cells, blocks.padding if blocks.lengths is None else None)
             out = attend(q, k, v, terms, blocks.lengths, blocks.visible)
             if out is not None:
                 return out.to(dtype)
         if fused and blocks.by_torch:
-            cells = None if blocks.cells is None else blocks.cells[None]
-            return F.scaled_dot_product_attention(q, k, v, cells, scale=1.0).to(dtype)
+            mask = None if cells is None else cells[None]
+            return F.scaled_dot_product_attention(q, k, v, mask, scale=1.0).to(dtype)
         tensors, firsts = relative_inputs(q, k, v, relative)
         parts = () if blocks.bias is None else blocks.bias.parts().values()
         key = draw_key() if p else 0

@@ -3,7 +3,7 @@
 import functools
 import logging
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -36,11 +36,15 @@ class LayerPlan:
         first: the first layer that sees the same of positions; their forward passes share it.
         window: largest distance at which tokens attend to each other, or None.
         needs: what the layer requires of a backend, in every forward pass.
+        chosen: the backend of each kind of forward pass, chosen in the first of its kind.
     """
 
     first: int
     window: int | None
     needs: frozenset[Feature]
+    chosen: dict[tuple[str, str, bool, bool, bool], Backend] = field(
+        default_factory=dict, compare=False
+    )
 
     @classmethod
     def of(
@@ -92,18 +96,12 @@ class LayerPlan:
         """
         if layout is None:
             layout = Layout(x.size(0), x.size(1))
-        traced, device = torch.compiler.is_compiling(), x.device.type
-        compiled = compiled or traced
-        chosen = self.choose(backend, encoding, layout.length, device, causal, compiled)
-        if reason := chosen.unavailable(device):
-            raise _unusable(backend, reason)
-        if not traced:
-            _log_choice(backend, chosen.name, type(encoding).__name__, device)
-        length, heads = layout.length, encoding.shape.num_heads
-        bias = self.bias(encoding, length, x.device, causal)
-        with without_autocast(device):
+        compiled = compiled or torch.compiler.is_compiling()
+        chosen = self.choose(backend, encoding, layout.length, x.device.type, causal, compiled)
+        bias = self.bias(encoding, layout.length, x.device, causal)
+        with without_autocast(x.device.type):
             dtype = dtype_of_queries(x)
-            inputs = chosen.prepare(bias, layout, heads, dtype)
+            inputs = chosen.prepare(bias, layout, encoding.shape.num_heads, dtype)
         return Prepared(chosen, layout, inputs, encoding)
 
     def prepare_step(
@@ -148,19 +146,31 @@ class LayerPlan:
         """The backend of a forward pass over T tokens; the arguments are those of `prepare`.
 
         Raises:
-            BackendError: see `choose_backend`.
+            BackendError: it does not support this encoding, or cannot run on this device.
         """
-        features = self.features(causal, compiled)
         is_short = device == "cuda" and length < FLASH_FROM
-        if name == "auto" and is_short and encoding.uses("attention_bias"):
-            # The backends with a dense bias have this feature.
-            features.add(Feature.DISTANCE)
-        return choose_backend(name, features, device)
+        kind = (name, device, causal, compiled, is_short)
+        if kind not in self.chosen:
+            features = self.features(causal, compiled)
+            if name == "auto" and is_short and encoding.uses("attention_bias"):
+                # The backends with a dense bias have this feature.
+                features |= {Feature.DISTANCE}
+            backend = choose_backend(name, features, device)
+            if reason := backend.unavailable(device):
+                raise _unusable(name, reason)
+            if not torch.compiler.is_compiling():
+                _log_choice(name, backend.name, type(encoding).__name__, device)
+            self.chosen[kind] = backend
+        return self.chosen[kind]
 
-    def features(self, causal: bool, compiled: bool) -> set[Feature]:
+    def features(self, causal: bool, compiled: bool) -> frozenset[Feature]:
         """What a forward pass requires of a backend."""
-        in_pass = {Feature.DECODER: causal, Feature.COMPILED: compiled}
-        return {*self.needs, *(feature for feature, is_needed in in_pass.items() if is_needed)}
+        features = self.needs
+        if causal:
+            features |= {Feature.DECODER}
+        if compiled:
+            features |= {Feature.COMPILED}
+        return features
 
     def bias(
         self, encoding: PositionEncoding, length: int, device: torch.device, causal: bool = False

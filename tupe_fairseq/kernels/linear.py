@@ -145,33 +145,30 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         and weight.is_contiguous()
         and native.kernels() is not None
     )
-    is_worth_it = x.numel() * weight.size(0) >= (LEAST_WORK_IN_C if small else LEAST_WORK)
-    if not (small or faster.onednn) or not is_worth_it or not _is_plain(x, weight, bias):
+    # Written out: of a short text, such checks take a notable share of the time.
+    is_served = (
+        (small or faster.onednn)
+        and x.numel() * weight.size(0) >= (LEAST_WORK_IN_C if small else LEAST_WORK)
+        # Plain tensors in fp32 and the memory of the CPU.
+        and x.dtype == weight.dtype == torch.float32
+        and (x.is_cpu and weight.is_cpu)
+        and (type(x) in native.PLAIN and type(weight) in native.PLAIN)
+        # Of a bias, oneDNN ignores the stride.
+        and (bias is None or (bias.dtype == x.dtype and bias.is_cpu and bias.is_contiguous()))
+        and (bias is None or type(bias) in native.PLAIN)
+        # Not in torch.func, forward-mode AD or autocast, not traced, and oneDNN is not off.
+        and not (torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0)
+        and not torch.is_autocast_enabled("cpu")
+        and torch._C._get_mkldnn_enabled()
+        and not torch.jit.is_tracing()
+    )
+    if not is_served:
         return F.linear(x, weight, bias)
     if learns:
         return _Linear.apply(x, weight, bias)
     if small:
         return _small_product(x, weight, bias)
     return of_some_rows(x, torch.ops.mkldnn._linear_pointwise, weight, bias, *NO_ACTIVATION)
-
-
-def _is_plain(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
-    """Whether these are tensors in fp32 in the CPU's memory, and nothing traces them.
-
-    Written out: of a short text, such checks take a notable share of the time.
-    """
-    return (
-        x.dtype == weight.dtype == torch.float32
-        and (x.is_cpu and weight.is_cpu)
-        and (type(x) in native.PLAIN and type(weight) in native.PLAIN)
-        # Of a bias, oneDNN ignores the stride.
-        and (bias is None or (bias.dtype == x.dtype and bias.is_cpu and bias.is_contiguous()))
-        and (bias is None or type(bias) in native.PLAIN)
-        and not (torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0)
-        and not torch.is_autocast_enabled("cpu")
-        and torch._C._get_mkldnn_enabled()
-        and not torch.jit.is_tracing()
-    )
 
 
 def _small_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
