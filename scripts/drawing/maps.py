@@ -59,9 +59,8 @@ def position_maps(encoder: TransformerStack, length: int, layer: int = 1) -> Pos
     if encoding.uses("rotate"):
         device = next(encoder.parameters()).device
         ones = torch.ones(1, 1, length, encoding.shape.head_dim, device=device)
-        if not getattr(encoding, "randomize_positions", 0):
-            # Frequencies may depend on the length.
-            encoding = encoder.embed_positions.for_pass(length, device).at(layer - 1)
+        # Frequencies may depend on the length.
+        encoding = encoder.embed_positions.for_pass(length, device).at(layer - 1)
         q, k, _ = encoding.rotate(ones, ones, ones)
         maps = (q @ k.mT)[0]
         maps = maps / maps[:, :1, :1]

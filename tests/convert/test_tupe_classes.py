@@ -237,12 +237,10 @@ def test_learned_positions_in_layers_that_bert_does_not_have(changes, tmp_path):
     assert json.loads((tmp_path / "back" / "config.json").read_text())["model_type"] == "tupe"
 
 
-@pytest.mark.parametrize("changes", [{"randomize_positions": 48}, {}])
-def test_check_of_drawn_positions_and_half_precision(changes, tmp_path):
-    """The converter compares in fp32, with equal random numbers."""
+def test_check_of_half_precision(tmp_path):
+    """The converter compares in fp32."""
     torch.manual_seed(0)
-    options = {"position_options": changes, "vocab_size": 45}
-    there.masked_lm("learned", **options).bfloat16().save_pretrained(tmp_path / "hf")
+    there.masked_lm("learned", vocab_size=45).bfloat16().save_pretrained(tmp_path / "hf")
     samples.WORDS.save(str(tmp_path / "hf" / "dict.txt"))
     lines = samples.run("--from", "huggingface", tmp_path / "hf", tmp_path / "back", "--check")
     assert any("largest difference" in line for line in lines)

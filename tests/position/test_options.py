@@ -25,7 +25,6 @@ VALUES = {
     "max_distance": 40,
     "norm": "rms",
     "num_buckets": 12,
-    "randomize_positions": 40,
     "relative_clip": 5,
     "rope_fraction": 0.5,
     "rope_scaling": "linear",

@@ -20,7 +20,6 @@ LEAST = [
     ("floater", "floater_steps", 1),
     ("floater", "floater_width", 1),
     ("hierarchical", "hierarchical_rows", 6),
-    ("randomized rope", "randomize_positions", 32),
     ("rope", "rope_skip_every", 0),
     ("shape", "shape_shifts", 0),
     ("shaw", "relative_clip", 1),
@@ -80,7 +79,6 @@ REFUSED = [
     ("pope", {"rope_theta": 0.0}, "--rope-theta must .*, but is 0"),
     ("rope", {"embed_dim": 9}, "rope rotates pairs: the head width must be even, but is 3"),
     ("rnn", {"embed_dim": 9}, "the model width into two directions, but it is odd: 9"),
-    ("t5", {"randomize_positions": -3}, "--randomize-positions is -3, but must be"),
     (
         "learned",
         {"extend_positions": "no"},
@@ -105,13 +103,11 @@ def test_refused_in_one_line(name, options, expected):
 
 @pytest.mark.parametrize(("name", "option", "least"), LEAST)
 def test_the_least_value_is_accepted_and_less_refused(name, option, least):
-    name = name.split()[-1]
     sides = not POSITION_ENCODINGS[name].causal_only
     assert build(name, bidirectional=sides, **{option: least}) is not None
     # hierarchical names the number of positions that the rows reach.
     expected = {
         "hierarchical_rows": "--max-positions is 32, but .* of 5 positions reaches 25",
-        "randomize_positions": "--randomize-positions is 31, but must be at least the n",
     }.get(option, f"--{option.replace('_', '-')} must be at least {least}, but is {least - 1}")
     with pytest.raises(UsageError, match=expected):
         build(name, bidirectional=sides, **{option: least - 1})

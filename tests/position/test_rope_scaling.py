@@ -124,7 +124,6 @@ REFUSED = [
     (scaled("yarn", rope_original_positions=0), "--rope-original-positions .* 2, but is 0"),
     (scaled("yarn", rope_theta=1.0), "yarn needs --rope-theta above 1"),
     (scaled("yarn", rope_values=True), "--rope-values rotates values"),
-    (scaled("linear", randomize_positions=512), "--rope-scaling is linear, but --randomize-pos"),
     (scaled("ntk", rope_fraction=0.05), "need 4 rotated dimensions, but there are 2"),
     ({"rope_fraction": 0.0}, "--rope-fraction must .* but is 0.0"),
     ({"rope_fraction": 1.5}, "--rope-fraction must .* but is 1.5"),

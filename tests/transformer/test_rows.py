@@ -11,7 +11,7 @@ from tests.attention.cases import BACKENDS, ENCODINGS, IN_ENCODERS, OPTIONS, enc
 from tests.fairseq.decoder.samples import PAD, sentences, stock, targets
 from tests.huggingface.samples import config, filled
 from tests.tolerances import assert_close
-from tupe_fairseq import BackendError
+from tupe_fairseq import BackendError, PositionEncoding, TUPEConfig, TUPEEncoder
 from tupe_fairseq.position.rope_scaling import ROPE_SCALINGS
 
 WIDTH, LENGTHS = 24, (16, 9, 3, 1)
@@ -25,10 +25,6 @@ CASES = (
     ENCODINGS
     | {case: ("rope", options) for case, options in SCALED.items()}
     | {f"{name}-window": (name, {**OPTIONS.get(name, {}), **WINDOW}) for name in IN_ENCODERS}
-    | {
-        f"{name}-randomized": (name, {**OPTIONS.get(name, {}), "randomize_positions": 3 * LENGTH})
-        for name in ("alibi", "learned", "rope", "shaw", "sinusoidal", "t5")
-    }
 )
 dynamic = {"position_encoding": "rope", **SCALED["rope-dynamic"]}
 
@@ -85,3 +81,15 @@ def test_classes_of_transformers(attention):
         alone = model(ids[row : row + 1, own], output_hidden_states=True)
         for states, expected in zip(found.hidden_states, alone.hidden_states, strict=True):
             assert_close(states[row, own], expected[0])
+
+
+@torch.no_grad()
+def test_encodings_are_asked_once_for_each_forward_pass(monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        PositionEncoding, "for_pass", lambda self, length, *_: calls.append(length) or self
+    )
+    stock("tupe_transformer", position_encoding="tupe_r")(sentences(2, 9), None, targets(2, 6))
+    stock("tupe_transformer_lm", position_encoding="tupe_r")(targets(2, 7))
+    TUPEEncoder(TUPEConfig(d_model=16, num_heads=2))(torch.randn(2, 5, 16))
+    assert calls == [9, 6, 7, 5]

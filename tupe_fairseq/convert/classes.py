@@ -125,8 +125,6 @@ def _biases(
 def default_classes(converted: Converted) -> str:
     """The classes that are written without --classes: RoBERTa's or BERT's, if they fit."""
     settings = converted.settings
-    if settings["position_options"].get("randomize_positions"):
-        return "tupe"
     # RoBERTa's positions begin at the id of padding.
     stock = ROBERTA if settings["pad_token_id"] == 1 else BERT
     stock = RELATIVES.get(settings.get(MODEL_TYPE, ""), stock)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..base.errors import ConfigurationError
 from .base import Shape, register_position_encoding
-from .randomized import BiasByDistance, RandomizePositions
+from .distance_bias import BiasByDistance
 from .tables import ConstantTable
 
 
@@ -49,9 +49,8 @@ class Alibi(BiasByDistance):
         alibi_sides: Annotated[
             bool, "count keys on the right as half a token nearer, so that the sides differ"
         ] = False,
-        randomize_positions: RandomizePositions = 0,
     ):
-        super().__init__(shape, randomize_positions)
+        super().__init__(shape)
         if alibi_slopes not in SLOPES:
             raise ConfigurationError(
                 f"--alibi-slopes is {alibi_slopes!r}, but must be one of: {', '.join(SLOPES)}."

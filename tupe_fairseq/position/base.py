@@ -79,9 +79,9 @@ class PositionEncoding(nn.Module):
         """The encoding whose hooks the model calls in one forward pass.
 
         The model calls this before `embed`, in training and evaluation, but not in incremental
-        decoding, where each step is a pass. An encoding that draws random positions in training
-        returns a shallow copy of itself (`copy.copy`, which shares the parameters) with the drawn
-        positions, so that all hooks and activation checkpointing use the same ones.
+        decoding, where each step is a pass. An encoding that computes something for this pass
+        alone returns a shallow copy of itself (`copy.copy`, which shares the parameters) with it,
+        so that all hooks and activation checkpointing use the same.
 
         Args:
             length: tokens T of each sequence, padding included.

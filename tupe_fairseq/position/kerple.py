@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from .base import Shape, register_position_encoding
+from .distance_bias import BiasByDistance
 from .dtypes import widened
-from .randomized import BiasByDistance
 
 #: The least value of p and a, and the largest exponent of a kernel that is conditionally positive
 #: definite.

@@ -9,9 +9,8 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from .base import Shape, register_position_encoding
+from .base import PositionEncoding, Shape, register_position_encoding
 from .initial import random_vectors
-from .randomized import RandomizedEncoding, RandomizePositions
 from .tables import sinusoids
 
 #: Root mean square of sinusoids as initial values: three times that of BERT's token embeddings.
@@ -19,7 +18,7 @@ START = 0.06
 
 
 @register_position_encoding("learned")
-class LearnedPosition(RandomizedEncoding):
+class LearnedPosition(PositionEncoding):
     """A table of position embeddings, laid out as fairseq's so that state dicts exchange.
 
     fairseq counts positions from padding_idx + 1 = 2: position k lies in row k + 2, row 1 belongs
@@ -33,11 +32,10 @@ class LearnedPosition(RandomizedEncoding):
         shape: Shape,
         *,
         from_sinusoids: Annotated[bool, "begin with sinusoids, not with random vectors"] = False,
-        randomize_positions: RandomizePositions = 0,
     ):
-        super().__init__(shape, randomize_positions)
+        super().__init__(shape)
         self.from_sinusoids = from_sinusoids
-        self.weight = random_vectors(self.reach + self.first_row, shape.embed_dim)
+        self.weight = random_vectors(self.shape.max_positions + self.first_row, shape.embed_dim)
         # The root mean square of sines and cosines is 1/√2.
         self._begin(START * 2**0.5)
 
@@ -55,14 +53,14 @@ class LearnedPosition(RandomizedEncoding):
         """Set the row of padding to 0, and the others, if wanted, to sinusoids."""
         self.weight[self.first_row - 1].zero_()
         if self.from_sinusoids:
-            rows = sinusoids(torch.arange(self.reach), self.shape.embed_dim)
+            rows = sinusoids(torch.arange(self.shape.max_positions), self.shape.embed_dim)
             self.weight[self.first_row :] = amplitude * rows
 
     def position_tables(self) -> dict[str, int]:
-        return {} if self.randomize_positions else {"weight": self.first_row}
+        return {"weight": self.first_row}
 
     def embed(
         self, x: Tensor, tokens: object = None, padding_mask: object = None, start: int = 0
     ) -> Tensor:
-        rows = self.positions(start, start + x.size(1), x.device)
-        return x + self.weight[self.first_row :][rows]
+        first = self.first_row + start
+        return x + self.weight[first : first + x.size(1)]

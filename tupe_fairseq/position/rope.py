@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from ..base.errors import ConfigurationError
 from ..base.options import Mark
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
-from .randomized import RandomizedEncoding, RandomizePositions
 from .rope_scaling import ROPE_SCALINGS, build_scaling, factor_and_length
 from .tables import ConstantTable
 from .unused import refuse_unused, warn_unused
@@ -119,7 +118,7 @@ def check_base(theta: float, flag: str = "--rope-theta") -> None:
 
 
 @register_position_encoding("rope")
-class RotaryPosition(RandomizedEncoding):
+class RotaryPosition(PositionEncoding):
     """Has no parameters; the rotation of any position can be computed."""
 
     def __init__(
@@ -136,9 +135,8 @@ class RotaryPosition(RandomizedEncoding):
         rope_scaling: ScalingName = None,
         rope_scaling_factor: ScalingFactor = None,
         rope_original_positions: OriginalPositions = None,
-        randomize_positions: RandomizePositions = 0,
     ):
-        super().__init__(shape, randomize_positions)
+        super().__init__(shape)
         check_rotation("rope", shape, rope_theta)
         check_at_least("--rope-skip-every", rope_skip_every, 0)
         if rope_skip_every == 1:
@@ -153,7 +151,7 @@ class RotaryPosition(RandomizedEncoding):
         self.scaling = build_scaling(rope_scaling, *length)
         self._check_scaling(rope_scaling)
         self._check_unused(rope_proportional, rope_scaling, rope_original_positions)
-        self.rotation = self._rotation(self.reach)
+        self.rotation = self._rotation(shape.max_positions)
         self.local: RotaryPosition | None = None
         if rope_theta_local is not None:
             self._check_local_theta(rope_theta_local)
@@ -181,7 +179,7 @@ class RotaryPosition(RandomizedEncoding):
         self, length: int, device: torch.device, padding_mask: Tensor | None = None
     ) -> PositionEncoding:
         if not self.scaling.depends_on_length or length <= self.scaling.original:
-            return super().for_pass(length, device, padding_mask)
+            return self
         if padding_mask is None:
             lengths = torch.tensor([length], device=device)
         else:
@@ -209,7 +207,7 @@ class RotaryPosition(RandomizedEncoding):
     def rotate(
         self, q: Tensor, k: Tensor, v: Tensor, start: int = 0
     ) -> tuple[Tensor, Tensor, Tensor]:
-        positions = self.positions(start, start + q.size(2), q.device)
+        positions = slice(start, start + q.size(2))
         if self.rotates_values:
             q, k, v = self.rotation(positions, q, k, v)
         else:
@@ -223,11 +221,6 @@ class RotaryPosition(RandomizedEncoding):
         return Rotation(used, positions, magnitude, self.halves)
 
     def _check_scaling(self, name: str | None) -> None:
-        if name and self.randomize_positions:
-            raise ConfigurationError(
-                f"--rope-scaling is {name}, but --randomize-positions trains positions for "
-                "longer texts already: give one of them."
-            )
         if self.rotates_values and self.scaling.magnitude != 1:
             raise ConfigurationError(
                 f"--rope-values rotates values, which --rope-scaling {name} would also make "
@@ -242,10 +235,9 @@ class RotaryPosition(RandomizedEncoding):
             warn_unused("--rope-original-positions", original, "--rope-scaling")
 
     def _check_local_theta(self, theta: float) -> None:
-        if self.shape.attention_window is None or self.randomize_positions:
+        if self.shape.attention_window is None:
             raise ConfigurationError(
-                f"--rope-theta-local is {theta}, but it needs --attention-window and cannot be "
-                "used with --randomize-positions: leave it out."
+                f"--rope-theta-local is {theta}, but it needs --attention-window: leave it out."
             )
         check_rotation("rope", self.shape, theta, "--rope-theta-local")
         if not self.shape.global_every:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..base.errors import ConfigurationError
 from .base import Shape, register_position_encoding
-from .randomized import BiasByDistance
+from .distance_bias import BiasByDistance
 from .tables import ConstantTable
 
 

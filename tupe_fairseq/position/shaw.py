@@ -7,10 +7,9 @@ Implementations that count j − i have the rows of both tables in reverse order
 
 from typing import Annotated, Any
 
-from .base import Shape, check_at_least, register_position_encoding
+from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .initial import random_vectors
 from .layer_terms import LayerTerms
-from .randomized import RandomizedEncoding, RandomizePositions
 from .relative import ByDistance, RelativeVectors
 
 RelativeClip = Annotated[int, "largest distance with a vector of its own"]
@@ -32,31 +31,23 @@ class ShawTerms(LayerTerms):
         self.value_weight = random_vectors(rows, shape.head_dim)
 
     def relative(self, encoding: Any, length: int, attention: Any = None) -> RelativeVectors:
+        # Distances j − i ascend where i − j descends.
         tables = self.key, self.value_weight
-        if encoding.randomize_positions:
-            distance = encoding.distances(length, length, 0, self.key.device)
-            rows = (-distance).clamp(self.lowest, self.clip) - self.lowest
-            keys, values = (ByDistance(table[rows][None], 1 - length) for table in tables)
-        else:
-            # Distances j − i ascend where i − j descends.
-            keys, values = (ByDistance(table.flip(0)[None], -self.clip) for table in tables)
+        keys, values = (ByDistance(table.flip(0)[None], -self.clip) for table in tables)
         return RelativeVectors(keys, for_values=values)
 
 
 @register_position_encoding("shaw")
-class ShawPosition(RandomizedEncoding):
+class ShawPosition(PositionEncoding):
     """Added to keys and values in every layer, without a T×T×D tensor."""
-
-    draws_distances = True
 
     def __init__(
         self,
         shape: Shape,
         *,
         relative_clip: RelativeClip = 16,
-        randomize_positions: RandomizePositions = 0,
     ):
-        super().__init__(shape, randomize_positions)
+        super().__init__(shape)
         check_at_least("--relative-clip", relative_clip, 1)
         self.relative_clip = relative_clip
 

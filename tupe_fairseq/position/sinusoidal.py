@@ -11,8 +11,7 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from .base import Shape, register_position_encoding
-from .randomized import RandomizedEncoding, RandomizePositions
+from .base import PositionEncoding, Shape, register_position_encoding
 from .tables import ConstantTable, sinusoids
 
 #: fairseq's position of the first token: one after that of padding.
@@ -20,7 +19,7 @@ FAIRSEQ_FIRST = 2
 
 
 @register_position_encoding("sinusoidal")
-class SinusoidalPosition(RandomizedEncoding):
+class SinusoidalPosition(PositionEncoding):
     """Has no parameters; any length can be computed."""
 
     scales_tokens = True
@@ -30,16 +29,15 @@ class SinusoidalPosition(RandomizedEncoding):
         shape: Shape,
         *,
         fairseq_sinusoids: Annotated[bool, "use fairseq's table of sinusoids"] = False,
-        randomize_positions: RandomizePositions = 0,
     ):
-        super().__init__(shape, randomize_positions)
+        super().__init__(shape)
         table = as_fairseq if fairseq_sinusoids else sinusoids
-        self.table = ConstantTable(table(torch.arange(self.reach), shape.embed_dim))
+        self.table = ConstantTable(table(torch.arange(shape.max_positions), shape.embed_dim))
 
     def embed(
         self, x: Tensor, tokens: object = None, padding_mask: object = None, start: int = 0
     ) -> Tensor:
-        rows = self.positions(start, start + x.size(1), x.device)
+        rows = slice(start, start + x.size(1))
         return x + self.table(x.dtype, rows).to(x.dtype)
 
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from .base import Shape, register_position_encoding
+from .distance_bias import BiasByDistance
 from .dtypes import widened
 from .indices import relative_buckets
 from .initial import random_vectors
-from .randomized import BiasByDistance, RandomizePositions
 
 NumBuckets = Annotated[int, "buckets of relative positions, over both directions"]
 MaxDistance = Annotated[int, "distance from which all relative positions share a bucket"]
@@ -66,9 +66,8 @@ class T5Bias(BiasByDistance):
         *,
         num_buckets: NumBuckets = 32,
         max_distance: MaxDistance = 128,
-        randomize_positions: RandomizePositions = 0,
     ):
-        super().__init__(shape, randomize_positions)
+        super().__init__(shape)
         self.relative_bias = RelativeBias(shape, num_buckets, max_distance)
 
     def bias(self, distance: Tensor) -> Tensor:

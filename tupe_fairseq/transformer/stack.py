@@ -107,8 +107,7 @@ class TransformerStack(nn.Module):
     def extend(self, x: Tensor, cache: DecoderCache, wanted: Pass = PLAIN) -> Encoded:
         """Encode the tokens that follow those in a cache, and store their keys and values.
 
-        The first tokens are computed together, later ones one after the other. Positions are
-        never drawn (`PositionEncoding.for_pass`).
+        The first tokens are computed together, later ones one after the other.
 
         Raises:
             DataError: no tokens, or more than max_positions with those in the cache.

@@ -7,8 +7,8 @@ from torch import nn
 
 from tupe_fairseq import Shape, register_position_encoding
 from tupe_fairseq.position.base import check_at_least
+from tupe_fairseq.position.distance_bias import BiasByDistance
 from tupe_fairseq.position.dtypes import widened
-from tupe_fairseq.position.randomized import BiasByDistance
 
 
 @register_position_encoding("gaussian")

@@ -120,7 +120,7 @@ TOEPLITZ = {"extend_positions": "toeplitz", "trained_positions": 4}
         ),
         ("rope", {"rope_theta": 500}, {"rope_theta": 500.0}, None),
         ("rope", {}, {"rope_scaling": "ntk", "rope_original_positions": 4}, None),
-        ("rope", {"randomize_positions": 16}, {"attention_backend": "eager"}, None),
+        ("rope", {}, {"attention_backend": "eager"}, None),
         ("tupe_r", {}, {**TOEPLITZ, "toeplitz_far": 2, "toeplitz_slope": 2.0}, None),
     ],
 )

@@ -74,7 +74,7 @@ def settings_there(config: Mapping[str, Any]) -> dict[str, Any]:
 #: What ModernBERT's rotation does not have.
 ROTATION = {
     **{"rope_halves": True, "rope_values": False, "rope_fraction": 1.0, "rope_scaling": None},
-    **{"rope_skip_every": 0, "randomize_positions": 0},
+    "rope_skip_every": 0,
 }
 MODERNBERT = Architecture(
     model_type="modernbert",
