@@ -16,7 +16,7 @@ from tupe_fairseq.fairseq.arguments.training import TrainingSettings
 from tupe_fairseq.fairseq.checkpoints.restoring import check_restored
 from tupe_fairseq.fairseq.commands import running
 from tupe_fairseq.position import POSITION_ENCODINGS, known_options, model_options
-from tupe_fairseq.position.deleted import ENCODINGS, OPTIONS
+from tupe_fairseq.position.deleted import ENCODINGS, OPTIONS, SCALINGS
 
 LAST = "tupe_fairseq 0.3.0 was the last version"
 #: Settings, and how the message begins.
@@ -24,6 +24,8 @@ DELETED = [
     *(({"position_encoding": n}, f"--position-encoding is '{n}', which") for n in ENCODINGS),
     ({"log_scaling_floor": 64}, "--log-scaling-floor is 64, but"),
     ({"dape_width": 8}, "--dape-width is 8, but"),
+    ({"randomize_positions": 64}, "--randomize-positions is 64, but"),
+    ({"rope_scaling_settings": "{}"}, "--rope-scaling-settings is '{}', but"),
 ]
 deleted = pytest.mark.parametrize(("settings", "told"), DELETED)
 #: What older files record of options that have no effect.
@@ -74,6 +76,14 @@ def test_hydra(settings, told):
     given = OmegaConf.create({"_name": "tupe_roberta", **settings})
     with refused(told, LAST):
         TupeRobertaModel.build_model(given, Task())
+
+
+@pytest.mark.parametrize("name", SCALINGS)
+def test_scalings(toy_checkpoint, toy_masked_lm_data, tmp_path, name):
+    scaled = {"position_encoding": "rope", "trained_positions": None, "rope_scaling": name}
+    folder = older(toy_checkpoint, toy_masked_lm_data, tmp_path / "older", scaled)
+    with refused(f"--rope-scaling is '{name}', which", LAST):
+        TupeRobertaModel.from_pretrained(folder)
 
 
 @pytest.mark.parametrize("name", OPTIONS)

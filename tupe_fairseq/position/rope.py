@@ -71,7 +71,7 @@ class Rotation(nn.Module):
         self.cos = ConstantTable(angles.cos() * magnitude)
         self.sin = ConstantTable(angles.sin() * magnitude)
 
-    def forward(self, positions: slice | Tensor, *vectors: Tensor) -> list[Tensor]:
+    def forward(self, positions: slice, *vectors: Tensor) -> list[Tensor]:
         """Rotate tensors of B×H×T×D at T positions."""
         dtype, width = vectors[0].dtype, self.width
         cos, sin = self.cos(dtype, positions), self.sin(dtype, positions)
