@@ -80,7 +80,8 @@ def test_hydra(settings, told):
 
 @pytest.mark.parametrize("name", SCALINGS)
 def test_scalings(toy_checkpoint, toy_masked_lm_data, tmp_path, name):
-    scaled = {"position_encoding": "rope", "trained_positions": None, "rope_scaling": name}
+    scaled = {"position_encoding": "rope", "rope_scaling": name, "rope_scaling_factor": 2.0}
+    scaled["trained_positions"] = None
     folder = older(toy_checkpoint, toy_masked_lm_data, tmp_path / "older", scaled)
     with refused(f"--rope-scaling is '{name}', which", LAST):
         TupeRobertaModel.from_pretrained(folder)
