@@ -9,7 +9,6 @@ import pytest
 from tests import ROOT
 from tests.fairseq_commands import COMMON, train, train_translation
 from tests.pages import blocks, commands
-from tupe_fairseq.attention import ATTENTION_BACKENDS, LayerPlan
 from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
 
 README = ROOT / "README.md"
@@ -40,12 +39,9 @@ def test_row(name):
     layer = seen.build_layer_terms()
     own = sum(p.numel() for p in encoding.parameters())
     per_layer = sum(p.numel() for p in layer.parameters()) if layer is not None else 0
-    features = LayerPlan.of(seen, layer).needs
-    able = [name for name, b in ATTENTION_BACKENDS.items() if not b.unsupported(features)]
-    _, paper, parameters, backends, beyond, _, options = rows()[name]
+    _, paper, parameters, beyond, _, options = rows()[name]
     assert paper[-4:] in inspect.getmodule(type(encoding)).__doc__ or name == "none"
     assert parameters == f"{own + 12 * per_layer:,}"
-    assert backends == ", ".join(able)
     assert (beyond == "--extend-positions") == bool(encoding.position_tables())
     assert options == ", ".join(f"`{option.flag}`" for option in encoding.options())
 

@@ -15,27 +15,14 @@ from tests.attention.cases import (
     gradients,
     run,
     run_with_weights,
+    served,
 )
 from tests.attention.loops import DTYPES, REFERENCES, SENTENCES, expected_of, inputs
 from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq import UsageError
 
 CASES = [*REFERENCES, *VARIANTS, *OTHER_VARIANTS]
-#: What backends refuse: terms on the values, terms that depend on content, biases by distance.
-#: `blocked` and `eager` take all.
-REFUSED = {
-    "sdpa": ("shaw",),
-    "flash": (
-        *("shaw", "transformer_xl", "deberta", "t5", "tupe_r"),
-        *("alibi", "fire", "kerple_log", "kerple_power", "sandwich", "tupe_a-toeplitz"),
-    ),
-}
-SERVED = [
-    (backend, case)
-    for backend in BACKENDS
-    for case in CASES
-    if not {case, ENCODINGS[case][0]} & {*REFUSED.get(backend, ())}
-]
+SERVED = served(BACKENDS, CASES)
 #: These have no parameter that tells a model of float64: their biases are fp32 in every model.
 PRECISION = {(name, torch.float64): torch.float32 for name in ("alibi", "sandwich")}
 
@@ -67,18 +54,22 @@ def test_reference_attends_sharply():
     assert weights.max(dim=-1).values.mean() > 3 * uniform
 
 
-REASONS = {
-    "sdpa": "to the values|after the softmax",
-    "flash": "depends? on content|depends on the distance",
-}
-
-
 @pytest.mark.parametrize(
-    ("backend", "case"), [(b, case) for b, cases in REFUSED.items() for case in cases]
+    ("backend", "case", "reason"),
+    [
+        ("sdpa", "shaw", "it cannot add vectors by distance to the values"),
+        ("flash", "deberta", "it cannot add products with vectors by distance"),
+        ("flash", "tupe_r", "it cannot add a bias that depends on the distance"),
+    ],
 )
-def test_refusals(backend, case):
+def test_refusals(backend, case, reason):
     encoding, attention = build(case, 7)
     x, _ = inputs(7, None, torch.float32)
-    reason = f"--attention-backend is {backend!r}, but .*({REASONS[backend]}).*; use auto or eager"
-    with pytest.raises(UsageError, match=reason):
+    told = f"--attention-backend is {backend!r}, but {reason}.*; use auto or eager"
+    with pytest.raises(UsageError, match=told):
         run(encoding, attention, x, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["blocked", "eager"])
+def test_all_encodings_are_served(backend):
+    assert len(served([backend], ENCODINGS)) == len(ENCODINGS)
