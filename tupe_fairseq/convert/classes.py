@@ -13,7 +13,8 @@ from ..fairseq.checkpoints.mismatch import differences
 from ..position import POSITION_ENCODINGS
 from ..transformer.layer_options import LayerOptions
 from .architectures import ARCHITECTURES, Architecture
-from .architectures.bert import BERT, CAMEMBERT, ROBERTA, XLM_ROBERTA
+from .architectures.base import MODEL_TYPE
+from .architectures.bert import BERT, ROBERTA
 from .carried import LABELS
 from .keys import join_projections, to_theirs
 from .models import (
@@ -34,8 +35,7 @@ from .models import (
 #: The setting that names the loss of a classification head.
 PROBLEM = "problem_type"
 #: Models of RoBERTa's form, which are written as the same kind again.
-MODEL_TYPE = "model_type"
-RELATIVES = {each.model_type: each for each in (XLM_ROBERTA, CAMEMBERT)}
+RELATIVES = {each.model_type: each for each in ARCHITECTURES if MODEL_TYPE in each.kept}
 #: What a user can set of layers.
 LAYER = declared_options(LayerOptions)
 

@@ -6,6 +6,9 @@ from typing import Any
 
 from ..keys import Table
 
+#: A setting that is kept where several kinds of models have the same form.
+MODEL_TYPE = "model_type"
+
 
 @dataclass(frozen=True)
 class Architecture:

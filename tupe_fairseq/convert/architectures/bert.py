@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..keys import Rule, Table
 from ..models import EMBED_TOKENS, ENCODER, LM_HEAD, ONE_HEAD, POOLER, POSITIONS, TOKEN_TYPES
-from .base import Architecture
+from .base import MODEL_TYPE, Architecture
 
 #: What BERT and RoBERTa do, by the names of `TupeConfig`.
 SETTINGS = {
@@ -85,5 +85,5 @@ ROBERTA = Architecture(
     first_position=2,
     types=1,
 )
-XLM_ROBERTA = replace(ROBERTA, model_type="xlm-roberta", prefix="roberta", kept=("model_type",))
+XLM_ROBERTA = replace(ROBERTA, model_type="xlm-roberta", prefix="roberta", kept=(MODEL_TYPE,))
 CAMEMBERT = replace(XLM_ROBERTA, model_type="camembert")
