@@ -18,6 +18,7 @@ from tests.attention.cases import (
     served,
 )
 from tests.attention.loops import DTYPES, REFERENCES, SENTENCES, expected_of, inputs
+from tests.covering import covering
 from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq import UsageError
 
@@ -27,11 +28,12 @@ SERVED = served(BACKENDS, CASES)
 PRECISION = {(name, torch.float64): torch.float32 for name in ("alibi", "sandwich")}
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize(("length", "padded"), SENTENCES)
-@pytest.mark.parametrize(("backend", "case"), SERVED)
-def test_output_and_every_gradient_equal_the_loops(backend, case, length, padded, dtype):
+@pytest.mark.parametrize(
+    ("pair", "sentence", "dtype"), covering(SERVED, SENTENCES, DTYPES), ids=str
+)
+def test_output_and_every_gradient_equal_the_loops(pair, sentence, dtype):
     """And for `eager` the attention weights."""
+    (backend, case), (length, padded) = pair, sentence
     encoding, attention = build(case, 7, dtype)
     x, padding = inputs(length, padded, dtype)
     # Words and parameters are drawn in fp32: float64 holds the same.

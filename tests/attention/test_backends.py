@@ -19,6 +19,7 @@ from tests.attention.cases import (
     run,
     served,
 )
+from tests.covering import covering
 from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq.attention import (
     CrossAttention,
@@ -34,11 +35,13 @@ FAST = [name for name in BACKENDS if name != "eager"]
 LENGTHS = (97, 511)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize(("name", "case"), served(FAST, PAPER))
-def test_fast_backends_equal_eager(name, case, length, padded, dtype):
+@pytest.mark.parametrize(
+    ("pair", "length", "padded", "dtype"),
+    covering(served(FAST, PAPER), LENGTHS, (False, True), (torch.float32, torch.bfloat16)),
+    ids=str,
+)
+def test_fast_backends_equal_eager(pair, length, padded, dtype):
+    name, case = pair
     encoding, attention = build(case, max(LENGTHS), dtype)
     x = normal(2, length, EMBED_DIM, seed=length, dtype=dtype).requires_grad_()
     padding = padding_mask(length, 0, length // 2) if padded else None

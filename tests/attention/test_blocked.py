@@ -4,8 +4,6 @@ Sizes are such that a batch makes one block or several, whole tiles and parts of
 positional term that is stored whole or, for the longest inputs, computed for each block.
 """
 
-import itertools
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -21,6 +19,7 @@ from tests.attention.cases import (
     padding_mask,
     run,
 )
+from tests.covering import covering
 from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq.position import AttentionBias, PositionEncoding, Shape
 
@@ -93,13 +92,17 @@ BLOCKS = {
 }
 
 
+WAYS = ("native", "torch")
+
+
 @pytest.mark.parametrize(
-    ("case", "how", "length", "padded"),
+    ("case", "how", "length", "padded", "way"),
     [
-        pytest.param(case, how, *sentences, id=f"{name}-{case}-{how}-{sentences}")
+        pytest.param(case, how, *sentences, way, id=f"{name}-{case}-{how}-{sentences}-{way}")
         for name, (cases, lengths, hows) in BLOCKS.items()
-        for case, how, sentences in itertools.product(cases, hows, lengths)
+        for case, sentences, how, way in covering(cases, lengths, hows, WAYS)
     ],
+    indirect=["way"],
 )
 def test_blocks(way, case, how, length, padded):
     assert_as_eager(case, length, padded, **how)
@@ -112,17 +115,25 @@ def test_blocks_of_one_head(case, how):
     assert_as_eager(case, 1025, **how)
 
 
-@pytest.mark.parametrize("how", [{}, CAUSAL, NEAR], ids=str)
-@pytest.mark.parametrize("case", [*CASES, *VECTORS])
+@pytest.mark.parametrize(
+    ("case", "how", "way"),
+    covering([*CASES, *VECTORS], [{}, CAUSAL, NEAR], WAYS),
+    indirect=["way"],
+    ids=str,
+)
 def test_terms_of_long_inputs_are_computed_for_each_block(way, case, how):
     assert_as_eager(case, 150, (0, 53, 110), max_length=LONG, **how)
 
 
-@pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
-@pytest.mark.parametrize(("width", "length"), [(5, 130), (16, 257), (24, 600)])
-@pytest.mark.parametrize("case", ["none", "tupe_r", *VECTORS])
-def test_width_of_heads(way, case, width, length, padded):
+@pytest.mark.parametrize(
+    ("case", "size", "padded", "way"),
+    covering(["none", "tupe_r", *VECTORS], [(5, 130), (16, 257), (24, 600)], (False, True), WAYS),
+    indirect=["way"],
+    ids=str,
+)
+def test_width_of_heads(way, case, size, padded):
     """Narrower and wider than what a kernel computes at a time."""
+    width, length = size
     assert_as_eager(case, length, (0, 9 if padded else 0), width=2 * width, heads=2)
 
 

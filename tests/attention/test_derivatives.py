@@ -17,13 +17,13 @@ from tests.attention.cases import (
     run,
     served,
 )
+from tests.covering import in_turn
 from tests.tolerances import assert_close, assert_derivative
 from tupe_fairseq import BackendError, UsageError
 from tupe_fairseq.kernels.linear import linear
 
 LENGTH = 9
-every_pair = pytest.mark.parametrize(("name", "case"), served(BACKENDS, ENCODINGS))
-every_layout = pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+PAIRS, SWITCH = served(BACKENDS, ENCODINGS), (False, True)
 
 
 def attention_over(name: str, case: str, packed: bool, dtype: torch.dtype) -> Callable:
@@ -53,9 +53,9 @@ def gradient(function: Callable, x: Tensor, **how) -> Tensor:
     return torch.autograd.grad(function(x).sum(), x, **how)[0]
 
 
-@every_layout
-@every_pair
-def test_second_derivatives(name, case, packed):
+@pytest.mark.parametrize(("pair", "packed"), in_turn(PAIRS, SWITCH), ids=str)
+def test_second_derivatives(pair, packed):
+    name, case = pair
     function = attention_over(name, case, packed, torch.float64)
     x, v = (normal(2, LENGTH, EMBED_DIM, seed=seed, dtype=torch.float64) for seed in (0, 1))
     point = x.clone().requires_grad_()
@@ -69,11 +69,10 @@ def test_second_derivatives(name, case, packed):
         assert name != "blocked" or isinstance(found, BackendError)
 
 
-@pytest.mark.parametrize("learns", [False, True])
-@every_layout
-@every_pair
-def test_forward_derivatives(name, case, packed, learns):
+@pytest.mark.parametrize(("pair", "packed", "learns"), in_turn(PAIRS, SWITCH, SWITCH), ids=str)
+def test_forward_derivatives(pair, packed, learns):
     """In fp32, for which there are kernels in C."""
+    name, case = pair
     x, v = (normal(2, LENGTH, EMBED_DIM, seed=seed) for seed in (0, 1))
     exact = attention_over("eager", case, packed, torch.float64)
     function = attention_over(name, case, packed, torch.float32)

@@ -15,6 +15,7 @@ from tests.attention.cases import (
     run,
     served,
 )
+from tests.covering import covering
 
 
 class Calls(TorchFunctionMode):
@@ -32,15 +33,22 @@ class Calls(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-@pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize(("name", "case"), served(("sdpa", "flash"), ENCODINGS))
-def test_what_kernels_are_called_with(name, case, dtype, padded):
+@pytest.mark.parametrize(
+    ("pair", "dtype", "padded"),
+    covering(
+        served(("sdpa", "flash"), ENCODINGS),
+        (torch.float32, torch.bfloat16, torch.float16),
+        (False, True),
+    ),
+    ids=str,
+)
+def test_what_kernels_are_called_with(pair, dtype, padded):
     """Vectors whose width kernels take, and masks of their dtype, which kernels for GPUs require.
 
     Other widths fall to the kernel that keeps all scores. With a mask the kernel is not cuDNN's,
     which gives the mask no gradient, and NaN for those of queries at some lengths.
     """
+    name, case = pair
     encoding, attention = build(case, 9, dtype)
     x = normal(2, 9, EMBED_DIM, seed=0, dtype=dtype)
     with Calls() as calls:

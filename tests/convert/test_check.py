@@ -172,8 +172,7 @@ def test_a_program_of_a_classifier(classifier, tmp_path):
     )
 
 
-@pytest.mark.parametrize("kind", ["bert", "roberta"])
-@pytest.mark.parametrize("separator", [None, 2])
+@pytest.mark.parametrize(("kind", "separator"), [("bert", None), ("roberta", 2)])
 def test_classifiers_with_a_tokenizer_of_transformers(kind, separator, tmp_path):
     """Trained in fairseq, whatever the tokenizer itself puts between two texts."""
     here, there, back = (tmp_path / name for name in ("here", "there", "back"))
@@ -234,8 +233,15 @@ HEADS += [("ForTokenClassification", 1), ("ForTokenClassification", 3)]
 HEADS += [("ForQuestionAnswering", 2), ("ForMultipleChoice", 2)]
 
 
-@pytest.mark.parametrize(("kind", "classes"), HEADS)
-@pytest.mark.parametrize("family", ["bert", "roberta", "modernbert"])
+#: The other families differ in the head for masked tokens and in those over the first token.
+OF_OTHERS = [("ForMaskedLM", 0), (CLASSIFIER, 3), ("ForTokenClassification", 1)]
+
+
+@pytest.mark.parametrize(
+    ("family", "kind", "classes"),
+    [("bert", *head) for head in HEADS]
+    + [(family, *head) for family in ("roberta", "modernbert") for head in OF_OTHERS],
+)
 def test_every_head_of_a_family(family, kind, classes, tmp_path):
     """To fairseq, and from there with each of its heads to our class."""
     save = {"modernbert": test_modernbert.save}.get(family) or getattr(samples, family)

@@ -53,8 +53,14 @@ def test_a_failing_comparison_leaves_nothing(trained, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("encoding", ["learned", "tupe_r"])
-@pytest.mark.parametrize("form", ["huggingface", pytest.param("onnx", marks=writes_onnx)])
+@pytest.mark.parametrize(
+    ("encoding", "form"),
+    [
+        ("learned", "huggingface"),
+        ("tupe_r", "huggingface"),
+        pytest.param("tupe_r", "onnx", marks=writes_onnx),
+    ],
+)
 def test_models_trained_with_quantization_noise(encoding, form, trained, tmp_path):
     """They have a linear layer after their embeddings, which stock classes have not."""
     flags = ("--quant-noise-pq", 0.1, "--quant-noise-pq-block-size", 4)

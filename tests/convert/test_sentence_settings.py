@@ -10,6 +10,7 @@ import torch
 from examples.huggingface import serve
 from tests.convert.samples import TEXT, bert, refused, roberta, run, writes_onnx
 from tests.convert.test_sentence_transformers import MODULES, add_sentence_files
+from tests.covering import covering, in_turn
 from tupe_fairseq.convert.sentence_modules import compare_modules, read_sentence_model
 
 for library in ("onnxruntime", "onnxscript"):
@@ -98,10 +99,12 @@ def saved_again(folder: Path, out: Path) -> Path:
 
 @writes_onnx
 @pytest.mark.slow
-@pytest.mark.parametrize("again", [False, True], ids=["files of 2 to 5", "files of 6"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "again"), in_turn(CASES, (False, True)))
 def test_served(case, again, tmp_path):
-    """As sentence-transformers embeds texts, each of which these settings change."""
+    """As sentence-transformers embeds texts, each of which these settings change.
+
+    Files of sentence-transformers 2 to 5 or, again, of 6.
+    """
     files, flags = CASES[case]
     source = sentence_model(tmp_path / "source", files)
     source = saved_again(source, tmp_path / "again") if again else source
@@ -120,11 +123,13 @@ def test_each_setting_matters(case, tmp_path):
     assert one.shape != other.shape or abs(one - other).max() > 0.1
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("write", [bert, roberta])
-def test_carried_through_fairseq(write, case, tmp_path):
+@pytest.mark.parametrize(
+    ("case", "again", "write"), covering(CASES, (False, True), (bert, roberta))
+)
+def test_carried_through_fairseq(case, again, write, tmp_path):
     """And back into sentence-transformers."""
     source = sentence_model(tmp_path / "source", CASES[case][0], write)
+    source = saved_again(source, tmp_path / "again") if again else source
     run("--from", "huggingface", source, tmp_path / "here")
     run("--to", "huggingface", tmp_path / "here", tmp_path / "back")
     expected, found = (loaded(each).encode(TEXTS) for each in (source, tmp_path / "back"))

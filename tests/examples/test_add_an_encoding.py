@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from examples.glue.preprocess import preprocess
-from examples.shared.results import read_results
 from examples.study import benchmark
 from examples.study.benchmark_plan import PILOT, RATES, Size
 from tests import ROOT, processes
@@ -114,33 +113,6 @@ def test_glue(bash, tmp_path):
     done = processes.run("examples.glue.predict", *out, "--user-dir", own)
     # It has predicted; the leaderboard wants 3,000 sentences.
     assert "RTE.tsv: 2 predictions, but the test set has 3,000 examples" in done.stderr
-
-
-def study(name: str, *words: object) -> dict[str, dict]:
-    """Run a study with the examples' encodings; the results of its runs."""
-    own = ("--user-dir", EXAMPLE / "my_encodings")
-    done = processes.run(f"examples.{name}", *own, *words)
-    assert done.returncode == 0, done.stderr
-    runs = read_results(words[words.index("--out") + 1])["runs"]
-    return {key: run["result"] for key, run in runs.items() if "result" in run}
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("forking_python")
-def test_studies_take_own_encodings(toy_masked_lm_data, tmp_path):
-    names = ("gaussian+gaussian_width=4", "token_slopes")
-    folders = [f"rates, 2x128/{name}/0.001/1" for name in names]
-    chosen = ("--encodings", ",".join(names), "--only", *folders)
-    small = ("--encoder-layers", "1", "--encoder-embed-dim", "16", "--max-update", "4")
-    words = (toy_masked_lm_data, "--out", tmp_path / "benchmark", *chosen, "--", *small)
-    found = study("study.benchmark", *words)
-    gaussian, slopes = (found[folder] for folder in folders)
-    # Two numbers for each of 4 heads; a vector of 4 for each in the one layer.
-    assert slopes["parameters"] - gaussian["parameters"] == 4 * 4 - 4 * 2
-    drawn = ("--updates", "1", "--only", "gaussian", "token_slopes")
-    found = study("gallery.build", "--out", tmp_path / "gallery", *drawn)
-    assert found.keys() == {"gaussian", "token_slopes"}
-    assert '<article id="token_slopes">' in (tmp_path / "gallery/gallery.html").read_text()
 
 
 def test_benchmark_tunes_encodings_that_are_in_no_plan(toy_masked_lm_data, tmp_path):

@@ -1,15 +1,12 @@
 """examples/gallery: a card for each registered encoding, in pages that are up to date."""
 
 import re
-import sys
 
 import pytest
-import torch
 from PIL import Image
 
-from examples.gallery import build, pages, train
+from examples.gallery import pages
 from examples.gallery.card import card
-from examples.shared.results import read_results
 from tests import ROOT
 from tests.test_readme import rows
 from tupe_fairseq.position import POSITION_ENCODINGS
@@ -80,40 +77,3 @@ def test_facts_that_differ():
     assert facts["shaw"]["Cost"].startswith("products with vectors by distance")
     assert facts["rope"]["Enters at"] == "query, key"
     assert "without training" in facts["tupe_a"]["Beyond the trained length"]
-
-
-@pytest.mark.slow
-def test_models_learn_the_task_by_positions_alone():
-    """T5's bias is largest three places to the left; without positions, a model guesses."""
-    rights = {}
-    for name in ("t5", "none"):
-        torch.manual_seed(1)
-        random = torch.Generator().manual_seed(1)
-        model = train.Model(name)
-        train.train(model, 200, random)
-        rights[name] = train.share_right(model, random)
-        found = train.maps_of(model)
-        assert (found is None) == (name == "none")
-        if found is not None:
-            assert -3 in [int(head[16].argmax()) - 16 for head in found.maps]
-    assert rights["t5"] > 0.8
-    assert rights["none"] < 0.2
-
-
-@pytest.mark.slow
-def test_command_trains_what_is_missing(tmp_path, monkeypatch, forking_python, capsys):
-    monkeypatch.setattr(sys, "executable", forking_python)
-    words = ["--out", str(tmp_path), "--updates", "1", "--only"]
-    build.main([*words, "rope", "none"])
-    build.main([*words, "rope", "t5"])
-    assert "1 of 2 runs are complete already" in capsys.readouterr().out
-    runs = read_results(tmp_path)["runs"]
-    assert {name for name, run in runs.items() if "result" in run} == {"none", "rope", "t5"}
-    assert runs["rope"]["result"]["changed"] is False
-    assert runs["t5"]["result"]["changed"] is True
-    figures = figures_of((tmp_path / "gallery.html").read_text(encoding="utf-8"))
-    assert list(figures) == NAMES
-    with_image = {name for name, images in figures.items() if images}
-    assert (
-        with_image == {path.parent.name for path in tmp_path.glob("*/maps.png")} == {"rope", "t5"}
-    )

@@ -7,7 +7,9 @@ import pytest
 import torch
 from torch import nn
 
+from tests.covering import covering
 from tests.huggingface.samples import (
+    IN_ENCODERS,
     config,
     every_encoding,
     filled,
@@ -56,9 +58,10 @@ def broken(kind: str, vectors):
     return vectors, mask
 
 
-@pytest.mark.parametrize("kind", ["nan", "inf", "empty"])
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@every_encoding
+@pytest.mark.parametrize(
+    ("name", "kind", "attention"),
+    covering(IN_ENCODERS, ("nan", "inf", "empty"), ("sdpa", "eager")),
+)
 @torch.no_grad()
 def test_a_broken_sequence_changes_no_other(name, attention, kind):
     model = masked_lm(name)

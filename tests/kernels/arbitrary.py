@@ -1,6 +1,6 @@
 """What may be handed to a kernel: tensors of any shape, strides and dtype.
 
-They are computed or refused. tests/stress/test_sanitizers.py runs these tests with kernels under
+They are computed or refused. tests/by_hand/test_sanitizers.py runs these tests with kernels under
 sanitizers, which end the process at the first number that is read or written outside of a tensor.
 """
 

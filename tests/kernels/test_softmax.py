@@ -1,12 +1,14 @@
 """The kernels between the two products: compiled and in torch, against autograd."""
 
 import contextlib
+import itertools
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.covering import covering
 from tests.kernels.arbitrary import REFUSED, SIZES, examples, same_or_refused, tensors
 from tests.tolerances import FORWARD, assert_close
 from tupe_fairseq.kernels.random_bits import keep_mask
@@ -53,14 +55,25 @@ def expected_of(scores, terms):
     return weights * kept / (1 - terms.p)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-@pytest.mark.parametrize("p", [0.0, 0.25])
-@pytest.mark.parametrize("padded", [None, lambda m: m, half], ids=["full", "each", "half"])
+#: How many matrices a term has, where there are so many of scores.
+COUNTS = {"none": None, "shared": lambda m: 1, "each": lambda m: m, "half": half}
+
+
 @pytest.mark.parametrize(
-    "of_bias", [None, lambda m: 1, lambda m: m, half], ids=["none", "shared", "each", "half"]
+    ("shape_and_bias", "padded", "p", "dtype", "way"),
+    covering(
+        itertools.product(SHAPES, COUNTS),
+        ("none", "each", "half"),
+        (0.0, 0.25),
+        (torch.float64, torch.float32),
+        ("native", "torch"),
+    ),
+    indirect=["way"],
+    ids=str,
 )
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_weights_and_gradients(way, shape, of_bias, padded, p, dtype):
+def test_weights_and_gradients(shape_and_bias, padded, p, dtype, way):
+    shape, of_bias = shape_and_bias[0], COUNTS[shape_and_bias[1]]
+    padded = COUNTS[padded]
     torch.manual_seed(0)
     terms = terms_of(shape, of_bias, padded, p, dtype)
     scores = (3 * torch.randn(shape, dtype=dtype)).requires_grad_()

@@ -18,6 +18,7 @@ from tests.attention.cases import (
     words,
 )
 from tests.attention.loops import DTYPES, REFERENCES, SENTENCES, inputs
+from tests.covering import covering
 from tests.reference import (
     cape,
     cnn,
@@ -90,10 +91,9 @@ def expected_of(case, length, padded, dtype):
     return output.detach(), gradients_of(output, x, encoding)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize(("length", "padded"), LONGER)
-@pytest.mark.parametrize("case", CASES)
-def test_output_and_every_gradient_equal_the_loops(case, length, padded, dtype):
+@pytest.mark.parametrize(("case", "sentence", "dtype"), covering(CASES, LONGER, DTYPES), ids=str)
+def test_output_and_every_gradient_equal_the_loops(case, sentence, dtype):
+    length, padded = sentence
     encoding = build(case, dtype)
     x, padding = inputs(length, padded, dtype)
     output = encoding.embed(x, words(x), padding)

@@ -6,6 +6,7 @@ from torch import nn
 
 from tests.attention.cases import EMBED_DIM, ENCODINGS, NUM_HEADS, Weighing, normal, run
 from tests.attention.cases import build as build_attention
+from tests.covering import covering
 from tests.reference import alibi, fire, kerple, sandwich, t5, tupe
 from tests.tolerances import assert_close, assert_gradients_close, assert_not_zero, assert_zero
 from tupe_fairseq.position import build_position_encoding
@@ -38,10 +39,11 @@ def by_loops(case, encoding, queries, keys, start=0):
     return SCORES[name](positions, NUM_HEADS, queries, keys, start, **options), positions
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-@pytest.mark.parametrize(("queries", "keys", "start"), CELLS)
-@pytest.mark.parametrize("case", CASES)
-def test_dense_score_and_gradients_equal_the_loops(case, queries, keys, start, dtype):
+@pytest.mark.parametrize(
+    ("case", "cells", "dtype"), covering(CASES, CELLS, (torch.float64, torch.float32)), ids=str
+)
+def test_dense_score_and_gradients_equal_the_loops(case, cells, dtype):
+    queries, keys, start = cells
     encoding = build(case, dtype)
     score = encoding.attention_bias(queries, keys, start).dense()
     expected, positions = by_loops(case, encoding, queries, keys, start)

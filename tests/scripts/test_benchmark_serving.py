@@ -15,7 +15,7 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 SCRIPT = ROOT / "scripts/benchmark_serving.py"
 WORDS = ["a", "man", "plays", "guitar", "dog", "runs"]
-WAYS = "torch-int8,onnxruntime-fp32,onnxruntime-optimized-fp32,ours-fp32,ours-onnx-int8"
+WAYS = "torch-int8,onnxruntime-optimized-fp32,ours-fp32,ours-int8"
 REFERENCE = "transformers-fp32"
 #: A call of a second.
 SHORT = ["--batch=1", "--threads=1", "--rounds=1", f"--ways={REFERENCE}"]

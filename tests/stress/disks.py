@@ -1,6 +1,7 @@
 """Disks that are full, and folders in which nothing may be written."""
 
 import ctypes
+import hashlib
 import os
 import resource
 from collections.abc import Iterator
@@ -52,3 +53,12 @@ def _without_roots_rights() -> Iterator[None]:
     finally:
         rights[0] = effective
         assert libc.capset(header, rights) == 0
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Digests of all files but logs, by path."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix != ".log"
+    }

@@ -13,8 +13,7 @@ from examples.shared import runner
 from examples.shared.results import write_report
 from scripts.drawing.plots import draw_positional_correlations, save_png
 from tests.convert import release
-from tests.stress.commands import digests
-from tests.stress.disks import full_disk, read_only
+from tests.stress.disks import digests, full_disk, read_only
 from tupe_fairseq import TUPEConfig, TUPEEncoder, UsageError
 from tupe_fairseq.convert.command import convert
 from tupe_fairseq.transformer.analysis import positional_correlations

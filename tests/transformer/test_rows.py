@@ -1,13 +1,14 @@
 """What a text gives does not depend on the texts beside it, nor on how long they are.
 
-Of every encoding and each of its options that could depend on the length, with every backend; in
-fairseq's models and transformers' classes too.
+Of every encoding and each of its options that could depend on the length, with the backend that
+`auto` takes and with each other in turn; in fairseq's models and transformers' classes too.
 """
 
 import pytest
 import torch
 
 from tests.attention.cases import BACKENDS, ENCODINGS, IN_ENCODERS, OPTIONS, encoder_of, enlarged
+from tests.covering import in_turn
 from tests.fairseq.decoder.samples import PAD, sentences, stock, targets
 from tests.huggingface.samples import config, filled
 from tests.tolerances import assert_close
@@ -29,8 +30,10 @@ CASES = (
 dynamic = {"position_encoding": "rope", **SCALED["rope-dynamic"]}
 
 
-@pytest.mark.parametrize("backend", ["auto", *BACKENDS])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "backend"),
+    [*((case, "auto") for case in CASES), *in_turn(CASES, BACKENDS)],
+)
 @torch.no_grad()
 def test_a_text_alone_and_beside_longer_ones(case, backend):
     name, options = CASES[case]

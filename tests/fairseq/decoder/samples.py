@@ -40,6 +40,9 @@ MODELS = [
     *(("tupe_transformer_lm", variant) for variant in VARIANTS),
 ]
 every_model = pytest.mark.parametrize(("arch", "variant"), MODELS)
+#: One of each way in which a position enters a decoder.
+KINDS = ("learned", "rnn", "rope", "t5", "tupe_r-toeplitz", "deberta", "shaw", "window")
+every_kind = pytest.mark.parametrize("variant", KINDS)
 every_variant = pytest.mark.parametrize("variant", WITH_ENCODER)
 
 

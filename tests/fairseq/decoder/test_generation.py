@@ -12,9 +12,11 @@ from tests.fairseq.decoder.samples import (
     BOS,
     DICTIONARY,
     EOS,
+    KINDS,
     PAD,
+    VARIANTS,
     build,
-    every_model,
+    every_kind,
     every_variant,
     sentences,
     stock,
@@ -40,7 +42,12 @@ def word_by_word(model, words, encoded=None, first=0, state=None):
 
 
 @torch.no_grad()
-@every_model
+@pytest.mark.parametrize(
+    ("arch", "variant"),
+    # The decoder of both models is the same but for its source.
+    [("tupe_transformer_lm", each) for each in VARIANTS]
+    + [("tupe_transformer", each) for each in KINDS],
+)
 def test_equals_the_full_forward(arch, variant):
     """Over more words than are made ready at first."""
     model, words = build(variant, arch), targets(2, READY + 6)
@@ -68,7 +75,7 @@ def test_caches_follow_the_beams(variant):
 
 
 @torch.no_grad()
-@every_variant
+@every_kind
 def test_positional_terms_are_not_made_at_each_step(variant, monkeypatch):
     """Once for the first words, once when they are used up."""
     model, calls = build(variant), Counter()
@@ -88,7 +95,7 @@ def count(calls, key, method, *args, **how):
     return method(*args, **how)
 
 
-@every_variant
+@every_kind
 def test_beam_search_finds_what_full_forwards_score(variant):
     """Its scores are those of the hypotheses, read at once."""
     model, source = build(variant), sentences(3, 6)

@@ -5,6 +5,7 @@ import torch
 import torch.distributed as dist
 from omegaconf import OmegaConf
 
+from tests.covering import covering
 from tupe_fairseq.fairseq.distributed.resume import resumed
 
 
@@ -17,9 +18,9 @@ def rank():
 
 
 @pytest.mark.usefixtures("rank")
-@pytest.mark.parametrize("now", [1, 2, 3, 4, 7])
-@pytest.mark.parametrize("then", [1, 2, 3, 8])
-@pytest.mark.parametrize("rounds", [0, 1, 3, 10])
+@pytest.mark.parametrize(
+    ("rounds", "then", "now"), covering([0, 1, 3, 10], [1, 2, 3, 8], [1, 2, 3, 4, 7])
+)
 def test_no_batch_is_skipped_and_less_than_a_round_repeated(
     rounds, then, now, toy_checkpoint, tmp_path
 ):

@@ -14,6 +14,7 @@ from examples.shared.results import read_results, rows
 from tests import ROOT, toy_data
 from tests.fairseq.glue import samples
 from tests.fairseq_commands import pretrain
+from tests.stress.disks import digests
 from tupe_fairseq.fairseq.checkpoints.reading import read_checkpoint
 
 
@@ -90,15 +91,6 @@ def glue(out: Path) -> Case:
         return {data.name: digests(data) for data in folder.glob("glue/*-bin")}
 
     return Case(lambda folder: [*script, str(folder / "glue")], outcome)
-
-
-def digests(folder: Path) -> dict[str, str]:
-    """Digests of all files but logs, by path."""
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in folder.rglob("*")
-        if path.is_file() and path.suffix != ".log"
-    }
 
 
 def sweep(out: Path) -> Case:

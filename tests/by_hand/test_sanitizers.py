@@ -24,8 +24,6 @@ def library(name: str) -> str:
     return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
 
-@pytest.mark.slow
-@pytest.mark.skipif("STRESS_TRIES" not in os.environ, reason="STRESS_TRIES is not set")
 @pytest.mark.parametrize("name", TESTS)
 def test_nothing_outside_of_a_tensor_is_read_or_written(name, tmp_path):
     own = {

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
-from tests.stress import KILLS, SEED
-from tests.stress.commands import CASES, Case
+from tests.by_hand import KILLS, SEED
+from tests.by_hand.commands import CASES, Case
 
 
-@pytest.mark.skipif(not KILLS, reason="STRESS_KILLS is not set")
 @pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)
 def test_nothing_is_lost(make, tmp_path):
     compared = disturb(make(tmp_path), tmp_path, KILLS, random.Random(SEED))

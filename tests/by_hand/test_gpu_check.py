@@ -1,0 +1,20 @@
+"""scripts/gpu_check.sh on a CPU: every step of it works."""
+
+import json
+
+from tests import ROOT
+
+
+def test_every_step_works_without_a_gpu(bash, tmp_path, monkeypatch):
+    # The stand-in of the tests; python3, the default, would import torch anew in each step.
+    monkeypatch.setenv("PYTHON", "python")
+    done = bash(ROOT / "scripts/gpu_check.sh", "--no-install", tmp_path)
+    logs = {path.stem: path.read_text()[-2000:] for path in tmp_path.glob("*.log")}
+    failed = [line.split()[0] for line in done.stdout.splitlines() if "failed" in line]
+    assert done.returncode == 0, [done.stdout, done.stderr, *(logs[name] for name in failed)]
+    files = {path.stem: path for path in tmp_path.glob("*.json")}
+    tables = {name: json.loads(path.read_text())["tables"] for name, path in files.items()}
+    assert set(tables) == {"32x512", "32x512_half_padding", "8x4096", "attention"}
+    assert all(table["rows"] for found in tables.values() for table in found)
+    assert '"wps"' in logs["train_tupe_r"]
+    assert " passed" in logs["tests"]
