@@ -36,8 +36,8 @@ class Sdpa(Backend):
             of_layer = relative.scores(q, k, prepared.start)
             bias = of_layer if bias is None else bias + of_layer
         if bias is not None:
-            # The kernels require a bias in the dtype of the queries, and at an aligned address.
-            bias = bias.to(q.dtype).contiguous()
+            # The kernels require an aligned address.
+            bias = bias.contiguous()
         if bias is None:
             return fused_attention([q], [k], v, padding, p)
         return fused_attention([q], [k], v, bias, p, padding)
