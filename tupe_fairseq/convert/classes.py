@@ -17,6 +17,7 @@ from .architectures.base import MODEL_TYPE
 from .architectures.bert import BERT, ROBERTA
 from .carried import LABELS
 from .keys import join_projections, to_theirs
+from .labels import label_settings
 from .models import (
     ANSWERS,
     CROSS_ENCODER,
@@ -187,8 +188,7 @@ def _of_head(converted: Converted, head: str | None) -> dict[str, Any]:
     count, task = len(state[f"{HEADS}{head}.out_proj.weight"]), task_of(state, head)
     settings: dict[str, Any] = {"num_labels": count}
     if count == len(labels):
-        settings["id2label"] = dict(enumerate(labels))
-        settings["label2id"] = {name: number for number, name in enumerate(labels)}
+        settings |= label_settings(labels)
     elif count > 1 and task != ANSWERS:
         converted.notes.append(
             f"no names of the {count} classes, so they are LABEL_0, ...: copy the "

@@ -1,6 +1,7 @@
-"""Names of classes in a directory of this package: label/dict.txt, as fairseq has them."""
+"""Names of classes: in label/dict.txt, as fairseq has them, and in configurations of transformers."""
 
 from pathlib import Path
+from typing import Any
 
 from .dictionaries import dictionary_of, dictionary_text, read_labels
 from .kept import read_kept
@@ -27,6 +28,19 @@ def labels_beside(dictionary: Path, folder: Path) -> list[str]:
     if isinstance(exact, list) and [_in_one_line(str(name)) for name in exact] == names:
         return [str(name) for name in exact]
     return names
+
+
+def label_settings(labels: list[str]) -> dict[str, Any]:
+    """The names as settings of a configuration of transformers."""
+    return {
+        "id2label": dict(enumerate(labels)),
+        "label2id": {name: number for number, name in enumerate(labels)},
+    }
+
+
+def labels_of(config: Any, count: int) -> list[str]:
+    """Names of classes by number, from a configuration of transformers."""
+    return [str(config.id2label.get(number, f"LABEL_{number}")) for number in range(count)]
 
 
 def _in_one_line(name: str) -> str:

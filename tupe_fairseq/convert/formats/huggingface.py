@@ -19,6 +19,7 @@ from ..card import model_card
 from ..carried import DICTIONARY, fairseq_files, sentence_files
 from ..classes import PROBLEM, default_classes, library, to_transformers
 from ..conversion import Conversion, register
+from ..labels import labels_of
 from ..models import (
     ANSWERS,
     CROSS_ENCODER,
@@ -87,7 +88,7 @@ def read(
     converted.head = next(iter(head_names(state)), None)
     if converted.head and task_of(state, converted.head) != ANSWERS:
         weight = matrix(state, f"{HEADS}{converted.head}.out_proj.weight", folder, KIND)
-        converted.labels = _labels(config, len(weight))
+        converted.labels = labels_of(config, len(weight))
     warm_start(converted, position_encoding, seed)
     return converted
 
@@ -144,11 +145,6 @@ def _of_state(
     if head_names(state):
         kept += [PROBLEM, *CROSS_ENCODER]
     return settings | {name: getattr(config, name, None) for name in kept}
-
-
-def _labels(config: Any, count: int) -> list[str]:
-    """Names of the classes by number."""
-    return [str(config.id2label.get(number, f"LABEL_{number}")) for number in range(count)]
 
 
 def write(

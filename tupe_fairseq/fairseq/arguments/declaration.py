@@ -1,6 +1,7 @@
 """What each model takes as arguments.
 
-Flags are declared here, by `ModelOptions` (of every encoding), `LayerOptions` and encodings.
+Flags are declared here (of single models), by `ModelOptions` (of every encoding), `LayerOptions` and
+encodings; `ModelArguments.add_flags` adds all of them to a parser.
 """
 
 import argparse
