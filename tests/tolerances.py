@@ -1,4 +1,4 @@
-"""How far two ways of computing one quantity may lie apart, by dtype: the only such numbers here.
+"""How far two ways of computing one quantity may lie apart, by dtype.
 
 An error is measured against the largest entry of what is expected. For a gradient that is the
 largest entry in the same module, since the bias of the keys has a gradient of zero in exact

@@ -1,8 +1,9 @@
 """Interface of attention backends, and the features that a layer can require of them.
 
-A backend is a file of this folder with one subclass of `Backend`, registered in
-`ATTENTION_BACKENDS` and imported by `__init__.py`. It works in two steps: `prepare` once per
-forward pass for layers that share a bias, `attend` in each layer.
+A backend is a file of this folder with one subclass of `Backend`, of which it registers an object
+in `ATTENTION_BACKENDS`; `__init__.py` imports the file, and `AUTO` in `plan.py` names it if
+`auto` may choose it. It works in two steps: `prepare` once per forward pass for layers that share
+a bias, `attend` in each layer.
 """
 
 from collections.abc import Collection
@@ -36,6 +37,8 @@ class Feature(Enum):
 @dataclass(frozen=True)
 class Inputs:
     """What a backend prepares for the layers that share it; each reads the parts that it sets.
+
+    A backend that prepares something else returns a subclass.
 
     Attributes:
         bias: added to the scores, broadcastable to B×H×T×S.
@@ -114,7 +117,8 @@ class Backend:
     ) -> Tensor:
         """Attend in one layer.
 
-        A backend with the feature RELATIVE_VALUES adds `relative.for_values` to the values.
+        A backend with the feature RELATIVE adds `relative.scores` to the scores, one with
+        RELATIVE_VALUES also adds `relative.for_values` to the values.
 
         Args:
             q: queries scaled by 1/√D, B×H×T×E.

@@ -1,4 +1,4 @@
-"""Names of classes: in label/dict.txt, as fairseq has them, and in configurations of transformers."""
+"""Names of classes: in label/dict.txt for fairseq, and in configurations of transformers."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What positions add to the attention scores, in factored form."""
+"""What positions add to the attention scores, in factored form, and which keys they hide."""
 
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,7 @@
 """What each model takes as arguments.
 
-Flags are declared here (of single models), by `ModelOptions` (of every encoding), `LayerOptions` and
-encodings; `ModelArguments.add_flags` adds all of them to a parser.
+Flags of single models are declared here, those of every encoding by `ModelOptions`, and others by
+`LayerOptions` and by encodings. `ModelArguments.add_flags` adds all of them to a parser.
 """
 
 import argparse
