@@ -99,7 +99,7 @@ class AttentionBias:
     def parts(self) -> dict[str, Any]:
         """The tensors of the term by the names of their fields."""
         names = ("queries", "keys", "by_distance", "cells", "exact")
-        return {name: part for name in names if (part := getattr(self, name)) is not None}
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     def to(self, dtype: torch.dtype) -> "AttentionBias":
         """The same in another dtype."""
@@ -126,7 +126,8 @@ class AttentionBias:
         """The product and the part by distance, H×(last−first)×(end−begin)."""
         relative = None
         if self.by_distance is not None:
-            start, stop = self.num_queries - last + begin, self.num_queries - first + end - 1
+            start = self.num_queries - last + begin
+            stop = self.num_queries - first + end - 1
             relative = toeplitz(self.by_distance[:, start:stop], end - begin)
         if self.queries is None or self.keys is None:
             assert relative is not None
@@ -174,9 +175,9 @@ class AttentionBias:
         query_is_cls = is_cls[:, self.start : self.start + queries]
         key_is_cls = is_cls[:, : self.num_keys]
         other = 1 - query_is_cls
-        added = column[:, :, None] * other, query_is_cls
+        others_to_cls = column[:, :, None] * other
         return replace(
             self,
-            queries=torch.cat((self.queries * other, *added), -1),
+            queries=torch.cat((self.queries * other, others_to_cls, query_is_cls), -1),
             keys=torch.cat((self.keys * (1 - key_is_cls), key_is_cls, row[:, :, None]), -1),
         )

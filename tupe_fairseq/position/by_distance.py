@@ -66,7 +66,8 @@ def mean_by_distance(cells: Tensor, far: int) -> Tensor:
     sums = diagonal_sums(cells)
     counts = size - torch.arange(1 - size, size, device=cells.device).abs()
     # Index n + size − 1 holds distance n.
-    first, stop = size - far, size + far - 1
+    first = size - far
+    stop = size + far - 1
     near = sums[:, first:stop] / counts[first:stop]
     left = sums[:, :first].sum(-1, keepdim=True) / counts[:first].sum()
     right = sums[:, stop:].sum(-1, keepdim=True) / counts[stop:].sum()

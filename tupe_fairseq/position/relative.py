@@ -32,12 +32,14 @@ class ByDistance:
         Where torch exports a program for every length, all rows are kept if some length reads
         an end of them.
         """
-        nearest, farthest = -(start + queries - 1), keys - 1 - start
+        nearest = -(start + queries - 1)
+        farthest = keys - 1 - start
         if is_exporting():
             last = self.first + self.vectors.size(1) - 1
             if not (known(nearest >= self.first) and known(farthest <= last)):
                 return self
-            first, stop = nearest - self.first, farthest - self.first + 1
+            first = nearest - self.first
+            stop = farthest - self.first + 1
         else:
             first, stop = self.reached(nearest, farthest)
         return ByDistance(self.vectors[:, first:stop], self.first + first)

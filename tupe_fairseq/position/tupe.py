@@ -154,7 +154,8 @@ class TupeAbsolute(PositionEncoding):
     def _means(self, q: Tensor, k: Tensor) -> Tensor:
         """The means by distance, H×(2c+1); q and k are the `_vectors` of all trained positions."""
         # Without [CLS], if it is untied.
-        first, size = 2 * self.untie_cls, self.trained - self.untie_cls
+        first = 2 * self.untie_cls
+        size = self.trained - self.untie_cls
         relative = self._relative(size, size)
         cells = AttentionBias(size, q[:, first:], k[:, first:], relative).dense()
         return mean_by_distance(cells, self.far)
