@@ -52,7 +52,8 @@ class Group(NamedTuple):
     @property
     def matrices(self) -> int:
         """Number of matrices M."""
-        heads, sequences = self.heads, self.sequences
+        heads = self.heads
+        sequences = self.sequences
         return (heads.stop - heads.start) * (sequences.stop - sequences.start)
 
     def matrices_of(self, x: Tensor) -> Tensor:
@@ -254,7 +255,8 @@ def batched(heads: int, lengths: Sequence[int], sees_all: bool) -> list[tuple[in
     """
     if sees_all and heads * len(lengths) * lengths[0] ** 2 <= BLOCK:
         return [(0, len(lengths))]
-    runs, start = [], 0
+    runs = []
+    start = 0
     for i in range(1, len(lengths) + 1):
         if i == len(lengths) or lengths[i] < SIMILAR * lengths[start]:
             runs.append((start, i))
@@ -264,7 +266,8 @@ def batched(heads: int, lengths: Sequence[int], sees_all: bool) -> list[tuple[in
 
 def _groups(heads: int, start: int, stop: int, lengths: Sequence[int], cells: int) -> list[Group]:
     """Groups of sequences start, ..., stop − 1; `cells` is what a block has of each matrix."""
-    count, keys = stop - start, lengths[start]
+    count = stop - start
+    keys = lengths[start]
     together = 1
     if count in (1, len(lengths)):
         together = max(1, BLOCK // max(count * min(cells, keys * keys), 1))

@@ -42,7 +42,8 @@ def fused_attention(
         B×H×T×D.
     """
     if padding is not None:
-        q, k = queries[0], keys[0]
+        q = queries[0]
+        k = keys[0]
         queries = [*queries, q.new_ones(()).expand(*q.shape[:-1], 1)]
         # B×1×1×S -> B×H×S×1
         keys = [*keys, padding.mT.expand(*k.shape[:-1], 1)]

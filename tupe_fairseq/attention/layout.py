@@ -117,8 +117,15 @@ class Layout:
         token_of_cell[attention_cells] = torch.arange(count, device=device)
         mask = torch.arange(length, device=device) >= lengths[:, None]
         longest_first = tuple(sorted(padding.lengths, reverse=True))
-        cells = batch_cells, attention_cells, token_of_cell
-        return cls(batch, length, mask, longest_first, *cells)
+        return cls(
+            batch,
+            length,
+            mask,
+            longest_first,
+            batch_cells,
+            attention_cells,
+            token_of_cell,
+        )
 
     def pack(self, x: Tensor) -> Tensor:
         """The tokens of a batch: B×T×C -> N×C, or x itself where padding stays."""
