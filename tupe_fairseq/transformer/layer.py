@@ -33,7 +33,8 @@ class TransformerLayer(nn.Module):
 
     def __init__(self, self_attn: TupeMultiheadAttention, config: StackConfig):
         super().__init__()
-        width, options = self_attn.embed_dim, config.layer_options
+        width = self_attn.embed_dim
+        options = config.layer_options
         to_source = None
         if config.source_dim is not None:
             to_source = CrossAttention(
@@ -85,7 +86,8 @@ class TransformerLayer(nn.Module):
         if rows is not None:
             out, x = (each.flatten(0, -2).index_select(0, rows) for each in (out, x))
         x = self._add(out, x, self.self_attn_layer_norm)
-        weights, norm = None, self.encoder_attn_layer_norm
+        weights = None
+        norm = self.encoder_attn_layer_norm
         if self.encoder_attn is not None and norm is not None and source is not None:
             if cache is not None and cache.source is None:
                 cache.source = self.encoder_attn.project(source)
