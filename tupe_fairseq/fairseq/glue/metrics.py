@@ -9,7 +9,8 @@ from scipy.stats import rankdata
 
 def f1(predicted: np.ndarray, true: np.ndarray) -> float:
     """F1 of class 1 (N zeros and ones each), for MRPC and QQP: 2·TP / (2·TP + FP + FN)."""
-    hits, wrong = np.sum(predicted * true), np.sum(predicted != true)
+    hits = np.sum(predicted * true)
+    wrong = np.sum(predicted != true)
     return 100 * 2 * hits / (2 * hits + wrong) if hits else 0.0
 
 

@@ -48,7 +48,8 @@ class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
         self.register_buffer("version", torch.tensor([3.0]))
         self.quant_noise: nn.Module | None = None
         if args.quant_noise_pq > 0:
-            width, noise = embed_tokens.embedding_dim, args.quant_noise_pq
+            width = embed_tokens.embedding_dim
+            noise = args.quant_noise_pq
             projection = nn.Linear(width, width, bias=False)
             self.quant_noise = quant_noise(projection, noise, args.quant_noise_pq_block_size)
 
@@ -77,7 +78,8 @@ class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
         padding = Padding.read(mask)
         # A token's position is its index among the tokens of its sequence.
         shift = PaddingShift.of(padding) if self.shifts_padding else PaddingShift(padding)
-        src_tokens, padding = shift.to_end(src_tokens), shift.padding
+        src_tokens = shift.to_end(src_tokens)
+        padding = shift.padding
         if token_embeddings is None:
             embedded = self._looked_up(src_tokens)
         else:

@@ -61,14 +61,17 @@ class TupeRobertaEncoder(RobertaEncoder):
         The last feed-forward block is computed only for the tokens that are read: those that are
         masked, or with `first_token` the first of each sequence. Features are then B×1×C.
         """
-        cells, stack = None, self.sentence_encoder
+        cells = None
+        stack = self.sentence_encoder
         if first_token and not return_all_hiddens:
-            end, length = src_tokens.numel(), src_tokens.size(1)
+            end = src_tokens.numel()
+            length = src_tokens.size(1)
             cells = torch.arange(0, end, length, device=src_tokens.device)
         elif masked_tokens is not None and not (features_only or return_all_hiddens):
             cells = masked_tokens.flatten().nonzero().squeeze(1)
         encoded = stack(src_tokens, None, return_all_hiddens, token_embeddings, cells)
-        (x,), states = encoded["encoder_out"], encoded["encoder_states"]
+        (x,) = encoded["encoder_out"]
+        states = encoded["encoder_states"]
         extra = {"inner_states": states if return_all_hiddens else None}
         if cells is None:
             # T×B×C -> B×T×C
