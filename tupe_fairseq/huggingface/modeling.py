@@ -172,8 +172,9 @@ class TupeModel(TupePreTrainedModel):
         x = input_ids if inputs_embeds is None else inputs_embeds
         attention_mask = for_each_row(attention_mask, x)
         token_type_ids = for_each_row(token_type_ids, x)
-        inputs = (input_ids, inputs_embeds, attention_mask, token_type_ids)
-        check_inputs(*inputs, self.config.hidden_size)
+        check_inputs(
+            input_ids, inputs_embeds, attention_mask, token_type_ids, self.config.hidden_size
+        )
         if attention_mask is None:
             attention_mask = visible(input_ids, self.config.pad_token_id)
         shift = read_mask(attention_mask)
@@ -195,7 +196,8 @@ class TupeModel(TupePreTrainedModel):
         read: Read | None,
     ) -> Tensor:
         """The last hidden states, B×T×C or M×C."""
-        shift, weights = record.shift, record.wants_weights
+        shift = record.shift
+        weights = record.wants_weights
         x = self.embed_tokens(tokens) if vectors is None else vectors
         x = self.embedding_scale * x
         x = shift.to_end(x)

@@ -9,7 +9,8 @@ from ..transformer.layer_options import LayerOptions
 GATE_OF = {"gelu": "geglu", "silu": "swiglu"}
 #: Dropouts that layers here do not have.
 NO_DROPOUT = ("attention_dropout", "embedding_dropout")
-GLOBAL, LOCAL = "full_attention", "sliding_attention"
+GLOBAL = "full_attention"
+LOCAL = "sliding_attention"
 
 
 def layer_options(config: Any) -> LayerOptions:
@@ -38,7 +39,8 @@ def windows(config: Any) -> dict[str, Any]:
             layer reads itself alone.
     """
     count = config.num_hidden_layers
-    if (kinds := getattr(config, "layer_types", None)) is None:
+    kinds = getattr(config, "layer_types", None)
+    if kinds is None:
         # Of transformers 4.
         kinds = _kinds(count, config.global_attn_every_n_layers)
     if LOCAL not in kinds:
@@ -66,9 +68,11 @@ def rotation(config: Any) -> dict[str, Any]:
     Raises:
         ConfigurationError: frequencies are scaled.
     """
-    if (parameters := getattr(config, "rope_parameters", None)) is None:
+    parameters = getattr(config, "rope_parameters", None)
+    if parameters is None:
         # Of transformers 4.
-        theta, local = config.global_rope_theta, config.local_rope_theta
+        theta = config.global_rope_theta
+        local = config.local_rope_theta
         local = theta if local is None else local
     else:
         for kind in (GLOBAL, LOCAL):
