@@ -30,8 +30,10 @@ def batch(converted: Converted, length: int) -> Tensor:
 
     The first has the separator in its middle, after which token types change.
     """
-    generator, settings = torch.Generator().manual_seed(0), converted.settings
-    padding, end = settings["pad_token_id"], separator(converted)
+    generator = torch.Generator().manual_seed(0)
+    settings = converted.settings
+    padding = settings["pad_token_id"]
+    end = separator(converted)
     others = [number for number in range(settings["vocab_size"]) if number not in (padding, end)]
     tokens = torch.tensor(others)[torch.randint(len(others), (3, length), generator=generator)]
     tokens[0, length // 2] = end
@@ -57,7 +59,8 @@ def inputs(tokens: Tensor, converted: Converted) -> dict[str, Tensor]:
 @torch.no_grad()
 def outputs_at_tokens(forward: Forward, converted: Converted) -> Tensor:
     """Outputs for random texts of several lengths, without those at padding; in fp64."""
-    found, longest = [], converted.settings["max_position_embeddings"]
+    found = []
+    longest = converted.settings["max_position_embeddings"]
     for length in (2, 7, 17, 128):
         tokens = batch(converted, min(length, longest))
         outputs = forward(tokens).double()
@@ -123,7 +126,8 @@ def _compare_outputs(before: Opened, after: Opened, converted: Converted, name: 
         return converted.pooling(before.outputs(ids), ids.ne(converted.settings["pad_token_id"]))
 
     outputs = [outputs_at_tokens(each, converted) for each in (after.outputs, expected)]
-    line = f"largest difference {(difference := relative(*outputs)):.1e} of the largest"
+    difference = relative(*outputs)
+    line = f"largest difference {difference:.1e} of the largest"
     if difference <= TOLERANCE:
         return line
     if before.model is not None:
@@ -151,7 +155,8 @@ def _compare_texts(before: Opened | None, after: Opened | None, lower_case: bool
             )
     for texts in TEXTS:
         expected = encode(tuple(text.lower() for text in texts) if lower_case else texts)
-        if (ids := encode_after(texts)) != expected:
+        ids = encode_after(texts)
+        if ids != expected:
             raise DifferenceError(f"the tokenizer gives {texts} the ids {ids}, not {expected}.")
     same = [f"tokenizers: equal in {', '.join(sorted(common))}"] if common else []
     return [*same, f"ids of {len(TEXTS)} texts: equal"]
