@@ -120,11 +120,12 @@ def _divided(bias: AttentionBias | None, layout: Layout, heads: int, dtype: torc
     """The blocks of a batch without padding's scores."""
     lengths = layout.lengths or (layout.length,) * layout.batch
     visible = None
-    global_cls = False
+    untie_cls = False
     if bias is not None and bias.visible is not None:
         visible = bias.visible.reach(layout.length)
-        global_cls = bias.visible.exempts_cls(layout.length)
-    blocks = split_into_blocks(heads, lengths, visible, global_cls)
+        # In short sequences, no token is outside of the window.
+        untie_cls = bias.visible.untie_cls and -visible[0] < layout.length - 1
+    blocks = split_into_blocks(heads, lengths, visible, untie_cls)
     cells = [block.cells for same_queries in blocks for block in same_queries]
     return Blocks(
         blocks,
@@ -133,7 +134,7 @@ def _divided(bias: AttentionBias | None, layout: Layout, heads: int, dtype: torc
         workspace=torch.empty(2, max(cells), dtype=dtype),
         share=sum(cells) / (heads * layout.batch * layout.length**2),
         visible=visible,
-        global_cls=global_cls,
+        untie_cls=untie_cls,
         lengths=layout.lengths,
     )
 
@@ -167,7 +168,7 @@ def _is_torch_faster(blocks: Blocks) -> bool:
 def _is_kernel_faster(blocks: Blocks, by_torch: bool, length: int) -> bool:
     """Whether the kernel in C is, where there is one: it has no gradient and no dropout."""
     # It requires that the keys of a query are contiguous.
-    is_served = not blocks.global_cls and (blocks.bias is None or blocks.cells is not None)
+    is_served = not blocks.untie_cls and (blocks.bias is None or blocks.cells is not None)
     return is_served and not torch.is_grad_enabled() and not (by_torch and length < SHORT)
 
 

@@ -133,7 +133,7 @@ class Table:
         return self.workspace[:count].view(size)
 
     def _tiles(self, block: Block, cells: Tensor) -> Iterator[Tile]:
-        # `adds_cls` needs no care: only TUPE unties [CLS], and it has no vectors by distance.
+        # `cls_in_front` needs no care: only TUPE unties [CLS], and it has no vectors by distance.
         table = ByDistance(self.vectors, self.first)
         group = block.group
         queries = range(block.first, block.first + block.rows)

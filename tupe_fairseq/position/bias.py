@@ -21,12 +21,13 @@ class Visible:
     Attributes:
         causal: later keys are hidden, also from position 0.
         window: farther keys are hidden; None for no window.
-        global_cls: position 0 is outside of the window: it sees all keys and all queries see it.
+        untie_cls: position 0 is an untied [CLS], outside of the window: it sees all keys and all
+            queries see it.
     """
 
     causal: bool = False
     window: int | None = None
-    global_cls: bool = False
+    untie_cls: bool = False
 
     def hides(self, length: int) -> bool:
         """Whether a key is hidden in a sequence of this length, or in a graph for any length."""
@@ -35,13 +36,9 @@ class Visible:
         return torch.compiler.is_compiling() or self.window < length - 1
 
     def reach(self, length: int) -> tuple[int, int]:
-        """The lowest and the highest distance that a query sees, apart from a global [CLS]."""
+        """The lowest and the highest distance that a query sees, apart from an untied [CLS]."""
         farthest = length - 1 if self.window is None else min(self.window, length - 1)
         return -farthest, 0 if self.causal else farthest
-
-    def exempts_cls(self, length: int) -> bool:
-        """Whether position 0 is visible beyond the window in a sequence of this length."""
-        return self.global_cls and self.window is not None and self.window < length - 1
 
     def hide_(self, cells: Tensor, first: int = 0, begin: int = 0) -> Tensor:
         """Hide keys in place, in scores H×R×N of queries first, ... and keys begin, ..."""
@@ -50,7 +47,7 @@ class Visible:
         hidden = torch.zeros_like(j - i, dtype=torch.bool)
         if self.window is not None:
             hidden = (j - i).abs() > self.window
-            if self.global_cls:
+            if self.untie_cls:
                 hidden = hidden & (i > 0) & (j > 0)
         if self.causal:
             hidden = hidden | (j > i)
