@@ -140,13 +140,13 @@ class Layout:
         batch = x.new_zeros(self.batch * self.length, x.size(-1))
         return batch.index_copy(0, self.batch_cells, x).unflatten(0, (-1, self.length))
 
-    def rows_of(self, cells: Tensor) -> Tensor:
-        """The tokens at these cells of the batch, M; token 0 at padding."""
+    def tokens_at(self, cells: Tensor) -> Tensor:
+        """The tokens at these cells of the batch, M of N; token 0 at padding."""
         if self.batch_cells is None:
             return cells
-        rows = cells.new_zeros(self.batch * self.length)
-        rows[self.batch_cells] = torch.arange(len(self.batch_cells), device=cells.device)
-        return rows[cells]
+        tokens = cells.new_zeros(self.batch * self.length)
+        tokens[self.batch_cells] = torch.arange(len(self.batch_cells), device=cells.device)
+        return tokens[cells]
 
     def to_attention(self, x: Tensor) -> Tensor:
         """Tokens to cells of attention: N×C -> B×T×C; padding gets the row's first token."""

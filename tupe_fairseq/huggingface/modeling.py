@@ -208,10 +208,10 @@ class TupeModel(TupePreTrainedModel):
             padding = Padding(padding.mask)
         eager = weights or self.config._attn_implementation == "eager"
         backend = "eager" if eager else self.config.attention_backend
-        cells = None if read is None else read[0] * x.size(1) + _columns(read, shift)
-        wanted = Pass(tokens, types, backend=backend, cells=cells, observe=record)
+        in_batch = None if read is None else read[0] * x.size(1) + _columns(read, shift)
+        wanted = Pass(tokens, types, backend=backend, read=in_batch, observe=record)
         x = self.encoder.encode(x, padding, wanted).x
-        return shift.back(x) if cells is None else x
+        return shift.back(x) if read is None else x
 
     def before_lm_head(
         self,

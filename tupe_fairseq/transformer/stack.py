@@ -144,7 +144,7 @@ class TransformerStack(nn.Module):
     def run(self, batch: Batch, wanted: Pass, cache: DecoderCache | None = None) -> Encoded:
         """The layers and the final LayerNorm; with a cache, of the tokens that follow it."""
         x, layout, prepared = batch
-        rows = None if wanted.cells is None else layout.rows_of(wanted.cells)
+        read = None if wanted.read is None else layout.tokens_at(wanted.read)
         states = [layout.unpack(x)] if wanted.keep_states else []
         weights = None
         is_last = False
@@ -155,15 +155,15 @@ class TransformerStack(nn.Module):
             is_last = index == len(self.layers) - 1
             aligned = index == wanted.aligned
             in_layer = None if cache is None else cache.layers[index]
-            read = rows if is_last else None
-            x, to_source = layer(x, shared, in_layer, wanted.source, aligned, read)
+            read_now = read if is_last else None
+            x, to_source = layer(x, shared, in_layer, wanted.source, aligned, read_now)
             weights = to_source if aligned else weights
             if wanted.keep_states:
                 states.append(layout.unpack(x))
-        if rows is not None and not is_last:  # layerdrop has skipped the last layer
-            x = x.flatten(0, -2).index_select(0, rows)
+        if read is not None and not is_last:  # layerdrop has skipped the last layer
+            x = x.flatten(0, -2).index_select(0, read)
         x = x if self.layer_norm is None else self.layer_norm(x)
-        return Encoded(layout.unpack(x) if rows is None else x, states, weights)
+        return Encoded(layout.unpack(x) if read is None else x, states, weights)
 
     def __prepare_scriptable__(self) -> None:
         """Called by torch.jit.script, for each module of a model."""
