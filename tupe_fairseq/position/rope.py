@@ -162,6 +162,8 @@ class RotaryPosition(PositionEncoding):
         self._check_scaling(rope_scaling)
         self._check_unused(rope_proportional, rope_scaling, rope_original_positions)
         self.rotation = self._rotation(shape.max_positions)
+        #: In its place in one pass (`for_pass`); in a list, because copies share their submodules.
+        self.in_pass: list[Rotation] = []
         self.local: RotaryPosition | None = None
         if rope_theta_local is not None:
             self._check_local_theta(rope_theta_local)
@@ -196,9 +198,7 @@ class RotaryPosition(PositionEncoding):
         else:
             lengths = (~padding_mask).sum(1)
         scaled = copy.copy(self)
-        # The copy shares this dictionary, which the assignment would change.
-        scaled._modules = dict(self._modules)
-        scaled.rotation = self._rotation(length, lengths[:, None])
+        scaled.in_pass = [self._rotation(length, lengths[:, None])]
         return scaled
 
     def check_decoding(self) -> None:
@@ -219,10 +219,11 @@ class RotaryPosition(PositionEncoding):
         self, q: Tensor, k: Tensor, v: Tensor, start: int = 0
     ) -> tuple[Tensor, Tensor, Tensor]:
         positions = slice(start, start + q.size(2))
+        rotation = self.in_pass[0] if self.in_pass else self.rotation
         if self.rotates_values:
-            q, k, v = self.rotation(positions, q, k, v)
+            q, k, v = rotation(positions, q, k, v)
         else:
-            q, k = self.rotation(positions, q, k)
+            q, k = rotation(positions, q, k)
         return q, k, v
 
     def _rotation(self, positions: int, lengths: int | Tensor = 0) -> Rotation:
