@@ -117,9 +117,6 @@ class TupeModel(TupePreTrainedModel):
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
-        if type(self).__module__.startswith("tupe_fairseq."):
-            # Classes of the package are saved without code, so the configuration names none.
-            config.__dict__.pop("auto_map", None)
         config.check_numbers()
         self.embed_tokens = nn.Embedding(
             config.vocab_size, config.hidden_size, config.pad_token_id
