@@ -100,5 +100,6 @@ def bias_by_distance(
     if cls is None:
         return AttentionBias(keys, by_distance=by_distance, start=start)
     # A product of width 0, to which [CLS] adds its dimensions.
-    q, k = (values.new_empty(len(values), size, 0) for size in (queries, keys))
+    q = values.new_empty(len(values), queries, 0)
+    k = values.new_empty(len(values), keys, 0)
     return AttentionBias(keys, q, k, by_distance, start).with_untied_cls(*cls)

@@ -48,7 +48,8 @@ class DebertaTerms(LayerTerms):
         table = encoding.rows(length)
         if self.training and self.dropout:
             table = dropout(table, self.dropout)
-        for_queries = for_keys = None
+        for_queries = None
+        for_keys = None
         if "c2p" in self.terms:
             pos_k = project(table, self.pos_k_proj or attention.k_proj)
             for_queries = encoding.by_distance(pos_k, length, reverse=True)
@@ -104,12 +105,13 @@ class DebertaPosition(PositionEncoding):
         self.terms = deberta_terms
         self.released = deberta_released
         self.shared = deberta_share
-        # 1, and one for each "2".
+        # Content to content, and each term such as c2p.
         self.score_terms = 1 + deberta_terms.count("2")
         self.dropout = deberta_dropout
         self.relative_clip = relative_clip
         self.weight = random_vectors(2 * (deberta_buckets or relative_clip), shape.embed_dim)
-        self.absolute = self.absolute_input = None
+        self.absolute = None
+        self.absolute_input = None
         if deberta_emd:
             self.absolute = random_vectors(shape.max_positions, shape.embed_dim)
         if deberta_absolute:

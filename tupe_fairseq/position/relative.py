@@ -23,8 +23,9 @@ class ByDistance:
     def reached(self, nearest: int, farthest: int) -> tuple[int, int]:
         """Rows start, ..., stop − 1 that the distances nearest, ..., farthest read."""
         last = self.vectors.size(1) - 1
-        start, stop = (min(max(d - self.first, 0), last) for d in (nearest, farthest))
-        return start, stop + 1
+        start = min(max(nearest - self.first, 0), last)
+        stop = min(max(farthest - self.first, 0), last) + 1
+        return start, stop
 
     def within(self, queries: int, keys: int, start: int = 0) -> "ByDistance":
         """The rows that T queries from position `start` on and S keys read.

@@ -79,7 +79,8 @@ class Rotation(nn.Module):
         sin = self.sin(dtype, positions)
         if cos.dim() == 3:
             # T×B×(R/2) -> B×1×T×(R/2)
-            cos, sin = (table.transpose(0, 1)[:, None] for table in (cos, sin))
+            cos = cos.transpose(0, 1)[:, None]
+            sin = sin.transpose(0, 1)[:, None]
         if width == vectors[0].size(-1):
             return [self.rotate(x, cos, sin) for x in vectors]
         turned = ((self.rotate(x[..., :width], cos, sin), x[..., width:]) for x in vectors)

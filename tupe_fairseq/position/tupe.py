@@ -192,10 +192,10 @@ class TupeAbsolute(PositionEncoding):
     def _vectors(self, positions: int) -> tuple[Tensor, Tensor]:
         """Projected rows of the table for N positions and an untied [CLS], two of H×(N+1)×D."""
         rows = self.layer_norm(self.weight[: positions + self.untie_cls])
-        q, k = (
-            per_head(projection(rows), self.shape.num_heads).to(widened(rows.dtype))
-            for projection in (self.q_proj, self.k_proj)
-        )
+        heads = self.shape.num_heads
+        wide = widened(rows.dtype)
+        q = per_head(self.q_proj(rows), heads).to(wide)
+        k = per_head(self.k_proj(rows), heads).to(wide)
         return q * self.scaling, k
 
 
