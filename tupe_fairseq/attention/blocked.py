@@ -49,7 +49,6 @@ class Blocked(Backend):
         padding = padding_scores(layout.padding_mask, wide)
         bias = None if bias is None else bias.to(wide)
         if layout.other_queries or not layout.batch:
-            # No blocks.
             mask = None if bias is None else bias.dense()[None]
             if mask is None or padding is None:
                 return Inputs(padding if mask is None else mask)

@@ -50,7 +50,8 @@ class CrossAttention(Projections):
 
     def project(self, source: Source) -> tuple[Tensor, Tensor]:
         """Keys and values of the source, B×H×S×D each."""
-        keys, values = (project(source.vectors, p) for p in (self.k_proj, self.v_proj))
+        keys = project(source.vectors, self.k_proj)
+        values = project(source.vectors, self.v_proj)
         return self.per_head(keys), self.per_head(values)
 
     def forward(

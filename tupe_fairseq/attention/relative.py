@@ -231,7 +231,6 @@ class Tensors(NamedTuple):
         }
 
 
-#: Their number.
 TENSORS = len(Tensors._fields)
 
 
