@@ -19,7 +19,10 @@ def pearson(predicted: np.ndarray, true: np.ndarray) -> float:
 
     Of zeros and ones, it is Matthews correlation, the metric of CoLA.
     """
-    x, y = (v - v.mean() for v in (predicted.astype(np.float64), true.astype(np.float64)))
+    x = predicted.astype(np.float64)
+    x = x - x.mean()
+    y = true.astype(np.float64)
+    y = y - y.mean()
     scale = np.sqrt((x @ x) * (y @ y))
     # Also False where a diverged model predicts NaN.
     return float(100 * (x @ y) / scale) if scale > 0 else 0.0

@@ -145,7 +145,8 @@ class TupeRobertaModel(CheckedModel, RobertaFromPretrained, RobertaModel):
         taken: dict[str, Tensor] = {}
         for head in sorted(heads):
             if f"{prefix}{head}.dense.weight" not in state_dict:
-                weight, bias = (f"{prefix}{head}.out_proj.{part}" for part in ("weight", "bias"))
+                weight = f"{prefix}{head}.out_proj.weight"
+                bias = f"{prefix}{head}.out_proj.bias"
                 if getattr(self.args, "load_checkpoint_heads", False):
                     self.register_token_head(head, len(state_dict[weight]))
                 if head in self.classification_heads:
